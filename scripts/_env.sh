@@ -1,0 +1,31 @@
+# Sourced by the other scripts: an environment with the project in it. Uses the active virtual environment where there is one,
+# else makes .venv. An install is repeated only when pyproject.toml, setup.py or the compiled module's source changed.
+set -euo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+cd "$root"
+
+prepare() { # prepare EXTRAS: '' or '[dev,compat]'
+    local venv="${VIRTUAL_ENV:-$root/.venv}" stamp wanted
+    if [ ! -x "$venv/bin/python" ]; then
+        python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "ottla needs Python 3.11 or newer as python3" >&2; exit 1; }
+        python3 -m venv "$venv" || { echo "python3 -m venv failed; on Debian: apt-get install python3-venv" >&2; exit 1; }
+    fi
+    export PATH="$venv/bin:$PATH" VIRTUAL_ENV="$venv"
+    wanted="$1 $(cat pyproject.toml setup.py wire/kernel.py | cksum)"
+    stamp="$venv/.ottla-installed"
+    if [ "$(cat "$stamp" 2>/dev/null)" != "$wanted" ]; then
+        python -m pip install --quiet --disable-pip-version-check --editable ".$1"
+        echo "$wanted" >"$stamp"
+    fi
+}
+
+need_java() { # the tests compare with Apache Kafka itself, which Maven fetches
+    if ! command -v javac >/dev/null || ! command -v mvn >/dev/null; then
+        if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+            apt-get update -qq && apt-get install -y -qq openjdk-17-jdk-headless maven >/dev/null
+        else
+            echo "the tests need a JDK (17 or newer) and Maven; on Debian: apt-get install openjdk-17-jdk-headless maven" >&2
+            exit 1
+        fi
+    fi
+}
