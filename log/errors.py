@@ -1,124 +1,102 @@
-"""What can go wrong in a partition's log, one small class a case.
+"""What can go wrong between a record batch and its partition, one small class a reason.
 
-Each class says who is at fault and what state the log is left in; `server/errors.py` maps classes to Kafka's error codes in
-one table, so nothing here knows a code. Everything derives from `LogError`. Unless a class says otherwise the log is
-unchanged: a refused append has written nothing.
-
-Validation of produced batches follows Kafka's LogValidator, sequence checks follow KIP-98, record-level details KIP-467.
+The log knows no error codes: `server/errors.py` maps each class to Kafka's code in one table. Texts are for people and travel
+to clients as error messages where the API has room for one. Part of Kafka's "storage" exceptions
+(`org.apache.kafka.common.errors`), without the hierarchy: nothing here is caught by a common parent but `LogError`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 
 class LogError(Exception):
-    """Base of all errors that the log layer raises on purpose."""
-
-
-class RecordError(NamedTuple):
-    """One refused record of a batch (KIP-467): its index in the batch from 0, and why, or None."""
-
-    batch_index: int
-    message: str | None = None
-
-
-class RecordValidationError(LogError):
-    """Base of errors that can name the records at fault in `record_errors` (may be empty)."""
-
-    def __init__(self, message: str, record_errors: Sequence[RecordError] = ()) -> None:
-        super().__init__(message)
-        self.record_errors: tuple[RecordError, ...] = tuple(record_errors)
-
-
-# The batch itself is at fault.
-
-
-class CorruptRecord(LogError):
-    """CRC mismatch, impossible size or unknown magic."""
-
-
-class InvalidRecord(RecordValidationError):
-    """The bytes are intact and say something impossible: counts, offset deltas, attributes, a null key where one is needed."""
-
-
-class InvalidTimestamp(RecordValidationError):
-    """A create time outside `message.timestamp.before.max.ms` / `after.max.ms`."""
-
-
-class RecordTooLarge(LogError):
-    """A batch beyond `max.message.bytes`."""
-
-
-class RecordListTooLarge(LogError):
-    """A batch that no segment can hold: beyond `segment.bytes`."""
-
-
-class UnsupportedCompression(LogError):
-    """A codec that the request's version or the broker does not know."""
-
-
-# The producer is at fault (KIP-98, KIP-360).
-
-
-class OutOfOrderSequence(LogError):
-    """A gap in the sequence numbers of an idempotent producer, or a duplicate too old to be remembered."""
-
-
-class InvalidProducerEpoch(LogError):
-    """A batch from a producer epoch that a later one has replaced."""
-
-
-class DuplicateSequence(LogError):
-    """A batch that was already appended, where the caller cannot be given its first offset."""
-
-
-class InvalidTransactionState(LogError):
-    """A transactional batch or marker that does not fit the transaction's state."""
-
-
-class TransactionCoordinatorFenced(LogError):
-    """A transaction marker of a coordinator epoch that a later one has replaced."""
-
-
-# The reader, or another replica's view, is at fault.
+    """Base of everything that this layer raises on purpose."""
 
 
 class OffsetOutOfRange(LogError):
-    """An offset below the log's start or beyond its end (or beyond the high watermark, for DeleteRecords)."""
+    """An offset below the log's start or beyond its end. 1 OFFSET_OUT_OF_RANGE."""
+
+
+class CorruptRecord(LogError):
+    """A batch whose CRC, size or magic is wrong: damaged on the way or on disk; sending it again can help. 2 CORRUPT_MESSAGE."""
+
+
+class _RecordErrors(LogError):
+    """A refusal that may name single records: `record_errors` holds (index in the batch, text), empty if all are meant."""
+
+    def __init__(self, message: str, record_errors: Sequence[tuple[int, str]] = ()) -> None:
+        super().__init__(message)
+        self.record_errors = list(record_errors)
+
+
+class InvalidRecord(_RecordErrors):
+    """A batch that is intact but not well-formed or not allowed; sending it again never helps. 87 INVALID_RECORD."""
+
+
+class InvalidTimestamp(_RecordErrors):
+    """Records whose timestamps the topic refuses. 32 INVALID_TIMESTAMP."""
+
+
+class RecordTooLarge(LogError):
+    """A batch above `max.message.bytes`. 10 MESSAGE_TOO_LARGE."""
+
+
+class RecordListTooLarge(LogError):
+    """A batch above `segment.bytes`: it fits into no segment. 18 RECORD_LIST_TOO_LARGE."""
+
+
+class UnsupportedCompression(LogError):
+    """A codec that the version of the request does not know. 76 UNSUPPORTED_COMPRESSION_TYPE."""
+
+
+class OutOfOrderSequence(LogError):
+    """An idempotent producer's batch that does not follow its last one. 45 OUT_OF_ORDER_SEQUENCE_NUMBER."""
+
+
+class InvalidProducerEpoch(LogError):
+    """A batch of a producer that a newer epoch replaced. 47 INVALID_PRODUCER_EPOCH."""
+
+
+class InvalidTransactionState(LogError):
+    """A transactional and a plain batch of one producer mixed up. 48 INVALID_TXN_STATE."""
+
+
+class TransactionCoordinatorFenced(LogError):
+    """A transaction marker from a coordinator that a newer one replaced. 52 TRANSACTION_COORDINATOR_FENCED."""
 
 
 class FencedLeaderEpoch(LogError):
-    """The caller's leader epoch is older than ours."""
+    """The caller's leader epoch is older than the partition's. 74 FENCED_LEADER_EPOCH."""
 
 
 class UnknownLeaderEpoch(LogError):
-    """The caller's leader epoch is newer than ours."""
+    """The caller's leader epoch is newer than the partition's. 75 UNKNOWN_LEADER_EPOCH."""
 
 
 class PolicyViolation(LogError):
-    """The operation contradicts a topic setting: DeleteRecords on a topic that is only compacted."""
-
-
-# The disk, or the operator, is at fault.
+    """The topic's settings forbid it, such as deleting records of a compacted topic. 44 POLICY_VIOLATION."""
 
 
 class StorageError(LogError):
-    """The log directory failed or is offline. Reads and writes of its partitions fail until a restart; nothing is retried."""
+    """The disk failed; the log directory is offline. 56 KAFKA_STORAGE_ERROR."""
+
+
+class CorruptSnapshot(LogError):
+    """A producer snapshot or checkpoint file that cannot be read; the caller rebuilds it from the log. Never sent."""
 
 
 class CorruptLog(StorageError):
-    """Bytes that were fsynced do not hold what was written. The partition stays offline; nothing is cut."""
+    """Bytes that were fsynced do not hold what was written. The partition stays offline; nothing is cut. 56 KAFKA_STORAGE_ERROR."""
 
 
 class LogDirLocked(StorageError):
-    """Another process holds the directory's `.lock`."""
+    """Another process holds the log directory's `.lock`. Never sent: the broker does not start."""
 
 
 class InconsistentMetadata(StorageError):
-    """`meta.properties` or `partition.metadata` contradicts what the caller expects: a foreign cluster, node, directory or topic id."""
+    """`meta.properties` or `partition.metadata` names another cluster, node, directory or topic than the caller expects."""
 
 
 class TruncatedSlice(StorageError):
-    """A FileSlice's file was truncated before the slice was read; the answer being sent cannot be completed."""
+    """The file behind a FileSlice was cut before the slice was read: an answer whose size is already sent cannot be completed."""
