@@ -1,0 +1,119 @@
+"""Records as objects, for those who look inside a batch: coordinators, tests, tools. The way through the broker has none.
+
+A record's parts lie one after the other as wire/kernel.py describes; kernel.spans finds them, this module cuts them out. Offsets
+and timestamps become absolute here: the header's base plus the record's delta, or, in a LogAppendTime batch, the header's
+maximum timestamp for every record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from ottla.wire import kernel
+from ottla.wire.batch import HEADER_SIZE, LOG_APPEND_TIME, BatchHeader, Buffer, CorruptBatch, read_header
+from ottla.wire.compression import MAX_DECOMPRESSED_BYTES, NONE, decompress
+
+_NULL: Final = b"\x01"  # zigzag varint of -1
+
+Header = tuple[str, bytes | None]
+
+
+@dataclass(slots=True)
+class Record:
+    """One record. `offset` is absolute when read and of no meaning when written (its place in the batch counts).
+
+    Header keys are UTF-8; bytes that are not survive as surrogate escapes, because no broker checks them.
+    """
+
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: list[Header] = field(default_factory=list)
+
+
+def records_section(batch: Buffer, header: BatchHeader, max_bytes: int = MAX_DECOMPRESSED_BYTES) -> bytes:
+    """The records of a whole batch, uncompressed. Raises CompressionError."""
+    section = memoryview(batch)[HEADER_SIZE : header.size]
+    if header.codec == NONE:
+        return bytes(section)
+    return decompress(header.codec, section, max_bytes)
+
+
+def decode_records(batch: Buffer, max_bytes: int = MAX_DECOMPRESSED_BYTES) -> list[Record]:
+    """The records of one whole batch (the CRC is not checked). Raises CorruptBatch, CompressionError or another ValueError."""
+    header = read_header(batch)
+    if header.size > len(batch) or header.size < HEADER_SIZE:
+        raise CorruptBatch(f"a batch of {header.size} bytes in {len(batch)}")
+    section = records_section(batch, header, max_bytes)
+    appended = header.max_timestamp if header.timestamp_type == LOG_APPEND_TIME else None
+    records = []
+    for _, end, timestamp_delta, offset_delta, key_at, key_size, value_at, value_size in kernel.spans(section, 0, len(section)):
+        headers_at = value_at + max(value_size, 0)
+        records.append(
+            Record(
+                header.base_offset + offset_delta,
+                header.base_timestamp + timestamp_delta if appended is None else appended,
+                None if key_size < 0 else section[key_at : key_at + key_size],
+                None if value_size < 0 else section[value_at : value_at + value_size],
+                _headers(section, headers_at, end),
+            )
+        )
+    if len(records) != header.records_count:
+        raise CorruptBatch(f"{len(records)} records where the header says {header.records_count}")
+    return records
+
+
+def _headers(section: bytes, at: int, end: int) -> list[Header]:
+    if end - at == 1:
+        return []
+    return [
+        (
+            section[key_at : key_at + key_size].decode("utf-8", "surrogateescape"),
+            None if value_size < 0 else section[value_at : value_at + value_size],
+        )
+        for key_at, key_size, value_at, value_size in kernel.header_spans(section, at, end)
+    ]
+
+
+def encode_records(records: Sequence[Record], base_timestamp: int, offset_deltas: Sequence[int] | None = None) -> bytes:
+    """The section after the header, uncompressed. `offset_deltas` are 0, 1, 2 … unless given (compaction leaves gaps)."""
+    parts: list[bytes] = []
+    for index, record in enumerate(records):
+        delta = index if offset_deltas is None else offset_deltas[index]
+        body = [
+            b"\x00",
+            varint(record.timestamp_ms - base_timestamp),
+            varint(delta),
+            *_sized(record.key),
+            *_sized(record.value),
+            varint(len(record.headers)),
+        ]
+        for name, value in record.headers:
+            encoded = name.encode("utf-8", "surrogateescape")
+            body += (varint(len(encoded)), encoded, *_sized(value))
+        joined = b"".join(body)
+        parts += (varint(len(joined)), joined)
+    return b"".join(parts)
+
+
+def _sized(value: bytes | None) -> tuple[bytes, ...]:
+    return (_NULL,) if value is None else (varint(len(value)), value)
+
+
+def varint(value: int) -> bytes:
+    """Zigzag varint of a signed 64-bit integer (a 32-bit one has the same form)."""
+    value = ((value << 1) ^ (value >> 63)) & 0xFFFFFFFFFFFFFFFF
+    if value < 128:
+        return _ONE_BYTE[value]
+    out = bytearray()
+    while value >= 128:
+        out.append(value & 127 | 128)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+_ONE_BYTE: Final = [bytes((value,)) for value in range(128)]
