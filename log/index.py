@@ -1,0 +1,202 @@
+"""The two sparse indexes of a segment, `.index` and `.timeindex`, in Kafka's format.
+
+Offset index: entries of 8 bytes, (int32 offset relative to the segment's base, int32 position in `.log`), both ascending. An entry
+names the *last* offset of an append and where that append starts; there is one after every `index.interval.bytes` of log.
+Time index (KIP-33): entries of 12 bytes, (int64 timestamp, int32 relative offset): no record up to that offset is later than the
+timestamp. One is added with each offset entry if the greatest timestamp grew, and one when the segment becomes inactive.
+
+The entries live in arrays: `bisect` on an array is C speed, and the tens of kilobytes a busy segment needs are bounded by
+`segment.index.bytes`. The files are written when a segment becomes inactive, is flushed or is closed, not at every entry: after an unclean
+stop every index from the recovery point on is rebuilt from the log anyway, by us as by Kafka, and the hot path saves two system
+calls. (Kafka maps 10 MiB of zeros and trims them later; a file of any multiple of the entry size is the same to it.)
+
+Indexes carry no checksum, so what is loaded is checked: sizes, order, positions inside the log. Anything wrong, Kafka's
+preallocated zeros after a kill included, is `CorruptIndex`, and the owner rebuilds the index from the log.
+"""
+
+from __future__ import annotations
+
+import struct
+import sys
+from array import array
+from bisect import bisect_left, bisect_right
+from typing import Final
+
+from ottla.log.files import Disk
+
+OFFSET_ENTRY_SIZE: Final = 8
+TIME_ENTRY_SIZE: Final = 12
+MAX_RELATIVE_OFFSET: Final = 2**31 - 1
+NO_TIMESTAMP: Final = -1
+
+_TIME_ENTRY: Final = struct.Struct(">qi")
+
+
+class CorruptIndex(Exception):
+    """An index file that cannot be right. Never leaves the log: the index is rebuilt."""
+
+
+def _ascending(values: array[int], strictly: bool) -> bool:
+    if strictly:
+        return all(a < b for a, b in zip(values, values[1:], strict=False))
+    return all(a <= b for a, b in zip(values, values[1:], strict=False))
+
+
+class OffsetIndex:
+    """Relative offset -> position. `max_bytes` is segment.index.bytes."""
+
+    __slots__ = ("_offsets", "_positions", "base_offset", "max_entries")
+
+    def __init__(self, base_offset: int, max_bytes: int) -> None:
+        self.base_offset = base_offset
+        self.max_entries = max_bytes // OFFSET_ENTRY_SIZE
+        self._offsets = array("i")
+        self._positions = array("i")
+
+    def __len__(self) -> int:
+        return len(self._offsets)
+
+    @property
+    def is_full(self) -> bool:
+        return len(self._offsets) >= self.max_entries
+
+    def append(self, offset: int, position: int) -> None:
+        """Adds an entry; `offset` must be above the last one's."""
+        relative = offset - self.base_offset
+        assert not self._offsets or relative > self._offsets[-1], (offset, self.base_offset + self._offsets[-1])
+        self._offsets.append(relative)
+        self._positions.append(position)
+
+    def lookup(self, offset: int) -> int:
+        """Position of the last entry at or below `offset`; 0, the segment's start, if there is none."""
+        slot = bisect_right(self._offsets, offset - self.base_offset)
+        return self._positions[slot - 1] if slot else 0
+
+    def last_position(self) -> int:
+        """Position of the last entry, 0 if there is none: where a walk to the segment's end starts."""
+        return self._positions[-1] if self._positions else 0
+
+    def truncate_to(self, offset: int) -> None:
+        """Drops entries at or above `offset`."""
+        slot = bisect_left(self._offsets, offset - self.base_offset)
+        del self._offsets[slot:]
+        del self._positions[slot:]
+
+    def entries(self) -> list[tuple[int, int]]:
+        """(absolute offset, position) of each entry."""
+        return [(self.base_offset + relative, position) for relative, position in zip(self._offsets, self._positions, strict=True)]
+
+    def encode(self) -> bytes:
+        """The file's bytes."""
+        both = array("i", bytes(OFFSET_ENTRY_SIZE * len(self._offsets)))
+        both[0::2] = self._offsets
+        both[1::2] = self._positions
+        if sys.byteorder == "little":
+            both.byteswap()
+        return both.tobytes()
+
+    def decode(self, data: bytes, log_size: int) -> None:
+        """Takes the entries of a file, for a log of `log_size` bytes. CorruptIndex if they cannot be right; then nothing is taken."""
+        if len(data) % OFFSET_ENTRY_SIZE:
+            raise CorruptIndex(f"{len(data)} bytes are no whole entries")
+        both = array("i")
+        both.frombytes(data)
+        if sys.byteorder == "little":
+            both.byteswap()
+        offsets, positions = both[0::2], both[1::2]
+        if offsets and (offsets[0] < 0 or positions[0] < 0 or positions[-1] >= log_size):
+            raise CorruptIndex(f"entries point outside a log of {log_size} bytes")
+        if not (_ascending(offsets, strictly=True) and _ascending(positions, strictly=True)):
+            raise CorruptIndex("entries are not ascending")
+        self._offsets, self._positions = offsets, positions
+
+
+class TimeIndex:
+    """Greatest timestamp so far -> relative offset. `max_bytes` is segment.index.bytes."""
+
+    __slots__ = ("_offsets", "_timestamps", "base_offset", "max_entries")
+
+    def __init__(self, base_offset: int, max_bytes: int) -> None:
+        self.base_offset = base_offset
+        self.max_entries = max_bytes // TIME_ENTRY_SIZE
+        self._timestamps = array("q")
+        self._offsets = array("i")
+
+    def __len__(self) -> int:
+        return len(self._timestamps)
+
+    @property
+    def is_full(self) -> bool:
+        """One place is kept for the entry that a segment gets when it becomes inactive."""
+        return len(self._timestamps) >= self.max_entries - 1
+
+    def append_if_later(self, timestamp: int, offset: int) -> None:
+        """Adds an entry if `timestamp` (ms) is later than the last one's. `offset` never falls."""
+        if timestamp > (self._timestamps[-1] if self._timestamps else NO_TIMESTAMP):
+            relative = offset - self.base_offset
+            assert not self._offsets or relative >= self._offsets[-1]
+            self._timestamps.append(timestamp)
+            self._offsets.append(relative)
+
+    def last(self) -> tuple[int, int]:
+        """(timestamp, absolute offset) of the last entry; (-1, base offset) if there is none."""
+        if not self._timestamps:
+            return NO_TIMESTAMP, self.base_offset
+        return self._timestamps[-1], self.base_offset + self._offsets[-1]
+
+    def lookup(self, timestamp: int) -> int:
+        """Offset up to which every record is earlier than `timestamp`: that of the last entry below it, or the base offset.
+
+        Where equal timestamps repeat, the first of them may lie at or before an entry that equals it, so equal is not below.
+        """
+        slot = bisect_left(self._timestamps, timestamp)
+        return self.base_offset + (self._offsets[slot - 1] if slot else 0)
+
+    def truncate_to(self, offset: int) -> None:
+        """Drops entries at or above `offset`."""
+        slot = bisect_left(self._offsets, offset - self.base_offset)
+        del self._offsets[slot:]
+        del self._timestamps[slot:]
+
+    def entries(self) -> list[tuple[int, int]]:
+        """(timestamp, absolute offset) of each entry."""
+        return [(at, self.base_offset + relative) for at, relative in zip(self._timestamps, self._offsets, strict=True)]
+
+    def encode(self) -> bytes:
+        """The file's bytes."""
+        pack = _TIME_ENTRY.pack
+        return b"".join([pack(at, relative) for at, relative in zip(self._timestamps, self._offsets, strict=True)])
+
+    def decode(self, data: bytes) -> None:
+        """Takes the entries of a file. CorruptIndex if they cannot be right; then nothing is taken."""
+        if len(data) % TIME_ENTRY_SIZE:
+            raise CorruptIndex(f"{len(data)} bytes are no whole entries")
+        timestamps, offsets = array("q"), array("i")
+        for at, relative in _TIME_ENTRY.iter_unpack(data):
+            timestamps.append(at)
+            offsets.append(relative)
+        if offsets and (offsets[0] < 0 or timestamps[0] < 0):
+            raise CorruptIndex("an entry is negative")
+        if not (_ascending(timestamps, strictly=True) and _ascending(offsets, strictly=False)):
+            raise CorruptIndex("entries are not ascending")
+        self._timestamps, self._offsets = timestamps, offsets
+
+
+def load_offset_index(disk: Disk, path: str, base_offset: int, max_bytes: int, log_size: int) -> OffsetIndex:
+    """The index in a file. CorruptIndex if it is missing or wrong."""
+    index = OffsetIndex(base_offset, max_bytes)
+    try:
+        index.decode(disk.read_bytes(path), log_size)
+    except FileNotFoundError:
+        raise CorruptIndex("missing") from None
+    return index
+
+
+def load_time_index(disk: Disk, path: str, base_offset: int, max_bytes: int) -> TimeIndex:
+    """The index in a file. CorruptIndex if it is missing or wrong."""
+    index = TimeIndex(base_offset, max_bytes)
+    try:
+        index.decode(disk.read_bytes(path))
+    except FileNotFoundError:
+        raise CorruptIndex("missing") from None
+    return index

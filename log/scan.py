@@ -1,0 +1,90 @@
+"""Walking from batch to batch through a segment's file, header by header, for everything that must look.
+
+A segment is v2 record batches back to back (KIP-98; fields in `wire.batch`). Each says its length, so that a walk reads only
+headers: a window of the file at a time while batches are small, one short read a batch where they are larger than the window.
+Nothing is allocated by a length that a header declares before it was compared with the bytes that are there.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from ottla.log.errors import CorruptRecord
+from ottla.log.files import File
+
+HEADER_SIZE: Final = 61
+OVERHEAD: Final = 12  # base offset and length, which the length does not count
+MIN_LENGTH: Final = HEADER_SIZE - OVERHEAD
+MAGIC: Final = 2
+
+# What finding a batch takes: base offset, length, magic, last offset delta, max timestamp.
+_LOCATE: Final = struct.Struct(">qi4xb6xi8xq")
+_locate = _LOCATE.unpack_from
+_LENGTH: Final = struct.Struct(">i")
+
+WINDOW_BYTES: Final = 64 * 1024
+READ_BYTES: Final = 1024 * 1024
+
+
+class Located(NamedTuple):
+    """A batch in a file: where it starts, its whole size, and the offsets and greatest timestamp its header declares."""
+
+    position: int
+    size: int
+    base_offset: int
+    last_offset: int
+    max_timestamp: int
+
+
+def walk_headers(file: File, start: int, end: int, window_bytes: int = WINDOW_BYTES) -> Iterator[tuple[int, int, bytes, int]]:
+    """Yields (position, size, buffer, at) of each batch in file[start:end]; buffer[at:at + HEADER_SIZE] is its header.
+
+    `start` must be a batch's first byte. CorruptRecord, naming the position, where no whole batch of magic 2 follows.
+    """
+    position = start
+    buffer, origin = b"", start
+    while position < end:
+        at = position - origin
+        if at + HEADER_SIZE > len(buffer):
+            buffer, origin, at = file.pread(min(window_bytes, end - position), position), position, 0
+            if len(buffer) < HEADER_SIZE:
+                raise CorruptRecord(f"{file!r}: {end - position} bytes at position {position} are no whole batch")
+        size = _LENGTH.unpack_from(buffer, at + 8)[0] + OVERHEAD
+        if size < HEADER_SIZE or size > end - position or buffer[at + 16] != MAGIC:
+            raise CorruptRecord(f"{file!r}: no whole batch at position {position}")
+        yield position, size, buffer, at
+        position += size
+
+
+def walk(file: File, start: int, end: int, window_bytes: int = WINDOW_BYTES) -> Iterator[Located]:
+    """The batches in file[start:end], located. CorruptRecord as `walk_headers`."""
+    for position, size, buffer, at in walk_headers(file, start, end, window_bytes):
+        base_offset, _, _, last_offset_delta, max_timestamp = _locate(buffer, at)
+        yield Located(position, size, base_offset, base_offset + last_offset_delta, max_timestamp)
+
+
+def walk_batches(file: File, start: int, end: int, read_bytes: int = READ_BYTES) -> Iterator[tuple[int, memoryview]]:
+    """Yields (position, the batch's bytes), reading about `read_bytes` at a time. CorruptRecord as `walk_headers`.
+
+    A view is good for as long as the caller wants; it keeps the block it was read in alive.
+    """
+    position = start
+    view, origin = memoryview(b""), start
+    while position < end:
+        at = position - origin
+        size = _LENGTH.unpack_from(view, at + 8)[0] + OVERHEAD if at + HEADER_SIZE <= len(view) else HEADER_SIZE
+        if at + HEADER_SIZE > len(view) or HEADER_SIZE <= size <= end - position and at + size > len(view):
+            view, origin, at = memoryview(file.pread(min(max(read_bytes, size), end - position), position)), position, 0
+            if len(view) < HEADER_SIZE:
+                raise CorruptRecord(f"{file!r}: {end - position} bytes at position {position} are no whole batch")
+            size = _LENGTH.unpack_from(view, 8)[0] + OVERHEAD
+        if size < HEADER_SIZE or size > end - position or view[at + 16] != MAGIC:
+            raise CorruptRecord(f"{file!r}: no whole batch at position {position}")
+        if at + size > len(view):  # larger than a block: read again, whole
+            view, origin, at = memoryview(file.pread(size, position)), position, 0
+            if len(view) < size:
+                raise CorruptRecord(f"{file!r}: no whole batch at position {position}")
+        yield position, view[at : at + size]
+        position += size

@@ -1,0 +1,367 @@
+"""One segment: a `.log` file named by its base offset, with its `.index` and `.timeindex`.
+
+Only the last segment of a partition grows; all others are immutable but for truncation. A segment costs little while nobody uses it:
+file and indexes are opened when first needed and let go again (`OpenFiles`), so that a thousand idle partitions are a thousand small
+objects and no descriptors.
+
+Order of an append: bytes first, then the bookkeeping. If the bytes did not all arrive, the file is cut back to where it was
+before anyone hears of it; if even that fails, recovery cuts the torn tail at the next start.
+
+Index entries follow Kafka's rule: when more than `index.interval.bytes` were written since the last entry, the batch about to be
+written gets one (its last offset, its position), and the time index one with it.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Sequence
+from typing import Final
+
+from ottla.log.errors import CorruptRecord
+from ottla.log.files import Buffer, Disk, File, OpenFiles
+from ottla.log.index import (
+    MAX_RELATIVE_OFFSET,
+    NO_TIMESTAMP,
+    CorruptIndex,
+    OffsetIndex,
+    TimeIndex,
+    load_offset_index,
+    load_time_index,
+)
+from ottla.log.scan import HEADER_SIZE, Located, walk
+
+LOG_SUFFIX: Final = ".log"
+INDEX_SUFFIX: Final = ".index"
+TIME_INDEX_SUFFIX: Final = ".timeindex"
+TXN_INDEX_SUFFIX: Final = ".txnindex"
+SNAPSHOT_SUFFIX: Final = ".snapshot"
+DELETED_SUFFIX: Final = ".deleted"
+CLEANED_SUFFIX: Final = ".cleaned"
+SWAP_SUFFIX: Final = ".swap"
+SEGMENT_SUFFIXES: Final = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
+
+_UNKNOWN: Final = -2  # a timestamp that was not read from disk yet; -1 is "no timestamp"
+_LOCATE_WINDOW_BYTES: Final = 8192  # an index interval and some
+
+
+def offset_name(offset: int) -> str:
+    """Base offset as file names have it: 20 digits."""
+    return f"{offset:020d}"
+
+
+class Segment:
+    """See the module's docstring. `size` is the length of the log file in bytes, `base_offset` the least offset it may hold."""
+
+    __slots__ = (
+        "_disk",
+        "_first_timestamp",
+        "_index_bytes",
+        "_indexes_dirty",
+        "_max_timestamp",
+        "_offset_index",
+        "_offset_of_max",
+        "_open_files",
+        "_since_index",
+        "_time_index",
+        "base_offset",
+        "created_ms",
+        "directory",
+        "file",
+        "index_full",
+        "index_interval_bytes",
+        "jitter_ms",
+        "size",
+    )
+
+    def __init__(
+        self,
+        disk: Disk,
+        directory: str,
+        base_offset: int,
+        *,
+        size: int,
+        open_files: OpenFiles,
+        index_bytes: int,
+        index_interval_bytes: int,
+        now_ms: int,
+        jitter_ms: int = 0,
+    ) -> None:
+        """An existing segment of `size` bytes; `create` makes a new one."""
+        self._disk = disk
+        self._open_files = open_files
+        self._index_bytes = index_bytes
+        self.directory = directory
+        self.base_offset = base_offset
+        self.size = size
+        self.index_interval_bytes = index_interval_bytes
+        self.jitter_ms = jitter_ms
+        self.created_ms = now_ms
+        self.file: File | None = None
+        self.index_full = False
+        self._offset_index: OffsetIndex | None = None
+        self._time_index: TimeIndex | None = None
+        self._indexes_dirty = False
+        self._since_index = 0
+        self._max_timestamp = _UNKNOWN if size else NO_TIMESTAMP
+        self._offset_of_max = base_offset
+        self._first_timestamp = _UNKNOWN if size else NO_TIMESTAMP
+
+    def __repr__(self) -> str:
+        return f"Segment({self.directory}/{offset_name(self.base_offset)}, {self.size} bytes)"
+
+    def path(self, suffix: str) -> str:
+        return f"{self.directory}/{self.base_offset:020d}{suffix}"
+
+    def create_files(self) -> None:
+        """Makes the three files, empty, as Kafka does. OSError."""
+        for suffix in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+            self._disk.open(self.path(suffix), create=True).close()
+
+    # The file
+
+    def open_file(self) -> File:
+        """The log file, opened if it is not. Hot paths write `segment.file or segment.open_file()`."""
+        file = self.file
+        if file is None:
+            file = self.file = self._disk.open(self.path(LOG_SUFFIX))
+            self._open_files.opened(self)
+        return file
+
+    def release_file(self) -> None:
+        """Lets the file go, and the indexes where the disk has them; whoever still reads keeps it open."""
+        self.file = None
+        if not self._indexes_dirty:
+            self._offset_index = self._time_index = None
+
+    def append(self, parts: Sequence[Buffer], length: int, last_offset: int, max_timestamp: int) -> int:
+        """Writes `length` bytes of whole batches; returns the position they start at.
+
+        `last_offset` and `max_timestamp` (ms, or -1) are those of all batches together. On OSError the file is as before,
+        or, if it could not be cut back, torn behind `size`.
+        """
+        position = self.size
+        file = self.file or self.open_file()
+        try:
+            written = file.append(parts)
+            if written != length:
+                raise OSError(errno.ENOSPC, f"wrote {written} of {length} bytes")
+        except OSError:
+            file.truncate(position)
+            raise
+        self.size = position + length
+        if position == 0:
+            self._first_timestamp = max_timestamp
+        if max_timestamp > self._max_timestamp:
+            self._raise_max_timestamp(max_timestamp, last_offset)
+        if self._since_index > self.index_interval_bytes:
+            self._add_entries(last_offset, position)
+        self._since_index += length
+        return position
+
+    def _raise_max_timestamp(self, timestamp: int, offset: int) -> None:
+        if self._max_timestamp == _UNKNOWN:
+            last = self.time_index.last()
+            if self._max_timestamp == _UNKNOWN:  # loading rebuilds a bad index, and then knows better
+                self._max_timestamp, self._offset_of_max = last
+        if timestamp > self._max_timestamp:
+            self._max_timestamp = timestamp
+            self._offset_of_max = offset
+
+    def _add_entries(self, last_offset: int, position: int) -> None:
+        offset_index, time_index = self.offset_index, self.time_index
+        if not offset_index.is_full:
+            offset_index.append(last_offset, position)
+        if not time_index.is_full:
+            time_index.append_if_later(self.max_timestamp, self._offset_of_max)
+        self.index_full = offset_index.is_full or time_index.is_full
+        self._indexes_dirty = True
+        self._since_index = 0
+
+    # Timestamps
+
+    @property
+    def max_timestamp(self) -> int:
+        """The greatest timestamp of any record, ms; -1 if none has one."""
+        if self._max_timestamp == _UNKNOWN:
+            self._raise_max_timestamp(NO_TIMESTAMP, self.base_offset)
+        return self._max_timestamp
+
+    @property
+    def offset_of_max_timestamp(self) -> int:
+        """Last offset of the first batch that has `max_timestamp`."""
+        _ = self.max_timestamp
+        return self._offset_of_max
+
+    @property
+    def first_timestamp(self) -> int:
+        """The greatest timestamp of the first batch, which time-based rolling counts from; -1 if there is none."""
+        if self._first_timestamp == _UNKNOWN:
+            first = next(walk(self.file or self.open_file(), 0, self.size, HEADER_SIZE), None)
+            self._first_timestamp = first.max_timestamp if first else NO_TIMESTAMP
+        return self._first_timestamp
+
+    def largest_timestamp(self) -> int:
+        """What retention by time looks at: the greatest record timestamp, else when the file was last written; ms."""
+        timestamp = self.max_timestamp
+        return timestamp if timestamp >= 0 else self._disk.modified_ms(self.path(LOG_SUFFIX))
+
+    def waited_ms(self, now_ms: int, max_timestamp: int) -> int:
+        """How long the segment has been waiting to be rolled, seen from an append of `max_timestamp`: record time if there is any."""
+        first = self.first_timestamp
+        return max_timestamp - first if first >= 0 else now_ms - self.created_ms
+
+    def can_hold(self, offset: int) -> bool:
+        """Does the offset fit an index entry, 31 bits above the base?"""
+        return 0 <= offset - self.base_offset <= MAX_RELATIVE_OFFSET
+
+    # Finding
+
+    @property
+    def offset_index(self) -> OffsetIndex:
+        if self._offset_index is None:
+            self._load_indexes()
+            assert self._offset_index is not None
+        return self._offset_index
+
+    @property
+    def time_index(self) -> TimeIndex:
+        if self._time_index is None:
+            self._load_indexes()
+            assert self._time_index is not None
+        return self._time_index
+
+    def _load_indexes(self) -> None:
+        base, limit = self.base_offset, self._index_bytes
+        if self.size == 0:
+            self._offset_index, self._time_index = OffsetIndex(base, limit), TimeIndex(base, limit)
+        else:
+            try:
+                self._offset_index = load_offset_index(self._disk, self.path(INDEX_SUFFIX), base, limit, self.size)
+                self._time_index = load_time_index(self._disk, self.path(TIME_INDEX_SUFFIX), base, limit)
+            except CorruptIndex:
+                self.rebuild_indexes()
+        self.index_full = self.size > 0 and (self.offset_index.is_full or self.time_index.is_full)
+
+    def locate(self, offset: int) -> Located | None:
+        """The first batch that ends at or after `offset`, or None. CorruptRecord if the log itself cannot be walked."""
+        try:
+            return self._locate(offset)
+        except (CorruptIndex, CorruptRecord):
+            self.rebuild_indexes()  # the index may have led us between two batches
+            return self._locate(offset)
+
+    def _locate(self, offset: int) -> Located | None:
+        start = self.offset_index.lookup(offset)
+        file = self.file or self.open_file()
+        for batch in walk(file, start, self.size, _LOCATE_WINDOW_BYTES):
+            if batch.base_offset > offset and batch.position == start > 0:
+                raise CorruptIndex(f"{self!r}: the entry at position {start} is wrong")
+            if batch.last_offset >= offset:
+                return batch
+        return None
+
+    def next_offset(self) -> int:
+        """One past the last offset in the segment; the base offset if it is empty. CorruptRecord as `locate`."""
+        try:
+            return self._next_offset()
+        except (CorruptIndex, CorruptRecord):
+            self.rebuild_indexes()
+            return self._next_offset()
+
+    def _next_offset(self) -> int:
+        last = None
+        for last in walk(self.file or self.open_file(), self.offset_index.last_position(), self.size):
+            pass
+        if last is None:
+            return self.base_offset
+        if last.base_offset < self.base_offset:
+            raise CorruptIndex(f"{self!r}: the last entry is wrong")
+        return last.last_offset + 1
+
+    # Building and writing indexes
+
+    def reset_indexes(self) -> None:
+        """Empty indexes and no known timestamps, before `index_batch` is called for each batch from the first on."""
+        self._offset_index = OffsetIndex(self.base_offset, self._index_bytes)
+        self._time_index = TimeIndex(self.base_offset, self._index_bytes)
+        self._max_timestamp, self._offset_of_max = NO_TIMESTAMP, self.base_offset
+        self._first_timestamp = _UNKNOWN if self.size else NO_TIMESTAMP
+        self._since_index = 0
+        self._indexes_dirty = True
+        self.index_full = False
+
+    def index_batch(self, position: int, size: int, last_offset: int, max_timestamp: int) -> None:
+        """What `append` would have noted for this batch."""
+        if max_timestamp > self._max_timestamp:
+            self._max_timestamp, self._offset_of_max = max_timestamp, last_offset
+        if self._since_index > self.index_interval_bytes:
+            self._add_entries(last_offset, position)
+        self._since_index += size
+
+    def rebuild_indexes(self) -> None:
+        """Both indexes from the log's headers. CorruptRecord if they cannot be walked."""
+        self.reset_indexes()
+        for batch in walk(self.file or self.open_file(), 0, self.size):
+            self.index_batch(batch.position, batch.size, batch.last_offset, batch.max_timestamp)
+
+    def write_indexes(self, *, final: bool) -> list[str]:
+        """Writes what the disk does not have yet, unsynced; returns the paths. `final` adds the last time entry."""
+        if final and self.size:
+            timestamp, time_index = self.max_timestamp, self.time_index
+            if timestamp > time_index.last()[0]:
+                time_index.append_if_later(timestamp, self._offset_of_max)
+                self._indexes_dirty = True
+        if not self._indexes_dirty:
+            return []
+        paths = [self.path(INDEX_SUFFIX), self.path(TIME_INDEX_SUFFIX)]
+        self._disk.write_bytes(paths[0], self.offset_index.encode(), sync=False)
+        self._disk.write_bytes(paths[1], self.time_index.encode(), sync=False)
+        self._indexes_dirty = False
+        return paths
+
+    # Cutting and ending
+
+    def truncate_to(self, offset: int) -> None:
+        """Drops the batch that holds `offset` and everything after it."""
+        batch = self.locate(offset)
+        if batch is not None:
+            self.truncate_bytes(batch.position, offset)
+
+    def truncate_bytes(self, size: int, offset: int) -> None:
+        """Cuts the file to `size` bytes, where the batch with `offset` started."""
+        self.open_file().truncate(size)
+        self.size = size
+        self.offset_index.truncate_to(offset)
+        self.time_index.truncate_to(offset)
+        self._indexes_dirty = True
+        self._since_index = 0
+        self._max_timestamp, self._offset_of_max = self.time_index.last()
+        for batch in walk(self.open_file(), self.offset_index.lookup(self._offset_of_max), size):
+            if batch.max_timestamp > self._max_timestamp:
+                self._max_timestamp, self._offset_of_max = batch.max_timestamp, batch.last_offset
+        if size == 0:
+            self._first_timestamp = NO_TIMESTAMP
+        self.index_full = False
+
+    def rename_deleted(self) -> list[str]:
+        """Marks the files as `.deleted`, so that a restart drops them; returns the new paths, to be removed later."""
+        self._open_files.forget(self)
+        self.file = None
+        renamed = []
+        for suffix in SEGMENT_SUFFIXES:
+            path = self.path(suffix)
+            if self._disk.exists(path):
+                self._disk.rename(path, path + DELETED_SUFFIX)
+                renamed.append(path + DELETED_SUFFIX)
+        return renamed
+
+    def close(self) -> None:
+        """Forgets the file and the indexes, which must be on disk."""
+        self._open_files.forget(self)
+        self.file = None
+        self._offset_index = self._time_index = None
+        self._indexes_dirty = False
+
+    def sync(self) -> None:
+        """fsync of the log file. May run in another thread."""
+        (self.file or self._disk.open(self.path(LOG_SUFFIX))).sync()
