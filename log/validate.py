@@ -1,0 +1,341 @@
+"""Everything a batch must be before a leader writes it, checked in Kafka's order, with Kafka's answers.
+
+Kafka spreads this over three places (`ProduceRequest.validateRecords`, `UnifiedLog.analyzeAndValidateRecords`, `LogValidator`);
+here it is one walk, cheapest first:
+
+    framing    exactly one batch of magic 2; a partial one behind it is dropped        InvalidRecord, CorruptRecord
+    codec      zstd only since Produce v7; a number without codec is refused          UnsupportedCompression, InvalidRecord
+    header     base offset 0, size, CRC, counts, no control batch, sequence          InvalidRecord, RecordTooLarge, CorruptRecord
+    records    decompressed within bounds, then wire/kernel.py                         InvalidRecord
+    meaning    keys on compacted topics, timestamps                                    InvalidRecord, InvalidTimestamp
+    result     LogAppendTime, right maximum timestamp, the topic's codec               RecordTooLarge, RecordListTooLarge
+
+A batch that needs no change is written as it came, but for the first sixteen bytes (`ValidatedBatch.parts`). A changed maximum
+timestamp or timestamp type needs a new header, another codec a new section too.
+
+Where we differ from Kafka 4.4, on purpose:
+
+- An undefined codec or a payload that does not decode is INVALID_RECORD, where Kafka answers UNKNOWN_SERVER_ERROR. Both are final
+  for clients; CORRUPT_MESSAGE would be retried for minutes and never succeed.
+- Null records are INVALID_RECORD; Kafka's handler dies and never answers.
+- A producer id with epoch -1 is INVALID_PRODUCER_EPOCH also where the partition does not know the producer yet.
+- Records of a compressed batch are checked as strictly as plain ones; Kafka skims them, and a consumer would stumble instead.
+- Wrong offset deltas are refused in a plain batch, where Kafka stores them for consumers to stumble over. In a compressed batch
+  they are put right, as Kafka does.
+- A compressed batch may not unfold to more than 256 MiB, and an answer names at most 1,000 bad records.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from struct import Struct
+from typing import Final, Protocol
+
+from ottla.log.errors import (
+    CorruptRecord,
+    InvalidProducerEpoch,
+    InvalidRecord,
+    InvalidTimestamp,
+    RecordListTooLarge,
+    RecordTooLarge,
+    UnsupportedCompression,
+)
+from ottla.wire import kernel
+from ottla.wire.batch import (
+    CODEC_MASK,
+    HEADER_SIZE,
+    KNOWN_BITS,
+    LENGTH_OVERHEAD,
+    LOG_APPEND_TIME_BIT,
+    MAGIC,
+    NO_TIMESTAMP,
+    BatchHeader,
+    Buffer,
+    check_crc,
+    read_header,
+    restamp,
+    stamp,
+)
+from ottla.wire.compression import MAX_DECOMPRESSED_BYTES, NAMES, NONE, ZSTD, CompressionError, compress, decompress
+from ottla.wire.records import varint
+
+_STAMPED: Final = 16  # bytes of a header that stamp() makes anew
+_SIZE_AND_MAGIC: Final = Struct(">8xi4xb")
+_MIN_FRAMED: Final = 17  # up to and including the magic, the first byte that tells formats apart
+_MIN_BATCH_LENGTH: Final = 14  # the least that any format ever had
+_CODEC_NUMBERS: Final = {name: number for number, name in NAMES.items()} | {"uncompressed": NONE}
+
+
+class Origin(IntEnum):
+    """Who appends: how much is believed depends on it."""
+
+    CLIENT = 0
+    COORDINATOR = 1  # our own group and transaction coordinators: control batches and gaps in sequences are theirs to make
+    REPLICATION = 2  # a leader's batches, checked there
+    RAFT_LEADER = 3  # cluster metadata
+
+
+class ValidationConfig(Protocol):
+    """What of a topic's settings counts here; log.config.LogConfig has it all."""
+
+    @property
+    def max_message_bytes(self) -> int: ...
+    @property
+    def segment_bytes(self) -> int: ...
+    @property
+    def cleanup_policy(self) -> frozenset[str]: ...
+    @property
+    def message_timestamp_type(self) -> str: ...
+    @property
+    def message_timestamp_before_max_ms(self) -> int: ...
+    @property
+    def message_timestamp_after_max_ms(self) -> int: ...
+    @property
+    def compression_type(self) -> str: ...
+    @property
+    def compression_gzip_level(self) -> int: ...
+    @property
+    def compression_lz4_level(self) -> int: ...
+    @property
+    def compression_zstd_level(self) -> int: ...
+    @property
+    def max_decompressed_message_bytes(self) -> int: ...
+
+
+class ValidatedBatch:
+    """A batch that may be written. Holds views of the buffer it was read from: write it before that buffer is reused."""
+
+    __slots__ = ("header", "log_append_time_ms", "tail")
+
+    header: BatchHeader
+    """As it will be written, but for base offset and leader epoch. `max_timestamp` is the true one now."""
+    tail: list[Buffer]
+    """All bytes after the first sixteen."""
+    log_append_time_ms: int
+    """The broker's time if the topic takes it, else -1: what Produce answers."""
+
+    def __init__(self, header: BatchHeader, tail: list[Buffer], log_append_time_ms: int) -> None:
+        self.header = header
+        self.tail = tail
+        self.log_append_time_ms = log_append_time_ms
+
+    def parts(self, base_offset: int, leader_epoch: int) -> list[Buffer]:
+        """The batch as the leader writes it, for one writev."""
+        return [stamp(self.header, base_offset, leader_epoch), *self.tail]
+
+
+def validate_for_append(
+    buf: Buffer | None,
+    config: ValidationConfig,
+    now_ms: int,
+    origin: Origin = Origin.CLIENT,
+    *,
+    zstd_allowed: bool = True,
+) -> ValidatedBatch:
+    """The one batch in `buf`, ready to write, or one of the errors above.
+
+    `zstd_allowed`: False for Produce below v7. The sequence is for ProducerStates.check, which comes after this.
+    """
+    assert origin is not Origin.REPLICATION, "replicated batches are written as they are"
+    header = _one_batch(buf)
+    assert buf is not None
+    codec = header.attributes & CODEC_MASK
+    if codec == ZSTD and not zstd_allowed:
+        raise UnsupportedCompression("zstd needs Produce version 7 or later")
+    _check_header(buf, header, config, origin)
+    if codec > ZSTD:
+        raise InvalidRecord(f"no codec has the number {codec}")
+    size = header.batch_length + LENGTH_OVERHEAD
+    if codec != NONE:
+        data = _decompressed(buf, size, codec)
+    elif type(buf) is bytes and len(buf) == size:
+        data = buf
+    else:
+        data = bytes(memoryview(buf)[:size])  # the kernel reads bytes only, and this copy is cheap
+    max_timestamp, renumber = _check_records(data, header, config, now_ms)
+
+    log_append_time = config.message_timestamp_type == "LogAppendTime"
+    attributes = header.attributes & ~LOG_APPEND_TIME_BIT
+    if log_append_time:
+        attributes |= LOG_APPEND_TIME_BIT
+        max_timestamp = now_ms
+    target = _target_codec(config.compression_type, codec, header)
+    if target == codec and not renumber:
+        records = memoryview(buf)[:size]
+        if attributes == header.attributes and max_timestamp == header.max_timestamp:
+            batch = ValidatedBatch(header, [records[_STAMPED:]], -1)
+        else:
+            batch = _rewritten(header._replace(attributes=attributes, max_timestamp=max_timestamp), records[HEADER_SIZE:])
+    else:
+        section = data[HEADER_SIZE:] if codec == NONE else data
+        wanted = header._replace(attributes=attributes & ~CODEC_MASK | target, max_timestamp=max_timestamp)
+        batch = _recompressed(wanted, _renumbered(section) if renumber else section, config)
+    if log_append_time:
+        batch.log_append_time_ms = now_ms
+    if batch.header.batch_length + LENGTH_OVERHEAD > config.segment_bytes:
+        raise RecordListTooLarge(f"a batch of {batch.header.size} bytes in segments of {config.segment_bytes}")
+    return batch
+
+
+def _one_batch(buf: Buffer | None) -> BatchHeader:
+    """The header of the only batch in `buf`, which is there to its last byte. Bytes behind it that could be the beginning of
+    another are dropped as Kafka drops them; another whole one is refused."""
+    if buf is None:
+        raise InvalidRecord("no records")
+    size = _framed_size(buf, 0)
+    if size is None:
+        raise InvalidRecord("no whole record batch in the request")
+    if size < HEADER_SIZE:
+        raise CorruptRecord(f"a batch of {size} bytes is smaller than its header")
+    if len(buf) != size and _framed_size(buf, size) is not None:
+        raise InvalidRecord("more than one record batch for one partition")
+    return read_header(buf)
+
+
+def _framed_size(buf: Buffer, pos: int) -> int | None:
+    """Size of the batch at `pos`; None if it is not all there. Raises where the bytes cannot be a batch we take."""
+    left = len(buf) - pos
+    if left < _MIN_FRAMED:
+        return None
+    length: int
+    length, magic = _SIZE_AND_MAGIC.unpack_from(buf, pos)
+    if length < _MIN_BATCH_LENGTH:
+        raise CorruptRecord(f"a batch length of {length} bytes")
+    if magic != MAGIC:
+        if 0 <= magic < MAGIC:
+            raise InvalidRecord(f"record format {magic} is no longer taken, only {MAGIC}")
+        raise CorruptRecord(f"record format {magic} is not known, only {MAGIC}")
+    size = length + LENGTH_OVERHEAD
+    return size if size <= left else None
+
+
+def _check_header(buf: Buffer, header: BatchHeader, config: ValidationConfig, origin: Origin) -> None:
+    size = header.batch_length + LENGTH_OVERHEAD
+    client = origin is Origin.CLIENT
+    if client and header.base_offset != 0:
+        raise InvalidRecord(f"the base offset of a produced batch is 0, not {header.base_offset}")
+    if size > config.max_message_bytes and origin is not Origin.RAFT_LEADER:
+        raise RecordTooLarge(f"a batch of {size} bytes, {config.max_message_bytes} are allowed")
+    if not check_crc(buf, header):
+        raise CorruptRecord(f"the CRC {header.crc:#010x} does not fit the batch")
+    if not client:
+        return
+    count = header.records_count
+    if count <= 0 or header.last_offset_delta != count - 1:
+        raise InvalidRecord(f"a batch of {count} records whose last offset is {header.last_offset_delta}")
+    if header.is_control:
+        raise InvalidRecord("control batches are not for clients to write")
+    if header.producer_id >= 0:
+        if header.base_sequence < 0:
+            raise InvalidRecord(f"sequence {header.base_sequence} of producer {header.producer_id}")
+        if header.producer_epoch < 0:
+            raise InvalidProducerEpoch(f"epoch {header.producer_epoch} of producer {header.producer_id}")
+
+
+def _decompressed(buf: Buffer, size: int, codec: int) -> bytes:
+    try:
+        return decompress(codec, memoryview(buf)[HEADER_SIZE:size], MAX_DECOMPRESSED_BYTES)
+    except CompressionError as problem:
+        raise InvalidRecord(f"the records cannot be decompressed: {problem}") from problem
+
+
+def _check_records(data: bytes, header: BatchHeader, config: ValidationConfig, now_ms: int) -> tuple[int, bool]:
+    """(the true maximum timestamp, must offsets be renumbered); `data` is all of a plain batch, or a decompressed section."""
+    compressed = header.attributes & CODEC_MASK != NONE
+    stamped_by_client = header.attributes & LOG_APPEND_TIME_BIT != 0
+    earliest, latest = kernel.MIN_INT64, kernel.MAX_INT64
+    if config.message_timestamp_type != "LogAppendTime" and not stamped_by_client:
+        earliest = now_ms - config.message_timestamp_before_max_ms
+        latest = min(now_ms + config.message_timestamp_after_max_ms, kernel.MAX_INT64)
+    code, max_timestamp, _, bad = kernel.check_records(
+        data,
+        0 if compressed else HEADER_SIZE,
+        len(data),
+        header.records_count,
+        header.base_timestamp,
+        earliest,
+        latest,
+        "compact" in config.cleanup_policy,
+        config.max_decompressed_message_bytes if compressed else kernel.MAX_INT64,
+    )
+    if code != kernel.OK and not (code == kernel.BAD_OFFSET_DELTA and compressed):
+        raise InvalidRecord(kernel.REASONS[code])
+    if stamped_by_client:
+        max_timestamp = max(header.max_timestamp, NO_TIMESTAMP)  # that of each record, deltas do not count
+        bad = _stamped_by_client(bad, header, config, now_ms)
+    if bad:
+        _refuse(bad, config, now_ms)
+    return max_timestamp, code == kernel.BAD_OFFSET_DELTA
+
+
+def _stamped_by_client(
+    bad: list[tuple[int, int, int]] | None, header: BatchHeader, config: ValidationConfig, now_ms: int
+) -> list[tuple[int, int, int]] | None:
+    """A client marked its batch LogAppendTime, which is the broker's to say. Kafka tolerates it where topics keep the producer's
+    time, if the one timestamp that such a batch has is in bounds."""
+    timestamp = header.max_timestamp
+    earliest = now_ms - config.message_timestamp_before_max_ms
+    latest = now_ms + config.message_timestamp_after_max_ms
+    if config.message_timestamp_type != "LogAppendTime" and timestamp != NO_TIMESTAMP and earliest <= timestamp <= latest:
+        return bad
+    keyless = {index for index, what, _ in bad or () if what == kernel.KEY_MISSING}
+    named = range(min(header.records_count, kernel.MAX_BAD_RECORDS))
+    return [(index, kernel.KEY_MISSING if index in keyless else kernel.TIMESTAMP_OUT_OF_RANGE, timestamp) for index in named]
+
+
+def _refuse(bad: list[tuple[int, int, int]], config: ValidationConfig, now_ms: int) -> None:
+    bounds = f"{now_ms - config.message_timestamp_before_max_ms} to {now_ms + config.message_timestamp_after_max_ms}"
+    errors = [
+        (index, "a compacted topic needs a key" if what == kernel.KEY_MISSING else f"timestamp {timestamp} is not in {bounds}")
+        for index, what, timestamp in bad
+    ]
+    if any(what == kernel.TIMESTAMP_OUT_OF_RANGE for _, what, _ in bad):
+        raise InvalidTimestamp("records of the batch have timestamps that the topic does not take", errors)
+    raise InvalidRecord(f"{len(errors)} records of the batch are refused, the first because {errors[0][1]}", errors)
+
+
+def _target_codec(compression_type: str, codec: int, header: BatchHeader) -> int:
+    if compression_type == "producer" or (header.is_control and codec == NONE):
+        return codec
+    return _CODEC_NUMBERS[compression_type]
+
+
+def _level(codec: int, config: ValidationConfig) -> int | None:
+    name = NAMES[codec]
+    if name == "gzip":
+        return config.compression_gzip_level
+    if name == "lz4":
+        return config.compression_lz4_level
+    return config.compression_zstd_level if name == "zstd" else None
+
+
+def _rewritten(wanted: BatchHeader, section: Buffer) -> ValidatedBatch:
+    """The batch with a header made anew: size and CRC follow from what is wanted and from the section."""
+    new = restamp(wanted, section, attributes=wanted.attributes & KNOWN_BITS, max_timestamp=wanted.max_timestamp)
+    return ValidatedBatch(read_header(new), [memoryview(new)[_STAMPED:], section], -1)
+
+
+def _recompressed(wanted: BatchHeader, section: bytes, config: ValidationConfig) -> ValidatedBatch:
+    batch = _rewritten(wanted, compress(wanted.codec, section, _level(wanted.codec, config)))
+    if batch.header.size > config.max_message_bytes:
+        raise RecordTooLarge(f"the batch has {batch.header.size} bytes once recompressed, {config.max_message_bytes} are allowed")
+    return batch
+
+
+def _renumbered(section: bytes) -> bytes:
+    """The same records with offset deltas 0, 1, 2 …: each record's bytes before and after its offset delta stay."""
+    parts: list[bytes] = []
+    for index, (start, end, timestamp_delta, _, key_at, key_size, _, _) in enumerate(kernel.spans(section, 0, len(section))):
+        body_at = start + _varint_size(section, start)
+        key_length = varint(key_size)
+        delta = varint(timestamp_delta)
+        body = section[body_at : body_at + 1] + delta + varint(index) + key_length + section[key_at:end]
+        parts += (varint(len(body)), body)
+    return b"".join(parts)
+
+
+def _varint_size(section: bytes, at: int) -> int:
+    size = 1
+    while section[at + size - 1] > 127:
+        size += 1
+    return size
