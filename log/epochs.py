@@ -1,0 +1,124 @@
+"""Leader epochs of a partition: which offset each leader began at. What followers and consumers ask to find where logs part.
+
+A list of (epoch, start offset), both strictly growing: epoch e wrote the offsets from its start to the start of the next. From it
+come OffsetForLeaderEpoch and the diverging-epoch answer of Fetch (KIP-101, KIP-279, KIP-595), and the epoch that ListOffsets gives
+with an offset.
+
+Saved as `leader-epoch-checkpoint`, Kafka's text form: a line with the version 0, one with the number of entries, then a line
+"epoch offset" each. This module parses and formats; files are log/checkpoint.py's.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from ottla.log.errors import CorruptSnapshot
+
+UNDEFINED_EPOCH: Final = -1
+UNDEFINED_OFFSET: Final = -1
+
+_VERSION: Final = 0
+
+
+class EpochEntry(NamedTuple):
+    epoch: int
+    start_offset: int
+
+
+class LeaderEpochs:
+    """The epochs of one partition's log, oldest first."""
+
+    __slots__ = ("_entries",)
+
+    def __init__(self, entries: Iterable[EpochEntry] = ()) -> None:
+        self._entries: list[EpochEntry] = []
+        for epoch, start_offset in entries:
+            self.assign(epoch, start_offset)
+
+    @property
+    def entries(self) -> tuple[EpochEntry, ...]:
+        return tuple(self._entries)
+
+    @property
+    def latest_epoch(self) -> int:
+        """The epoch of the newest batch, -1 if there is none."""
+        return self._entries[-1].epoch if self._entries else UNDEFINED_EPOCH
+
+    def assign(self, epoch: int, start_offset: int) -> bool:
+        """The batch at `start_offset` is of `epoch`. True: the list changed and wants saving.
+
+        Entries that contradict the new one, by epoch or by offset, go: the log's bytes are right and they are not.
+        """
+        assert epoch >= 0, f"leader epoch {epoch}"
+        assert start_offset >= 0, f"start offset {start_offset}"
+        entries = self._entries
+        if entries and entries[-1].epoch == epoch and entries[-1].start_offset <= start_offset:
+            return False
+        while entries and (entries[-1].epoch >= epoch or entries[-1].start_offset >= start_offset):
+            entries.pop()
+        entries.append(EpochEntry(epoch, start_offset))
+        return True
+
+    def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
+        """(the largest known epoch that is at most `epoch`, the offset after its last record), as OffsetForLeaderEpoch answers.
+
+        The current epoch ends at the log's end. An epoch before all known ones is answered with itself and the log's first
+        known start; one that is not known yet, or -1, with (-1, -1).
+        """
+        if epoch == UNDEFINED_EPOCH or not self._entries or epoch > self.latest_epoch:
+            return UNDEFINED_EPOCH, UNDEFINED_OFFSET
+        if epoch == self.latest_epoch:
+            return epoch, log_end_offset
+        after = bisect_right(self._entries, epoch, key=lambda entry: entry.epoch)
+        floor = self._entries[after - 1].epoch if after else epoch
+        return floor, self._entries[after].start_offset
+
+    def epoch_for(self, offset: int) -> int:
+        """The epoch that wrote `offset`, -1 if it is older than all entries."""
+        after = bisect_right(self._entries, offset, key=lambda entry: entry.start_offset)
+        return self._entries[after - 1].epoch if after else UNDEFINED_EPOCH
+
+    def truncate_from_end(self, end_offset: int) -> bool:
+        """The log now ends at `end_offset`: epochs that began there or later are gone. True: the list changed."""
+        keep = bisect_left(self._entries, end_offset, key=lambda entry: entry.start_offset)
+        changed = keep < len(self._entries)
+        del self._entries[keep:]
+        return changed
+
+    def truncate_from_start(self, start_offset: int) -> bool:
+        """The log now begins at `start_offset`: the epoch that holds it begins there. True: the list changed."""
+        after = bisect_right(self._entries, start_offset, key=lambda entry: entry.start_offset)
+        if after == 0:
+            return False
+        first = EpochEntry(self._entries[after - 1].epoch, start_offset)
+        changed = after > 1 or self._entries[0] != first
+        self._entries[:after] = [first]
+        return changed
+
+    def clear(self) -> None:
+        self._entries.clear()
+
+
+def format_checkpoint(entries: Iterable[EpochEntry]) -> str:
+    """The text of `leader-epoch-checkpoint`."""
+    lines = [f"{epoch} {start_offset}\n" for epoch, start_offset in entries]
+    return f"{_VERSION}\n{len(lines)}\n{''.join(lines)}"
+
+
+def parse_checkpoint(text: str) -> list[EpochEntry]:
+    """The entries of a `leader-epoch-checkpoint`. Raises CorruptSnapshot; the caller can rebuild it from the batches."""
+    lines = text.splitlines()
+    try:
+        version, count = int(lines[0]), int(lines[1])
+        entries = [EpochEntry(*map(int, line.split(" "))) for line in lines[2:] if line]
+    except (IndexError, ValueError, TypeError) as problem:
+        raise CorruptSnapshot(f"leader-epoch-checkpoint cannot be read: {problem}") from problem
+    if version != _VERSION:
+        raise CorruptSnapshot(f"leader-epoch-checkpoint has version {version}, only {_VERSION} is known")
+    if count != len(entries):
+        raise CorruptSnapshot(f"leader-epoch-checkpoint announces {count} entries and has {len(entries)}")
+    if any(entry.epoch < 0 or entry.start_offset < 0 for entry in entries):
+        raise CorruptSnapshot("leader-epoch-checkpoint has a negative number")
+    return entries

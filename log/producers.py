@@ -1,0 +1,331 @@
+"""What a partition remembers of its idempotent producers, so that a retried batch is written once and order is kept.
+
+A producer numbers its records per partition (base sequence in the batch header, wrapping from 2^31-1 to 0). The partition keeps the
+epoch and the last five batches of every producer id, which is as many as a client may have in flight:
+
+- the very range of one of the five again: a duplicate, answered with the offsets of the first time (`check` returns them);
+- the number after the last one: next in line;
+- anything else, also a duplicate older than five batches: OutOfOrderSequence;
+- a smaller epoch: InvalidProducerEpoch. A larger one begins anew and must begin with 0;
+- a producer id not seen before, or forgotten: any number begins. Retention may have removed its earlier batches.
+
+`check` reads and `update` writes: the log calls one before and the other after the bytes are in the file, so a failed write
+leaves no trace here. Replay (recovery, replication) only calls `update`.
+
+The state is a view of the log. It is saved as `<offset>.snapshot`, "everything below that offset", in the format of Kafka's
+ProducerSnapshot version 1: int16 version, uint32 CRC-32C of what follows, int32 count, then 46 bytes a producer (`_ENTRY`). A
+snapshot holds one batch a producer, so after a restart less than five may be known; the same is true of Kafka. A snapshot that
+cannot be read is no loss: the caller replays the log.
+
+Transactions (KIP-98) add the offset of a producer's first record in its open transaction and the epoch of the coordinator that
+closed the last one; `end_transaction` is called for the control batch that closes it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from struct import Struct
+from typing import Final, NamedTuple
+
+from crc32c import crc32c
+
+from ottla.log.errors import (
+    CorruptSnapshot,
+    InvalidProducerEpoch,
+    InvalidTransactionState,
+    OutOfOrderSequence,
+    TransactionCoordinatorFenced,
+)
+from ottla.log.validate import Origin
+from ottla.wire.batch import MAX_INT32, NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP, BatchHeader
+
+BATCHES_KEPT: Final = 5
+NO_OFFSET: Final = -1
+NO_COORDINATOR_EPOCH: Final = -1
+
+SNAPSHOT_VERSION: Final = 1
+_PREFIX: Final = Struct(">hI")
+_COUNT: Final = Struct(">i")
+_ENTRY: Final = Struct(
+    ">qhiqiqiq"
+)  # producer id, epoch, last sequence, last offset, offset delta, timestamp, coordinator epoch, txn
+
+
+class AppendedBatch(NamedTuple):
+    """One of the last batches of a producer."""
+
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    timestamp_ms: int
+
+    @property
+    def first_sequence(self) -> int:
+        return (self.last_sequence - self.offset_delta) & MAX_INT32
+
+    @property
+    def first_offset(self) -> int:
+        return self.last_offset - self.offset_delta
+
+
+class Duplicate(NamedTuple):
+    """Where a batch that comes again was written the first time; the time is its maximum timestamp, as Kafka answers it."""
+
+    first_offset: int
+    last_offset: int
+    timestamp_ms: int
+
+
+class CompletedTransaction(NamedTuple):
+    """What the transaction index records of an aborted one."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    aborted: bool
+
+
+class ProducerState:
+    """One producer on one partition. DescribeProducers shows it."""
+
+    __slots__ = ("batches", "coordinator_epoch", "last_timestamp_ms", "producer_epoch", "producer_id", "txn_first_offset")
+
+    def __init__(self, producer_id: int) -> None:
+        self.producer_id = producer_id
+        self.producer_epoch = NO_PRODUCER_EPOCH
+        self.batches: deque[AppendedBatch] = deque(maxlen=BATCHES_KEPT)
+        self.coordinator_epoch = NO_COORDINATOR_EPOCH
+        self.last_timestamp_ms = NO_TIMESTAMP
+        self.txn_first_offset = NO_OFFSET
+
+    @property
+    def last_sequence(self) -> int:
+        return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
+
+    @property
+    def last_offset(self) -> int:
+        return self.batches[-1].last_offset if self.batches else NO_OFFSET
+
+    @property
+    def has_open_transaction(self) -> bool:
+        return self.txn_first_offset != NO_OFFSET
+
+    def move_to_epoch(self, producer_epoch: int) -> None:
+        if producer_epoch != self.producer_epoch:
+            self.producer_epoch = producer_epoch
+            self.batches.clear()
+
+
+class ProducerStates:
+    """All producers of one partition, up to `end_offset` of its log."""
+
+    __slots__ = ("_open_transactions", "_states", "end_offset")
+
+    def __init__(self, end_offset: int = 0) -> None:
+        self._states: dict[int, ProducerState] = {}
+        self._open_transactions: dict[int, int] = {}  # first offset -> producer id; offsets only grow, so the first is the least
+        self.end_offset = end_offset
+
+    def __len__(self) -> int:
+        return len(self._states)
+
+    def __iter__(self) -> Iterator[ProducerState]:
+        return iter(self._states.values())
+
+    def get(self, producer_id: int) -> ProducerState | None:
+        return self._states.get(producer_id)
+
+    @property
+    def first_open_offset(self) -> int | None:
+        """First offset of the oldest open transaction: the last stable offset may not pass it."""
+        return next(iter(self._open_transactions), None)
+
+    def check(self, header: BatchHeader, origin: Origin = Origin.CLIENT) -> Duplicate | None:
+        """May this batch be appended? None: yes. A Duplicate: it is there already. Else raises as the module says.
+
+        Only clients have sequences; other origins are checked for their epoch, replicated batches for nothing.
+        """
+        if header.producer_id < 0 or origin is Origin.REPLICATION:
+            return None
+        state = self._states.get(header.producer_id)
+        if state is None:
+            return None
+        if origin is Origin.CLIENT:
+            duplicate = _find_duplicate(header, state)
+            if duplicate is not None:
+                return duplicate
+        if header.producer_epoch < state.producer_epoch:
+            raise InvalidProducerEpoch(
+                f"epoch {header.producer_epoch} of producer {header.producer_id} was replaced by {state.producer_epoch}"
+            )
+        if origin is Origin.CLIENT:
+            _check_sequence(header, state)
+        if state.has_open_transaction and not header.is_transactional and not header.is_control:
+            raise InvalidTransactionState(f"a plain batch of producer {header.producer_id} inside its transaction")
+        return None
+
+    def update(self, header: BatchHeader, base_offset: int) -> None:
+        """A batch was appended at `base_offset` (or is replayed from there). Control batches go to `end_transaction`."""
+        self.end_offset = base_offset + header.last_offset_delta + 1
+        if header.producer_id < 0 or header.is_control:
+            return
+        state = self._state(header.producer_id)
+        state.move_to_epoch(header.producer_epoch)
+        state.batches.append(
+            AppendedBatch(
+                header.last_sequence, base_offset + header.last_offset_delta, header.last_offset_delta, header.max_timestamp
+            )
+        )
+        state.last_timestamp_ms = header.max_timestamp
+        if header.is_transactional and not state.has_open_transaction:
+            state.txn_first_offset = base_offset
+            self._open_transactions[base_offset] = header.producer_id
+
+    def check_marker(self, header: BatchHeader, coordinator_epoch: int) -> None:
+        """May this control batch be appended? Raises InvalidProducerEpoch or TransactionCoordinatorFenced."""
+        state = self._states.get(header.producer_id)
+        if state is None:
+            return
+        if header.producer_epoch < state.producer_epoch:
+            raise InvalidProducerEpoch(
+                f"epoch {header.producer_epoch} of producer {header.producer_id} was replaced by {state.producer_epoch}"
+            )
+        if coordinator_epoch < state.coordinator_epoch:
+            raise TransactionCoordinatorFenced(
+                f"producer {header.producer_id}: coordinator epoch {coordinator_epoch} was replaced by {state.coordinator_epoch}"
+            )
+
+    def end_transaction(
+        self, header: BatchHeader, base_offset: int, *, coordinator_epoch: int, aborted: bool, timestamp_ms: int
+    ) -> CompletedTransaction | None:
+        """A commit or abort marker was appended at `base_offset`. None: the producer had written nothing here."""
+        self.end_offset = base_offset + header.last_offset_delta + 1
+        state = self._state(header.producer_id)
+        completed = None
+        if state.has_open_transaction:
+            completed = CompletedTransaction(header.producer_id, state.txn_first_offset, base_offset, aborted)
+            self._open_transactions.pop(state.txn_first_offset, None)
+            state.txn_first_offset = NO_OFFSET
+        state.move_to_epoch(header.producer_epoch)
+        state.coordinator_epoch = coordinator_epoch
+        state.last_timestamp_ms = timestamp_ms
+        return completed
+
+    def expire(self, now_ms: int, expiration_ms: int) -> int:
+        """Forgets who has been silent for `producer.id.expiration.ms` and has no open transaction; returns how many."""
+        expired = [state.producer_id for state in self if _is_expired(state, now_ms, expiration_ms)]
+        for producer_id in expired:
+            del self._states[producer_id]
+        return len(expired)
+
+    def truncate(self, end_offset: int) -> bool:
+        """The log was cut to `end_offset`. True: everything is forgotten, load a snapshot and replay the log from there."""
+        if end_offset >= self.end_offset:
+            return False
+        self.clear(0)
+        return True
+
+    def clear(self, end_offset: int) -> None:
+        """Forgets every producer; the log goes on at `end_offset`."""
+        self._states.clear()
+        self._open_transactions.clear()
+        self.end_offset = end_offset
+
+    def snapshot_bytes(self) -> bytes:
+        """The content of `<end_offset>.snapshot`."""
+        return encode_snapshot(self)
+
+    def load(self, data: bytes, end_offset: int, *, now_ms: int | None = None, expiration_ms: int = 0) -> None:
+        """Replaces the state by that of `<end_offset>.snapshot`, without those who have expired by `now_ms` if it is given.
+
+        Raises CorruptSnapshot, and changes nothing, at any bytes that are not a whole snapshot.
+        """
+        states = decode_snapshot(data)
+        self.clear(end_offset)
+        for state in states:
+            if now_ms is None or not _is_expired(state, now_ms, expiration_ms):
+                self._states[state.producer_id] = state
+        opened = (state for state in self if state.has_open_transaction)
+        for state in sorted(opened, key=lambda state: state.txn_first_offset):
+            self._open_transactions[state.txn_first_offset] = state.producer_id
+
+    def _state(self, producer_id: int) -> ProducerState:
+        state = self._states.get(producer_id)
+        if state is None:
+            state = self._states[producer_id] = ProducerState(producer_id)
+        return state
+
+
+def _is_expired(state: ProducerState, now_ms: int, expiration_ms: int) -> bool:
+    return not state.has_open_transaction and now_ms - state.last_timestamp_ms >= expiration_ms
+
+
+def _find_duplicate(header: BatchHeader, state: ProducerState) -> Duplicate | None:
+    if header.producer_epoch == state.producer_epoch:
+        last_sequence = header.last_sequence
+        for batch in state.batches:
+            if batch.last_sequence == last_sequence and batch.first_sequence == header.base_sequence:
+                return Duplicate(batch.first_offset, batch.last_offset, batch.timestamp_ms)
+    return None
+
+
+def _check_sequence(header: BatchHeader, state: ProducerState) -> None:
+    if header.producer_epoch != state.producer_epoch:
+        if header.base_sequence != 0 and state.producer_epoch != NO_PRODUCER_EPOCH:
+            raise OutOfOrderSequence(
+                f"producer {header.producer_id} begins epoch {header.producer_epoch} with sequence {header.base_sequence}, not 0"
+            )
+        return
+    expected = (state.last_sequence + 1) & MAX_INT32
+    if header.base_sequence != expected:
+        raise OutOfOrderSequence(f"producer {header.producer_id} sent sequence {header.base_sequence} where {expected} is next")
+
+
+def encode_snapshot(states: Iterable[ProducerState]) -> bytes:
+    """A snapshot of `states` in the order given (Kafka's own order is that of a hash table)."""
+    entries = []
+    for state in states:
+        last = state.batches[-1] if state.batches else AppendedBatch(NO_SEQUENCE, NO_OFFSET, 0, NO_TIMESTAMP)
+        entries.append(
+            _ENTRY.pack(
+                state.producer_id,
+                state.producer_epoch,
+                last.last_sequence,
+                last.last_offset,
+                last.offset_delta,
+                state.last_timestamp_ms,
+                state.coordinator_epoch,
+                state.txn_first_offset,
+            )
+        )
+    body = b"".join((_COUNT.pack(len(entries)), *entries))
+    return _PREFIX.pack(SNAPSHOT_VERSION, crc32c(body)) + body
+
+
+def decode_snapshot(data: bytes) -> list[ProducerState]:
+    """The producers of a snapshot. Raises CorruptSnapshot at any bytes that are not a whole snapshot of version 1."""
+    if len(data) < _PREFIX.size + _COUNT.size:
+        raise CorruptSnapshot(f"a producer snapshot of {len(data)} bytes is cut short")
+    version, crc = _PREFIX.unpack_from(data)
+    if version != SNAPSHOT_VERSION:
+        raise CorruptSnapshot(f"producer snapshot version {version} is not known, only {SNAPSHOT_VERSION}")
+    if crc != crc32c(memoryview(data)[_PREFIX.size :]):
+        raise CorruptSnapshot("the CRC of the producer snapshot does not fit")
+    (count,) = _COUNT.unpack_from(data, _PREFIX.size)
+    entries = memoryview(data)[_PREFIX.size + _COUNT.size :]
+    if count * _ENTRY.size != len(entries):
+        raise CorruptSnapshot(f"a producer snapshot of {count} producers has {len(entries)} bytes of them")
+    return [_decode_entry(fields) for fields in _ENTRY.iter_unpack(entries)]
+
+
+def _decode_entry(fields: tuple[int, ...]) -> ProducerState:
+    producer_id, epoch, last_sequence, last_offset, offset_delta, timestamp_ms, coordinator_epoch, txn_first_offset = fields
+    state = ProducerState(producer_id)
+    state.producer_epoch = epoch
+    state.last_timestamp_ms = timestamp_ms
+    state.coordinator_epoch = coordinator_epoch
+    state.txn_first_offset = max(txn_first_offset, NO_OFFSET)
+    if last_offset >= 0:
+        state.batches.append(AppendedBatch(last_sequence, last_offset, offset_delta, timestamp_ms))
+    return state
