@@ -1,0 +1,173 @@
+"""Text of the encode functions.
+
+A message becomes a list of buffers. Runs of fixed-width fields go through one `Struct.pack`, the empty tag section riding as a pad byte; records enter the list as they are
+(bytes, a memoryview, or a stretch of a file), so that nobody copies them.
+"""
+
+from __future__ import annotations
+
+from .definitions import FIXED, Field, Message, Struct
+from .writer import Writer
+
+
+class Encoder:
+    """Emits the writing of one version of one message into a Writer; generated code calls `put` (a bound list.append)."""
+
+    def __init__(self, w: Writer, version: int, flexible: bool) -> None:
+        self.w, self.version, self.flexible = w, version, flexible
+        self.in_tag = False  # the value under way is known to be set
+
+    def struct(self, depth: int, struct: Struct, source: str) -> None:
+        """Write the struct that the expression `source` names; the run of fixed fields may stay open behind it."""
+        plain, tagged = struct.layout(self.version)
+        for f in plain:
+            self.field(depth, f, f"{source}.{f.name}")
+        if tagged:
+            writer = self._tag_writer(struct)
+            self.w.flush_writes(depth)
+            self.w.put(depth, f"if {' or '.join(_is_set(f, source) for f in tagged)}:")
+            self.w.put(depth + 1, f"{writer}({source}, out)")
+            self.w.put(depth, "else:")
+            self.w.put(depth + 1, 'put(b"\\0")')
+        elif self.flexible:
+            self.w.run.append(("x", ""))
+
+    def field(self, depth: int, f: Field, value: str) -> None:
+        w = self.w
+        if f.fixed:
+            w.run.append((f.fixed, value))
+            return
+        null = self.version in f.nullable
+        optional = f.annotation("").endswith("None") and not self.in_tag
+        if f.struct and not f.array and not optional:
+            self.struct(depth, f.struct, value)
+            return
+        if optional or f.array or f.type != "string":
+            if null:
+                w.flush_writes(depth)
+            local = w.name("v")
+            w.put(depth, f"{local} = {value}")
+            value = local
+        if null:
+            w.put(depth, f"if {value} is None:")
+            w.put(depth + 1, f"put({self._null(f)})")
+            w.put(depth, "else:")
+            depth += 1
+        elif optional:
+            w.put(depth, f"assert {value} is not None")
+        self._present(depth, f, value, null)
+        if null:
+            w.flush_writes(depth)
+
+    def _present(self, depth: int, f: Field, value: str, null: bool) -> None:
+        if f.array:
+            self._array(depth, f, value)
+        elif f.struct:
+            if null:
+                self.w.put(depth, 'put(b"\\x01")')
+            self.struct(depth, f.struct, value)
+        else:
+            self._text(depth, f, value)
+
+    def _null(self, f: Field) -> str:
+        if f.struct and not f.array:
+            return 'b"\\xff"'
+        if self.flexible:
+            return 'b"\\0"'
+        return 'b"' + "\\xff" * (2 if f.type == "string" and not f.array else 4) + '"'
+
+    def _length(self, depth: int, value: str, fmt: str) -> None:
+        """Write the length prefix and leave no run open, since a value follows that is no part of one."""
+        if self.flexible:
+            self.w.flush_writes(depth)
+            self.w.put(depth, f"put(UV[len({value}) + 1])")
+        else:
+            self.w.run.append((fmt, f"len({value})"))
+            self.w.flush_writes(depth)
+
+    def _text(self, depth: int, f: Field, value: str) -> None:
+        if f.type == "string":
+            raw = self.w.name("s")
+            self.w.put(depth, f"{raw} = {value}.encode()")
+            value = raw
+        self._length(depth, value, "h" if f.type == "string" else "i")
+        self.w.put(depth, f"put({value})")
+
+    def _array(self, depth: int, f: Field, value: str) -> None:
+        w = self.w
+        self._length(depth, value, "i")
+        if f.struct:
+            item = w.name("x")
+            w.put(depth, f"for {item} in {value}:")
+            self.struct(depth + 1, f.struct, item)
+            w.flush_writes(depth + 1)
+        elif f.type in FIXED:
+            w.put(depth, f'put(pack(f">{{len({value})}}{FIXED[f.type]}", *{value}))')
+        elif f.type == "uuid":
+            w.put(depth, f'put(b"".join({value}))')
+        else:
+            item = w.name("x")
+            w.put(depth, f"for {item} in {value}:")
+            self._text(depth + 1, f, item)
+
+    # -- tagged fields ---------------------------------------------------------------------------------------------
+
+    def _tag_writer(self, struct: Struct) -> str:
+        """The function that writes the tag section of this layout, emitted before the one under way."""
+        w = self.w
+        key = ("write", struct.name, struct.signature(self.version, self.flexible))
+        if key in w.helpers:
+            return w.helpers[key]
+        name = w.helpers[key] = f"_write_tags_{struct.name}_v{self.version}"
+        outer = w.taken, w.lines, w.run
+        w.lines, w.run = [], []
+        w.begin_function()
+        self._emit_tag_writer(name, struct)
+        w.helper_lines += w.lines
+        w.taken, w.lines, w.run = outer
+        return name
+
+    def _emit_tag_writer(self, name: str, struct: Struct) -> None:
+        w = self.w
+        w.put(0, f"def {name}(msg: {struct.name}, out: Parts) -> None:")
+        w.put(1, "count = 0")
+        w.put(1, "parts: Parts = []")
+        for f in struct.layout(self.version)[1]:
+            w.put(1, f"if {_is_set(f, 'msg')}:")
+            w.put(2, "count += 1")
+            w.put(2, "body: Parts = []")
+            w.put(2, "put = body.append")
+            self.in_tag = f.none_is_default and self.version not in f.nullable
+            self.field(2, f, f"msg.{f.name}")
+            self.in_tag = False
+            w.flush_writes(2)
+            w.put(2, f"put_tag(parts, {f.tag}, body)")
+        w.put(1, "out.append(UV[count])")
+        w.put(1, "out += parts")
+        w.put(0, "")
+        w.put(0, "")
+
+
+def _is_set(f: Field, source: str) -> str:
+    """Whether a tagged field differs from its default, as a condition."""
+    value, literal = f"{source}.{f.name}", f.literal()
+    if literal == "None":
+        return f"{value} is not None"
+    if literal in ("[]", '""', 'b""', "False"):
+        return f"{value} is None or {value}" if f.nullable else value
+    return f"not {value}" if literal == "True" else f"{value} != {literal}"
+
+
+def emit_encoder(w: Writer, name: str, message: Message, version: int) -> None:
+    """Write `def name(msg, out) -> None` for one layout."""
+    w.begin_function()
+    w.put(0, f"def {name}(msg: {message.root.name}, out: Parts) -> None:")
+    before = len(w.lines)
+    Encoder(w, version, version in message.flexible).struct(1, message.root, "msg")
+    w.flush_writes(1)
+    if len(w.lines) == before:
+        w.put(1, "del msg, out  # no fields: nothing on the wire")
+    else:
+        w.lines.insert(before, "    put = out.append")
+    w.put(0, "")
+    w.put(0, "")

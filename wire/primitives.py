@@ -1,0 +1,168 @@
+"""The few primitives that the generated codecs stand on: varints, tagged fields, uuids, and the base of every message class.
+
+The generated functions read fixed-width fields with `struct` on their own; what is here is off the fast path, except the table UV. Whatever is wrong with
+the bytes surfaces as one of the exceptions in `ottla.wire.frame.MALFORMED`.
+"""
+
+from __future__ import annotations
+
+import base64
+from typing import Any, ClassVar, Final, Protocol, TypeAlias
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+
+
+class Region(Protocol):
+    """Bytes that are not in memory: a stretch of a file, sent by the kernel (log.files.FileSlice)."""
+
+    def __len__(self) -> int: ...
+
+    def read(self) -> bytes: ...
+
+
+# What an encoder appends to: buffers, and regions where a field holds one. `Any`, since list is invariant and callers have either.
+Parts: TypeAlias = list[Any]
+
+ZERO_UUID: Final = bytes(16)
+EMPTY: Final[Any] = object()  # default of parameters whose default is a fresh list or struct
+
+
+class WireStruct:
+    """Base of generated message classes: equality and repr over __slots__. Mutable, hence not hashable."""
+
+    __slots__ = ()
+    __hash__: ClassVar[None]  # type: ignore[assignment]
+
+    def __eq__(self, other: object) -> bool:
+        if self.__class__ is not other.__class__:
+            return NotImplemented
+        return all(getattr(self, name) == getattr(other, name) for name in self.__slots__)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{name}={getattr(self, name)!r}' for name in self.__slots__)})"
+
+
+# -- varints -----------------------------------------------------------------------------------------------------------
+
+
+def uvarint(buf: Buffer, pos: int) -> tuple[int, int]:
+    """Decode an unsigned varint of at most 5 bytes; returns (value, next position)."""
+    value = shift = 0
+    while True:
+        byte = buf[pos]
+        pos += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, pos
+        shift += 7
+        if shift > 28:
+            raise ValueError("varint is longer than 5 bytes")
+
+
+def compact_length(buf: Buffer, pos: int) -> tuple[int, int]:
+    """Decode a compact length (length + 1, returned as it is) where null is not allowed."""
+    value, pos = uvarint(buf, pos)
+    if not value:
+        raise negative_length(-1)
+    return value, pos
+
+
+def varint(buf: Buffer, pos: int) -> tuple[int, int]:
+    """Decode a zigzag varint of at most 5 bytes; returns (value, next position)."""
+    value, pos = uvarint(buf, pos)
+    return (value >> 1) ^ -(value & 1), pos
+
+
+def varlong(buf: Buffer, pos: int) -> tuple[int, int]:
+    """Decode a zigzag varint of at most 10 bytes; returns (value, next position)."""
+    value = shift = 0
+    while True:
+        byte = buf[pos]
+        pos += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return (value >> 1) ^ -(value & 1), pos
+        shift += 7
+        if shift > 63:
+            raise ValueError("varlong is longer than 10 bytes")
+
+
+def encode_uvarint(value: int) -> bytes:
+    """Encode an unsigned varint of any size."""
+    assert value >= 0, value
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def encode_varint(value: int) -> bytes:
+    """Encode a zigzag varint; the same bytes serve for varlong."""
+    return encode_uvarint(value << 1 if value >= 0 else (-value << 1) - 1)
+
+
+class _Uvarints(dict[int, bytes]):
+    """Encoded unsigned varints, filled as they are met: a hit is one dict lookup in C."""
+
+    def __missing__(self, value: int) -> bytes:
+        made = encode_uvarint(value)
+        if value < 1 << 14:
+            self[value] = made
+        return made
+
+
+UV: Final = _Uvarints()
+
+# -- tagged fields -----------------------------------------------------------------------------------------------------
+
+
+def skip_tags(buf: Buffer, pos: int, count: int) -> int:
+    """Step over tagged fields that this version does not define. `count` is the section's first byte, which the caller has read."""
+    if count > 127:
+        count, pos = uvarint(buf, pos - 1)
+    for _ in range(count):
+        _, pos = uvarint(buf, pos)
+        size, pos = uvarint(buf, pos)
+        pos += size
+    return pos
+
+
+def put_tag(parts: Parts, tag: int, body: Parts) -> None:
+    """Append one tagged field whose value is `body`."""
+    data = b"".join(body)
+    parts.append(UV[tag] + UV[len(data)] + data)
+
+
+# -- errors of the outside, made here so that generated code stays short --------------------------------------------------
+
+
+def negative_length(length: int) -> ValueError:
+    return ValueError(f"length {length} where null is not allowed")
+
+
+def too_long(count: int) -> ValueError:
+    return ValueError(f"{count} elements do not fit into what is left of the frame")
+
+
+def wrong_tag_size(tag: int, size: int) -> ValueError:
+    return ValueError(f"tagged field {tag} does not take the {size} bytes that it announces")
+
+
+# -- uuids -------------------------------------------------------------------------------------------------------------
+
+
+def uuid_to_text(uuid: bytes) -> str:
+    """Kafka's form of a uuid: 22 characters of url-safe base64 without padding."""
+    return base64.urlsafe_b64encode(uuid).decode("ascii").rstrip("=")
+
+
+def uuid_from_text(text: str) -> bytes:
+    """The 16 bytes of a uuid in Kafka's form; ValueError if it is none."""
+    if len(text) > 24:
+        raise ValueError(f"uuid of {len(text)} characters")
+    raw = base64.b64decode(text.rstrip("=") + "==", altchars=b"-_", validate=True)
+    if len(raw) != 16:
+        raise ValueError(f"uuid of {len(raw)} bytes, not 16")
+    return raw
