@@ -1,8 +1,8 @@
 """Leader epochs of a partition: which offset each leader began at. What followers and consumers ask to find where logs part.
 
 A list of (epoch, start offset), both strictly growing: epoch e wrote the offsets from its start to the start of the next. From it
-come OffsetForLeaderEpoch and the diverging-epoch answer of Fetch (KIP-101, KIP-279, KIP-595), and the epoch that ListOffsets gives
-with an offset.
+come OffsetForLeaderEpoch and the diverging-epoch answer of Fetch (KIP-101, KIP-279, KIP-595), and the epoch beside each offset
+in ListOffsets.
 
 Saved as `leader-epoch-checkpoint`, Kafka's text form: a line with the version 0, one with the number of entries, then a line
 "epoch offset" each. This module parses and formats; files are log/checkpoint.py's.

@@ -1,7 +1,7 @@
 """What a partition remembers of its idempotent producers, so that a retried batch is written once and order is kept.
 
-A producer numbers its records per partition (base sequence in the batch header, wrapping from 2^31-1 to 0). The partition keeps the
-epoch and the last five batches of every producer id, which is as many as a client may have in flight:
+A producer numbers its records per partition (base sequence in the batch header, wrapping from 2^31-1 to 0). The partition keeps
+the epoch and the last five batches of every producer id, which is as many as a client may have in flight:
 
 - the very range of one of the five again: a duplicate, answered with the offsets of the first time (`check` returns them);
 - the number after the last one: next in line;

@@ -50,13 +50,13 @@ from ottla.wire.batch import (
     MAGIC,
     NO_TIMESTAMP,
     BatchHeader,
-    Buffer,
     check_crc,
     read_header,
     restamp,
     stamp,
 )
 from ottla.wire.compression import MAX_DECOMPRESSED_BYTES, NAMES, NONE, ZSTD, CompressionError, compress, decompress
+from ottla.wire.primitives import Buffer
 from ottla.wire.records import varint
 
 _STAMPED: Final = 16  # bytes of a header that stamp() makes anew

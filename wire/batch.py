@@ -26,10 +26,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from crc32c import crc32c
 
+from ottla.wire.primitives import Buffer
+
 if TYPE_CHECKING:
     from ottla.wire.records import Record
-
-Buffer = bytes | bytearray | memoryview
 
 HEADER_SIZE: Final = 61
 LENGTH_OVERHEAD: Final = 12  # base offset and batch length themselves

@@ -23,7 +23,7 @@ from collections.abc import Callable
 from struct import Struct, error
 from typing import Final
 
-Buffer = bytes | bytearray | memoryview
+from ottla.wire.primitives import Buffer
 
 NONE: Final = 0
 GZIP: Final = 1

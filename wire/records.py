@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from ottla.wire import kernel
-from ottla.wire.batch import HEADER_SIZE, LOG_APPEND_TIME, BatchHeader, Buffer, CorruptBatch, read_header
+from ottla.wire.batch import HEADER_SIZE, LOG_APPEND_TIME, BatchHeader, CorruptBatch, read_header
 from ottla.wire.compression import MAX_DECOMPRESSED_BYTES, NONE, decompress
+from ottla.wire.primitives import Buffer
 
 _NULL: Final = b"\x01"  # zigzag varint of -1
 
