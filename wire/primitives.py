@@ -7,6 +7,7 @@ the bytes surfaces as one of the exceptions in `ottla.wire.frame.MALFORMED`.
 from __future__ import annotations
 
 import base64
+from collections.abc import Callable
 from typing import Any, ClassVar, Final, Protocol, TypeAlias
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
@@ -22,6 +23,7 @@ class Region(Protocol):
 
 # What an encoder appends to: buffers, and regions where a field holds one. `Any`, since list is invariant and callers have either.
 Parts: TypeAlias = list[Any]
+Put: TypeAlias = Callable[[Any], object]  # its bound append
 
 ZERO_UUID: Final = bytes(16)
 EMPTY: Final[Any] = object()  # default of parameters whose default is a fresh list or struct
@@ -30,7 +32,7 @@ EMPTY: Final[Any] = object()  # default of parameters whose default is a fresh l
 class WireStruct:
     """Base of generated message classes: equality and repr over __slots__. Mutable, hence not hashable."""
 
-    __slots__ = ()
+    __slots__: ClassVar[tuple[str, ...]] = ()
     __hash__: ClassVar[None]  # type: ignore[assignment]
 
     def __eq__(self, other: object) -> bool:
@@ -130,8 +132,9 @@ def skip_tags(buf: Buffer, pos: int, count: int) -> int:
 
 
 def put_tag(parts: Parts, tag: int, body: Parts) -> None:
-    """Append one tagged field whose value is `body`."""
+    """Append one tagged field whose value is `body`, and empty `body` for the next."""
     data = b"".join(body)
+    body.clear()
     parts.append(UV[tag] + UV[len(data)] + data)
 
 

@@ -10,7 +10,7 @@ their count against the bytes left before they build anything.
 
 from __future__ import annotations
 
-from .definitions import FIXED, SIZES, Field, Message, Struct
+from .definitions import FIXED, SIZES, Field, Message, Struct, snake
 from .writer import Writer
 
 
@@ -161,17 +161,9 @@ class Decoder:
 
     def _tag_reader(self, struct: Struct) -> str:
         """The function that reads the tag section of this layout, written before the one under way."""
-        key = ("read", struct.name, struct.signature(self.version, self.flexible))
-        if key in self.w.helpers:
-            return self.w.helpers[key]
-        name = self.w.helpers[key] = f"_read_tags_{struct.name}_v{self.version}"
-        outer, lines = self.w.taken, self.w.lines
-        self.w.lines = []
-        self.w.begin_function()
-        self._emit_tag_reader(name, struct)
-        self.w.helper_lines += self.w.lines
-        self.w.taken, self.w.lines = outer, lines
-        return name
+        key = ("read tags", struct.name, struct.signature(self.version, self.flexible))
+        name = f"_read_{snake(struct.name)}_tags_v{self.version}"
+        return self.w.helper(key, name, lambda: self._emit_tag_reader(name, struct))
 
     def _emit_tag_reader(self, name: str, struct: Struct) -> None:
         w = self.w
@@ -192,8 +184,6 @@ class Decoder:
         w.put(2, "if pos != after:")
         w.put(3, "raise wrong_tag_size(tag, size)")
         w.put(1, "return pos")
-        w.put(0, "")
-        w.put(0, "")
 
 
 def emit_decoder(w: Writer, name: str, message: Message, version: int, records: str) -> None:

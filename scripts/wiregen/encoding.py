@@ -6,7 +6,7 @@ A message becomes a list of buffers. Runs of fixed-width fields go through one `
 
 from __future__ import annotations
 
-from .definitions import FIXED, Field, Message, Struct
+from .definitions import FIXED, Field, Message, Struct, snake
 from .writer import Writer
 
 
@@ -15,7 +15,7 @@ class Encoder:
 
     def __init__(self, w: Writer, version: int, flexible: bool) -> None:
         self.w, self.version, self.flexible = w, version, flexible
-        self.in_tag = False  # the value under way is known to be set
+        self.known = False  # the value under way is known to be there
 
     def struct(self, depth: int, struct: Struct, source: str) -> None:
         """Write the struct that the expression `source` names; the run of fixed fields may stay open behind it."""
@@ -26,7 +26,7 @@ class Encoder:
             writer = self._tag_writer(struct)
             self.w.flush_writes(depth)
             self.w.put(depth, f"if {' or '.join(_is_set(f, source) for f in tagged)}:")
-            self.w.put(depth + 1, f"{writer}({source}, out)")
+            self.w.put(depth + 1, f"{writer}({source}, put)")
             self.w.put(depth, "else:")
             self.w.put(depth + 1, 'put(b"\\0")')
         elif self.flexible:
@@ -37,9 +37,11 @@ class Encoder:
         if f.fixed:
             w.run.append((f.fixed, value))
             return
-        null = self.version in f.nullable
-        optional = f.annotation("").endswith("None") and not self.in_tag
+        null = self.version in f.nullable and not self.known
+        optional = f.annotation("").endswith("None") and not self.known
         if f.struct and not f.array and not optional:
+            if self.version in f.nullable:
+                w.run.append(("b", "1"))
             self.struct(depth, f.struct, value)
             return
         if optional or f.array or f.type != "string":
@@ -114,38 +116,28 @@ class Encoder:
 
     def _tag_writer(self, struct: Struct) -> str:
         """The function that writes the tag section of this layout, emitted before the one under way."""
-        w = self.w
-        key = ("write", struct.name, struct.signature(self.version, self.flexible))
-        if key in w.helpers:
-            return w.helpers[key]
-        name = w.helpers[key] = f"_write_tags_{struct.name}_v{self.version}"
-        outer = w.taken, w.lines, w.run
-        w.lines, w.run = [], []
-        w.begin_function()
-        self._emit_tag_writer(name, struct)
-        w.helper_lines += w.lines
-        w.taken, w.lines, w.run = outer
-        return name
+        key = ("write tags", struct.name, struct.signature(self.version, self.flexible))
+        name = f"_write_{snake(struct.name)}_tags_v{self.version}"
+        return self.w.helper(key, name, lambda: self._emit_tag_writer(name, struct))
 
     def _emit_tag_writer(self, name: str, struct: Struct) -> None:
         w = self.w
-        w.put(0, f"def {name}(msg: {struct.name}, out: Parts) -> None:")
+        w.put(0, f"def {name}(msg: {struct.name}, put_out: Put) -> None:")
         w.put(1, "count = 0")
         w.put(1, "parts: Parts = []")
+        w.put(1, "body: Parts = []")
+        w.put(1, "put = body.append")
         for f in struct.layout(self.version)[1]:
             w.put(1, f"if {_is_set(f, 'msg')}:")
             w.put(2, "count += 1")
-            w.put(2, "body: Parts = []")
-            w.put(2, "put = body.append")
-            self.in_tag = f.none_is_default and self.version not in f.nullable
+            self.known = f.none_is_default
             self.field(2, f, f"msg.{f.name}")
-            self.in_tag = False
+            self.known = False
             w.flush_writes(2)
             w.put(2, f"put_tag(parts, {f.tag}, body)")
-        w.put(1, "out.append(UV[count])")
-        w.put(1, "out += parts")
-        w.put(0, "")
-        w.put(0, "")
+        w.put(1, "put_out(UV[count])")
+        w.put(1, "for part in parts:")
+        w.put(2, "put_out(part)")
 
 
 def _is_set(f: Field, source: str) -> str:

@@ -11,7 +11,7 @@ from .encoding import emit_encoder
 from .writer import Writer
 
 PRIMITIVES = (
-    "EMPTY", "UV", "ZERO_UUID", "Buffer", "Parts", "Region", "WireStruct",
+    "EMPTY", "UV", "ZERO_UUID", "Buffer", "Parts", "Put", "Region", "WireStruct",
     "compact_length", "negative_length", "put_tag", "skip_tags", "too_long", "uvarint", "wrong_tag_size",
 )  # fmt: skip
 _TAKEN = frozenset((*PRIMITIVES, "Struct", "Callable", "Final"))

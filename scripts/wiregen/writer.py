@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import builtins
 import keyword
+from collections.abc import Callable
 
 from .definitions import SIZES
 
 # Names that generated functions use themselves; a field's local must not hide them.
-_RESERVED = frozenset(("buf", "pos", "end", "msg", "out", "put", "count", "tag", "size", "after", "view", "body", "parts", "pack", "unpack_from"))
+_RESERVED = frozenset("buf pos end msg out put count tag size after view body parts pack unpack_from".split())
 
 
 class Writer:
@@ -28,6 +29,18 @@ class Writer:
     def begin_function(self) -> None:
         assert not self.run
         self.taken = set(_RESERVED)
+
+    def helper(self, key: tuple[object, ...], name: str, emit: Callable[[], None]) -> str:
+        """The name of a function that the one under way calls; the first request for `key` has it written, in front of its caller."""
+        if key not in self.helpers:
+            self.helpers[key] = name
+            outer = self.lines, self.run, self.taken
+            self.lines, self.run = [], []
+            self.begin_function()
+            emit()
+            self.helper_lines += [*self.lines, "", ""]
+            self.lines, self.run, self.taken = outer
+        return self.helpers[key]
 
     def name(self, stem: str) -> str:
         """A local name: the stem itself where it is free, else stem_2, stem_3, ..."""

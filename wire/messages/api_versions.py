@@ -11,6 +11,7 @@ from ottla.wire.primitives import (
     UV,
     Buffer,
     Parts,
+    Put,
     WireStruct,
     compact_length,
     negative_length,
@@ -237,7 +238,7 @@ def decode_api_versions_response_v1(buf: Buffer, pos: int) -> tuple[ApiVersionsR
     return msg, pos
 
 
-def _read_tags_ApiVersionsResponse_v3(buf: Buffer, pos: int, count: int, msg: ApiVersionsResponse) -> int:
+def _read_api_versions_response_tags_v3(buf: Buffer, pos: int, count: int, msg: ApiVersionsResponse) -> int:
     if count > 127:
         count, pos = uvarint(buf, pos - 1)
     for _ in range(count):
@@ -318,7 +319,7 @@ def decode_api_versions_response_v3(buf: Buffer, pos: int) -> tuple[ApiVersionsR
     pos += 5
     msg = ApiVersionsResponse(error_code, api_keys, throttle_time_ms, [], -1, [], False)
     if t_2:
-        pos = _read_tags_ApiVersionsResponse_v3(buf, pos, t_2, msg)
+        pos = _read_api_versions_response_tags_v3(buf, pos, t_2, msg)
     return msg, pos
 
 
@@ -339,13 +340,13 @@ def encode_api_versions_response_v1(msg: ApiVersionsResponse, out: Parts) -> Non
     put(_i.pack(msg.throttle_time_ms))
 
 
-def _write_tags_ApiVersionsResponse_v3(msg: ApiVersionsResponse, out: Parts) -> None:
+def _write_api_versions_response_tags_v3(msg: ApiVersionsResponse, put_out: Put) -> None:
     count = 0
     parts: Parts = []
+    body: Parts = []
+    put = body.append
     if msg.supported_features:
         count += 1
-        body: Parts = []
-        put = body.append
         v = msg.supported_features
         put(UV[len(v) + 1])
         for x in v:
@@ -356,14 +357,10 @@ def _write_tags_ApiVersionsResponse_v3(msg: ApiVersionsResponse, out: Parts) -> 
         put_tag(parts, 0, body)
     if msg.finalized_features_epoch != -1:
         count += 1
-        body: Parts = []
-        put = body.append
         put(_q.pack(msg.finalized_features_epoch))
         put_tag(parts, 1, body)
     if msg.finalized_features:
         count += 1
-        body: Parts = []
-        put = body.append
         v_2 = msg.finalized_features
         put(UV[len(v_2) + 1])
         for x_2 in v_2:
@@ -374,12 +371,11 @@ def _write_tags_ApiVersionsResponse_v3(msg: ApiVersionsResponse, out: Parts) -> 
         put_tag(parts, 2, body)
     if msg.zk_migration_ready:
         count += 1
-        body: Parts = []
-        put = body.append
         put(_T.pack(msg.zk_migration_ready))
         put_tag(parts, 3, body)
-    out.append(UV[count])
-    out += parts
+    put_out(UV[count])
+    for part in parts:
+        put_out(part)
 
 
 def encode_api_versions_response_v3(msg: ApiVersionsResponse, out: Parts) -> None:
@@ -391,7 +387,7 @@ def encode_api_versions_response_v3(msg: ApiVersionsResponse, out: Parts) -> Non
         put(_hhhx.pack(x.api_key, x.min_version, x.max_version))
     put(_i.pack(msg.throttle_time_ms))
     if msg.supported_features or msg.finalized_features_epoch != -1 or msg.finalized_features or msg.zk_migration_ready:
-        _write_tags_ApiVersionsResponse_v3(msg, out)
+        _write_api_versions_response_tags_v3(msg, put)
     else:
         put(b"\0")
 

@@ -11,6 +11,7 @@ from ottla.wire.primitives import (
     UV,
     Buffer,
     Parts,
+    Put,
     WireStruct,
     compact_length,
     put_tag,
@@ -88,7 +89,7 @@ def decode_broker_heartbeat_request_v0(buf: Buffer, pos: int) -> tuple[BrokerHea
     return msg, pos
 
 
-def _read_tags_BrokerHeartbeatRequest_v1(buf: Buffer, pos: int, count: int, msg: BrokerHeartbeatRequest) -> int:
+def _read_broker_heartbeat_request_tags_v1(buf: Buffer, pos: int, count: int, msg: BrokerHeartbeatRequest) -> int:
     if count > 127:
         count, pos = uvarint(buf, pos - 1)
     for _ in range(count):
@@ -118,11 +119,11 @@ def decode_broker_heartbeat_request_v1(buf: Buffer, pos: int) -> tuple[BrokerHea
     pos += 23
     msg = BrokerHeartbeatRequest(broker_id, broker_epoch, current_metadata_offset, want_fence, want_shut_down, [], None)
     if t:
-        pos = _read_tags_BrokerHeartbeatRequest_v1(buf, pos, t, msg)
+        pos = _read_broker_heartbeat_request_tags_v1(buf, pos, t, msg)
     return msg, pos
 
 
-def _read_tags_BrokerHeartbeatRequest_v2(buf: Buffer, pos: int, count: int, msg: BrokerHeartbeatRequest) -> int:
+def _read_broker_heartbeat_request_tags_v2(buf: Buffer, pos: int, count: int, msg: BrokerHeartbeatRequest) -> int:
     if count > 127:
         count, pos = uvarint(buf, pos - 1)
     for _ in range(count):
@@ -165,7 +166,7 @@ def decode_broker_heartbeat_request_v2(buf: Buffer, pos: int) -> tuple[BrokerHea
     pos += 23
     msg = BrokerHeartbeatRequest(broker_id, broker_epoch, current_metadata_offset, want_fence, want_shut_down, [], None)
     if t:
-        pos = _read_tags_BrokerHeartbeatRequest_v2(buf, pos, t, msg)
+        pos = _read_broker_heartbeat_request_tags_v2(buf, pos, t, msg)
     return msg, pos
 
 
@@ -174,61 +175,58 @@ def encode_broker_heartbeat_request_v0(msg: BrokerHeartbeatRequest, out: Parts) 
     put(_iqqTTx.pack(msg.broker_id, msg.broker_epoch, msg.current_metadata_offset, msg.want_fence, msg.want_shut_down))
 
 
-def _write_tags_BrokerHeartbeatRequest_v1(msg: BrokerHeartbeatRequest, out: Parts) -> None:
+def _write_broker_heartbeat_request_tags_v1(msg: BrokerHeartbeatRequest, put_out: Put) -> None:
     count = 0
     parts: Parts = []
+    body: Parts = []
+    put = body.append
     if msg.offline_log_dirs:
         count += 1
-        body: Parts = []
-        put = body.append
         v = msg.offline_log_dirs
         put(UV[len(v) + 1])
         put(b"".join(v))
         put_tag(parts, 0, body)
-    out.append(UV[count])
-    out += parts
+    put_out(UV[count])
+    for part in parts:
+        put_out(part)
 
 
 def encode_broker_heartbeat_request_v1(msg: BrokerHeartbeatRequest, out: Parts) -> None:
     put = out.append
     put(_iqqTT.pack(msg.broker_id, msg.broker_epoch, msg.current_metadata_offset, msg.want_fence, msg.want_shut_down))
     if msg.offline_log_dirs:
-        _write_tags_BrokerHeartbeatRequest_v1(msg, out)
+        _write_broker_heartbeat_request_tags_v1(msg, put)
     else:
         put(b"\0")
 
 
-def _write_tags_BrokerHeartbeatRequest_v2(msg: BrokerHeartbeatRequest, out: Parts) -> None:
+def _write_broker_heartbeat_request_tags_v2(msg: BrokerHeartbeatRequest, put_out: Put) -> None:
     count = 0
     parts: Parts = []
+    body: Parts = []
+    put = body.append
     if msg.offline_log_dirs:
         count += 1
-        body: Parts = []
-        put = body.append
         v = msg.offline_log_dirs
         put(UV[len(v) + 1])
         put(b"".join(v))
         put_tag(parts, 0, body)
     if msg.cordoned_log_dirs is not None:
         count += 1
-        body: Parts = []
-        put = body.append
         v_2 = msg.cordoned_log_dirs
-        if v_2 is None:
-            put(b"\0")
-        else:
-            put(UV[len(v_2) + 1])
-            put(b"".join(v_2))
+        put(UV[len(v_2) + 1])
+        put(b"".join(v_2))
         put_tag(parts, 1, body)
-    out.append(UV[count])
-    out += parts
+    put_out(UV[count])
+    for part in parts:
+        put_out(part)
 
 
 def encode_broker_heartbeat_request_v2(msg: BrokerHeartbeatRequest, out: Parts) -> None:
     put = out.append
     put(_iqqTT.pack(msg.broker_id, msg.broker_epoch, msg.current_metadata_offset, msg.want_fence, msg.want_shut_down))
     if msg.offline_log_dirs or msg.cordoned_log_dirs is not None:
-        _write_tags_BrokerHeartbeatRequest_v2(msg, out)
+        _write_broker_heartbeat_request_tags_v2(msg, put)
     else:
         put(b"\0")
 

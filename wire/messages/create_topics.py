@@ -12,6 +12,7 @@ from ottla.wire.primitives import (
     ZERO_UUID,
     Buffer,
     Parts,
+    Put,
     WireStruct,
     compact_length,
     negative_length,
@@ -369,7 +370,7 @@ def decode_create_topics_response_v2(buf: Buffer, pos: int) -> tuple[CreateTopic
     return msg, pos
 
 
-def _read_tags_CreatableTopicResult_v5(buf: Buffer, pos: int, count: int, msg: CreatableTopicResult) -> int:
+def _read_creatable_topic_result_tags_v5(buf: Buffer, pos: int, count: int, msg: CreatableTopicResult) -> int:
     if count > 127:
         count, pos = uvarint(buf, pos - 1)
     for _ in range(count):
@@ -444,7 +445,7 @@ def decode_create_topics_response_v5(buf: Buffer, pos: int) -> tuple[CreateTopic
         pos += 1
         x = CreatableTopicResult(name, ZERO_UUID, error_code, error_message, 0, num_partitions, replication_factor, configs)
         if t_2:
-            pos = _read_tags_CreatableTopicResult_v5(buf, pos, t_2, x)
+            pos = _read_creatable_topic_result_tags_v5(buf, pos, t_2, x)
         topics.append(x)
     t_3 = buf[pos]
     pos += 1
@@ -454,7 +455,7 @@ def decode_create_topics_response_v5(buf: Buffer, pos: int) -> tuple[CreateTopic
     return msg, pos
 
 
-def _read_tags_CreatableTopicResult_v7(buf: Buffer, pos: int, count: int, msg: CreatableTopicResult) -> int:
+def _read_creatable_topic_result_tags_v7(buf: Buffer, pos: int, count: int, msg: CreatableTopicResult) -> int:
     if count > 127:
         count, pos = uvarint(buf, pos - 1)
     for _ in range(count):
@@ -529,7 +530,7 @@ def decode_create_topics_response_v7(buf: Buffer, pos: int) -> tuple[CreateTopic
         pos += 1
         x = CreatableTopicResult(name, topic_id, error_code, error_message, 0, num_partitions, replication_factor, configs)
         if t_2:
-            pos = _read_tags_CreatableTopicResult_v7(buf, pos, t_2, x)
+            pos = _read_creatable_topic_result_tags_v7(buf, pos, t_2, x)
         topics.append(x)
     t_3 = buf[pos]
     pos += 1
@@ -557,17 +558,18 @@ def encode_create_topics_response_v2(msg: CreateTopicsResponse, out: Parts) -> N
             put(s_2)
 
 
-def _write_tags_CreatableTopicResult_v5(msg: CreatableTopicResult, out: Parts) -> None:
+def _write_creatable_topic_result_tags_v5(msg: CreatableTopicResult, put_out: Put) -> None:
     count = 0
     parts: Parts = []
+    body: Parts = []
+    put = body.append
     if msg.topic_config_error_code != 0:
         count += 1
-        body: Parts = []
-        put = body.append
         put(_h.pack(msg.topic_config_error_code))
         put_tag(parts, 0, body)
-    out.append(UV[count])
-    out += parts
+    put_out(UV[count])
+    for part in parts:
+        put_out(part)
 
 
 def encode_create_topics_response_v5(msg: CreateTopicsResponse, out: Parts) -> None:
@@ -606,23 +608,24 @@ def encode_create_topics_response_v5(msg: CreateTopicsResponse, out: Parts) -> N
                     put(s_4)
                 put(_TbTx.pack(x_2.read_only, x_2.config_source, x_2.is_sensitive))
         if x.topic_config_error_code != 0:
-            _write_tags_CreatableTopicResult_v5(x, out)
+            _write_creatable_topic_result_tags_v5(x, put)
         else:
             put(b"\0")
     put(b"\0")
 
 
-def _write_tags_CreatableTopicResult_v7(msg: CreatableTopicResult, out: Parts) -> None:
+def _write_creatable_topic_result_tags_v7(msg: CreatableTopicResult, put_out: Put) -> None:
     count = 0
     parts: Parts = []
+    body: Parts = []
+    put = body.append
     if msg.topic_config_error_code != 0:
         count += 1
-        body: Parts = []
-        put = body.append
         put(_h.pack(msg.topic_config_error_code))
         put_tag(parts, 0, body)
-    out.append(UV[count])
-    out += parts
+    put_out(UV[count])
+    for part in parts:
+        put_out(part)
 
 
 def encode_create_topics_response_v7(msg: CreateTopicsResponse, out: Parts) -> None:
@@ -661,7 +664,7 @@ def encode_create_topics_response_v7(msg: CreateTopicsResponse, out: Parts) -> N
                     put(s_4)
                 put(_TbTx.pack(x_2.read_only, x_2.config_source, x_2.is_sensitive))
         if x.topic_config_error_code != 0:
-            _write_tags_CreatableTopicResult_v7(x, out)
+            _write_creatable_topic_result_tags_v7(x, put)
         else:
             put(b"\0")
     put(b"\0")

@@ -12,6 +12,7 @@ from ottla.wire.primitives import (
     ZERO_UUID,
     Buffer,
     Parts,
+    Put,
     WireStruct,
     compact_length,
     negative_length,
@@ -359,7 +360,7 @@ def decode_end_quorum_epoch_response_v0(buf: Buffer, pos: int) -> tuple[EndQuoru
     return msg, pos
 
 
-def _read_tags_EndQuorumEpochResponse_v1(buf: Buffer, pos: int, count: int, msg: EndQuorumEpochResponse) -> int:
+def _read_end_quorum_epoch_response_tags_v1(buf: Buffer, pos: int, count: int, msg: EndQuorumEpochResponse) -> int:
     if count > 127:
         count, pos = uvarint(buf, pos - 1)
     for _ in range(count):
@@ -430,7 +431,7 @@ def decode_end_quorum_epoch_response_v1(buf: Buffer, pos: int) -> tuple[EndQuoru
     pos += 1
     msg = EndQuorumEpochResponse(error_code, topics, [])
     if t_3:
-        pos = _read_tags_EndQuorumEpochResponse_v1(buf, pos, t_3, msg)
+        pos = _read_end_quorum_epoch_response_tags_v1(buf, pos, t_3, msg)
     return msg, pos
 
 
@@ -448,13 +449,13 @@ def encode_end_quorum_epoch_response_v0(msg: EndQuorumEpochResponse, out: Parts)
             put(_ihii.pack(x_2.partition_index, x_2.error_code, x_2.leader_id, x_2.leader_epoch))
 
 
-def _write_tags_EndQuorumEpochResponse_v1(msg: EndQuorumEpochResponse, out: Parts) -> None:
+def _write_end_quorum_epoch_response_tags_v1(msg: EndQuorumEpochResponse, put_out: Put) -> None:
     count = 0
     parts: Parts = []
+    body: Parts = []
+    put = body.append
     if msg.node_endpoints:
         count += 1
-        body: Parts = []
-        put = body.append
         v = msg.node_endpoints
         put(UV[len(v) + 1])
         for x in v:
@@ -464,8 +465,9 @@ def _write_tags_EndQuorumEpochResponse_v1(msg: EndQuorumEpochResponse, out: Part
             put(s)
             put(_Hx.pack(x.port))
         put_tag(parts, 0, body)
-    out.append(UV[count])
-    out += parts
+    put_out(UV[count])
+    for part in parts:
+        put_out(part)
 
 
 def encode_end_quorum_epoch_response_v1(msg: EndQuorumEpochResponse, out: Parts) -> None:
@@ -483,7 +485,7 @@ def encode_end_quorum_epoch_response_v1(msg: EndQuorumEpochResponse, out: Parts)
             put(_ihiix.pack(x_2.partition_index, x_2.error_code, x_2.leader_id, x_2.leader_epoch))
         put(b"\0")
     if msg.node_endpoints:
-        _write_tags_EndQuorumEpochResponse_v1(msg, out)
+        _write_end_quorum_epoch_response_tags_v1(msg, put)
     else:
         put(b"\0")
 

@@ -12,6 +12,7 @@ from ottla.wire.primitives import (
     ZERO_UUID,
     Buffer,
     Parts,
+    Put,
     Region,
     WireStruct,
     compact_length,
@@ -499,7 +500,7 @@ def decode_fetch_request_v11(buf: Buffer, pos: int) -> tuple[FetchRequest, int]:
     return msg, pos
 
 
-def _read_tags_FetchRequest_v12(buf: Buffer, pos: int, count: int, msg: FetchRequest) -> int:
+def _read_fetch_request_tags_v12(buf: Buffer, pos: int, count: int, msg: FetchRequest) -> int:
     if count > 127:
         count, pos = uvarint(buf, pos - 1)
     for _ in range(count):
@@ -592,11 +593,11 @@ def decode_fetch_request_v12(buf: Buffer, pos: int) -> tuple[FetchRequest, int]:
     pos += 1
     msg = FetchRequest(None, replica_id, None, max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch, topics, forgotten_topics_data, rack_id)
     if t_4:
-        pos = _read_tags_FetchRequest_v12(buf, pos, t_4, msg)
+        pos = _read_fetch_request_tags_v12(buf, pos, t_4, msg)
     return msg, pos
 
 
-def _read_tags_FetchRequest_v13(buf: Buffer, pos: int, count: int, msg: FetchRequest) -> int:
+def _read_fetch_request_tags_v13(buf: Buffer, pos: int, count: int, msg: FetchRequest) -> int:
     if count > 127:
         count, pos = uvarint(buf, pos - 1)
     for _ in range(count):
@@ -675,11 +676,11 @@ def decode_fetch_request_v13(buf: Buffer, pos: int) -> tuple[FetchRequest, int]:
     pos += 1
     msg = FetchRequest(None, replica_id, None, max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch, topics, forgotten_topics_data, rack_id)
     if t_4:
-        pos = _read_tags_FetchRequest_v13(buf, pos, t_4, msg)
+        pos = _read_fetch_request_tags_v13(buf, pos, t_4, msg)
     return msg, pos
 
 
-def _read_tags_FetchRequest_v15(buf: Buffer, pos: int, count: int, msg: FetchRequest) -> int:
+def _read_fetch_request_tags_v15(buf: Buffer, pos: int, count: int, msg: FetchRequest) -> int:
     if count > 127:
         count, pos = uvarint(buf, pos - 1)
     for _ in range(count):
@@ -765,11 +766,11 @@ def decode_fetch_request_v15(buf: Buffer, pos: int) -> tuple[FetchRequest, int]:
     pos += 1
     msg = FetchRequest(None, -1, None, max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch, topics, forgotten_topics_data, rack_id)
     if t_4:
-        pos = _read_tags_FetchRequest_v15(buf, pos, t_4, msg)
+        pos = _read_fetch_request_tags_v15(buf, pos, t_4, msg)
     return msg, pos
 
 
-def _read_tags_FetchPartition_v17(buf: Buffer, pos: int, count: int, msg: FetchPartition) -> int:
+def _read_fetch_partition_tags_v17(buf: Buffer, pos: int, count: int, msg: FetchPartition) -> int:
     if count > 127:
         count, pos = uvarint(buf, pos - 1)
     for _ in range(count):
@@ -787,7 +788,7 @@ def _read_tags_FetchPartition_v17(buf: Buffer, pos: int, count: int, msg: FetchP
     return pos
 
 
-def _read_tags_FetchRequest_v17(buf: Buffer, pos: int, count: int, msg: FetchRequest) -> int:
+def _read_fetch_request_tags_v17(buf: Buffer, pos: int, count: int, msg: FetchRequest) -> int:
     if count > 127:
         count, pos = uvarint(buf, pos - 1)
     for _ in range(count):
@@ -836,7 +837,7 @@ def decode_fetch_request_v17(buf: Buffer, pos: int) -> tuple[FetchRequest, int]:
             pos += 33
             x_2 = FetchPartition(partition, current_leader_epoch, fetch_offset, last_fetched_epoch, log_start_offset, partition_max_bytes, ZERO_UUID, 9223372036854775807)
             if t:
-                pos = _read_tags_FetchPartition_v17(buf, pos, t, x_2)
+                pos = _read_fetch_partition_tags_v17(buf, pos, t, x_2)
             partitions.append(x_2)
         t_2 = buf[pos]
         pos += 1
@@ -873,11 +874,11 @@ def decode_fetch_request_v17(buf: Buffer, pos: int) -> tuple[FetchRequest, int]:
     pos += 1
     msg = FetchRequest(None, -1, None, max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch, topics, forgotten_topics_data, rack_id)
     if t_4:
-        pos = _read_tags_FetchRequest_v17(buf, pos, t_4, msg)
+        pos = _read_fetch_request_tags_v17(buf, pos, t_4, msg)
     return msg, pos
 
 
-def _read_tags_FetchPartition_v18(buf: Buffer, pos: int, count: int, msg: FetchPartition) -> int:
+def _read_fetch_partition_tags_v18(buf: Buffer, pos: int, count: int, msg: FetchPartition) -> int:
     if count > 127:
         count, pos = uvarint(buf, pos - 1)
     for _ in range(count):
@@ -899,7 +900,7 @@ def _read_tags_FetchPartition_v18(buf: Buffer, pos: int, count: int, msg: FetchP
     return pos
 
 
-def _read_tags_FetchRequest_v18(buf: Buffer, pos: int, count: int, msg: FetchRequest) -> int:
+def _read_fetch_request_tags_v18(buf: Buffer, pos: int, count: int, msg: FetchRequest) -> int:
     if count > 127:
         count, pos = uvarint(buf, pos - 1)
     for _ in range(count):
@@ -948,7 +949,7 @@ def decode_fetch_request_v18(buf: Buffer, pos: int) -> tuple[FetchRequest, int]:
             pos += 33
             x_2 = FetchPartition(partition, current_leader_epoch, fetch_offset, last_fetched_epoch, log_start_offset, partition_max_bytes, ZERO_UUID, 9223372036854775807)
             if t:
-                pos = _read_tags_FetchPartition_v18(buf, pos, t, x_2)
+                pos = _read_fetch_partition_tags_v18(buf, pos, t, x_2)
             partitions.append(x_2)
         t_2 = buf[pos]
         pos += 1
@@ -985,7 +986,7 @@ def decode_fetch_request_v18(buf: Buffer, pos: int) -> tuple[FetchRequest, int]:
     pos += 1
     msg = FetchRequest(None, -1, None, max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch, topics, forgotten_topics_data, rack_id)
     if t_4:
-        pos = _read_tags_FetchRequest_v18(buf, pos, t_4, msg)
+        pos = _read_fetch_request_tags_v18(buf, pos, t_4, msg)
     return msg, pos
 
 
@@ -1089,23 +1090,20 @@ def encode_fetch_request_v11(msg: FetchRequest, out: Parts) -> None:
     put(s_3)
 
 
-def _write_tags_FetchRequest_v12(msg: FetchRequest, out: Parts) -> None:
+def _write_fetch_request_tags_v12(msg: FetchRequest, put_out: Put) -> None:
     count = 0
     parts: Parts = []
+    body: Parts = []
+    put = body.append
     if msg.cluster_id is not None:
         count += 1
-        body: Parts = []
-        put = body.append
-        v = msg.cluster_id
-        if v is None:
-            put(b"\0")
-        else:
-            s = v.encode()
-            put(UV[len(s) + 1])
-            put(s)
+        s = msg.cluster_id.encode()
+        put(UV[len(s) + 1])
+        put(s)
         put_tag(parts, 0, body)
-    out.append(UV[count])
-    out += parts
+    put_out(UV[count])
+    for part in parts:
+        put_out(part)
 
 
 def encode_fetch_request_v12(msg: FetchRequest, out: Parts) -> None:
@@ -1136,28 +1134,25 @@ def encode_fetch_request_v12(msg: FetchRequest, out: Parts) -> None:
     put(UV[len(s_3) + 1])
     put(s_3)
     if msg.cluster_id is not None:
-        _write_tags_FetchRequest_v12(msg, out)
+        _write_fetch_request_tags_v12(msg, put)
     else:
         put(b"\0")
 
 
-def _write_tags_FetchRequest_v13(msg: FetchRequest, out: Parts) -> None:
+def _write_fetch_request_tags_v13(msg: FetchRequest, put_out: Put) -> None:
     count = 0
     parts: Parts = []
+    body: Parts = []
+    put = body.append
     if msg.cluster_id is not None:
         count += 1
-        body: Parts = []
-        put = body.append
-        v = msg.cluster_id
-        if v is None:
-            put(b"\0")
-        else:
-            s = v.encode()
-            put(UV[len(s) + 1])
-            put(s)
+        s = msg.cluster_id.encode()
+        put(UV[len(s) + 1])
+        put(s)
         put_tag(parts, 0, body)
-    out.append(UV[count])
-    out += parts
+    put_out(UV[count])
+    for part in parts:
+        put_out(part)
 
 
 def encode_fetch_request_v13(msg: FetchRequest, out: Parts) -> None:
@@ -1184,34 +1179,29 @@ def encode_fetch_request_v13(msg: FetchRequest, out: Parts) -> None:
     put(UV[len(s) + 1])
     put(s)
     if msg.cluster_id is not None:
-        _write_tags_FetchRequest_v13(msg, out)
+        _write_fetch_request_tags_v13(msg, put)
     else:
         put(b"\0")
 
 
-def _write_tags_FetchRequest_v15(msg: FetchRequest, out: Parts) -> None:
+def _write_fetch_request_tags_v15(msg: FetchRequest, put_out: Put) -> None:
     count = 0
     parts: Parts = []
+    body: Parts = []
+    put = body.append
     if msg.cluster_id is not None:
         count += 1
-        body: Parts = []
-        put = body.append
-        v = msg.cluster_id
-        if v is None:
-            put(b"\0")
-        else:
-            s = v.encode()
-            put(UV[len(s) + 1])
-            put(s)
+        s = msg.cluster_id.encode()
+        put(UV[len(s) + 1])
+        put(s)
         put_tag(parts, 0, body)
     if msg.replica_state is not None:
         count += 1
-        body: Parts = []
-        put = body.append
         put(_iqx.pack(msg.replica_state.replica_id, msg.replica_state.replica_epoch))
         put_tag(parts, 1, body)
-    out.append(UV[count])
-    out += parts
+    put_out(UV[count])
+    for part in parts:
+        put_out(part)
 
 
 def encode_fetch_request_v15(msg: FetchRequest, out: Parts) -> None:
@@ -1238,47 +1228,43 @@ def encode_fetch_request_v15(msg: FetchRequest, out: Parts) -> None:
     put(UV[len(s) + 1])
     put(s)
     if msg.cluster_id is not None or msg.replica_state is not None:
-        _write_tags_FetchRequest_v15(msg, out)
+        _write_fetch_request_tags_v15(msg, put)
     else:
         put(b"\0")
 
 
-def _write_tags_FetchPartition_v17(msg: FetchPartition, out: Parts) -> None:
+def _write_fetch_partition_tags_v17(msg: FetchPartition, put_out: Put) -> None:
     count = 0
     parts: Parts = []
+    body: Parts = []
+    put = body.append
     if msg.replica_directory_id != ZERO_UUID:
         count += 1
-        body: Parts = []
-        put = body.append
         put(_16s.pack(msg.replica_directory_id))
         put_tag(parts, 0, body)
-    out.append(UV[count])
-    out += parts
+    put_out(UV[count])
+    for part in parts:
+        put_out(part)
 
 
-def _write_tags_FetchRequest_v17(msg: FetchRequest, out: Parts) -> None:
+def _write_fetch_request_tags_v17(msg: FetchRequest, put_out: Put) -> None:
     count = 0
     parts: Parts = []
+    body: Parts = []
+    put = body.append
     if msg.cluster_id is not None:
         count += 1
-        body: Parts = []
-        put = body.append
-        v = msg.cluster_id
-        if v is None:
-            put(b"\0")
-        else:
-            s = v.encode()
-            put(UV[len(s) + 1])
-            put(s)
+        s = msg.cluster_id.encode()
+        put(UV[len(s) + 1])
+        put(s)
         put_tag(parts, 0, body)
     if msg.replica_state is not None:
         count += 1
-        body: Parts = []
-        put = body.append
         put(_iqx.pack(msg.replica_state.replica_id, msg.replica_state.replica_epoch))
         put_tag(parts, 1, body)
-    out.append(UV[count])
-    out += parts
+    put_out(UV[count])
+    for part in parts:
+        put_out(part)
 
 
 def encode_fetch_request_v17(msg: FetchRequest, out: Parts) -> None:
@@ -1293,7 +1279,7 @@ def encode_fetch_request_v17(msg: FetchRequest, out: Parts) -> None:
         for x_2 in v_2:
             put(_iiqiqi.pack(x_2.partition, x_2.current_leader_epoch, x_2.fetch_offset, x_2.last_fetched_epoch, x_2.log_start_offset, x_2.partition_max_bytes))
             if x_2.replica_directory_id != ZERO_UUID:
-                _write_tags_FetchPartition_v17(x_2, out)
+                _write_fetch_partition_tags_v17(x_2, put)
             else:
                 put(b"\0")
         put(b"\0")
@@ -1309,53 +1295,47 @@ def encode_fetch_request_v17(msg: FetchRequest, out: Parts) -> None:
     put(UV[len(s) + 1])
     put(s)
     if msg.cluster_id is not None or msg.replica_state is not None:
-        _write_tags_FetchRequest_v17(msg, out)
+        _write_fetch_request_tags_v17(msg, put)
     else:
         put(b"\0")
 
 
-def _write_tags_FetchPartition_v18(msg: FetchPartition, out: Parts) -> None:
+def _write_fetch_partition_tags_v18(msg: FetchPartition, put_out: Put) -> None:
     count = 0
     parts: Parts = []
+    body: Parts = []
+    put = body.append
     if msg.replica_directory_id != ZERO_UUID:
         count += 1
-        body: Parts = []
-        put = body.append
         put(_16s.pack(msg.replica_directory_id))
         put_tag(parts, 0, body)
     if msg.high_watermark != 9223372036854775807:
         count += 1
-        body: Parts = []
-        put = body.append
         put(_q.pack(msg.high_watermark))
         put_tag(parts, 1, body)
-    out.append(UV[count])
-    out += parts
+    put_out(UV[count])
+    for part in parts:
+        put_out(part)
 
 
-def _write_tags_FetchRequest_v18(msg: FetchRequest, out: Parts) -> None:
+def _write_fetch_request_tags_v18(msg: FetchRequest, put_out: Put) -> None:
     count = 0
     parts: Parts = []
+    body: Parts = []
+    put = body.append
     if msg.cluster_id is not None:
         count += 1
-        body: Parts = []
-        put = body.append
-        v = msg.cluster_id
-        if v is None:
-            put(b"\0")
-        else:
-            s = v.encode()
-            put(UV[len(s) + 1])
-            put(s)
+        s = msg.cluster_id.encode()
+        put(UV[len(s) + 1])
+        put(s)
         put_tag(parts, 0, body)
     if msg.replica_state is not None:
         count += 1
-        body: Parts = []
-        put = body.append
         put(_iqx.pack(msg.replica_state.replica_id, msg.replica_state.replica_epoch))
         put_tag(parts, 1, body)
-    out.append(UV[count])
-    out += parts
+    put_out(UV[count])
+    for part in parts:
+        put_out(part)
 
 
 def encode_fetch_request_v18(msg: FetchRequest, out: Parts) -> None:
@@ -1370,7 +1350,7 @@ def encode_fetch_request_v18(msg: FetchRequest, out: Parts) -> None:
         for x_2 in v_2:
             put(_iiqiqi.pack(x_2.partition, x_2.current_leader_epoch, x_2.fetch_offset, x_2.last_fetched_epoch, x_2.log_start_offset, x_2.partition_max_bytes))
             if x_2.replica_directory_id != ZERO_UUID or x_2.high_watermark != 9223372036854775807:
-                _write_tags_FetchPartition_v18(x_2, out)
+                _write_fetch_partition_tags_v18(x_2, put)
             else:
                 put(b"\0")
         put(b"\0")
@@ -1386,7 +1366,7 @@ def encode_fetch_request_v18(msg: FetchRequest, out: Parts) -> None:
     put(UV[len(s) + 1])
     put(s)
     if msg.cluster_id is not None or msg.replica_state is not None:
-        _write_tags_FetchRequest_v18(msg, out)
+        _write_fetch_request_tags_v18(msg, put)
     else:
         put(b"\0")
 
@@ -1575,7 +1555,7 @@ def decode_fetch_response_v11(buf: Buffer, pos: int) -> tuple[FetchResponse, int
     return msg, pos
 
 
-def _read_tags_PartitionData_v12(buf: Buffer, pos: int, count: int, msg: PartitionData) -> int:
+def _read_partition_data_tags_v12(buf: Buffer, pos: int, count: int, msg: PartitionData) -> int:
     if count > 127:
         count, pos = uvarint(buf, pos - 1)
     for _ in range(count):
@@ -1658,7 +1638,7 @@ def decode_fetch_response_v12(buf: Buffer, pos: int) -> tuple[FetchResponse, int
             pos += 1
             x_2 = PartitionData(partition_index, error_code_2, high_watermark, last_stable_offset, log_start_offset, None, None, None, aborted_transactions, preferred_read_replica, records)
             if t_2:
-                pos = _read_tags_PartitionData_v12(buf, pos, t_2, x_2)
+                pos = _read_partition_data_tags_v12(buf, pos, t_2, x_2)
             partitions.append(x_2)
         t_3 = buf[pos]
         pos += 1
@@ -1715,7 +1695,7 @@ def decode_fetch_response_v13(buf: Buffer, pos: int) -> tuple[FetchResponse, int
             pos += 1
             x_2 = PartitionData(partition_index, error_code_2, high_watermark, last_stable_offset, log_start_offset, None, None, None, aborted_transactions, preferred_read_replica, records)
             if t_2:
-                pos = _read_tags_PartitionData_v12(buf, pos, t_2, x_2)
+                pos = _read_partition_data_tags_v12(buf, pos, t_2, x_2)
             partitions.append(x_2)
         t_3 = buf[pos]
         pos += 1
@@ -1731,7 +1711,7 @@ def decode_fetch_response_v13(buf: Buffer, pos: int) -> tuple[FetchResponse, int
     return msg, pos
 
 
-def _read_tags_FetchResponse_v16(buf: Buffer, pos: int, count: int, msg: FetchResponse) -> int:
+def _read_fetch_response_tags_v16(buf: Buffer, pos: int, count: int, msg: FetchResponse) -> int:
     if count > 127:
         count, pos = uvarint(buf, pos - 1)
     for _ in range(count):
@@ -1816,7 +1796,7 @@ def decode_fetch_response_v16(buf: Buffer, pos: int) -> tuple[FetchResponse, int
             pos += 1
             x_2 = PartitionData(partition_index, error_code_2, high_watermark, last_stable_offset, log_start_offset, None, None, None, aborted_transactions, preferred_read_replica, records)
             if t_2:
-                pos = _read_tags_PartitionData_v12(buf, pos, t_2, x_2)
+                pos = _read_partition_data_tags_v12(buf, pos, t_2, x_2)
             partitions.append(x_2)
         t_3 = buf[pos]
         pos += 1
@@ -1828,7 +1808,7 @@ def decode_fetch_response_v16(buf: Buffer, pos: int) -> tuple[FetchResponse, int
     pos += 1
     msg = FetchResponse(throttle_time_ms, error_code, session_id, responses, [])
     if t_4:
-        pos = _read_tags_FetchResponse_v16(buf, pos, t_4, msg)
+        pos = _read_fetch_response_tags_v16(buf, pos, t_4, msg)
     return msg, pos
 
 
@@ -1941,29 +1921,26 @@ def encode_fetch_response_v11(msg: FetchResponse, out: Parts) -> None:
                 put(v_4)
 
 
-def _write_tags_PartitionData_v12(msg: PartitionData, out: Parts) -> None:
+def _write_partition_data_tags_v12(msg: PartitionData, put_out: Put) -> None:
     count = 0
     parts: Parts = []
+    body: Parts = []
+    put = body.append
     if msg.diverging_epoch is not None:
         count += 1
-        body: Parts = []
-        put = body.append
         put(_iqx.pack(msg.diverging_epoch.epoch, msg.diverging_epoch.end_offset))
         put_tag(parts, 0, body)
     if msg.current_leader is not None:
         count += 1
-        body: Parts = []
-        put = body.append
         put(_iix.pack(msg.current_leader.leader_id, msg.current_leader.leader_epoch))
         put_tag(parts, 1, body)
     if msg.snapshot_id is not None:
         count += 1
-        body: Parts = []
-        put = body.append
         put(_qix.pack(msg.snapshot_id.end_offset, msg.snapshot_id.epoch))
         put_tag(parts, 2, body)
-    out.append(UV[count])
-    out += parts
+    put_out(UV[count])
+    for part in parts:
+        put_out(part)
 
 
 def encode_fetch_response_v12(msg: FetchResponse, out: Parts) -> None:
@@ -1994,7 +1971,7 @@ def encode_fetch_response_v12(msg: FetchResponse, out: Parts) -> None:
                 put(UV[len(v_4) + 1])
                 put(v_4)
             if x_2.diverging_epoch is not None or x_2.current_leader is not None or x_2.snapshot_id is not None:
-                _write_tags_PartitionData_v12(x_2, out)
+                _write_partition_data_tags_v12(x_2, put)
             else:
                 put(b"\0")
         put(b"\0")
@@ -2027,20 +2004,20 @@ def encode_fetch_response_v13(msg: FetchResponse, out: Parts) -> None:
                 put(UV[len(v_4) + 1])
                 put(v_4)
             if x_2.diverging_epoch is not None or x_2.current_leader is not None or x_2.snapshot_id is not None:
-                _write_tags_PartitionData_v12(x_2, out)
+                _write_partition_data_tags_v12(x_2, put)
             else:
                 put(b"\0")
         put(b"\0")
     put(b"\0")
 
 
-def _write_tags_FetchResponse_v16(msg: FetchResponse, out: Parts) -> None:
+def _write_fetch_response_tags_v16(msg: FetchResponse, put_out: Put) -> None:
     count = 0
     parts: Parts = []
+    body: Parts = []
+    put = body.append
     if msg.node_endpoints:
         count += 1
-        body: Parts = []
-        put = body.append
         v = msg.node_endpoints
         put(UV[len(v) + 1])
         for x in v:
@@ -2058,8 +2035,9 @@ def _write_tags_FetchResponse_v16(msg: FetchResponse, out: Parts) -> None:
                 put(s_2)
             put(b"\0")
         put_tag(parts, 0, body)
-    out.append(UV[count])
-    out += parts
+    put_out(UV[count])
+    for part in parts:
+        put_out(part)
 
 
 def encode_fetch_response_v16(msg: FetchResponse, out: Parts) -> None:
@@ -2088,12 +2066,12 @@ def encode_fetch_response_v16(msg: FetchResponse, out: Parts) -> None:
                 put(UV[len(v_4) + 1])
                 put(v_4)
             if x_2.diverging_epoch is not None or x_2.current_leader is not None or x_2.snapshot_id is not None:
-                _write_tags_PartitionData_v12(x_2, out)
+                _write_partition_data_tags_v12(x_2, put)
             else:
                 put(b"\0")
         put(b"\0")
     if msg.node_endpoints:
-        _write_tags_FetchResponse_v16(msg, out)
+        _write_fetch_response_tags_v16(msg, put)
     else:
         put(b"\0")
 

@@ -12,6 +12,7 @@ from ottla.wire.primitives import (
     ZERO_UUID,
     Buffer,
     Parts,
+    Put,
     Region,
     WireStruct,
     compact_length,
@@ -165,7 +166,7 @@ class FetchSnapshotResponse(WireStruct):
         self.node_endpoints = [] if node_endpoints is EMPTY else node_endpoints
 
 
-def _read_tags_FetchSnapshotRequest_v0(buf: Buffer, pos: int, count: int, msg: FetchSnapshotRequest) -> int:
+def _read_fetch_snapshot_request_tags_v0(buf: Buffer, pos: int, count: int, msg: FetchSnapshotRequest) -> int:
     if count > 127:
         count, pos = uvarint(buf, pos - 1)
     for _ in range(count):
@@ -231,11 +232,11 @@ def decode_fetch_snapshot_request_v0(buf: Buffer, pos: int) -> tuple[FetchSnapsh
     pos += 1
     msg = FetchSnapshotRequest(None, replica_id, max_bytes, topics)
     if t_4:
-        pos = _read_tags_FetchSnapshotRequest_v0(buf, pos, t_4, msg)
+        pos = _read_fetch_snapshot_request_tags_v0(buf, pos, t_4, msg)
     return msg, pos
 
 
-def _read_tags_RequestPartitionSnapshot_v1(buf: Buffer, pos: int, count: int, msg: RequestPartitionSnapshot) -> int:
+def _read_request_partition_snapshot_tags_v1(buf: Buffer, pos: int, count: int, msg: RequestPartitionSnapshot) -> int:
     if count > 127:
         count, pos = uvarint(buf, pos - 1)
     for _ in range(count):
@@ -253,7 +254,7 @@ def _read_tags_RequestPartitionSnapshot_v1(buf: Buffer, pos: int, count: int, ms
     return pos
 
 
-def _read_tags_FetchSnapshotRequest_v1(buf: Buffer, pos: int, count: int, msg: FetchSnapshotRequest) -> int:
+def _read_fetch_snapshot_request_tags_v1(buf: Buffer, pos: int, count: int, msg: FetchSnapshotRequest) -> int:
     if count > 127:
         count, pos = uvarint(buf, pos - 1)
     for _ in range(count):
@@ -307,7 +308,7 @@ def decode_fetch_snapshot_request_v1(buf: Buffer, pos: int) -> tuple[FetchSnapsh
             pos += 9
             x_2 = RequestPartitionSnapshot(partition, current_leader_epoch, snapshot_id, position, ZERO_UUID)
             if t_2:
-                pos = _read_tags_RequestPartitionSnapshot_v1(buf, pos, t_2, x_2)
+                pos = _read_request_partition_snapshot_tags_v1(buf, pos, t_2, x_2)
             partitions.append(x_2)
         t_3 = buf[pos]
         pos += 1
@@ -319,27 +320,24 @@ def decode_fetch_snapshot_request_v1(buf: Buffer, pos: int) -> tuple[FetchSnapsh
     pos += 1
     msg = FetchSnapshotRequest(None, replica_id, max_bytes, topics)
     if t_4:
-        pos = _read_tags_FetchSnapshotRequest_v1(buf, pos, t_4, msg)
+        pos = _read_fetch_snapshot_request_tags_v1(buf, pos, t_4, msg)
     return msg, pos
 
 
-def _write_tags_FetchSnapshotRequest_v0(msg: FetchSnapshotRequest, out: Parts) -> None:
+def _write_fetch_snapshot_request_tags_v0(msg: FetchSnapshotRequest, put_out: Put) -> None:
     count = 0
     parts: Parts = []
+    body: Parts = []
+    put = body.append
     if msg.cluster_id is not None:
         count += 1
-        body: Parts = []
-        put = body.append
-        v = msg.cluster_id
-        if v is None:
-            put(b"\0")
-        else:
-            s = v.encode()
-            put(UV[len(s) + 1])
-            put(s)
+        s = msg.cluster_id.encode()
+        put(UV[len(s) + 1])
+        put(s)
         put_tag(parts, 0, body)
-    out.append(UV[count])
-    out += parts
+    put_out(UV[count])
+    for part in parts:
+        put_out(part)
 
 
 def encode_fetch_snapshot_request_v0(msg: FetchSnapshotRequest, out: Parts) -> None:
@@ -357,41 +355,39 @@ def encode_fetch_snapshot_request_v0(msg: FetchSnapshotRequest, out: Parts) -> N
             put(_iiqixqx.pack(x_2.partition, x_2.current_leader_epoch, x_2.snapshot_id.end_offset, x_2.snapshot_id.epoch, x_2.position))
         put(b"\0")
     if msg.cluster_id is not None:
-        _write_tags_FetchSnapshotRequest_v0(msg, out)
+        _write_fetch_snapshot_request_tags_v0(msg, put)
     else:
         put(b"\0")
 
 
-def _write_tags_RequestPartitionSnapshot_v1(msg: RequestPartitionSnapshot, out: Parts) -> None:
+def _write_request_partition_snapshot_tags_v1(msg: RequestPartitionSnapshot, put_out: Put) -> None:
     count = 0
     parts: Parts = []
+    body: Parts = []
+    put = body.append
     if msg.replica_directory_id != ZERO_UUID:
         count += 1
-        body: Parts = []
-        put = body.append
         put(_16s.pack(msg.replica_directory_id))
         put_tag(parts, 0, body)
-    out.append(UV[count])
-    out += parts
+    put_out(UV[count])
+    for part in parts:
+        put_out(part)
 
 
-def _write_tags_FetchSnapshotRequest_v1(msg: FetchSnapshotRequest, out: Parts) -> None:
+def _write_fetch_snapshot_request_tags_v1(msg: FetchSnapshotRequest, put_out: Put) -> None:
     count = 0
     parts: Parts = []
+    body: Parts = []
+    put = body.append
     if msg.cluster_id is not None:
         count += 1
-        body: Parts = []
-        put = body.append
-        v = msg.cluster_id
-        if v is None:
-            put(b"\0")
-        else:
-            s = v.encode()
-            put(UV[len(s) + 1])
-            put(s)
+        s = msg.cluster_id.encode()
+        put(UV[len(s) + 1])
+        put(s)
         put_tag(parts, 0, body)
-    out.append(UV[count])
-    out += parts
+    put_out(UV[count])
+    for part in parts:
+        put_out(part)
 
 
 def encode_fetch_snapshot_request_v1(msg: FetchSnapshotRequest, out: Parts) -> None:
@@ -408,17 +404,17 @@ def encode_fetch_snapshot_request_v1(msg: FetchSnapshotRequest, out: Parts) -> N
         for x_2 in v_2:
             put(_iiqixq.pack(x_2.partition, x_2.current_leader_epoch, x_2.snapshot_id.end_offset, x_2.snapshot_id.epoch, x_2.position))
             if x_2.replica_directory_id != ZERO_UUID:
-                _write_tags_RequestPartitionSnapshot_v1(x_2, out)
+                _write_request_partition_snapshot_tags_v1(x_2, put)
             else:
                 put(b"\0")
         put(b"\0")
     if msg.cluster_id is not None:
-        _write_tags_FetchSnapshotRequest_v1(msg, out)
+        _write_fetch_snapshot_request_tags_v1(msg, put)
     else:
         put(b"\0")
 
 
-def _read_tags_ResponsePartitionSnapshot_v0(buf: Buffer, pos: int, count: int, msg: ResponsePartitionSnapshot) -> int:
+def _read_response_partition_snapshot_tags_v0(buf: Buffer, pos: int, count: int, msg: ResponsePartitionSnapshot) -> int:
     if count > 127:
         count, pos = uvarint(buf, pos - 1)
     for _ in range(count):
@@ -476,7 +472,7 @@ def decode_fetch_snapshot_response_v0(buf: Buffer, pos: int) -> tuple[FetchSnaps
             pos += 1
             x_2 = ResponsePartitionSnapshot(index, error_code_2, snapshot_id, None, size_2, position, unaligned_records)
             if t_2:
-                pos = _read_tags_ResponsePartitionSnapshot_v0(buf, pos, t_2, x_2)
+                pos = _read_response_partition_snapshot_tags_v0(buf, pos, t_2, x_2)
             partitions.append(x_2)
         t_3 = buf[pos]
         pos += 1
@@ -492,7 +488,7 @@ def decode_fetch_snapshot_response_v0(buf: Buffer, pos: int) -> tuple[FetchSnaps
     return msg, pos
 
 
-def _read_tags_FetchSnapshotResponse_v1(buf: Buffer, pos: int, count: int, msg: FetchSnapshotResponse) -> int:
+def _read_fetch_snapshot_response_tags_v1(buf: Buffer, pos: int, count: int, msg: FetchSnapshotResponse) -> int:
     if count > 127:
         count, pos = uvarint(buf, pos - 1)
     for _ in range(count):
@@ -564,7 +560,7 @@ def decode_fetch_snapshot_response_v1(buf: Buffer, pos: int) -> tuple[FetchSnaps
             pos += 1
             x_2 = ResponsePartitionSnapshot(index, error_code_2, snapshot_id, None, size_2, position, unaligned_records)
             if t_2:
-                pos = _read_tags_ResponsePartitionSnapshot_v0(buf, pos, t_2, x_2)
+                pos = _read_response_partition_snapshot_tags_v0(buf, pos, t_2, x_2)
             partitions.append(x_2)
         t_3 = buf[pos]
         pos += 1
@@ -576,21 +572,22 @@ def decode_fetch_snapshot_response_v1(buf: Buffer, pos: int) -> tuple[FetchSnaps
     pos += 1
     msg = FetchSnapshotResponse(throttle_time_ms, error_code, topics, [])
     if t_4:
-        pos = _read_tags_FetchSnapshotResponse_v1(buf, pos, t_4, msg)
+        pos = _read_fetch_snapshot_response_tags_v1(buf, pos, t_4, msg)
     return msg, pos
 
 
-def _write_tags_ResponsePartitionSnapshot_v0(msg: ResponsePartitionSnapshot, out: Parts) -> None:
+def _write_response_partition_snapshot_tags_v0(msg: ResponsePartitionSnapshot, put_out: Put) -> None:
     count = 0
     parts: Parts = []
+    body: Parts = []
+    put = body.append
     if msg.current_leader is not None:
         count += 1
-        body: Parts = []
-        put = body.append
         put(_iix.pack(msg.current_leader.leader_id, msg.current_leader.leader_epoch))
         put_tag(parts, 0, body)
-    out.append(UV[count])
-    out += parts
+    put_out(UV[count])
+    for part in parts:
+        put_out(part)
 
 
 def encode_fetch_snapshot_response_v0(msg: FetchSnapshotResponse, out: Parts) -> None:
@@ -610,20 +607,20 @@ def encode_fetch_snapshot_response_v0(msg: FetchSnapshotResponse, out: Parts) ->
             put(UV[len(v_3) + 1])
             put(v_3)
             if x_2.current_leader is not None:
-                _write_tags_ResponsePartitionSnapshot_v0(x_2, out)
+                _write_response_partition_snapshot_tags_v0(x_2, put)
             else:
                 put(b"\0")
         put(b"\0")
     put(b"\0")
 
 
-def _write_tags_FetchSnapshotResponse_v1(msg: FetchSnapshotResponse, out: Parts) -> None:
+def _write_fetch_snapshot_response_tags_v1(msg: FetchSnapshotResponse, put_out: Put) -> None:
     count = 0
     parts: Parts = []
+    body: Parts = []
+    put = body.append
     if msg.node_endpoints:
         count += 1
-        body: Parts = []
-        put = body.append
         v = msg.node_endpoints
         put(UV[len(v) + 1])
         for x in v:
@@ -633,8 +630,9 @@ def _write_tags_FetchSnapshotResponse_v1(msg: FetchSnapshotResponse, out: Parts)
             put(s)
             put(_Hx.pack(x.port))
         put_tag(parts, 0, body)
-    out.append(UV[count])
-    out += parts
+    put_out(UV[count])
+    for part in parts:
+        put_out(part)
 
 
 def encode_fetch_snapshot_response_v1(msg: FetchSnapshotResponse, out: Parts) -> None:
@@ -654,12 +652,12 @@ def encode_fetch_snapshot_response_v1(msg: FetchSnapshotResponse, out: Parts) ->
             put(UV[len(v_3) + 1])
             put(v_3)
             if x_2.current_leader is not None:
-                _write_tags_ResponsePartitionSnapshot_v0(x_2, out)
+                _write_response_partition_snapshot_tags_v0(x_2, put)
             else:
                 put(b"\0")
         put(b"\0")
     if msg.node_endpoints:
-        _write_tags_FetchSnapshotResponse_v1(msg, out)
+        _write_fetch_snapshot_response_tags_v1(msg, put)
     else:
         put(b"\0")
 

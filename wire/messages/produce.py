@@ -12,6 +12,7 @@ from ottla.wire.primitives import (
     ZERO_UUID,
     Buffer,
     Parts,
+    Put,
     WireStruct,
     compact_length,
     negative_length,
@@ -591,7 +592,7 @@ def decode_produce_response_v9(buf: Buffer, pos: int) -> tuple[ProduceResponse, 
     return msg, pos
 
 
-def _read_tags_PartitionProduceResponse_v10(buf: Buffer, pos: int, count: int, msg: PartitionProduceResponse) -> int:
+def _read_partition_produce_response_tags_v10(buf: Buffer, pos: int, count: int, msg: PartitionProduceResponse) -> int:
     if count > 127:
         count, pos = uvarint(buf, pos - 1)
     for _ in range(count):
@@ -612,7 +613,7 @@ def _read_tags_PartitionProduceResponse_v10(buf: Buffer, pos: int, count: int, m
     return pos
 
 
-def _read_tags_ProduceResponse_v10(buf: Buffer, pos: int, count: int, msg: ProduceResponse) -> int:
+def _read_produce_response_tags_v10(buf: Buffer, pos: int, count: int, msg: ProduceResponse) -> int:
     if count > 127:
         count, pos = uvarint(buf, pos - 1)
     for _ in range(count):
@@ -710,7 +711,7 @@ def decode_produce_response_v10(buf: Buffer, pos: int) -> tuple[ProduceResponse,
             pos += 1
             x_2 = PartitionProduceResponse(index, error_code, base_offset, log_append_time_ms, log_start_offset, record_errors, error_message, None)
             if t_2:
-                pos = _read_tags_PartitionProduceResponse_v10(buf, pos, t_2, x_2)
+                pos = _read_partition_produce_response_tags_v10(buf, pos, t_2, x_2)
             partition_responses.append(x_2)
         t_3 = buf[pos]
         pos += 1
@@ -722,11 +723,11 @@ def decode_produce_response_v10(buf: Buffer, pos: int) -> tuple[ProduceResponse,
     pos += 5
     msg = ProduceResponse(responses, throttle_time_ms, [])
     if t_4:
-        pos = _read_tags_ProduceResponse_v10(buf, pos, t_4, msg)
+        pos = _read_produce_response_tags_v10(buf, pos, t_4, msg)
     return msg, pos
 
 
-def _read_tags_ProduceResponse_v13(buf: Buffer, pos: int, count: int, msg: ProduceResponse) -> int:
+def _read_produce_response_tags_v13(buf: Buffer, pos: int, count: int, msg: ProduceResponse) -> int:
     if count > 127:
         count, pos = uvarint(buf, pos - 1)
     for _ in range(count):
@@ -817,7 +818,7 @@ def decode_produce_response_v13(buf: Buffer, pos: int) -> tuple[ProduceResponse,
             pos += 1
             x_2 = PartitionProduceResponse(index, error_code, base_offset, log_append_time_ms, log_start_offset, record_errors, error_message, None)
             if t_2:
-                pos = _read_tags_PartitionProduceResponse_v10(buf, pos, t_2, x_2)
+                pos = _read_partition_produce_response_tags_v10(buf, pos, t_2, x_2)
             partition_responses.append(x_2)
         t_3 = buf[pos]
         pos += 1
@@ -829,7 +830,7 @@ def decode_produce_response_v13(buf: Buffer, pos: int) -> tuple[ProduceResponse,
     pos += 5
     msg = ProduceResponse(responses, throttle_time_ms, [])
     if t_4:
-        pos = _read_tags_ProduceResponse_v13(buf, pos, t_4, msg)
+        pos = _read_produce_response_tags_v13(buf, pos, t_4, msg)
     return msg, pos
 
 
@@ -931,26 +932,27 @@ def encode_produce_response_v9(msg: ProduceResponse, out: Parts) -> None:
     put(_ix.pack(msg.throttle_time_ms))
 
 
-def _write_tags_PartitionProduceResponse_v10(msg: PartitionProduceResponse, out: Parts) -> None:
+def _write_partition_produce_response_tags_v10(msg: PartitionProduceResponse, put_out: Put) -> None:
     count = 0
     parts: Parts = []
+    body: Parts = []
+    put = body.append
     if msg.current_leader is not None:
         count += 1
-        body: Parts = []
-        put = body.append
         put(_iix.pack(msg.current_leader.leader_id, msg.current_leader.leader_epoch))
         put_tag(parts, 0, body)
-    out.append(UV[count])
-    out += parts
+    put_out(UV[count])
+    for part in parts:
+        put_out(part)
 
 
-def _write_tags_ProduceResponse_v10(msg: ProduceResponse, out: Parts) -> None:
+def _write_produce_response_tags_v10(msg: ProduceResponse, put_out: Put) -> None:
     count = 0
     parts: Parts = []
+    body: Parts = []
+    put = body.append
     if msg.node_endpoints:
         count += 1
-        body: Parts = []
-        put = body.append
         v = msg.node_endpoints
         put(UV[len(v) + 1])
         for x in v:
@@ -968,8 +970,9 @@ def _write_tags_ProduceResponse_v10(msg: ProduceResponse, out: Parts) -> None:
                 put(s_2)
             put(b"\0")
         put_tag(parts, 0, body)
-    out.append(UV[count])
-    out += parts
+    put_out(UV[count])
+    for part in parts:
+        put_out(part)
 
 
 def encode_produce_response_v10(msg: ProduceResponse, out: Parts) -> None:
@@ -1004,24 +1007,24 @@ def encode_produce_response_v10(msg: ProduceResponse, out: Parts) -> None:
                 put(UV[len(s_3) + 1])
                 put(s_3)
             if x_2.current_leader is not None:
-                _write_tags_PartitionProduceResponse_v10(x_2, out)
+                _write_partition_produce_response_tags_v10(x_2, put)
             else:
                 put(b"\0")
         put(b"\0")
     put(_i.pack(msg.throttle_time_ms))
     if msg.node_endpoints:
-        _write_tags_ProduceResponse_v10(msg, out)
+        _write_produce_response_tags_v10(msg, put)
     else:
         put(b"\0")
 
 
-def _write_tags_ProduceResponse_v13(msg: ProduceResponse, out: Parts) -> None:
+def _write_produce_response_tags_v13(msg: ProduceResponse, put_out: Put) -> None:
     count = 0
     parts: Parts = []
+    body: Parts = []
+    put = body.append
     if msg.node_endpoints:
         count += 1
-        body: Parts = []
-        put = body.append
         v = msg.node_endpoints
         put(UV[len(v) + 1])
         for x in v:
@@ -1039,8 +1042,9 @@ def _write_tags_ProduceResponse_v13(msg: ProduceResponse, out: Parts) -> None:
                 put(s_2)
             put(b"\0")
         put_tag(parts, 0, body)
-    out.append(UV[count])
-    out += parts
+    put_out(UV[count])
+    for part in parts:
+        put_out(part)
 
 
 def encode_produce_response_v13(msg: ProduceResponse, out: Parts) -> None:
@@ -1073,13 +1077,13 @@ def encode_produce_response_v13(msg: ProduceResponse, out: Parts) -> None:
                 put(UV[len(s_2) + 1])
                 put(s_2)
             if x_2.current_leader is not None:
-                _write_tags_PartitionProduceResponse_v10(x_2, out)
+                _write_partition_produce_response_tags_v10(x_2, put)
             else:
                 put(b"\0")
         put(b"\0")
     put(_i.pack(msg.throttle_time_ms))
     if msg.node_endpoints:
-        _write_tags_ProduceResponse_v13(msg, out)
+        _write_produce_response_tags_v13(msg, put)
     else:
         put(b"\0")
 

@@ -12,6 +12,7 @@ from ottla.wire.primitives import (
     ZERO_UUID,
     Buffer,
     Parts,
+    Put,
     WireStruct,
     compact_length,
     put_tag,
@@ -166,7 +167,7 @@ def encode_update_raft_voter_request_v0(msg: UpdateRaftVoterRequest, out: Parts)
     put(_hhxx.pack(msg.kraft_version_feature.min_supported_version, msg.kraft_version_feature.max_supported_version))
 
 
-def _read_tags_UpdateRaftVoterResponse_v0(buf: Buffer, pos: int, count: int, msg: UpdateRaftVoterResponse) -> int:
+def _read_update_raft_voter_response_tags_v0(buf: Buffer, pos: int, count: int, msg: UpdateRaftVoterResponse) -> int:
     if count > 127:
         count, pos = uvarint(buf, pos - 1)
     for _ in range(count):
@@ -199,32 +200,33 @@ def decode_update_raft_voter_response_v0(buf: Buffer, pos: int) -> tuple[UpdateR
     pos += 7
     msg = UpdateRaftVoterResponse(throttle_time_ms, error_code, None)
     if t:
-        pos = _read_tags_UpdateRaftVoterResponse_v0(buf, pos, t, msg)
+        pos = _read_update_raft_voter_response_tags_v0(buf, pos, t, msg)
     return msg, pos
 
 
-def _write_tags_UpdateRaftVoterResponse_v0(msg: UpdateRaftVoterResponse, out: Parts) -> None:
+def _write_update_raft_voter_response_tags_v0(msg: UpdateRaftVoterResponse, put_out: Put) -> None:
     count = 0
     parts: Parts = []
+    body: Parts = []
+    put = body.append
     if msg.current_leader is not None:
         count += 1
-        body: Parts = []
-        put = body.append
         s = msg.current_leader.host.encode()
         put(_ii.pack(msg.current_leader.leader_id, msg.current_leader.leader_epoch))
         put(UV[len(s) + 1])
         put(s)
         put(_ix.pack(msg.current_leader.port))
         put_tag(parts, 0, body)
-    out.append(UV[count])
-    out += parts
+    put_out(UV[count])
+    for part in parts:
+        put_out(part)
 
 
 def encode_update_raft_voter_response_v0(msg: UpdateRaftVoterResponse, out: Parts) -> None:
     put = out.append
     put(_ih.pack(msg.throttle_time_ms, msg.error_code))
     if msg.current_leader is not None:
-        _write_tags_UpdateRaftVoterResponse_v0(msg, out)
+        _write_update_raft_voter_response_tags_v0(msg, put)
     else:
         put(b"\0")
 

@@ -12,6 +12,7 @@ from ottla.wire.primitives import (
     ZERO_UUID,
     Buffer,
     Parts,
+    Put,
     WireStruct,
     compact_length,
     put_tag,
@@ -397,7 +398,7 @@ def decode_vote_response_v0(buf: Buffer, pos: int) -> tuple[VoteResponse, int]:
     return msg, pos
 
 
-def _read_tags_VoteResponse_v1(buf: Buffer, pos: int, count: int, msg: VoteResponse) -> int:
+def _read_vote_response_tags_v1(buf: Buffer, pos: int, count: int, msg: VoteResponse) -> int:
     if count > 127:
         count, pos = uvarint(buf, pos - 1)
     for _ in range(count):
@@ -468,7 +469,7 @@ def decode_vote_response_v1(buf: Buffer, pos: int) -> tuple[VoteResponse, int]:
     pos += 1
     msg = VoteResponse(error_code, topics, [])
     if t_3:
-        pos = _read_tags_VoteResponse_v1(buf, pos, t_3, msg)
+        pos = _read_vote_response_tags_v1(buf, pos, t_3, msg)
     return msg, pos
 
 
@@ -489,13 +490,13 @@ def encode_vote_response_v0(msg: VoteResponse, out: Parts) -> None:
     put(b"\0")
 
 
-def _write_tags_VoteResponse_v1(msg: VoteResponse, out: Parts) -> None:
+def _write_vote_response_tags_v1(msg: VoteResponse, put_out: Put) -> None:
     count = 0
     parts: Parts = []
+    body: Parts = []
+    put = body.append
     if msg.node_endpoints:
         count += 1
-        body: Parts = []
-        put = body.append
         v = msg.node_endpoints
         put(UV[len(v) + 1])
         for x in v:
@@ -505,8 +506,9 @@ def _write_tags_VoteResponse_v1(msg: VoteResponse, out: Parts) -> None:
             put(s)
             put(_Hx.pack(x.port))
         put_tag(parts, 0, body)
-    out.append(UV[count])
-    out += parts
+    put_out(UV[count])
+    for part in parts:
+        put_out(part)
 
 
 def encode_vote_response_v1(msg: VoteResponse, out: Parts) -> None:
@@ -524,7 +526,7 @@ def encode_vote_response_v1(msg: VoteResponse, out: Parts) -> None:
             put(_ihiiTx.pack(x_2.partition_index, x_2.error_code, x_2.leader_id, x_2.leader_epoch, x_2.vote_granted))
         put(b"\0")
     if msg.node_endpoints:
-        _write_tags_VoteResponse_v1(msg, out)
+        _write_vote_response_tags_v1(msg, put)
     else:
         put(b"\0")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from ottla.wire.primitives import UV, Buffer, Parts, WireStruct, put_tag, uvarint, wrong_tag_size
+from ottla.wire.primitives import UV, Buffer, Parts, Put, WireStruct, put_tag, uvarint, wrong_tag_size
 
 API_KEY: Final = 25
 MIN_VERSION: Final = 0
@@ -19,7 +19,7 @@ class AbortTransactionRecord(WireStruct):
         self.reason = reason
 
 
-def _read_tags_AbortTransactionRecord_v0(buf: Buffer, pos: int, count: int, msg: AbortTransactionRecord) -> int:
+def _read_abort_transaction_record_tags_v0(buf: Buffer, pos: int, count: int, msg: AbortTransactionRecord) -> int:
     if count > 127:
         count, pos = uvarint(buf, pos - 1)
     for _ in range(count):
@@ -49,33 +49,30 @@ def decode_abort_transaction_record_v0(buf: Buffer, pos: int) -> tuple[AbortTran
     pos += 1
     msg = AbortTransactionRecord(None)
     if t:
-        pos = _read_tags_AbortTransactionRecord_v0(buf, pos, t, msg)
+        pos = _read_abort_transaction_record_tags_v0(buf, pos, t, msg)
     return msg, pos
 
 
-def _write_tags_AbortTransactionRecord_v0(msg: AbortTransactionRecord, out: Parts) -> None:
+def _write_abort_transaction_record_tags_v0(msg: AbortTransactionRecord, put_out: Put) -> None:
     count = 0
     parts: Parts = []
+    body: Parts = []
+    put = body.append
     if msg.reason is not None:
         count += 1
-        body: Parts = []
-        put = body.append
-        v = msg.reason
-        if v is None:
-            put(b"\0")
-        else:
-            s = v.encode()
-            put(UV[len(s) + 1])
-            put(s)
+        s = msg.reason.encode()
+        put(UV[len(s) + 1])
+        put(s)
         put_tag(parts, 0, body)
-    out.append(UV[count])
-    out += parts
+    put_out(UV[count])
+    for part in parts:
+        put_out(part)
 
 
 def encode_abort_transaction_record_v0(msg: AbortTransactionRecord, out: Parts) -> None:
     put = out.append
     if msg.reason is not None:
-        _write_tags_AbortTransactionRecord_v0(msg, out)
+        _write_abort_transaction_record_tags_v0(msg, put)
     else:
         put(b"\0")
 

@@ -6,7 +6,19 @@ from collections.abc import Callable
 from struct import Struct
 from typing import Final
 
-from ottla.wire.primitives import EMPTY, UV, Buffer, Parts, WireStruct, compact_length, put_tag, too_long, uvarint, wrong_tag_size
+from ottla.wire.primitives import (
+    EMPTY,
+    UV,
+    Buffer,
+    Parts,
+    Put,
+    WireStruct,
+    compact_length,
+    put_tag,
+    too_long,
+    uvarint,
+    wrong_tag_size,
+)
 
 API_KEY: Final = 17
 MIN_VERSION: Final = 0
@@ -37,7 +49,7 @@ class BrokerRegistrationChangeRecord(WireStruct):
         self.cordoned_log_dirs = cordoned_log_dirs
 
 
-def _read_tags_BrokerRegistrationChangeRecord_v0(buf: Buffer, pos: int, count: int, msg: BrokerRegistrationChangeRecord) -> int:
+def _read_broker_registration_change_record_tags_v0(buf: Buffer, pos: int, count: int, msg: BrokerRegistrationChangeRecord) -> int:
     if count > 127:
         count, pos = uvarint(buf, pos - 1)
     for _ in range(count):
@@ -60,11 +72,11 @@ def decode_broker_registration_change_record_v0(buf: Buffer, pos: int) -> tuple[
     pos += 13
     msg = BrokerRegistrationChangeRecord(broker_id, broker_epoch, 0, 0, [], None)
     if t:
-        pos = _read_tags_BrokerRegistrationChangeRecord_v0(buf, pos, t, msg)
+        pos = _read_broker_registration_change_record_tags_v0(buf, pos, t, msg)
     return msg, pos
 
 
-def _read_tags_BrokerRegistrationChangeRecord_v1(buf: Buffer, pos: int, count: int, msg: BrokerRegistrationChangeRecord) -> int:
+def _read_broker_registration_change_record_tags_v1(buf: Buffer, pos: int, count: int, msg: BrokerRegistrationChangeRecord) -> int:
     if count > 127:
         count, pos = uvarint(buf, pos - 1)
     for _ in range(count):
@@ -91,11 +103,11 @@ def decode_broker_registration_change_record_v1(buf: Buffer, pos: int) -> tuple[
     pos += 13
     msg = BrokerRegistrationChangeRecord(broker_id, broker_epoch, 0, 0, [], None)
     if t:
-        pos = _read_tags_BrokerRegistrationChangeRecord_v1(buf, pos, t, msg)
+        pos = _read_broker_registration_change_record_tags_v1(buf, pos, t, msg)
     return msg, pos
 
 
-def _read_tags_BrokerRegistrationChangeRecord_v2(buf: Buffer, pos: int, count: int, msg: BrokerRegistrationChangeRecord) -> int:
+def _read_broker_registration_change_record_tags_v2(buf: Buffer, pos: int, count: int, msg: BrokerRegistrationChangeRecord) -> int:
     if count > 127:
         count, pos = uvarint(buf, pos - 1)
     for _ in range(count):
@@ -133,11 +145,11 @@ def decode_broker_registration_change_record_v2(buf: Buffer, pos: int) -> tuple[
     pos += 13
     msg = BrokerRegistrationChangeRecord(broker_id, broker_epoch, 0, 0, [], None)
     if t:
-        pos = _read_tags_BrokerRegistrationChangeRecord_v2(buf, pos, t, msg)
+        pos = _read_broker_registration_change_record_tags_v2(buf, pos, t, msg)
     return msg, pos
 
 
-def _read_tags_BrokerRegistrationChangeRecord_v3(buf: Buffer, pos: int, count: int, msg: BrokerRegistrationChangeRecord) -> int:
+def _read_broker_registration_change_record_tags_v3(buf: Buffer, pos: int, count: int, msg: BrokerRegistrationChangeRecord) -> int:
     if count > 127:
         count, pos = uvarint(buf, pos - 1)
     for _ in range(count):
@@ -188,139 +200,128 @@ def decode_broker_registration_change_record_v3(buf: Buffer, pos: int) -> tuple[
     pos += 13
     msg = BrokerRegistrationChangeRecord(broker_id, broker_epoch, 0, 0, [], None)
     if t:
-        pos = _read_tags_BrokerRegistrationChangeRecord_v3(buf, pos, t, msg)
+        pos = _read_broker_registration_change_record_tags_v3(buf, pos, t, msg)
     return msg, pos
 
 
-def _write_tags_BrokerRegistrationChangeRecord_v0(msg: BrokerRegistrationChangeRecord, out: Parts) -> None:
+def _write_broker_registration_change_record_tags_v0(msg: BrokerRegistrationChangeRecord, put_out: Put) -> None:
     count = 0
     parts: Parts = []
+    body: Parts = []
+    put = body.append
     if msg.fenced != 0:
         count += 1
-        body: Parts = []
-        put = body.append
         put(_b.pack(msg.fenced))
         put_tag(parts, 0, body)
-    out.append(UV[count])
-    out += parts
+    put_out(UV[count])
+    for part in parts:
+        put_out(part)
 
 
 def encode_broker_registration_change_record_v0(msg: BrokerRegistrationChangeRecord, out: Parts) -> None:
     put = out.append
     put(_iq.pack(msg.broker_id, msg.broker_epoch))
     if msg.fenced != 0:
-        _write_tags_BrokerRegistrationChangeRecord_v0(msg, out)
+        _write_broker_registration_change_record_tags_v0(msg, put)
     else:
         put(b"\0")
 
 
-def _write_tags_BrokerRegistrationChangeRecord_v1(msg: BrokerRegistrationChangeRecord, out: Parts) -> None:
+def _write_broker_registration_change_record_tags_v1(msg: BrokerRegistrationChangeRecord, put_out: Put) -> None:
     count = 0
     parts: Parts = []
+    body: Parts = []
+    put = body.append
     if msg.fenced != 0:
         count += 1
-        body: Parts = []
-        put = body.append
         put(_b.pack(msg.fenced))
         put_tag(parts, 0, body)
     if msg.in_controlled_shutdown != 0:
         count += 1
-        body: Parts = []
-        put = body.append
         put(_b.pack(msg.in_controlled_shutdown))
         put_tag(parts, 1, body)
-    out.append(UV[count])
-    out += parts
+    put_out(UV[count])
+    for part in parts:
+        put_out(part)
 
 
 def encode_broker_registration_change_record_v1(msg: BrokerRegistrationChangeRecord, out: Parts) -> None:
     put = out.append
     put(_iq.pack(msg.broker_id, msg.broker_epoch))
     if msg.fenced != 0 or msg.in_controlled_shutdown != 0:
-        _write_tags_BrokerRegistrationChangeRecord_v1(msg, out)
+        _write_broker_registration_change_record_tags_v1(msg, put)
     else:
         put(b"\0")
 
 
-def _write_tags_BrokerRegistrationChangeRecord_v2(msg: BrokerRegistrationChangeRecord, out: Parts) -> None:
+def _write_broker_registration_change_record_tags_v2(msg: BrokerRegistrationChangeRecord, put_out: Put) -> None:
     count = 0
     parts: Parts = []
+    body: Parts = []
+    put = body.append
     if msg.fenced != 0:
         count += 1
-        body: Parts = []
-        put = body.append
         put(_b.pack(msg.fenced))
         put_tag(parts, 0, body)
     if msg.in_controlled_shutdown != 0:
         count += 1
-        body: Parts = []
-        put = body.append
         put(_b.pack(msg.in_controlled_shutdown))
         put_tag(parts, 1, body)
     if msg.log_dirs:
         count += 1
-        body: Parts = []
-        put = body.append
         v = msg.log_dirs
         put(UV[len(v) + 1])
         put(b"".join(v))
         put_tag(parts, 2, body)
-    out.append(UV[count])
-    out += parts
+    put_out(UV[count])
+    for part in parts:
+        put_out(part)
 
 
 def encode_broker_registration_change_record_v2(msg: BrokerRegistrationChangeRecord, out: Parts) -> None:
     put = out.append
     put(_iq.pack(msg.broker_id, msg.broker_epoch))
     if msg.fenced != 0 or msg.in_controlled_shutdown != 0 or msg.log_dirs:
-        _write_tags_BrokerRegistrationChangeRecord_v2(msg, out)
+        _write_broker_registration_change_record_tags_v2(msg, put)
     else:
         put(b"\0")
 
 
-def _write_tags_BrokerRegistrationChangeRecord_v3(msg: BrokerRegistrationChangeRecord, out: Parts) -> None:
+def _write_broker_registration_change_record_tags_v3(msg: BrokerRegistrationChangeRecord, put_out: Put) -> None:
     count = 0
     parts: Parts = []
+    body: Parts = []
+    put = body.append
     if msg.fenced != 0:
         count += 1
-        body: Parts = []
-        put = body.append
         put(_b.pack(msg.fenced))
         put_tag(parts, 0, body)
     if msg.in_controlled_shutdown != 0:
         count += 1
-        body: Parts = []
-        put = body.append
         put(_b.pack(msg.in_controlled_shutdown))
         put_tag(parts, 1, body)
     if msg.log_dirs:
         count += 1
-        body: Parts = []
-        put = body.append
         v = msg.log_dirs
         put(UV[len(v) + 1])
         put(b"".join(v))
         put_tag(parts, 2, body)
     if msg.cordoned_log_dirs is not None:
         count += 1
-        body: Parts = []
-        put = body.append
         v_2 = msg.cordoned_log_dirs
-        if v_2 is None:
-            put(b"\0")
-        else:
-            put(UV[len(v_2) + 1])
-            put(b"".join(v_2))
+        put(UV[len(v_2) + 1])
+        put(b"".join(v_2))
         put_tag(parts, 3, body)
-    out.append(UV[count])
-    out += parts
+    put_out(UV[count])
+    for part in parts:
+        put_out(part)
 
 
 def encode_broker_registration_change_record_v3(msg: BrokerRegistrationChangeRecord, out: Parts) -> None:
     put = out.append
     put(_iq.pack(msg.broker_id, msg.broker_epoch))
     if msg.fenced != 0 or msg.in_controlled_shutdown != 0 or msg.log_dirs or msg.cordoned_log_dirs is not None:
-        _write_tags_BrokerRegistrationChangeRecord_v3(msg, out)
+        _write_broker_registration_change_record_tags_v3(msg, put)
     else:
         put(b"\0")
 

@@ -12,6 +12,7 @@ from ottla.wire.primitives import (
     ZERO_UUID,
     Buffer,
     Parts,
+    Put,
     WireStruct,
     compact_length,
     put_tag,
@@ -62,7 +63,7 @@ class ConsumerGroupCurrentMemberAssignmentValue(WireStruct):
         self.partitions_pending_revocation = [] if partitions_pending_revocation is EMPTY else partitions_pending_revocation
 
 
-def _read_tags_TopicPartitions_v0(buf: Buffer, pos: int, count: int, msg: TopicPartitions) -> int:
+def _read_topic_partitions_tags_v0(buf: Buffer, pos: int, count: int, msg: TopicPartitions) -> int:
     if count > 127:
         count, pos = uvarint(buf, pos - 1)
     for _ in range(count):
@@ -103,7 +104,7 @@ def decode_consumer_group_current_member_assignment_value_v0(buf: Buffer, pos: i
         pos += 1
         x = TopicPartitions(topic_id, partitions, [])
         if t:
-            pos = _read_tags_TopicPartitions_v0(buf, pos, t, x)
+            pos = _read_topic_partitions_tags_v0(buf, pos, t, x)
         assigned_partitions.append(x)
     n_3 = buf[pos]
     pos += 1
@@ -121,7 +122,7 @@ def decode_consumer_group_current_member_assignment_value_v0(buf: Buffer, pos: i
         pos += 1
         x_2 = TopicPartitions(topic_id_2, partitions_2, [])
         if t_2:
-            pos = _read_tags_TopicPartitions_v0(buf, pos, t_2, x_2)
+            pos = _read_topic_partitions_tags_v0(buf, pos, t_2, x_2)
         partitions_pending_revocation.append(x_2)
     t_3 = buf[pos]
     pos += 1
@@ -131,13 +132,13 @@ def decode_consumer_group_current_member_assignment_value_v0(buf: Buffer, pos: i
     return msg, pos
 
 
-def _write_tags_TopicPartitions_v0(msg: TopicPartitions, out: Parts) -> None:
+def _write_topic_partitions_tags_v0(msg: TopicPartitions, put_out: Put) -> None:
     count = 0
     parts: Parts = []
+    body: Parts = []
+    put = body.append
     if msg.assignment_epochs is None or msg.assignment_epochs:
         count += 1
-        body: Parts = []
-        put = body.append
         v = msg.assignment_epochs
         if v is None:
             put(b"\0")
@@ -145,8 +146,9 @@ def _write_tags_TopicPartitions_v0(msg: TopicPartitions, out: Parts) -> None:
             put(UV[len(v) + 1])
             put(pack(f">{len(v)}i", *v))
         put_tag(parts, 0, body)
-    out.append(UV[count])
-    out += parts
+    put_out(UV[count])
+    for part in parts:
+        put_out(part)
 
 
 def encode_consumer_group_current_member_assignment_value_v0(msg: ConsumerGroupCurrentMemberAssignmentValue, out: Parts) -> None:
@@ -160,7 +162,7 @@ def encode_consumer_group_current_member_assignment_value_v0(msg: ConsumerGroupC
         put(UV[len(v_2) + 1])
         put(pack(f">{len(v_2)}i", *v_2))
         if x.assignment_epochs is None or x.assignment_epochs:
-            _write_tags_TopicPartitions_v0(x, out)
+            _write_topic_partitions_tags_v0(x, put)
         else:
             put(b"\0")
     v_3 = msg.partitions_pending_revocation
@@ -171,7 +173,7 @@ def encode_consumer_group_current_member_assignment_value_v0(msg: ConsumerGroupC
         put(UV[len(v_4) + 1])
         put(pack(f">{len(v_4)}i", *v_4))
         if x_2.assignment_epochs is None or x_2.assignment_epochs:
-            _write_tags_TopicPartitions_v0(x_2, out)
+            _write_topic_partitions_tags_v0(x_2, put)
         else:
             put(b"\0")
     put(b"\0")

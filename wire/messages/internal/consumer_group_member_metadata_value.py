@@ -11,6 +11,7 @@ from ottla.wire.primitives import (
     UV,
     Buffer,
     Parts,
+    Put,
     WireStruct,
     compact_length,
     put_tag,
@@ -23,6 +24,7 @@ API_KEY: Final = 5
 MIN_VERSION: Final = 0
 MAX_VERSION: Final = 0
 
+_bi = Struct(">bi")
 _i = Struct(">i")
 _iB = Struct(">iB")
 
@@ -79,7 +81,7 @@ class ConsumerGroupMemberMetadataValue(WireStruct):
         self.classic_member_metadata = classic_member_metadata
 
 
-def _read_tags_ConsumerGroupMemberMetadataValue_v0(buf: Buffer, pos: int, count: int, msg: ConsumerGroupMemberMetadataValue) -> int:
+def _read_consumer_group_member_metadata_value_tags_v0(buf: Buffer, pos: int, count: int, msg: ConsumerGroupMemberMetadataValue) -> int:
     if count > 127:
         count, pos = uvarint(buf, pos - 1)
     for _ in range(count):
@@ -198,37 +200,33 @@ def decode_consumer_group_member_metadata_value_v0(buf: Buffer, pos: int) -> tup
     pos += 1
     msg = ConsumerGroupMemberMetadataValue(instance_id, rack_id, client_id, client_host, subscribed_topic_names, subscribed_topic_regex, rebalance_timeout_ms, server_assignor, None)
     if t:
-        pos = _read_tags_ConsumerGroupMemberMetadataValue_v0(buf, pos, t, msg)
+        pos = _read_consumer_group_member_metadata_value_tags_v0(buf, pos, t, msg)
     return msg, pos
 
 
-def _write_tags_ConsumerGroupMemberMetadataValue_v0(msg: ConsumerGroupMemberMetadataValue, out: Parts) -> None:
+def _write_consumer_group_member_metadata_value_tags_v0(msg: ConsumerGroupMemberMetadataValue, put_out: Put) -> None:
     count = 0
     parts: Parts = []
+    body: Parts = []
+    put = body.append
     if msg.classic_member_metadata is not None:
         count += 1
-        body: Parts = []
-        put = body.append
-        v = msg.classic_member_metadata
-        if v is None:
-            put(b"\xff")
-        else:
-            put(b"\x01")
-            v_2 = v.supported_protocols
-            put(_i.pack(v.session_timeout_ms))
+        v = msg.classic_member_metadata.supported_protocols
+        put(_bi.pack(1, msg.classic_member_metadata.session_timeout_ms))
+        put(UV[len(v) + 1])
+        for x in v:
+            s = x.name.encode()
+            put(UV[len(s) + 1])
+            put(s)
+            v_2 = x.metadata
             put(UV[len(v_2) + 1])
-            for x in v_2:
-                s = x.name.encode()
-                put(UV[len(s) + 1])
-                put(s)
-                v_3 = x.metadata
-                put(UV[len(v_3) + 1])
-                put(v_3)
-                put(b"\0")
+            put(v_2)
             put(b"\0")
+        put(b"\0")
         put_tag(parts, 0, body)
-    out.append(UV[count])
-    out += parts
+    put_out(UV[count])
+    for part in parts:
+        put_out(part)
 
 
 def encode_consumer_group_member_metadata_value_v0(msg: ConsumerGroupMemberMetadataValue, out: Parts) -> None:
@@ -275,7 +273,7 @@ def encode_consumer_group_member_metadata_value_v0(msg: ConsumerGroupMemberMetad
         put(UV[len(s_7) + 1])
         put(s_7)
     if msg.classic_member_metadata is not None:
-        _write_tags_ConsumerGroupMemberMetadataValue_v0(msg, out)
+        _write_consumer_group_member_metadata_value_tags_v0(msg, put)
     else:
         put(b"\0")
 

@@ -11,6 +11,7 @@ from ottla.wire.primitives import (
     ZERO_UUID,
     Buffer,
     Parts,
+    Put,
     WireStruct,
     compact_length,
     negative_length,
@@ -95,7 +96,7 @@ def decode_offset_commit_value_v3(buf: Buffer, pos: int) -> tuple[OffsetCommitVa
     return msg, pos
 
 
-def _read_tags_OffsetCommitValue_v4(buf: Buffer, pos: int, count: int, msg: OffsetCommitValue) -> int:
+def _read_offset_commit_value_tags_v4(buf: Buffer, pos: int, count: int, msg: OffsetCommitValue) -> int:
     if count > 127:
         count, pos = uvarint(buf, pos - 1)
     for _ in range(count):
@@ -125,7 +126,7 @@ def decode_offset_commit_value_v4(buf: Buffer, pos: int) -> tuple[OffsetCommitVa
     pos += 9
     msg = OffsetCommitValue(offset, leader_epoch, metadata, commit_timestamp, -1, ZERO_UUID)
     if t:
-        pos = _read_tags_OffsetCommitValue_v4(buf, pos, t, msg)
+        pos = _read_offset_commit_value_tags_v4(buf, pos, t, msg)
     return msg, pos
 
 
@@ -153,17 +154,18 @@ def encode_offset_commit_value_v3(msg: OffsetCommitValue, out: Parts) -> None:
     put(_q.pack(msg.commit_timestamp))
 
 
-def _write_tags_OffsetCommitValue_v4(msg: OffsetCommitValue, out: Parts) -> None:
+def _write_offset_commit_value_tags_v4(msg: OffsetCommitValue, put_out: Put) -> None:
     count = 0
     parts: Parts = []
+    body: Parts = []
+    put = body.append
     if msg.topic_id != ZERO_UUID:
         count += 1
-        body: Parts = []
-        put = body.append
         put(_16s.pack(msg.topic_id))
         put_tag(parts, 0, body)
-    out.append(UV[count])
-    out += parts
+    put_out(UV[count])
+    for part in parts:
+        put_out(part)
 
 
 def encode_offset_commit_value_v4(msg: OffsetCommitValue, out: Parts) -> None:
@@ -174,7 +176,7 @@ def encode_offset_commit_value_v4(msg: OffsetCommitValue, out: Parts) -> None:
     put(s)
     put(_q.pack(msg.commit_timestamp))
     if msg.topic_id != ZERO_UUID:
-        _write_tags_OffsetCommitValue_v4(msg, out)
+        _write_offset_commit_value_tags_v4(msg, put)
     else:
         put(b"\0")
 

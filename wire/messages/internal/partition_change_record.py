@@ -6,7 +6,7 @@ from collections.abc import Callable
 from struct import Struct, pack, unpack_from
 from typing import Final
 
-from ottla.wire.primitives import UV, ZERO_UUID, Buffer, Parts, WireStruct, put_tag, too_long, uvarint, wrong_tag_size
+from ottla.wire.primitives import UV, ZERO_UUID, Buffer, Parts, Put, WireStruct, put_tag, too_long, uvarint, wrong_tag_size
 
 API_KEY: Final = 5
 MIN_VERSION: Final = 0
@@ -60,7 +60,7 @@ class PartitionChangeRecord(WireStruct):
         self.last_known_elr = last_known_elr
 
 
-def _read_tags_PartitionChangeRecord_v0(buf: Buffer, pos: int, count: int, msg: PartitionChangeRecord) -> int:
+def _read_partition_change_record_tags_v0(buf: Buffer, pos: int, count: int, msg: PartitionChangeRecord) -> int:
     if count > 127:
         count, pos = uvarint(buf, pos - 1)
     for _ in range(count):
@@ -127,11 +127,11 @@ def decode_partition_change_record_v0(buf: Buffer, pos: int) -> tuple[PartitionC
     pos += 21
     msg = PartitionChangeRecord(partition_id, topic_id, None, -2, None, None, None, -1, None, None, None)
     if t:
-        pos = _read_tags_PartitionChangeRecord_v0(buf, pos, t, msg)
+        pos = _read_partition_change_record_tags_v0(buf, pos, t, msg)
     return msg, pos
 
 
-def _read_tags_PartitionChangeRecord_v1(buf: Buffer, pos: int, count: int, msg: PartitionChangeRecord) -> int:
+def _read_partition_change_record_tags_v1(buf: Buffer, pos: int, count: int, msg: PartitionChangeRecord) -> int:
     if count > 127:
         count, pos = uvarint(buf, pos - 1)
     for _ in range(count):
@@ -211,11 +211,11 @@ def decode_partition_change_record_v1(buf: Buffer, pos: int) -> tuple[PartitionC
     pos += 21
     msg = PartitionChangeRecord(partition_id, topic_id, None, -2, None, None, None, -1, None, None, None)
     if t:
-        pos = _read_tags_PartitionChangeRecord_v1(buf, pos, t, msg)
+        pos = _read_partition_change_record_tags_v1(buf, pos, t, msg)
     return msg, pos
 
 
-def _read_tags_PartitionChangeRecord_v2(buf: Buffer, pos: int, count: int, msg: PartitionChangeRecord) -> int:
+def _read_partition_change_record_tags_v2(buf: Buffer, pos: int, count: int, msg: PartitionChangeRecord) -> int:
     if count > 127:
         count, pos = uvarint(buf, pos - 1)
     for _ in range(count):
@@ -315,266 +315,183 @@ def decode_partition_change_record_v2(buf: Buffer, pos: int) -> tuple[PartitionC
     pos += 21
     msg = PartitionChangeRecord(partition_id, topic_id, None, -2, None, None, None, -1, None, None, None)
     if t:
-        pos = _read_tags_PartitionChangeRecord_v2(buf, pos, t, msg)
+        pos = _read_partition_change_record_tags_v2(buf, pos, t, msg)
     return msg, pos
 
 
-def _write_tags_PartitionChangeRecord_v0(msg: PartitionChangeRecord, out: Parts) -> None:
+def _write_partition_change_record_tags_v0(msg: PartitionChangeRecord, put_out: Put) -> None:
     count = 0
     parts: Parts = []
+    body: Parts = []
+    put = body.append
     if msg.isr is not None:
         count += 1
-        body: Parts = []
-        put = body.append
         v = msg.isr
-        if v is None:
-            put(b"\0")
-        else:
-            put(UV[len(v) + 1])
-            put(pack(f">{len(v)}i", *v))
+        put(UV[len(v) + 1])
+        put(pack(f">{len(v)}i", *v))
         put_tag(parts, 0, body)
     if msg.leader != -2:
         count += 1
-        body: Parts = []
-        put = body.append
         put(_i.pack(msg.leader))
         put_tag(parts, 1, body)
     if msg.replicas is not None:
         count += 1
-        body: Parts = []
-        put = body.append
         v_2 = msg.replicas
-        if v_2 is None:
-            put(b"\0")
-        else:
-            put(UV[len(v_2) + 1])
-            put(pack(f">{len(v_2)}i", *v_2))
+        put(UV[len(v_2) + 1])
+        put(pack(f">{len(v_2)}i", *v_2))
         put_tag(parts, 2, body)
     if msg.removing_replicas is not None:
         count += 1
-        body: Parts = []
-        put = body.append
         v_3 = msg.removing_replicas
-        if v_3 is None:
-            put(b"\0")
-        else:
-            put(UV[len(v_3) + 1])
-            put(pack(f">{len(v_3)}i", *v_3))
+        put(UV[len(v_3) + 1])
+        put(pack(f">{len(v_3)}i", *v_3))
         put_tag(parts, 3, body)
     if msg.adding_replicas is not None:
         count += 1
-        body: Parts = []
-        put = body.append
         v_4 = msg.adding_replicas
-        if v_4 is None:
-            put(b"\0")
-        else:
-            put(UV[len(v_4) + 1])
-            put(pack(f">{len(v_4)}i", *v_4))
+        put(UV[len(v_4) + 1])
+        put(pack(f">{len(v_4)}i", *v_4))
         put_tag(parts, 4, body)
     if msg.leader_recovery_state != -1:
         count += 1
-        body: Parts = []
-        put = body.append
         put(_b.pack(msg.leader_recovery_state))
         put_tag(parts, 5, body)
-    out.append(UV[count])
-    out += parts
+    put_out(UV[count])
+    for part in parts:
+        put_out(part)
 
 
 def encode_partition_change_record_v0(msg: PartitionChangeRecord, out: Parts) -> None:
     put = out.append
     put(_i16s.pack(msg.partition_id, msg.topic_id))
     if msg.isr is not None or msg.leader != -2 or msg.replicas is not None or msg.removing_replicas is not None or msg.adding_replicas is not None or msg.leader_recovery_state != -1:
-        _write_tags_PartitionChangeRecord_v0(msg, out)
+        _write_partition_change_record_tags_v0(msg, put)
     else:
         put(b"\0")
 
 
-def _write_tags_PartitionChangeRecord_v1(msg: PartitionChangeRecord, out: Parts) -> None:
+def _write_partition_change_record_tags_v1(msg: PartitionChangeRecord, put_out: Put) -> None:
     count = 0
     parts: Parts = []
+    body: Parts = []
+    put = body.append
     if msg.isr is not None:
         count += 1
-        body: Parts = []
-        put = body.append
         v = msg.isr
-        if v is None:
-            put(b"\0")
-        else:
-            put(UV[len(v) + 1])
-            put(pack(f">{len(v)}i", *v))
+        put(UV[len(v) + 1])
+        put(pack(f">{len(v)}i", *v))
         put_tag(parts, 0, body)
     if msg.leader != -2:
         count += 1
-        body: Parts = []
-        put = body.append
         put(_i.pack(msg.leader))
         put_tag(parts, 1, body)
     if msg.replicas is not None:
         count += 1
-        body: Parts = []
-        put = body.append
         v_2 = msg.replicas
-        if v_2 is None:
-            put(b"\0")
-        else:
-            put(UV[len(v_2) + 1])
-            put(pack(f">{len(v_2)}i", *v_2))
+        put(UV[len(v_2) + 1])
+        put(pack(f">{len(v_2)}i", *v_2))
         put_tag(parts, 2, body)
     if msg.removing_replicas is not None:
         count += 1
-        body: Parts = []
-        put = body.append
         v_3 = msg.removing_replicas
-        if v_3 is None:
-            put(b"\0")
-        else:
-            put(UV[len(v_3) + 1])
-            put(pack(f">{len(v_3)}i", *v_3))
+        put(UV[len(v_3) + 1])
+        put(pack(f">{len(v_3)}i", *v_3))
         put_tag(parts, 3, body)
     if msg.adding_replicas is not None:
         count += 1
-        body: Parts = []
-        put = body.append
         v_4 = msg.adding_replicas
-        if v_4 is None:
-            put(b"\0")
-        else:
-            put(UV[len(v_4) + 1])
-            put(pack(f">{len(v_4)}i", *v_4))
+        put(UV[len(v_4) + 1])
+        put(pack(f">{len(v_4)}i", *v_4))
         put_tag(parts, 4, body)
     if msg.leader_recovery_state != -1:
         count += 1
-        body: Parts = []
-        put = body.append
         put(_b.pack(msg.leader_recovery_state))
         put_tag(parts, 5, body)
     if msg.directories is not None:
         count += 1
-        body: Parts = []
-        put = body.append
         v_5 = msg.directories
-        if v_5 is None:
-            put(b"\0")
-        else:
-            put(UV[len(v_5) + 1])
-            put(b"".join(v_5))
+        put(UV[len(v_5) + 1])
+        put(b"".join(v_5))
         put_tag(parts, 8, body)
-    out.append(UV[count])
-    out += parts
+    put_out(UV[count])
+    for part in parts:
+        put_out(part)
 
 
 def encode_partition_change_record_v1(msg: PartitionChangeRecord, out: Parts) -> None:
     put = out.append
     put(_i16s.pack(msg.partition_id, msg.topic_id))
     if msg.isr is not None or msg.leader != -2 or msg.replicas is not None or msg.removing_replicas is not None or msg.adding_replicas is not None or msg.leader_recovery_state != -1 or msg.directories is not None:
-        _write_tags_PartitionChangeRecord_v1(msg, out)
+        _write_partition_change_record_tags_v1(msg, put)
     else:
         put(b"\0")
 
 
-def _write_tags_PartitionChangeRecord_v2(msg: PartitionChangeRecord, out: Parts) -> None:
+def _write_partition_change_record_tags_v2(msg: PartitionChangeRecord, put_out: Put) -> None:
     count = 0
     parts: Parts = []
+    body: Parts = []
+    put = body.append
     if msg.isr is not None:
         count += 1
-        body: Parts = []
-        put = body.append
         v = msg.isr
-        if v is None:
-            put(b"\0")
-        else:
-            put(UV[len(v) + 1])
-            put(pack(f">{len(v)}i", *v))
+        put(UV[len(v) + 1])
+        put(pack(f">{len(v)}i", *v))
         put_tag(parts, 0, body)
     if msg.leader != -2:
         count += 1
-        body: Parts = []
-        put = body.append
         put(_i.pack(msg.leader))
         put_tag(parts, 1, body)
     if msg.replicas is not None:
         count += 1
-        body: Parts = []
-        put = body.append
         v_2 = msg.replicas
-        if v_2 is None:
-            put(b"\0")
-        else:
-            put(UV[len(v_2) + 1])
-            put(pack(f">{len(v_2)}i", *v_2))
+        put(UV[len(v_2) + 1])
+        put(pack(f">{len(v_2)}i", *v_2))
         put_tag(parts, 2, body)
     if msg.removing_replicas is not None:
         count += 1
-        body: Parts = []
-        put = body.append
         v_3 = msg.removing_replicas
-        if v_3 is None:
-            put(b"\0")
-        else:
-            put(UV[len(v_3) + 1])
-            put(pack(f">{len(v_3)}i", *v_3))
+        put(UV[len(v_3) + 1])
+        put(pack(f">{len(v_3)}i", *v_3))
         put_tag(parts, 3, body)
     if msg.adding_replicas is not None:
         count += 1
-        body: Parts = []
-        put = body.append
         v_4 = msg.adding_replicas
-        if v_4 is None:
-            put(b"\0")
-        else:
-            put(UV[len(v_4) + 1])
-            put(pack(f">{len(v_4)}i", *v_4))
+        put(UV[len(v_4) + 1])
+        put(pack(f">{len(v_4)}i", *v_4))
         put_tag(parts, 4, body)
     if msg.leader_recovery_state != -1:
         count += 1
-        body: Parts = []
-        put = body.append
         put(_b.pack(msg.leader_recovery_state))
         put_tag(parts, 5, body)
     if msg.eligible_leader_replicas is not None:
         count += 1
-        body: Parts = []
-        put = body.append
         v_5 = msg.eligible_leader_replicas
-        if v_5 is None:
-            put(b"\0")
-        else:
-            put(UV[len(v_5) + 1])
-            put(pack(f">{len(v_5)}i", *v_5))
+        put(UV[len(v_5) + 1])
+        put(pack(f">{len(v_5)}i", *v_5))
         put_tag(parts, 6, body)
     if msg.last_known_elr is not None:
         count += 1
-        body: Parts = []
-        put = body.append
         v_6 = msg.last_known_elr
-        if v_6 is None:
-            put(b"\0")
-        else:
-            put(UV[len(v_6) + 1])
-            put(pack(f">{len(v_6)}i", *v_6))
+        put(UV[len(v_6) + 1])
+        put(pack(f">{len(v_6)}i", *v_6))
         put_tag(parts, 7, body)
     if msg.directories is not None:
         count += 1
-        body: Parts = []
-        put = body.append
         v_7 = msg.directories
-        if v_7 is None:
-            put(b"\0")
-        else:
-            put(UV[len(v_7) + 1])
-            put(b"".join(v_7))
+        put(UV[len(v_7) + 1])
+        put(b"".join(v_7))
         put_tag(parts, 8, body)
-    out.append(UV[count])
-    out += parts
+    put_out(UV[count])
+    for part in parts:
+        put_out(part)
 
 
 def encode_partition_change_record_v2(msg: PartitionChangeRecord, out: Parts) -> None:
     put = out.append
     put(_i16s.pack(msg.partition_id, msg.topic_id))
     if msg.isr is not None or msg.leader != -2 or msg.replicas is not None or msg.removing_replicas is not None or msg.adding_replicas is not None or msg.leader_recovery_state != -1 or msg.eligible_leader_replicas is not None or msg.last_known_elr is not None or msg.directories is not None:
-        _write_tags_PartitionChangeRecord_v2(msg, out)
+        _write_partition_change_record_tags_v2(msg, put)
     else:
         put(b"\0")
 

@@ -12,6 +12,7 @@ from ottla.wire.primitives import (
     ZERO_UUID,
     Buffer,
     Parts,
+    Put,
     WireStruct,
     compact_length,
     put_tag,
@@ -79,7 +80,7 @@ class PartitionRecord(WireStruct):
         self.last_known_elr = last_known_elr
 
 
-def _read_tags_PartitionRecord_v0(buf: Buffer, pos: int, count: int, msg: PartitionRecord) -> int:
+def _read_partition_record_tags_v0(buf: Buffer, pos: int, count: int, msg: PartitionRecord) -> int:
     if count > 127:
         count, pos = uvarint(buf, pos - 1)
     for _ in range(count):
@@ -126,11 +127,11 @@ def decode_partition_record_v0(buf: Buffer, pos: int) -> tuple[PartitionRecord, 
     pos += 13
     msg = PartitionRecord(partition_id, topic_id, replicas, isr, removing_replicas, adding_replicas, leader, 0, leader_epoch, partition_epoch, [], None, None)
     if t:
-        pos = _read_tags_PartitionRecord_v0(buf, pos, t, msg)
+        pos = _read_partition_record_tags_v0(buf, pos, t, msg)
     return msg, pos
 
 
-def _read_tags_PartitionRecord_v1(buf: Buffer, pos: int, count: int, msg: PartitionRecord) -> int:
+def _read_partition_record_tags_v1(buf: Buffer, pos: int, count: int, msg: PartitionRecord) -> int:
     if count > 127:
         count, pos = uvarint(buf, pos - 1)
     for _ in range(count):
@@ -186,11 +187,11 @@ def decode_partition_record_v1(buf: Buffer, pos: int) -> tuple[PartitionRecord, 
     pos += 1
     msg = PartitionRecord(partition_id, topic_id, replicas, isr, removing_replicas, adding_replicas, leader, 0, leader_epoch, partition_epoch, directories, None, None)
     if t:
-        pos = _read_tags_PartitionRecord_v1(buf, pos, t, msg)
+        pos = _read_partition_record_tags_v1(buf, pos, t, msg)
     return msg, pos
 
 
-def _read_tags_PartitionRecord_v2(buf: Buffer, pos: int, count: int, msg: PartitionRecord) -> int:
+def _read_partition_record_tags_v2(buf: Buffer, pos: int, count: int, msg: PartitionRecord) -> int:
     if count > 127:
         count, pos = uvarint(buf, pos - 1)
     for _ in range(count):
@@ -266,21 +267,22 @@ def decode_partition_record_v2(buf: Buffer, pos: int) -> tuple[PartitionRecord, 
     pos += 1
     msg = PartitionRecord(partition_id, topic_id, replicas, isr, removing_replicas, adding_replicas, leader, 0, leader_epoch, partition_epoch, directories, None, None)
     if t:
-        pos = _read_tags_PartitionRecord_v2(buf, pos, t, msg)
+        pos = _read_partition_record_tags_v2(buf, pos, t, msg)
     return msg, pos
 
 
-def _write_tags_PartitionRecord_v0(msg: PartitionRecord, out: Parts) -> None:
+def _write_partition_record_tags_v0(msg: PartitionRecord, put_out: Put) -> None:
     count = 0
     parts: Parts = []
+    body: Parts = []
+    put = body.append
     if msg.leader_recovery_state != 0:
         count += 1
-        body: Parts = []
-        put = body.append
         put(_b.pack(msg.leader_recovery_state))
         put_tag(parts, 0, body)
-    out.append(UV[count])
-    out += parts
+    put_out(UV[count])
+    for part in parts:
+        put_out(part)
 
 
 def encode_partition_record_v0(msg: PartitionRecord, out: Parts) -> None:
@@ -300,22 +302,23 @@ def encode_partition_record_v0(msg: PartitionRecord, out: Parts) -> None:
     put(pack(f">{len(v_4)}i", *v_4))
     put(_iii.pack(msg.leader, msg.leader_epoch, msg.partition_epoch))
     if msg.leader_recovery_state != 0:
-        _write_tags_PartitionRecord_v0(msg, out)
+        _write_partition_record_tags_v0(msg, put)
     else:
         put(b"\0")
 
 
-def _write_tags_PartitionRecord_v1(msg: PartitionRecord, out: Parts) -> None:
+def _write_partition_record_tags_v1(msg: PartitionRecord, put_out: Put) -> None:
     count = 0
     parts: Parts = []
+    body: Parts = []
+    put = body.append
     if msg.leader_recovery_state != 0:
         count += 1
-        body: Parts = []
-        put = body.append
         put(_b.pack(msg.leader_recovery_state))
         put_tag(parts, 0, body)
-    out.append(UV[count])
-    out += parts
+    put_out(UV[count])
+    for part in parts:
+        put_out(part)
 
 
 def encode_partition_record_v1(msg: PartitionRecord, out: Parts) -> None:
@@ -338,44 +341,35 @@ def encode_partition_record_v1(msg: PartitionRecord, out: Parts) -> None:
     put(UV[len(v_5) + 1])
     put(b"".join(v_5))
     if msg.leader_recovery_state != 0:
-        _write_tags_PartitionRecord_v1(msg, out)
+        _write_partition_record_tags_v1(msg, put)
     else:
         put(b"\0")
 
 
-def _write_tags_PartitionRecord_v2(msg: PartitionRecord, out: Parts) -> None:
+def _write_partition_record_tags_v2(msg: PartitionRecord, put_out: Put) -> None:
     count = 0
     parts: Parts = []
+    body: Parts = []
+    put = body.append
     if msg.leader_recovery_state != 0:
         count += 1
-        body: Parts = []
-        put = body.append
         put(_b.pack(msg.leader_recovery_state))
         put_tag(parts, 0, body)
     if msg.eligible_leader_replicas is not None:
         count += 1
-        body: Parts = []
-        put = body.append
         v = msg.eligible_leader_replicas
-        if v is None:
-            put(b"\0")
-        else:
-            put(UV[len(v) + 1])
-            put(pack(f">{len(v)}i", *v))
+        put(UV[len(v) + 1])
+        put(pack(f">{len(v)}i", *v))
         put_tag(parts, 1, body)
     if msg.last_known_elr is not None:
         count += 1
-        body: Parts = []
-        put = body.append
         v_2 = msg.last_known_elr
-        if v_2 is None:
-            put(b"\0")
-        else:
-            put(UV[len(v_2) + 1])
-            put(pack(f">{len(v_2)}i", *v_2))
+        put(UV[len(v_2) + 1])
+        put(pack(f">{len(v_2)}i", *v_2))
         put_tag(parts, 2, body)
-    out.append(UV[count])
-    out += parts
+    put_out(UV[count])
+    for part in parts:
+        put_out(part)
 
 
 def encode_partition_record_v2(msg: PartitionRecord, out: Parts) -> None:
@@ -398,7 +392,7 @@ def encode_partition_record_v2(msg: PartitionRecord, out: Parts) -> None:
     put(UV[len(v_5) + 1])
     put(b"".join(v_5))
     if msg.leader_recovery_state != 0 or msg.eligible_leader_replicas is not None or msg.last_known_elr is not None:
-        _write_tags_PartitionRecord_v2(msg, out)
+        _write_partition_record_tags_v2(msg, put)
     else:
         put(b"\0")
 

@@ -12,6 +12,7 @@ from ottla.wire.primitives import (
     ZERO_UUID,
     Buffer,
     Parts,
+    Put,
     WireStruct,
     compact_length,
     put_tag,
@@ -290,7 +291,7 @@ def decode_register_broker_record_v2(buf: Buffer, pos: int) -> tuple[RegisterBro
     return msg, pos
 
 
-def _read_tags_RegisterBrokerRecord_v3(buf: Buffer, pos: int, count: int, msg: RegisterBrokerRecord) -> int:
+def _read_register_broker_record_tags_v3(buf: Buffer, pos: int, count: int, msg: RegisterBrokerRecord) -> int:
     if count > 127:
         count, pos = uvarint(buf, pos - 1)
     for _ in range(count):
@@ -374,11 +375,11 @@ def decode_register_broker_record_v3(buf: Buffer, pos: int) -> tuple[RegisterBro
     pos += 3
     msg = RegisterBrokerRecord(broker_id, is_migrating_zk_broker, incarnation_id, broker_epoch, end_points, features, rack, fenced, in_controlled_shutdown, [], None)
     if t_3:
-        pos = _read_tags_RegisterBrokerRecord_v3(buf, pos, t_3, msg)
+        pos = _read_register_broker_record_tags_v3(buf, pos, t_3, msg)
     return msg, pos
 
 
-def _read_tags_RegisterBrokerRecord_v4(buf: Buffer, pos: int, count: int, msg: RegisterBrokerRecord) -> int:
+def _read_register_broker_record_tags_v4(buf: Buffer, pos: int, count: int, msg: RegisterBrokerRecord) -> int:
     if count > 127:
         count, pos = uvarint(buf, pos - 1)
     for _ in range(count):
@@ -475,7 +476,7 @@ def decode_register_broker_record_v4(buf: Buffer, pos: int) -> tuple[RegisterBro
     pos += 3
     msg = RegisterBrokerRecord(broker_id, is_migrating_zk_broker, incarnation_id, broker_epoch, end_points, features, rack, fenced, in_controlled_shutdown, [], None)
     if t_3:
-        pos = _read_tags_RegisterBrokerRecord_v4(buf, pos, t_3, msg)
+        pos = _read_register_broker_record_tags_v4(buf, pos, t_3, msg)
     return msg, pos
 
 
@@ -569,19 +570,20 @@ def encode_register_broker_record_v2(msg: RegisterBrokerRecord, out: Parts) -> N
     put(_TTx.pack(msg.fenced, msg.in_controlled_shutdown))
 
 
-def _write_tags_RegisterBrokerRecord_v3(msg: RegisterBrokerRecord, out: Parts) -> None:
+def _write_register_broker_record_tags_v3(msg: RegisterBrokerRecord, put_out: Put) -> None:
     count = 0
     parts: Parts = []
+    body: Parts = []
+    put = body.append
     if msg.log_dirs:
         count += 1
-        body: Parts = []
-        put = body.append
         v = msg.log_dirs
         put(UV[len(v) + 1])
         put(b"".join(v))
         put_tag(parts, 0, body)
-    out.append(UV[count])
-    out += parts
+    put_out(UV[count])
+    for part in parts:
+        put_out(part)
 
 
 def encode_register_broker_record_v3(msg: RegisterBrokerRecord, out: Parts) -> None:
@@ -613,35 +615,31 @@ def encode_register_broker_record_v3(msg: RegisterBrokerRecord, out: Parts) -> N
         put(s_4)
     put(_TT.pack(msg.fenced, msg.in_controlled_shutdown))
     if msg.log_dirs:
-        _write_tags_RegisterBrokerRecord_v3(msg, out)
+        _write_register_broker_record_tags_v3(msg, put)
     else:
         put(b"\0")
 
 
-def _write_tags_RegisterBrokerRecord_v4(msg: RegisterBrokerRecord, out: Parts) -> None:
+def _write_register_broker_record_tags_v4(msg: RegisterBrokerRecord, put_out: Put) -> None:
     count = 0
     parts: Parts = []
+    body: Parts = []
+    put = body.append
     if msg.log_dirs:
         count += 1
-        body: Parts = []
-        put = body.append
         v = msg.log_dirs
         put(UV[len(v) + 1])
         put(b"".join(v))
         put_tag(parts, 0, body)
     if msg.cordoned_log_dirs is not None:
         count += 1
-        body: Parts = []
-        put = body.append
         v_2 = msg.cordoned_log_dirs
-        if v_2 is None:
-            put(b"\0")
-        else:
-            put(UV[len(v_2) + 1])
-            put(b"".join(v_2))
+        put(UV[len(v_2) + 1])
+        put(b"".join(v_2))
         put_tag(parts, 1, body)
-    out.append(UV[count])
-    out += parts
+    put_out(UV[count])
+    for part in parts:
+        put_out(part)
 
 
 def encode_register_broker_record_v4(msg: RegisterBrokerRecord, out: Parts) -> None:
@@ -673,7 +671,7 @@ def encode_register_broker_record_v4(msg: RegisterBrokerRecord, out: Parts) -> N
         put(s_4)
     put(_TT.pack(msg.fenced, msg.in_controlled_shutdown))
     if msg.log_dirs or msg.cordoned_log_dirs is not None:
-        _write_tags_RegisterBrokerRecord_v4(msg, out)
+        _write_register_broker_record_tags_v4(msg, put)
     else:
         put(b"\0")
 

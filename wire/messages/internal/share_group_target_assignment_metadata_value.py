@@ -6,7 +6,7 @@ from collections.abc import Callable
 from struct import Struct
 from typing import Final
 
-from ottla.wire.primitives import UV, Buffer, Parts, WireStruct, put_tag, uvarint, wrong_tag_size
+from ottla.wire.primitives import UV, Buffer, Parts, Put, WireStruct, put_tag, uvarint, wrong_tag_size
 
 API_KEY: Final = 12
 MIN_VERSION: Final = 0
@@ -25,7 +25,7 @@ class ShareGroupTargetAssignmentMetadataValue(WireStruct):
         self.assignment_timestamp = assignment_timestamp
 
 
-def _read_tags_ShareGroupTargetAssignmentMetadataValue_v0(buf: Buffer, pos: int, count: int, msg: ShareGroupTargetAssignmentMetadataValue) -> int:
+def _read_share_group_target_assignment_metadata_value_tags_v0(buf: Buffer, pos: int, count: int, msg: ShareGroupTargetAssignmentMetadataValue) -> int:
     if count > 127:
         count, pos = uvarint(buf, pos - 1)
     for _ in range(count):
@@ -48,28 +48,29 @@ def decode_share_group_target_assignment_metadata_value_v0(buf: Buffer, pos: int
     pos += 5
     msg = ShareGroupTargetAssignmentMetadataValue(assignment_epoch, 0)
     if t:
-        pos = _read_tags_ShareGroupTargetAssignmentMetadataValue_v0(buf, pos, t, msg)
+        pos = _read_share_group_target_assignment_metadata_value_tags_v0(buf, pos, t, msg)
     return msg, pos
 
 
-def _write_tags_ShareGroupTargetAssignmentMetadataValue_v0(msg: ShareGroupTargetAssignmentMetadataValue, out: Parts) -> None:
+def _write_share_group_target_assignment_metadata_value_tags_v0(msg: ShareGroupTargetAssignmentMetadataValue, put_out: Put) -> None:
     count = 0
     parts: Parts = []
+    body: Parts = []
+    put = body.append
     if msg.assignment_timestamp != 0:
         count += 1
-        body: Parts = []
-        put = body.append
         put(_q.pack(msg.assignment_timestamp))
         put_tag(parts, 0, body)
-    out.append(UV[count])
-    out += parts
+    put_out(UV[count])
+    for part in parts:
+        put_out(part)
 
 
 def encode_share_group_target_assignment_metadata_value_v0(msg: ShareGroupTargetAssignmentMetadataValue, out: Parts) -> None:
     put = out.append
     put(_i.pack(msg.assignment_epoch))
     if msg.assignment_timestamp != 0:
-        _write_tags_ShareGroupTargetAssignmentMetadataValue_v0(msg, out)
+        _write_share_group_target_assignment_metadata_value_tags_v0(msg, put)
     else:
         put(b"\0")
 

@@ -11,6 +11,7 @@ from ottla.wire.primitives import (
     UV,
     Buffer,
     Parts,
+    Put,
     WireStruct,
     compact_length,
     put_tag,
@@ -73,7 +74,7 @@ class ShareSnapshotValue(WireStruct):
         self.state_batches = [] if state_batches is EMPTY else state_batches
 
 
-def _read_tags_ShareSnapshotValue_v0(buf: Buffer, pos: int, count: int, msg: ShareSnapshotValue) -> int:
+def _read_share_snapshot_value_tags_v0(buf: Buffer, pos: int, count: int, msg: ShareSnapshotValue) -> int:
     if count > 127:
         count, pos = uvarint(buf, pos - 1)
     for _ in range(count):
@@ -108,21 +109,22 @@ def decode_share_snapshot_value_v0(buf: Buffer, pos: int) -> tuple[ShareSnapshot
     pos += 1
     msg = ShareSnapshotValue(snapshot_epoch, state_epoch, leader_epoch, start_offset, -1, create_timestamp, write_timestamp, state_batches)
     if t_2:
-        pos = _read_tags_ShareSnapshotValue_v0(buf, pos, t_2, msg)
+        pos = _read_share_snapshot_value_tags_v0(buf, pos, t_2, msg)
     return msg, pos
 
 
-def _write_tags_ShareSnapshotValue_v0(msg: ShareSnapshotValue, out: Parts) -> None:
+def _write_share_snapshot_value_tags_v0(msg: ShareSnapshotValue, put_out: Put) -> None:
     count = 0
     parts: Parts = []
+    body: Parts = []
+    put = body.append
     if msg.delivery_complete_count != -1:
         count += 1
-        body: Parts = []
-        put = body.append
         put(_i.pack(msg.delivery_complete_count))
         put_tag(parts, 0, body)
-    out.append(UV[count])
-    out += parts
+    put_out(UV[count])
+    for part in parts:
+        put_out(part)
 
 
 def encode_share_snapshot_value_v0(msg: ShareSnapshotValue, out: Parts) -> None:
@@ -133,7 +135,7 @@ def encode_share_snapshot_value_v0(msg: ShareSnapshotValue, out: Parts) -> None:
     for x in v:
         put(_qqbhx.pack(x.first_offset, x.last_offset, x.delivery_state, x.delivery_count))
     if msg.delivery_complete_count != -1:
-        _write_tags_ShareSnapshotValue_v0(msg, out)
+        _write_share_snapshot_value_tags_v0(msg, put)
     else:
         put(b"\0")
 

@@ -11,6 +11,7 @@ from ottla.wire.primitives import (
     UV,
     Buffer,
     Parts,
+    Put,
     WireStruct,
     compact_length,
     put_tag,
@@ -58,7 +59,7 @@ class ShareUpdateValue(WireStruct):
         self.state_batches = [] if state_batches is EMPTY else state_batches
 
 
-def _read_tags_ShareUpdateValue_v0(buf: Buffer, pos: int, count: int, msg: ShareUpdateValue) -> int:
+def _read_share_update_value_tags_v0(buf: Buffer, pos: int, count: int, msg: ShareUpdateValue) -> int:
     if count > 127:
         count, pos = uvarint(buf, pos - 1)
     for _ in range(count):
@@ -93,21 +94,22 @@ def decode_share_update_value_v0(buf: Buffer, pos: int) -> tuple[ShareUpdateValu
     pos += 1
     msg = ShareUpdateValue(snapshot_epoch, leader_epoch, start_offset, -1, state_batches)
     if t_2:
-        pos = _read_tags_ShareUpdateValue_v0(buf, pos, t_2, msg)
+        pos = _read_share_update_value_tags_v0(buf, pos, t_2, msg)
     return msg, pos
 
 
-def _write_tags_ShareUpdateValue_v0(msg: ShareUpdateValue, out: Parts) -> None:
+def _write_share_update_value_tags_v0(msg: ShareUpdateValue, put_out: Put) -> None:
     count = 0
     parts: Parts = []
+    body: Parts = []
+    put = body.append
     if msg.delivery_complete_count != -1:
         count += 1
-        body: Parts = []
-        put = body.append
         put(_i.pack(msg.delivery_complete_count))
         put_tag(parts, 0, body)
-    out.append(UV[count])
-    out += parts
+    put_out(UV[count])
+    for part in parts:
+        put_out(part)
 
 
 def encode_share_update_value_v0(msg: ShareUpdateValue, out: Parts) -> None:
@@ -118,7 +120,7 @@ def encode_share_update_value_v0(msg: ShareUpdateValue, out: Parts) -> None:
     for x in v:
         put(_qqbhx.pack(x.first_offset, x.last_offset, x.delivery_state, x.delivery_count))
     if msg.delivery_complete_count != -1:
-        _write_tags_ShareUpdateValue_v0(msg, out)
+        _write_share_update_value_tags_v0(msg, put)
     else:
         put(b"\0")
 

@@ -11,6 +11,7 @@ from ottla.wire.primitives import (
     UV,
     Buffer,
     Parts,
+    Put,
     WireStruct,
     compact_length,
     put_tag,
@@ -77,7 +78,7 @@ class StreamsGroupCurrentMemberAssignmentValue(WireStruct):
         self.warmup_tasks_pending_revocation = [] if warmup_tasks_pending_revocation is EMPTY else warmup_tasks_pending_revocation
 
 
-def _read_tags_TaskIds_v0(buf: Buffer, pos: int, count: int, msg: TaskIds) -> int:
+def _read_task_ids_tags_v0(buf: Buffer, pos: int, count: int, msg: TaskIds) -> int:
     if count > 127:
         count, pos = uvarint(buf, pos - 1)
     for _ in range(count):
@@ -125,7 +126,7 @@ def decode_streams_group_current_member_assignment_value_v0(buf: Buffer, pos: in
         pos += 1
         x = TaskIds(subtopology_id, partitions, [])
         if t:
-            pos = _read_tags_TaskIds_v0(buf, pos, t, x)
+            pos = _read_task_ids_tags_v0(buf, pos, t, x)
         active_tasks.append(x)
     n_4 = buf[pos]
     pos += 1
@@ -150,7 +151,7 @@ def decode_streams_group_current_member_assignment_value_v0(buf: Buffer, pos: in
         pos += 1
         x_2 = TaskIds(subtopology_id_2, partitions_2, [])
         if t_2:
-            pos = _read_tags_TaskIds_v0(buf, pos, t_2, x_2)
+            pos = _read_task_ids_tags_v0(buf, pos, t_2, x_2)
         standby_tasks.append(x_2)
     n_7 = buf[pos]
     pos += 1
@@ -175,7 +176,7 @@ def decode_streams_group_current_member_assignment_value_v0(buf: Buffer, pos: in
         pos += 1
         x_3 = TaskIds(subtopology_id_3, partitions_3, [])
         if t_3:
-            pos = _read_tags_TaskIds_v0(buf, pos, t_3, x_3)
+            pos = _read_task_ids_tags_v0(buf, pos, t_3, x_3)
         warmup_tasks.append(x_3)
     n_10 = buf[pos]
     pos += 1
@@ -200,7 +201,7 @@ def decode_streams_group_current_member_assignment_value_v0(buf: Buffer, pos: in
         pos += 1
         x_4 = TaskIds(subtopology_id_4, partitions_4, [])
         if t_4:
-            pos = _read_tags_TaskIds_v0(buf, pos, t_4, x_4)
+            pos = _read_task_ids_tags_v0(buf, pos, t_4, x_4)
         active_tasks_pending_revocation.append(x_4)
     n_13 = buf[pos]
     pos += 1
@@ -225,7 +226,7 @@ def decode_streams_group_current_member_assignment_value_v0(buf: Buffer, pos: in
         pos += 1
         x_5 = TaskIds(subtopology_id_5, partitions_5, [])
         if t_5:
-            pos = _read_tags_TaskIds_v0(buf, pos, t_5, x_5)
+            pos = _read_task_ids_tags_v0(buf, pos, t_5, x_5)
         standby_tasks_pending_revocation.append(x_5)
     n_16 = buf[pos]
     pos += 1
@@ -250,7 +251,7 @@ def decode_streams_group_current_member_assignment_value_v0(buf: Buffer, pos: in
         pos += 1
         x_6 = TaskIds(subtopology_id_6, partitions_6, [])
         if t_6:
-            pos = _read_tags_TaskIds_v0(buf, pos, t_6, x_6)
+            pos = _read_task_ids_tags_v0(buf, pos, t_6, x_6)
         warmup_tasks_pending_revocation.append(x_6)
     t_7 = buf[pos]
     pos += 1
@@ -260,13 +261,13 @@ def decode_streams_group_current_member_assignment_value_v0(buf: Buffer, pos: in
     return msg, pos
 
 
-def _write_tags_TaskIds_v0(msg: TaskIds, out: Parts) -> None:
+def _write_task_ids_tags_v0(msg: TaskIds, put_out: Put) -> None:
     count = 0
     parts: Parts = []
+    body: Parts = []
+    put = body.append
     if msg.assignment_epochs is None or msg.assignment_epochs:
         count += 1
-        body: Parts = []
-        put = body.append
         v = msg.assignment_epochs
         if v is None:
             put(b"\0")
@@ -274,8 +275,9 @@ def _write_tags_TaskIds_v0(msg: TaskIds, out: Parts) -> None:
             put(UV[len(v) + 1])
             put(pack(f">{len(v)}i", *v))
         put_tag(parts, 0, body)
-    out.append(UV[count])
-    out += parts
+    put_out(UV[count])
+    for part in parts:
+        put_out(part)
 
 
 def encode_streams_group_current_member_assignment_value_v0(msg: StreamsGroupCurrentMemberAssignmentValue, out: Parts) -> None:
@@ -291,7 +293,7 @@ def encode_streams_group_current_member_assignment_value_v0(msg: StreamsGroupCur
         put(UV[len(v_2) + 1])
         put(pack(f">{len(v_2)}i", *v_2))
         if x.assignment_epochs is None or x.assignment_epochs:
-            _write_tags_TaskIds_v0(x, out)
+            _write_task_ids_tags_v0(x, put)
         else:
             put(b"\0")
     v_3 = msg.standby_tasks
@@ -304,7 +306,7 @@ def encode_streams_group_current_member_assignment_value_v0(msg: StreamsGroupCur
         put(UV[len(v_4) + 1])
         put(pack(f">{len(v_4)}i", *v_4))
         if x_2.assignment_epochs is None or x_2.assignment_epochs:
-            _write_tags_TaskIds_v0(x_2, out)
+            _write_task_ids_tags_v0(x_2, put)
         else:
             put(b"\0")
     v_5 = msg.warmup_tasks
@@ -317,7 +319,7 @@ def encode_streams_group_current_member_assignment_value_v0(msg: StreamsGroupCur
         put(UV[len(v_6) + 1])
         put(pack(f">{len(v_6)}i", *v_6))
         if x_3.assignment_epochs is None or x_3.assignment_epochs:
-            _write_tags_TaskIds_v0(x_3, out)
+            _write_task_ids_tags_v0(x_3, put)
         else:
             put(b"\0")
     v_7 = msg.active_tasks_pending_revocation
@@ -330,7 +332,7 @@ def encode_streams_group_current_member_assignment_value_v0(msg: StreamsGroupCur
         put(UV[len(v_8) + 1])
         put(pack(f">{len(v_8)}i", *v_8))
         if x_4.assignment_epochs is None or x_4.assignment_epochs:
-            _write_tags_TaskIds_v0(x_4, out)
+            _write_task_ids_tags_v0(x_4, put)
         else:
             put(b"\0")
     v_9 = msg.standby_tasks_pending_revocation
@@ -343,7 +345,7 @@ def encode_streams_group_current_member_assignment_value_v0(msg: StreamsGroupCur
         put(UV[len(v_10) + 1])
         put(pack(f">{len(v_10)}i", *v_10))
         if x_5.assignment_epochs is None or x_5.assignment_epochs:
-            _write_tags_TaskIds_v0(x_5, out)
+            _write_task_ids_tags_v0(x_5, put)
         else:
             put(b"\0")
     v_11 = msg.warmup_tasks_pending_revocation
@@ -356,7 +358,7 @@ def encode_streams_group_current_member_assignment_value_v0(msg: StreamsGroupCur
         put(UV[len(v_12) + 1])
         put(pack(f">{len(v_12)}i", *v_12))
         if x_6.assignment_epochs is None or x_6.assignment_epochs:
-            _write_tags_TaskIds_v0(x_6, out)
+            _write_task_ids_tags_v0(x_6, put)
         else:
             put(b"\0")
     put(b"\0")

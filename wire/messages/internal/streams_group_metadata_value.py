@@ -11,6 +11,7 @@ from ottla.wire.primitives import (
     UV,
     Buffer,
     Parts,
+    Put,
     WireStruct,
     compact_length,
     put_tag,
@@ -63,7 +64,7 @@ class StreamsGroupMetadataValue(WireStruct):
         self.failed_description_topology_epoch = failed_description_topology_epoch
 
 
-def _read_tags_StreamsGroupMetadataValue_v0(buf: Buffer, pos: int, count: int, msg: StreamsGroupMetadataValue) -> int:
+def _read_streams_group_metadata_value_tags_v0(buf: Buffer, pos: int, count: int, msg: StreamsGroupMetadataValue) -> int:
     if count > 127:
         count, pos = uvarint(buf, pos - 1)
     for _ in range(count):
@@ -124,23 +125,21 @@ def decode_streams_group_metadata_value_v0(buf: Buffer, pos: int) -> tuple[Strea
     pos += 13
     msg = StreamsGroupMetadataValue(epoch, metadata_hash, -1, [], -1, -1)
     if t:
-        pos = _read_tags_StreamsGroupMetadataValue_v0(buf, pos, t, msg)
+        pos = _read_streams_group_metadata_value_tags_v0(buf, pos, t, msg)
     return msg, pos
 
 
-def _write_tags_StreamsGroupMetadataValue_v0(msg: StreamsGroupMetadataValue, out: Parts) -> None:
+def _write_streams_group_metadata_value_tags_v0(msg: StreamsGroupMetadataValue, put_out: Put) -> None:
     count = 0
     parts: Parts = []
+    body: Parts = []
+    put = body.append
     if msg.validated_topology_epoch != -1:
         count += 1
-        body: Parts = []
-        put = body.append
         put(_i.pack(msg.validated_topology_epoch))
         put_tag(parts, 0, body)
     if msg.last_assignment_configs is None or msg.last_assignment_configs:
         count += 1
-        body: Parts = []
-        put = body.append
         v = msg.last_assignment_configs
         if v is None:
             put(b"\0")
@@ -157,25 +156,22 @@ def _write_tags_StreamsGroupMetadataValue_v0(msg: StreamsGroupMetadataValue, out
         put_tag(parts, 1, body)
     if msg.stored_description_topology_epoch != -1:
         count += 1
-        body: Parts = []
-        put = body.append
         put(_i.pack(msg.stored_description_topology_epoch))
         put_tag(parts, 2, body)
     if msg.failed_description_topology_epoch != -1:
         count += 1
-        body: Parts = []
-        put = body.append
         put(_i.pack(msg.failed_description_topology_epoch))
         put_tag(parts, 3, body)
-    out.append(UV[count])
-    out += parts
+    put_out(UV[count])
+    for part in parts:
+        put_out(part)
 
 
 def encode_streams_group_metadata_value_v0(msg: StreamsGroupMetadataValue, out: Parts) -> None:
     put = out.append
     put(_iq.pack(msg.epoch, msg.metadata_hash))
     if msg.validated_topology_epoch != -1 or msg.last_assignment_configs is None or msg.last_assignment_configs or msg.stored_description_topology_epoch != -1 or msg.failed_description_topology_epoch != -1:
-        _write_tags_StreamsGroupMetadataValue_v0(msg, out)
+        _write_streams_group_metadata_value_tags_v0(msg, put)
     else:
         put(b"\0")
 

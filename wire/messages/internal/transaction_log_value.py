@@ -11,6 +11,7 @@ from ottla.wire.primitives import (
     UV,
     Buffer,
     Parts,
+    Put,
     WireStruct,
     compact_length,
     negative_length,
@@ -112,7 +113,7 @@ def decode_transaction_log_value_v0(buf: Buffer, pos: int) -> tuple[TransactionL
     return msg, pos
 
 
-def _read_tags_TransactionLogValue_v1(buf: Buffer, pos: int, count: int, msg: TransactionLogValue) -> int:
+def _read_transaction_log_value_tags_v1(buf: Buffer, pos: int, count: int, msg: TransactionLogValue) -> int:
     if count > 127:
         count, pos = uvarint(buf, pos - 1)
     for _ in range(count):
@@ -174,7 +175,7 @@ def decode_transaction_log_value_v1(buf: Buffer, pos: int) -> tuple[TransactionL
     pos += 17
     msg = TransactionLogValue(producer_id, -1, -1, producer_epoch, -1, transaction_timeout_ms, transaction_status, transaction_partitions, transaction_last_update_timestamp_ms, transaction_start_timestamp_ms, 0)
     if t_2:
-        pos = _read_tags_TransactionLogValue_v1(buf, pos, t_2, msg)
+        pos = _read_transaction_log_value_tags_v1(buf, pos, t_2, msg)
     return msg, pos
 
 
@@ -196,35 +197,30 @@ def encode_transaction_log_value_v0(msg: TransactionLogValue, out: Parts) -> Non
     put(_qq.pack(msg.transaction_last_update_timestamp_ms, msg.transaction_start_timestamp_ms))
 
 
-def _write_tags_TransactionLogValue_v1(msg: TransactionLogValue, out: Parts) -> None:
+def _write_transaction_log_value_tags_v1(msg: TransactionLogValue, put_out: Put) -> None:
     count = 0
     parts: Parts = []
+    body: Parts = []
+    put = body.append
     if msg.previous_producer_id != -1:
         count += 1
-        body: Parts = []
-        put = body.append
         put(_q.pack(msg.previous_producer_id))
         put_tag(parts, 0, body)
     if msg.next_producer_id != -1:
         count += 1
-        body: Parts = []
-        put = body.append
         put(_q.pack(msg.next_producer_id))
         put_tag(parts, 1, body)
     if msg.client_transaction_version != 0:
         count += 1
-        body: Parts = []
-        put = body.append
         put(_h.pack(msg.client_transaction_version))
         put_tag(parts, 2, body)
     if msg.next_producer_epoch != -1:
         count += 1
-        body: Parts = []
-        put = body.append
         put(_h.pack(msg.next_producer_epoch))
         put_tag(parts, 3, body)
-    out.append(UV[count])
-    out += parts
+    put_out(UV[count])
+    for part in parts:
+        put_out(part)
 
 
 def encode_transaction_log_value_v1(msg: TransactionLogValue, out: Parts) -> None:
@@ -245,7 +241,7 @@ def encode_transaction_log_value_v1(msg: TransactionLogValue, out: Parts) -> Non
             put(b"\0")
     put(_qq.pack(msg.transaction_last_update_timestamp_ms, msg.transaction_start_timestamp_ms))
     if msg.previous_producer_id != -1 or msg.next_producer_id != -1 or msg.client_transaction_version != 0 or msg.next_producer_epoch != -1:
-        _write_tags_TransactionLogValue_v1(msg, out)
+        _write_transaction_log_value_tags_v1(msg, put)
     else:
         put(b"\0")
 
