@@ -55,7 +55,7 @@ from ottla.wire.batch import (
     restamp,
     stamp,
 )
-from ottla.wire.compression import MAX_DECOMPRESSED_BYTES, NAMES, NONE, ZSTD, CompressionError, compress, decompress
+from ottla.wire.compression import MAX_DECOMPRESSED_BYTES, NAMES, NONE, NUMBERS, ZSTD, CompressionError, compress, decompress
 from ottla.wire.primitives import Buffer
 from ottla.wire.records import varint
 
@@ -63,7 +63,7 @@ _STAMPED: Final = 16  # bytes of a header that stamp() makes anew
 _SIZE_AND_MAGIC: Final = Struct(">8xi4xb")
 _MIN_FRAMED: Final = 17  # up to and including the magic, the first byte that tells formats apart
 _MIN_BATCH_LENGTH: Final = 14  # the least that any format ever had
-_CODEC_NUMBERS: Final = {name: number for number, name in NAMES.items()} | {"uncompressed": NONE}
+_CODEC_NUMBERS: Final = NUMBERS | {"uncompressed": NONE}  # the values of compression.type
 
 
 class Origin(IntEnum):

@@ -31,6 +31,7 @@ SNAPPY: Final = 2
 LZ4: Final = 3
 ZSTD: Final = 4
 NAMES: Final = {NONE: "none", GZIP: "gzip", SNAPPY: "snappy", LZ4: "lz4", ZSTD: "zstd"}
+NUMBERS: Final = {name: number for number, name in NAMES.items()}
 
 MAX_DECOMPRESSED_BYTES: Final = 256 * 1024 * 1024
 """Bound for one batch. Kafka bounds single records only (max.decompressed.message.bytes); one event loop needs this one too."""
@@ -141,9 +142,10 @@ def _unsnappy(data: Buffer, max_bytes: int) -> bytes:
         at += _INT32.size
         if length < 0 or length > len(view) - at:
             raise CompressionError(f"snappy: a block of {length} bytes where {len(view) - at} are left")
-        part = _unsnappy_block(view[at : at + length], max_bytes - size)
-        parts.append(part)
-        size += len(part)
+        size += _declared_size(view[at : at + length])
+        if size > max_bytes:
+            raise _too_large(max_bytes)
+        parts.append(_unsnappy_block(view[at : at + length], max_bytes))
         at += length
     return b"".join(parts)
 

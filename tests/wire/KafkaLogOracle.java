@@ -1,0 +1,170 @@
+// Kafka's own record and log classes behind a line protocol, for tests that compare with them (tests/kafka_oracle.py).
+// Every line on standard input is a command, every line on standard output its answer; bytes travel as hex.
+import java.io.BufferedReader;
+import java.io.File;
+import java.io.InputStreamReader;
+import java.io.PrintStream;
+import java.nio.ByteBuffer;
+import java.nio.file.Files;
+import java.util.HexFormat;
+import java.util.Map;
+import java.util.Optional;
+import java.util.Properties;
+import java.util.TreeMap;
+import org.apache.kafka.common.Uuid;
+import org.apache.kafka.common.compress.Compression;
+import org.apache.kafka.common.header.Header;
+import org.apache.kafka.common.header.internals.RecordHeader;
+import org.apache.kafka.common.protocol.Errors;
+import org.apache.kafka.common.record.TimestampType;
+import org.apache.kafka.common.record.internal.MemoryRecords;
+import org.apache.kafka.common.record.internal.MemoryRecordsBuilder;
+import org.apache.kafka.common.record.internal.Record;
+import org.apache.kafka.common.record.internal.RecordBatch;
+import org.apache.kafka.common.requests.ProduceRequest;
+import org.apache.kafka.common.requests.ProduceResponse;
+import org.apache.kafka.common.utils.Time;
+import org.apache.kafka.server.util.KafkaScheduler;
+import org.apache.kafka.storage.internals.log.LogAppendInfo;
+import org.apache.kafka.storage.internals.log.LogConfig;
+import org.apache.kafka.storage.internals.log.LogDirFailureChannel;
+import org.apache.kafka.storage.internals.log.ProducerStateManagerConfig;
+import org.apache.kafka.storage.internals.log.RecordValidationException;
+import org.apache.kafka.storage.internals.log.UnifiedLog;
+import org.apache.kafka.storage.log.metrics.BrokerTopicStats;
+
+public class KafkaLogOracle {
+    static final HexFormat HEX = HexFormat.of();
+    static long now = 0;
+    static UnifiedLog log;
+    static File dir;
+
+    static final Time CLOCK = new Time() {
+        public long milliseconds() { return now; }
+        public long nanoseconds() { return now * 1_000_000; }
+        public void sleep(long ms) { now += ms; }
+    };
+
+    static Compression compression(String name, String level) {
+        switch (name) {
+            case "gzip": return level.equals("-") ? Compression.gzip().build() : Compression.gzip().level(Integer.parseInt(level)).build();
+            case "lz4": return level.equals("-") ? Compression.lz4().build() : Compression.lz4().level(Integer.parseInt(level)).build();
+            case "zstd": return level.equals("-") ? Compression.zstd().build() : Compression.zstd().level(Integer.parseInt(level)).build();
+            case "snappy": return Compression.snappy().build();
+            default: return Compression.NONE;
+        }
+    }
+
+    static byte[] bytes(String hex) { return hex.equals("-") ? null : HEX.parseHex(hex); }
+
+    static String hex(ByteBuffer buffer) {
+        if (buffer == null) return "-";
+        byte[] out = new byte[buffer.remaining()];
+        buffer.duplicate().get(out);
+        return HEX.formatHex(out);
+    }
+
+    // build CODEC LEVEL BASE_OFFSET PRODUCER_ID EPOCH SEQUENCE TRANSACTIONAL RECORD...; RECORD = TIMESTAMP,KEY,VALUE[,NAME=VALUE]...
+    static String build(String[] words) {
+        MemoryRecordsBuilder builder = MemoryRecords.builder(ByteBuffer.allocate(1 << 16), RecordBatch.CURRENT_MAGIC_VALUE,
+            compression(words[1], words[2]), TimestampType.CREATE_TIME, Long.parseLong(words[3]), RecordBatch.NO_TIMESTAMP,
+            Long.parseLong(words[4]), Short.parseShort(words[5]), Integer.parseInt(words[6]), Boolean.parseBoolean(words[7]),
+            RecordBatch.NO_PARTITION_LEADER_EPOCH);
+        for (int i = 8; i < words.length; i++) {
+            String[] parts = words[i].split(",", -1);
+            Header[] headers = new Header[parts.length - 3];
+            for (int h = 0; h < headers.length; h++) {
+                String[] pair = parts[3 + h].split("=", -1);
+                headers[h] = new RecordHeader(new String(bytes(pair[0]), java.nio.charset.StandardCharsets.UTF_8), bytes(pair[1]));
+            }
+            builder.append(Long.parseLong(parts[0]), bytes(parts[1]), bytes(parts[2]), headers);
+        }
+        return hex(builder.build().buffer());
+    }
+
+    // read BATCH -> TYPE RECORD...; RECORD = OFFSET,TIMESTAMP,KEY,VALUE[,NAME=VALUE]...
+    static String read(String batch) {
+        StringBuilder out = new StringBuilder();
+        for (RecordBatch b : MemoryRecords.readableRecords(ByteBuffer.wrap(HEX.parseHex(batch))).batches()) {
+            b.ensureValid();
+            out.append(b.compressionType().name).append('/').append(b.timestampType().name).append('/').append(b.maxTimestamp());
+            for (Record r : b) {
+                out.append(' ').append(r.offset()).append(',').append(r.timestamp()).append(',').append(hex(r.key())).append(',').append(hex(r.value()));
+                for (Header h : r.headers())
+                    out.append(',').append(HEX.formatHex(h.key().getBytes(java.nio.charset.StandardCharsets.UTF_8))).append('=')
+                        .append(h.value() == null ? "-" : HEX.formatHex(h.value()));
+            }
+        }
+        return out.toString();
+    }
+
+    // log NAME=VALUE...: a new, empty log with these topic settings
+    static String open(String[] words) throws Exception {
+        if (log != null) log.close();
+        dir = new File(Files.createTempDirectory("oracle").toFile(), "t-0");
+        dir.mkdirs();
+        Properties settings = new Properties();
+        for (int i = 1; i < words.length; i++) {
+            String[] pair = words[i].split("=", 2);
+            settings.put(pair[0], pair[1]);
+        }
+        KafkaScheduler scheduler = new KafkaScheduler(1);
+        log = UnifiedLog.create(dir, new LogConfig(settings), 0, 0, scheduler, new BrokerTopicStats(), CLOCK, 900000,
+            new ProducerStateManagerConfig(86400000, false), 600000, new LogDirFailureChannel(1), true, Optional.of(Uuid.ONE_UUID));
+        return "ok";
+    }
+
+    // append NOW PRODUCE_VERSION LEADER_EPOCH BATCH -> ok FIRST LAST APPEND_TIME | error NAME [INDEX...]
+    static String append(String[] words) {
+        now = Long.parseLong(words[1]);
+        try {
+            MemoryRecords records = MemoryRecords.readableRecords(ByteBuffer.wrap(HEX.parseHex(words[4])));
+            ProduceRequest.validateRecords(Short.parseShort(words[2]), records);
+            LogAppendInfo info = log.appendAsLeader(records, Integer.parseInt(words[3]));
+            return "ok " + info.firstOffset() + " " + info.lastOffset() + " " + info.logAppendTime();
+        } catch (RecordValidationException e) {
+            StringBuilder out = new StringBuilder("error " + Errors.forException(e.invalidException()).name());
+            for (ProduceResponse.RecordError error : e.recordErrors()) out.append(' ').append(error.batchIndex);
+            return out.toString();
+        } catch (Throwable e) {
+            return "error " + Errors.forException(e).name();
+        }
+    }
+
+    // files -> NAME=HEX... of the partition's directory, without the indexes
+    static String files() throws Exception {
+        log.flush(true);
+        log.takeProducerSnapshot();
+        Map<String, String> found = new TreeMap<>();
+        for (File file : dir.listFiles())
+            if (!file.getName().endsWith("index")) found.put(file.getName(), HEX.formatHex(Files.readAllBytes(file.toPath())));
+        StringBuilder out = new StringBuilder();
+        found.forEach((name, content) -> out.append(out.length() == 0 ? "" : " ").append(name).append('=').append(content));
+        return out.toString();
+    }
+
+    public static void main(String[] args) throws Exception {
+        PrintStream answers = System.out;
+        System.setOut(System.err); // whoever logs must not get between command and answer
+        BufferedReader commands = new BufferedReader(new InputStreamReader(System.in));
+        for (String line = commands.readLine(); line != null; line = commands.readLine()) {
+            String[] words = line.split(" ");
+            String answer;
+            try {
+                switch (words[0]) {
+                    case "build": answer = build(words); break;
+                    case "read": answer = read(words[1]); break;
+                    case "log": answer = open(words); break;
+                    case "append": answer = append(words); break;
+                    case "files": answer = files(); break;
+                    default: throw new IllegalArgumentException(line);
+                }
+            } catch (Throwable e) {
+                answer = "exception " + e;
+            }
+            answers.println(answer);
+            answers.flush();
+        }
+        System.exit(0);
+    }
+}
