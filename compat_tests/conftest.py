@@ -1,0 +1,119 @@
+"""Brokers and clients for the compat tests.
+
+`kind` runs a test twice: against ottla and against Apache Kafka. `broker` and `bootstrap` give that kind's shared broker, which
+the whole run uses: so topics and groups take names from `unique`. `fresh_broker` makes one of its own for a test that kills or
+configures it. Nothing here skips: a jar, tool or client that is missing fails the tests that need it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path += [str(ROOT), str(ROOT / "scripts")]  # compat_tests.brokers and reference_kafka, however pytest was started
+
+from compat_tests.brokers import CLASSES, KINDS, Address, BrokerProcess, SharedBrokers
+
+DIRECTORY = pytest.StashKey[Path]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """The directory of the run's brokers: made by the first process, told to the workers through their input."""
+    config.addinivalue_line("filterwarnings", "ignore:(read|open)_text is deprecated:DeprecationWarning")  # within kafka-python
+    worker_input: dict[str, Any] | None = getattr(config, "workerinput", None)
+    if worker_input is None:
+        config.stash[DIRECTORY] = Path(tempfile.mkdtemp(prefix="ottla-compat-"))
+    else:
+        config.stash[DIRECTORY] = Path(worker_input["ottla_directory"])
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    node.workerinput["ottla_directory"] = str(node.config.stash[DIRECTORY])
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if hasattr(config, "workerinput") or DIRECTORY not in config.stash:
+        return
+    directory = config.stash[DIRECTORY]
+    SharedBrokers(directory).stop_all()
+    if keep := os.environ.get("OTTLA_COMPAT_KEEP"):  # the brokers' logs, for a look at a failure
+        for log in directory.glob("*/broker.log"):
+            shutil.copy(log, Path(keep) / f"{log.parent.name}.log")
+    shutil.rmtree(directory)
+
+
+@pytest.fixture(scope="session")
+def shared_brokers(pytestconfig: pytest.Config) -> SharedBrokers:
+    return SharedBrokers(pytestconfig.stash[DIRECTORY])
+
+
+@pytest.fixture(scope="session", params=KINDS)
+def kind(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(scope="session")
+def broker(kind: str, shared_brokers: SharedBrokers) -> Address:
+    return shared_brokers.get(kind)
+
+
+@pytest.fixture(scope="session")
+def bootstrap(broker: Address) -> str:
+    return broker.bootstrap
+
+
+@pytest.fixture
+def fresh_broker(kind: str, tmp_path: Path) -> Iterator[Callable[..., BrokerProcess]]:
+    """`fresh_broker(**settings)`: a started broker of this kind for this test only; underscores in names stand for dots."""
+    made: list[BrokerProcess] = []
+
+    def make(**settings: str) -> BrokerProcess:
+        dotted = {name.replace("_", "."): value for name, value in settings.items()}
+        broker = CLASSES[kind](tmp_path / f"{kind}-{len(made)}", dotted)
+        made.append(broker)
+        broker.start()
+        return broker
+
+    yield make
+    for broker in made:
+        broker.stop()
+        shutil.rmtree(broker.directory)
+
+
+@pytest.fixture
+def unique() -> Callable[[str], str]:
+    """`unique(stem)`: a topic or group name no other test has."""
+    return lambda stem: f"{stem}-{uuid.uuid4().hex[:10]}"
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[Any]:
+    """One Spark session for the run, with the connector's jars. Its Python workers must be this interpreter."""
+    import maven
+
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    from pyspark.sql import SparkSession
+
+    session = (
+        SparkSession.builder.master("local[2]")
+        .appName("ottla")
+        .config("spark.jars", ",".join(str(jar) for jar in sorted(maven.jar_dir("spark-kafka").iterdir())))
+        .config("spark.ui.enabled", "false")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.driver.memory", "1g")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.driver.host", "127.0.0.1")
+        .getOrCreate()
+    )
+    yield session
+    session.stop()

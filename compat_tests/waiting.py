@@ -1,0 +1,30 @@
+"""Waiting for what clients and brokers do in their own time: always for a condition, with a deadline that is a failure."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+TIMEOUT_S = 60
+
+
+def wait_for(condition: Callable[[], Any], what: str, timeout_s: float = TIMEOUT_S) -> None:
+    """Ask until the answer is true. Fails with `what` when the time is over."""
+    deadline = time.monotonic() + timeout_s
+    pause = threading.Event()
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {timeout_s} s: {what}"
+        pause.wait(0.05)
+
+
+def collect(poll: Callable[[], list[Any]], count: int, timeout_s: float = TIMEOUT_S) -> list[Any]:
+    """Poll until `count` records have come; more than that in the end is a failure as well."""
+    records: list[Any] = []
+    deadline = time.monotonic() + timeout_s
+    while len(records) < count:
+        assert time.monotonic() < deadline, f"{len(records)} of {count} records within {timeout_s} s"
+        records += poll()
+    assert len(records) == count, f"{len(records)} records instead of {count}"
+    return records
