@@ -1,0 +1,195 @@
+"""Committed offsets: how far each group has read each partition.
+
+State changes by `replay` alone. A commit inside a transaction is kept apart, under its producer id, until the transaction's marker
+makes it count or drops it; of a transactional and a plain commit for the same partition the later record wins.
+
+Offsets live until the group tells otherwise: a group without members loses them `offsets.retention.minutes` after its last member
+left, a group that never had members (a "simple" one) that long after each commit, and a stable consumer group those of
+topics it is not subscribed to. A client before OffsetCommit version 5 may set its own retention, which then holds instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from ottla.server.group.classic import ClassicGroup, State
+from ottla.server.group.records import OffsetRecord, offset_tombstone
+from ottla.wire.messages.internal.offset_commit_key import OffsetCommitKey
+from ottla.wire.messages.internal.offset_commit_value import OffsetCommitValue
+from ottla.wire.primitives import ZERO_UUID
+
+NO_PRODUCER_ID = -1
+NO_EXPIRY = -1
+
+
+class Commit(NamedTuple):
+    """One partition of an OffsetCommit request."""
+
+    topic: str
+    topic_id: bytes
+    partition: int
+    offset: int
+    leader_epoch: int
+    metadata: str
+
+
+class CommittedOffset(NamedTuple):
+    """What replay made of an OffsetCommitValue; `record_offset` is where it lies in the log."""
+
+    value: OffsetCommitValue
+    record_offset: int
+
+
+ByPartition = dict[int, CommittedOffset]
+ByTopic = dict[str, ByPartition]
+
+
+class Offsets:
+    """The offsets of all groups of one shard."""
+
+    def __init__(self) -> None:
+        self._groups: dict[str, ByTopic] = {}
+        self._pending: dict[int, dict[str, ByTopic]] = {}  # producer id -> group -> ...
+        self._open: dict[str, set[int]] = {}  # group -> producer ids with pending commits
+
+    # Reading
+
+    def of_group(self, group_id: str) -> ByTopic:
+        return self._groups.get(group_id, {})
+
+    def get(self, group_id: str, topic: str, topic_id: bytes, partition: int) -> OffsetCommitValue | None:
+        """The committed offset; one of a former topic of this name (both ids known and different) does not count."""
+        committed = self._groups.get(group_id, {}).get(topic, {}).get(partition)
+        if committed is None or is_stale(committed.value.topic_id, topic_id):
+            return None
+        return committed.value
+
+    def is_unstable(self, group_id: str, topic: str, partition: int) -> bool:
+        """Whether an open transaction may still change this offset."""
+        return any(
+            partition in self._pending[producer_id].get(group_id, {}).get(topic, {})
+            for producer_id in self._open.get(group_id, ())
+        )
+
+    # Records to append
+
+    @staticmethod
+    def commit(group_id: str, commits: Sequence[Commit], now_ms: int, retention_ms: int) -> list[OffsetRecord]:
+        """`retention_ms` as the client asked (versions 2-4), or -1: the broker's setting holds."""
+        expire_ms = NO_EXPIRY if retention_ms == -1 else now_ms + retention_ms
+        return [
+            OffsetRecord(
+                OffsetCommitKey(group_id, commit.topic, commit.partition),
+                OffsetCommitValue(commit.offset, commit.leader_epoch, commit.metadata, now_ms, expire_ms, commit.topic_id),
+            )
+            for commit in commits
+        ]
+
+    def delete_group(self, group_id: str) -> list[OffsetRecord]:
+        """Tombstones for all offsets of a group, pending ones included."""
+        keys = {(topic, partition) for topic, partition in _keys(self.of_group(group_id))}
+        for producer_id in self._open.get(group_id, ()):
+            keys.update(_keys(self._pending[producer_id][group_id]))
+        return [offset_tombstone(group_id, topic, partition) for topic, partition in sorted(keys)]
+
+    def delete_topic(self, topic: str) -> list[OffsetRecord]:
+        """Tombstones for all offsets of a topic that is no more, pending ones included."""
+        keys = {(group_id, partition) for group_id, topics in self._groups.items() for partition in topics.get(topic, ())}
+        for pending in self._pending.values():
+            keys.update((group_id, partition) for group_id, topics in pending.items() for partition in topics.get(topic, ()))
+        return [offset_tombstone(group_id, topic, partition) for group_id, partition in sorted(keys)]
+
+    def expire(self, group: ClassicGroup, now_ms: int, retention_ms: int) -> tuple[list[OffsetRecord], bool]:
+        """Tombstones for what is too old, and whether nothing of the group's offsets is left then."""
+        topics = self.of_group(group.group_id)
+        open_transactions = group.group_id in self._open
+        if not _may_expire(group):
+            return [], not topics and not open_transactions
+        tombstones = []
+        left = 0
+        for topic, partitions in topics.items():
+            for partition, committed in partitions.items():
+                if (
+                    not group.is_subscribed(topic)
+                    and _is_expired(group, committed.value, now_ms, retention_ms)
+                    and not self.is_unstable(group.group_id, topic, partition)
+                ):
+                    tombstones.append(offset_tombstone(group.group_id, topic, partition))
+                else:
+                    left += 1
+        return tombstones, left == 0 and not open_transactions
+
+    # Replay
+
+    def replay(self, record: OffsetRecord, record_offset: int, producer_id: int = NO_PRODUCER_ID) -> None:
+        key, value = record
+        if value is None:
+            _remove(self._groups, key.group, key.topic, key.partition)
+            for pending_id in self._open.get(key.group, ()):
+                _remove(self._pending[pending_id], key.group, key.topic, key.partition)
+        elif producer_id == NO_PRODUCER_ID:
+            _put(self._groups, key.group, key.topic, key.partition, CommittedOffset(value, record_offset))
+        else:
+            pending = self._pending.setdefault(producer_id, {})
+            _put(pending, key.group, key.topic, key.partition, CommittedOffset(value, record_offset))
+            self._open.setdefault(key.group, set()).add(producer_id)
+
+    def end_transaction(self, producer_id: int, *, committed: bool) -> None:
+        """Replay a transaction's end marker: its commits count from now on, or never."""
+        for group_id, producer_ids in list(self._open.items()):
+            producer_ids.discard(producer_id)
+            if not producer_ids:
+                del self._open[group_id]
+        pending = self._pending.pop(producer_id, {})
+        if not committed:
+            return
+        for group_id, topics in pending.items():
+            for topic, partition in _keys(topics):
+                offset = topics[topic][partition]
+                known = self._groups.get(group_id, {}).get(topic, {}).get(partition)
+                if known is None or known.record_offset < offset.record_offset:
+                    _put(self._groups, group_id, topic, partition, offset)
+
+
+def is_stale(committed_topic_id: bytes, topic_id: bytes) -> bool:
+    return committed_topic_id != topic_id and ZERO_UUID not in (committed_topic_id, topic_id)
+
+
+def _may_expire(group: ClassicGroup) -> bool:
+    return (
+        group.protocol_type is None
+        or group.state is State.EMPTY
+        or (group.state is State.STABLE and group.subscribed_topics is not None)
+    )
+
+
+def _is_expired(group: ClassicGroup, value: OffsetCommitValue, now_ms: int, retention_ms: int) -> bool:
+    if value.expire_timestamp != NO_EXPIRY:
+        return now_ms >= value.expire_timestamp
+    since_ms = value.commit_timestamp
+    if group.protocol_type is not None and group.state is State.EMPTY and group.state_timestamp_ms != -1:
+        since_ms = group.state_timestamp_ms
+    return now_ms - since_ms >= retention_ms
+
+
+def _keys(topics: ByTopic) -> Iterator[tuple[str, int]]:
+    for topic, partitions in topics.items():
+        for partition in partitions:
+            yield topic, partition
+
+
+def _put(groups: dict[str, ByTopic], group_id: str, topic: str, partition: int, offset: CommittedOffset) -> None:
+    groups.setdefault(group_id, {}).setdefault(topic, {})[partition] = offset
+
+
+def _remove(groups: dict[str, ByTopic], group_id: str, topic: str, partition: int) -> None:
+    """Forget one offset, and the group's and topic's entries with their last one."""
+    topics = groups.get(group_id, {})
+    partitions = topics.get(topic, {})
+    if partitions.pop(partition, None) is None:
+        return
+    if not partitions:
+        del topics[topic]
+    if not topics:
+        del groups[group_id]

@@ -1,0 +1,113 @@
+"""The records of `__consumer_offsets` that classic groups and offsets are made of, in Kafka's own schemas.
+
+A key starts with an int16 that says what kind of key it is (the schema's apiKey: 1 OffsetCommitKey, 2 GroupMetadataKey; 0 is an
+OffsetCommitKey of the distant past); a value starts with an int16 schema version. No value is a tombstone. Versions written are
+those of Kafka 4.4.0, seen in its log: OffsetCommitValue 4 (topic id in a tagged field; 1 when the client set a retention time,
+the only version that can carry it), GroupMetadataValue 3.
+
+Keys of the other group protocols (consumer 3-8 and 16, share, streams) are left where they are and not read.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from ottla.wire.batch import build_batch
+from ottla.wire.messages.internal import group_metadata_key, group_metadata_value, offset_commit_key, offset_commit_value
+from ottla.wire.messages.internal.group_metadata_key import GroupMetadataKey
+from ottla.wire.messages.internal.group_metadata_value import GroupMetadataValue
+from ottla.wire.messages.internal.offset_commit_key import OffsetCommitKey
+from ottla.wire.messages.internal.offset_commit_value import OffsetCommitValue
+from ottla.wire.primitives import Buffer
+from ottla.wire.records import Record
+
+OFFSET_COMMIT_LEGACY = 0
+OFFSET_COMMIT = 1
+GROUP_METADATA = 2
+
+OFFSET_COMMIT_VALUE_VERSION = 4
+OFFSET_COMMIT_VALUE_VERSION_EXPIRING = 1
+GROUP_METADATA_VALUE_VERSION = 3
+
+_INT16 = struct.Struct(">h")
+_PREFIX = [_INT16.pack(version) for version in range(8)]
+
+
+class OffsetRecord(NamedTuple):
+    """The offset that a group committed for one partition, or None: it has none any more."""
+
+    key: OffsetCommitKey
+    value: OffsetCommitValue | None
+
+
+class MetadataRecord(NamedTuple):
+    """A group between two rebalances, or None: it is gone."""
+
+    key: GroupMetadataKey
+    value: GroupMetadataValue | None
+
+
+GroupRecord = OffsetRecord | MetadataRecord
+
+
+def offset_tombstone(group_id: str, topic: str, partition: int) -> OffsetRecord:
+    return OffsetRecord(OffsetCommitKey(group_id, topic, partition), None)
+
+
+def group_tombstone(group_id: str) -> MetadataRecord:
+    return MetadataRecord(GroupMetadataKey(group_id), None)
+
+
+def encode_batch(records: Iterable[GroupRecord], timestamp_ms: int, codec: int = 0) -> bytes:
+    """All `records` as one batch: they become true together or not at all."""
+    return build_batch([_encode(record, timestamp_ms) for record in records], codec=codec)
+
+
+def _encode(record: GroupRecord, timestamp_ms: int) -> Record:
+    out: list[Buffer]
+    value: list[Buffer] | None = None
+    if isinstance(record, OffsetRecord):
+        out = [_PREFIX[OFFSET_COMMIT]]
+        offset_commit_key.ENCODE[0](record.key, out)
+        if record.value is not None:
+            version = OFFSET_COMMIT_VALUE_VERSION if record.value.expire_timestamp == -1 else OFFSET_COMMIT_VALUE_VERSION_EXPIRING
+            value = [_PREFIX[version]]
+            offset_commit_value.ENCODE[version](record.value, value)
+    else:
+        out = [_PREFIX[GROUP_METADATA]]
+        group_metadata_key.ENCODE[0](record.key, out)
+        if record.value is not None:
+            value = [_PREFIX[GROUP_METADATA_VALUE_VERSION]]
+            group_metadata_value.ENCODE[GROUP_METADATA_VALUE_VERSION](record.value, value)
+    return Record(0, timestamp_ms, b"".join(out), None if value is None else b"".join(value), [])
+
+
+def decode(key: Buffer, value: Buffer | None) -> GroupRecord | None:
+    """A record as it was read from the log; None for a kind that is not ours.
+
+    Raises ValueError, IndexError or struct.error (wire.frame.MALFORMED) for bytes that do not follow their schema.
+    """
+    kind: int = _INT16.unpack_from(key)[0]
+    if kind in (OFFSET_COMMIT, OFFSET_COMMIT_LEGACY):
+        offset_key, _ = offset_commit_key.DECODE[0](key, 2)
+        return OffsetRecord(offset_key, None if value is None else _decode_offset_value(value))
+    if kind == GROUP_METADATA:
+        group_key, _ = group_metadata_key.DECODE[0](key, 2)
+        return MetadataRecord(group_key, None if value is None else _decode_group_value(value))
+    return None
+
+
+def _decode_offset_value(value: Buffer) -> OffsetCommitValue:
+    version: int = _INT16.unpack_from(value)[0]
+    if version not in offset_commit_value.DECODE:
+        raise ValueError(f"OffsetCommitValue version {version} is unknown")
+    return offset_commit_value.DECODE[version](value, 2)[0]
+
+
+def _decode_group_value(value: Buffer) -> GroupMetadataValue:
+    version: int = _INT16.unpack_from(value)[0]
+    if version not in group_metadata_value.DECODE:
+        raise ValueError(f"GroupMetadataValue version {version} is unknown")
+    return group_metadata_value.DECODE[version](value, 2)[0]

@@ -1,0 +1,46 @@
+"""The broker settings that groups depend on, read once into plain fields: handlers and timers use them on every request."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ottla.wire import compression
+
+_CODECS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
+_MS_PER_MINUTE = 60_000
+
+
+@dataclass(slots=True, frozen=True)
+class GroupSettings:
+    """Defaults are Kafka's."""
+
+    min_session_timeout_ms: int = 6_000
+    max_session_timeout_ms: int = 1_800_000
+    initial_rebalance_delay_ms: int = 3_000
+    max_size: int = 2_147_483_647
+    # How long a first JoinGroup may stay parked: its sender cannot send heartbeats. A constant in Kafka.
+    new_member_join_timeout_ms: int = 300_000
+    offset_metadata_max_bytes: int = 4_096
+    offsets_retention_ms: int = 7 * 24 * 60 * _MS_PER_MINUTE
+    offsets_codec: int = compression.NONE
+
+    @classmethod
+    def from_broker(cls, values: Mapping[str, object]) -> GroupSettings:
+        """From the broker's settings by name; a missing one has its default. offsets.topic.compression.codec is a name or a code."""
+        default = cls()
+
+        def number(name: str, otherwise: int) -> int:
+            value = values.get(name)
+            return value if isinstance(value, int) else otherwise
+
+        codec = values.get("offsets.topic.compression.codec", default.offsets_codec)
+        return cls(
+            min_session_timeout_ms=number("group.min.session.timeout.ms", default.min_session_timeout_ms),
+            max_session_timeout_ms=number("group.max.session.timeout.ms", default.max_session_timeout_ms),
+            initial_rebalance_delay_ms=number("group.initial.rebalance.delay.ms", default.initial_rebalance_delay_ms),
+            max_size=number("group.max.size", default.max_size),
+            offset_metadata_max_bytes=number("offset.metadata.max.bytes", default.offset_metadata_max_bytes),
+            offsets_retention_ms=number("offsets.retention.minutes", 7 * 24 * 60) * _MS_PER_MINUTE,
+            offsets_codec=codec if isinstance(codec, int) else _CODECS[str(codec).lower()],
+        )

@@ -1,0 +1,54 @@
+"""A deadline that is pushed back far more often than it is reached.
+
+Every heartbeat moves a member's session deadline. Cancelling and arming a timer of the event loop each time would cost more
+than the heartbeat itself, so the loop's timer stays where it is: when it fires early, it is armed again for the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ottla.server.clock import Cancellable, Clock
+
+
+class Timer:
+    """Calls `callback` once `reset(seconds)` lies that long in the past; `cancel()` stops it, `reset()` starts it anew."""
+
+    __slots__ = ("_armed_for", "_callback", "_clock", "_due", "_handle")
+
+    def __init__(self, clock: Clock, callback: Callable[[], None]) -> None:
+        self._clock = clock
+        self._callback = callback
+        self._due = 0.0
+        self._armed_for = 0.0
+        self._handle: Cancellable | None = None
+
+    @property
+    def active(self) -> bool:
+        return self._handle is not None
+
+    def reset(self, delay_ms: int) -> None:
+        """Be due in `delay_ms` from now, whatever was agreed before."""
+        self._due = self._clock.monotonic() + delay_ms / 1000
+        if self._handle is not None:
+            if self._armed_for <= self._due:
+                return
+            self._handle.cancel()
+        self._arm(delay_ms / 1000)
+
+    def cancel(self) -> None:
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
+
+    def _arm(self, delay: float) -> None:
+        self._armed_for = self._due
+        self._handle = self._clock.call_later(delay, self._fire)
+
+    def _fire(self) -> None:
+        self._handle = None
+        rest = self._due - self._clock.monotonic()
+        if rest > 0:
+            self._arm(rest)
+        else:
+            self._callback()

@@ -1,0 +1,275 @@
+"""A clock that only moves when told, a log of one process, and a cluster image with a few topics: what groups are tested with."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import heapq
+import itertools
+from collections.abc import Callable, Coroutine, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+from ottla.log.errors import LogError
+from ottla.server.group.coordinator import GroupCoordinator
+from ottla.server.group.settings import GroupSettings
+from ottla.wire.batch import read_header
+from ottla.server.handlers import heartbeat, join_group, leave_group, offset_commit, offset_fetch, sync_group
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.heartbeat import HeartbeatRequest
+from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from ottla.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from ottla.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
+from ottla.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+from ottla.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from ottla.wire.primitives import ZERO_UUID
+from ottla.wire.records import decode_records
+
+NODE_ID = 1
+TOPICS = {"t": (bytes(15) + b"\x01", 3), "u": (bytes(15) + b"\x02", 1)}
+
+
+class Handle:
+    def __init__(self) -> None:
+        self.cancelled = False
+
+    def cancel(self) -> None:
+        self.cancelled = True
+
+
+class GroupClock:
+    """Starts at a fixed time; `advance` runs what comes due on the way, each at its own moment."""
+
+    def __init__(self) -> None:
+        self._now = 1_000.0
+        self._order = itertools.count()
+        self._timers: list[tuple[float, int, Handle, Callable[[], None]]] = []
+
+    def now_ms(self) -> int:
+        return 1_700_000_000_000 + round(self._now * 1000)
+
+    def monotonic(self) -> float:
+        return self._now
+
+    def call_later(self, seconds: float, callback: Callable[[], None]) -> Handle:
+        handle = Handle()
+        heapq.heappush(self._timers, (self._now + seconds, next(self._order), handle, callback))
+        return handle
+
+    def advance(self, seconds: float) -> None:
+        until = self._now + seconds
+        while self._timers and self._timers[0][0] <= until:
+            due, _, handle, callback = heapq.heappop(self._timers)
+            self._now = max(self._now, due)
+            if not handle.cancelled:
+                callback()
+        self._now = until
+
+    @property
+    def waiting(self) -> int:
+        return sum(not handle.cancelled for _, _, handle, _ in self._timers)
+
+
+class GroupLog:
+    """`__consumer_offsets` in memory. `fail` is raised by appends as long as it is set."""
+
+    def __init__(self, partitions: int = 4) -> None:
+        self.batches: list[list[bytes]] = [[] for _ in range(partitions)]
+        self.leaders: list[int | None] = [NODE_ID] * partitions
+        self.fail: LogError | OSError | None = None
+
+    def partition_count(self) -> int:
+        return len(self.batches)
+
+    def leader(self, partition: int) -> int | None:
+        return self.leaders[partition]
+
+    def append(self, partition: int, batch: bytes) -> int:
+        if self.fail is not None:
+            raise self.fail
+        base_offset = self.end_offset(partition)
+        self.batches[partition].append(base_offset.to_bytes(8, "big") + batch[8:])
+        return base_offset
+
+    def end_offset(self, partition: int) -> int:
+        return sum(read_header(batch).records_count for batch in self.batches[partition])
+
+    def read(self, partition: int) -> Iterator[bytes]:
+        return iter(list(self.batches[partition]))
+
+    def records(self) -> list[tuple[bytes | None, bytes | None]]:
+        return [(record.key, record.value) for batches in self.batches for batch in batches for record in decode_records(batch)]
+
+
+class Broker:
+    """A broker as handlers see it, with a group coordinator over an in-memory log."""
+
+    def __init__(self, log: GroupLog | None = None, clock: GroupClock | None = None, **settings: Any) -> None:
+        settings.setdefault("initial_rebalance_delay_ms", 0)
+        self.clock = clock or GroupClock()
+        self.log = log or GroupLog()
+        self.groups = GroupCoordinator(self.log, self.clock, GroupSettings(**settings), NODE_ID)
+        topics = {
+            name: SimpleNamespace(name=name, topic_id=topic_id, partitions={index: object() for index in range(count)})
+            for name, (topic_id, count) in TOPICS.items()
+        }
+        self.metadata = SimpleNamespace(topics=topics, topics_by_id={topic.topic_id: topic for topic in topics.values()})
+
+    def context(self, version: int, client_id: str | None = "c", host: str = "127.0.0.1") -> Any:
+        return SimpleNamespace(broker=self, api_version=version, client_id=client_id, client_host=host)
+
+    def restarted(self) -> Broker:
+        """Another process over the same log and clock."""
+        fresh = Broker(self.log, self.clock)
+        fresh.groups.settings = self.groups.settings
+        fresh.groups.refresh()
+        return fresh
+
+
+class Driver:
+    """Speaks to the handlers of one broker as a client would, each request at a version that has every field it uses."""
+
+    def __init__(self, broker: Broker | None = None, **settings: Any) -> None:
+        self.broker = broker or Broker(**settings)
+
+    @property
+    def clock(self) -> GroupClock:
+        return self.broker.clock
+
+    def join(
+        self,
+        group: str = "g",
+        member: str = "",
+        *,
+        instance: str | None = None,
+        protocols: dict[str, bytes] | None = None,
+        protocol_type: str = "consumer",
+        session_ms: int = 10_000,
+        rebalance_ms: int = 60_000,
+        version: int = 9,
+        client: str | None = "c",
+    ) -> Any:
+        named = {"range": b"meta"} if protocols is None else protocols
+        request = JoinGroupRequest(
+            group_id=group,
+            session_timeout_ms=session_ms,
+            rebalance_timeout_ms=rebalance_ms,
+            member_id=member,
+            group_instance_id=instance,
+            protocol_type=protocol_type,
+            protocols=[JoinGroupRequestProtocol(name, metadata) for name, metadata in named.items()],
+        )
+        return join_group.handle(request, self.broker.context(version, client))
+
+    def enter(self, group: str = "g", **options: Any) -> tuple[str, Any]:
+        """Join as a new dynamic member, both requests of it: its id and the parked answer (done if it did not have to wait)."""
+        first = self.join(group, **options)
+        assert first.error_code == ErrorCode.MEMBER_ID_REQUIRED
+        return first.member_id, self.join(group, first.member_id, **options)
+
+    def sync(
+        self,
+        member: str,
+        generation: int,
+        assignments: dict[str, bytes] | None = None,
+        *,
+        group: str = "g",
+        instance: str | None = None,
+        protocol_type: str | None = "consumer",
+        protocol: str | None = "range",
+        version: int = 5,
+    ) -> Any:
+        request = SyncGroupRequest(
+            group_id=group,
+            generation_id=generation,
+            member_id=member,
+            group_instance_id=instance,
+            protocol_type=protocol_type,
+            protocol_name=protocol,
+            assignments=[SyncGroupRequestAssignment(key, value) for key, value in (assignments or {}).items()],
+        )
+        return sync_group.handle(request, self.broker.context(version))
+
+    def stable(self, count: int = 1, group: str = "g", **options: Any) -> tuple[list[str], int]:
+        """A stable group of `count` members, each assigned its number: their ids, the leader first, and the generation."""
+        entered = [self.enter(group, **options) for _ in range(count)]
+        self.clock.advance(self.broker.groups.settings.initial_rebalance_delay_ms / 1000)
+        answers = [answer_of(parked) for _, parked in entered]
+        generation = answers[-1].generation_id
+        members = sorted((member for member, _ in entered), key=lambda member: member != answers[0].leader)
+        for member in reversed(members):
+            self.sync(member, generation, {each: str(index).encode() for index, each in enumerate(members)}, group=group)
+        return members, generation
+
+    def heartbeat(self, member: str, generation: int, *, group: str = "g", instance: str | None = None) -> int:
+        request = HeartbeatRequest(group, generation, member, instance)
+        return heartbeat.handle(request, self.broker.context(4)).error_code
+
+    def leave(self, *members: str | tuple[str, str | None], group: str = "g") -> Any:
+        identities = [MemberIdentity(*(each if isinstance(each, tuple) else (each, None))) for each in members]
+        return leave_group.handle(LeaveGroupRequest(group_id=group, members=identities), self.broker.context(5))
+
+    def commit(
+        self,
+        offsets: dict[int, int],
+        *,
+        topic: str = "t",
+        topic_id: bytes | None = None,
+        group: str = "g",
+        member: str = "",
+        generation: int = -1,
+        instance: str | None = None,
+        metadata: str | None = "",
+        retention_ms: int = -1,
+        version: int = 9,
+    ) -> list[int]:
+        """The code of each partition."""
+        request = OffsetCommitRequest(
+            group_id=group,
+            generation_id_or_member_epoch=generation,
+            member_id=member,
+            group_instance_id=instance,
+            retention_time_ms=retention_ms,
+            topics=[
+                OffsetCommitRequestTopic(
+                    topic if version < 10 else "",
+                    topic_id or TOPICS[topic][0] if version >= 10 else ZERO_UUID,
+                    [OffsetCommitRequestPartition(index, offset, -1, metadata) for index, offset in offsets.items()],
+                )
+            ],
+        )
+        response = offset_commit.handle(request, self.broker.context(version))
+        return [partition.error_code for each in response.topics for partition in each.partitions]
+
+    def fetch(self, group: str = "g", *, require_stable: bool = False) -> dict[str, dict[int, int]]:
+        """All that the group has committed."""
+        request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group, topics=None)], require_stable=require_stable)
+        (answer,) = offset_fetch.handle(request, self.broker.context(9)).groups
+        assert answer.error_code == ErrorCode.NONE
+        return {
+            topic.name: {partition.partition_index: partition.committed_offset for partition in topic.partitions}
+            for topic in answer.topics
+        }
+
+    def state(self, group: str = "g") -> str | None:
+        found = self.broker.groups.find(group)
+        return None if found is None else found.state.value
+
+
+def in_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """Run an async test: parked requests are futures of a running loop."""
+
+    @functools.wraps(test)
+    def run(*args: Any, **kwargs: Any) -> None:
+        asyncio.run(test(*args, **kwargs))
+
+    return run
+
+
+def answer_of(answer: Any) -> Any:
+    """A response, parked or not; fails if it still is parked."""
+    return answer.result() if isinstance(answer, asyncio.Future) else answer
+
+
+def waits(answer: Any) -> bool:
+    return isinstance(answer, asyncio.Future) and not answer.done()
