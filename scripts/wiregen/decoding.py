@@ -108,7 +108,8 @@ class Decoder:
         w.flush_reads(depth)
         w.put(depth, f"{value}: {struct.name} | None = None")
         w.put(depth, "pos += 1")
-        w.put(depth, "if buf[pos - 1] < 128:")  # an int8: below zero is null
+        # In line the presence is an int8, below zero for null; as a tagged field it is a varint, zero for null.
+        w.put(depth, "if buf[pos - 1]:" if self.version in f.tagged else "if buf[pos - 1] < 128:")
         self.struct(depth + 1, struct, value)
         return value
 

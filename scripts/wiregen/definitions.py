@@ -53,6 +53,7 @@ class Field:
     """One field of a struct: its Python name, wire type, and the versions in which each of its properties holds."""
 
     name: str
+    json_name: str  # in the definition, and (first letter small) in Kafka's JSON form of a message
     type: str  # of the element where it is an array; a struct's name where `struct` is set
     array: bool
     versions: Versions
@@ -69,8 +70,8 @@ class Field:
 
     @property
     def none_is_default(self) -> bool:
-        """A tagged struct that is absent is None: no object is made for what is nearly never there."""
-        return self.default == "null" or bool(self.struct and not self.array and self.tagged)
+        """A tagged struct that is absent is None where null has no meaning of its own: no object is made for what is nearly never there."""
+        return self.default == "null" or bool(self.struct and not self.array and self.tagged and not self.nullable)
 
     def literal(self) -> str:
         """The value of the field in a version that does not carry it, as Python text."""
@@ -190,6 +191,7 @@ def parse(text: str, source: str) -> Message:
         assert not tagged or tagged.low <= versions.low, f"{raw['name']}.{f['name']} is tagged in some of its versions only"
         return Field(
             snake(f["name"]),
+            f["name"],
             kind,
             array,
             versions,

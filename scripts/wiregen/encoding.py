@@ -73,7 +73,7 @@ class Encoder:
 
     def _null(self, f: Field) -> str:
         if f.struct and not f.array:
-            return 'b"\\xff"'
+            return 'b"\\0"' if self.version in f.tagged else 'b"\\xff"'
         if self.flexible:
             return 'b"\\0"'
         return 'b"' + "\\xff" * (2 if f.type == "string" and not f.array else 4) + '"'

@@ -24,7 +24,6 @@ API_KEY: Final = 5
 MIN_VERSION: Final = 0
 MAX_VERSION: Final = 0
 
-_bi = Struct(">bi")
 _i = Struct(">i")
 _iB = Struct(">iB")
 
@@ -68,7 +67,7 @@ class ConsumerGroupMemberMetadataValue(WireStruct):
         subscribed_topic_regex: str | None = "",
         rebalance_timeout_ms: int = -1,
         server_assignor: str | None = "",
-        classic_member_metadata: ClassicMemberMetadata | None = None,
+        classic_member_metadata: ClassicMemberMetadata | None = EMPTY,
     ) -> None:
         self.instance_id = instance_id
         self.rack_id = rack_id
@@ -78,7 +77,7 @@ class ConsumerGroupMemberMetadataValue(WireStruct):
         self.subscribed_topic_regex = subscribed_topic_regex
         self.rebalance_timeout_ms = rebalance_timeout_ms
         self.server_assignor = server_assignor
-        self.classic_member_metadata = classic_member_metadata
+        self.classic_member_metadata = ClassicMemberMetadata() if classic_member_metadata is EMPTY else classic_member_metadata
 
 
 def _read_consumer_group_member_metadata_value_tags_v0(buf: Buffer, pos: int, count: int, msg: ConsumerGroupMemberMetadataValue) -> int:
@@ -91,7 +90,7 @@ def _read_consumer_group_member_metadata_value_tags_v0(buf: Buffer, pos: int, co
         if tag == 0:
             classic_member_metadata: ClassicMemberMetadata | None = None
             pos += 1
-            if buf[pos - 1] < 128:
+            if buf[pos - 1]:
                 session_timeout_ms, n = _iB.unpack_from(buf, pos)
                 pos += 5
                 if not 0 < n < 128:
@@ -198,7 +197,7 @@ def decode_consumer_group_member_metadata_value_v0(buf: Buffer, pos: int) -> tup
         pos = end
     t = buf[pos]
     pos += 1
-    msg = ConsumerGroupMemberMetadataValue(instance_id, rack_id, client_id, client_host, subscribed_topic_names, subscribed_topic_regex, rebalance_timeout_ms, server_assignor, None)
+    msg = ConsumerGroupMemberMetadataValue(instance_id, rack_id, client_id, client_host, subscribed_topic_names, subscribed_topic_regex, rebalance_timeout_ms, server_assignor, ClassicMemberMetadata())
     if t:
         pos = _read_consumer_group_member_metadata_value_tags_v0(buf, pos, t, msg)
     return msg, pos
@@ -209,20 +208,25 @@ def _write_consumer_group_member_metadata_value_tags_v0(msg: ConsumerGroupMember
     parts: Parts = []
     body: Parts = []
     put = body.append
-    if msg.classic_member_metadata is not None:
+    if msg.classic_member_metadata != ClassicMemberMetadata():
         count += 1
-        v = msg.classic_member_metadata.supported_protocols
-        put(_bi.pack(1, msg.classic_member_metadata.session_timeout_ms))
-        put(UV[len(v) + 1])
-        for x in v:
-            s = x.name.encode()
-            put(UV[len(s) + 1])
-            put(s)
-            v_2 = x.metadata
-            put(UV[len(v_2) + 1])
-            put(v_2)
+        v = msg.classic_member_metadata
+        if v is None:
             put(b"\0")
-        put(b"\0")
+        else:
+            put(b"\x01")
+            v_2 = v.supported_protocols
+            put(_i.pack(v.session_timeout_ms))
+            put(UV[len(v_2) + 1])
+            for x in v_2:
+                s = x.name.encode()
+                put(UV[len(s) + 1])
+                put(s)
+                v_3 = x.metadata
+                put(UV[len(v_3) + 1])
+                put(v_3)
+                put(b"\0")
+            put(b"\0")
         put_tag(parts, 0, body)
     put_out(UV[count])
     for part in parts:
@@ -272,7 +276,7 @@ def encode_consumer_group_member_metadata_value_v0(msg: ConsumerGroupMemberMetad
         s_7 = v_5.encode()
         put(UV[len(s_7) + 1])
         put(s_7)
-    if msg.classic_member_metadata is not None:
+    if msg.classic_member_metadata != ClassicMemberMetadata():
         _write_consumer_group_member_metadata_value_tags_v0(msg, put)
     else:
         put(b"\0")
