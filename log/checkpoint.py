@@ -9,11 +9,13 @@ In a log directory:
 
 In a partition's directory:
 
-- `leader-epoch-checkpoint`: as above with "epoch start_offset" lines. Kafka makes it empty and fills it with the first epoch.
+- `leader-epoch-checkpoint`: as above with "epoch start_offset" lines (`log.epochs`). Kafka makes it empty and fills it with the
+  first epoch.
 - `partition.metadata`: "version: 0" and "topic_id: " with Kafka's 22 characters for 16 bytes.
 
-All are written by temporary file, fsync and rename. Checkpoints only save work: one that cannot be read raises `CorruptSnapshot`, and the
-caller goes on without it. `meta.properties` is identity and may not be guessed: `InconsistentMetadata`.
+All are written by temporary file, fsync and rename. Checkpoints only save work: one that cannot be read raises
+`CorruptSnapshot`, and the caller goes on without it. `meta.properties` is identity and may not be guessed:
+`InconsistentMetadata`.
 """
 
 from __future__ import annotations
@@ -21,10 +23,11 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
+from ottla.log.epochs import EpochEntry, parse_checkpoint
 from ottla.log.errors import CorruptSnapshot, InconsistentMetadata
 from ottla.log.files import Disk
 
@@ -85,24 +88,16 @@ def write_offsets(disk: Disk, path: str, offsets: Mapping[TopicPartition, int]) 
     disk.write_bytes(path, encode_offsets(offsets))
 
 
-def encode_epochs(epochs: Iterable[tuple[int, int]]) -> bytes:
-    """A leader epoch checkpoint's bytes, from (epoch, start offset) pairs."""
-    return _encode_lines([f"{epoch} {start}" for epoch, start in epochs])
-
-
-def read_epochs(disk: Disk, path: str) -> list[tuple[int, int]]:
-    """(epoch, start offset) pairs; empty if there is no file. CorruptSnapshot, also where they are not ascending."""
+def read_epochs(disk: Disk, path: str) -> list[EpochEntry]:
+    """The entries of a `leader-epoch-checkpoint`; none if there is no file or an empty one. CorruptSnapshot."""
     try:
         data = disk.read_bytes(path)
     except FileNotFoundError:
         return []
     try:
-        epochs = [(int(epoch), int(start)) for epoch, start in _decode_lines(data, path, 2)]
-    except ValueError as error:
+        return parse_checkpoint(data.decode()) if data else []
+    except UnicodeDecodeError as error:
         raise CorruptSnapshot(f"{path}: {error}") from None
-    if any(a[0] >= b[0] or a[1] > b[1] for a, b in zip(epochs, epochs[1:], strict=False)):
-        raise CorruptSnapshot(f"{path}: epochs are not ascending")
-    return epochs
 
 
 def uuid_text(uuid: bytes) -> str:
@@ -127,7 +122,9 @@ def encode_partition_metadata(topic_id: bytes) -> bytes:
 
 
 def read_partition_metadata(disk: Disk, path: str) -> bytes | None:
-    """The topic id; None if there is no file or, after a power cut, an empty one. InconsistentMetadata if it says something else."""
+    """The topic id; None if there is no file or, after a power cut, an empty one. InconsistentMetadata if it says something
+    else.
+    """
     try:
         data = disk.read_bytes(path)
     except FileNotFoundError:
@@ -166,7 +163,9 @@ def encode_meta_properties(meta: MetaProperties, now: datetime | None = None) ->
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """The plain subset of Java's properties that Kafka's tools write: comments, `key=value`, backslash before a special character."""
+    """The plain subset of Java's properties that Kafka's tools write: comments, `key=value`, backslash before a special
+    character.
+    """
     found = {}
     for raw in text.splitlines():
         line = raw.strip()

@@ -87,7 +87,9 @@ class CorruptSnapshot(LogError):
 
 
 class CorruptLog(StorageError):
-    """Bytes that were fsynced do not hold what was written. The partition stays offline; nothing is cut. 56 KAFKA_STORAGE_ERROR."""
+    """Bytes that were fsynced do not hold what was written. The partition stays offline; nothing is cut. 56
+    KAFKA_STORAGE_ERROR.
+    """
 
 
 class LogDirLocked(StorageError):

@@ -6,7 +6,8 @@ stop at any operation, and one seed replays a crash (habit 11 of design/models.m
 
 Rules that the rest of the log leans on:
 
-- A `File` appends at its own end (`size`), not at a shared position: `pwritev` says where, so reads and other handles never move it.
+- A `File` appends at its own end (`size`), not at a shared position: `pwritev` says where, so reads and other handles never
+  move it.
 - `append` may write less than it was given, as the system call may. The caller compares and cuts back.
 - Nothing is durable before `File.sync`, and no create, rename or remove before `sync_dir` of its directory. `MemDisk.crash` takes
   that literally.

@@ -1,14 +1,14 @@
 """The two sparse indexes of a segment, `.index` and `.timeindex`, in Kafka's format.
 
-Offset index: entries of 8 bytes, (int32 offset relative to the segment's base, int32 position in `.log`), both ascending. An entry
-names the *last* offset of an append and where that append starts; there is one after every `index.interval.bytes` of log.
-Time index (KIP-33): entries of 12 bytes, (int64 timestamp, int32 relative offset): no record up to that offset is later than the
-timestamp. One is added with each offset entry if the greatest timestamp grew, and one when the segment becomes inactive.
+Offset index: entries of 8 bytes, (int32 offset relative to the segment's base, int32 position in `.log`), both ascending. An
+entry names the *last* offset of an append and where that append starts; there is one after every `index.interval.bytes` of log.
+Time index (KIP-33): entries of 12 bytes, (int64 timestamp, int32 relative offset): no record up to that offset is later than
+the timestamp. One is added with each offset entry if the greatest timestamp grew, and one when the segment becomes inactive.
 
 The entries live in arrays: `bisect` on an array is C speed, and the tens of kilobytes a busy segment needs are bounded by
-`segment.index.bytes`. The files are written when a segment becomes inactive, is flushed or is closed, not at every entry: after an unclean
-stop every index from the recovery point on is rebuilt from the log anyway, by us as by Kafka, and the hot path saves two system
-calls. (Kafka maps 10 MiB of zeros and trims them later; a file of any multiple of the entry size is the same to it.)
+`segment.index.bytes`. The files are written when a segment becomes inactive, is flushed or is closed, not at every entry: after
+an unclean stop every index from the recovery point on is rebuilt from the log anyway, by us as by Kafka, and the hot path saves
+two system calls. (Kafka maps 10 MiB of zeros and trims them later; a file of any multiple of the entry size is the same to it.)
 
 Indexes carry no checksum, so what is loaded is checked: sizes, order, positions inside the log. Anything wrong, Kafka's
 preallocated zeros after a kill included, is `CorruptIndex`, and the owner rebuilds the index from the log.
@@ -20,6 +20,7 @@ import struct
 import sys
 from array import array
 from bisect import bisect_left, bisect_right
+from itertools import pairwise
 from typing import Final
 
 from ottla.log.files import Disk
@@ -38,8 +39,8 @@ class CorruptIndex(Exception):
 
 def _ascending(values: array[int], strictly: bool) -> bool:
     if strictly:
-        return all(a < b for a, b in zip(values, values[1:], strict=False))
-    return all(a <= b for a, b in zip(values, values[1:], strict=False))
+        return all(a < b for a, b in pairwise(values))
+    return all(a <= b for a, b in pairwise(values))
 
 
 class OffsetIndex:
@@ -84,7 +85,9 @@ class OffsetIndex:
 
     def entries(self) -> list[tuple[int, int]]:
         """(absolute offset, position) of each entry."""
-        return [(self.base_offset + relative, position) for relative, position in zip(self._offsets, self._positions, strict=True)]
+        return [
+            (self.base_offset + relative, position) for relative, position in zip(self._offsets, self._positions, strict=True)
+        ]
 
     def encode(self) -> bytes:
         """The file's bytes."""
@@ -96,7 +99,9 @@ class OffsetIndex:
         return both.tobytes()
 
     def decode(self, data: bytes, log_size: int) -> None:
-        """Takes the entries of a file, for a log of `log_size` bytes. CorruptIndex if they cannot be right; then nothing is taken."""
+        """Takes the entries of a file, for a log of `log_size` bytes. CorruptIndex if they cannot be right; then nothing is
+        taken.
+        """
         if len(data) % OFFSET_ENTRY_SIZE:
             raise CorruptIndex(f"{len(data)} bytes are no whole entries")
         both = array("i")

@@ -39,7 +39,9 @@ class _Inode:
 
 @dataclass(slots=True)
 class Fault:
-    """The `skip`-th next `operation` on a path that contains `path` raises OSError(code); an append writes `written` bytes first."""
+    """The `skip`-th next `operation` on a path that contains `path` raises OSError(code); an append writes `written` bytes
+    first.
+    """
 
     operation: str
     code: int

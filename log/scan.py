@@ -24,6 +24,7 @@ _LOCATE: Final = struct.Struct(">qi4xb6xi8xq")
 _locate = _LOCATE.unpack_from
 _LENGTH: Final = struct.Struct(">i")
 
+FIND_BYTES: Final = 8192  # an index interval and some
 WINDOW_BYTES: Final = 64 * 1024
 READ_BYTES: Final = 1024 * 1024
 
@@ -65,6 +66,29 @@ def walk(file: File, start: int, end: int, window_bytes: int = WINDOW_BYTES) -> 
         yield Located(position, size, base_offset, base_offset + last_offset_delta, max_timestamp)
 
 
+def find(file: File, start: int, end: int, offset: int) -> Located | None:
+    """The first batch in file[start:end] that ends at or after `offset`, or None. CorruptRecord as `walk_headers`.
+
+    `walk` without the generator: this is on the way of every read that does not begin where another ended.
+    """
+    position = start
+    buffer, origin = b"", start
+    while position < end:
+        at = position - origin
+        if at + HEADER_SIZE > len(buffer):
+            buffer, origin, at = file.pread(min(FIND_BYTES, end - position), position), position, 0
+            if len(buffer) < HEADER_SIZE:
+                raise CorruptRecord(f"{file!r}: {end - position} bytes at position {position} are no whole batch")
+        base_offset, length, magic, last_offset_delta, max_timestamp = _locate(buffer, at)
+        size = length + OVERHEAD
+        if size < HEADER_SIZE or size > end - position or magic != MAGIC:
+            raise CorruptRecord(f"{file!r}: no whole batch at position {position}")
+        if base_offset + last_offset_delta >= offset:
+            return Located(position, size, base_offset, base_offset + last_offset_delta, max_timestamp)
+        position += size
+    return None
+
+
 def walk_batches(file: File, start: int, end: int, read_bytes: int = READ_BYTES) -> Iterator[tuple[int, memoryview]]:
     """Yields (position, the batch's bytes), reading about `read_bytes` at a time. CorruptRecord as `walk_headers`.
 
@@ -75,7 +99,7 @@ def walk_batches(file: File, start: int, end: int, read_bytes: int = READ_BYTES)
     while position < end:
         at = position - origin
         size = _LENGTH.unpack_from(view, at + 8)[0] + OVERHEAD if at + HEADER_SIZE <= len(view) else HEADER_SIZE
-        if at + HEADER_SIZE > len(view) or HEADER_SIZE <= size <= end - position and at + size > len(view):
+        if at + HEADER_SIZE > len(view) or (HEADER_SIZE <= size <= end - position and at + size > len(view)):
             view, origin, at = memoryview(file.pread(min(max(read_bytes, size), end - position), position)), position, 0
             if len(view) < HEADER_SIZE:
                 raise CorruptRecord(f"{file!r}: {end - position} bytes at position {position} are no whole batch")

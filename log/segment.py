@@ -1,8 +1,8 @@
 """One segment: a `.log` file named by its base offset, with its `.index` and `.timeindex`.
 
-Only the last segment of a partition grows; all others are immutable but for truncation. A segment costs little while nobody uses it:
-file and indexes are opened when first needed and let go again (`OpenFiles`), so that a thousand idle partitions are a thousand small
-objects and no descriptors.
+Only the last segment of a partition grows; all others are immutable but for truncation. A segment costs little while nobody
+uses it: file and indexes are opened when first needed and let go again (`OpenFiles`), so that a thousand idle partitions are a
+thousand small objects and no descriptors.
 
 Order of an append: bytes first, then the bookkeeping. If the bytes did not all arrive, the file is cut back to where it was
 before anyone hears of it; if even that fails, recovery cuts the torn tail at the next start.
@@ -14,6 +14,7 @@ written gets one (its last offset, its position), and the time index one with it
 from __future__ import annotations
 
 import errno
+from collections import deque
 from collections.abc import Sequence
 from typing import Final
 
@@ -28,7 +29,7 @@ from ottla.log.index import (
     load_offset_index,
     load_time_index,
 )
-from ottla.log.scan import HEADER_SIZE, Located, walk
+from ottla.log.scan import HEADER_SIZE, Located, find, walk
 
 LOG_SUFFIX: Final = ".log"
 INDEX_SUFFIX: Final = ".index"
@@ -41,7 +42,6 @@ SWAP_SUFFIX: Final = ".swap"
 SEGMENT_SUFFIXES: Final = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
 
 _UNKNOWN: Final = -2  # a timestamp that was not read from disk yet; -1 is "no timestamp"
-_LOCATE_WINDOW_BYTES: Final = 8192  # an index interval and some
 
 
 def offset_name(offset: int) -> str:
@@ -54,9 +54,7 @@ class Segment:
 
     __slots__ = (
         "_disk",
-        "_first_timestamp",
         "_index_bytes",
-        "_indexes_dirty",
         "_max_timestamp",
         "_offset_index",
         "_offset_of_max",
@@ -67,8 +65,10 @@ class Segment:
         "created_ms",
         "directory",
         "file",
+        "first_timestamp",
         "index_full",
         "index_interval_bytes",
+        "indexes_dirty",
         "jitter_ms",
         "size",
     )
@@ -100,11 +100,14 @@ class Segment:
         self.index_full = False
         self._offset_index: OffsetIndex | None = None
         self._time_index: TimeIndex | None = None
-        self._indexes_dirty = False
+        self.indexes_dirty = False
         self._since_index = 0
         self._max_timestamp = _UNKNOWN if size else NO_TIMESTAMP
         self._offset_of_max = base_offset
-        self._first_timestamp = _UNKNOWN if size else NO_TIMESTAMP
+        self.first_timestamp = _UNKNOWN if size else NO_TIMESTAMP
+        """The greatest timestamp of the first batch, where it has one; `waited_ms` reads it after a start. Negative: ask
+        there.
+        """
 
     def __repr__(self) -> str:
         return f"Segment({self.directory}/{offset_name(self.base_offset)}, {self.size} bytes)"
@@ -130,7 +133,7 @@ class Segment:
     def release_file(self) -> None:
         """Lets the file go, and the indexes where the disk has them; whoever still reads keeps it open."""
         self.file = None
-        if not self._indexes_dirty:
+        if not self.indexes_dirty:
             self._offset_index = self._time_index = None
 
     def append(self, parts: Sequence[Buffer], length: int, last_offset: int, max_timestamp: int) -> int:
@@ -150,7 +153,7 @@ class Segment:
             raise
         self.size = position + length
         if position == 0:
-            self._first_timestamp = max_timestamp
+            self.first_timestamp = max_timestamp
         if max_timestamp > self._max_timestamp:
             self._raise_max_timestamp(max_timestamp, last_offset)
         if self._since_index > self.index_interval_bytes:
@@ -174,7 +177,7 @@ class Segment:
         if not time_index.is_full:
             time_index.append_if_later(self.max_timestamp, self._offset_of_max)
         self.index_full = offset_index.is_full or time_index.is_full
-        self._indexes_dirty = True
+        self.indexes_dirty = True
         self._since_index = 0
 
     # Timestamps
@@ -192,23 +195,19 @@ class Segment:
         _ = self.max_timestamp
         return self._offset_of_max
 
-    @property
-    def first_timestamp(self) -> int:
-        """The greatest timestamp of the first batch, which time-based rolling counts from; -1 if there is none."""
-        if self._first_timestamp == _UNKNOWN:
-            first = next(walk(self.file or self.open_file(), 0, self.size, HEADER_SIZE), None)
-            self._first_timestamp = first.max_timestamp if first else NO_TIMESTAMP
-        return self._first_timestamp
-
     def largest_timestamp(self) -> int:
         """What retention by time looks at: the greatest record timestamp, else when the file was last written; ms."""
         timestamp = self.max_timestamp
         return timestamp if timestamp >= 0 else self._disk.modified_ms(self.path(LOG_SUFFIX))
 
     def waited_ms(self, now_ms: int, max_timestamp: int) -> int:
-        """How long the segment has been waiting to be rolled, seen from an append of `max_timestamp`: record time if there is any."""
-        first = self.first_timestamp
-        return max_timestamp - first if first >= 0 else now_ms - self.created_ms
+        """How long the segment has been waiting to be rolled, seen from an append of `max_timestamp`: record time if there is
+        any.
+        """
+        if self.first_timestamp == _UNKNOWN:
+            first = next(walk(self.file or self.open_file(), 0, self.size, HEADER_SIZE), None)
+            self.first_timestamp = first.max_timestamp if first else NO_TIMESTAMP
+        return max_timestamp - self.first_timestamp if self.first_timestamp >= 0 else now_ms - self.created_ms
 
     def can_hold(self, offset: int) -> bool:
         """Does the offset fit an index entry, 31 bits above the base?"""
@@ -252,13 +251,10 @@ class Segment:
 
     def _locate(self, offset: int) -> Located | None:
         start = self.offset_index.lookup(offset)
-        file = self.file or self.open_file()
-        for batch in walk(file, start, self.size, _LOCATE_WINDOW_BYTES):
-            if batch.base_offset > offset and batch.position == start > 0:
-                raise CorruptIndex(f"{self!r}: the entry at position {start} is wrong")
-            if batch.last_offset >= offset:
-                return batch
-        return None
+        found = find(self.file or self.open_file(), start, self.size, offset)
+        if found is not None and found.base_offset > offset and found.position == start > 0:
+            raise CorruptIndex(f"{self!r}: the entry at position {start} is wrong")
+        return found
 
     def next_offset(self) -> int:
         """One past the last offset in the segment; the base offset if it is empty. CorruptRecord as `locate`."""
@@ -269,11 +265,10 @@ class Segment:
             return self._next_offset()
 
     def _next_offset(self) -> int:
-        last = None
-        for last in walk(self.file or self.open_file(), self.offset_index.last_position(), self.size):
-            pass
-        if last is None:
+        batches = deque(walk(self.file or self.open_file(), self.offset_index.last_position(), self.size), maxlen=1)
+        if not batches:
             return self.base_offset
+        last = batches[0]
         if last.base_offset < self.base_offset:
             raise CorruptIndex(f"{self!r}: the last entry is wrong")
         return last.last_offset + 1
@@ -285,9 +280,9 @@ class Segment:
         self._offset_index = OffsetIndex(self.base_offset, self._index_bytes)
         self._time_index = TimeIndex(self.base_offset, self._index_bytes)
         self._max_timestamp, self._offset_of_max = NO_TIMESTAMP, self.base_offset
-        self._first_timestamp = _UNKNOWN if self.size else NO_TIMESTAMP
+        self.first_timestamp = _UNKNOWN if self.size else NO_TIMESTAMP
         self._since_index = 0
-        self._indexes_dirty = True
+        self.indexes_dirty = True
         self.index_full = False
 
     def index_batch(self, position: int, size: int, last_offset: int, max_timestamp: int) -> None:
@@ -310,13 +305,13 @@ class Segment:
             timestamp, time_index = self.max_timestamp, self.time_index
             if timestamp > time_index.last()[0]:
                 time_index.append_if_later(timestamp, self._offset_of_max)
-                self._indexes_dirty = True
-        if not self._indexes_dirty:
+                self.indexes_dirty = True
+        if not self.indexes_dirty:
             return []
         paths = [self.path(INDEX_SUFFIX), self.path(TIME_INDEX_SUFFIX)]
         self._disk.write_bytes(paths[0], self.offset_index.encode(), sync=False)
         self._disk.write_bytes(paths[1], self.time_index.encode(), sync=False)
-        self._indexes_dirty = False
+        self.indexes_dirty = False
         return paths
 
     # Cutting and ending
@@ -333,14 +328,14 @@ class Segment:
         self.size = size
         self.offset_index.truncate_to(offset)
         self.time_index.truncate_to(offset)
-        self._indexes_dirty = True
+        self.indexes_dirty = True
         self._since_index = 0
         self._max_timestamp, self._offset_of_max = self.time_index.last()
         for batch in walk(self.open_file(), self.offset_index.lookup(self._offset_of_max), size):
             if batch.max_timestamp > self._max_timestamp:
                 self._max_timestamp, self._offset_of_max = batch.max_timestamp, batch.last_offset
         if size == 0:
-            self._first_timestamp = NO_TIMESTAMP
+            self.first_timestamp = NO_TIMESTAMP
         self.index_full = False
 
     def rename_deleted(self) -> list[str]:
@@ -360,7 +355,7 @@ class Segment:
         self._open_files.forget(self)
         self.file = None
         self._offset_index = self._time_index = None
-        self._indexes_dirty = False
+        self.indexes_dirty = False
 
     def sync(self) -> None:
         """fsync of the log file. May run in another thread."""

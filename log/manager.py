@@ -1,0 +1,346 @@
+"""LogManager: all partitions of the broker, over all its log directories, and the passes that keep them in order.
+
+A start: `open_all` takes each directory's `.lock`, reads `meta.properties` and the checkpoints, looks for the clean-shutdown
+marker and removes it, then opens every partition; one that cannot be opened is kept in `unavailable` and answers StorageError,
+the others go on. Between, the server's scheduler calls the passes; each is a plain function that returns quickly but for
+`flush_pass`, whose jobs (`flush_jobs`) may run in a thread. An end: `close` flushes, writes the checkpoints and then, last of
+all, the marker.
+
+Nothing here knows the cluster: which partitions should exist, and with which settings, is the metadata's to say (`create`,
+`delete`, `PartitionLog.config`). A directory on disk that the metadata does not name is opened all the same.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Callable, Iterator, Sequence
+from random import Random
+from typing import TYPE_CHECKING, Final
+
+from ottla.log import checkpoint
+from ottla.log.checkpoint import MetaProperties, TopicPartition
+from ottla.log.directory import LogDirectory
+from ottla.log.errors import CorruptLog, CorruptRecord, CorruptSnapshot, InconsistentMetadata, StorageError
+from ottla.log.files import Disk, Lock, OpenFiles
+from ottla.log.flush import FlushJob
+from ottla.log.opening import Opening
+from ottla.log.partition import PartitionLog
+from ottla.log.recovery import create_log, open_log
+from ottla.log.removal import DELETE_DIR_SUFFIX
+
+if TYPE_CHECKING:
+    from ottla.log.config import LogConfig
+
+_log = logging.getLogger("ottla.log.manager")
+
+METADATA_TOPIC: Final = "__cluster_metadata"
+DEFAULT_OPEN_FILES: Final = 512
+_RESERVED_IDS: Final = (bytes(16), bytes(15) + b"\x01", bytes(15) + b"\x02")  # KIP-858: unassigned, lost, migrating
+
+
+class LogManager:
+    """`logs` are the open partitions. `config_for` gives a topic's settings when its partitions are opened; the metadata may be
+    unknown then, and sets `PartitionLog.config` later. `max_open_files` bounds descriptors for segments."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        log_dirs: Sequence[str],
+        now_ms: Callable[[], int],
+        config: LogConfig,
+        *,
+        config_for: Callable[[str], LogConfig] | None = None,
+        random: Random | None = None,
+        producer_expiration_ms: int = 86_400_000,
+        max_open_files: int = DEFAULT_OPEN_FILES,
+    ) -> None:
+        assert log_dirs
+        self._disk = disk
+        self._now_ms = now_ms
+        self._config_for = config_for or (lambda topic: config)
+        self._random = random or Random()
+        self._producer_expiration_ms = producer_expiration_ms
+        self.open_files = OpenFiles(max_open_files)
+        self.directories = [LogDirectory(disk, path, self.open_files) for path in log_dirs]
+        self.logs: dict[TopicPartition, PartitionLog] = {}
+        self.unavailable: dict[TopicPartition, str] = {}
+        """Partitions that are on disk and could not be opened, and why."""
+        self.previous_broker_epoch: int | None = None
+        """Of the last clean stop (-1: not recorded); None if the last stop was not clean in every directory."""
+        self._locks: list[Lock] = []
+
+    # Identity
+
+    def lock(self) -> None:
+        """Makes the directories and takes their locks. LogDirLocked; OSError where a directory cannot be made or written."""
+        if self._locks:
+            return
+        for directory in self.directories:
+            self._disk.makedirs(directory.path)
+            self._locks.append(self._disk.lock(f"{directory.path}/{checkpoint.LOCK}"))
+
+    def meta_properties(self) -> dict[str, MetaProperties | None]:
+        """Path of each directory -> whose it is, None if it was never formatted. InconsistentMetadata, OSError."""
+        return {d.path: checkpoint.read_meta_properties(self._disk, _meta(d.path)) for d in self.directories}
+
+    def format(self, cluster_id: str, node_id: int) -> dict[str, MetaProperties]:
+        """Marks the directories that belong to nobody as this broker's, and checks the others. InconsistentMetadata, OSError."""
+        result = {}
+        for path, found in self.meta_properties().items():
+            meta = found
+            if meta is None:
+                meta = MetaProperties(cluster_id, node_id, checkpoint.uuid_text(_new_directory_id()))
+                self._disk.makedirs(path)
+                self._disk.write_bytes(_meta(path), checkpoint.encode_meta_properties(meta))
+                _log.info("formatted %s for cluster %s, node %d", path, cluster_id, node_id)
+            elif (meta.cluster_id, meta.node_id) != (cluster_id, node_id):
+                raise InconsistentMetadata(
+                    f"{path} belongs to node {meta.node_id} of cluster {meta.cluster_id}; this is node {node_id} of {cluster_id}"
+                )
+            result[path] = meta
+        return result
+
+    # Partitions
+
+    def open_all(self) -> None:
+        """Opens every partition on disk. LogDirLocked, OSError; a directory that fails later is offline, and the rest goes on."""
+        self.lock()
+        epochs = [self._open_directory(directory) for directory in self.directories]
+        self.previous_broker_epoch = None if None in epochs else epochs[0]
+
+    def _open_directory(self, directory: LogDirectory) -> int | None:
+        """Returns the broker epoch of the last clean stop, None if it was not clean."""
+        disk, path = self._disk, directory.path
+        marker = f"{path}/{checkpoint.CLEAN_SHUTDOWN}"
+        broker_epoch = checkpoint.read_clean_shutdown(disk, marker)
+        clean = broker_epoch is not None
+        if clean:
+            disk.remove(marker)
+            disk.sync_dir(path)  # or the next crash would look like a clean stop
+        recovery_points = self._read_offsets(directory, checkpoint.RECOVERY_POINTS)
+        log_starts = self._read_offsets(directory, checkpoint.LOG_START_OFFSETS)
+        high_watermarks = self._read_offsets(directory, checkpoint.HIGH_WATERMARKS)
+        for name, topic_partition in self._partition_directories(directory):
+            if topic_partition in self.logs:
+                raise StorageError(f"{name} is in two log directories, {self.logs[topic_partition].directory.path} and {path}")
+            opening = self._opening(*topic_partition, None, self._config_for(topic_partition[0]))
+            opening.clean = clean
+            opening.recovery_point = recovery_points.get(topic_partition, 0)
+            opening.log_start_offset = log_starts.get(topic_partition, 0)
+            opening.high_watermark = high_watermarks.get(topic_partition)
+            self._open_partition(directory, opening)
+        _log.info(
+            "opened %d partitions in %s after %s stop", len(directory.partitions), path, "a clean" if clean else "an unclean"
+        )
+        return broker_epoch
+
+    def _open_partition(self, directory: LogDirectory, opening: Opening) -> None:
+        topic_partition = opening.topic, opening.partition
+        if directory.failed is not None:
+            self.unavailable[topic_partition] = directory.failed
+            return
+        try:
+            self._add(directory, open_log(directory, opening))
+        except (CorruptLog, CorruptRecord, InconsistentMetadata) as error:
+            _log.error("%s-%d stays offline: %s", *topic_partition, error)
+            self.unavailable[topic_partition] = str(error)
+        except OSError as error:
+            self.unavailable[topic_partition] = str(directory.fail(f"opening {opening.topic}-{opening.partition}", error))
+
+    def _read_offsets(self, directory: LogDirectory, name: str) -> dict[TopicPartition, int]:
+        try:
+            return checkpoint.read_offsets(self._disk, f"{directory.path}/{name}")
+        except CorruptSnapshot as error:
+            _log.warning("ignored: %s", error)
+            return {}
+
+    def _partition_directories(self, directory: LogDirectory) -> Iterator[tuple[str, TopicPartition]]:
+        """The directories that are partitions; those of deleted ones are handed over for removal."""
+        for name in self._disk.list(directory.path):
+            path = f"{directory.path}/{name}"
+            topic, _, partition = name.rpartition("-")
+            if not self._disk.is_dir(path):
+                continue
+            if name.endswith(DELETE_DIR_SUFFIX):
+                directory.remove_later(path, self._now_ms())
+            elif topic and partition.isdecimal():
+                yield name, (topic, int(partition))
+            else:
+                _log.warning("%s is no partition and stays as it is", path)
+
+    def _opening(self, topic: str, partition: int, topic_id: bytes | None, config: LogConfig) -> Opening:
+        return Opening(
+            topic,
+            partition,
+            topic_id,
+            config,
+            self._now_ms,
+            self._random,
+            producer_expiration_ms=self._producer_expiration_ms,
+        )
+
+    def _add(self, directory: LogDirectory, log: PartitionLog) -> None:
+        self.logs[log.topic, log.partition] = log
+        if log.topic != METADATA_TOPIC:  # Kafka keeps that one out of its checkpoints
+            directory.partitions[log.topic, log.partition] = log
+
+    def get(self, topic: str, partition: int) -> PartitionLog | None:
+        return self.logs.get((topic, partition))
+
+    def create(self, topic: str, partition: int, topic_id: bytes | None, config: LogConfig) -> PartitionLog:
+        """The partition, made if it is not there, in the directory with the fewest partitions.
+
+        One that is there gets `config`, and `topic_id` if it has none. InconsistentMetadata if it has another: the caller deletes
+        it first. StorageError if it is there and unavailable, or no directory works.
+        """
+        log = self.logs.get((topic, partition))
+        if log is not None:
+            self._adopt(log, topic_id, config)
+            return log
+        if (topic, partition) in self.unavailable:
+            raise StorageError(self.unavailable[topic, partition])
+        online = [directory for directory in self.directories if directory.failed is None]
+        if not online:
+            raise StorageError("every log directory is offline")
+        directory = min(online, key=lambda candidate: len(candidate.partitions))
+        opening = self._opening(topic, partition, topic_id, config)
+        opening.clean = True
+        try:
+            log = create_log(directory, opening)
+        except OSError as error:
+            raise directory.fail(f"creating {topic}-{partition}", error) from error
+        self._add(directory, log)
+        return log
+
+    def _adopt(self, log: PartitionLog, topic_id: bytes | None, config: LogConfig) -> None:
+        if topic_id is not None and log.topic_id is not None and log.topic_id != topic_id:
+            ours, theirs = checkpoint.uuid_text(log.topic_id), checkpoint.uuid_text(topic_id)
+            raise InconsistentMetadata(f"{log.path} belongs to topic id {ours}, not {theirs}")
+        log.config = config
+        if topic_id is not None and log.topic_id is None:
+            path = f"{log.path}/{checkpoint.PARTITION_METADATA}"
+            try:
+                self._disk.write_bytes(path, checkpoint.encode_partition_metadata(topic_id))
+            except OSError as error:
+                raise log.directory.fail(f"writing {path}", error) from error
+            log.topic_id = topic_id
+
+    def delete(self, topic: str, partition: int) -> None:
+        """Deletes the partition, if it is there; its files go after file.delete.delay.ms. StorageError."""
+        log = self.logs.pop((topic, partition), None)
+        if log is not None:
+            log.directory.partitions.pop((topic, partition), None)
+            log.delete()
+
+    # Passes, for the server's scheduler. A directory that fails in one is offline; the pass goes on with the others.
+
+    def _each_online(self) -> Iterator[PartitionLog]:
+        for log in list(self.logs.values()):
+            if log.directory.failed is None and not log.closed:
+                yield log
+
+    def retention_pass(self, now_ms: int) -> int:
+        """Deletes segments that may go (every log.retention.check.interval.ms); returns how many."""
+        return self._sum(lambda log: log.apply_retention(now_ms))
+
+    def expiration_pass(self, now_ms: int) -> int:
+        """Forgets silent producers (every producer.id.expiration.check.interval.ms); returns how many."""
+        return self._sum(lambda log: log.forget_expired_producers(now_ms))
+
+    def _sum(self, action: Callable[[PartitionLog], int]) -> int:
+        total = 0
+        for log in self._each_online():
+            try:
+                total += action(log)
+            except StorageError:  # logged where the directory went offline
+                continue
+            except CorruptRecord:
+                _log.exception("%r is damaged", log)
+        return total
+
+    def flush_jobs(self, now_ms: int) -> list[FlushJob]:
+        """The fsyncs that are due by flush.messages, flush.ms or a roll: `run` each in a thread, then `finish` it on the loop."""
+        jobs = []
+        for log in self._each_online():
+            upto = log.flush_due(now_ms)
+            if upto is not None:
+                try:
+                    job = log.start_flush(upto)
+                except StorageError:  # logged where the directory went offline
+                    continue
+                if job is not None:
+                    jobs.append(job)
+        return jobs
+
+    def flush_pass(self, now_ms: int) -> int:
+        """`flush_jobs`, run here and now (every log.flush.scheduler.interval.ms); returns how many logs were flushed."""
+        flushed = 0
+        for job in self.flush_jobs(now_ms):
+            try:
+                job.run()
+            except StorageError:  # logged where the directory went offline
+                continue
+            job.finish()
+            flushed += 1
+        return flushed
+
+    def checkpoint_pass(self) -> None:
+        """Writes the checkpoint files that changed (every log.flush.offset.checkpoint.interval.ms)."""
+        for directory in self.directories:
+            if directory.failed is None:
+                try:
+                    directory.save_all()
+                except StorageError:  # logged where the directory went offline
+                    continue
+
+    def delete_pass(self, now_ms: int) -> int:
+        """Removes files and directories whose file.delete.delay.ms is over; returns how many."""
+        removed = 0
+        for directory in self.directories:
+            if directory.failed is None:
+                try:
+                    removed += directory.remove_due(now_ms)
+                except StorageError:  # logged where the directory went offline
+                    continue
+        return removed
+
+    def close(self, clean: bool = True, broker_epoch: int = -1) -> None:
+        """Closes every partition and gives the locks back. `clean`: directories that are still in order get what a start without
+        recovery needs, with the marker last; `broker_epoch` goes into it."""
+        for log in self.logs.values():
+            try:
+                log.close(clean and log.directory.failed is None)
+            except StorageError:  # logged where the directory went offline
+                log.close(clean=False)
+        if clean:
+            for directory in self.directories:
+                if directory.failed is None:
+                    self._finish(directory, broker_epoch)
+        self.logs.clear()
+        while self._locks:
+            self._locks.pop().release()
+
+    def _finish(self, directory: LogDirectory, broker_epoch: int) -> None:
+        try:
+            directory.save_all()
+            marker = f"{directory.path}/{checkpoint.CLEAN_SHUTDOWN}"
+            self._disk.write_bytes(marker, checkpoint.encode_clean_shutdown(broker_epoch))
+        except StorageError:  # logged where the directory went offline
+            return
+        except OSError as error:
+            directory.fail("writing the clean-shutdown marker", error)
+
+
+def _meta(path: str) -> str:
+    return f"{path}/{checkpoint.META_PROPERTIES}"
+
+
+def _new_directory_id() -> bytes:
+    """Random, and none of the reserved ones, and not beginning with a dash in text, which command lines would take for an
+    option.
+    """
+    while True:
+        uuid = secrets.token_bytes(16)
+        if uuid not in _RESERVED_IDS and not checkpoint.uuid_text(uuid).startswith("-"):
+            return uuid

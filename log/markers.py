@@ -1,0 +1,75 @@
+"""Transaction markers: the control records that end a transaction in a partition (KIP-98).
+
+A control batch holds one record. Its key is (int16 version, int16 type: 0 abort, 1 commit, others belong to cluster metadata),
+its value for a marker (int16 version, int32 epoch of the coordinator). The log reads them to keep `last_stable_offset` right,
+when they are appended and when they are replayed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from struct import Struct
+from typing import Final, NamedTuple
+
+from ottla.log.files import Buffer
+from ottla.log.producers import CompletedTransaction, Duplicate, ProducerStates
+from ottla.log.validate import Origin, ValidatedBatch
+from ottla.wire.batch import BatchHeader
+from ottla.wire.records import decode_records
+
+ABORT: Final = 0
+COMMIT: Final = 1
+
+_KEY: Final = Struct(">hh")
+_VALUE: Final = Struct(">hi")
+
+
+class Marker(NamedTuple):
+    """What a marker says."""
+
+    aborted: bool
+    coordinator_epoch: int
+
+
+def read_marker(batch: Buffer) -> Marker | None:
+    """The marker in a whole control batch; None if it is another control record. ValueError if it does not decode."""
+    records = decode_records(batch)
+    key, value = (records[0].key, records[0].value) if records else (None, None)
+    if key is None or value is None or len(key) < _KEY.size or len(value) < _VALUE.size:
+        return None
+    kind = _KEY.unpack_from(key)[1]
+    if kind not in (ABORT, COMMIT):
+        return None
+    return Marker(kind == ABORT, _VALUE.unpack_from(value)[1])
+
+
+def check_producer(producers: ProducerStates, batch: ValidatedBatch, origin: Origin) -> Duplicate | None:
+    """`ProducerStates.check`, or `check_marker` where the batch is a marker."""
+    header = batch.header
+    if header.is_control:
+        marker = read_marker(b"".join(batch.parts(0, 0)))
+        if marker is not None:
+            producers.check_marker(header, marker.coordinator_epoch)
+            return None
+    return producers.check(header, origin)
+
+
+def end_transaction(
+    producers: ProducerStates, header: BatchHeader, base_offset: int, parts: Sequence[Buffer]
+) -> CompletedTransaction | None:
+    """A control batch, in `parts`, was appended at `base_offset` or is replayed: notes it, and the transaction that it ends if
+    any.
+
+    The door of txn_index.py: an aborted transaction that this returns gets its entry there.
+    """
+    marker = read_marker(b"".join(parts)) if header.producer_id >= 0 else None
+    if marker is None:
+        producers.update(header, base_offset)
+        return None
+    return producers.end_transaction(
+        header,
+        base_offset,
+        coordinator_epoch=marker.coordinator_epoch,
+        aborted=marker.aborted,
+        timestamp_ms=header.max_timestamp,
+    )

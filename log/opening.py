@@ -1,0 +1,47 @@
+"""What must be known before a partition's directory is opened."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ottla.log.config import LogConfig
+
+
+@dataclass(slots=True)
+class Opening:
+    """Identity, settings, and the partition's lines in the checkpoints.
+
+    `topic_id`: None where the caller does not know it yet. `clean`: the last stop was. `high_watermark`: None where the log's
+    end counts.
+    """
+
+    topic: str
+    partition: int
+    topic_id: bytes | None
+    config: LogConfig
+    now_ms: Callable[[], int]
+    random: Random
+    clean: bool = False
+    recovery_point: int = 0
+    log_start_offset: int = 0
+    high_watermark: int | None = None
+    producer_expiration_ms: int = 86_400_000
+
+    @property
+    def directory_name(self) -> str:
+        """The name of the partition's directory in its log directory."""
+        return f"{self.topic}-{self.partition}"
+
+    def segment_jitter_ms(self) -> int:
+        """How much earlier than segment.ms the next segment rolls, so that partitions do not all roll at once."""
+        return random_jitter_ms(self.config, self.random)
+
+
+def random_jitter_ms(config: LogConfig, random: Random) -> int:
+    """Between 0 and segment.jitter.ms, below segment.ms."""
+    bound = min(config.segment_jitter_ms, config.segment_ms)
+    return random.randrange(bound) if bound > 0 else 0

@@ -1,0 +1,491 @@
+"""PartitionLog: one partition's records, from append to deletion. What Kafka calls UnifiedLog.
+
+Four offsets, always in this order:
+
+    log_start_offset <= last_stable_offset <= high_watermark <= log_end_offset
+
+Readers see offsets from the start up to the high watermark (all replicas have them), or up to the last stable offset if they
+want no open transactions. `recovery_point` is apart from these: everything below it was fsynced.
+
+An append, in order: validate the batch; ask the producer state (a duplicate ends here); note a new leader epoch; roll if the
+segment is full; one `writev`; then move the offsets. Before the write nothing has changed that a reader could see; after it
+nothing can fail.
+
+What depends on this log but is not needed to read it (indexes, producer snapshots, epochs) is written unsynced and synced by
+`flush` before the recovery point moves. So after a crash all of it is either durable or lies beyond the recovery point, where
+recovery builds it again.
+
+Doors: aborted transactions go to `txn_index.py` from `markers.end_transaction`; `cleaner.py` will replace segments through
+`Segments`; a follower's append writes batches as they are, with `producers.update` and `epochs.assign` from their headers.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from ottla.log import checkpoint, removal, retention, timestamps
+from ottla.log.directory import LogDirectory
+from ottla.log.epochs import LeaderEpochs, format_checkpoint
+from ottla.log.errors import OffsetOutOfRange, PolicyViolation
+from ottla.log.files import Buffer, FileSlice
+from ottla.log.flush import FlushJob, Unsynced
+from ottla.log.markers import check_producer, end_transaction
+from ottla.log.opening import Opening, random_jitter_ms
+from ottla.log.producers import ProducerStates
+from ottla.log.replay import load_producers
+from ottla.log.segment import SNAPSHOT_SUFFIX, Segment, offset_name
+from ottla.log.segments import Segments
+from ottla.log.timestamps import TimestampOffset
+from ottla.log.validate import Origin, validate_for_append
+from ottla.wire.batch import LENGTH_OVERHEAD
+
+if TYPE_CHECKING:
+    from ottla.log.config import LogConfig
+
+_log = logging.getLogger("ottla.log.partition")
+
+_MAX_RELATIVE_OFFSET: Final = 2**31 - 1
+
+
+class AppendInfo(NamedTuple):
+    """What became of an appended batch. `log_append_time_ms` is -1 where the producer's time counts.
+
+    Of a duplicate, the offsets are those of the first time and the time is the batch's greatest timestamp (edge_cases.md I3).
+    """
+
+    base_offset: int
+    last_offset: int
+    log_append_time_ms: int
+    log_start_offset: int
+    duplicate: bool
+
+
+class PartitionLog:
+    """See the module's docstring. Made by `log.recovery`; not thread-safe but for `FlushJob.run` and reads of a FileSlice."""
+
+    __slots__ = (
+        "_config",
+        "_flush_messages",
+        "_last_snapshot",
+        "_latest_epoch",
+        "_roll_flush_upto",
+        "_segment_bytes",
+        "_segment_ms",
+        "closed",
+        "cuts",
+        "directory",
+        "epochs",
+        "flush_inline",
+        "high_watermark",
+        "last_flush_ms",
+        "log_end_offset",
+        "log_start_offset",
+        "now_ms",
+        "partition",
+        "path",
+        "producer_expiration_ms",
+        "producers",
+        "random",
+        "recovery_point",
+        "segments",
+        "sole_replica",
+        "topic",
+        "topic_id",
+        "unsynced",
+    )
+
+    def __init__(
+        self,
+        directory: LogDirectory,
+        path: str,
+        opening: Opening,
+        *,
+        topic_id: bytes | None,
+        segments: Segments,
+        producers: ProducerStates,
+        epochs: LeaderEpochs,
+        log_start_offset: int,
+        log_end_offset: int,
+        last_snapshot: int,
+    ) -> None:
+        self.directory = directory
+        self.path = path
+        self.topic = opening.topic
+        self.partition = opening.partition
+        self.topic_id = topic_id
+        self.now_ms = opening.now_ms
+        self.random = opening.random
+        self.producer_expiration_ms = opening.producer_expiration_ms
+        self.segments = segments
+        self.producers = producers
+        self.epochs = epochs
+        self._latest_epoch = epochs.latest_epoch
+        self.log_start_offset = log_start_offset
+        self.log_end_offset = log_end_offset
+        self.recovery_point = log_end_offset if opening.clean else max(0, min(opening.recovery_point, log_end_offset))
+        self.high_watermark = log_end_offset
+        if opening.high_watermark is not None:
+            self.high_watermark = max(log_start_offset, min(opening.high_watermark, log_end_offset))
+        self.sole_replica = True
+        """The high watermark follows the log's end at once. Replication sets it to False and moves `high_watermark` itself."""
+        self.flush_inline = True
+        """`flush.messages` is honoured inside append. A caller that runs flush jobs in a thread sets it to False."""
+        self.unsynced = Unsynced()
+        self.last_flush_ms = opening.now_ms()
+        self.closed = False
+        self.cuts = 0
+        """Truncations so far: a flush that began before one says nothing about the bytes after it."""
+        self._last_snapshot = last_snapshot
+        self._roll_flush_upto = 0
+        self.config = opening.config
+        assert log_start_offset <= log_end_offset, (log_start_offset, log_end_offset)
+
+    def __repr__(self) -> str:
+        return f"PartitionLog({self.topic}-{self.partition}, {self.log_start_offset}..{self.log_end_offset})"
+
+    @property
+    def config(self) -> LogConfig:
+        """The topic's settings; assign to change them at run time."""
+        return self._config
+
+    @config.setter
+    def config(self, config: LogConfig) -> None:
+        self._config = config
+        self._segment_bytes = config.segment_bytes
+        self._segment_ms = config.segment_ms
+        if "compact" in config.cleanup_policy and config.max_compaction_lag_ms > 0:
+            self._segment_ms = min(config.segment_ms, config.max_compaction_lag_ms)
+        self._flush_messages = config.flush_messages
+        for segment in self.segments:
+            segment.index_interval_bytes = config.index_interval_bytes
+
+    # What others look at
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Up to here every transaction is decided, and all replicas have it."""
+        first = self.producers.first_open_offset
+        return self.high_watermark if first is None or first > self.high_watermark else first
+
+    @property
+    def leader_epoch(self) -> int:
+        """The latest leader epoch that this log knows, -1 if none."""
+        return self._latest_epoch
+
+    @property
+    def size_bytes(self) -> int:
+        return self.segments.size_bytes()
+
+    @property
+    def first_base_offset(self) -> int:
+        return self.segments.first.base_offset
+
+    @property
+    def unflushed(self) -> int:
+        """Offsets beyond the recovery point: what a power cut may take."""
+        return self.log_end_offset - self.recovery_point
+
+    @property
+    def dirty(self) -> tuple[int, int]:
+        """(unflushed messages, when the log was last flushed in ms)."""
+        return self.unflushed, self.last_flush_ms
+
+    # Appending
+
+    def append_as_leader(
+        self, records: Buffer | None, *, leader_epoch: int, origin: Origin = Origin.CLIENT, api_version_zstd_ok: bool = True
+    ) -> AppendInfo:
+        """Appends the one batch in `records`, which is only borrowed and may be reused when this returns.
+
+        `api_version_zstd_ok`: False for Produce below version 7. Raises the errors of log.validate and log.producers with nothing
+        changed, and StorageError, after which the log directory is offline.
+        """
+        directory = self.directory
+        if directory.failed is not None:
+            directory.check()
+        now_ms = self.now_ms()
+        batch = validate_for_append(records, self._config, now_ms, origin, zstd_allowed=api_version_zstd_ok)
+        header = batch.header
+        if header.producer_id >= 0:
+            duplicate = check_producer(self.producers, batch, origin)
+            if duplicate is not None:
+                return AppendInfo(*duplicate, self.log_start_offset, True)
+        base_offset = self.log_end_offset
+        if leader_epoch != self._latest_epoch:
+            self.begin_epoch(leader_epoch)
+        last_offset = base_offset + header.last_offset_delta
+        size = header.batch_length + LENGTH_OVERHEAD
+        segment = self.segments.active
+        if segment.size and (
+            segment.size + size > self._segment_bytes
+            or segment.index_full
+            or last_offset - segment.base_offset > _MAX_RELATIVE_OFFSET
+            or (
+                header.max_timestamp - segment.first_timestamp
+                if segment.first_timestamp >= 0
+                else segment.waited_ms(now_ms, header.max_timestamp)
+            )
+            > self._segment_ms - segment.jitter_ms
+        ):
+            segment = self.roll()
+        try:
+            segment.append(batch.parts(base_offset, leader_epoch), size, last_offset, header.max_timestamp)
+        except OSError as error:
+            raise directory.fail(f"appending to {self.path}", error) from error
+        end_offset = self.log_end_offset = last_offset + 1
+        if header.is_control:
+            end_transaction(self.producers, header, base_offset, batch.parts(base_offset, leader_epoch))
+        else:
+            self.producers.update(header, base_offset)
+        if self.sole_replica:
+            self.high_watermark = end_offset
+        if end_offset - self.recovery_point >= self._flush_messages and self.flush_inline:
+            self.flush()
+        return AppendInfo(base_offset, last_offset, batch.log_append_time_ms, self.log_start_offset, False)
+
+    def begin_epoch(self, leader_epoch: int) -> None:
+        """A leader of this epoch writes from here on. Saved with the next flush or close: recovery finds it in the batches."""
+        if self.epochs.assign(leader_epoch, self.log_end_offset):
+            self.unsynced.epochs = True
+        self._latest_epoch = leader_epoch
+
+    def roll(self) -> Segment:
+        """Ends the active segment and starts one at the log's end; returns that. An empty segment there is kept. StorageError."""
+        old = self.segments.active
+        if old.base_offset == self.log_end_offset:
+            assert old.size == 0
+            return old
+        with self.directory.guard(f"rolling {self.path}"):
+            self.unsynced.paths += old.write_indexes(final=True)
+            self.take_snapshot()
+            segment = self.new_segment(self.log_end_offset)
+        self.segments.add(segment)
+        self._roll_flush_upto = self.log_end_offset
+        _log.info("%s-%d rolled a segment at offset %d", self.topic, self.partition, self.log_end_offset)
+        return segment
+
+    def new_segment(self, base_offset: int) -> Segment:
+        config = self._config
+        segment = Segment(
+            self.directory.disk,
+            self.path,
+            base_offset,
+            size=0,
+            open_files=self.directory.open_files,
+            index_bytes=config.segment_index_bytes,
+            index_interval_bytes=config.index_interval_bytes,
+            now_ms=self.now_ms(),
+            jitter_ms=random_jitter_ms(config, self.random),
+        )
+        segment.create_files()
+        self.unsynced.names_in(self.path)
+        return segment
+
+    def take_snapshot(self) -> None:
+        """Saves the producer state as `<end offset>.snapshot` unless that is there already. OSError."""
+        end_offset = self.producers.end_offset
+        if end_offset > self._last_snapshot:
+            path = f"{self.path}/{offset_name(end_offset)}{SNAPSHOT_SUFFIX}"
+            self.directory.disk.write_bytes(path, self.producers.snapshot_bytes(), sync=False)
+            self._last_snapshot = end_offset
+            self.unsynced.paths.append(path)
+            self.unsynced.names_in(self.path)
+
+    # Reading
+
+    def read(self, offset: int, max_bytes: int, *, upto: int, min_one_batch: bool = True) -> FileSlice | None:
+        """Bytes from the batch that holds `offset`, all from one segment, never past offset `upto` (high watermark, last stable
+        offset or log end); None if there is nothing to read yet.
+
+        The slice is cut at `max_bytes`, inside a batch too, but holds the first batch whole if `min_one_batch`, and is None if
+        that batch does not fit and `min_one_batch` is False. Its first records may lie before `offset`. OffsetOutOfRange;
+        CorruptRecord if the file cannot be walked; StorageError.
+        """
+        end_offset = self.log_end_offset
+        if not self.log_start_offset <= offset <= end_offset:
+            raise OffsetOutOfRange(
+                f"offset {offset} is not in {self.log_start_offset}..{end_offset} of {self.topic}-{self.partition}"
+            )
+        directory = self.directory
+        if directory.failed is not None:
+            directory.check()
+        try:
+            return self.segments.read(offset, max_bytes, min(upto, end_offset), end_offset, min_one_batch)
+        except OSError as error:
+            raise directory.fail(f"reading {self.path}", error) from error
+
+    def iterate_batches(self, from_offset: int) -> Iterator[bytes]:
+        """Every whole batch from the one that holds `from_offset` to the log's end as it is now. Errors as `read`."""
+        if not self.log_start_offset <= from_offset <= self.log_end_offset:
+            raise OffsetOutOfRange(f"offset {from_offset} is not in {self.log_start_offset}..{self.log_end_offset} of {self!r}")
+        with self.directory.guard(f"reading {self.path}"):
+            for batch in self.segments.batches(from_offset, self.log_end_offset):
+                yield bytes(batch)
+
+    def offset_for_timestamp(self, timestamp_ms: int) -> TimestampOffset | None:
+        """The first record at or after the time, None if there is none. Errors as `read`."""
+        with self.directory.guard(f"reading {self.path}"):
+            return timestamps.offset_for_timestamp(self.segments, timestamp_ms, self.log_start_offset)
+
+    def max_timestamp_offset(self) -> TimestampOffset | None:
+        """The first record that has the greatest timestamp, None if none has one. Errors as `read`."""
+        with self.directory.guard(f"reading {self.path}"):
+            return timestamps.max_timestamp_offset(self.segments)
+
+    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
+        """(epoch, end offset) as OffsetForLeaderEpoch answers: see LeaderEpochs.end_offset_for."""
+        return self.epochs.end_offset_for(epoch, self.log_end_offset)
+
+    # Flushing
+
+    def start_flush(self, upto: int | None = None) -> FlushJob | None:
+        """What must be synced so that everything below offset `upto` (default: the log's end) survives; None if nothing.
+        StorageError.
+        """
+        self.directory.check()
+        upto = self.log_end_offset if upto is None else min(upto, self.log_end_offset)
+        if upto <= self.recovery_point and not self.unsynced.paths and not self.unsynced.directories:
+            return None
+        with self.directory.guard(f"flushing {self.path}"):
+            self._save_epochs()
+            first = self.segments.floor(self.recovery_point)
+            files = [s.file or s.open_file() for s in self.segments.between(first, upto)] if upto > self.recovery_point else []
+        paths, directories = self.unsynced.take()
+        return FlushJob(self, upto, files, paths, directories)
+
+    def finish_flush(self, job: FlushJob) -> None:
+        """`job.run` returned: everything below its `upto` is durable."""
+        if job.cuts == self.cuts:
+            self.recovery_point = max(self.recovery_point, job.upto)
+        self.last_flush_ms = self.now_ms()
+
+    def flush(self, upto: int | None = None) -> None:
+        """Syncs everything below `upto` (default: all) before it returns. StorageError."""
+        job = self.start_flush(upto)
+        if job is not None:
+            job.run()
+            job.finish()
+
+    def flush_due(self, now_ms: int) -> int | None:
+        """Up to which offset a flush is due: all after `flush.messages` or `flush.ms`, the rolled segments after a roll; None
+        if none.
+        """
+        unflushed = self.log_end_offset - self.recovery_point
+        config = self._config
+        if unflushed > 0 and (unflushed >= config.flush_messages or now_ms - self.last_flush_ms >= config.flush_ms):
+            return self.log_end_offset
+        return self._roll_flush_upto if self._roll_flush_upto > self.recovery_point else None
+
+    def _save_epochs(self) -> None:
+        if self.unsynced.epochs:
+            path = f"{self.path}/{checkpoint.LEADER_EPOCHS}"
+            self.directory.disk.write_bytes(path, format_checkpoint(self.epochs.entries).encode(), sync=False)
+            self.unsynced.epochs = False
+            self.unsynced.paths.append(path)
+            self.unsynced.names_in(self.path)
+
+    # Cutting at the start
+
+    def delete_records_before(self, offset: int) -> int:
+        """Moves the log's start to `offset` (-1: the high watermark) and returns the start; segments go with the next retention.
+
+        Already at or beyond `offset`: nothing changes. OffsetOutOfRange beyond the high watermark; PolicyViolation where the
+        topic is only compacted.
+        """
+        if "delete" not in self._config.cleanup_policy and "compact" in self._config.cleanup_policy:
+            raise PolicyViolation(f"{self.topic} is compacted and does not delete")
+        if offset == -1:
+            offset = self.high_watermark
+        if not 0 <= offset <= self.high_watermark:
+            raise OffsetOutOfRange(f"offset {offset} is not in 0..{self.high_watermark}, the high watermark of {self!r}")
+        self.directory.check()
+        self.raise_log_start_offset(offset)
+        return self.log_start_offset
+
+    def raise_log_start_offset(self, offset: int) -> None:
+        """Records below `offset` count as gone. Never moves back."""
+        if offset > self.log_start_offset:
+            assert offset <= self.high_watermark
+            self.log_start_offset = offset
+            self.unsynced.epochs |= self.epochs.truncate_from_start(offset)
+
+    def apply_retention(self, now_ms: int) -> int:
+        """Deletes the segments that retention.ms, retention.bytes or the log's start let go; returns how many. StorageError."""
+        with self.directory.guard(f"deleting segments of {self.path}"):
+            return retention.apply(self, now_ms)
+
+    # Cutting at the end
+
+    def truncate_to(self, offset: int) -> bool:
+        """Drops everything from `offset` on; False if there was nothing. Below the log's start the log starts anew, empty, there.
+
+        The recovery point is lowered on disk first: bytes beyond a cut are written again, and may not count as fsynced.
+        """
+        assert offset >= 0
+        if offset >= self.log_end_offset:
+            return False
+        if offset < self.recovery_point:
+            self.recovery_point = offset
+            self.directory.save_recovery_points()
+        _log.info("%s-%d is truncated from %d to %d", self.topic, self.partition, self.log_end_offset, offset)
+        self.cuts += 1
+        with self.directory.guard(f"truncating {self.path}"):
+            removal.cut_segments(self, offset)
+            self.unsynced.epochs |= self.epochs.truncate_from_end(offset)
+            self._latest_epoch = self.epochs.latest_epoch
+            self.log_end_offset = offset
+            self.log_start_offset = min(self.log_start_offset, offset)
+            self.high_watermark = min(self.high_watermark, offset)
+            self._roll_flush_upto = min(self._roll_flush_upto, offset)
+            if self.producers.truncate(offset):
+                self._last_snapshot = self._reload_producers()
+        return True
+
+    def _reload_producers(self) -> int:
+        return load_producers(
+            self.directory.disk,
+            self.path,
+            self.segments,
+            self.producers,
+            start_offset=self.log_start_offset,
+            end_offset=self.log_end_offset,
+            now_ms=self.now_ms(),
+            expiration_ms=self.producer_expiration_ms,
+        )
+
+    # The end
+
+    def forget_expired_producers(self, now_ms: int) -> int:
+        """Drops the state of producers that were silent for producer.id.expiration.ms; returns how many."""
+        return self.producers.expire(now_ms, self.producer_expiration_ms)
+
+    def delete(self) -> None:
+        """Deletes the whole partition: its directory is renamed now and removed after `file.delete.delay.ms`. StorageError."""
+        self.directory.check()
+        _log.info("%s-%d is deleted", self.topic, self.partition)
+        with self.directory.guard(f"deleting {self.path}"):
+            removal.delete_directory(self)
+        self._let_go()
+
+    def close(self, clean: bool = True) -> None:
+        """Ends the log's use. `clean`: writes what a start without recovery needs, and syncs it. StorageError."""
+        if self.closed:
+            return
+        if clean:
+            self.directory.check()
+            with self.directory.guard(f"closing {self.path}"):
+                written = [path for s in self.segments if s.indexes_dirty for path in s.write_indexes(final=True)]
+                self.unsynced.paths += written
+                self.take_snapshot()
+                if not written and self.unflushed == 0:  # idle: a thousand of these shall not cost a thousand fsyncs
+                    self._save_epochs()
+            if written or self.unflushed > 0:
+                self.flush()
+        self._let_go()
+
+    def _let_go(self) -> None:
+        self.closed = True
+        for segment in self.segments:
+            segment.close()

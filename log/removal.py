@@ -1,0 +1,52 @@
+"""Taking away: segments, the log's tail, the whole directory. Renamed at once, removed after `file.delete.delay.ms`.
+
+The delay lets readers finish that hold only a name (Kafka's do; ours hold the open file), and gives an operator a minute to
+regret. A restart removes what carries these names: `.deleted` files, and directories `<topic>-<partition>.<32 hex
+digits>-delete`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from ottla.log.segment import SNAPSHOT_SUFFIX, Segment
+
+if TYPE_CHECKING:
+    from ottla.log.partition import PartitionLog
+
+DELETE_DIR_SUFFIX: Final = "-delete"
+_MAX_NAME_BYTES: Final = 255
+
+
+def drop_segments(log: PartitionLog, segments: list[Segment]) -> None:
+    """Marks the files of segments that left `log.segments`, with their producer snapshots. OSError."""
+    due_ms = log.now_ms() + log.config.file_delete_delay_ms
+    disk = log.directory.disk
+    for segment in segments:
+        for path in segment.rename_deleted():
+            log.directory.remove_later(path, due_ms)
+        snapshot = segment.path(SNAPSHOT_SUFFIX)
+        if disk.exists(snapshot):
+            disk.remove(snapshot)
+    log.unsynced.names_in(log.path)
+
+
+def cut_segments(log: PartitionLog, offset: int) -> None:
+    """The segments end at `offset`; where they all begin later, one empty segment there takes their place. OSError."""
+    segments = log.segments
+    if offset < segments.first.base_offset:
+        drop_segments(log, segments.replace_all(log.new_segment(offset)))
+        return
+    drop_segments(log, segments.drop_after(segments.floor(offset)))
+    segments.active.truncate_to(offset)
+    segments.forget_hints()
+
+
+def delete_directory(log: PartitionLog) -> None:
+    """Renames the partition's directory, durably, so that a topic of the same name can be made again. OSError."""
+    directory = log.directory
+    suffix = f"-{log.partition}.{log.random.getrandbits(128):032x}{DELETE_DIR_SUFFIX}"
+    renamed = f"{directory.path}/{log.topic[: _MAX_NAME_BYTES - len(suffix)]}{suffix}"
+    directory.disk.rename(log.path, renamed)
+    directory.disk.sync_dir(directory.path)
+    directory.remove_later(renamed, log.now_ms() + log.config.file_delete_delay_ms)

@@ -1,0 +1,174 @@
+"""The segments of one partition, ascending: which one holds an offset, and reading across them.
+
+A read answers with a `FileSlice`: the place of the bytes, not the bytes. Finding it costs a bisect over base offsets, one in
+the offset index and a walk over the headers of at most one index interval. Consumers that read to the end come back for exactly
+the offset where their last slice ended, so that place is remembered and the walk falls away.
+
+Limits are Kafka's (edge_cases.md F11-F13): the slice ends at `max_bytes` wherever that falls, inside a batch too, and the client
+drops the torn rest; but a first batch that alone is larger comes whole, or a consumer would never get past it.
+"""
+
+from __future__ import annotations
+
+import struct
+from bisect import bisect_right
+from collections.abc import Iterator
+from typing import Final
+
+from ottla.log.files import FileSlice
+from ottla.log.scan import OVERHEAD, walk_batches
+from ottla.log.segment import Segment
+
+_MAX_HINTS: Final = 64
+_LENGTH: Final = struct.Struct(">i")
+
+
+class Segments:
+    """Never empty once loaded; the last one is the active one."""
+
+    __slots__ = ("_all", "_bases", "_hints", "active")
+
+    def __init__(self, segments: list[Segment]) -> None:
+        assert segments
+        self._all = segments
+        self._bases = [segment.base_offset for segment in segments]
+        assert self._bases == sorted(set(self._bases))
+        self._hints: dict[int, int] = {}  # offset -> where its batch starts, in the active segment
+        self.active = segments[-1]
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def __iter__(self) -> Iterator[Segment]:
+        return iter(self._all)
+
+    def __getitem__(self, index: int) -> Segment:
+        return self._all[index]
+
+    @property
+    def first(self) -> Segment:
+        return self._all[0]
+
+    def size_bytes(self) -> int:
+        return sum(segment.size for segment in self._all)
+
+    def floor(self, offset: int) -> int:
+        """Index of the segment whose range holds `offset`: the last that starts at or before it; the first if none does."""
+        return max(bisect_right(self._bases, offset) - 1, 0)
+
+    def between(self, first: int, upto: int) -> list[Segment]:
+        """The segments from index `first` on that start below offset `upto`."""
+        return [segment for segment in self._all[first:] if segment.base_offset < upto]
+
+    def add(self, segment: Segment) -> None:
+        """A new active segment, above all others."""
+        assert segment.base_offset > self._bases[-1]
+        self._all.append(segment)
+        self._bases.append(segment.base_offset)
+        self.active = segment
+        self._hints.clear()
+
+    def drop_first(self, count: int) -> list[Segment]:
+        """Takes the oldest `count` segments out; one stays."""
+        assert 0 <= count < len(self._all)
+        dropped = self._all[:count]
+        del self._all[:count], self._bases[:count]
+        return dropped
+
+    def drop_after(self, index: int) -> list[Segment]:
+        """Takes all segments after `index` out; that one becomes active."""
+        dropped = self._all[index + 1 :]
+        del self._all[index + 1 :], self._bases[index + 1 :]
+        self.active = self._all[-1]
+        self._hints.clear()
+        return dropped
+
+    def replace_all(self, segment: Segment) -> list[Segment]:
+        """One new segment instead of all."""
+        dropped = self._all
+        self._all, self._bases, self.active = [segment], [segment.base_offset], segment
+        self._hints.clear()
+        return dropped
+
+    def forget_hints(self) -> None:
+        """After the active segment was cut."""
+        self._hints.clear()
+
+    # Reading
+
+    def read(self, offset: int, max_bytes: int, upto: int, end_offset: int, min_one_batch: bool) -> FileSlice | None:
+        """The slice from the batch that holds `offset`, cut at `max_bytes` and never past the batch that ends before `upto`.
+
+        `end_offset` is the log's end. None where nothing may be read. `min_one_batch`: give the first batch whole even if it is
+        larger than `max_bytes`; without it such a batch gives None, because no client could use a piece. CorruptRecord if the
+        log cannot be walked; OSError.
+        """
+        if offset >= upto:
+            return None
+        if offset >= self.active.base_offset and upto == end_offset:  # the tail, where most reads are
+            segment = self.active
+            start = self._hints.get(offset, -1)
+            if start < 0:
+                start = self._position(segment, offset)
+            end = segment.size
+            self._remember(upto, end)
+        else:
+            found = self._find(offset)
+            if found is None:
+                return None
+            index, start = found
+            segment, end = self._all[index], self._end(index, upto)
+        length = end - start
+        if start < 0 or length <= 0:
+            return None
+        file = segment.file or segment.open_file()
+        if length > max_bytes:
+            length = max_bytes
+            first = _LENGTH.unpack(file.pread(4, start + 8))[0] + OVERHEAD
+            if first > length:
+                if not min_one_batch:
+                    return None
+                length = first
+        return FileSlice(file, start, length)
+
+    def _remember(self, offset: int, position: int) -> None:
+        hints = self._hints
+        if len(hints) >= _MAX_HINTS:
+            del hints[next(iter(hints))]
+        hints[offset] = position
+
+    def _position(self, segment: Segment, offset: int) -> int:
+        batch = segment.locate(offset)
+        return batch.position if batch is not None else -1
+
+    def _find(self, offset: int) -> tuple[int, int] | None:
+        """(segment index, position) of the batch that holds `offset`, or, where compaction left a gap, of the next one."""
+        for index in range(self.floor(offset), len(self._all)):
+            position = self._position(self._all[index], offset)
+            if position >= 0:
+                return index, position
+        return None
+
+    def _end(self, index: int, upto: int) -> int:
+        """Where in a segment reading up to offset `upto` ends."""
+        segment = self._all[index]
+        if index + 1 < len(self._all) and upto >= self._all[index + 1].base_offset:
+            return segment.size
+        position = self._hints.get(upto, -1) if segment is self.active else -1
+        if position < 0:
+            position = self._position(segment, upto)
+        return segment.size if position < 0 else position
+
+    def batches(self, from_offset: int, upto: int) -> Iterator[memoryview]:
+        """Whole batches from the one that holds `from_offset`, while they start before `upto`, as they are on disk."""
+        found = self._find(from_offset)
+        if found is None:
+            return
+        index, start = found
+        while index < len(self._all):
+            segment = self._all[index]
+            for _, batch in walk_batches(segment.file or segment.open_file(), start, segment.size):
+                if int.from_bytes(batch[:8], "big") >= upto:
+                    return
+                yield batch
+            index, start = index + 1, 0
