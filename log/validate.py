@@ -20,8 +20,8 @@ Where we differ from Kafka 4.4, on purpose:
 - Null records are INVALID_RECORD; Kafka's handler dies and never answers.
 - A producer id with epoch -1 is INVALID_PRODUCER_EPOCH also where the partition does not know the producer yet.
 - Records of a compressed batch are checked as strictly as plain ones; Kafka skims them, and a consumer would stumble instead.
-- Wrong offset deltas are refused in a plain batch, where Kafka stores them for consumers to stumble over. In a compressed batch
-  they are put right, as Kafka does.
+- Offset deltas that do not count up from 0 are INVALID_RECORD. Kafka stores them in a plain batch, for consumers to stumble over,
+  and answers UNKNOWN_SERVER_ERROR in a compressed one (its repair fails there); only on the way to another codec it repairs them.
 - A compressed batch may not unfold to more than 256 MiB, and an answer names at most 1,000 bad records.
 """
 
@@ -57,7 +57,6 @@ from ottla.wire.batch import (
 )
 from ottla.wire.compression import MAX_DECOMPRESSED_BYTES, NAMES, NONE, NUMBERS, ZSTD, CompressionError, compress, decompress
 from ottla.wire.primitives import Buffer
-from ottla.wire.records import varint
 
 _STAMPED: Final = 16  # bytes of a header that stamp() makes anew
 _SIZE_AND_MAGIC: Final = Struct(">8xi4xb")
@@ -152,7 +151,7 @@ def validate_for_append(
         data = buf
     else:
         data = bytes(memoryview(buf)[:size])  # the kernel reads bytes only, and this copy is cheap
-    max_timestamp, renumber = _check_records(data, header, config, now_ms)
+    max_timestamp = _check_records(data, header, config, now_ms)
 
     log_append_time = config.message_timestamp_type == "LogAppendTime"
     attributes = header.attributes & ~LOG_APPEND_TIME_BIT
@@ -160,7 +159,7 @@ def validate_for_append(
         attributes |= LOG_APPEND_TIME_BIT
         max_timestamp = now_ms
     target = _target_codec(config.compression_type, codec, header)
-    if target == codec and not renumber:
+    if target == codec:
         records = memoryview(buf)[:size]
         if attributes == header.attributes and max_timestamp == header.max_timestamp:
             batch = ValidatedBatch(header, [records[_STAMPED:]], -1)
@@ -169,7 +168,7 @@ def validate_for_append(
     else:
         section = data[HEADER_SIZE:] if codec == NONE else data
         wanted = header._replace(attributes=attributes & ~CODEC_MASK | target, max_timestamp=max_timestamp)
-        batch = _recompressed(wanted, _renumbered(section) if renumber else section, config)
+        batch = _recompressed(wanted, section, config)
     if log_append_time:
         batch.log_append_time_ms = now_ms
     if batch.header.batch_length + LENGTH_OVERHEAD > config.segment_bytes:
@@ -239,8 +238,8 @@ def _decompressed(buf: Buffer, size: int, codec: int) -> bytes:
         raise InvalidRecord(f"the records cannot be decompressed: {problem}") from problem
 
 
-def _check_records(data: bytes, header: BatchHeader, config: ValidationConfig, now_ms: int) -> tuple[int, bool]:
-    """(the true maximum timestamp, must offsets be renumbered); `data` is all of a plain batch, or a decompressed section."""
+def _check_records(data: bytes, header: BatchHeader, config: ValidationConfig, now_ms: int) -> int:
+    """The true maximum timestamp. `data` is all of a plain batch, or the decompressed section of another."""
     compressed = header.attributes & CODEC_MASK != NONE
     stamped_by_client = header.attributes & LOG_APPEND_TIME_BIT != 0
     earliest, latest = kernel.MIN_INT64, kernel.MAX_INT64
@@ -258,14 +257,14 @@ def _check_records(data: bytes, header: BatchHeader, config: ValidationConfig, n
         "compact" in config.cleanup_policy,
         config.max_decompressed_message_bytes if compressed else kernel.MAX_INT64,
     )
-    if code != kernel.OK and not (code == kernel.BAD_OFFSET_DELTA and compressed):
+    if code != kernel.OK:
         raise InvalidRecord(kernel.REASONS[code])
     if stamped_by_client:
         max_timestamp = max(header.max_timestamp, NO_TIMESTAMP)  # that of each record, deltas do not count
         bad = _stamped_by_client(bad, header, config, now_ms)
     if bad:
         _refuse(bad, config, now_ms)
-    return max_timestamp, code == kernel.BAD_OFFSET_DELTA
+    return max_timestamp
 
 
 def _stamped_by_client(
@@ -320,22 +319,3 @@ def _recompressed(wanted: BatchHeader, section: bytes, config: ValidationConfig)
     if batch.header.size > config.max_message_bytes:
         raise RecordTooLarge(f"the batch has {batch.header.size} bytes once recompressed, {config.max_message_bytes} are allowed")
     return batch
-
-
-def _renumbered(section: bytes) -> bytes:
-    """The same records with offset deltas 0, 1, 2 …: each record's bytes before and after its offset delta stay."""
-    parts: list[bytes] = []
-    for index, (start, end, timestamp_delta, _, key_at, key_size, _, _) in enumerate(kernel.spans(section, 0, len(section))):
-        body_at = start + _varint_size(section, start)
-        key_length = varint(key_size)
-        delta = varint(timestamp_delta)
-        body = section[body_at : body_at + 1] + delta + varint(index) + key_length + section[key_at:end]
-        parts += (varint(len(body)), body)
-    return b"".join(parts)
-
-
-def _varint_size(section: bytes, at: int) -> int:
-    size = 1
-    while section[at + size - 1] > 127:
-        size += 1
-    return size

@@ -183,11 +183,9 @@ def check_records(  # noqa: PLR0917 - native calls take their arguments by posit
 
     `count`: how many the batch declares. `earliest`, `latest` (ms): bounds of a valid timestamp; -1 (none given) is always
     valid. `max_record_bytes`: bound for the body of one record.
-    Returns (code, max timestamp or -1, index of the first record that has it or -1, bad records or None). With code OK and
-    BAD_OFFSET_DELTA all else about the batch is right. A bad record is (index, KEY_MISSING | TIMESTAMP_OUT_OF_RANGE, its
-    timestamp); at most MAX_BAD_RECORDS are named.
+    Returns (code, max timestamp or -1, index of the first record that has it or -1, bad records or None). A bad record is
+    (index, KEY_MISSING | TIMESTAMP_OUT_OF_RANGE, its timestamp); at most MAX_BAD_RECORDS are named.
     """
-    verdict: i64 = OK
     index: i64 = 0
     max_timestamp: i64 = NO_TIMESTAMP
     index_of_max: i64 = -1
@@ -209,7 +207,7 @@ def check_records(  # noqa: PLR0917 - native calls take their arguments by posit
             return int(code), NO_TIMESTAMP, -1, None
         at += size
         if offset_delta != index:
-            verdict = BAD_OFFSET_DELTA
+            return BAD_OFFSET_DELTA, NO_TIMESTAMP, -1, None
         timestamp = wrapping_add(base_timestamp, delta)
         if timestamp > max_timestamp:
             max_timestamp = timestamp
@@ -221,7 +219,7 @@ def check_records(  # noqa: PLR0917 - native calls take their arguments by posit
         index += 1
     if index != count:
         return FEWER_RECORDS, NO_TIMESTAMP, -1, None
-    return int(verdict), int(max_timestamp), int(index_of_max), bad
+    return OK, int(max_timestamp), int(index_of_max), bad
 
 
 def note_bad(bad: list[tuple[int, int, int]] | None, index: i64, what: i64, timestamp: i64) -> list[tuple[int, int, int]]:
