@@ -1,0 +1,230 @@
+"""A raw client: frames over a socket, no retries, no metadata cache, nothing negotiated.
+
+Requests and answers are the classes of `ottla.wire.messages`, whose codecs are proven against Kafka's own Java classes elsewhere;
+bytes that no class can make are written by hand. A connection that the broker closed and an answer that does not come are results
+like any other: CLOSED and SILENT.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+import sys
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import Any, Final
+
+from crc32c import crc32c
+from ottla.wire.batch import build_batch
+from ottla.wire.header import decode_response_header, encode_request_header
+from ottla.wire.messages import create_topics, fetch, find_coordinator, init_producer_id, metadata, produce
+from ottla.wire.records import Record
+
+from compat_tests.brokers import Address
+from compat_tests.waiting import wait_for
+
+CLOSED: Final = "connection closed by the broker"
+SILENT: Final = "no answer"
+ANSWER_TIMEOUT_S: Final = 15.0
+CLIENT_ID: Final = "compat"
+TIME_MS: Final = 1_700_000_000_000  # record timestamps: the same for both brokers
+CRC_AT: Final = 17
+CRC_FROM: Final = 21
+
+
+def batch(*values: bytes | None, key: bytes | None = b"k", first_ms: int = TIME_MS, **fields: Any) -> bytes:
+    """One record batch; a record a value, a millisecond apart. `fields` as of build_batch."""
+    records = [Record(0, first_ms + n, key, value) for n, value in enumerate(values)]
+    return build_batch(records, **fields)
+
+
+def patched(records: bytes, at: int, form: str, *values: int, seal: bool = True) -> bytes:
+    """The batch with other values at a place of its header (wire/batch.py has the map); with a right CRC unless told otherwise."""
+    changed = bytearray(records)
+    struct.pack_into(">" + form, changed, at, *values)
+    if seal:
+        struct.pack_into(">I", changed, CRC_AT, crc32c(bytes(changed[CRC_FROM:])))
+    return bytes(changed)
+
+
+def module_of(request: Any) -> Any:
+    return sys.modules[type(request).__module__]
+
+
+def encode(request: Any, version: int, correlation_id: int, client_id: str | None = CLIENT_ID) -> bytes:
+    """A whole frame without its size."""
+    module = module_of(request)
+    parts: list[Any] = [encode_request_header(module.API_KEY, version, correlation_id, client_id)]
+    module.ENCODE_REQUEST[version](request, parts)
+    return b"".join(bytes(part) for part in parts)
+
+
+class Connection:
+    """One TCP connection with hand-made frames."""
+
+    def __init__(self, address: Address) -> None:
+        self.socket = socket.create_connection(("127.0.0.1", address.port), timeout=ANSWER_TIMEOUT_S)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.correlation_id = 0
+
+    def send_raw(self, data: bytes) -> None:
+        with suppress(BrokenPipeError, ConnectionResetError):  # a closed connection shows when we read
+            self.socket.sendall(data)
+
+    def send_frame(self, body: bytes) -> None:
+        self.send_raw(struct.pack(">i", len(body)) + body)
+
+    def send(self, request: Any, version: int) -> int:
+        """Returns the correlation id."""
+        self.correlation_id += 1
+        self.send_frame(encode(request, version, self.correlation_id))
+        return self.correlation_id
+
+    def receive(self, timeout_s: float = ANSWER_TIMEOUT_S) -> bytes | str:
+        """The next frame, or CLOSED, or SILENT."""
+        self.socket.settimeout(timeout_s)
+        try:
+            head = self._exactly(4)
+            return CLOSED if head is None else self._exactly(struct.unpack(">i", head)[0]) or CLOSED
+        except TimeoutError:
+            return SILENT
+        except ConnectionResetError:
+            return CLOSED
+
+    def _exactly(self, count: int) -> bytes | None:
+        got = bytearray()
+        while len(got) < count:
+            data = self.socket.recv(count - len(got))
+            if not data:
+                return None
+            got += data
+        return bytes(got)
+
+    def answer(self, api: Any, version: int, timeout_s: float = ANSWER_TIMEOUT_S) -> Any:
+        """The next frame decoded as an answer of this API's module and version. Trailing bytes are a failure."""
+        frame = self.receive(timeout_s)
+        if isinstance(frame, str):
+            return frame
+        correlation_id, at = decode_response_header(api.API_KEY, version, frame, 0)
+        response, end = api.DECODE_RESPONSE[version](frame, at)
+        assert end == len(frame), f"{len(frame) - end} bytes behind the answer"
+        assert correlation_id == self.correlation_id, f"answer {correlation_id} to request {self.correlation_id}"
+        return response
+
+    def call(self, request: Any, version: int, timeout_s: float = ANSWER_TIMEOUT_S) -> Any:
+        self.send(request, version)
+        return self.answer(module_of(request), version, timeout_s)
+
+    def close(self) -> None:
+        self.socket.close()
+
+
+class Wire:
+    """Raw access to one broker for one test: a connection at hand, names of the test's own, and the everyday requests.
+
+    `labels` gives names to what the broker chose (member ids, topic ids, producer ids), for the comparison.
+    """
+
+    def __init__(self, address: Address, prefix: str) -> None:
+        self.address, self.kind, self.prefix = address, address.kind, prefix
+        self.labels: dict[Any, str] = {}
+        self.topic_ids: dict[str, bytes] = {}
+        self._connections: list[Connection] = []
+
+    def connect(self) -> Connection:
+        """A new connection, closed with the test."""
+        self._connections.append(Connection(self.address))
+        return self._connections[-1]
+
+    def call(self, request: Any, version: int, timeout_s: float = ANSWER_TIMEOUT_S) -> Any:
+        """On the newest connection; on a new one after the broker closed it or kept silent."""
+        if not self._connections:
+            self.connect()
+        answer = self._connections[-1].call(request, version, timeout_s)
+        if isinstance(answer, str):
+            self.connect()
+        return answer
+
+    def close(self) -> None:
+        for connection in self._connections:
+            connection.close()
+
+    def label(self, value: Any, name: str) -> Any:
+        self.labels[value] = f"<{name}>"
+        return value
+
+    def name(self, stem: str) -> str:
+        """A topic or group name that only this test uses; the same for both brokers."""
+        return f"{self.prefix}-{stem}"
+
+    def create(self, stem: str, partitions: int = 1, **configs: str) -> str:
+        """A topic whose partitions all have a leader. Underscores in setting names stand for dots."""
+        name = self.name(stem)
+        settings = [create_topics.CreatableTopicConfig(key.replace("_", "."), value) for key, value in configs.items()]
+        topic = create_topics.CreatableTopic(name, partitions, 1, [], settings)
+        answer = self.call(create_topics.CreateTopicsRequest([topic], 30_000), 7)
+        assert answer.topics[0].error_code == 0, answer
+        self.wait_for_topic(name, partitions)
+        return name
+
+    def wait_for_topic(self, name: str, partitions: int = 1) -> None:
+        def ready() -> bool:
+            found = self.metadata(name).topics[0]
+            if found.error_code or len(found.partitions) < partitions:
+                return False
+            self.topic_ids[name] = self.label(found.topic_id, f"id of {name}")
+            return all(p.error_code == 0 and p.leader_id >= 0 for p in found.partitions)
+
+        wait_for(ready, f"{name} has leaders")
+
+    def wait_until_gone(self, name: str) -> None:
+        wait_for(lambda: self.metadata(name).topics[0].error_code == 3, f"{name} is gone")
+
+    def metadata(self, *names: str, version: int = 12, create: bool = False) -> Any:
+        return self.call(metadata.MetadataRequest([metadata.MetadataRequestTopic(name=n) for n in names], create), version)
+
+    def produce_request(
+        self, topic: str | bytes, records: bytes | None, *, partition: int = 0, acks: int = -1, **fields: Any
+    ) -> produce.ProduceRequest:
+        """For one partition; `topic` is a name, or an id for version 13."""
+        data = [produce.PartitionProduceData(partition, records)]
+        named = (
+            produce.TopicProduceData(name=topic, partition_data=data)
+            if isinstance(topic, str)
+            else produce.TopicProduceData(topic_id=topic, partition_data=data)
+        )
+        return produce.ProduceRequest(**({"acks": acks, "timeout_ms": 5000, "topic_data": [named]} | fields))
+
+    def produce(self, topic: str | bytes, records: bytes | None, *, version: int = 9, timeout_s: float = 15, **more: Any) -> Any:
+        return self.call(self.produce_request(topic, records, **more), version, timeout_s)
+
+    def fetch_request(
+        self, topic: str | bytes, offset: int = 0, *, partition_max_bytes: int = 1 << 20, partition: int = 0, **fields: Any
+    ) -> fetch.FetchRequest:
+        """For one partition. Fields of the partition and of the request by their names."""
+        of_partition = {k: fields.pop(k) for k in ("current_leader_epoch", "last_fetched_epoch") if k in fields}
+        wanted = [fetch.FetchPartition(partition, fetch_offset=offset, partition_max_bytes=partition_max_bytes, **of_partition)]
+        named = (
+            fetch.FetchTopic(topic=topic, partitions=wanted)
+            if isinstance(topic, str)
+            else fetch.FetchTopic(topic_id=topic, partitions=wanted)
+        )
+        return fetch.FetchRequest(**({"max_wait_ms": 0, "min_bytes": 1, "max_bytes": 1 << 26, "topics": [named]} | fields))
+
+    def fetch(self, topic: str | bytes, offset: int = 0, *, version: int = 12, **more: Any) -> Any:
+        return self.call(self.fetch_request(topic, offset, **more), version)
+
+    def new_producer_id(self) -> int:
+        answer = self.call(init_producer_id.InitProducerIdRequest(None, 60_000), 4)
+        assert answer.error_code == 0, answer
+        return int(answer.producer_id)
+
+    def warm_up(self) -> None:
+        """Wait until the internal topics and the first block of producer ids are there: a fresh broker answers 15 and 14."""
+        wait_for(lambda: self.call(find_coordinator.FindCoordinatorRequest("warm-up", 0), 2).error_code == 0, "group coordinator")
+        wait_for(lambda: self.call(init_producer_id.InitProducerIdRequest(None, 1000), 4).error_code == 0, "producer ids")
+
+
+def errors(answers: Iterable[Any]) -> list[Any]:
+    """Error codes only, where the rest is beside the point."""
+    return [a if isinstance(a, str) else a.error_code for a in answers]

@@ -1,0 +1,30 @@
+"""`wires`: raw access to both brokers at once, warm and with the same names on both."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from compat_tests.brokers import KINDS, Address, SharedBrokers
+from compat_tests.wire import Wire
+
+
+@pytest.fixture(scope="session")
+def warm_brokers(shared_brokers: SharedBrokers) -> list[Address]:
+    addresses = [shared_brokers.get(kind) for kind in KINDS]
+    for address in addresses:
+        wire = Wire(address, "warm-up")
+        wire.warm_up()
+        wire.close()
+    return addresses
+
+
+@pytest.fixture
+def wires(warm_brokers: list[Address], request: pytest.FixtureRequest) -> Iterator[dict[str, Wire]]:
+    prefix = re.sub(r"[^a-z0-9]+", "-", request.node.name.removeprefix("test_"))[:60]
+    made = {address.kind: Wire(address, prefix) for address in warm_brokers}
+    yield made
+    for wire in made.values():
+        wire.close()

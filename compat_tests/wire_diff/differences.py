@@ -1,0 +1,26 @@
+"""Where ottla answers otherwise than Apache Kafka 4.4.0 on purpose: mostly its bugs. One row each, checked by the tests: a row
+whose difference is no longer seen fails."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from compat_tests.wire import SILENT
+
+
+class Difference(NamedTuple):
+    """`field`: the last name in the path of what differs ("" = the whole answer)."""
+
+    field: str
+    kafka: Any
+    ottla: Any
+    why: str
+
+
+DELIBERATE: dict[str, Difference] = {
+    "MDzero": Difference("error_code", -1, 42, "Kafka leaks UNKNOWN_SERVER_ERROR for a topic with neither name nor id"),
+    "IAC8": Difference("error_code", -1, 42, "an unknown operation makes Kafka's controller fail and give up its leadership"),
+    "P9": Difference("", SILENT, 87, "null records kill Kafka's request handler: the client waits for ever"),
+    "P22": Difference("error_code", -1, 76, "an undefined codec is an unsupported one, not an unknown server error"),
+    "P23": Difference("error_code", -1, 87, "records that do not decompress are invalid records, not an unknown server error"),
+}

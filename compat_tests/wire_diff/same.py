@@ -1,0 +1,98 @@
+"""Send the same to ottla and to Apache Kafka, compare what comes back, field by field.
+
+A scenario is a function of one `Wire` that returns responses, lists of them, CLOSED or SILENT; `@same_answer("P6")` makes it a test
+that runs it against both brokers and compares. The row ids are those of the survey of Kafka 4.4.0's edge behaviour
+(edge_cases.md); a row where we differ on purpose has its entry in differences.py, and fails when the difference is not seen.
+
+What may differ between two brokers that behave the same is masked, and only that:
+
+- what a broker chooses: ids that the scenario labelled (topic, member, producer ids) become their label; other session ids become
+  "<chosen>"; the cluster id and the node id are equal by configuration;
+- its address: ports become "<port>";
+- its clock: `log_append_time_ms` becomes "<now>" where one is set;
+- wording: an error message or documentation becomes "<text>"; that there is none (null) or an empty one is compared;
+- the order of entries in a response's list of structures: Kafka takes it from hash maps, and no client relies on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ottla.wire.primitives import WireStruct
+
+from compat_tests.wire import Wire
+from compat_tests.wire_diff.differences import DELIBERATE
+
+Scenario = Callable[[Wire], Any]
+WORDING = frozenset({"error_message", "batch_index_error_message", "documentation"})
+
+
+def normalise(value: Any, labels: dict[Any, str], field: str = "") -> Any:
+    """Plain dicts, lists and scalars, with the masks above."""
+    if isinstance(value, WireStruct):
+        return {name: normalise(getattr(value, name), labels, name) for name in value.__slots__}
+    if isinstance(value, dict):
+        return {key: normalise(entry, labels, str(key)) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        entries = [normalise(entry, labels, field) for entry in value]
+        return sorted(entries, key=repr) if field and value and isinstance(value[0], WireStruct) else entries
+    if isinstance(value, memoryview | bytearray):
+        value = bytes(value)
+    return masked(value, labels, field)
+
+
+def masked(value: Any, labels: dict[Any, str], field: str) -> Any:
+    if field == "port":
+        return "<port>"
+    if field in WORDING and value:
+        return "<text>"
+    if field == "log_append_time_ms" and value > 0:
+        return "<now>"
+    if field == "session_id" and value:
+        return "<chosen>"
+    if field == "producer_id":
+        return labels.get(("producer", value), value)
+    if isinstance(value, str | bytes) and value:
+        return labels.get(value, value)
+    return value
+
+
+def differences(kafka: Any, ottla: Any, path: str = "") -> list[tuple[str, Any, Any]]:
+    """(path, Kafka's value, ottla's value) wherever two normalised answers are unequal."""
+    if isinstance(kafka, dict) and isinstance(ottla, dict) and kafka.keys() == ottla.keys():
+        return [d for key in kafka for d in differences(kafka[key], ottla[key], f"{path}.{key}")]
+    if isinstance(kafka, list) and isinstance(ottla, list) and len(kafka) == len(ottla):
+        return [d for n, pair in enumerate(zip(kafka, ottla, strict=True)) for d in differences(*pair, f"{path}[{n}]")]
+    return [] if kafka == ottla else [(path, kafka, ottla)]
+
+
+def compare(row: str, kafka: Any, ottla: Any) -> None:
+    found = differences(kafka, ottla)
+    if row in DELIBERATE:
+        wanted = DELIBERATE[row]
+        seen = [(path.rsplit(".", 1)[-1] if path else "", theirs, ours) for path, theirs, ours in found]
+        assert seen, f"{row}: no difference any more, though differences.py names one: {wanted.why}"
+        assert set(map(repr, seen)) == {repr((wanted.field, wanted.kafka, wanted.ottla))}, f"{row}: {seen}"
+        return
+    lines = [f"  {path or 'answer'}: Kafka {theirs!r}, ottla {ours!r}" for path, theirs, ours in found]
+    assert not found, f"{row}: {len(found)} differences\n" + "\n".join(lines[:30])
+
+
+def check(wires: dict[str, Wire], row: str, scenario: Scenario) -> None:
+    """Run a scenario against both brokers and compare what it returns."""
+    answers = {kind: normalise(scenario(wire), wire.labels) for kind, wire in wires.items()}
+    compare(row, answers["kafka"], answers["ottla"])
+
+
+def same_answer(row: str) -> Callable[[Scenario], Callable[[dict[str, Wire]], None]]:
+    """Make a scenario a test of both brokers. A test with parameters calls `check` itself."""
+
+    def decorate(scenario: Scenario) -> Callable[[dict[str, Wire]], None]:
+        def test(wires: dict[str, Wire]) -> None:
+            check(wires, row, scenario)
+
+        test.__name__, test.__doc__ = scenario.__name__, scenario.__doc__
+        return test
+
+    return decorate
