@@ -17,10 +17,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-pytestmark = [
-    pytest.mark.spark,
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),  # py4j leaves its sockets to the collector
-]
+pytestmark = pytest.mark.spark
 
 STREAM_TIMEOUT_S = 120
 

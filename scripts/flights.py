@@ -152,6 +152,7 @@ class Group:
 
     def _consume(self, number: int) -> None:
         from kafka import KafkaConsumer
+        from kafka.errors import KafkaError
 
         consumer = KafkaConsumer(
             self.topic,
@@ -163,13 +164,17 @@ class Group:
         )
         try:
             while not self._done.is_set():
-                for records in consumer.poll(timeout_ms=500).values():
-                    self._note(records)
-                consumer.commit_async()
-                if number == MEMBERS - 1 and len(self.seen) > self.expected // 2:
-                    consumer.commit()
-                    self.left_early = True
-                    return
+                try:
+                    for records in consumer.poll(timeout_ms=500).values():
+                        self._note(records)
+                    consumer.commit_async()
+                    if number == MEMBERS - 1 and len(self.seen) > self.expected // 2:
+                        consumer.commit()
+                        self.left_early = True
+                        return
+                except KafkaError as error:  # kafka-python lets a broker that is away just now show in poll and commit
+                    if not error.retriable:
+                        raise
         finally:
             consumer.close()
 
