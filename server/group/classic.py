@@ -11,14 +11,15 @@ the group STABLE. What an assignment means is the clients' business, hence any p
 
 Persistent state is what GroupMetadataValue holds: it is written when a group becomes STABLE or EMPTY (and when a static member
 is replaced in a stable group) and changes by `replay` alone. Between two such records the rebalance is runtime state: members
-that joined, the generation that was handed out, parked requests and timers. A crash in the middle takes the group back to its last
-record; its members then notice a generation they do not know and join again. Kafka does the same.
+that joined, the generation that was handed out, parked requests and timers. A crash in the middle takes the group back to its
+last record; its members then notice a generation they do not know and join again. Kafka does the same.
 """
 
 from __future__ import annotations
 
 import asyncio
 import enum
+import logging
 import struct
 from collections.abc import Collection, Sequence
 
@@ -31,6 +32,8 @@ from ottla.wire.messages.internal.group_metadata_key import GroupMetadataKey
 from ottla.wire.messages.internal.group_metadata_value import GroupMetadataValue, MemberMetadata
 from ottla.wire.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
 from ottla.wire.messages.sync_group import SyncGroupResponse
+
+logger = logging.getLogger("ottla.server.group")
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
 
@@ -151,7 +154,7 @@ class ClassicGroup:
         member.session_timeout_ms = session_timeout_ms
 
     def validate_member(self, member_id: str, instance_id: str | None) -> Member:
-        """The member that these ids name. GroupError: UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID when another one took its place."""
+        """The member that these ids name. GroupError: UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID when another took its place."""
         if instance_id is not None:
             current = self.static_members.get(instance_id)
             if current is None:
@@ -257,12 +260,10 @@ class ClassicGroup:
             self.subscribed_topics = frozenset()
         elif self.protocol is not None:
             try:
-                topics = [
-                    topic for member in self.members.values() for topic in subscription_topics(member.metadata(self.protocol))
-                ]
+                metadata = [member.metadata(self.protocol) for member in self.members.values()]
+                self.subscribed_topics = frozenset(topic for each in metadata for topic in subscription_topics(each))
             except (struct.error, ValueError):
-                return
-            self.subscribed_topics = frozenset(topics)
+                logger.info("group %s: its subscriptions cannot be read; all of its offsets are kept", self.group_id)
 
     def is_subscribed(self, topic: str) -> bool:
         """Unknown subscriptions of a consumer group count as all topics: better an offset too many than one lost."""
@@ -280,7 +281,7 @@ class ClassicGroup:
         self.pending_syncs.clear()
         self.move(State.COMPLETING_REBALANCE, now_ms)
 
-    def record(self, assignments: dict[str, bytes], now_ms: int) -> MetadataRecord:
+    def record(self, assignments: dict[str, bytes]) -> MetadataRecord:
         """The group with its members and `assignments`, as it is to be from now on."""
         return MetadataRecord(
             GroupMetadataKey(self.group_id),
@@ -289,7 +290,7 @@ class ClassicGroup:
                 generation=self.generation,
                 protocol=self.protocol,
                 leader=self.leader,
-                current_state_timestamp=now_ms,
+                current_state_timestamp=self.state_timestamp_ms,
                 members=[
                     MemberMetadata(
                         member_id=member.member_id,
@@ -307,7 +308,7 @@ class ClassicGroup:
         )
 
     def empty_record(self, now_ms: int) -> MetadataRecord:
-        """The group after everybody left: one generation on, without a protocol; its type stays, for it says whose offsets these are."""
+        """The group after everybody left: one generation on, without a protocol, but of the same type."""
         assert not self.members
         return MetadataRecord(
             GroupMetadataKey(self.group_id),
@@ -322,7 +323,7 @@ class ClassicGroup:
         )
 
     def restore(self, value: GroupMetadataValue) -> None:
-        """Become what a record read back from the log says. Only for a new object: what lay between two records is not written."""
+        """Become what a record read back from the log says. For a new object only: what lay between two records is unknown."""
         assert not self.members
         for metadata in value.members:
             self.add(_restored(metadata, value.protocol), value.protocol_type)
@@ -332,6 +333,7 @@ class ClassicGroup:
     def replay(self, value: GroupMetadataValue) -> None:
         """Make true what was just appended: the generation that all members agreed on, and their assignments."""
         assert self.members.keys() == {member.member_id for member in value.members}, self.group_id
+        assert value.generation >= self.generation, self.group_id
         for metadata in value.members:
             self.members[metadata.member_id].assignment = bytes(metadata.assignment)
         self._take(value)
@@ -340,7 +342,6 @@ class ClassicGroup:
             self.move(reached, value.current_state_timestamp)
 
     def _take(self, value: GroupMetadataValue) -> None:
-        assert value.generation >= self.generation, self.group_id
         self.generation = value.generation
         self.protocol_type = value.protocol_type or None
         self.protocol = value.protocol

@@ -1,7 +1,7 @@
 """The group coordinator: which partition of `__consumer_offsets` a group belongs to, and whether this broker leads it.
 
-A group lives in partition abs(hash of its id) mod the partition count, with Java's string hash, as every Kafka broker computes it.
-The leader of that partition is the group's coordinator: when it takes over it loads the partition (shard.py), answering
+A group lives in partition abs(hash of its id) mod the partition count, with Java's string hash, as every Kafka broker has it. The
+leader of that partition is the group's coordinator: when it takes over it loads the partition (shard.py), answering
 COORDINATOR_LOAD_IN_PROGRESS meanwhile, in slices of some milliseconds so that other requests are served in between; when it
 loses it, it forgets all about it. This object sees partitions only through GroupLog, and topics not at all.
 """

@@ -163,4 +163,4 @@ def _replace_static(
         group.answer_join(member, refused)
 
     assignments = {other.member_id: other.assignment for other in group.members.values()}
-    return Result((group.record(assignments, group.state_timestamp_ms),), future, written)
+    return Result((group.record(assignments),), future, written)

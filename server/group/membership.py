@@ -75,7 +75,7 @@ def _stabilize(
         return rebalance.prepare(group, f"the assignments could not be written: {error.name}")
 
     assignments = {member_id: request.assignments.get(member_id, b"") for member_id in group.members}
-    return Result((group.record(assignments, rebalance.clock.now_ms()),), future, written)
+    return Result((group.record(assignments),), future, written)
 
 
 def _differ(asked: str | None, actual: str | None) -> bool:

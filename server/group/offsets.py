@@ -1,7 +1,7 @@
 """Committed offsets: how far each group has read each partition.
 
-State changes by `replay` alone. A commit inside a transaction is kept apart, under its producer id, until the transaction's marker
-makes it count or drops it; of a transactional and a plain commit for the same partition the later record wins.
+State changes by `replay` alone. A commit inside a transaction is kept apart, under its producer id, until the transaction's
+marker makes it count or drops it; of a transactional and a plain commit for the same partition the later record wins.
 
 Offsets live until the group tells otherwise: a group without members loses them `offsets.retention.minutes` after its last member
 left, a group that never had members (a "simple" one) that long after each commit, and a stable consumer group those of

@@ -61,8 +61,8 @@ def group_tombstone(group_id: str) -> MetadataRecord:
 
 
 def encode_batch(records: Iterable[GroupRecord], timestamp_ms: int, codec: int = 0) -> bytes:
-    """All `records` as one batch: they become true together or not at all."""
-    return build_batch([_encode(record, timestamp_ms) for record in records], codec=codec)
+    """All `records` as one batch: they become true together or not at all. Its base sequence is 0, as in Kafka's own."""
+    return build_batch([_encode(record, timestamp_ms) for record in records], codec=codec, base_sequence=0)
 
 
 def _encode(record: GroupRecord, timestamp_ms: int) -> Record:

@@ -27,7 +27,7 @@ class GroupSettings:
 
     @classmethod
     def from_broker(cls, values: Mapping[str, object]) -> GroupSettings:
-        """From the broker's settings by name; a missing one has its default. offsets.topic.compression.codec is a name or a code."""
+        """From the broker's settings by name; a missing one has its default. The codec may be a name or a code."""
         default = cls()
 
         def number(name: str, otherwise: int) -> int:

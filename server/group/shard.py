@@ -20,11 +20,12 @@ from ottla.server.group.joins import Join, JoinAnswer
 from ottla.server.group.membership import Leaving, Sync, SyncAnswer
 from ottla.server.group.offsets import Commit, Offsets
 from ottla.server.group.rebalance import Rebalance
-from ottla.server.group.records import GroupRecord, MetadataRecord, OffsetRecord, decode, encode_batch, group_tombstone
+from ottla.server.group.records import GroupRecord, OffsetRecord, decode, encode_batch, group_tombstone
 from ottla.server.group.result import Result
 from ottla.server.group.settings import GroupSettings
 from ottla.wire.batch import read_header
 from ottla.wire.errors import ErrorCode
+from ottla.wire.frame import MALFORMED
 from ottla.wire.messages.leave_group import LeaveGroupResponse
 from ottla.wire.records import decode_records
 
@@ -105,8 +106,8 @@ class Shard:
         for batch in batches:
             try:
                 self._load_batch(batch)
-            except (ValueError, IndexError) as error:
-                logger.exception("partition %d of __consumer_offsets: a batch was left out: %s", self.partition, error)
+            except MALFORMED:
+                logger.exception("partition %d of __consumer_offsets: a batch was left out", self.partition)
             yield
         self.loading = False
         for group in list(self.groups.values()):
@@ -116,7 +117,8 @@ class Shard:
         header = read_header(batch)
         producer_id = header.producer_id if header.is_transactional else -1
         for record in decode_records(batch):
-            assert record.key is not None
+            if record.key is None:
+                continue
             if header.is_control:
                 self.offsets.end_transaction(header.producer_id, committed=record.key[3] == COMMIT_MARKER)
                 continue
@@ -179,7 +181,7 @@ class Shard:
         if group is not None:
             self._admit_commit(group, member_id, instance_id, generation)
         elif generation >= 0:
-            raise GroupError(missing_group, f"Group {group_id} not found.")
+            raise GroupError(missing_group)
         if commits:
             self.run(Result(Offsets.commit(group_id, commits, self._clock.now_ms(), retention_ms), None))
 
@@ -205,9 +207,7 @@ class Shard:
             if nothing_left and group.state is State.EMPTY and not group.pending_joins:
                 records.append(group_tombstone(group.group_id))
         if records:
-            logger.info(
-                "partition %d of __consumer_offsets: %d tombstones for expired offsets and groups", self.partition, len(records)
-            )
+            logger.info("partition %d of __consumer_offsets: %d offsets and groups expired", self.partition, len(records))
             self.run(Result(records, None))
 
     def delete_topic(self, topic: str) -> None:
@@ -222,9 +222,9 @@ class Shard:
         """Raises GroupError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP."""
         group = self.groups.get(group_id)
         if group is None:
-            raise GroupError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
+            raise GroupError(ErrorCode.GROUP_ID_NOT_FOUND)
         if group.state is not State.EMPTY:
-            raise GroupError(ErrorCode.NON_EMPTY_GROUP, ErrorCode.NON_EMPTY_GROUP.name)
+            raise GroupError(ErrorCode.NON_EMPTY_GROUP)
         records: list[GroupRecord] = [*self.offsets.delete_group(group_id), group_tombstone(group_id)]
         self.run(Result(records, None))
 

@@ -96,7 +96,7 @@ async def test_a_pending_member_holds_the_join_phase_until_its_session_ends() ->
     driver = Driver()
     members, generation = driver.stable()
     driver.join()
-    other, parked = driver.enter()
+    _, parked = driver.enter()
     again = driver.join(member=members[0])
     assert waits(parked)
     assert waits(again)

@@ -1,0 +1,145 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from ottla.log.errors import CorruptLog, PolicyViolation, RecordTooLarge
+from ottla.server.group.coordinator import LOAD_SLICE_SECONDS, java_hash_bucket
+from ottla.server.group.errors import GroupError
+from ottla.server.group.settings import GroupSettings
+from ottla.server.group.shard import append_error
+from ottla.wire.errors import ErrorCode
+from tests.server.group.fakes import Broker, Driver, GroupClock, GroupLog, answer_of, in_loop
+
+
+@pytest.mark.parametrize(
+    ("text", "bucket"),
+    [("", 0), ("g", 3), ("my-group", 12), ("polygenelubricants", 0), ("Gruppe-ä", 26), ("\U0001f600", 49)],
+)
+def test_groups_hash_as_java_strings_do(text: str, bucket: int) -> None:
+    # Checked against java.lang.String.hashCode; "polygenelubricants" hashes to the smallest int.
+    assert java_hash_bucket(text, 50) == bucket
+
+
+def refused(broker: Broker, group_id: str = "g") -> ErrorCode:
+    with pytest.raises(GroupError) as error:
+        broker.groups.shard(group_id)
+    return error.value.code
+
+
+@in_loop
+async def test_without_the_topic_there_is_no_coordinator() -> None:
+    broker = Broker(GroupLog(partitions=0))
+    assert refused(broker) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    broker.groups.refresh()
+    assert list(broker.groups.all_groups()) == []
+
+
+@in_loop
+async def test_a_partition_of_another_broker() -> None:
+    broker = Broker()
+    broker.log.leaders = [2, 2, None, 2]
+    assert {refused(broker, group_id) for group_id in "abcd"} == {ErrorCode.NOT_COORDINATOR}
+
+
+@in_loop
+async def test_who_loses_the_partition_sends_its_members_away() -> None:
+    driver = Driver()
+    _, parked = driver.enter()
+    member, joined = driver.enter(group="h")
+    assert member
+    driver.clock.advance(0)
+    follower = driver.enter()[1]
+    driver.broker.log.leaders = [2] * 4
+    driver.broker.groups.refresh()
+    assert answer_of(parked).error_code == ErrorCode.NONE
+    assert answer_of(joined).error_code == ErrorCode.NONE
+    assert answer_of(follower).error_code == ErrorCode.NOT_COORDINATOR
+    assert driver.heartbeat(member, 1, group="h") == ErrorCode.NOT_COORDINATOR
+    driver.broker.log.leaders = [1] * 4
+    assert driver.heartbeat(member, 1, group="h") == ErrorCode.UNKNOWN_MEMBER_ID, "it had not synced, so it is not in the log"
+
+
+class SlowLog(GroupLog):
+    """Reading a batch takes time."""
+
+    def __init__(self, clock: GroupClock) -> None:
+        super().__init__(partitions=1)
+        self.clock = clock
+
+    def read(self, partition: int) -> Iterator[bytes]:
+        for batch in super().read(partition):
+            self.clock.advance(LOAD_SLICE_SECONDS)
+            yield batch
+
+
+@in_loop
+async def test_a_long_load_goes_on_in_slices() -> None:
+    clock = GroupClock()
+    writer = Driver(Broker(GroupLog(partitions=1), clock))
+    for offset in range(3):
+        writer.commit({0: offset})
+    slow = SlowLog(clock)
+    slow.batches = writer.broker.log.batches
+    driver = Driver(Broker(slow, clock))
+    assert driver.commit({0: 9}) == [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]
+    assert driver.heartbeat("m", 1) == ErrorCode.NONE, "nobody gives up its place because we read"
+    driver.broker.groups.topic_deleted("t")
+    with pytest.raises(GroupError):
+        list(driver.broker.groups.all_groups())
+    clock.advance(10)
+    assert driver.fetch() == {}, "deleted as soon as it was read"
+    assert driver.commit({0: 9}) == [ErrorCode.NONE]
+
+
+class BrokenLog(GroupLog):
+    broken = True
+
+    def read(self, partition: int) -> Iterator[bytes]:
+        if self.broken:
+            raise CorruptLog("bad segment")
+        yield from super().read(partition)
+
+
+@in_loop
+async def test_a_partition_that_cannot_be_read_is_tried_again() -> None:
+    broker = Broker(BrokenLog(partitions=1))
+    broker.groups.refresh()
+    assert refused(broker) is ErrorCode.NOT_COORDINATOR
+    broker.log.broken = False  # type: ignore[attr-defined]
+    assert broker.groups.find("g") is None
+
+
+@in_loop
+async def test_a_malformed_batch_is_left_out() -> None:
+    driver = Driver(Broker(GroupLog(partitions=1)))
+    driver.commit({0: 1})
+    driver.commit({0: 2}, group="other")
+    batches = driver.broker.log.batches[0]
+    batches[0] = batches[0][:-3] + b"\xff\xff\xff"
+    again = Driver(driver.broker.restarted())
+    assert again.fetch() == {}
+    assert again.fetch(group="other") == {"t": {0: 2}}
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (RecordTooLarge("x"), ErrorCode.UNKNOWN_SERVER_ERROR),
+        (OSError("x"), ErrorCode.NOT_COORDINATOR),
+        (CorruptLog("x"), ErrorCode.NOT_COORDINATOR),
+        (PolicyViolation("x"), ErrorCode.COORDINATOR_NOT_AVAILABLE),
+    ],
+)
+def test_what_a_failed_append_means_to_members(error: Exception, code: ErrorCode) -> None:
+    assert append_error(error) is code
+
+
+def test_settings_come_from_the_brokers_by_name() -> None:
+    settings = GroupSettings.from_broker(
+        {"group.max.size": 3, "offsets.retention.minutes": 2, "offsets.topic.compression.codec": "zstd", "other": "x"}
+    )
+    assert settings == GroupSettings(max_size=3, offsets_retention_ms=120_000, offsets_codec=4)
+    assert GroupSettings.from_broker({"offsets.topic.compression.codec": 2}).offsets_codec == 2
+    assert GroupSettings.from_broker({}) == GroupSettings()
