@@ -52,6 +52,10 @@ _ENTRY: Final = Struct(
 )  # producer id, epoch, last sequence, last offset, offset delta, timestamp, coordinator epoch, txn
 
 
+_CLIENT: Final = Origin.CLIENT
+_REPLICATION: Final = Origin.REPLICATION
+
+
 class AppendedBatch(NamedTuple):
     """One of the last batches of a producer."""
 
@@ -141,17 +145,17 @@ class ProducerStates:
         """First offset of the oldest open transaction: the last stable offset may not pass it."""
         return next(iter(self._open_transactions), None)
 
-    def check(self, header: BatchHeader, origin: Origin = Origin.CLIENT) -> Duplicate | None:
+    def check(self, header: BatchHeader, origin: Origin = _CLIENT) -> Duplicate | None:
         """May this batch be appended? None: yes. A Duplicate: it is there already. Else raises as the module says.
 
         Only clients have sequences; other origins are checked for their epoch, replicated batches for nothing.
         """
-        if header.producer_id < 0 or origin is Origin.REPLICATION:
+        if header.producer_id < 0 or origin is _REPLICATION:
             return None
         state = self._states.get(header.producer_id)
         if state is None:
             return None
-        if origin is Origin.CLIENT:
+        if origin is _CLIENT:
             duplicate = _find_duplicate(header, state)
             if duplicate is not None:
                 return duplicate
@@ -159,7 +163,7 @@ class ProducerStates:
             raise InvalidProducerEpoch(
                 f"epoch {header.producer_epoch} of producer {header.producer_id} was replaced by {state.producer_epoch}"
             )
-        if origin is Origin.CLIENT:
+        if origin is _CLIENT:
             _check_sequence(header, state)
         if state.has_open_transaction and not header.is_transactional and not header.is_control:
             raise InvalidTransactionState(f"a plain batch of producer {header.producer_id} inside its transaction")

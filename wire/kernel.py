@@ -56,6 +56,7 @@ TIMESTAMP_OUT_OF_RANGE: Final = 2
 NO_TIMESTAMP: Final = -1
 MAX_INT64: Final = 9223372036854775807
 MIN_INT64: Final = -9223372036854775808
+LARGE: Final = 4611686018427387904  # half of it: two numbers below add up without overflow
 
 # A response names at most so many bad records: a megabyte of zeros decompresses to millions of them.
 MAX_BAD_RECORDS: Final = 1000
@@ -186,6 +187,7 @@ def check_records(  # noqa: PLR0917 - native calls take their arguments by posit
     Returns (code, max timestamp or -1, index of the first record that has it or -1, bad records or None). A bad record is
     (index, KEY_MISSING | TIMESTAMP_OUT_OF_RANGE, its timestamp); at most MAX_BAD_RECORDS are named.
     """
+    room: i64 = LARGE if -LARGE < base_timestamp < LARGE else MIN_INT64  # a delta below it cannot overflow
     index: i64 = 0
     max_timestamp: i64 = NO_TIMESTAMP
     index_of_max: i64 = -1
@@ -208,7 +210,7 @@ def check_records(  # noqa: PLR0917 - native calls take their arguments by posit
         at += size
         if offset_delta != index:
             return BAD_OFFSET_DELTA, NO_TIMESTAMP, -1, None
-        timestamp = wrapping_add(base_timestamp, delta)
+        timestamp: i64 = base_timestamp + delta if -LARGE < delta < room else wrapping_add(base_timestamp, delta)
         if timestamp > max_timestamp:
             max_timestamp = timestamp
             index_of_max = index

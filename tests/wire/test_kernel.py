@@ -43,7 +43,7 @@ def has_compiler() -> bool:
 
 def test_the_imported_module_is_compiled_wherever_there_is_a_compiler() -> None:
     compiled = imported.__file__.endswith(tuple(EXTENSION_SUFFIXES))
-    assert compiled == has_compiler(), f"{imported.__file__}: build it with pip install -e ."
+    assert compiled or not has_compiler(), f"{imported.__file__}: build it with pip install -e ."
     assert UNCOMPILED.__file__ == str(SOURCE)
 
 
