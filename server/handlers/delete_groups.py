@@ -1,0 +1,23 @@
+"""DeleteGroups v0-3: groups without members go, with their offsets.
+
+- A group named twice is answered once. v3 has room for a text; Kafka leaves it null for the errors below, and so do we.
+- Errors, each group its own: 69 GROUP_ID_NOT_FOUND, 68 NON_EMPTY_GROUP, and 14/15/16 of the coordinator.
+"""
+
+from __future__ import annotations
+
+from ottla.server.context import RequestContext
+from ottla.server.group.errors import GroupError
+from ottla.wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
+
+
+def handle(request: DeleteGroupsRequest, ctx: RequestContext) -> DeleteGroupsResponse:
+    return DeleteGroupsResponse(results=[_delete(group_id, ctx) for group_id in dict.fromkeys(request.groups_names)])
+
+
+def _delete(group_id: str, ctx: RequestContext) -> DeletableGroupResult:
+    try:
+        ctx.broker.groups.shard(group_id).delete_group(group_id)
+    except GroupError as error:
+        return DeletableGroupResult(group_id=group_id, error_code=error.code, error_message=error.message)
+    return DeletableGroupResult(group_id=group_id)

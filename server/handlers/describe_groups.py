@@ -1,0 +1,65 @@
+"""DescribeGroups v0-6: state, protocol, members and assignments of groups.
+
+- The protocol and what members told the leader are shown for a stable group only; assignments always, as far as they are known.
+- An unknown group is Dead; v6 (KIP-1043) says 69 GROUP_ID_NOT_FOUND as well.
+- v3 authorized operations, on request: without an authorizer all that exist for groups. v4 static members.
+- Errors, each group its own: the above, and 14/15/16 of the coordinator.
+"""
+
+from __future__ import annotations
+
+from ottla.server.context import RequestContext
+from ottla.server.group.classic import ClassicGroup, State
+from ottla.server.group.errors import GroupError
+from ottla.server.group.members import Member
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.describe_groups import (
+    DescribedGroup,
+    DescribedGroupMember,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
+
+# Bits by AclOperation code: READ 3, DELETE 6, DESCRIBE 8, DESCRIBE_CONFIGS 10, ALTER_CONFIGS 11.
+GROUP_OPERATIONS = sum(1 << code for code in (3, 6, 8, 10, 11))
+
+
+def handle(request: DescribeGroupsRequest, ctx: RequestContext) -> DescribeGroupsResponse:
+    described = [_describe(group_id, ctx) for group_id in request.groups]
+    if request.include_authorized_operations:
+        for each in described:
+            if each.error_code == ErrorCode.NONE:
+                each.authorized_operations = GROUP_OPERATIONS
+    return DescribeGroupsResponse(groups=described)
+
+
+def _describe(group_id: str, ctx: RequestContext) -> DescribedGroup:
+    try:
+        group = ctx.broker.groups.find(group_id)
+    except GroupError as error:
+        return DescribedGroup(group_id=group_id, error_code=error.code)
+    if group is None:
+        unknown = DescribedGroup(group_id=group_id, group_state=State.DEAD.value)
+        if ctx.api_version >= 6:
+            unknown.error_code = ErrorCode.GROUP_ID_NOT_FOUND
+            unknown.error_message = f"Group {group_id} not found."
+        return unknown
+    stable = group.state is State.STABLE
+    return DescribedGroup(
+        group_id=group_id,
+        group_state=group.state.value,
+        protocol_type=group.protocol_type or "",
+        protocol_data=(group.protocol or "") if stable else "",
+        members=[_member(group, member) for member in group.members.values()],
+    )
+
+
+def _member(group: ClassicGroup, member: Member) -> DescribedGroupMember:
+    return DescribedGroupMember(
+        member_id=member.member_id,
+        group_instance_id=member.instance_id,
+        client_id=member.client.client_id,
+        client_host=member.client.host,
+        member_metadata=member.metadata(group.protocol) if group.state is State.STABLE else b"",
+        member_assignment=member.assignment,
+    )

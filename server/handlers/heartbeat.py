@@ -1,0 +1,25 @@
+"""Heartbeat v0-4: a member is alive, and learns whether it must join again.
+
+- 27 REBALANCE_IN_PROGRESS only while members are joining: after that a member learns it from its SyncGroup.
+- A group that is still being loaded answers 0, so that nobody gives up its place because the broker has just started.
+- v3 static members: 82 FENCED_INSTANCE_ID once another one took the place.
+- Errors: 24 INVALID_GROUP_ID, 22 ILLEGAL_GENERATION, 25 UNKNOWN_MEMBER_ID, and 15/16 of the coordinator.
+"""
+
+from __future__ import annotations
+
+from ottla.server.context import RequestContext
+from ottla.server.group.errors import GroupError
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+
+
+def handle(request: HeartbeatRequest, ctx: RequestContext) -> HeartbeatResponse:
+    group_id = request.group_id
+    try:
+        code = ctx.broker.groups.member_shard(group_id).heartbeat(
+            group_id, request.member_id, request.group_instance_id, request.generation_id
+        )
+    except GroupError as error:
+        code = ErrorCode.NONE if error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS else error.code
+    return HeartbeatResponse(error_code=code)

@@ -1,0 +1,40 @@
+"""ListGroups v0-5: the groups that this broker coordinates.
+
+- v4 filter by state, v5 by type: names without regard to case; one that nobody knows matches nothing.
+- Errors: 14 COORDINATOR_LOAD_IN_PROGRESS while a partition of `__consumer_offsets` is still being read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ottla.server.context import RequestContext
+from ottla.server.group.errors import GroupError
+from ottla.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+
+GROUP_TYPE = "classic"
+
+
+def handle(request: ListGroupsRequest, ctx: RequestContext) -> ListGroupsResponse:
+    states = _names(request.states_filter)
+    types = _names(request.types_filter)
+    if types and GROUP_TYPE not in types:
+        return ListGroupsResponse()
+    try:
+        listed = [
+            ListedGroup(
+                group_id=group.group_id,
+                protocol_type=group.protocol_type or "",
+                group_state=group.state.value,
+                group_type=GROUP_TYPE,
+            )
+            for group in ctx.broker.groups.all_groups()
+            if not states or group.state.value.lower() in states
+        ]
+    except GroupError as error:
+        return ListGroupsResponse(error_code=error.code)
+    return ListGroupsResponse(groups=listed)
+
+
+def _names(texts: Sequence[str]) -> frozenset[str]:
+    return frozenset(text.strip().lower() for text in texts)

@@ -1,0 +1,111 @@
+"""OffsetFetch v1-10: how far groups have read.
+
+- Offset -1, empty metadata and no error for whatever was never committed, be it partition, topic or group.
+- v2 null topics: all that are committed. v5 leader epochs. v7 require stable: 88 UNSTABLE_OFFSET_COMMIT for a partition with a
+  commit in an open transaction. v8 several groups, each with its own code. v9 member and epoch, of no meaning to classic groups.
+  v10 names topics by id: 100 UNKNOWN_TOPIC_ID for one that is not there; with null topics such are left out.
+- Errors, each group its own: 14/15/16 of the coordinator. v1 has no place for them but the partitions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ottla.server.context import RequestContext
+from ottla.server.group.errors import GroupError
+from ottla.server.group.shard import Shard
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
+from ottla.wire.primitives import ZERO_UUID
+
+
+def handle(request: OffsetFetchRequest, ctx: RequestContext) -> OffsetFetchResponse:
+    if ctx.api_version >= 8:
+        return OffsetFetchResponse(groups=[_fetch(group, ctx, require_stable=request.require_stable) for group in request.groups])
+    topics = None
+    if request.topics is not None:
+        topics = [OffsetFetchRequestTopics(topic.name, ZERO_UUID, topic.partition_indexes) for topic in request.topics]
+    group = _fetch(OffsetFetchRequestGroup(request.group_id, topics=topics), ctx, require_stable=request.require_stable)
+    if group.error_code and ctx.api_version < 2:
+        group.topics = [_refused_topic(topic, group.error_code) for topic in topics or ()]
+    return OffsetFetchResponse(
+        topics=[
+            OffsetFetchResponseTopic(
+                topic.name,
+                [
+                    OffsetFetchResponsePartition(
+                        each.partition_index,
+                        each.committed_offset,
+                        each.committed_leader_epoch,
+                        each.metadata,
+                        each.error_code,
+                    )
+                    for each in topic.partitions
+                ],
+            )
+            for topic in group.topics
+        ],
+        error_code=group.error_code,
+    )
+
+
+def _fetch(request: OffsetFetchRequestGroup, ctx: RequestContext, *, require_stable: bool) -> OffsetFetchResponseGroup:
+    group_id = request.group_id
+    try:
+        shard = ctx.broker.groups.shard(group_id)
+    except GroupError as error:
+        return OffsetFetchResponseGroup(group_id, error_code=error.code)
+    by_id = ctx.api_version >= 10
+    wanted = _all_committed(shard, group_id, by_id, ctx) if request.topics is None else request.topics
+    answers = []
+    for topic in wanted:
+        name, topic_id = topic.name, topic.topic_id
+        image = ctx.broker.metadata.topics_by_id.get(topic_id) if by_id else ctx.broker.metadata.topics.get(name)
+        if image is not None:
+            name, topic_id = image.name, image.topic_id
+        elif by_id:
+            answers.append(_refused_topic(topic, ErrorCode.UNKNOWN_TOPIC_ID))
+            continue
+        partitions = [
+            _fetch_one(shard, group_id, name, topic_id, index, require_stable=require_stable) for index in topic.partition_indexes
+        ]
+        answers.append(OffsetFetchResponseTopics(name, topic_id, partitions))
+    return OffsetFetchResponseGroup(group_id, answers)
+
+
+def _all_committed(shard: Shard, group_id: str, by_id: bool, ctx: RequestContext) -> Sequence[OffsetFetchRequestTopics]:
+    known = ctx.broker.metadata.topics
+    return [
+        OffsetFetchRequestTopics(name, known[name].topic_id if name in known else ZERO_UUID, list(partitions))
+        for name, partitions in shard.offsets.of_group(group_id).items()
+        if name in known or not by_id
+    ]
+
+
+def _fetch_one(
+    shard: Shard, group_id: str, topic: str, topic_id: bytes, partition: int, *, require_stable: bool
+) -> OffsetFetchResponsePartitions:
+    if require_stable and shard.offsets.is_unstable(group_id, topic, partition):
+        return OffsetFetchResponsePartitions(partition, -1, -1, "", ErrorCode.UNSTABLE_OFFSET_COMMIT)
+    committed = shard.offsets.get(group_id, topic, topic_id, partition)
+    if committed is None:
+        return OffsetFetchResponsePartitions(partition, -1, -1, "", ErrorCode.NONE)
+    return OffsetFetchResponsePartitions(partition, committed.offset, committed.leader_epoch, committed.metadata, ErrorCode.NONE)
+
+
+def _refused_topic(topic: OffsetFetchRequestTopics, code: int) -> OffsetFetchResponseTopics:
+    return OffsetFetchResponseTopics(
+        topic.name,
+        topic.topic_id,
+        [OffsetFetchResponsePartitions(index, -1, -1, "", code) for index in topic.partition_indexes],
+    )
