@@ -1,0 +1,52 @@
+"""Controller: who changes the cluster's metadata, as handlers and coordinators see it.
+
+The operations take and return the messages of Kafka's own APIs: in a quorum a twin of this class sends them on to the active
+controller in an Envelope, as they are, and the answer comes back the same way. A handler adds what belongs to its connection and
+nothing else. Answers are complete in the newest version; the encoder leaves out what an older one does not have.
+
+When an operation returns, its records are durable and the local image has them.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ottla.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
+    from ottla.wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+    from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+    from ottla.wire.messages.incremental_alter_configs import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
+
+
+class Controller(ABC):
+    """See the module's docstring. Everything here may raise StorageError where the metadata log cannot be written."""
+
+    @abstractmethod
+    async def create_topics(self, request: CreateTopicsRequest) -> CreateTopicsResponse:
+        """Each topic succeeds or fails on its own; those that succeed become true together."""
+
+    @abstractmethod
+    async def delete_topics(self, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
+        """Takes topics by name or id from `request.topics`; the handler puts the names of versions 1-5 there too."""
+
+    @abstractmethod
+    async def create_partitions(self, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
+        """Adds partitions to topics, each on its own."""
+
+    @abstractmethod
+    async def incremental_alter_configs(self, request: IncrementalAlterConfigsRequest) -> IncrementalAlterConfigsResponse:
+        """Settings of topics, brokers and groups; resources that the broker has dealt with itself are not in the request."""
+
+    @abstractmethod
+    async def allocate_producer_ids(self) -> range:
+        """A block of producer ids that nobody else gets, ever."""
+
+    @abstractmethod
+    def create_in_background(self, names: Iterable[str]) -> None:
+        """Creates topics with the broker's defaults, internal ones with theirs, some time after this call returns.
+
+        For auto-creation: callers answer "unknown, ask again" meanwhile. Failures are logged; a name that exists or is already
+        on its way counts as done.
+        """

@@ -1,0 +1,425 @@
+"""MetadataImage: the cluster as the metadata records up to some offset describe it. Its only mutators are records.
+
+`apply_all` takes the records of one batch, which is one operation of the controller; `apply` takes one. Events go out after the
+whole batch is applied, so a subscriber never sees half an operation; subscribers must not raise. What a start replays and what
+the running broker appends go through the same methods. In a cluster the records will come from the quorum, and nothing here
+changes.
+
+`_APPLY` names every record type of Kafka 4.4's metadata. Those that nothing of ours acts on yet (access control, quotas,
+credentials, tokens) are kept whole, by their identity: the day something does, and any snapshot we write, finds them. Those with
+nothing to keep are listed as `_nothing` with the reason.
+
+Lookups that a request makes are single dictionary hits: `topics` by name, `topics_by_id`, `TopicImage.partitions` by index. The
+values are never changed in place but for the dictionaries themselves, so an event may hold on to them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from ottla.wire.primitives import ZERO_UUID, WireStruct, uuid_to_text
+
+if TYPE_CHECKING:  # record classes are imported when the first record of their kind turns up (records.py)
+    from ottla.wire.messages.internal.broker_registration_change_record import BrokerRegistrationChangeRecord
+    from ottla.wire.messages.internal.clear_elr_record import ClearElrRecord
+    from ottla.wire.messages.internal.client_quota_record import ClientQuotaRecord
+    from ottla.wire.messages.internal.config_record import ConfigRecord
+    from ottla.wire.messages.internal.feature_level_record import FeatureLevelRecord
+    from ottla.wire.messages.internal.partition_change_record import PartitionChangeRecord
+    from ottla.wire.messages.internal.partition_record import PartitionRecord
+    from ottla.wire.messages.internal.producer_ids_record import ProducerIdsRecord
+    from ottla.wire.messages.internal.register_broker_record import RegisterBrokerRecord
+    from ottla.wire.messages.internal.remove_topic_record import RemoveTopicRecord
+    from ottla.wire.messages.internal.topic_record import TopicRecord
+
+TOPIC: Final = 2
+"""Resource types of configs, as in ConfigRecord and the config APIs."""
+BROKER: Final = 4
+BROKER_LOGGER: Final = 8
+CLIENT_METRICS: Final = 16
+GROUP: Final = 32
+
+NO_LEADER: Final = -1
+_NO_LEADER_CHANGE: Final = -2
+_NO_RECOVERY_CHANGE: Final = -1
+MIGRATING: Final = ZERO_UUID[:-1] + b"\x02"  # directory of a replica that no record has said anything about (KIP-858)
+
+
+class MetadataError(Exception):
+    """Metadata records that contradict what came before them, or that we cannot read. The broker must not start on them."""
+
+
+class Endpoint(NamedTuple):
+    """Where a broker or controller listens. `security_protocol`: 0 PLAINTEXT, 1 SSL, 2 SASL_PLAINTEXT, 3 SASL_SSL."""
+
+    name: str
+    host: str
+    port: int
+    security_protocol: int
+
+
+class BrokerImage(NamedTuple):
+    """A registered broker. `epoch` is the offset of its registration record. `features` maps a name to (lowest, highest) level."""
+
+    broker_id: int
+    epoch: int
+    incarnation_id: bytes
+    endpoints: dict[str, Endpoint]
+    rack: str | None
+    fenced: bool
+    in_controlled_shutdown: bool
+    log_dirs: tuple[bytes, ...]
+    cordoned_log_dirs: tuple[bytes, ...]
+    features: dict[str, tuple[int, int]]
+
+    @property
+    def active(self) -> bool:
+        """May lead partitions and be shown to clients."""
+        return not self.fenced and not self.in_controlled_shutdown
+
+
+class PartitionImage(NamedTuple):
+    """One partition's replicas and leadership. `directories` has one directory id a replica. `leader` is -1 if there is none.
+
+    `leader_epoch` counts elections, `partition_epoch` every change. `elr` are the eligible leader replicas (KIP-966).
+    """
+
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    leader: int
+    leader_epoch: int
+    partition_epoch: int
+    directories: tuple[bytes, ...] = ()
+    adding_replicas: tuple[int, ...] = ()
+    removing_replicas: tuple[int, ...] = ()
+    leader_recovery_state: int = 0
+    elr: tuple[int, ...] = ()
+    last_known_elr: tuple[int, ...] = ()
+
+
+class TopicImage:
+    """A topic; its partitions are keyed by index and inserted in ascending order by every record that we know of."""
+
+    __slots__ = ("name", "partitions", "topic_id")
+
+    def __init__(self, name: str, topic_id: bytes) -> None:
+        self.name = name
+        self.topic_id = topic_id
+        self.partitions: dict[int, PartitionImage] = {}
+
+    def __repr__(self) -> str:
+        return f"TopicImage({self.name}, {uuid_to_text(self.topic_id)}, {len(self.partitions)} partitions)"
+
+
+@dataclass(frozen=True, slots=True)
+class TopicCreated:
+    """Comes before the PartitionChanged of its partitions."""
+
+    topic: TopicImage
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionChanged:
+    """`previous` is None for a new partition."""
+
+    topic: TopicImage
+    index: int
+    partition: PartitionImage
+    previous: PartitionImage | None
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDeleted:
+    """The topic and its configs are gone; `topic.partitions` still says what it had."""
+
+    topic: TopicImage
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigChanged:
+    """Settings of a resource; `MetadataImage.config_of` has the new ones. Not sent for the configs of a topic that is deleted."""
+
+    resource_type: int
+    resource_name: str
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerChanged:
+    """Registered, changed, or gone (then it is no longer in `MetadataImage.brokers`)."""
+
+    broker_id: int
+
+
+Event = TopicCreated | PartitionChanged | TopicDeleted | ConfigChanged | BrokerChanged
+_EMPTY: Final[Mapping[str, str]] = {}
+
+
+@dataclass(slots=True)
+class MetadataImage:
+    """See the module's docstring. `highest_offset` is that of the last applied record, -1 before the first."""
+
+    cluster_id: str
+    brokers: dict[int, BrokerImage] = field(default_factory=dict)
+    topics: dict[str, TopicImage] = field(default_factory=dict)
+    topics_by_id: dict[bytes, TopicImage] = field(default_factory=dict)
+    configs: dict[tuple[int, str], dict[str, str]] = field(default_factory=dict)
+    features: dict[str, int] = field(default_factory=dict)
+    next_producer_id: int = 0
+    highest_offset: int = -1
+    kept: dict[tuple[object, ...], WireStruct] = field(default_factory=dict)
+    """Records that nothing acts on yet, by kind and identity."""
+    _subscribers: list[Callable[[Event], None]] = field(default_factory=list)
+    _events: list[Event] = field(default_factory=list)
+
+    def config_of(self, resource_type: int, resource_name: str) -> Mapping[str, str]:
+        """What was set for the resource itself, by name; defaults are not in it."""
+        return self.configs.get((resource_type, resource_name), _EMPTY)
+
+    def partition(self, topic: str, index: int) -> PartitionImage | None:
+        found = self.topics.get(topic)
+        return None if found is None else found.partitions.get(index)
+
+    @property
+    def metadata_version(self) -> int:
+        """The finalized level of `metadata.version`, 0 before the first record."""
+        return self.features.get("metadata.version", 0)
+
+    def subscribe(self, callback: Callable[[Event], None]) -> None:
+        """`callback` hears of every change from now on, in the order of the records. It must not raise."""
+        self._subscribers.append(callback)
+
+    def apply(self, record: WireStruct, offset: int | None = None) -> None:
+        """One record; `offset` is its offset in the log, unknown for those of a snapshot. MetadataError."""
+        self.apply_all((record,), offset)
+
+    def apply_all(self, records: Iterable[WireStruct], last_offset: int | None = None) -> None:
+        """The records of one batch, then their events. MetadataError, after which the image is of no use."""
+        for record in records:
+            try:
+                apply = _APPLY[type(record).__name__]
+            except KeyError:
+                raise MetadataError(f"{type(record).__name__} is no metadata record") from None
+            apply(self, record)
+        if last_offset is not None:
+            self.highest_offset = last_offset
+        events, self._events = self._events, []
+        for event in events:
+            for subscriber in self._subscribers:
+                subscriber(event)
+
+    # One method a record type, named after it
+
+    def _topic(self, record: TopicRecord) -> None:
+        if record.name in self.topics:
+            raise MetadataError(f"topic {record.name} is created a second time")
+        topic = TopicImage(record.name, record.topic_id)
+        self.topics[record.name] = self.topics_by_id[record.topic_id] = topic
+        self._events.append(TopicCreated(topic))
+
+    def _remove_topic(self, record: RemoveTopicRecord) -> None:
+        topic = self._topic_by_id(record.topic_id)
+        del self.topics[topic.name], self.topics_by_id[topic.topic_id]
+        self.configs.pop((TOPIC, topic.name), None)
+        self._events.append(TopicDeleted(topic))
+
+    def _topic_by_id(self, topic_id: bytes) -> TopicImage:
+        try:
+            return self.topics_by_id[topic_id]
+        except KeyError:
+            raise MetadataError(f"a record names topic id {uuid_to_text(topic_id)}, which no topic has") from None
+
+    def _partition(self, record: PartitionRecord) -> None:
+        topic = self._topic_by_id(record.topic_id)
+        previous = topic.partitions.get(record.partition_id)
+        partition = PartitionImage(
+            tuple(record.replicas),
+            tuple(record.isr),
+            record.leader,
+            record.leader_epoch,
+            record.partition_epoch,
+            tuple(record.directories) or (MIGRATING,) * len(record.replicas),
+            tuple(record.adding_replicas),
+            tuple(record.removing_replicas),
+            record.leader_recovery_state,
+            tuple(record.eligible_leader_replicas or ()),
+            tuple(record.last_known_elr or ()),
+        )
+        topic.partitions[record.partition_id] = partition
+        self._events.append(PartitionChanged(topic, record.partition_id, partition, previous))
+
+    def _partition_change(self, record: PartitionChangeRecord) -> None:
+        topic = self._topic_by_id(record.topic_id)
+        try:
+            old = topic.partitions[record.partition_id]
+        except KeyError:
+            raise MetadataError(f"a record changes {topic.name}-{record.partition_id}, which does not exist") from None
+        elected = record.leader != _NO_LEADER_CHANGE
+        recovery = record.leader_recovery_state
+        replicas = _changed(record.replicas, old.replicas)
+        directories = _changed(record.directories, old.directories)
+        new = PartitionImage(
+            replicas,
+            _changed(record.isr, old.isr),
+            record.leader if elected else old.leader,
+            old.leader_epoch + elected,
+            old.partition_epoch + 1,
+            directories if len(directories) == len(replicas) else (MIGRATING,) * len(replicas),
+            _changed(record.adding_replicas, old.adding_replicas),
+            _changed(record.removing_replicas, old.removing_replicas),
+            old.leader_recovery_state if recovery == _NO_RECOVERY_CHANGE else recovery,
+            _changed(record.eligible_leader_replicas, old.elr),
+            _changed(record.last_known_elr, old.last_known_elr),
+        )
+        topic.partitions[record.partition_id] = new
+        self._events.append(PartitionChanged(topic, record.partition_id, new, old))
+
+    def _clear_elr(self, record: ClearElrRecord) -> None:
+        """Empties the ELR of one topic, or of all where the name is empty."""
+        names = [record.topic_name] if record.topic_name else list(self.topics)
+        for name in names:
+            topic = self.topics.get(name)
+            if topic is None:
+                raise MetadataError(f"a record clears the eligible leaders of {name}, which does not exist")
+            for index, old in topic.partitions.items():
+                if old.elr or old.last_known_elr:
+                    new = old._replace(elr=(), last_known_elr=())
+                    topic.partitions[index] = new
+                    self._events.append(PartitionChanged(topic, index, new, old))
+
+    def _config(self, record: ConfigRecord) -> None:
+        resource = record.resource_type, record.resource_name
+        configs = dict(self.configs.get(resource, _EMPTY))
+        if record.value is None:
+            configs.pop(record.name, None)
+        else:
+            configs[record.name] = record.value
+        if configs:
+            self.configs[resource] = configs
+        else:
+            self.configs.pop(resource, None)
+        event = ConfigChanged(*resource)
+        if event not in self._events:  # one for all settings that an operation changes
+            self._events.append(event)
+
+    def _register_broker(self, record: RegisterBrokerRecord) -> None:
+        self._set_broker(
+            BrokerImage(
+                record.broker_id,
+                record.broker_epoch,
+                record.incarnation_id,
+                {e.name: Endpoint(e.name, e.host, e.port, e.security_protocol) for e in record.end_points},
+                record.rack,
+                record.fenced,
+                record.in_controlled_shutdown,
+                tuple(record.log_dirs),
+                tuple(record.cordoned_log_dirs or ()),
+                {f.name: (f.min_supported_version, f.max_supported_version) for f in record.features},
+            )
+        )
+
+    def _broker_registration_change(self, record: BrokerRegistrationChangeRecord) -> None:
+        """In `fenced`, 1 fences and -1 unfences."""
+        old = self._broker(record.broker_id, record.broker_epoch)
+        log_dirs = tuple(record.log_dirs)
+        self._set_broker(
+            old._replace(
+                fenced=record.fenced == 1 if record.fenced else old.fenced,
+                in_controlled_shutdown=record.in_controlled_shutdown == 1 or old.in_controlled_shutdown,
+                log_dirs=log_dirs or old.log_dirs,
+                cordoned_log_dirs=_changed(record.cordoned_log_dirs, old.cordoned_log_dirs),
+            )
+        )
+
+    def _fence_broker(self, record: Any) -> None:
+        self._set_broker(self._broker(record.id, record.epoch)._replace(fenced=True))
+
+    def _unfence_broker(self, record: Any) -> None:
+        self._set_broker(self._broker(record.id, record.epoch)._replace(fenced=False))
+
+    def _unregister_broker(self, record: Any) -> None:
+        del self.brokers[self._broker(record.broker_id, record.broker_epoch).broker_id]
+        self._events.append(BrokerChanged(record.broker_id))
+
+    def _broker(self, broker_id: int, epoch: int) -> BrokerImage:
+        broker = self.brokers.get(broker_id)
+        if broker is None or broker.epoch != epoch:
+            raise MetadataError(f"a record names broker {broker_id} with epoch {epoch}, which is not registered")
+        return broker
+
+    def _set_broker(self, broker: BrokerImage) -> None:
+        self.brokers[broker.broker_id] = broker
+        self._events.append(BrokerChanged(broker.broker_id))
+
+    def _feature_level(self, record: FeatureLevelRecord) -> None:
+        if record.feature_level:
+            self.features[record.name] = record.feature_level
+        else:
+            self.features.pop(record.name, None)
+
+    def _producer_ids(self, record: ProducerIdsRecord) -> None:
+        self.next_producer_id = record.next_producer_id
+
+    def _client_quota(self, record: ClientQuotaRecord) -> None:
+        entity = tuple(sorted((part.entity_type, part.entity_name or "") for part in record.entity))
+        key = ("quota", entity, record.key)
+        if record.remove:
+            self.kept.pop(key, None)
+        else:
+            self.kept[key] = record
+
+    def _nothing(self, record: WireStruct) -> None:
+        """For records that mean something to the log's reader or to nobody, not to the image."""
+
+
+def _changed(new: list[Any] | None, old: tuple[Any, ...]) -> tuple[Any, ...]:
+    """None in a change record leaves the old."""
+    return old if new is None else tuple(new)
+
+
+def _keep(kind: str, *identity: str) -> Callable[[MetadataImage, Any], None]:
+    def keep(image: MetadataImage, record: WireStruct) -> None:
+        image.kept[kind, *(getattr(record, name) for name in identity)] = record
+
+    return keep
+
+
+def _forget(kind: str, *identity: str) -> Callable[[MetadataImage, Any], None]:
+    def forget(image: MetadataImage, record: WireStruct) -> None:
+        image.kept.pop((kind, *(getattr(record, name) for name in identity)), None)
+
+    return forget
+
+
+_APPLY: Final[dict[str, Callable[[MetadataImage, Any], None]]] = {
+    "RegisterBrokerRecord": MetadataImage._register_broker,
+    "UnregisterBrokerRecord": MetadataImage._unregister_broker,
+    "TopicRecord": MetadataImage._topic,
+    "PartitionRecord": MetadataImage._partition,
+    "ConfigRecord": MetadataImage._config,
+    "PartitionChangeRecord": MetadataImage._partition_change,
+    "FenceBrokerRecord": MetadataImage._fence_broker,
+    "UnfenceBrokerRecord": MetadataImage._unfence_broker,
+    "RemoveTopicRecord": MetadataImage._remove_topic,
+    "FeatureLevelRecord": MetadataImage._feature_level,
+    "ProducerIdsRecord": MetadataImage._producer_ids,
+    "BrokerRegistrationChangeRecord": MetadataImage._broker_registration_change,
+    "ClearElrRecord": MetadataImage._clear_elr,
+    # Kept until something acts on them
+    "AccessControlEntryRecord": _keep("acl", "id"),
+    "RemoveAccessControlEntryRecord": _forget("acl", "id"),
+    "DelegationTokenRecord": _keep("token", "token_id"),
+    "RemoveDelegationTokenRecord": _forget("token", "token_id"),
+    "UserScramCredentialRecord": _keep("scram", "name", "mechanism"),
+    "RemoveUserScramCredentialRecord": _forget("scram", "name", "mechanism"),
+    "ClientQuotaRecord": MetadataImage._client_quota,
+    "RegisterControllerRecord": _keep("controller", "controller_id"),
+    "UnregisterControllerRecord": _forget("controller", "controller_id"),
+    # Nothing to keep
+    "NoOpRecord": MetadataImage._nothing,  # an idle quorum's sign of life
+    "ZkMigrationStateRecord": MetadataImage._nothing,  # ended with Kafka 3.9
+    "BeginTransactionRecord": MetadataImage._nothing,  # these three bracket other records: replay.py acts on them
+    "EndTransactionRecord": MetadataImage._nothing,
+    "AbortTransactionRecord": MetadataImage._nothing,
+}
