@@ -128,7 +128,7 @@ class LogManager:
             opening.clean = clean
             opening.recovery_point = recovery_points.get(topic_partition, 0)
             opening.log_start_offset = log_starts.get(topic_partition, 0)
-            opening.high_watermark = high_watermarks.get(topic_partition)
+            opening.high_watermark = high_watermarks.get(topic_partition, 0)
             self._open_partition(directory, opening)
         _log.info(
             "opened %d partitions in %s after %s stop", len(directory.partitions), path, "a clean" if clean else "an unclean"

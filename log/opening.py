@@ -15,8 +15,7 @@ if TYPE_CHECKING:
 class Opening:
     """Identity, settings, and the partition's lines in the checkpoints.
 
-    `topic_id`: None where the caller does not know it yet. `clean`: the last stop was. `high_watermark`: None where the log's
-    end counts.
+    `topic_id`: None where the caller does not know it yet. `clean`: the last stop was.
     """
 
     topic: str
@@ -28,7 +27,7 @@ class Opening:
     clean: bool = False
     recovery_point: int = 0
     log_start_offset: int = 0
-    high_watermark: int | None = None
+    high_watermark: int = 0
     producer_expiration_ms: int = 86_400_000
 
     @property

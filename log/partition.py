@@ -89,6 +89,7 @@ class PartitionLog:
         "producers",
         "random",
         "recovery_point",
+        "saved_high_watermark",
         "segments",
         "sole_replica",
         "topic",
@@ -125,11 +126,11 @@ class PartitionLog:
         self.log_start_offset = log_start_offset
         self.log_end_offset = log_end_offset
         self.recovery_point = log_end_offset if opening.clean else max(0, min(opening.recovery_point, log_end_offset))
-        self.high_watermark = log_end_offset
-        if opening.high_watermark is not None:
-            self.high_watermark = max(log_start_offset, min(opening.high_watermark, log_end_offset))
         self.sole_replica = True
-        """The high watermark follows the log's end at once. Replication sets it to False and moves `high_watermark` itself."""
+        """The high watermark follows the log's end at once. Replication sets it to False, begins with `saved_high_watermark` and
+        moves `high_watermark` itself."""
+        self.high_watermark = log_end_offset
+        self.saved_high_watermark = max(log_start_offset, min(opening.high_watermark, log_end_offset))
         self.flush_inline = True
         """`flush.messages` is honoured inside append. A caller that runs flush jobs in a thread sets it to False."""
         self.unsynced = Unsynced()

@@ -294,13 +294,15 @@ class _Loader:
     # Pass 4
 
     def load_epochs(self) -> tuple[LeaderEpochs, bool]:
-        """(the epochs in the checkpoint, could it be read?)"""
+        """(the epochs in the checkpoint, can they be all?) A log with batches has at least one."""
         try:
-            return LeaderEpochs(checkpoint.read_epochs(self._disk, f"{self._path}/{checkpoint.LEADER_EPOCHS}")), True
+            entries = checkpoint.read_epochs(self._disk, f"{self._path}/{checkpoint.LEADER_EPOCHS}")
         except CorruptSnapshot as error:
             _log.warning("%s: %s; read from the batches instead", self._path, error)
-            self.epochs_changed = True
-            return LeaderEpochs(), False
+            entries = []
+        whole = bool(entries) or not any(segment.size for segment in self.segments)
+        self.epochs_changed = not whole
+        return LeaderEpochs(entries), whole
 
     def rebuild_epochs(self, epochs: LeaderEpochs) -> None:
         """From the headers of all segments."""

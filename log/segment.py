@@ -153,6 +153,7 @@ class Segment:
             raise
         self.size = position + length
         if position == 0:
+            self.reset_indexes()
             self.first_timestamp = max_timestamp
         if max_timestamp > self._max_timestamp:
             self._raise_max_timestamp(max_timestamp, last_offset)
@@ -237,6 +238,8 @@ class Segment:
             try:
                 self._offset_index = load_offset_index(self._disk, self.path(INDEX_SUFFIX), base, limit, self.size)
                 self._time_index = load_time_index(self._disk, self.path(TIME_INDEX_SUFFIX), base, limit)
+                if not self._time_index:  # records without any timestamp, or an index that was lost: only the log knows
+                    self.rebuild_indexes()
             except CorruptIndex:
                 self.rebuild_indexes()
         self.index_full = self.size > 0 and (self.offset_index.is_full or self.time_index.is_full)

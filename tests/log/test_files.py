@@ -1,0 +1,206 @@
+"""log/files.py and log/memdisk.py: one contract for both disks, then what each has alone."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from ottla.log.errors import LogDirLocked, TruncatedSlice
+from ottla.log.files import Disk, FileSlice, OpenFiles, OsDisk, remove_tree
+from ottla.log.memdisk import MemDisk, PowerCut
+
+
+@pytest.fixture(params=["system", "memory"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Disk, str]:
+    """(a disk, an empty directory on it)"""
+    if request.param == "system":
+        return OsDisk(), str(tmp_path)
+    disk = MemDisk()
+    disk.makedirs("/d")
+    return disk, "/d"
+
+
+def test_a_file_grows_at_its_end_whoever_reads(place: tuple[Disk, str]) -> None:
+    disk, path = place
+    file = disk.open(f"{path}/a", create=True)
+    assert file.append([b"one", memoryview(b"xtwox")[1:-1]]) == 6
+    assert file.pread(3, 3) == b"two"
+    other = disk.open(f"{path}/a")
+    assert other.size == 6
+    assert file.append([bytearray(b"!")]) == 1
+    assert file.pread(100, 0) == b"onetwo!"
+    assert file.pread(5, 100) == b""
+    file.truncate(2)
+    assert (file.size, file.append([b"e"]), file.pread(9, 0)) == (2, 1, b"one")
+    file.sync()
+
+
+def test_more_parts_than_one_call_takes(place: tuple[Disk, str]) -> None:
+    disk, path = place
+    file = disk.open(f"{path}/a", create=True)
+    assert file.append([b"x"] * 3000) == 3000
+    assert file.size == 3000
+
+
+def test_names(place: tuple[Disk, str]) -> None:
+    disk, path = place
+    with pytest.raises(FileNotFoundError):
+        disk.open(f"{path}/missing")
+    disk.makedirs(f"{path}/sub/deep")
+    disk.makedirs(f"{path}/sub/deep")
+    disk.write_bytes(f"{path}/sub/f", b"1")
+    disk.write_bytes(f"{path}/sub/f", b"22", sync=False)
+    assert disk.list(f"{path}/sub") == ["deep", "f"]
+    assert (disk.size(f"{path}/sub/f"), disk.read_bytes(f"{path}/sub/f")) == (2, b"22")
+    assert (disk.is_dir(f"{path}/sub"), disk.is_dir(f"{path}/sub/f"), disk.exists(f"{path}/no")) == (True, False, False)
+    disk.rename(f"{path}/sub", f"{path}/moved")
+    assert disk.read_bytes(f"{path}/moved/f") == b"22"
+    disk.sync_dir(path)
+    with pytest.raises(OSError, match="not empty"):
+        disk.remove_dir(f"{path}/moved")
+    remove_tree(disk, f"{path}/moved")
+    remove_tree(disk, f"{path}/moved")  # what is gone is gone
+    assert disk.list(path) == []
+    with pytest.raises(FileNotFoundError):
+        disk.remove(f"{path}/no")
+
+
+def test_a_slice_outlives_rename_removal_and_the_owner(place: tuple[Disk, str]) -> None:
+    disk, path = place
+    file = disk.open(f"{path}/a", create=True)
+    file.append([b"0123456789"])
+    found = FileSlice(file, 2, 5)
+    disk.rename(f"{path}/a", f"{path}/a.deleted")
+    disk.remove(f"{path}/a.deleted")
+    del file
+    assert (len(found), found.read()) == (5, b"23456")
+
+
+def test_a_slice_of_a_truncated_file_says_so(place: tuple[Disk, str]) -> None:
+    disk, path = place
+    file = disk.open(f"{path}/a", create=True)
+    file.append([b"0123456789"])
+    found = FileSlice(file, 2, 5)
+    file.truncate(4)
+    with pytest.raises(TruncatedSlice, match="only 2 bytes"):
+        found.read()
+
+
+def test_one_lock_a_directory(place: tuple[Disk, str]) -> None:
+    disk, path = place
+    lock = disk.lock(f"{path}/.lock")
+    with pytest.raises(LogDirLocked, match=r"in use by another broker"):
+        disk.lock(f"{path}/.lock")
+    lock.release()
+    disk.lock(f"{path}/.lock").release()
+
+
+def test_descriptors_close_with_the_last_reference(tmp_path: Path) -> None:
+    file = OsDisk().open(str(tmp_path / "a"), create=True)
+    fd = file.fileno()
+    found = FileSlice(file, 0, 0)
+    del file
+    os.fstat(fd)
+    del found
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(fd)
+
+
+class _Owner:
+    def __init__(self) -> None:
+        self.released = 0
+
+    def release_file(self) -> None:
+        self.released += 1
+
+
+def test_open_files_release_the_oldest() -> None:
+    open_files, owners = OpenFiles(2), [_Owner() for _ in range(4)]
+    for owner in owners[:2]:
+        open_files.opened(owner)
+    open_files.forget(owners[0])
+    for owner in owners[2:]:
+        open_files.opened(owner)
+    assert [owner.released for owner in owners] == [0, 1, 0, 0]
+    assert len(open_files) == 2
+
+
+# MemDisk
+
+
+def memory() -> MemDisk:
+    disk = MemDisk()
+    disk.makedirs("/d")
+    disk.sync_dir("/")
+    return disk
+
+
+def test_a_crash_takes_what_was_not_synced() -> None:
+    disk = memory()
+    kept, lost = disk.open("/d/kept", create=True), disk.open("/d/lost", create=True)
+    kept.append([b"sync"])
+    kept.sync()
+    disk.sync_dir("/d")
+    kept.append([b"ed and not"])
+    disk.open("/d/late", create=True)
+    disk.rename("/d/lost", "/d/renamed")
+    disk.crash()
+    assert disk.list("/d") == ["kept", "lost"]
+    assert disk.read_bytes("/d/kept") == b"sync"
+    assert lost.size == 0
+
+
+def test_a_crash_may_keep_any_prefix() -> None:
+    tails = set()
+    for seed in range(60):
+        disk = memory()
+        file = disk.open("/d/a", create=True)
+        disk.sync_dir("/d")
+        file.append([b"abc"])
+        disk.rename("/d/a", "/d/b")
+        disk.crash(Random(seed))
+        (name,) = disk.list("/d")
+        data = disk.read_bytes(f"/d/{name}")
+        tails.add((name, data if b"abc".startswith(data) else b"garbage"))
+    assert {(name, tail) for name in "ab" for tail in (b"", b"abc")} <= tails
+    assert ("a", b"garbage") in tails
+
+
+def test_write_bytes_is_old_or_new_at_every_point() -> None:
+    for stop in range(10):
+        disk = memory()
+        disk.write_bytes("/d/f", b"old")
+        disk.stop_after(stop)
+        try:
+            disk.write_bytes("/d/f", b"new")
+        except PowerCut:
+            pass
+        else:
+            assert disk.read_bytes("/d/f") == b"new"
+            break
+        disk.crash(Random(stop))
+        assert disk.read_bytes("/d/f") in (b"old", b"new")
+    else:
+        pytest.fail("never got through")
+
+
+def test_faults_come_once_where_they_were_ordered() -> None:
+    disk = memory()
+    file = disk.open("/d/a.log", create=True)
+    disk.fail("append", errno.ENOSPC, path=".log", skip=1, written=2)
+    assert file.append([b"good"]) == 4
+    assert file.append([b"bad"]) == 2
+    disk.fail("append", errno.ENOSPC)
+    with pytest.raises(OSError, match="No space left") as caught:
+        file.append([b"worse"])
+    assert caught.value.errno == errno.ENOSPC
+    disk.fail("sync", path="other")
+    file.sync()
+    disk.fail("sync", path="a.log")
+    with pytest.raises(OSError, match="Input/output"):
+        file.sync()
+    file.sync()

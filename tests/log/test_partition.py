@@ -1,0 +1,501 @@
+"""log/partition.py: appends, reads and their limits, rolling, cutting at both ends, flushing. Ids are rows of edge_cases.md."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+from random import Random
+
+import pytest
+
+from ottla.log.errors import (
+    InvalidRecord,
+    OffsetOutOfRange,
+    OutOfOrderSequence,
+    PolicyViolation,
+    RecordListTooLarge,
+    StorageError,
+)
+from ottla.log.validate import Origin
+from ottla.wire.batch import iter_batches, read_header
+from tests.log.support import NOW_MS, Rig, batch, marker, settings
+
+SIZE = len(batch())
+
+
+@pytest.fixture
+def rig() -> Rig:
+    return Rig()
+
+
+# Appending
+
+
+def test_offsets_and_epochs_are_stamped_and_nothing_else(rig: Rig) -> None:
+    sent = [batch(3), batch(1), batch(2, codec=4)]
+    infos = [rig.append(memoryview(bytearray(data)), leader_epoch=7) for data in sent]
+    assert [(i.base_offset, i.last_offset, i.log_append_time_ms, i.log_start_offset, i.duplicate) for i in infos] == [
+        (0, 2, -1, 0, False),
+        (3, 3, -1, 0, False),
+        (4, 5, -1, 0, False),
+    ]
+    stored = list(rig.log.iterate_batches(0))
+    assert [read_header(data).base_offset for data in stored] == [0, 3, 4]
+    assert {read_header(data).partition_leader_epoch for data in stored} == {7}
+    assert [data[16:] for data in stored] == [data[16:] for data in sent]
+    assert (rig.log.log_end_offset, rig.log.high_watermark, rig.log.last_stable_offset, rig.log.leader_epoch) == (6, 6, 6, 7)
+    assert rig.log.size_bytes == sum(map(len, sent))
+
+
+def test_the_buffer_is_only_borrowed(rig: Rig) -> None:
+    shared = bytearray(1000)
+    for value in (b"a" * 50, b"b" * 90):
+        data = batch(value=value)
+        shared[: len(data)] = data
+        rig.append(memoryview(shared)[: len(data)])
+        shared[:] = b"\xee" * len(shared)
+    assert rig.read() == [0, 1]
+
+
+def test_a_refused_batch_changes_nothing(rig: Rig) -> None:
+    rig.fill(2)
+    with pytest.raises(InvalidRecord):
+        rig.append(batch(2)[:-1])
+    with pytest.raises(InvalidRecord):
+        rig.append(b"")
+    assert (rig.log.log_end_offset, rig.log.size_bytes) == (2, 2 * SIZE)
+
+
+def test_a_batch_that_no_segment_holds() -> None:
+    rig = Rig(settings(segment_bytes=SIZE))
+    rig.append(batch())
+    with pytest.raises(RecordListTooLarge):
+        rig.append(batch(2))
+
+
+def test_log_append_time_is_the_brokers() -> None:
+    rig = Rig(settings(message_timestamp_type="LogAppendTime"))
+    rig.now_ms = NOW_MS + 77
+    assert rig.append(batch(timestamp_ms=5)).log_append_time_ms == NOW_MS + 77
+    (stored,) = rig.log.iterate_batches(0)
+    assert (read_header(stored).base_timestamp, read_header(stored).max_timestamp) == (5, NOW_MS + 77)
+
+
+def test_a_duplicate_is_answered_with_its_first_offset(rig: Rig) -> None:
+    rig.append()
+    rig.append(batch(3, producer=(9, 0, 0)))
+    again = rig.append(batch(3, producer=(9, 0, 0)))  # I3
+    assert (again.base_offset, again.last_offset, again.log_append_time_ms, again.duplicate) == (1, 3, NOW_MS, True)
+    with pytest.raises(OutOfOrderSequence):  # I4
+        rig.append(batch(producer=(9, 0, 5)))
+    assert rig.log.log_end_offset == 4
+
+
+def test_a_failed_append_leaves_the_producers_as_they_were(rig: Rig) -> None:
+    rig.append(batch(producer=(9, 0, 0)))
+    rig.memory.fail("append")
+    with pytest.raises(StorageError):
+        rig.append(batch(producer=(9, 0, 1)))
+    state = rig.log.producers.get(9)
+    assert state is not None
+    assert (state.last_sequence, rig.log.log_end_offset) == (0, 1)
+
+
+def test_transactions_hold_the_last_stable_offset(rig: Rig) -> None:
+    rig.append()
+    rig.append(batch(2, producer=(9, 0, 0), transactional=True))
+    rig.append()
+    assert (rig.log.last_stable_offset, rig.log.high_watermark) == (1, 4)
+    rig.log.append_as_leader(marker(9, 0, commit=True), leader_epoch=0, origin=Origin.COORDINATOR)
+    assert rig.log.last_stable_offset == rig.log.high_watermark == 5
+
+
+# A disk that fails
+
+
+@pytest.mark.parametrize("written", [0, 17, SIZE - 1])
+def test_a_full_disk_cuts_back_and_stays_offline(rig: Rig, written: int) -> None:
+    rig.fill(3)
+    rig.memory.fail("append", errno.ENOSPC, path=".log", written=written)
+    with pytest.raises(StorageError):
+        rig.append()
+    assert rig.disk.size(f"{rig.path}/{0:020d}.log") == 3 * SIZE
+    for action in (rig.append, lambda: rig.log.read(0, 1, upto=3), rig.log.flush, lambda: rig.log.offset_for_timestamp(0)):
+        with pytest.raises(StorageError, match="offline"):  # never again, although the disk would work now
+            action()
+    rig.restart(clean=True)  # which it cannot be
+    assert rig.manager.previous_broker_epoch is None
+    assert rig.read() == [0, 1, 2]
+    assert rig.append().base_offset == 3
+
+
+def test_a_failed_cut_back_is_recovered(rig: Rig) -> None:
+    rig.fill(3)
+    rig.memory.fail("append", written=50)
+    rig.memory.fail("truncate")
+    with pytest.raises(StorageError):
+        rig.append()
+    assert rig.disk.size(f"{rig.path}/{0:020d}.log") == 3 * SIZE + 50
+    rig.restart(clean=False)
+    assert rig.disk.size(f"{rig.path}/{0:020d}.log") == 3 * SIZE
+    assert rig.append().base_offset == 3
+
+
+def test_a_failed_sync_is_never_retried(rig: Rig) -> None:
+    rig.fill(3)
+    rig.memory.fail("sync")
+    with pytest.raises(StorageError):
+        rig.log.flush()
+    with pytest.raises(StorageError):
+        rig.log.flush()
+    assert rig.log.recovery_point == 0
+
+
+def test_running_out_of_descriptors_is_not_the_disks_fault(rig: Rig) -> None:
+    rig.fill(1)
+    rig.restart(clean=True)
+    rig.log.segments.active.release_file()
+    rig.memory.fail("open", errno.EMFILE)
+    with pytest.raises(StorageError):
+        rig.log.read(0, 1, upto=1)
+    assert rig.read() == [0]
+
+
+# Reading
+
+
+def test_read_gives_from_the_batch_that_holds_the_offset(rig: Rig) -> None:
+    rig.fill(3, count=3)
+    for offset, base in ((0, 0), (2, 0), (3, 3), (8, 6)):
+        found = rig.log.read(offset, 1 << 20, upto=9)
+        assert found is not None
+        assert [header.base_offset for header, _ in iter_batches(found.read())] == list(range(base, 9, 3))
+
+
+def test_limits(rig: Rig) -> None:
+    rig.fill(4)
+    log = rig.log
+
+    def size(offset: int, max_bytes: int, upto: int = 4, *, min_one: bool = True) -> int | None:
+        found = log.read(offset, max_bytes, upto=upto, min_one_batch=min_one)
+        return found and len(found)
+
+    assert size(0, 1 << 30) == 4 * SIZE
+    assert size(0, 0) == SIZE  # F12: the first batch comes whole
+    assert size(0, SIZE + 62) == SIZE + 62  # F13: cut inside the second
+    assert size(0, SIZE - 1, min_one=False) is None  # F15
+    assert size(0, SIZE, min_one=False) == SIZE
+    assert size(3, 0) == SIZE
+    assert size(0, 1 << 30, upto=2) == 2 * SIZE
+    assert size(1, 1 << 30, upto=2) == SIZE
+    assert size(2, 1 << 30, upto=2) is None
+    assert size(3, 1 << 30, upto=2) is None
+    assert size(4, 1 << 30) is None  # F29: at the end
+    assert size(0, 1 << 30, upto=99) == 4 * SIZE
+    for offset in (-1, 5):  # F6, F7
+        with pytest.raises(OffsetOutOfRange):
+            size(offset, 1)
+
+
+def test_a_bound_inside_a_batch_leaves_that_batch_out(rig: Rig) -> None:
+    rig.fill(2, count=3)
+    found = rig.log.read(0, 1 << 20, upto=4)
+    assert found is not None
+    assert [header.base_offset for header, _ in iter_batches(found.read())] == [0]
+    assert rig.log.read(0, 1 << 20, upto=2) is None
+
+
+def test_an_empty_log(rig: Rig) -> None:
+    assert rig.log.read(0, 1, upto=0) is None  # F27
+    assert list(rig.log.iterate_batches(0)) == []
+    assert rig.log.max_timestamp_offset() is None
+
+
+def test_tail_reads_from_where_the_last_one_ended(rig: Rig) -> None:
+    offset, headers = 0, []
+    for _ in range(200):
+        rig.append(batch(rig.random.randint(1, 3)))
+        end = rig.log.log_end_offset
+        if rig.random.random() < 0.6:
+            found = rig.log.read(offset, 1 << 20, upto=end)
+            assert found is not None
+            headers = [header for header, _ in iter_batches(found.read())]
+            assert (headers[0].base_offset, headers[-1].next_offset) == (offset, end)
+            offset = end
+    rig.log.truncate_to(headers[-1].base_offset)
+    rig.append(batch(5))
+    assert rig.read() == list(range(rig.log.log_end_offset))
+
+
+def test_reads_go_over_segments() -> None:
+    rig = Rig(settings(segment_bytes=3 * SIZE))
+    rig.fill(10)
+    assert len(rig.log.segments) == 4
+    assert rig.read() == list(range(10))
+    assert rig.read(max_bytes=0) == list(range(10))
+    found = rig.log.read(1, 1 << 20, upto=10)
+    assert found is not None
+    assert len(found) == 2 * SIZE  # all from one segment
+    assert [read_header(data).base_offset for data in rig.log.iterate_batches(4)] == list(range(4, 10))
+
+
+def test_a_slice_in_flight_survives_deletion_and_rolling() -> None:
+    rig = Rig(settings(segment_bytes=2 * SIZE))
+    rig.fill(2)
+    found = rig.log.read(0, 1 << 20, upto=2)
+    assert found is not None
+    rig.fill(4)
+    rig.log.delete_records_before(4)
+    assert rig.log.apply_retention(rig.now_ms) == 2
+    rig.manager.delete_pass(rig.now_ms + 60_000)
+    rig.manager.delete("t", 0)
+    rig.manager.delete_pass(rig.now_ms + 120_000)
+    assert [header.base_offset for header, _ in iter_batches(found.read())] == [0, 1]
+
+
+# Rolling
+
+
+def bases(rig: Rig) -> list[int]:
+    return [segment.base_offset for segment in rig.log.segments]
+
+
+def test_rolls_by_size() -> None:
+    rig = Rig(settings(segment_bytes=2 * SIZE))
+    rig.fill(5)
+    assert bases(rig) == [0, 2, 4]
+    assert rig.names(".log") == [f"{base:020d}.log" for base in (0, 2, 4)]
+    assert rig.names(".snapshot") == [f"{base:020d}.snapshot" for base in (2, 4)]
+
+
+def test_rolls_by_record_time() -> None:
+    rig = Rig(settings(segment_ms=1000))
+    for timestamp in (0, 1000, 1001, 1500, 2001, 2002):
+        rig.append(batch(timestamp_ms=NOW_MS + timestamp))
+    assert bases(rig) == [0, 2, 5]
+
+
+def test_rolls_by_the_clock_where_records_have_no_time() -> None:
+    rig = Rig(settings(segment_ms=1000))
+    for wait in (0, 1000, 1, 500):
+        rig.now_ms += wait
+        rig.append(batch(timestamp_ms=-1))
+    assert bases(rig) == [0, 2]
+
+
+def test_jitter_rolls_earlier() -> None:
+    config = settings(segment_ms=1000, segment_jitter_ms=600)
+    jitters = {Rig(config, seed=seed).log.segments.active.jitter_ms for seed in range(30)}
+    assert len(jitters) > 5
+    assert 0 <= min(jitters) <= max(jitters) < 600
+    rig = Rig(config)
+    rig.log.segments.active.jitter_ms = 400
+    for timestamp in (0, 600, 601):
+        rig.append(batch(timestamp_ms=NOW_MS + timestamp))
+    assert bases(rig) == [0, 2]
+
+
+def test_rolls_when_an_index_is_full() -> None:
+    rig = Rig(settings(segment_index_bytes=36, index_interval_bytes=0))
+    rig.fill(12, step_ms=0)
+    assert len(bases(rig)) > 1
+    assert rig.read() == list(range(12))
+
+
+def test_tiny_index_on_an_empty_segment_does_not_roll_onto_itself() -> None:
+    rig = Rig(settings(segment_index_bytes=4, index_interval_bytes=0))
+    rig.fill(4)
+    assert rig.read() == [0, 1, 2, 3]
+
+
+def test_rolls_before_a_relative_offset_overflows(rig: Rig) -> None:
+    rig.append()
+    rig.log.log_end_offset = rig.log.high_watermark = 2**31 - 1  # as compaction may leave it
+    rig.append()
+    assert bases(rig) == [0]
+    rig.append()
+    assert bases(rig) == [0, 2**31]
+
+
+def test_rolling_by_hand(rig: Rig) -> None:
+    assert rig.log.roll() is rig.log.segments.active  # empty: nothing to end
+    assert bases(rig) == [0]
+    rig.append()
+    rig.log.roll()
+    rig.log.roll()
+    assert bases(rig) == [0, 1]
+
+
+# Cutting
+
+
+def test_delete_records(rig: Rig) -> None:
+    rig.fill(10)
+    log = rig.log
+    assert log.delete_records_before(4) == 4
+    assert log.delete_records_before(2) == 4  # DR2
+    for offset in (11, -5):  # DR3, DR6
+        with pytest.raises(OffsetOutOfRange):
+            log.delete_records_before(offset)
+    with pytest.raises(OffsetOutOfRange):  # DR7
+        log.read(3, 1, upto=10)
+    assert log.end_offset_for_epoch(0) == (0, 10)
+    assert rig.read(4) == list(range(4, 10))
+    assert log.delete_records_before(-1) == 10  # DR4
+    assert log.read(10, 1, upto=10) is None
+
+
+def test_delete_records_of_a_compacted_topic() -> None:
+    rig = Rig(settings(cleanup_policy=frozenset({"compact"})))
+    with pytest.raises(PolicyViolation):  # DR8
+        rig.log.delete_records_before(0)
+    rig.log.config = settings(cleanup_policy=frozenset({"compact", "delete"}))
+    assert rig.log.delete_records_before(0) == 0
+
+
+def test_truncation_to_every_offset() -> None:
+    for offset in range(12):
+        rig = Rig(settings(segment_bytes=3 * SIZE, index_interval_bytes=0))
+        for at in range(10):
+            rig.append(batch(producer=(9, 0, at)), leader_epoch=at // 4)
+        rig.log.flush()
+        assert rig.log.truncate_to(offset) == (offset < 10)
+        end = min(offset, 10)
+        assert (rig.log.log_end_offset, rig.log.high_watermark, rig.log.recovery_point) == (end, end, end)
+        assert rig.read() == list(range(end))
+        assert rig.log.leader_epoch == ((end - 1) // 4 if end else -1)
+        state = rig.log.producers.get(9)
+        assert (state.last_sequence if state else -1) == end - 1
+        assert rig.append(batch(2, producer=(9, 0, end)), leader_epoch=9).base_offset == end
+        rig.restart(clean=offset % 2 == 0)
+        assert rig.read() == list(range(end + 2))
+
+
+def test_truncation_below_the_start_begins_anew() -> None:
+    rig = Rig(settings(segment_bytes=2 * SIZE))
+    rig.fill(6)
+    rig.log.delete_records_before(5)
+    rig.log.apply_retention(rig.now_ms)
+    assert bases(rig) == [4]
+    rig.log.truncate_to(2)
+    assert (rig.log.log_start_offset, rig.log.log_end_offset, bases(rig)) == (2, 2, [2])
+    rig.fill(1)
+    assert rig.read(2) == [2]
+
+
+# Leader epochs
+
+
+def test_epochs(rig: Rig) -> None:
+    assert rig.log.leader_epoch == -1
+    rig.append(leader_epoch=0)
+    rig.append(leader_epoch=0)
+    rig.log.begin_epoch(3)
+    rig.append(leader_epoch=3)
+    assert [tuple(entry) for entry in rig.log.epochs.entries] == [(0, 0), (3, 2)]
+    assert [rig.log.end_offset_for_epoch(epoch) for epoch in (0, 1, 3, 4)] == [(0, 2), (0, 2), (3, 3), (-1, -1)]
+    rig.restart(clean=True)
+    assert [tuple(entry) for entry in rig.log.epochs.entries] == [(0, 0), (3, 2)]
+
+
+# Flushing
+
+
+def test_flush_moves_the_recovery_point(rig: Rig) -> None:
+    rig.fill(5)
+    assert rig.log.dirty == (5, NOW_MS)
+    rig.log.flush(3)
+    assert (rig.log.recovery_point, rig.log.unflushed) == (3, 2)
+    rig.now_ms += 10
+    rig.log.flush()
+    assert rig.log.dirty == (0, NOW_MS + 10)
+    changes = rig.memory.changes
+    rig.log.flush()
+    assert rig.memory.changes == changes  # nothing to do
+
+
+def test_what_was_flushed_survives_power_cuts() -> None:
+    for seed in range(20):
+        rig = Rig(settings(segment_bytes=3 * SIZE))
+        rig.fill(7, producer=None)
+        rig.log.flush()
+        rig.fill(3)
+        rig.memory.crash(Random(seed))
+        rig.start()
+        assert rig.log.log_end_offset >= 7
+        assert rig.read() == list(range(rig.log.log_end_offset))
+
+
+def test_flush_messages_is_honoured_inline_unless_the_caller_takes_over() -> None:
+    rig = Rig(settings(flush_messages=3))
+    rig.fill(2)
+    assert rig.log.recovery_point == 0
+    rig.fill(1)
+    assert rig.log.recovery_point == 3
+    rig.log.flush_inline = False
+    rig.fill(4)
+    assert (rig.log.recovery_point, rig.log.flush_due(NOW_MS)) == (3, 7)
+
+
+def test_flush_ms() -> None:
+    rig = Rig(settings(flush_ms=1000))
+    assert rig.log.flush_due(NOW_MS + 5000) is None
+    rig.fill(1)
+    assert rig.log.flush_due(NOW_MS + 999) is None
+    assert rig.log.flush_due(NOW_MS + 1000) == 1
+
+
+def test_a_roll_makes_the_old_segment_due() -> None:
+    rig = Rig(settings(segment_bytes=2 * SIZE))
+    rig.fill(5)
+    assert rig.log.flush_due(NOW_MS) == 4
+    rig.log.flush(4)
+    assert (rig.log.flush_due(NOW_MS), rig.log.recovery_point) == (None, 4)
+
+
+def test_a_job_covers_what_was_there_when_it_started(rig: Rig) -> None:
+    rig.fill(2)
+    job = rig.log.start_flush()
+    assert job is not None
+    rig.fill(2)
+    job.run()
+    job.finish()
+    assert rig.log.recovery_point == 2
+
+
+def test_a_cut_makes_a_running_flush_worthless(rig: Rig) -> None:
+    rig.fill(4)
+    job = rig.log.start_flush()
+    assert job is not None
+    job.run()
+    rig.log.truncate_to(1)
+    rig.fill(5)
+    job.finish()
+    assert rig.log.recovery_point == 0
+
+
+def test_a_closed_log_needs_no_recovery(rig: Rig) -> None:
+    rig.fill(3)
+    log = rig.log
+    rig.manager.close()
+    assert log.closed
+    log.close()
+    rig.memory.crash()
+    rig.start()
+    assert rig.manager.previous_broker_epoch == -1
+    assert (rig.log.log_end_offset, rig.log.recovery_point) == (3, 3)
+
+
+@pytest.fixture
+def batches_with_gap(rig: Rig) -> Iterator[Rig]:
+    """A log whose batch 2 is gone, as compaction leaves it."""
+    rig.fill(2)
+    rig.log.log_end_offset = rig.log.high_watermark = 3
+    rig.fill(2)
+    yield rig
+
+
+def test_a_gap_is_read_over(batches_with_gap: Rig) -> None:
+    found = batches_with_gap.log.read(2, 1 << 20, upto=5)
+    assert found is not None
+    assert [header.base_offset for header, _ in iter_batches(found.read())] == [3, 4]

@@ -1,0 +1,214 @@
+"""log/segment.py: what an append leaves behind, on success and on failure, and finding it again with good and bad indexes."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+
+from ottla.log.errors import CorruptRecord
+from ottla.log.files import FileSlice, OpenFiles
+from ottla.log.memdisk import MemDisk
+from ottla.log.segment import Segment
+from ottla.wire.batch import read_header, stamp
+from tests.log.support import NOW_MS, batch
+
+INTERVAL = 400
+
+
+def segment(disk: MemDisk, *, base: int = 100, size: int = 0, limit: int = 8, index_bytes: int = 1 << 20) -> Segment:
+    return Segment(
+        disk,
+        "/p",
+        base,
+        size=size,
+        open_files=OpenFiles(limit),
+        index_bytes=index_bytes,
+        index_interval_bytes=INTERVAL,
+        now_ms=NOW_MS,
+    )
+
+
+@pytest.fixture
+def disk() -> MemDisk:
+    disk = MemDisk(lambda: NOW_MS)
+    disk.makedirs("/p")
+    return disk
+
+
+def fill(target: Segment, count: int, *, start: int = 100, step_ms: int = 10) -> list[int]:
+    """One-record batches; returns their positions."""
+    positions = []
+    for offset in range(start, start + count):
+        timestamp = NOW_MS + (offset - 100) * step_ms
+        data = batch(timestamp_ms=timestamp)
+        data = stamp(read_header(data), offset, 0) + data[16:]
+        positions.append(target.append([data[:20], data[20:]], len(data), offset, timestamp))
+    return positions
+
+
+@pytest.fixture
+def filled(disk: MemDisk) -> Segment:
+    made = segment(disk)
+    made.create_files()
+    fill(made, 20)
+    return made
+
+
+def reopened(disk: MemDisk, old: Segment) -> Segment:
+    old.write_indexes(final=True)
+    size = old.size
+    old.close()
+    return segment(disk, size=size)
+
+
+def test_files_are_named_as_kafkas(disk: MemDisk, filled: Segment) -> None:
+    assert disk.list("/p") == [f"00000000000000000100{suffix}" for suffix in (".index", ".log", ".timeindex")]
+
+
+def test_an_entry_follows_every_interval(disk: MemDisk, filled: Segment) -> None:
+    size = filled.size // 20
+    every = INTERVAL // size + 1
+    expected = [(offset, (offset - 100) * size) for offset in range(100 + every, 120, every)]
+    assert filled.offset_index.entries() == expected
+    assert filled.time_index.entries() == [(NOW_MS + (offset - 100) * 10, offset) for offset, _ in expected]
+    again = reopened(disk, filled)
+    assert again.offset_index.entries() == expected
+    assert again.time_index.last() == (NOW_MS + 190, 119)  # the last one, as the segment ended
+
+
+def test_locating(disk: MemDisk, filled: Segment) -> None:
+    size = filled.size // 20
+    for target in (filled, reopened(disk, filled)):
+        for offset in range(100, 120):
+            found = target.locate(offset)
+            assert found is not None
+            assert (found.position, found.base_offset) == ((offset - 100) * size, offset)
+        assert target.locate(120) is None
+        assert target.locate(0) == target.locate(100)
+        assert target.next_offset() == 120
+        assert (target.max_timestamp, target.offset_of_max_timestamp) == (NOW_MS + 190, 119)
+        assert target.waited_ms(0, NOW_MS + 50) == 50
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [b"", b"x" * 7, b"\xff" * 80, bytes(800), (3).to_bytes(4, "big") + (7).to_bytes(4, "big"), None],
+    ids=["empty", "cut", "noise", "zeros", "plausible and wrong", "missing"],
+)
+def test_a_bad_index_is_rebuilt(disk: MemDisk, filled: Segment, damage: bytes | None) -> None:
+    good = filled.offset_index.entries()
+    again = reopened(disk, filled)
+    if damage is None:
+        disk.remove(again.path(".index"))
+    else:
+        disk.write_bytes(again.path(".index"), damage)
+    for offset in (119, 104, 100):
+        found = again.locate(offset)
+        assert found is not None
+        assert found.base_offset == offset
+    assert again.next_offset() == 120
+    assert again.max_timestamp == NOW_MS + 190
+    if damage:
+        assert again.offset_index.entries() == good
+
+
+def test_a_damaged_log_is_said_not_searched_forever(disk: MemDisk, filled: Segment) -> None:
+    again = reopened(disk, filled)
+    data = bytearray(disk.read_bytes(again.path(".log")))
+    data[again.size // 20 * 10 + 16] = 9  # the magic of the eleventh batch
+    disk.write_bytes(again.path(".log"), bytes(data))
+    assert again.locate(119) is not None  # the index leads past it
+    with pytest.raises(CorruptRecord, match=f"position {again.size // 20 * 10}"):
+        again.locate(111)
+    disk.remove(again.path(".index"))
+    with pytest.raises(CorruptRecord):
+        reopened(disk, again).next_offset()
+
+
+@pytest.mark.parametrize("written", [0, 1, 100])
+def test_a_failed_write_leaves_no_trace(disk: MemDisk, filled: Segment, written: int) -> None:
+    before, entries = filled.size, filled.offset_index.entries()
+    disk.fail("append", errno.ENOSPC, written=written)
+    with pytest.raises(OSError, match="No space|wrote 1"):
+        fill(filled, 1, start=120)
+    assert (filled.size, disk.size(filled.path(".log"))) == (before, before)
+    assert filled.offset_index.entries() == entries
+    fill(filled, 1, start=120)
+    assert filled.next_offset() == 121
+
+
+def test_truncation_takes_indexes_and_times_along(disk: MemDisk, filled: Segment) -> None:
+    size = filled.size // 20
+    filled.truncate_to(107)
+    assert filled.size == 7 * size == disk.size(filled.path(".log"))
+    assert all(offset < 107 for offset, _ in filled.offset_index.entries())
+    assert (filled.max_timestamp, filled.offset_of_max_timestamp) == (NOW_MS + 60, 106)
+    assert filled.next_offset() == 107
+    fill(filled, 5, start=107)
+    assert filled.next_offset() == 112
+    filled.truncate_to(0)
+    assert (filled.size, filled.max_timestamp, filled.next_offset()) == (0, -1, 100)
+    assert filled.waited_ms(NOW_MS + 7, 0) == 7  # empty: since it was made
+
+
+def test_records_without_time(disk: MemDisk) -> None:
+    made = segment(disk)
+    made.create_files()
+    data = batch(timestamp_ms=-1)
+    for offset in range(100, 110):
+        made.append([data], len(data), offset, -1)
+    assert (made.max_timestamp, len(made.time_index), len(made.offset_index) > 0) == (-1, 0, True)
+    assert made.largest_timestamp() == NOW_MS  # the file's
+    assert made.waited_ms(NOW_MS + 9, -1) == 9
+
+
+def test_a_full_index_says_so_and_takes_no_more(disk: MemDisk) -> None:
+    made = segment(disk, index_bytes=24)
+    made.create_files()
+    assert not made.index_full
+    fill(made, 30)
+    assert made.index_full
+    assert (len(made.offset_index), len(made.time_index)) == (3, 1)
+    assert made.locate(129) is not None
+
+
+def test_offsets_fit_31_bits(disk: MemDisk) -> None:
+    made = segment(disk)
+    assert [made.can_hold(offset) for offset in (99, 100, 100 + 2**31 - 1, 100 + 2**31)] == [False, True, True, False]
+
+
+def test_released_files_open_again_and_slices_live_on(disk: MemDisk, filled: Segment) -> None:
+    again = reopened(disk, filled)
+    found = FileSlice(again.open_file(), 0, 10)
+    assert again.locate(110) is not None
+    again.release_file()
+    assert again.file is None
+    assert len(found.read()) == 10
+    assert again.locate(110) is not None
+
+
+def test_released_while_indexes_are_dirty_keeps_them(filled: Segment) -> None:
+    entries = filled.offset_index.entries()
+    filled.release_file()
+    assert filled.offset_index.entries() == entries != []
+
+
+def test_few_files_stay_open(disk: MemDisk) -> None:
+    open_files = OpenFiles(3)
+    segments = []
+    for base in range(10):
+        made = segment(disk, base=base)
+        made._open_files = open_files
+        made.create_files()
+        fill(made, 1, start=base)
+        segments.append(made)
+    assert [made.file is not None for made in segments] == [False] * 7 + [True] * 3
+
+
+def test_deletion_renames_everything(disk: MemDisk, filled: Segment) -> None:
+    slice_ = FileSlice(filled.open_file(), 0, 61)
+    paths = filled.rename_deleted()
+    assert sorted(path.removeprefix("/p/") for path in paths) == disk.list("/p")
+    assert all(path.endswith(".deleted") for path in paths)
+    assert read_header(slice_.read()).base_offset == 100
