@@ -1,0 +1,72 @@
+"""What a handler may lean on: the broker's parts, and the request it answers.
+
+Handlers take these as arguments and import none of the layers above them, so a handler's test builds a BrokerContext from
+whatever parts it needs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ottla.server.clock import Clock
+    from ottla.server.config import BrokerConfig
+    from ottla.server.fetch_sessions import FetchSessions
+    from ottla.server.group.coordinator import GroupCoordinator
+    from ottla.server.metadata.controller import Controller
+    from ottla.server.metadata.image import MetadataImage
+    from ottla.server.replicas import Replicas
+    from ottla.server.txn.producer_ids import ProducerIds
+
+
+@dataclass(slots=True)
+class BrokerContext:
+    """The parts of one running broker."""
+
+    config: BrokerConfig
+    metadata: MetadataImage
+    controller: Controller
+    replicas: Replicas
+    groups: GroupCoordinator
+    producer_ids: ProducerIds
+    fetch_sessions: FetchSessions
+    clock: Clock
+
+
+class RequestContext:
+    """One request, without its body. `connection` tells connections apart and is compared by identity only."""
+
+    __slots__ = (
+        "api_key",
+        "api_version",
+        "broker",
+        "client_host",
+        "client_id",
+        "connection",
+        "correlation_id",
+        "listener",
+        "principal",
+    )
+
+    def __init__(
+        self,
+        broker: BrokerContext,
+        api_key: int,
+        api_version: int,
+        correlation_id: int,
+        client_id: str | None,
+        client_host: str,
+        listener: str,
+        connection: object,
+        principal: str = "User:ANONYMOUS",
+    ) -> None:
+        self.broker = broker
+        self.api_key = api_key
+        self.api_version = api_version
+        self.correlation_id = correlation_id
+        self.client_id = client_id
+        self.client_host = client_host
+        self.listener = listener
+        self.connection = connection
+        self.principal = principal
