@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import zlib
 from collections.abc import Iterator
 
 import pytest
@@ -23,7 +24,8 @@ def warm_brokers(shared_brokers: SharedBrokers) -> list[Address]:
 
 @pytest.fixture
 def wires(warm_brokers: list[Address], request: pytest.FixtureRequest) -> Iterator[dict[str, Wire]]:
-    prefix = re.sub(r"[^a-z0-9]+", "-", request.node.name.removeprefix("test_"))[:60]
+    name = request.node.name.removeprefix("test_")  # the number tells [1] from [-1], and two files apart
+    prefix = re.sub(r"[^a-z0-9]+", "-", name)[:60] + f"-{zlib.crc32(request.node.nodeid.encode()) % 10000}"
     made = {address.kind: Wire(address, prefix) for address in warm_brokers}
     yield made
     for wire in made.values():
