@@ -1,7 +1,8 @@
 """CPU time of the codecs on the two hot APIs: python scripts/bench_codec.py
 
-1x1 is one topic with one partition (1,000 B of records in Produce, 64 KiB in the Fetch response); 10x10 is ten topics of ten partitions (100 B each).
-"parts" is the list of buffers that `writelines` and `sendfile` take, "joined" adds the copy into one piece. Best of 80 rounds, in CPU microseconds a message.
+1x1 is one topic with one partition (1,000 B of records in Produce, 64 KiB in the Fetch response); 10x10 is ten topics
+of ten partitions (100 B each). "parts" is the list of buffers that `writelines` and `sendfile` take, "joined" adds
+the copy into one piece. Best of 80 rounds, in CPU microseconds a message.
 """
 
 from __future__ import annotations
@@ -48,7 +49,9 @@ def messages(side: int) -> list[tuple[str, Any, Any, int]]:
         for t in topics
     ]
     answers = [
-        fetch.FetchableTopicResponse(topic=t, partitions=[fetch.PartitionData(partition_index=p, records=fetched) for p in numbers])
+        fetch.FetchableTopicResponse(
+            topic=t, partitions=[fetch.PartitionData(partition_index=p, records=fetched) for p in numbers]
+        )
         for t in topics
     ]
     acks = [

@@ -2,8 +2,9 @@
 
 usage: python scripts/generate_wire.py [--check]
 
-The definitions come out of Kafka's jars, which Maven fetches once (scripts/maven.py); none is kept here. --check writes nothing: it compares what would be
-written with what is committed, names each stale file, and exits 1 if there is one. The generator itself is the package wiregen beside this file.
+The definitions come out of Kafka's jars, which Maven fetches once (scripts/maven.py); none is kept here. --check
+writes nothing: it compares what would be written with what is committed, names each stale file, and exits 1 if there
+is one. The generator itself is the package wiregen beside this file.
 """
 
 from __future__ import annotations

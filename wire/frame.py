@@ -1,7 +1,8 @@
 """Frames: a 4-byte big-endian size, then that many bytes.
 
-Decoders of this package check what they must to stay safe, and no more: a malformed frame surfaces either as one of MALFORMED or as a final position that is
-not the frame's end. So the edge needs one `except MALFORMED` and one comparison, which `decode_whole` shows and tests use; the hot path has them inline.
+Decoders of this package check what they must to stay safe, and no more: a malformed frame surfaces either as one of
+MALFORMED or as a final position that is not the frame's end. So the edge needs one `except MALFORMED` and one
+comparison, which `decode_whole` shows and tests use; the hot path has them inline.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from ottla.wire.primitives import Buffer, Parts
 
 SIZE_BYTES: Final = 4
 
-# IndexError: a byte read behind the end; struct.error: fixed fields behind the end; ValueError: a length or a value that cannot be.
+# IndexError: a byte read behind the end; struct.error: fixed fields behind it; ValueError: a length or a value that cannot be.
 MALFORMED: Final = (IndexError, struct.error, ValueError)
 
 _size = struct.Struct(">i")
@@ -32,7 +33,7 @@ def frame_bytes(parts: Parts) -> bytes:
 
 
 def frame_size(buf: Buffer, pos: int = 0) -> int:
-    """The size announced at `pos`; negative sizes come back as they are, for the caller to refuse. struct.error if 4 bytes are not there."""
+    """The size announced at `pos`, negative ones as they are, for the caller to refuse; struct.error if 4 bytes are not there."""
     size: int = _size.unpack_from(buf, pos)[0]
     return size
 

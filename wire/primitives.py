@@ -1,7 +1,8 @@
-"""The few primitives that the generated codecs stand on: varints, tagged fields, uuids, and the base of every message class.
+"""The few primitives that the generated codecs stand on: varints, tagged fields, uuids, and the base of every message
+class.
 
-The generated functions read fixed-width fields with `struct` on their own; what is here is off the fast path, except the table UV. Whatever is wrong with
-the bytes surfaces as one of the exceptions in `ottla.wire.frame.MALFORMED`.
+The generated functions read fixed-width fields with `struct` on their own; what is here is off the fast path, except
+the table UV. Whatever is wrong with the bytes surfaces as one of the exceptions in `ottla.wire.frame.MALFORMED`.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ class Region(Protocol):
     def read(self) -> bytes: ...
 
 
-# What an encoder appends to: buffers, and regions where a field holds one. `Any`, since list is invariant and callers have either.
+# What an encoder appends to: buffers, and regions where a field holds one. `Any`, as list is invariant and callers have either.
 Parts: TypeAlias = list[Any]
 Put: TypeAlias = Callable[[Any], object]  # its bound append
 
@@ -121,7 +122,7 @@ UV: Final = _Uvarints()
 
 
 def skip_tags(buf: Buffer, pos: int, count: int) -> int:
-    """Step over tagged fields that this version does not define. `count` is the section's first byte, which the caller has read."""
+    """Step over tagged fields that this version does not define. `count` is the section's first byte, read by the caller."""
     if count > 127:
         count, pos = uvarint(buf, pos - 1)
     for _ in range(count):

@@ -1,17 +1,22 @@
 """Text of the decode functions.
 
-A run of fixed-width fields is read by one `Struct`, and the byte that follows it rides along: the first byte of a compact length, or the count of tagged fields.
-Compact lengths stay as they are on the wire (length + 1, 0 = null) in the generated locals, which saves a subtraction.
+A run of fixed-width fields is read by one `Struct`, and the byte that follows it rides along: the first byte of a
+compact length, or the count of tagged fields. Compact lengths stay as they are on the wire (length + 1, 0 = null) in
+the generated locals, which saves a subtraction.
 
-What a hostile frame can do: a length below zero where null is not allowed is a ValueError (else a position could move backwards); a length beyond
-the frame leaves `pos` behind its end, which the next read or the caller's final check sees; and arrays whose elements could be made of nothing at all check
-their count against the bytes left before they build anything.
+What a hostile frame can do: a length below zero where null is not allowed is a ValueError (else a position could move
+backwards); a length beyond the frame leaves `pos` behind its end, which the next read or the caller's final check
+sees; and arrays whose elements could be made of nothing at all check their count against the bytes left before they
+build anything.
 """
 
 from __future__ import annotations
 
 from .definitions import FIXED, SIZES, Field, Message, Struct, snake
 from .writer import Writer
+
+# bytes are copied: nothing but records may keep hold of a receive buffer.
+_SLICES = {"string": 'str(buf[pos:end], "utf-8", "replace")', "bytes": "bytes(buf[pos:end])", "records": "view[pos:end]"}
 
 
 class Decoder:
@@ -95,8 +100,7 @@ class Decoder:
             w.put(depth, f"if {self._present(n)}:")
             depth += 1
         w.put(depth, f"end = pos + {self._plain(n)}")
-        source = {"string": 'str(buf[pos:end], "utf-8", "replace")', "bytes": "bytes(buf[pos:end])", "records": "view[pos:end]"}[f.type]
-        w.put(depth, f"{value} = {source}")
+        w.put(depth, f"{value} = {_SLICES[f.type]}")
         w.put(depth, "pos = end")
 
     def _nested(self, depth: int, f: Field, struct: Struct) -> str:

@@ -1,7 +1,8 @@
 """Kafka's message definitions as plain objects.
 
-A definition is a JSON file with `//` comments inside an official Kafka jar. We keep the facts that shape bytes (names, types, versions, nullability, tags,
-defaults) and drop the prose, so that nothing but facts reaches the generated text.
+A definition is a JSON file with `//` comments inside an official Kafka jar. We keep the facts that shape bytes
+(names, types, versions, nullability, tags, defaults) and drop the prose, so that nothing but facts reaches the
+generated text.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ class Field:
 
     @property
     def none_is_default(self) -> bool:
-        """A tagged struct that is absent is None where null has no meaning of its own: no object is made for what is nearly never there."""
+        """An absent tagged struct is None, unless null has a meaning of its own: no object for what is hardly ever there."""
         return self.default == "null" or bool(self.struct and not self.array and self.tagged and not self.nullable)
 
     def literal(self) -> str:
@@ -104,7 +105,8 @@ class Field:
         return f"{text} | None" if self.nullable or self.none_is_default else text
 
 
-_PYTHON_TYPES = {**dict.fromkeys(FIXED, "int"), "bool": "bool", "float64": "float", "string": "str", "bytes": "bytes", "uuid": "bytes"}
+_PYTHON_TYPES = {**dict.fromkeys(FIXED, "int"), "bool": "bool", "float64": "float", "string": "str"}
+_PYTHON_TYPES |= {"bytes": "bytes", "uuid": "bytes"}
 
 
 @dataclass

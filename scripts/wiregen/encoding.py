@@ -1,7 +1,8 @@
 """Text of the encode functions.
 
-A message becomes a list of buffers. Runs of fixed-width fields go through one `Struct.pack`, the empty tag section riding as a pad byte; records enter the list as they are
-(bytes, a memoryview, or a stretch of a file), so that nobody copies them.
+A message becomes a list of buffers. Runs of fixed-width fields go through one `Struct.pack`, the empty tag section
+riding as a pad byte; records enter the list as they are (bytes, a memoryview, or a stretch of a file), so that nobody
+copies them.
 """
 
 from __future__ import annotations

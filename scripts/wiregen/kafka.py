@@ -1,6 +1,7 @@
 """Apache Kafka as a source: its jars (by Maven), the definitions in them, and its own classes to ask.
 
-The jars are pinned twice: by version in scripts/maven/kafka.pom.xml, and by checksum here, so that the generated text cannot change unseen.
+The jars are pinned twice: by version in scripts/maven/kafka.pom.xml, and by checksum here, so that the generated text
+cannot change unseen.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class WrongJar(RuntimeError):
 
 @cache
 def definitions() -> list[Message]:
-    """Every definition that has at least one version, requests and responses without a listener left out. Raises MavenFailed, WrongJar."""
+    """Every definition with at least one version, but for the headers. Raises MavenFailed, WrongJar."""
     directory = maven.jar_dir("kafka")
     found = []
     for artifact, checksum in CHECKSUMS.items():
@@ -48,9 +49,8 @@ def definitions() -> list[Message]:
         if hashlib.sha256(path.read_bytes()).hexdigest() != checksum:
             raise WrongJar(f"{path} is not the published one: delete {directory}, or change its checksum in {__file__}")
         with zipfile.ZipFile(path) as jar:
-            for name in sorted(jar.namelist()):
-                if name.startswith("common/") and name.endswith(".json"):
-                    found.append(parse(jar.read(name).decode(), f"{artifact} {VERSION}"))
+            names = [name for name in sorted(jar.namelist()) if name.startswith("common/") and name.endswith(".json")]
+            found += [parse(jar.read(name).decode(), f"{artifact} {VERSION}") for name in names]
     return [m for m in found if m.valid and m.kind != "header"]
 
 

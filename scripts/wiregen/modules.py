@@ -26,7 +26,7 @@ def first_line(messages: Iterable[Message]) -> str:
 
 def api_module(request: Message, response: Message) -> str:
     """Text of wire/messages/<api>.py."""
-    _make_names_unique(request, response)
+    make_names_unique(request, response)
     w = Writer()
     tables: list[str] = []
     classes = [line for m in (request, response) for s in m.all_structs for line in _class(s, _records_type(m))]
@@ -49,7 +49,8 @@ def _records_type(message: Message) -> str:
     return "Buffer | Region" if message.kind == "response" else "Buffer"
 
 
-def _make_names_unique(request: Message, response: Message) -> None:
+def make_names_unique(request: Message, response: Message) -> None:
+    """One module holds both, so that a nested struct whose name they share gets a prefix in each."""
     shared = {s.name for s in request.structs} & {s.name for s in response.structs}
     for message, prefix in ((request, "Request"), (response, "Response")):
         for struct in message.structs:

@@ -9,7 +9,26 @@ from collections.abc import Callable
 from .definitions import SIZES
 
 # Names that generated functions use themselves; a field's local must not hide them.
-_RESERVED = frozenset("buf pos end msg out put count tag size after view body parts pack unpack_from".split())
+_RESERVED = frozenset(
+    (
+        "buf",
+        "pos",
+        "end",
+        "msg",
+        "out",
+        "put",
+        "count",
+        "tag",
+        "size",
+        "after",
+        "view",
+        "body",
+        "part",
+        "parts",
+        "pack",
+        "unpack_from",
+    )
+)
 
 
 class Writer:
@@ -31,7 +50,7 @@ class Writer:
         self.taken = set(_RESERVED)
 
     def helper(self, key: tuple[object, ...], name: str, emit: Callable[[], None]) -> str:
-        """The name of a function that the one under way calls; the first request for `key` has it written, in front of its caller."""
+        """The name of a function that the one under way calls; the first request for `key` writes it, in front of its caller."""
         if key not in self.helpers:
             self.helpers[key] = name
             outer = self.lines, self.run, self.taken

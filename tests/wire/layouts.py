@@ -5,9 +5,11 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Iterator
 from functools import cache
+from types import ModuleType
 from typing import Any, NamedTuple
 
-from wiregen import kafka
+from random_messages import Drawer, build
+from wiregen import kafka, modules
 from wiregen.definitions import Message, snake
 
 
@@ -19,10 +21,16 @@ class Layout(NamedTuple):
     decode: Callable[[Any, int], tuple[Any, int]]
     encode: Callable[[Any, list[Any]], None]
     kind: type[Any]  # the generated class
+    module: ModuleType
 
     @property
     def name(self) -> str:
         return f"{self.message.name} v{self.version}"
+
+    def draw(self, seed: str, *, complete: bool = False) -> Any:
+        """A random message of this layout."""
+        drawer = Drawer(f"{self.name} {seed}", complete=complete)
+        return build(self.kind, self.message.root, drawer.message(self.message, self.version), self.module)
 
     def bytes(self, message: Any) -> bytes:
         parts: list[Any] = []
@@ -36,7 +44,11 @@ def all_layouts() -> list[Layout]:
 
 
 def _layouts() -> Iterator[Layout]:
-    for message in kafka.definitions():
+    by_name = {m.name: m for m in kafka.definitions()}
+    for message in by_name.values():
+        if message.kind == "request":
+            modules.make_names_unique(message, by_name[message.name.removesuffix("Request") + "Response"])
+    for message in by_name.values():
         if message.kind in ("request", "response"):
             suffix = f"_{message.kind.upper()}"
             name = snake(message.name).removesuffix(suffix.lower())
@@ -46,4 +58,4 @@ def _layouts() -> Iterator[Layout]:
         decode, encode = getattr(module, f"DECODE{suffix}"), getattr(module, f"ENCODE{suffix}")
         assert set(decode) == set(encode) == set(message.valid)
         for version in message.valid:
-            yield Layout(message, version, decode[version], encode[version], getattr(module, message.root.name))
+            yield Layout(message, version, decode[version], encode[version], getattr(module, message.root.name), module)

@@ -1,7 +1,9 @@
-"""Random messages in Kafka's JSON form, made from the definitions, and the comparison of a decoded message with such a JSON.
+"""Random messages in Kafka's JSON form, made from the definitions, and the comparison of a decoded message with such
+a JSON.
 
-This knows nothing of our codecs: a message is drawn from its definition, Kafka's own classes turn the JSON into bytes, and what we decode from those bytes must
-hold the same values. Every draw leans towards the edges: null, empty, 127 and 128 elements, the ends of integer ranges, tags present and absent.
+This knows nothing of our codecs: a message is drawn from its definition, Kafka's own classes turn the JSON into
+bytes, and what we decode from those bytes must hold the same values. Every draw leans towards the edges: null, empty,
+127 and 128 elements, the ends of integer ranges, tags present and absent.
 """
 
 from __future__ import annotations
@@ -14,14 +16,18 @@ from wiregen.definitions import Field, Message, Struct
 
 RANGES = {"int8": (-(2**7), 2**7 - 1), "int16": (-(2**15), 2**15 - 1), "uint16": (0, 2**16 - 1), "int32": (-(2**31), 2**31 - 1)}
 RANGES |= {"uint32": (0, 2**32 - 1), "int64": (-(2**63), 2**63 - 1)}
-ALPHABET = "abcdefghijklmnopqrstuvwxyz0123456789._- äöüßéλ→中文𝄞😀\"\\\n"
+ALPHABET = 'abcdefghijklmnopqrstuvwxyz0123456789._- äöüßéλ→中文𝄞😀"\\\n'
 
 
 class Drawer:
-    """Draws messages from one seeded source. `budget` bounds the elements of one message, since arrays nest."""
+    """Draws messages from one seeded source. `budget` bounds the elements of one message, since arrays nest.
 
-    def __init__(self, seed: str) -> None:
+    A complete drawer makes short messages with everything in them: each tag, each array with an element, nothing null.
+    """
+
+    def __init__(self, seed: str, *, complete: bool = False) -> None:
         self.random = random.Random(seed)
+        self.complete = complete
         self.budget = 0
 
     def message(self, message: Message, version: int) -> dict[str, Any]:
@@ -31,16 +37,19 @@ class Drawer:
     def struct(self, struct: Struct, version: int) -> dict[str, Any]:
         drawn = {}
         plain, tagged = struct.layout(version)
-        for f in plain + [f for f in tagged if self.random.random() < 0.6]:
+        for f in plain + [f for f in tagged if self.complete or self.random.random() < 0.6]:
             drawn[json_name(f)] = self.value(f, version)
         return drawn
 
     def value(self, f: Field, version: int) -> Any:
-        if version in f.nullable and self.random.random() < 0.25:
+        if version in f.nullable and not self.complete and self.random.random() < 0.25:
             return None
         if not f.array:
             return self.element(f, version)
-        count = min(self.budget, self.random.choice((0, 1, 1, 2, 3, 127 if not f.struct else 2, 128 if not f.struct else 4, 130)))
+        if self.complete:
+            return [self.element(f, version)]
+        many = (2, 4) if f.struct else (127, 128)
+        count = min(self.budget, self.random.choice((0, 1, 1, 2, 3, 130, *many)))
         self.budget -= count
         return [self.element(f, version) for _ in range(count)]
 
@@ -56,7 +65,11 @@ class Drawer:
             return self.random.choice((0.0, -1.5, 1e300, 5e-324, self.random.random()))
         if f.type == "uuid":
             return base64.urlsafe_b64encode(self.random.choice((bytes(16), self.random.randbytes(16)))).decode().rstrip("=")
-        length = self.random.choice((0, 1, 5, 20, 126, 127, 128, 300, 20_000 if self.random.random() < 0.02 else 3))
+        length = (
+            2
+            if self.complete
+            else self.random.choice((0, 1, 5, 20, 126, 127, 128, 300, 20_000 if self.random.random() < 0.02 else 3))
+        )
         if f.type == "string":
             return "".join(self.random.choices(ALPHABET, k=min(length, 8_000)))
         return base64.b64encode(self.random.randbytes(length)).decode()
@@ -64,6 +77,22 @@ class Drawer:
 
 def json_name(f: Field) -> str:
     return f.json_name[0].lower() + f.json_name[1:]
+
+
+def build(kind: type[Any], struct: Struct, drawn: dict[str, Any], module: Any) -> Any:
+    """The drawn message as an object of the generated class, constructed by keyword."""
+    values = {}
+    for f in struct.fields:
+        if json_name(f) not in drawn:
+            continue
+        value = expected(f, drawn[json_name(f)])
+        if f.struct and value is not None:
+            inner = getattr(module, f.struct.name)
+            value = [build(inner, f.struct, v, module) for v in value] if f.array else build(inner, f.struct, value, module)
+            if f.tagged and not f.nullable and not f.array and value == inner():
+                value = None  # Kafka leaves out a tagged struct of nothing but defaults
+        values[f.name] = value
+    return kind(**values)
 
 
 def differences(struct: Struct, version: int, drawn: dict[str, Any], decoded: Any, path: str = "") -> list[str]:
