@@ -8,14 +8,13 @@ from collections.abc import Iterable
 from .decoding import emit_decoder
 from .definitions import Field, Message, Struct, snake
 from .encoding import emit_encoder
-from .writer import Writer
+from .writer import WIDTH, Writer
 
 PRIMITIVES = (
     "EMPTY", "UV", "ZERO_UUID", "Buffer", "Parts", "Put", "Region", "WireStruct",
     "compact_length", "negative_length", "put_tag", "skip_tags", "too_long", "uvarint", "wrong_tag_size",
 )  # fmt: skip
 _TAKEN = frozenset((*PRIMITIVES, "Struct", "Callable", "Final"))
-WIDTH = 130
 
 
 def first_line(messages: Iterable[Message]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import keyword
+import textwrap
 from collections.abc import Callable
 
 from .definitions import SIZES
@@ -30,6 +31,8 @@ _RESERVED = frozenset(
     )
 )
 
+WIDTH = 130
+
 
 class Writer:
     """Collects lines of Python. `run` holds the fixed-width values that will go through one `struct` call."""
@@ -43,7 +46,7 @@ class Writer:
         self.taken: set[str] = set()
 
     def put(self, depth: int, text: str) -> None:
-        self.lines.append("    " * depth + text if text else "")
+        self.lines += wrapped(depth, text) if text else [""]
 
     def begin_function(self) -> None:
         assert not self.run
@@ -95,6 +98,23 @@ class Writer:
         else:
             self.put(depth, f"put({self.format(text)}.pack({', '.join(value for c, value in self.run if c != 'x')}))")
         self.run.clear()
+
+
+def wrapped(depth: int, text: str) -> list[str]:
+    """A statement as one line, or broken inside its parentheses (made for it if need be) where it is longer than WIDTH."""
+    pad = "    " * depth
+    if len(pad) + len(text) <= WIDTH:
+        return [pad + text]
+    names, equals, call = text.partition(" = ")
+    if call.endswith(".unpack_from(buf, pos)"):
+        head, inner, tail = "(", names + ",", f"){equals}{call}"
+    elif text.startswith("if "):
+        head, inner, tail = "if (", text[3:-1], "):"
+    else:
+        first, last = text.index("("), text.rindex(")")
+        head, inner, tail = text[: first + 1], text[first + 1 : last], text[last:]
+    body = textwrap.wrap(inner, WIDTH - len(pad) - 4, break_long_words=False, break_on_hyphens=False)
+    return [pad + head, *(f"{pad}    {line}" for line in body), pad + tail]
 
 
 def _bytes(count: int) -> str:

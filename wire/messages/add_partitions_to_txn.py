@@ -145,7 +145,9 @@ def decode_add_partitions_to_txn_request_v0(buf: Buffer, pos: int) -> tuple[AddP
         pos += n_4 * 4
         x = AddPartitionsToTxnTopic(name, partitions)
         v3_and_below_topics.append(x)
-    msg = AddPartitionsToTxnRequest([], v3_and_below_transactional_id, v3_and_below_producer_id, v3_and_below_producer_epoch, v3_and_below_topics)
+    msg = AddPartitionsToTxnRequest(
+        [], v3_and_below_transactional_id, v3_and_below_producer_id, v3_and_below_producer_epoch, v3_and_below_topics
+    )
     return msg, pos
 
 
@@ -184,7 +186,9 @@ def decode_add_partitions_to_txn_request_v3(buf: Buffer, pos: int) -> tuple[AddP
         v3_and_below_topics.append(x)
     t_2 = buf[pos]
     pos += 1
-    msg = AddPartitionsToTxnRequest([], v3_and_below_transactional_id, v3_and_below_producer_id, v3_and_below_producer_epoch, v3_and_below_topics)
+    msg = AddPartitionsToTxnRequest(
+        [], v3_and_below_transactional_id, v3_and_below_producer_id, v3_and_below_producer_epoch, v3_and_below_topics
+    )
     if t_2:
         pos = skip_tags(buf, pos, t_2)
     return msg, pos

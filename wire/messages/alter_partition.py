@@ -177,7 +177,9 @@ def decode_alter_partition_request_v3(buf: Buffer, pos: int) -> tuple[AlterParti
                 new_isr_with_epochs.append(x_3)
             leader_recovery_state, partition_epoch, t_2 = _biB.unpack_from(buf, pos)
             pos += 6
-            x_2 = RequestPartitionData(partition_index, leader_epoch, [], new_isr_with_epochs, leader_recovery_state, partition_epoch)
+            x_2 = RequestPartitionData(
+                partition_index, leader_epoch, [], new_isr_with_epochs, leader_recovery_state, partition_epoch
+            )
             if t_2:
                 pos = skip_tags(buf, pos, t_2)
             partitions.append(x_2)
@@ -255,7 +257,9 @@ def decode_alter_partition_response_v2(buf: Buffer, pos: int) -> tuple[AlterPart
             pos += (n_3 - 1) * 4
             leader_recovery_state, partition_epoch, t = _biB.unpack_from(buf, pos)
             pos += 6
-            x_2 = ResponsePartitionData(partition_index, error_code_2, leader_id, leader_epoch, isr, leader_recovery_state, partition_epoch)
+            x_2 = ResponsePartitionData(
+                partition_index, error_code_2, leader_id, leader_epoch, isr, leader_recovery_state, partition_epoch
+            )
             if t:
                 pos = skip_tags(buf, pos, t)
             partitions.append(x_2)

@@ -341,7 +341,9 @@ def decode_alter_partition_reassignments_response_v1(buf: Buffer, pos: int) -> t
         responses.append(x)
     t_3 = buf[pos]
     pos += 1
-    msg = AlterPartitionReassignmentsResponse(throttle_time_ms, allow_replication_factor_change, error_code, error_message, responses)
+    msg = AlterPartitionReassignmentsResponse(
+        throttle_time_ms, allow_replication_factor_change, error_code, error_message, responses
+    )
     if t_3:
         pos = skip_tags(buf, pos, t_3)
     return msg, pos

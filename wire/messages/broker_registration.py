@@ -227,7 +227,9 @@ def decode_broker_registration_request_v1(buf: Buffer, pos: int) -> tuple[Broker
         pos = end
     is_migrating_zk_broker, t_3 = _TB.unpack_from(buf, pos)
     pos += 2
-    msg = BrokerRegistrationRequest(broker_id, cluster_id, incarnation_id, listeners, features, rack, is_migrating_zk_broker, [], -1)
+    msg = BrokerRegistrationRequest(
+        broker_id, cluster_id, incarnation_id, listeners, features, rack, is_migrating_zk_broker, [], -1
+    )
     if t_3:
         pos = skip_tags(buf, pos, t_3)
     return msg, pos
@@ -306,7 +308,9 @@ def decode_broker_registration_request_v2(buf: Buffer, pos: int) -> tuple[Broker
     pos = end
     t_3 = buf[pos]
     pos += 1
-    msg = BrokerRegistrationRequest(broker_id, cluster_id, incarnation_id, listeners, features, rack, is_migrating_zk_broker, log_dirs, -1)
+    msg = BrokerRegistrationRequest(
+        broker_id, cluster_id, incarnation_id, listeners, features, rack, is_migrating_zk_broker, log_dirs, -1
+    )
     if t_3:
         pos = skip_tags(buf, pos, t_3)
     return msg, pos
@@ -385,7 +389,9 @@ def decode_broker_registration_request_v3(buf: Buffer, pos: int) -> tuple[Broker
     pos = end
     previous_broker_epoch, t_3 = _qB.unpack_from(buf, pos)
     pos += 9
-    msg = BrokerRegistrationRequest(broker_id, cluster_id, incarnation_id, listeners, features, rack, is_migrating_zk_broker, log_dirs, previous_broker_epoch)
+    msg = BrokerRegistrationRequest(
+        broker_id, cluster_id, incarnation_id, listeners, features, rack, is_migrating_zk_broker, log_dirs, previous_broker_epoch
+    )
     if t_3:
         pos = skip_tags(buf, pos, t_3)
     return msg, pos

@@ -338,13 +338,19 @@ def decode_consumer_group_describe_response_v0(buf: Buffer, pos: int) -> tuple[C
                 pos = skip_tags(buf, pos, t_4)
             t_5 = buf[pos]
             pos += 1
-            x_2 = Member(member_id, instance_id, rack_id, member_epoch, client_id, client_host, subscribed_topic_names, subscribed_topic_regex, assignment, target_assignment, -1)
+            x_2 = Member(
+                member_id, instance_id, rack_id, member_epoch, client_id, client_host, subscribed_topic_names,
+                subscribed_topic_regex, assignment, target_assignment, -1
+            )
             if t_5:
                 pos = skip_tags(buf, pos, t_5)
             members.append(x_2)
         authorized_operations, t_6 = _iB.unpack_from(buf, pos)
         pos += 5
-        x = DescribedGroup(error_code, error_message, group_id, group_state, group_epoch, assignment_epoch, assignor_name, members, authorized_operations)
+        x = DescribedGroup(
+            error_code, error_message, group_id, group_state, group_epoch, assignment_epoch, assignor_name, members,
+            authorized_operations
+        )
         if t_6:
             pos = skip_tags(buf, pos, t_6)
         groups.append(x)
@@ -523,13 +529,19 @@ def decode_consumer_group_describe_response_v1(buf: Buffer, pos: int) -> tuple[C
                 pos = skip_tags(buf, pos, t_4)
             member_type, t_5 = _bB.unpack_from(buf, pos)
             pos += 2
-            x_2 = Member(member_id, instance_id, rack_id, member_epoch, client_id, client_host, subscribed_topic_names, subscribed_topic_regex, assignment, target_assignment, member_type)
+            x_2 = Member(
+                member_id, instance_id, rack_id, member_epoch, client_id, client_host, subscribed_topic_names,
+                subscribed_topic_regex, assignment, target_assignment, member_type
+            )
             if t_5:
                 pos = skip_tags(buf, pos, t_5)
             members.append(x_2)
         authorized_operations, t_6 = _iB.unpack_from(buf, pos)
         pos += 5
-        x = DescribedGroup(error_code, error_message, group_id, group_state, group_epoch, assignment_epoch, assignor_name, members, authorized_operations)
+        x = DescribedGroup(
+            error_code, error_message, group_id, group_state, group_epoch, assignment_epoch, assignor_name, members,
+            authorized_operations
+        )
         if t_6:
             pos = skip_tags(buf, pos, t_6)
         groups.append(x)

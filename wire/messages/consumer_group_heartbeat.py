@@ -193,7 +193,10 @@ def decode_consumer_group_heartbeat_request_v0(buf: Buffer, pos: int) -> tuple[C
             topic_partitions.append(x_2)
     t_2 = buf[pos]
     pos += 1
-    msg = ConsumerGroupHeartbeatRequest(group_id, member_id, member_epoch, instance_id, rack_id, rebalance_timeout_ms, subscribed_topic_names, None, server_assignor, topic_partitions)
+    msg = ConsumerGroupHeartbeatRequest(
+        group_id, member_id, member_epoch, instance_id, rack_id, rebalance_timeout_ms, subscribed_topic_names, None,
+        server_assignor, topic_partitions
+    )
     if t_2:
         pos = skip_tags(buf, pos, t_2)
     return msg, pos
@@ -288,7 +291,10 @@ def decode_consumer_group_heartbeat_request_v1(buf: Buffer, pos: int) -> tuple[C
             topic_partitions.append(x_2)
     t_2 = buf[pos]
     pos += 1
-    msg = ConsumerGroupHeartbeatRequest(group_id, member_id, member_epoch, instance_id, rack_id, rebalance_timeout_ms, subscribed_topic_names, subscribed_topic_regex, server_assignor, topic_partitions)
+    msg = ConsumerGroupHeartbeatRequest(
+        group_id, member_id, member_epoch, instance_id, rack_id, rebalance_timeout_ms, subscribed_topic_names,
+        subscribed_topic_regex, server_assignor, topic_partitions
+    )
     if t_2:
         pos = skip_tags(buf, pos, t_2)
     return msg, pos
@@ -458,7 +464,9 @@ def decode_consumer_group_heartbeat_response_v0(buf: Buffer, pos: int) -> tuple[
             pos = skip_tags(buf, pos, t_2)
     t_3 = buf[pos]
     pos += 1
-    msg = ConsumerGroupHeartbeatResponse(throttle_time_ms, error_code, error_message, member_id, member_epoch, heartbeat_interval_ms, assignment)
+    msg = ConsumerGroupHeartbeatResponse(
+        throttle_time_ms, error_code, error_message, member_id, member_epoch, heartbeat_interval_ms, assignment
+    )
     if t_3:
         pos = skip_tags(buf, pos, t_3)
     return msg, pos

@@ -298,7 +298,10 @@ def decode_create_delegation_token_response_v1(buf: Buffer, pos: int) -> tuple[C
     pos = end
     throttle_time_ms, = _i.unpack_from(buf, pos)
     pos += 4
-    msg = CreateDelegationTokenResponse(error_code, principal_type, principal_name, "", "", issue_timestamp_ms, expiry_timestamp_ms, max_timestamp_ms, token_id, hmac, throttle_time_ms)
+    msg = CreateDelegationTokenResponse(
+        error_code, principal_type, principal_name, "", "", issue_timestamp_ms, expiry_timestamp_ms, max_timestamp_ms, token_id,
+        hmac, throttle_time_ms
+    )
     return msg, pos
 
 
@@ -333,7 +336,10 @@ def decode_create_delegation_token_response_v2(buf: Buffer, pos: int) -> tuple[C
     pos = end
     throttle_time_ms, t = _iB.unpack_from(buf, pos)
     pos += 5
-    msg = CreateDelegationTokenResponse(error_code, principal_type, principal_name, "", "", issue_timestamp_ms, expiry_timestamp_ms, max_timestamp_ms, token_id, hmac, throttle_time_ms)
+    msg = CreateDelegationTokenResponse(
+        error_code, principal_type, principal_name, "", "", issue_timestamp_ms, expiry_timestamp_ms, max_timestamp_ms, token_id,
+        hmac, throttle_time_ms
+    )
     if t:
         pos = skip_tags(buf, pos, t)
     return msg, pos
@@ -384,7 +390,10 @@ def decode_create_delegation_token_response_v3(buf: Buffer, pos: int) -> tuple[C
     pos = end
     throttle_time_ms, t = _iB.unpack_from(buf, pos)
     pos += 5
-    msg = CreateDelegationTokenResponse(error_code, principal_type, principal_name, token_requester_principal_type, token_requester_principal_name, issue_timestamp_ms, expiry_timestamp_ms, max_timestamp_ms, token_id, hmac, throttle_time_ms)
+    msg = CreateDelegationTokenResponse(
+        error_code, principal_type, principal_name, token_requester_principal_type, token_requester_principal_name,
+        issue_timestamp_ms, expiry_timestamp_ms, max_timestamp_ms, token_id, hmac, throttle_time_ms
+    )
     if t:
         pos = skip_tags(buf, pos, t)
     return msg, pos

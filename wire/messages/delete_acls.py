@@ -151,7 +151,10 @@ def decode_delete_acls_request_v1(buf: Buffer, pos: int) -> tuple[DeleteAclsRequ
             pos = end
         operation, permission_type = _bb.unpack_from(buf, pos)
         pos += 2
-        x = DeleteAclsFilter(resource_type_filter, resource_name_filter, pattern_type_filter, principal_filter, host_filter, operation, permission_type)
+        x = DeleteAclsFilter(
+            resource_type_filter, resource_name_filter, pattern_type_filter, principal_filter, host_filter, operation,
+            permission_type
+        )
         filters.append(x)
     msg = DeleteAclsRequest(filters)
     return msg, pos
@@ -193,7 +196,10 @@ def decode_delete_acls_request_v2(buf: Buffer, pos: int) -> tuple[DeleteAclsRequ
             pos = end
         operation, permission_type, t = _bbB.unpack_from(buf, pos)
         pos += 3
-        x = DeleteAclsFilter(resource_type_filter, resource_name_filter, pattern_type_filter, principal_filter, host_filter, operation, permission_type)
+        x = DeleteAclsFilter(
+            resource_type_filter, resource_name_filter, pattern_type_filter, principal_filter, host_filter, operation,
+            permission_type
+        )
         if t:
             pos = skip_tags(buf, pos, t)
         filters.append(x)
@@ -318,7 +324,10 @@ def decode_delete_acls_response_v1(buf: Buffer, pos: int) -> tuple[DeleteAclsRes
             pos = end
             operation, permission_type = _bb.unpack_from(buf, pos)
             pos += 2
-            x_2 = DeleteAclsMatchingAcl(error_code_2, error_message_2, resource_type, resource_name, pattern_type, principal, host, operation, permission_type)
+            x_2 = DeleteAclsMatchingAcl(
+                error_code_2, error_message_2, resource_type, resource_name, pattern_type, principal, host, operation,
+                permission_type
+            )
             matching_acls.append(x_2)
         x = DeleteAclsFilterResult(error_code, error_message, matching_acls)
         filter_results.append(x)
@@ -380,7 +389,10 @@ def decode_delete_acls_response_v2(buf: Buffer, pos: int) -> tuple[DeleteAclsRes
             pos = end
             operation, permission_type, t = _bbB.unpack_from(buf, pos)
             pos += 3
-            x_2 = DeleteAclsMatchingAcl(error_code_2, error_message_2, resource_type, resource_name, pattern_type, principal, host, operation, permission_type)
+            x_2 = DeleteAclsMatchingAcl(
+                error_code_2, error_message_2, resource_type, resource_name, pattern_type, principal, host, operation,
+                permission_type
+            )
             if t:
                 pos = skip_tags(buf, pos, t)
             matching_acls.append(x_2)

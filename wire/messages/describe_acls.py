@@ -122,7 +122,9 @@ def decode_describe_acls_request_v1(buf: Buffer, pos: int) -> tuple[DescribeAcls
         pos = end
     operation, permission_type = _bb.unpack_from(buf, pos)
     pos += 2
-    msg = DescribeAclsRequest(resource_type_filter, resource_name_filter, pattern_type_filter, principal_filter, host_filter, operation, permission_type)
+    msg = DescribeAclsRequest(
+        resource_type_filter, resource_name_filter, pattern_type_filter, principal_filter, host_filter, operation, permission_type
+    )
     return msg, pos
 
 
@@ -156,7 +158,9 @@ def decode_describe_acls_request_v2(buf: Buffer, pos: int) -> tuple[DescribeAcls
         pos = end
     operation, permission_type, t = _bbB.unpack_from(buf, pos)
     pos += 3
-    msg = DescribeAclsRequest(resource_type_filter, resource_name_filter, pattern_type_filter, principal_filter, host_filter, operation, permission_type)
+    msg = DescribeAclsRequest(
+        resource_type_filter, resource_name_filter, pattern_type_filter, principal_filter, host_filter, operation, permission_type
+    )
     if t:
         pos = skip_tags(buf, pos, t)
     return msg, pos

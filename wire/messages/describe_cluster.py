@@ -181,7 +181,9 @@ def decode_describe_cluster_response_v0(buf: Buffer, pos: int) -> tuple[Describe
         brokers.append(x)
     cluster_authorized_operations, t_2 = _iB.unpack_from(buf, pos)
     pos += 5
-    msg = DescribeClusterResponse(throttle_time_ms, error_code, error_message, 1, cluster_id, controller_id, brokers, cluster_authorized_operations)
+    msg = DescribeClusterResponse(
+        throttle_time_ms, error_code, error_message, 1, cluster_id, controller_id, brokers, cluster_authorized_operations
+    )
     if t_2:
         pos = skip_tags(buf, pos, t_2)
     return msg, pos
@@ -234,7 +236,10 @@ def decode_describe_cluster_response_v1(buf: Buffer, pos: int) -> tuple[Describe
         brokers.append(x)
     cluster_authorized_operations, t_2 = _iB.unpack_from(buf, pos)
     pos += 5
-    msg = DescribeClusterResponse(throttle_time_ms, error_code, error_message, endpoint_type, cluster_id, controller_id, brokers, cluster_authorized_operations)
+    msg = DescribeClusterResponse(
+        throttle_time_ms, error_code, error_message, endpoint_type, cluster_id, controller_id, brokers,
+        cluster_authorized_operations
+    )
     if t_2:
         pos = skip_tags(buf, pos, t_2)
     return msg, pos
@@ -287,7 +292,10 @@ def decode_describe_cluster_response_v2(buf: Buffer, pos: int) -> tuple[Describe
         brokers.append(x)
     cluster_authorized_operations, t_2 = _iB.unpack_from(buf, pos)
     pos += 5
-    msg = DescribeClusterResponse(throttle_time_ms, error_code, error_message, endpoint_type, cluster_id, controller_id, brokers, cluster_authorized_operations)
+    msg = DescribeClusterResponse(
+        throttle_time_ms, error_code, error_message, endpoint_type, cluster_id, controller_id, brokers,
+        cluster_authorized_operations
+    )
     if t_2:
         pos = skip_tags(buf, pos, t_2)
     return msg, pos

@@ -436,7 +436,9 @@ def decode_describe_configs_response_v3(buf: Buffer, pos: int) -> tuple[Describe
                 end = pos + n_10
                 documentation = str(buf[pos:end], "utf-8", "replace")
                 pos = end
-            x_2 = DescribeConfigsResourceResult(name, value, read_only, config_source, is_sensitive, synonyms, config_type, documentation)
+            x_2 = DescribeConfigsResourceResult(
+                name, value, read_only, config_source, is_sensitive, synonyms, config_type, documentation
+            )
             configs.append(x_2)
         x = DescribeConfigsResult(error_code, error_message, resource_type, resource_name, configs)
         results.append(x)
@@ -528,7 +530,9 @@ def decode_describe_configs_response_v4(buf: Buffer, pos: int) -> tuple[Describe
                 pos = end
             t_2 = buf[pos]
             pos += 1
-            x_2 = DescribeConfigsResourceResult(name, value, read_only, config_source, is_sensitive, synonyms, config_type, documentation)
+            x_2 = DescribeConfigsResourceResult(
+                name, value, read_only, config_source, is_sensitive, synonyms, config_type, documentation
+            )
             if t_2:
                 pos = skip_tags(buf, pos, t_2)
             configs.append(x_2)

@@ -249,7 +249,9 @@ def decode_describe_delegation_token_response_v1(buf: Buffer, pos: int) -> tuple
             pos = end
             x_2 = DescribedDelegationTokenRenewer(principal_type_2, principal_name_2)
             renewers.append(x_2)
-        x = DescribedDelegationToken(principal_type, principal_name, "", "", issue_timestamp, expiry_timestamp, max_timestamp, token_id, hmac, renewers)
+        x = DescribedDelegationToken(
+            principal_type, principal_name, "", "", issue_timestamp, expiry_timestamp, max_timestamp, token_id, hmac, renewers
+        )
         tokens.append(x)
     throttle_time_ms, = _i.unpack_from(buf, pos)
     pos += 4
@@ -320,7 +322,9 @@ def decode_describe_delegation_token_response_v2(buf: Buffer, pos: int) -> tuple
             renewers.append(x_2)
         t_2 = buf[pos]
         pos += 1
-        x = DescribedDelegationToken(principal_type, principal_name, "", "", issue_timestamp, expiry_timestamp, max_timestamp, token_id, hmac, renewers)
+        x = DescribedDelegationToken(
+            principal_type, principal_name, "", "", issue_timestamp, expiry_timestamp, max_timestamp, token_id, hmac, renewers
+        )
         if t_2:
             pos = skip_tags(buf, pos, t_2)
         tokens.append(x)
@@ -409,7 +413,10 @@ def decode_describe_delegation_token_response_v3(buf: Buffer, pos: int) -> tuple
             renewers.append(x_2)
         t_2 = buf[pos]
         pos += 1
-        x = DescribedDelegationToken(principal_type, principal_name, token_requester_principal_type, token_requester_principal_name, issue_timestamp, expiry_timestamp, max_timestamp, token_id, hmac, renewers)
+        x = DescribedDelegationToken(
+            principal_type, principal_name, token_requester_principal_type, token_requester_principal_name, issue_timestamp,
+            expiry_timestamp, max_timestamp, token_id, hmac, renewers
+        )
         if t_2:
             pos = skip_tags(buf, pos, t_2)
         tokens.append(x)

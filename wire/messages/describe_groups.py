@@ -742,7 +742,9 @@ def decode_describe_groups_response_v6(buf: Buffer, pos: int) -> tuple[DescribeG
             members.append(x_2)
         authorized_operations, t_2 = _iB.unpack_from(buf, pos)
         pos += 5
-        x = DescribedGroup(error_code, error_message, group_id, group_state, protocol_type, protocol_data, members, authorized_operations)
+        x = DescribedGroup(
+            error_code, error_message, group_id, group_state, protocol_type, protocol_data, members, authorized_operations
+        )
         if t_2:
             pos = skip_tags(buf, pos, t_2)
         groups.append(x)

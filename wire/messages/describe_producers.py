@@ -178,9 +178,13 @@ def decode_describe_producers_response_v0(buf: Buffer, pos: int) -> tuple[Descri
                 n_5, pos = compact_length(buf, pos - 1)
             active_producers: list[ProducerState] = []
             for _ in range(n_5 - 1):
-                producer_id, producer_epoch, last_sequence, last_timestamp, coordinator_epoch, current_txn_start_offset, t = _qiiqiqB.unpack_from(buf, pos)
+                (
+                    producer_id, producer_epoch, last_sequence, last_timestamp, coordinator_epoch, current_txn_start_offset, t,
+                ) = _qiiqiqB.unpack_from(buf, pos)
                 pos += 37
-                x_3 = ProducerState(producer_id, producer_epoch, last_sequence, last_timestamp, coordinator_epoch, current_txn_start_offset)
+                x_3 = ProducerState(
+                    producer_id, producer_epoch, last_sequence, last_timestamp, coordinator_epoch, current_txn_start_offset
+                )
                 if t:
                     pos = skip_tags(buf, pos, t)
                 active_producers.append(x_3)
@@ -227,7 +231,10 @@ def encode_describe_producers_response_v0(msg: DescribeProducersResponse, out: P
             v_4 = x_2.active_producers
             put(UV[len(v_4) + 1])
             for x_3 in v_4:
-                put(_qiiqiqx.pack(x_3.producer_id, x_3.producer_epoch, x_3.last_sequence, x_3.last_timestamp, x_3.coordinator_epoch, x_3.current_txn_start_offset))
+                put(
+                    _qiiqiqx.pack(x_3.producer_id, x_3.producer_epoch, x_3.last_sequence, x_3.last_timestamp,
+                    x_3.coordinator_epoch, x_3.current_txn_start_offset)
+                )
             put(b"\0")
         put(b"\0")
     put(b"\0")

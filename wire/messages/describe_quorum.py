@@ -249,7 +249,9 @@ def decode_describe_quorum_response_v0(buf: Buffer, pos: int) -> tuple[DescribeQ
                 observers.append(x_4)
             t_3 = buf[pos]
             pos += 1
-            x_2 = ResponsePartitionData(partition_index, error_code_2, "", leader_id, leader_epoch, high_watermark, current_voters, observers)
+            x_2 = ResponsePartitionData(
+                partition_index, error_code_2, "", leader_id, leader_epoch, high_watermark, current_voters, observers
+            )
             if t_3:
                 pos = skip_tags(buf, pos, t_3)
             partitions.append(x_2)
@@ -305,7 +307,9 @@ def decode_describe_quorum_response_v1(buf: Buffer, pos: int) -> tuple[DescribeQ
                 n_5, pos = compact_length(buf, pos - 1)
             observers: list[ReplicaState] = []
             for _ in range(n_5 - 1):
-                replica_id_2, log_end_offset_2, last_fetch_timestamp_2, last_caught_up_timestamp_2, t_2 = _iqqqB.unpack_from(buf, pos)
+                (
+                    replica_id_2, log_end_offset_2, last_fetch_timestamp_2, last_caught_up_timestamp_2, t_2,
+                ) = _iqqqB.unpack_from(buf, pos)
                 pos += 29
                 x_4 = ReplicaState(replica_id_2, ZERO_UUID, log_end_offset_2, last_fetch_timestamp_2, last_caught_up_timestamp_2)
                 if t_2:
@@ -313,7 +317,9 @@ def decode_describe_quorum_response_v1(buf: Buffer, pos: int) -> tuple[DescribeQ
                 observers.append(x_4)
             t_3 = buf[pos]
             pos += 1
-            x_2 = ResponsePartitionData(partition_index, error_code_2, "", leader_id, leader_epoch, high_watermark, current_voters, observers)
+            x_2 = ResponsePartitionData(
+                partition_index, error_code_2, "", leader_id, leader_epoch, high_watermark, current_voters, observers
+            )
             if t_3:
                 pos = skip_tags(buf, pos, t_3)
             partitions.append(x_2)
@@ -375,9 +381,13 @@ def decode_describe_quorum_response_v2(buf: Buffer, pos: int) -> tuple[DescribeQ
                 n_6, pos = compact_length(buf, pos - 1)
             current_voters: list[ReplicaState] = []
             for _ in range(n_6 - 1):
-                replica_id, replica_directory_id, log_end_offset, last_fetch_timestamp, last_caught_up_timestamp, t = _i16sqqqB.unpack_from(buf, pos)
+                (
+                    replica_id, replica_directory_id, log_end_offset, last_fetch_timestamp, last_caught_up_timestamp, t,
+                ) = _i16sqqqB.unpack_from(buf, pos)
                 pos += 45
-                x_3 = ReplicaState(replica_id, replica_directory_id, log_end_offset, last_fetch_timestamp, last_caught_up_timestamp)
+                x_3 = ReplicaState(
+                    replica_id, replica_directory_id, log_end_offset, last_fetch_timestamp, last_caught_up_timestamp
+                )
                 if t:
                     pos = skip_tags(buf, pos, t)
                 current_voters.append(x_3)
@@ -387,15 +397,22 @@ def decode_describe_quorum_response_v2(buf: Buffer, pos: int) -> tuple[DescribeQ
                 n_7, pos = compact_length(buf, pos - 1)
             observers: list[ReplicaState] = []
             for _ in range(n_7 - 1):
-                replica_id_2, replica_directory_id_2, log_end_offset_2, last_fetch_timestamp_2, last_caught_up_timestamp_2, t_2 = _i16sqqqB.unpack_from(buf, pos)
+                (
+                    replica_id_2, replica_directory_id_2, log_end_offset_2, last_fetch_timestamp_2, last_caught_up_timestamp_2,
+                    t_2,
+                ) = _i16sqqqB.unpack_from(buf, pos)
                 pos += 45
-                x_4 = ReplicaState(replica_id_2, replica_directory_id_2, log_end_offset_2, last_fetch_timestamp_2, last_caught_up_timestamp_2)
+                x_4 = ReplicaState(
+                    replica_id_2, replica_directory_id_2, log_end_offset_2, last_fetch_timestamp_2, last_caught_up_timestamp_2
+                )
                 if t_2:
                     pos = skip_tags(buf, pos, t_2)
                 observers.append(x_4)
             t_3 = buf[pos]
             pos += 1
-            x_2 = ResponsePartitionData(partition_index, error_code_2, error_message_2, leader_id, leader_epoch, high_watermark, current_voters, observers)
+            x_2 = ResponsePartitionData(
+                partition_index, error_code_2, error_message_2, leader_id, leader_epoch, high_watermark, current_voters, observers
+            )
             if t_3:
                 pos = skip_tags(buf, pos, t_3)
             partitions.append(x_2)
@@ -534,11 +551,17 @@ def encode_describe_quorum_response_v2(msg: DescribeQuorumResponse, out: Parts) 
             put(_iiq.pack(x_2.leader_id, x_2.leader_epoch, x_2.high_watermark))
             put(UV[len(v_5) + 1])
             for x_3 in v_5:
-                put(_i16sqqqx.pack(x_3.replica_id, x_3.replica_directory_id, x_3.log_end_offset, x_3.last_fetch_timestamp, x_3.last_caught_up_timestamp))
+                put(
+                    _i16sqqqx.pack(x_3.replica_id, x_3.replica_directory_id, x_3.log_end_offset, x_3.last_fetch_timestamp,
+                    x_3.last_caught_up_timestamp)
+                )
             v_6 = x_2.observers
             put(UV[len(v_6) + 1])
             for x_4 in v_6:
-                put(_i16sqqqx.pack(x_4.replica_id, x_4.replica_directory_id, x_4.log_end_offset, x_4.last_fetch_timestamp, x_4.last_caught_up_timestamp))
+                put(
+                    _i16sqqqx.pack(x_4.replica_id, x_4.replica_directory_id, x_4.log_end_offset, x_4.last_fetch_timestamp,
+                    x_4.last_caught_up_timestamp)
+                )
             put(b"\0")
         put(b"\0")
     v_7 = msg.nodes

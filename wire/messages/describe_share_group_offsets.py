@@ -229,7 +229,9 @@ def decode_describe_share_group_offsets_response_v0(buf: Buffer, pos: int) -> tu
                     pos = end
                 t = buf[pos]
                 pos += 1
-                x_3 = DescribeShareGroupOffsetsResponsePartition(partition_index, start_offset, leader_epoch, -1, error_code, error_message)
+                x_3 = DescribeShareGroupOffsetsResponsePartition(
+                    partition_index, start_offset, leader_epoch, -1, error_code, error_message
+                )
                 if t:
                     pos = skip_tags(buf, pos, t)
                 partitions.append(x_3)
@@ -306,7 +308,9 @@ def decode_describe_share_group_offsets_response_v1(buf: Buffer, pos: int) -> tu
                     pos = end
                 t = buf[pos]
                 pos += 1
-                x_3 = DescribeShareGroupOffsetsResponsePartition(partition_index, start_offset, leader_epoch, lag, error_code, error_message)
+                x_3 = DescribeShareGroupOffsetsResponsePartition(
+                    partition_index, start_offset, leader_epoch, lag, error_code, error_message
+                )
                 if t:
                     pos = skip_tags(buf, pos, t)
                 partitions.append(x_3)

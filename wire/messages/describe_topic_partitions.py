@@ -255,7 +255,10 @@ def decode_describe_topic_partitions_response_v0(buf: Buffer, pos: int) -> tuple
             pos += (n_8 - 1) * 4
             t = buf[pos]
             pos += 1
-            x_2 = DescribeTopicPartitionsResponsePartition(error_code_2, partition_index, leader_id, leader_epoch, replica_nodes, isr_nodes, eligible_leader_replicas, last_known_elr, offline_replicas)
+            x_2 = DescribeTopicPartitionsResponsePartition(
+                error_code_2, partition_index, leader_id, leader_epoch, replica_nodes, isr_nodes, eligible_leader_replicas,
+                last_known_elr, offline_replicas
+            )
             if t:
                 pos = skip_tags(buf, pos, t)
             partitions.append(x_2)

@@ -158,7 +158,10 @@ def decode_describe_transactions_response_v0(buf: Buffer, pos: int) -> tuple[Des
             topics.append(x_2)
         t_2 = buf[pos]
         pos += 1
-        x = TransactionState(error_code, transactional_id, transaction_state, transaction_timeout_ms, transaction_start_time_ms, producer_id, producer_epoch, topics)
+        x = TransactionState(
+            error_code, transactional_id, transaction_state, transaction_timeout_ms, transaction_start_time_ms, producer_id,
+            producer_epoch, topics
+        )
         if t_2:
             pos = skip_tags(buf, pos, t_2)
         transaction_states.append(x)

@@ -332,7 +332,9 @@ def decode_fetch_request_v5(buf: Buffer, pos: int) -> tuple[FetchRequest, int]:
         for _ in range(n_3):
             partition, fetch_offset, log_start_offset, partition_max_bytes = _iqqi.unpack_from(buf, pos)
             pos += 24
-            x_2 = FetchPartition(partition, -1, fetch_offset, -1, log_start_offset, partition_max_bytes, ZERO_UUID, 9223372036854775807)
+            x_2 = FetchPartition(
+                partition, -1, fetch_offset, -1, log_start_offset, partition_max_bytes, ZERO_UUID, 9223372036854775807
+            )
             partitions.append(x_2)
         x = FetchTopic(topic, ZERO_UUID, partitions)
         topics.append(x)
@@ -362,7 +364,9 @@ def decode_fetch_request_v7(buf: Buffer, pos: int) -> tuple[FetchRequest, int]:
         for _ in range(n_3):
             partition, fetch_offset, log_start_offset, partition_max_bytes = _iqqi.unpack_from(buf, pos)
             pos += 24
-            x_2 = FetchPartition(partition, -1, fetch_offset, -1, log_start_offset, partition_max_bytes, ZERO_UUID, 9223372036854775807)
+            x_2 = FetchPartition(
+                partition, -1, fetch_offset, -1, log_start_offset, partition_max_bytes, ZERO_UUID, 9223372036854775807
+            )
             partitions.append(x_2)
         x = FetchTopic(topic, ZERO_UUID, partitions)
         topics.append(x)
@@ -387,7 +391,10 @@ def decode_fetch_request_v7(buf: Buffer, pos: int) -> tuple[FetchRequest, int]:
         pos += n_6 * 4
         x_3 = ForgottenTopic(topic_2, ZERO_UUID, partitions_2)
         forgotten_topics_data.append(x_3)
-    msg = FetchRequest(None, replica_id, None, max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch, topics, forgotten_topics_data, "")
+    msg = FetchRequest(
+        None, replica_id, None, max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch, topics,
+        forgotten_topics_data, ""
+    )
     return msg, pos
 
 
@@ -413,7 +420,10 @@ def decode_fetch_request_v9(buf: Buffer, pos: int) -> tuple[FetchRequest, int]:
         for _ in range(n_3):
             partition, current_leader_epoch, fetch_offset, log_start_offset, partition_max_bytes = _iiqqi.unpack_from(buf, pos)
             pos += 28
-            x_2 = FetchPartition(partition, current_leader_epoch, fetch_offset, -1, log_start_offset, partition_max_bytes, ZERO_UUID, 9223372036854775807)
+            x_2 = FetchPartition(
+                partition, current_leader_epoch, fetch_offset, -1, log_start_offset, partition_max_bytes, ZERO_UUID,
+                9223372036854775807
+            )
             partitions.append(x_2)
         x = FetchTopic(topic, ZERO_UUID, partitions)
         topics.append(x)
@@ -438,7 +448,10 @@ def decode_fetch_request_v9(buf: Buffer, pos: int) -> tuple[FetchRequest, int]:
         pos += n_6 * 4
         x_3 = ForgottenTopic(topic_2, ZERO_UUID, partitions_2)
         forgotten_topics_data.append(x_3)
-    msg = FetchRequest(None, replica_id, None, max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch, topics, forgotten_topics_data, "")
+    msg = FetchRequest(
+        None, replica_id, None, max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch, topics,
+        forgotten_topics_data, ""
+    )
     return msg, pos
 
 
@@ -464,7 +477,10 @@ def decode_fetch_request_v11(buf: Buffer, pos: int) -> tuple[FetchRequest, int]:
         for _ in range(n_3):
             partition, current_leader_epoch, fetch_offset, log_start_offset, partition_max_bytes = _iiqqi.unpack_from(buf, pos)
             pos += 28
-            x_2 = FetchPartition(partition, current_leader_epoch, fetch_offset, -1, log_start_offset, partition_max_bytes, ZERO_UUID, 9223372036854775807)
+            x_2 = FetchPartition(
+                partition, current_leader_epoch, fetch_offset, -1, log_start_offset, partition_max_bytes, ZERO_UUID,
+                9223372036854775807
+            )
             partitions.append(x_2)
         x = FetchTopic(topic, ZERO_UUID, partitions)
         topics.append(x)
@@ -496,7 +512,10 @@ def decode_fetch_request_v11(buf: Buffer, pos: int) -> tuple[FetchRequest, int]:
     end = pos + n_7
     rack_id = str(buf[pos:end], "utf-8", "replace")
     pos = end
-    msg = FetchRequest(None, replica_id, None, max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch, topics, forgotten_topics_data, rack_id)
+    msg = FetchRequest(
+        None, replica_id, None, max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch, topics,
+        forgotten_topics_data, rack_id
+    )
     return msg, pos
 
 
@@ -545,9 +564,14 @@ def decode_fetch_request_v12(buf: Buffer, pos: int) -> tuple[FetchRequest, int]:
             n_3, pos = compact_length(buf, pos - 1)
         partitions: list[FetchPartition] = []
         for _ in range(n_3 - 1):
-            partition, current_leader_epoch, fetch_offset, last_fetched_epoch, log_start_offset, partition_max_bytes, t = _iiqiqiB.unpack_from(buf, pos)
+            (
+                partition, current_leader_epoch, fetch_offset, last_fetched_epoch, log_start_offset, partition_max_bytes, t,
+            ) = _iiqiqiB.unpack_from(buf, pos)
             pos += 33
-            x_2 = FetchPartition(partition, current_leader_epoch, fetch_offset, last_fetched_epoch, log_start_offset, partition_max_bytes, ZERO_UUID, 9223372036854775807)
+            x_2 = FetchPartition(
+                partition, current_leader_epoch, fetch_offset, last_fetched_epoch, log_start_offset, partition_max_bytes,
+                ZERO_UUID, 9223372036854775807
+            )
             if t:
                 pos = skip_tags(buf, pos, t)
             partitions.append(x_2)
@@ -591,7 +615,10 @@ def decode_fetch_request_v12(buf: Buffer, pos: int) -> tuple[FetchRequest, int]:
     pos = end
     t_4 = buf[pos]
     pos += 1
-    msg = FetchRequest(None, replica_id, None, max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch, topics, forgotten_topics_data, rack_id)
+    msg = FetchRequest(
+        None, replica_id, None, max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch, topics,
+        forgotten_topics_data, rack_id
+    )
     if t_4:
         pos = _read_fetch_request_tags_v12(buf, pos, t_4, msg)
     return msg, pos
@@ -635,9 +662,14 @@ def decode_fetch_request_v13(buf: Buffer, pos: int) -> tuple[FetchRequest, int]:
             n_2, pos = compact_length(buf, pos - 1)
         partitions: list[FetchPartition] = []
         for _ in range(n_2 - 1):
-            partition, current_leader_epoch, fetch_offset, last_fetched_epoch, log_start_offset, partition_max_bytes, t = _iiqiqiB.unpack_from(buf, pos)
+            (
+                partition, current_leader_epoch, fetch_offset, last_fetched_epoch, log_start_offset, partition_max_bytes, t,
+            ) = _iiqiqiB.unpack_from(buf, pos)
             pos += 33
-            x_2 = FetchPartition(partition, current_leader_epoch, fetch_offset, last_fetched_epoch, log_start_offset, partition_max_bytes, ZERO_UUID, 9223372036854775807)
+            x_2 = FetchPartition(
+                partition, current_leader_epoch, fetch_offset, last_fetched_epoch, log_start_offset, partition_max_bytes,
+                ZERO_UUID, 9223372036854775807
+            )
             if t:
                 pos = skip_tags(buf, pos, t)
             partitions.append(x_2)
@@ -674,7 +706,10 @@ def decode_fetch_request_v13(buf: Buffer, pos: int) -> tuple[FetchRequest, int]:
     pos = end
     t_4 = buf[pos]
     pos += 1
-    msg = FetchRequest(None, replica_id, None, max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch, topics, forgotten_topics_data, rack_id)
+    msg = FetchRequest(
+        None, replica_id, None, max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch, topics,
+        forgotten_topics_data, rack_id
+    )
     if t_4:
         pos = _read_fetch_request_tags_v13(buf, pos, t_4, msg)
     return msg, pos
@@ -725,9 +760,14 @@ def decode_fetch_request_v15(buf: Buffer, pos: int) -> tuple[FetchRequest, int]:
             n_2, pos = compact_length(buf, pos - 1)
         partitions: list[FetchPartition] = []
         for _ in range(n_2 - 1):
-            partition, current_leader_epoch, fetch_offset, last_fetched_epoch, log_start_offset, partition_max_bytes, t = _iiqiqiB.unpack_from(buf, pos)
+            (
+                partition, current_leader_epoch, fetch_offset, last_fetched_epoch, log_start_offset, partition_max_bytes, t,
+            ) = _iiqiqiB.unpack_from(buf, pos)
             pos += 33
-            x_2 = FetchPartition(partition, current_leader_epoch, fetch_offset, last_fetched_epoch, log_start_offset, partition_max_bytes, ZERO_UUID, 9223372036854775807)
+            x_2 = FetchPartition(
+                partition, current_leader_epoch, fetch_offset, last_fetched_epoch, log_start_offset, partition_max_bytes,
+                ZERO_UUID, 9223372036854775807
+            )
             if t:
                 pos = skip_tags(buf, pos, t)
             partitions.append(x_2)
@@ -764,7 +804,10 @@ def decode_fetch_request_v15(buf: Buffer, pos: int) -> tuple[FetchRequest, int]:
     pos = end
     t_4 = buf[pos]
     pos += 1
-    msg = FetchRequest(None, -1, None, max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch, topics, forgotten_topics_data, rack_id)
+    msg = FetchRequest(
+        None, -1, None, max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch, topics,
+        forgotten_topics_data, rack_id
+    )
     if t_4:
         pos = _read_fetch_request_tags_v15(buf, pos, t_4, msg)
     return msg, pos
@@ -833,9 +876,14 @@ def decode_fetch_request_v17(buf: Buffer, pos: int) -> tuple[FetchRequest, int]:
             n_2, pos = compact_length(buf, pos - 1)
         partitions: list[FetchPartition] = []
         for _ in range(n_2 - 1):
-            partition, current_leader_epoch, fetch_offset, last_fetched_epoch, log_start_offset, partition_max_bytes, t = _iiqiqiB.unpack_from(buf, pos)
+            (
+                partition, current_leader_epoch, fetch_offset, last_fetched_epoch, log_start_offset, partition_max_bytes, t,
+            ) = _iiqiqiB.unpack_from(buf, pos)
             pos += 33
-            x_2 = FetchPartition(partition, current_leader_epoch, fetch_offset, last_fetched_epoch, log_start_offset, partition_max_bytes, ZERO_UUID, 9223372036854775807)
+            x_2 = FetchPartition(
+                partition, current_leader_epoch, fetch_offset, last_fetched_epoch, log_start_offset, partition_max_bytes,
+                ZERO_UUID, 9223372036854775807
+            )
             if t:
                 pos = _read_fetch_partition_tags_v17(buf, pos, t, x_2)
             partitions.append(x_2)
@@ -872,7 +920,10 @@ def decode_fetch_request_v17(buf: Buffer, pos: int) -> tuple[FetchRequest, int]:
     pos = end
     t_4 = buf[pos]
     pos += 1
-    msg = FetchRequest(None, -1, None, max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch, topics, forgotten_topics_data, rack_id)
+    msg = FetchRequest(
+        None, -1, None, max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch, topics,
+        forgotten_topics_data, rack_id
+    )
     if t_4:
         pos = _read_fetch_request_tags_v17(buf, pos, t_4, msg)
     return msg, pos
@@ -945,9 +996,14 @@ def decode_fetch_request_v18(buf: Buffer, pos: int) -> tuple[FetchRequest, int]:
             n_2, pos = compact_length(buf, pos - 1)
         partitions: list[FetchPartition] = []
         for _ in range(n_2 - 1):
-            partition, current_leader_epoch, fetch_offset, last_fetched_epoch, log_start_offset, partition_max_bytes, t = _iiqiqiB.unpack_from(buf, pos)
+            (
+                partition, current_leader_epoch, fetch_offset, last_fetched_epoch, log_start_offset, partition_max_bytes, t,
+            ) = _iiqiqiB.unpack_from(buf, pos)
             pos += 33
-            x_2 = FetchPartition(partition, current_leader_epoch, fetch_offset, last_fetched_epoch, log_start_offset, partition_max_bytes, ZERO_UUID, 9223372036854775807)
+            x_2 = FetchPartition(
+                partition, current_leader_epoch, fetch_offset, last_fetched_epoch, log_start_offset, partition_max_bytes,
+                ZERO_UUID, 9223372036854775807
+            )
             if t:
                 pos = _read_fetch_partition_tags_v18(buf, pos, t, x_2)
             partitions.append(x_2)
@@ -984,7 +1040,10 @@ def decode_fetch_request_v18(buf: Buffer, pos: int) -> tuple[FetchRequest, int]:
     pos = end
     t_4 = buf[pos]
     pos += 1
-    msg = FetchRequest(None, -1, None, max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch, topics, forgotten_topics_data, rack_id)
+    msg = FetchRequest(
+        None, -1, None, max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch, topics,
+        forgotten_topics_data, rack_id
+    )
     if t_4:
         pos = _read_fetch_request_tags_v18(buf, pos, t_4, msg)
     return msg, pos
@@ -1021,7 +1080,10 @@ def encode_fetch_request_v5(msg: FetchRequest, out: Parts) -> None:
 def encode_fetch_request_v7(msg: FetchRequest, out: Parts) -> None:
     put = out.append
     v = msg.topics
-    put(_iiiibiii.pack(msg.replica_id, msg.max_wait_ms, msg.min_bytes, msg.max_bytes, msg.isolation_level, msg.session_id, msg.session_epoch, len(v)))
+    put(
+        _iiiibiii.pack(msg.replica_id, msg.max_wait_ms, msg.min_bytes, msg.max_bytes, msg.isolation_level, msg.session_id,
+        msg.session_epoch, len(v))
+    )
     for x in v:
         s = x.topic.encode()
         put(_h.pack(len(s)))
@@ -1044,7 +1106,10 @@ def encode_fetch_request_v7(msg: FetchRequest, out: Parts) -> None:
 def encode_fetch_request_v9(msg: FetchRequest, out: Parts) -> None:
     put = out.append
     v = msg.topics
-    put(_iiiibiii.pack(msg.replica_id, msg.max_wait_ms, msg.min_bytes, msg.max_bytes, msg.isolation_level, msg.session_id, msg.session_epoch, len(v)))
+    put(
+        _iiiibiii.pack(msg.replica_id, msg.max_wait_ms, msg.min_bytes, msg.max_bytes, msg.isolation_level, msg.session_id,
+        msg.session_epoch, len(v))
+    )
     for x in v:
         s = x.topic.encode()
         put(_h.pack(len(s)))
@@ -1052,7 +1117,10 @@ def encode_fetch_request_v9(msg: FetchRequest, out: Parts) -> None:
         v_2 = x.partitions
         put(_i.pack(len(v_2)))
         for x_2 in v_2:
-            put(_iiqqi.pack(x_2.partition, x_2.current_leader_epoch, x_2.fetch_offset, x_2.log_start_offset, x_2.partition_max_bytes))
+            put(
+                _iiqqi.pack(x_2.partition, x_2.current_leader_epoch, x_2.fetch_offset, x_2.log_start_offset,
+                x_2.partition_max_bytes)
+            )
     v_3 = msg.forgotten_topics_data
     put(_i.pack(len(v_3)))
     for x_3 in v_3:
@@ -1067,7 +1135,10 @@ def encode_fetch_request_v9(msg: FetchRequest, out: Parts) -> None:
 def encode_fetch_request_v11(msg: FetchRequest, out: Parts) -> None:
     put = out.append
     v = msg.topics
-    put(_iiiibiii.pack(msg.replica_id, msg.max_wait_ms, msg.min_bytes, msg.max_bytes, msg.isolation_level, msg.session_id, msg.session_epoch, len(v)))
+    put(
+        _iiiibiii.pack(msg.replica_id, msg.max_wait_ms, msg.min_bytes, msg.max_bytes, msg.isolation_level, msg.session_id,
+        msg.session_epoch, len(v))
+    )
     for x in v:
         s = x.topic.encode()
         put(_h.pack(len(s)))
@@ -1075,7 +1146,10 @@ def encode_fetch_request_v11(msg: FetchRequest, out: Parts) -> None:
         v_2 = x.partitions
         put(_i.pack(len(v_2)))
         for x_2 in v_2:
-            put(_iiqqi.pack(x_2.partition, x_2.current_leader_epoch, x_2.fetch_offset, x_2.log_start_offset, x_2.partition_max_bytes))
+            put(
+                _iiqqi.pack(x_2.partition, x_2.current_leader_epoch, x_2.fetch_offset, x_2.log_start_offset,
+                x_2.partition_max_bytes)
+            )
     v_3 = msg.forgotten_topics_data
     put(_i.pack(len(v_3)))
     for x_3 in v_3:
@@ -1109,7 +1183,10 @@ def _write_fetch_request_tags_v12(msg: FetchRequest, put_out: Put) -> None:
 def encode_fetch_request_v12(msg: FetchRequest, out: Parts) -> None:
     put = out.append
     v = msg.topics
-    put(_iiiibii.pack(msg.replica_id, msg.max_wait_ms, msg.min_bytes, msg.max_bytes, msg.isolation_level, msg.session_id, msg.session_epoch))
+    put(
+        _iiiibii.pack(msg.replica_id, msg.max_wait_ms, msg.min_bytes, msg.max_bytes, msg.isolation_level, msg.session_id,
+        msg.session_epoch)
+    )
     put(UV[len(v) + 1])
     for x in v:
         s = x.topic.encode()
@@ -1118,7 +1195,10 @@ def encode_fetch_request_v12(msg: FetchRequest, out: Parts) -> None:
         v_2 = x.partitions
         put(UV[len(v_2) + 1])
         for x_2 in v_2:
-            put(_iiqiqix.pack(x_2.partition, x_2.current_leader_epoch, x_2.fetch_offset, x_2.last_fetched_epoch, x_2.log_start_offset, x_2.partition_max_bytes))
+            put(
+                _iiqiqix.pack(x_2.partition, x_2.current_leader_epoch, x_2.fetch_offset, x_2.last_fetched_epoch,
+                x_2.log_start_offset, x_2.partition_max_bytes)
+            )
         put(b"\0")
     v_3 = msg.forgotten_topics_data
     put(UV[len(v_3) + 1])
@@ -1158,14 +1238,20 @@ def _write_fetch_request_tags_v13(msg: FetchRequest, put_out: Put) -> None:
 def encode_fetch_request_v13(msg: FetchRequest, out: Parts) -> None:
     put = out.append
     v = msg.topics
-    put(_iiiibii.pack(msg.replica_id, msg.max_wait_ms, msg.min_bytes, msg.max_bytes, msg.isolation_level, msg.session_id, msg.session_epoch))
+    put(
+        _iiiibii.pack(msg.replica_id, msg.max_wait_ms, msg.min_bytes, msg.max_bytes, msg.isolation_level, msg.session_id,
+        msg.session_epoch)
+    )
     put(UV[len(v) + 1])
     for x in v:
         v_2 = x.partitions
         put(_16s.pack(x.topic_id))
         put(UV[len(v_2) + 1])
         for x_2 in v_2:
-            put(_iiqiqix.pack(x_2.partition, x_2.current_leader_epoch, x_2.fetch_offset, x_2.last_fetched_epoch, x_2.log_start_offset, x_2.partition_max_bytes))
+            put(
+                _iiqiqix.pack(x_2.partition, x_2.current_leader_epoch, x_2.fetch_offset, x_2.last_fetched_epoch,
+                x_2.log_start_offset, x_2.partition_max_bytes)
+            )
         put(b"\0")
     v_3 = msg.forgotten_topics_data
     put(UV[len(v_3) + 1])
@@ -1214,7 +1300,10 @@ def encode_fetch_request_v15(msg: FetchRequest, out: Parts) -> None:
         put(_16s.pack(x.topic_id))
         put(UV[len(v_2) + 1])
         for x_2 in v_2:
-            put(_iiqiqix.pack(x_2.partition, x_2.current_leader_epoch, x_2.fetch_offset, x_2.last_fetched_epoch, x_2.log_start_offset, x_2.partition_max_bytes))
+            put(
+                _iiqiqix.pack(x_2.partition, x_2.current_leader_epoch, x_2.fetch_offset, x_2.last_fetched_epoch,
+                x_2.log_start_offset, x_2.partition_max_bytes)
+            )
         put(b"\0")
     v_3 = msg.forgotten_topics_data
     put(UV[len(v_3) + 1])
@@ -1277,7 +1366,10 @@ def encode_fetch_request_v17(msg: FetchRequest, out: Parts) -> None:
         put(_16s.pack(x.topic_id))
         put(UV[len(v_2) + 1])
         for x_2 in v_2:
-            put(_iiqiqi.pack(x_2.partition, x_2.current_leader_epoch, x_2.fetch_offset, x_2.last_fetched_epoch, x_2.log_start_offset, x_2.partition_max_bytes))
+            put(
+                _iiqiqi.pack(x_2.partition, x_2.current_leader_epoch, x_2.fetch_offset, x_2.last_fetched_epoch,
+                x_2.log_start_offset, x_2.partition_max_bytes)
+            )
             if x_2.replica_directory_id != ZERO_UUID:
                 _write_fetch_partition_tags_v17(x_2, put)
             else:
@@ -1348,7 +1440,10 @@ def encode_fetch_request_v18(msg: FetchRequest, out: Parts) -> None:
         put(_16s.pack(x.topic_id))
         put(UV[len(v_2) + 1])
         for x_2 in v_2:
-            put(_iiqiqi.pack(x_2.partition, x_2.current_leader_epoch, x_2.fetch_offset, x_2.last_fetched_epoch, x_2.log_start_offset, x_2.partition_max_bytes))
+            put(
+                _iiqiqi.pack(x_2.partition, x_2.current_leader_epoch, x_2.fetch_offset, x_2.last_fetched_epoch,
+                x_2.log_start_offset, x_2.partition_max_bytes)
+            )
             if x_2.replica_directory_id != ZERO_UUID or x_2.high_watermark != 9223372036854775807:
                 _write_fetch_partition_tags_v18(x_2, put)
             else:
@@ -1409,7 +1504,10 @@ def decode_fetch_response_v4(buf: Buffer, pos: int) -> tuple[FetchResponse, int]
                 end = pos + n_5
                 records = view[pos:end]
                 pos = end
-            x_2 = PartitionData(partition_index, error_code, high_watermark, last_stable_offset, -1, None, None, None, aborted_transactions, -1, records)
+            x_2 = PartitionData(
+                partition_index, error_code, high_watermark, last_stable_offset, -1, None, None, None, aborted_transactions, -1,
+                records
+            )
             partitions.append(x_2)
         x = FetchableTopicResponse(topic, ZERO_UUID, partitions)
         responses.append(x)
@@ -1455,7 +1553,10 @@ def decode_fetch_response_v5(buf: Buffer, pos: int) -> tuple[FetchResponse, int]
                 end = pos + n_5
                 records = view[pos:end]
                 pos = end
-            x_2 = PartitionData(partition_index, error_code, high_watermark, last_stable_offset, log_start_offset, None, None, None, aborted_transactions, -1, records)
+            x_2 = PartitionData(
+                partition_index, error_code, high_watermark, last_stable_offset, log_start_offset, None, None, None,
+                aborted_transactions, -1, records
+            )
             partitions.append(x_2)
         x = FetchableTopicResponse(topic, ZERO_UUID, partitions)
         responses.append(x)
@@ -1484,7 +1585,9 @@ def decode_fetch_response_v7(buf: Buffer, pos: int) -> tuple[FetchResponse, int]
             raise negative_length(n_3)
         partitions: list[PartitionData] = []
         for _ in range(n_3):
-            partition_index, error_code_2, high_watermark, last_stable_offset, log_start_offset, n_4 = _ihqqqi.unpack_from(buf, pos)
+            (
+                partition_index, error_code_2, high_watermark, last_stable_offset, log_start_offset, n_4,
+            ) = _ihqqqi.unpack_from(buf, pos)
             pos += 34
             aborted_transactions: list[AbortedTransaction] | None = None
             if n_4 >= 0:
@@ -1501,7 +1604,10 @@ def decode_fetch_response_v7(buf: Buffer, pos: int) -> tuple[FetchResponse, int]
                 end = pos + n_5
                 records = view[pos:end]
                 pos = end
-            x_2 = PartitionData(partition_index, error_code_2, high_watermark, last_stable_offset, log_start_offset, None, None, None, aborted_transactions, -1, records)
+            x_2 = PartitionData(
+                partition_index, error_code_2, high_watermark, last_stable_offset, log_start_offset, None, None, None,
+                aborted_transactions, -1, records
+            )
             partitions.append(x_2)
         x = FetchableTopicResponse(topic, ZERO_UUID, partitions)
         responses.append(x)
@@ -1530,7 +1636,9 @@ def decode_fetch_response_v11(buf: Buffer, pos: int) -> tuple[FetchResponse, int
             raise negative_length(n_3)
         partitions: list[PartitionData] = []
         for _ in range(n_3):
-            partition_index, error_code_2, high_watermark, last_stable_offset, log_start_offset, n_4 = _ihqqqi.unpack_from(buf, pos)
+            (
+                partition_index, error_code_2, high_watermark, last_stable_offset, log_start_offset, n_4,
+            ) = _ihqqqi.unpack_from(buf, pos)
             pos += 34
             aborted_transactions: list[AbortedTransaction] | None = None
             if n_4 >= 0:
@@ -1547,7 +1655,10 @@ def decode_fetch_response_v11(buf: Buffer, pos: int) -> tuple[FetchResponse, int
                 end = pos + n_5
                 records = view[pos:end]
                 pos = end
-            x_2 = PartitionData(partition_index, error_code_2, high_watermark, last_stable_offset, log_start_offset, None, None, None, aborted_transactions, preferred_read_replica, records)
+            x_2 = PartitionData(
+                partition_index, error_code_2, high_watermark, last_stable_offset, log_start_offset, None, None, None,
+                aborted_transactions, preferred_read_replica, records
+            )
             partitions.append(x_2)
         x = FetchableTopicResponse(topic, ZERO_UUID, partitions)
         responses.append(x)
@@ -1611,7 +1722,9 @@ def decode_fetch_response_v12(buf: Buffer, pos: int) -> tuple[FetchResponse, int
             n_3, pos = compact_length(buf, pos - 1)
         partitions: list[PartitionData] = []
         for _ in range(n_3 - 1):
-            partition_index, error_code_2, high_watermark, last_stable_offset, log_start_offset, n_4 = _ihqqqB.unpack_from(buf, pos)
+            (
+                partition_index, error_code_2, high_watermark, last_stable_offset, log_start_offset, n_4,
+            ) = _ihqqqB.unpack_from(buf, pos)
             pos += 31
             if n_4 > 127:
                 n_4, pos = uvarint(buf, pos - 1)
@@ -1636,7 +1749,10 @@ def decode_fetch_response_v12(buf: Buffer, pos: int) -> tuple[FetchResponse, int
                 pos = end
             t_2 = buf[pos]
             pos += 1
-            x_2 = PartitionData(partition_index, error_code_2, high_watermark, last_stable_offset, log_start_offset, None, None, None, aborted_transactions, preferred_read_replica, records)
+            x_2 = PartitionData(
+                partition_index, error_code_2, high_watermark, last_stable_offset, log_start_offset, None, None, None,
+                aborted_transactions, preferred_read_replica, records
+            )
             if t_2:
                 pos = _read_partition_data_tags_v12(buf, pos, t_2, x_2)
             partitions.append(x_2)
@@ -1668,7 +1784,9 @@ def decode_fetch_response_v13(buf: Buffer, pos: int) -> tuple[FetchResponse, int
             n_2, pos = compact_length(buf, pos - 1)
         partitions: list[PartitionData] = []
         for _ in range(n_2 - 1):
-            partition_index, error_code_2, high_watermark, last_stable_offset, log_start_offset, n_3 = _ihqqqB.unpack_from(buf, pos)
+            (
+                partition_index, error_code_2, high_watermark, last_stable_offset, log_start_offset, n_3,
+            ) = _ihqqqB.unpack_from(buf, pos)
             pos += 31
             if n_3 > 127:
                 n_3, pos = uvarint(buf, pos - 1)
@@ -1693,7 +1811,10 @@ def decode_fetch_response_v13(buf: Buffer, pos: int) -> tuple[FetchResponse, int
                 pos = end
             t_2 = buf[pos]
             pos += 1
-            x_2 = PartitionData(partition_index, error_code_2, high_watermark, last_stable_offset, log_start_offset, None, None, None, aborted_transactions, preferred_read_replica, records)
+            x_2 = PartitionData(
+                partition_index, error_code_2, high_watermark, last_stable_offset, log_start_offset, None, None, None,
+                aborted_transactions, preferred_read_replica, records
+            )
             if t_2:
                 pos = _read_partition_data_tags_v12(buf, pos, t_2, x_2)
             partitions.append(x_2)
@@ -1769,7 +1890,9 @@ def decode_fetch_response_v16(buf: Buffer, pos: int) -> tuple[FetchResponse, int
             n_2, pos = compact_length(buf, pos - 1)
         partitions: list[PartitionData] = []
         for _ in range(n_2 - 1):
-            partition_index, error_code_2, high_watermark, last_stable_offset, log_start_offset, n_3 = _ihqqqB.unpack_from(buf, pos)
+            (
+                partition_index, error_code_2, high_watermark, last_stable_offset, log_start_offset, n_3,
+            ) = _ihqqqB.unpack_from(buf, pos)
             pos += 31
             if n_3 > 127:
                 n_3, pos = uvarint(buf, pos - 1)
@@ -1794,7 +1917,10 @@ def decode_fetch_response_v16(buf: Buffer, pos: int) -> tuple[FetchResponse, int
                 pos = end
             t_2 = buf[pos]
             pos += 1
-            x_2 = PartitionData(partition_index, error_code_2, high_watermark, last_stable_offset, log_start_offset, None, None, None, aborted_transactions, preferred_read_replica, records)
+            x_2 = PartitionData(
+                partition_index, error_code_2, high_watermark, last_stable_offset, log_start_offset, None, None, None,
+                aborted_transactions, preferred_read_replica, records
+            )
             if t_2:
                 pos = _read_partition_data_tags_v12(buf, pos, t_2, x_2)
             partitions.append(x_2)
@@ -1850,7 +1976,9 @@ def encode_fetch_response_v5(msg: FetchResponse, out: Parts) -> None:
         v_2 = x.partitions
         put(_i.pack(len(v_2)))
         for x_2 in v_2:
-            put(_ihqqq.pack(x_2.partition_index, x_2.error_code, x_2.high_watermark, x_2.last_stable_offset, x_2.log_start_offset))
+            put(
+                _ihqqq.pack(x_2.partition_index, x_2.error_code, x_2.high_watermark, x_2.last_stable_offset, x_2.log_start_offset)
+            )
             v_3 = x_2.aborted_transactions
             if v_3 is None:
                 put(b"\xff\xff\xff\xff")
@@ -1877,7 +2005,9 @@ def encode_fetch_response_v7(msg: FetchResponse, out: Parts) -> None:
         v_2 = x.partitions
         put(_i.pack(len(v_2)))
         for x_2 in v_2:
-            put(_ihqqq.pack(x_2.partition_index, x_2.error_code, x_2.high_watermark, x_2.last_stable_offset, x_2.log_start_offset))
+            put(
+                _ihqqq.pack(x_2.partition_index, x_2.error_code, x_2.high_watermark, x_2.last_stable_offset, x_2.log_start_offset)
+            )
             v_3 = x_2.aborted_transactions
             if v_3 is None:
                 put(b"\xff\xff\xff\xff")
@@ -1904,7 +2034,9 @@ def encode_fetch_response_v11(msg: FetchResponse, out: Parts) -> None:
         v_2 = x.partitions
         put(_i.pack(len(v_2)))
         for x_2 in v_2:
-            put(_ihqqq.pack(x_2.partition_index, x_2.error_code, x_2.high_watermark, x_2.last_stable_offset, x_2.log_start_offset))
+            put(
+                _ihqqq.pack(x_2.partition_index, x_2.error_code, x_2.high_watermark, x_2.last_stable_offset, x_2.log_start_offset)
+            )
             v_3 = x_2.aborted_transactions
             if v_3 is None:
                 put(b"\xff\xff\xff\xff")
@@ -1955,7 +2087,9 @@ def encode_fetch_response_v12(msg: FetchResponse, out: Parts) -> None:
         v_2 = x.partitions
         put(UV[len(v_2) + 1])
         for x_2 in v_2:
-            put(_ihqqq.pack(x_2.partition_index, x_2.error_code, x_2.high_watermark, x_2.last_stable_offset, x_2.log_start_offset))
+            put(
+                _ihqqq.pack(x_2.partition_index, x_2.error_code, x_2.high_watermark, x_2.last_stable_offset, x_2.log_start_offset)
+            )
             v_3 = x_2.aborted_transactions
             if v_3 is None:
                 put(b"\0")
@@ -1988,7 +2122,9 @@ def encode_fetch_response_v13(msg: FetchResponse, out: Parts) -> None:
         put(_16s.pack(x.topic_id))
         put(UV[len(v_2) + 1])
         for x_2 in v_2:
-            put(_ihqqq.pack(x_2.partition_index, x_2.error_code, x_2.high_watermark, x_2.last_stable_offset, x_2.log_start_offset))
+            put(
+                _ihqqq.pack(x_2.partition_index, x_2.error_code, x_2.high_watermark, x_2.last_stable_offset, x_2.log_start_offset)
+            )
             v_3 = x_2.aborted_transactions
             if v_3 is None:
                 put(b"\0")
@@ -2050,7 +2186,9 @@ def encode_fetch_response_v16(msg: FetchResponse, out: Parts) -> None:
         put(_16s.pack(x.topic_id))
         put(UV[len(v_2) + 1])
         for x_2 in v_2:
-            put(_ihqqq.pack(x_2.partition_index, x_2.error_code, x_2.high_watermark, x_2.last_stable_offset, x_2.log_start_offset))
+            put(
+                _ihqqq.pack(x_2.partition_index, x_2.error_code, x_2.high_watermark, x_2.last_stable_offset, x_2.log_start_offset)
+            )
             v_3 = x_2.aborted_transactions
             if v_3 is None:
                 put(b"\0")

@@ -352,7 +352,10 @@ def encode_fetch_snapshot_request_v0(msg: FetchSnapshotRequest, out: Parts) -> N
         v_2 = x.partitions
         put(UV[len(v_2) + 1])
         for x_2 in v_2:
-            put(_iiqixqx.pack(x_2.partition, x_2.current_leader_epoch, x_2.snapshot_id.end_offset, x_2.snapshot_id.epoch, x_2.position))
+            put(
+                _iiqixqx.pack(x_2.partition, x_2.current_leader_epoch, x_2.snapshot_id.end_offset, x_2.snapshot_id.epoch,
+                x_2.position)
+            )
         put(b"\0")
     if msg.cluster_id is not None:
         _write_fetch_snapshot_request_tags_v0(msg, put)
@@ -402,7 +405,10 @@ def encode_fetch_snapshot_request_v1(msg: FetchSnapshotRequest, out: Parts) -> N
         v_2 = x.partitions
         put(UV[len(v_2) + 1])
         for x_2 in v_2:
-            put(_iiqixq.pack(x_2.partition, x_2.current_leader_epoch, x_2.snapshot_id.end_offset, x_2.snapshot_id.epoch, x_2.position))
+            put(
+                _iiqixq.pack(x_2.partition, x_2.current_leader_epoch, x_2.snapshot_id.end_offset, x_2.snapshot_id.epoch,
+                x_2.position)
+            )
             if x_2.replica_directory_id != ZERO_UUID:
                 _write_request_partition_snapshot_tags_v1(x_2, put)
             else:
@@ -603,7 +609,10 @@ def encode_fetch_snapshot_response_v0(msg: FetchSnapshotResponse, out: Parts) ->
         put(UV[len(v_2) + 1])
         for x_2 in v_2:
             v_3 = x_2.unaligned_records
-            put(_ihqixqq.pack(x_2.index, x_2.error_code, x_2.snapshot_id.end_offset, x_2.snapshot_id.epoch, x_2.size, x_2.position))
+            put(
+                _ihqixqq.pack(x_2.index, x_2.error_code, x_2.snapshot_id.end_offset, x_2.snapshot_id.epoch, x_2.size,
+                x_2.position)
+            )
             put(UV[len(v_3) + 1])
             put(v_3)
             if x_2.current_leader is not None:
@@ -648,7 +657,10 @@ def encode_fetch_snapshot_response_v1(msg: FetchSnapshotResponse, out: Parts) ->
         put(UV[len(v_2) + 1])
         for x_2 in v_2:
             v_3 = x_2.unaligned_records
-            put(_ihqixqq.pack(x_2.index, x_2.error_code, x_2.snapshot_id.end_offset, x_2.snapshot_id.epoch, x_2.size, x_2.position))
+            put(
+                _ihqixqq.pack(x_2.index, x_2.error_code, x_2.snapshot_id.end_offset, x_2.snapshot_id.epoch, x_2.size,
+                x_2.position)
+            )
             put(UV[len(v_3) + 1])
             put(v_3)
             if x_2.current_leader is not None:

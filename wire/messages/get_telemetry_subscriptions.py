@@ -100,7 +100,10 @@ def decode_get_telemetry_subscriptions_response_v0(buf: Buffer, pos: int) -> tup
         requested_metrics.append(x)
     t = buf[pos]
     pos += 1
-    msg = GetTelemetrySubscriptionsResponse(throttle_time_ms, error_code, client_instance_id, subscription_id, accepted_compression_types, push_interval_ms, telemetry_max_bytes, delta_temporality, requested_metrics)
+    msg = GetTelemetrySubscriptionsResponse(
+        throttle_time_ms, error_code, client_instance_id, subscription_id, accepted_compression_types, push_interval_ms,
+        telemetry_max_bytes, delta_temporality, requested_metrics
+    )
     if t:
         pos = skip_tags(buf, pos, t)
     return msg, pos

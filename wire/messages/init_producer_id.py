@@ -136,7 +136,9 @@ def decode_init_producer_id_request_v6(buf: Buffer, pos: int) -> tuple[InitProdu
         pos = end
     transaction_timeout_ms, producer_id, producer_epoch, enable2_pc, keep_prepared_txn, t = _iqhTTB.unpack_from(buf, pos)
     pos += 17
-    msg = InitProducerIdRequest(transactional_id, transaction_timeout_ms, producer_id, producer_epoch, enable2_pc, keep_prepared_txn)
+    msg = InitProducerIdRequest(
+        transactional_id, transaction_timeout_ms, producer_id, producer_epoch, enable2_pc, keep_prepared_txn
+    )
     if t:
         pos = skip_tags(buf, pos, t)
     return msg, pos
@@ -207,9 +209,13 @@ def decode_init_producer_id_response_v2(buf: Buffer, pos: int) -> tuple[InitProd
 
 
 def decode_init_producer_id_response_v6(buf: Buffer, pos: int) -> tuple[InitProducerIdResponse, int]:
-    throttle_time_ms, error_code, producer_id, producer_epoch, ongoing_txn_producer_id, ongoing_txn_producer_epoch, t = _ihqhqhB.unpack_from(buf, pos)
+    (
+        throttle_time_ms, error_code, producer_id, producer_epoch, ongoing_txn_producer_id, ongoing_txn_producer_epoch, t,
+    ) = _ihqhqhB.unpack_from(buf, pos)
     pos += 27
-    msg = InitProducerIdResponse(throttle_time_ms, error_code, producer_id, producer_epoch, ongoing_txn_producer_id, ongoing_txn_producer_epoch)
+    msg = InitProducerIdResponse(
+        throttle_time_ms, error_code, producer_id, producer_epoch, ongoing_txn_producer_id, ongoing_txn_producer_epoch
+    )
     if t:
         pos = skip_tags(buf, pos, t)
     return msg, pos
@@ -227,7 +233,10 @@ def encode_init_producer_id_response_v2(msg: InitProducerIdResponse, out: Parts)
 
 def encode_init_producer_id_response_v6(msg: InitProducerIdResponse, out: Parts) -> None:
     put = out.append
-    put(_ihqhqhx.pack(msg.throttle_time_ms, msg.error_code, msg.producer_id, msg.producer_epoch, msg.ongoing_txn_producer_id, msg.ongoing_txn_producer_epoch))
+    put(
+        _ihqhqhx.pack(msg.throttle_time_ms, msg.error_code, msg.producer_id, msg.producer_epoch, msg.ongoing_txn_producer_id,
+        msg.ongoing_txn_producer_epoch)
+    )
 
 
 DECODE_REQUEST: Final[dict[int, Callable[[Buffer, int], tuple[InitProducerIdRequest, int]]]] = {

@@ -259,7 +259,9 @@ def decode_join_group_request_v5(buf: Buffer, pos: int) -> tuple[JoinGroupReques
         pos = end
         x = JoinGroupRequestProtocol(name, metadata)
         protocols.append(x)
-    msg = JoinGroupRequest(group_id, session_timeout_ms, rebalance_timeout_ms, member_id, group_instance_id, protocol_type, protocols, None)
+    msg = JoinGroupRequest(
+        group_id, session_timeout_ms, rebalance_timeout_ms, member_id, group_instance_id, protocol_type, protocols, None
+    )
     return msg, pos
 
 
@@ -322,7 +324,9 @@ def decode_join_group_request_v6(buf: Buffer, pos: int) -> tuple[JoinGroupReques
         protocols.append(x)
     t_2 = buf[pos]
     pos += 1
-    msg = JoinGroupRequest(group_id, session_timeout_ms, rebalance_timeout_ms, member_id, group_instance_id, protocol_type, protocols, None)
+    msg = JoinGroupRequest(
+        group_id, session_timeout_ms, rebalance_timeout_ms, member_id, group_instance_id, protocol_type, protocols, None
+    )
     if t_2:
         pos = skip_tags(buf, pos, t_2)
     return msg, pos
@@ -396,7 +400,9 @@ def decode_join_group_request_v8(buf: Buffer, pos: int) -> tuple[JoinGroupReques
         pos = end
     t_2 = buf[pos]
     pos += 1
-    msg = JoinGroupRequest(group_id, session_timeout_ms, rebalance_timeout_ms, member_id, group_instance_id, protocol_type, protocols, reason)
+    msg = JoinGroupRequest(
+        group_id, session_timeout_ms, rebalance_timeout_ms, member_id, group_instance_id, protocol_type, protocols, reason
+    )
     if t_2:
         pos = skip_tags(buf, pos, t_2)
     return msg, pos
@@ -832,7 +838,9 @@ def decode_join_group_response_v7(buf: Buffer, pos: int) -> tuple[JoinGroupRespo
         members.append(x)
     t_2 = buf[pos]
     pos += 1
-    msg = JoinGroupResponse(throttle_time_ms, error_code, generation_id, protocol_type, protocol_name, leader, False, member_id, members)
+    msg = JoinGroupResponse(
+        throttle_time_ms, error_code, generation_id, protocol_type, protocol_name, leader, False, member_id, members
+    )
     if t_2:
         pos = skip_tags(buf, pos, t_2)
     return msg, pos
@@ -908,7 +916,9 @@ def decode_join_group_response_v9(buf: Buffer, pos: int) -> tuple[JoinGroupRespo
         members.append(x)
     t_2 = buf[pos]
     pos += 1
-    msg = JoinGroupResponse(throttle_time_ms, error_code, generation_id, protocol_type, protocol_name, leader, skip_assignment, member_id, members)
+    msg = JoinGroupResponse(
+        throttle_time_ms, error_code, generation_id, protocol_type, protocol_name, leader, skip_assignment, member_id, members
+    )
     if t_2:
         pos = skip_tags(buf, pos, t_2)
     return msg, pos

@@ -238,9 +238,13 @@ def decode_metadata_request_v8(buf: Buffer, pos: int) -> tuple[MetadataRequest, 
             pos = end
             x = MetadataRequestTopic(ZERO_UUID, name)
             topics.append(x)
-    allow_auto_topic_creation, include_cluster_authorized_operations, include_topic_authorized_operations = _TTT.unpack_from(buf, pos)
+    (
+        allow_auto_topic_creation, include_cluster_authorized_operations, include_topic_authorized_operations,
+    ) = _TTT.unpack_from(buf, pos)
     pos += 3
-    msg = MetadataRequest(topics, allow_auto_topic_creation, include_cluster_authorized_operations, include_topic_authorized_operations)
+    msg = MetadataRequest(
+        topics, allow_auto_topic_creation, include_cluster_authorized_operations, include_topic_authorized_operations
+    )
     return msg, pos
 
 
@@ -266,9 +270,13 @@ def decode_metadata_request_v9(buf: Buffer, pos: int) -> tuple[MetadataRequest, 
             if t:
                 pos = skip_tags(buf, pos, t)
             topics.append(x)
-    allow_auto_topic_creation, include_cluster_authorized_operations, include_topic_authorized_operations, t_2 = _TTTB.unpack_from(buf, pos)
+    (
+        allow_auto_topic_creation, include_cluster_authorized_operations, include_topic_authorized_operations, t_2,
+    ) = _TTTB.unpack_from(buf, pos)
     pos += 4
-    msg = MetadataRequest(topics, allow_auto_topic_creation, include_cluster_authorized_operations, include_topic_authorized_operations)
+    msg = MetadataRequest(
+        topics, allow_auto_topic_creation, include_cluster_authorized_operations, include_topic_authorized_operations
+    )
     if t_2:
         pos = skip_tags(buf, pos, t_2)
     return msg, pos
@@ -298,9 +306,13 @@ def decode_metadata_request_v10(buf: Buffer, pos: int) -> tuple[MetadataRequest,
             if t:
                 pos = skip_tags(buf, pos, t)
             topics.append(x)
-    allow_auto_topic_creation, include_cluster_authorized_operations, include_topic_authorized_operations, t_2 = _TTTB.unpack_from(buf, pos)
+    (
+        allow_auto_topic_creation, include_cluster_authorized_operations, include_topic_authorized_operations, t_2,
+    ) = _TTTB.unpack_from(buf, pos)
     pos += 4
-    msg = MetadataRequest(topics, allow_auto_topic_creation, include_cluster_authorized_operations, include_topic_authorized_operations)
+    msg = MetadataRequest(
+        topics, allow_auto_topic_creation, include_cluster_authorized_operations, include_topic_authorized_operations
+    )
     if t_2:
         pos = skip_tags(buf, pos, t_2)
     return msg, pos
@@ -395,7 +407,10 @@ def encode_metadata_request_v8(msg: MetadataRequest, out: Parts) -> None:
             s = v_2.encode()
             put(_h.pack(len(s)))
             put(s)
-    put(_TTT.pack(msg.allow_auto_topic_creation, msg.include_cluster_authorized_operations, msg.include_topic_authorized_operations))
+    put(
+        _TTT.pack(msg.allow_auto_topic_creation, msg.include_cluster_authorized_operations,
+        msg.include_topic_authorized_operations)
+    )
 
 
 def encode_metadata_request_v9(msg: MetadataRequest, out: Parts) -> None:
@@ -412,7 +427,10 @@ def encode_metadata_request_v9(msg: MetadataRequest, out: Parts) -> None:
             put(UV[len(s) + 1])
             put(s)
             put(b"\0")
-    put(_TTTx.pack(msg.allow_auto_topic_creation, msg.include_cluster_authorized_operations, msg.include_topic_authorized_operations))
+    put(
+        _TTTx.pack(msg.allow_auto_topic_creation, msg.include_cluster_authorized_operations,
+        msg.include_topic_authorized_operations)
+    )
 
 
 def encode_metadata_request_v10(msg: MetadataRequest, out: Parts) -> None:
@@ -432,7 +450,10 @@ def encode_metadata_request_v10(msg: MetadataRequest, out: Parts) -> None:
                 put(UV[len(s) + 1])
                 put(s)
             put(b"\0")
-    put(_TTTx.pack(msg.allow_auto_topic_creation, msg.include_cluster_authorized_operations, msg.include_topic_authorized_operations))
+    put(
+        _TTTx.pack(msg.allow_auto_topic_creation, msg.include_cluster_authorized_operations,
+        msg.include_topic_authorized_operations)
+    )
 
 
 def encode_metadata_request_v11(msg: MetadataRequest, out: Parts) -> None:
@@ -779,7 +800,9 @@ def decode_metadata_response_v5(buf: Buffer, pos: int) -> tuple[MetadataResponse
                 raise negative_length(n_10)
             offline_replicas: list[int] = list(unpack_from(f">{n_10}i", buf, pos))
             pos += n_10 * 4
-            x_3 = MetadataResponsePartition(error_code_2, partition_index, leader_id, -1, replica_nodes, isr_nodes, offline_replicas)
+            x_3 = MetadataResponsePartition(
+                error_code_2, partition_index, leader_id, -1, replica_nodes, isr_nodes, offline_replicas
+            )
             partitions.append(x_3)
         x_2 = MetadataResponseTopic(error_code, name, ZERO_UUID, is_internal, partitions, -2147483648)
         topics.append(x_2)
@@ -854,7 +877,9 @@ def decode_metadata_response_v7(buf: Buffer, pos: int) -> tuple[MetadataResponse
                 raise negative_length(n_10)
             offline_replicas: list[int] = list(unpack_from(f">{n_10}i", buf, pos))
             pos += n_10 * 4
-            x_3 = MetadataResponsePartition(error_code_2, partition_index, leader_id, leader_epoch, replica_nodes, isr_nodes, offline_replicas)
+            x_3 = MetadataResponsePartition(
+                error_code_2, partition_index, leader_id, leader_epoch, replica_nodes, isr_nodes, offline_replicas
+            )
             partitions.append(x_3)
         x_2 = MetadataResponseTopic(error_code, name, ZERO_UUID, is_internal, partitions, -2147483648)
         topics.append(x_2)
@@ -929,7 +954,9 @@ def decode_metadata_response_v8(buf: Buffer, pos: int) -> tuple[MetadataResponse
                 raise negative_length(n_10)
             offline_replicas: list[int] = list(unpack_from(f">{n_10}i", buf, pos))
             pos += n_10 * 4
-            x_3 = MetadataResponsePartition(error_code_2, partition_index, leader_id, leader_epoch, replica_nodes, isr_nodes, offline_replicas)
+            x_3 = MetadataResponsePartition(
+                error_code_2, partition_index, leader_id, leader_epoch, replica_nodes, isr_nodes, offline_replicas
+            )
             partitions.append(x_3)
         topic_authorized_operations, = _i.unpack_from(buf, pos)
         pos += 4
@@ -1018,7 +1045,9 @@ def decode_metadata_response_v9(buf: Buffer, pos: int) -> tuple[MetadataResponse
             pos += (n_10 - 1) * 4
             t_2 = buf[pos]
             pos += 1
-            x_3 = MetadataResponsePartition(error_code_2, partition_index, leader_id, leader_epoch, replica_nodes, isr_nodes, offline_replicas)
+            x_3 = MetadataResponsePartition(
+                error_code_2, partition_index, leader_id, leader_epoch, replica_nodes, isr_nodes, offline_replicas
+            )
             if t_2:
                 pos = skip_tags(buf, pos, t_2)
             partitions.append(x_3)
@@ -1113,7 +1142,9 @@ def decode_metadata_response_v10(buf: Buffer, pos: int) -> tuple[MetadataRespons
             pos += (n_10 - 1) * 4
             t_2 = buf[pos]
             pos += 1
-            x_3 = MetadataResponsePartition(error_code_2, partition_index, leader_id, leader_epoch, replica_nodes, isr_nodes, offline_replicas)
+            x_3 = MetadataResponsePartition(
+                error_code_2, partition_index, leader_id, leader_epoch, replica_nodes, isr_nodes, offline_replicas
+            )
             if t_2:
                 pos = skip_tags(buf, pos, t_2)
             partitions.append(x_3)
@@ -1208,7 +1239,9 @@ def decode_metadata_response_v11(buf: Buffer, pos: int) -> tuple[MetadataRespons
             pos += (n_10 - 1) * 4
             t_2 = buf[pos]
             pos += 1
-            x_3 = MetadataResponsePartition(error_code_2, partition_index, leader_id, leader_epoch, replica_nodes, isr_nodes, offline_replicas)
+            x_3 = MetadataResponsePartition(
+                error_code_2, partition_index, leader_id, leader_epoch, replica_nodes, isr_nodes, offline_replicas
+            )
             if t_2:
                 pos = skip_tags(buf, pos, t_2)
             partitions.append(x_3)
@@ -1305,7 +1338,9 @@ def decode_metadata_response_v12(buf: Buffer, pos: int) -> tuple[MetadataRespons
             pos += (n_10 - 1) * 4
             t_2 = buf[pos]
             pos += 1
-            x_3 = MetadataResponsePartition(error_code_2, partition_index, leader_id, leader_epoch, replica_nodes, isr_nodes, offline_replicas)
+            x_3 = MetadataResponsePartition(
+                error_code_2, partition_index, leader_id, leader_epoch, replica_nodes, isr_nodes, offline_replicas
+            )
             if t_2:
                 pos = skip_tags(buf, pos, t_2)
             partitions.append(x_3)
@@ -1402,7 +1437,9 @@ def decode_metadata_response_v13(buf: Buffer, pos: int) -> tuple[MetadataRespons
             pos += (n_10 - 1) * 4
             t_2 = buf[pos]
             pos += 1
-            x_3 = MetadataResponsePartition(error_code_2, partition_index, leader_id, leader_epoch, replica_nodes, isr_nodes, offline_replicas)
+            x_3 = MetadataResponsePartition(
+                error_code_2, partition_index, leader_id, leader_epoch, replica_nodes, isr_nodes, offline_replicas
+            )
             if t_2:
                 pos = skip_tags(buf, pos, t_2)
             partitions.append(x_3)

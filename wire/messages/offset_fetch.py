@@ -914,7 +914,9 @@ def decode_offset_fetch_response_v8(buf: Buffer, pos: int) -> tuple[OffsetFetchR
                     pos = end
                 error_code, t = _hB.unpack_from(buf, pos)
                 pos += 3
-                x_3 = OffsetFetchResponsePartitions(partition_index, committed_offset, committed_leader_epoch, metadata, error_code)
+                x_3 = OffsetFetchResponsePartitions(
+                    partition_index, committed_offset, committed_leader_epoch, metadata, error_code
+                )
                 if t:
                     pos = skip_tags(buf, pos, t)
                 partitions.append(x_3)
@@ -975,7 +977,9 @@ def decode_offset_fetch_response_v10(buf: Buffer, pos: int) -> tuple[OffsetFetch
                     pos = end
                 error_code, t = _hB.unpack_from(buf, pos)
                 pos += 3
-                x_3 = OffsetFetchResponsePartitions(partition_index, committed_offset, committed_leader_epoch, metadata, error_code)
+                x_3 = OffsetFetchResponsePartitions(
+                    partition_index, committed_offset, committed_leader_epoch, metadata, error_code
+                )
                 if t:
                     pos = skip_tags(buf, pos, t)
                 partitions.append(x_3)

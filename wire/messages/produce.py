@@ -512,7 +512,9 @@ def decode_produce_response_v8(buf: Buffer, pos: int) -> tuple[ProduceResponse, 
                 end = pos + n_6
                 error_message = str(buf[pos:end], "utf-8", "replace")
                 pos = end
-            x_2 = PartitionProduceResponse(index, error_code, base_offset, log_append_time_ms, log_start_offset, record_errors, error_message, None)
+            x_2 = PartitionProduceResponse(
+                index, error_code, base_offset, log_append_time_ms, log_start_offset, record_errors, error_message, None
+            )
             partition_responses.append(x_2)
         x = TopicProduceResponse(name, ZERO_UUID, partition_responses)
         responses.append(x)
@@ -574,7 +576,9 @@ def decode_produce_response_v9(buf: Buffer, pos: int) -> tuple[ProduceResponse, 
                 pos = end
             t_2 = buf[pos]
             pos += 1
-            x_2 = PartitionProduceResponse(index, error_code, base_offset, log_append_time_ms, log_start_offset, record_errors, error_message, None)
+            x_2 = PartitionProduceResponse(
+                index, error_code, base_offset, log_append_time_ms, log_start_offset, record_errors, error_message, None
+            )
             if t_2:
                 pos = skip_tags(buf, pos, t_2)
             partition_responses.append(x_2)
@@ -709,7 +713,9 @@ def decode_produce_response_v10(buf: Buffer, pos: int) -> tuple[ProduceResponse,
                 pos = end
             t_2 = buf[pos]
             pos += 1
-            x_2 = PartitionProduceResponse(index, error_code, base_offset, log_append_time_ms, log_start_offset, record_errors, error_message, None)
+            x_2 = PartitionProduceResponse(
+                index, error_code, base_offset, log_append_time_ms, log_start_offset, record_errors, error_message, None
+            )
             if t_2:
                 pos = _read_partition_produce_response_tags_v10(buf, pos, t_2, x_2)
             partition_responses.append(x_2)
@@ -816,7 +822,9 @@ def decode_produce_response_v13(buf: Buffer, pos: int) -> tuple[ProduceResponse,
                 pos = end
             t_2 = buf[pos]
             pos += 1
-            x_2 = PartitionProduceResponse(index, error_code, base_offset, log_append_time_ms, log_start_offset, record_errors, error_message, None)
+            x_2 = PartitionProduceResponse(
+                index, error_code, base_offset, log_append_time_ms, log_start_offset, record_errors, error_message, None
+            )
             if t_2:
                 pos = _read_partition_produce_response_tags_v10(buf, pos, t_2, x_2)
             partition_responses.append(x_2)

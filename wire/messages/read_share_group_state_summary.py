@@ -216,7 +216,9 @@ def decode_read_share_group_state_summary_response_v1(buf: Buffer, pos: int) -> 
                 pos = end
             state_epoch, leader_epoch, start_offset, delivery_complete_count, t = _iiqiB.unpack_from(buf, pos)
             pos += 21
-            x_2 = PartitionResult(partition, error_code, error_message, state_epoch, leader_epoch, start_offset, delivery_complete_count)
+            x_2 = PartitionResult(
+                partition, error_code, error_message, state_epoch, leader_epoch, start_offset, delivery_complete_count
+            )
             if t:
                 pos = skip_tags(buf, pos, t)
             partitions.append(x_2)

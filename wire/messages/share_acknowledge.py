@@ -507,7 +507,9 @@ def decode_share_acknowledge_response_v2(buf: Buffer, pos: int) -> tuple[ShareAc
         node_endpoints.append(x_3)
     t_5 = buf[pos]
     pos += 1
-    msg = ShareAcknowledgeResponse(throttle_time_ms, error_code, error_message, acquisition_lock_timeout_ms, responses, node_endpoints)
+    msg = ShareAcknowledgeResponse(
+        throttle_time_ms, error_code, error_message, acquisition_lock_timeout_ms, responses, node_endpoints
+    )
     if t_5:
         pos = skip_tags(buf, pos, t_5)
     return msg, pos

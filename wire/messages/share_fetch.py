@@ -285,7 +285,10 @@ def decode_share_fetch_request_v1(buf: Buffer, pos: int) -> tuple[ShareFetchRequ
         forgotten_topics_data.append(x_4)
     t_5 = buf[pos]
     pos += 1
-    msg = ShareFetchRequest(group_id, member_id, share_session_epoch, max_wait_ms, min_bytes, max_bytes, max_records, batch_size, 0, False, topics, forgotten_topics_data)
+    msg = ShareFetchRequest(
+        group_id, member_id, share_session_epoch, max_wait_ms, min_bytes, max_bytes, max_records, batch_size, 0, False, topics,
+        forgotten_topics_data
+    )
     if t_5:
         pos = skip_tags(buf, pos, t_5)
     return msg, pos
@@ -310,7 +313,9 @@ def decode_share_fetch_request_v2(buf: Buffer, pos: int) -> tuple[ShareFetchRequ
         end = pos + n_2 - 1
         member_id = str(buf[pos:end], "utf-8", "replace")
         pos = end
-    share_session_epoch, max_wait_ms, min_bytes, max_bytes, max_records, batch_size, share_acquire_mode, is_renew_ack, n_3 = _iiiiiibTB.unpack_from(buf, pos)
+    (
+        share_session_epoch, max_wait_ms, min_bytes, max_bytes, max_records, batch_size, share_acquire_mode, is_renew_ack, n_3,
+    ) = _iiiiiibTB.unpack_from(buf, pos)
     pos += 27
     if not 0 < n_3 < 128:
         n_3, pos = compact_length(buf, pos - 1)
@@ -372,7 +377,10 @@ def decode_share_fetch_request_v2(buf: Buffer, pos: int) -> tuple[ShareFetchRequ
         forgotten_topics_data.append(x_4)
     t_5 = buf[pos]
     pos += 1
-    msg = ShareFetchRequest(group_id, member_id, share_session_epoch, max_wait_ms, min_bytes, max_bytes, max_records, batch_size, share_acquire_mode, is_renew_ack, topics, forgotten_topics_data)
+    msg = ShareFetchRequest(
+        group_id, member_id, share_session_epoch, max_wait_ms, min_bytes, max_bytes, max_records, batch_size, share_acquire_mode,
+        is_renew_ack, topics, forgotten_topics_data
+    )
     if t_5:
         pos = skip_tags(buf, pos, t_5)
     return msg, pos
@@ -441,7 +449,10 @@ def encode_share_fetch_request_v2(msg: ShareFetchRequest, out: Parts) -> None:
         put(UV[len(s_2) + 1])
         put(s_2)
     v_3 = msg.topics
-    put(_iiiiiibT.pack(msg.share_session_epoch, msg.max_wait_ms, msg.min_bytes, msg.max_bytes, msg.max_records, msg.batch_size, msg.share_acquire_mode, msg.is_renew_ack))
+    put(
+        _iiiiiibT.pack(msg.share_session_epoch, msg.max_wait_ms, msg.min_bytes, msg.max_bytes, msg.max_records, msg.batch_size,
+        msg.share_acquire_mode, msg.is_renew_ack)
+    )
     put(UV[len(v_3) + 1])
     for x in v_3:
         v_4 = x.partitions
@@ -537,7 +548,10 @@ def decode_share_fetch_response_v1(buf: Buffer, pos: int) -> tuple[ShareFetchRes
                 acquired_records.append(x_3)
             t_3 = buf[pos]
             pos += 1
-            x_2 = PartitionData(partition_index, error_code_2, error_message_2, acknowledge_error_code, acknowledge_error_message, current_leader, records, acquired_records)
+            x_2 = PartitionData(
+                partition_index, error_code_2, error_message_2, acknowledge_error_code, acknowledge_error_message, current_leader,
+                records, acquired_records
+            )
             if t_3:
                 pos = skip_tags(buf, pos, t_3)
             partitions.append(x_2)

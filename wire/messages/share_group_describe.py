@@ -274,7 +274,10 @@ def decode_share_group_describe_response_v1(buf: Buffer, pos: int) -> tuple[Shar
             members.append(x_2)
         authorized_operations, t_4 = _iB.unpack_from(buf, pos)
         pos += 5
-        x = DescribedGroup(error_code, error_message, group_id, group_state, group_epoch, assignment_epoch, assignor_name, members, authorized_operations)
+        x = DescribedGroup(
+            error_code, error_message, group_id, group_state, group_epoch, assignment_epoch, assignor_name, members,
+            authorized_operations
+        )
         if t_4:
             pos = skip_tags(buf, pos, t_4)
         groups.append(x)

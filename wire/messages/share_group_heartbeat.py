@@ -209,7 +209,9 @@ def decode_share_group_heartbeat_response_v1(buf: Buffer, pos: int) -> tuple[Sha
             pos = skip_tags(buf, pos, t_2)
     t_3 = buf[pos]
     pos += 1
-    msg = ShareGroupHeartbeatResponse(throttle_time_ms, error_code, error_message, member_id, member_epoch, heartbeat_interval_ms, assignment)
+    msg = ShareGroupHeartbeatResponse(
+        throttle_time_ms, error_code, error_message, member_id, member_epoch, heartbeat_interval_ms, assignment
+    )
     if t_3:
         pos = skip_tags(buf, pos, t_3)
     return msg, pos

@@ -535,7 +535,9 @@ def decode_streams_group_describe_response_v0(buf: Buffer, pos: int) -> tuple[St
                         repartition_source_topics.append(x_7)
                     t_5 = buf[pos]
                     pos += 1
-                    x_2 = Subtopology(subtopology_id, source_topics, repartition_sink_topics, state_changelog_topics, repartition_source_topics)
+                    x_2 = Subtopology(
+                        subtopology_id, source_topics, repartition_sink_topics, state_changelog_topics, repartition_source_topics
+                    )
                     if t_5:
                         pos = skip_tags(buf, pos, t_5)
                     subtopologies.append(x_2)
@@ -837,13 +839,19 @@ def decode_streams_group_describe_response_v0(buf: Buffer, pos: int) -> tuple[St
                 pos = skip_tags(buf, pos, t_18)
             is_classic, t_19 = _TB.unpack_from(buf, pos)
             pos += 2
-            x_9 = Member(member_id, member_epoch, instance_id, rack_id, client_id, client_host, topology_epoch, process_id, user_endpoint, client_tags, task_offsets, task_end_offsets, assignment, target_assignment, is_classic)
+            x_9 = Member(
+                member_id, member_epoch, instance_id, rack_id, client_id, client_host, topology_epoch, process_id, user_endpoint,
+                client_tags, task_offsets, task_end_offsets, assignment, target_assignment, is_classic
+            )
             if t_19:
                 pos = skip_tags(buf, pos, t_19)
             members.append(x_9)
         authorized_operations, t_20 = _iB.unpack_from(buf, pos)
         pos += 5
-        x = DescribedGroup(error_code, error_message, group_id, group_state, group_epoch, assignment_epoch, topology, members, authorized_operations, None, 0, None)
+        x = DescribedGroup(
+            error_code, error_message, group_id, group_state, group_epoch, assignment_epoch, topology, members,
+            authorized_operations, None, 0, None
+        )
         if t_20:
             pos = skip_tags(buf, pos, t_20)
         groups.append(x)
@@ -1025,7 +1033,9 @@ def decode_streams_group_describe_response_v1(buf: Buffer, pos: int) -> tuple[St
                         repartition_source_topics.append(x_7)
                     t_5 = buf[pos]
                     pos += 1
-                    x_2 = Subtopology(subtopology_id, source_topics, repartition_sink_topics, state_changelog_topics, repartition_source_topics)
+                    x_2 = Subtopology(
+                        subtopology_id, source_topics, repartition_sink_topics, state_changelog_topics, repartition_source_topics
+                    )
                     if t_5:
                         pos = skip_tags(buf, pos, t_5)
                     subtopologies.append(x_2)
@@ -1327,7 +1337,10 @@ def decode_streams_group_describe_response_v1(buf: Buffer, pos: int) -> tuple[St
                 pos = skip_tags(buf, pos, t_18)
             is_classic, t_19 = _TB.unpack_from(buf, pos)
             pos += 2
-            x_9 = Member(member_id, member_epoch, instance_id, rack_id, client_id, client_host, topology_epoch, process_id, user_endpoint, client_tags, task_offsets, task_end_offsets, assignment, target_assignment, is_classic)
+            x_9 = Member(
+                member_id, member_epoch, instance_id, rack_id, client_id, client_host, topology_epoch, process_id, user_endpoint,
+                client_tags, task_offsets, task_end_offsets, assignment, target_assignment, is_classic
+            )
             if t_19:
                 pos = skip_tags(buf, pos, t_19)
             members.append(x_9)
@@ -1579,7 +1592,10 @@ def decode_streams_group_describe_response_v1(buf: Buffer, pos: int) -> tuple[St
             pos = end
         t_26 = buf[pos]
         pos += 1
-        x = DescribedGroup(error_code, error_message, group_id, group_state, group_epoch, assignment_epoch, topology, members, authorized_operations, topology_description, topology_description_status, assignor_name)
+        x = DescribedGroup(
+            error_code, error_message, group_id, group_state, group_epoch, assignment_epoch, topology, members,
+            authorized_operations, topology_description, topology_description_status, assignor_name
+        )
         if t_26:
             pos = skip_tags(buf, pos, t_26)
         groups.append(x)

@@ -513,7 +513,10 @@ def decode_streams_group_heartbeat_request_v0(buf: Buffer, pos: int) -> tuple[St
                 copartition_groups.append(x_9)
             t_6 = buf[pos]
             pos += 1
-            x = Subtopology(subtopology_id, source_topics, source_topic_regex, state_changelog_topics, repartition_sink_topics, repartition_source_topics, copartition_groups)
+            x = Subtopology(
+                subtopology_id, source_topics, source_topic_regex, state_changelog_topics, repartition_sink_topics,
+                repartition_source_topics, copartition_groups
+            )
             if t_6:
                 pos = skip_tags(buf, pos, t_6)
             subtopologies.append(x)
@@ -699,7 +702,11 @@ def decode_streams_group_heartbeat_request_v0(buf: Buffer, pos: int) -> tuple[St
             task_end_offsets.append(x_15)
     shutdown_application, t_15 = _TB.unpack_from(buf, pos)
     pos += 2
-    msg = StreamsGroupHeartbeatRequest(group_id, member_id, member_epoch, endpoint_information_epoch, instance_id, rack_id, rebalance_timeout_ms, topology, active_tasks, standby_tasks, warmup_tasks, process_id, user_endpoint, client_tags, task_offsets, task_end_offsets, shutdown_application)
+    msg = StreamsGroupHeartbeatRequest(
+        group_id, member_id, member_epoch, endpoint_information_epoch, instance_id, rack_id, rebalance_timeout_ms, topology,
+        active_tasks, standby_tasks, warmup_tasks, process_id, user_endpoint, client_tags, task_offsets, task_end_offsets,
+        shutdown_application
+    )
     if t_15:
         pos = skip_tags(buf, pos, t_15)
     return msg, pos
@@ -918,7 +925,9 @@ def decode_streams_group_heartbeat_response_v0(buf: Buffer, pos: int) -> tuple[S
     end = pos + n_2 - 1
     member_id = str(buf[pos:end], "utf-8", "replace")
     pos = end
-    member_epoch, heartbeat_interval_ms, acceptable_recovery_lag_legacy, task_offset_interval_ms, n_3 = _iiiiB.unpack_from(buf, pos)
+    (
+        member_epoch, heartbeat_interval_ms, acceptable_recovery_lag_legacy, task_offset_interval_ms, n_3,
+    ) = _iiiiB.unpack_from(buf, pos)
     pos += 17
     if n_3 > 127:
         n_3, pos = uvarint(buf, pos - 1)
@@ -1098,7 +1107,11 @@ def decode_streams_group_heartbeat_response_v0(buf: Buffer, pos: int) -> tuple[S
             partitions_by_user_endpoint.append(x_5)
     t_9 = buf[pos]
     pos += 1
-    msg = StreamsGroupHeartbeatResponse(throttle_time_ms, error_code, error_message, member_id, member_epoch, heartbeat_interval_ms, acceptable_recovery_lag_legacy, task_offset_interval_ms, -1, status, active_tasks, standby_tasks, warmup_tasks, False, endpoint_information_epoch, partitions_by_user_endpoint)
+    msg = StreamsGroupHeartbeatResponse(
+        throttle_time_ms, error_code, error_message, member_id, member_epoch, heartbeat_interval_ms,
+        acceptable_recovery_lag_legacy, task_offset_interval_ms, -1, status, active_tasks, standby_tasks, warmup_tasks, False,
+        endpoint_information_epoch, partitions_by_user_endpoint
+    )
     if t_9:
         pos = skip_tags(buf, pos, t_9)
     return msg, pos
@@ -1301,7 +1314,11 @@ def decode_streams_group_heartbeat_response_v1(buf: Buffer, pos: int) -> tuple[S
             partitions_by_user_endpoint.append(x_5)
     t_9 = buf[pos]
     pos += 1
-    msg = StreamsGroupHeartbeatResponse(throttle_time_ms, error_code, error_message, member_id, member_epoch, heartbeat_interval_ms, 0, task_offset_interval_ms, acceptable_recovery_lag, status, active_tasks, standby_tasks, warmup_tasks, topology_description_required, endpoint_information_epoch, partitions_by_user_endpoint)
+    msg = StreamsGroupHeartbeatResponse(
+        throttle_time_ms, error_code, error_message, member_id, member_epoch, heartbeat_interval_ms, 0, task_offset_interval_ms,
+        acceptable_recovery_lag, status, active_tasks, standby_tasks, warmup_tasks, topology_description_required,
+        endpoint_information_epoch, partitions_by_user_endpoint
+    )
     if t_9:
         pos = skip_tags(buf, pos, t_9)
     return msg, pos

@@ -93,7 +93,9 @@ class StreamsGroupTopologyDescriptionUpdateResponse(WireStruct):
         self.error_message = error_message
 
 
-def decode_streams_group_topology_description_update_request_v0(buf: Buffer, pos: int) -> tuple[StreamsGroupTopologyDescriptionUpdateRequest, int]:
+def decode_streams_group_topology_description_update_request_v0(
+    buf: Buffer, pos: int
+) -> tuple[StreamsGroupTopologyDescriptionUpdateRequest, int]:
     n = buf[pos]
     pos += 1
     if not 0 < n < 128:
@@ -348,7 +350,9 @@ def decode_streams_group_topology_description_update_request_v0(buf: Buffer, pos
     return msg, pos
 
 
-def encode_streams_group_topology_description_update_request_v0(msg: StreamsGroupTopologyDescriptionUpdateRequest, out: Parts) -> None:
+def encode_streams_group_topology_description_update_request_v0(
+    msg: StreamsGroupTopologyDescriptionUpdateRequest, out: Parts
+) -> None:
     put = out.append
     s = msg.group_id.encode()
     put(UV[len(s) + 1])
@@ -463,7 +467,9 @@ def encode_streams_group_topology_description_update_request_v0(msg: StreamsGrou
     put(b"\0\0")
 
 
-def decode_streams_group_topology_description_update_response_v0(buf: Buffer, pos: int) -> tuple[StreamsGroupTopologyDescriptionUpdateResponse, int]:
+def decode_streams_group_topology_description_update_response_v0(
+    buf: Buffer, pos: int
+) -> tuple[StreamsGroupTopologyDescriptionUpdateResponse, int]:
     throttle_time_ms, error_code, n = _ihB.unpack_from(buf, pos)
     pos += 7
     if n > 127:
@@ -481,7 +487,9 @@ def decode_streams_group_topology_description_update_response_v0(buf: Buffer, po
     return msg, pos
 
 
-def encode_streams_group_topology_description_update_response_v0(msg: StreamsGroupTopologyDescriptionUpdateResponse, out: Parts) -> None:
+def encode_streams_group_topology_description_update_response_v0(
+    msg: StreamsGroupTopologyDescriptionUpdateResponse, out: Parts
+) -> None:
     put = out.append
     put(_ih.pack(msg.throttle_time_ms, msg.error_code))
     v = msg.error_message

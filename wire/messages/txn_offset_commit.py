@@ -305,7 +305,10 @@ def decode_txn_offset_commit_request_v3(buf: Buffer, pos: int) -> tuple[TxnOffse
         topics.append(x)
     t_3 = buf[pos]
     pos += 1
-    msg = TxnOffsetCommitRequest(transactional_id, group_id, producer_id, producer_epoch, generation_id_or_member_epoch, member_id, group_instance_id, topics)
+    msg = TxnOffsetCommitRequest(
+        transactional_id, group_id, producer_id, producer_epoch, generation_id_or_member_epoch, member_id, group_instance_id,
+        topics
+    )
     if t_3:
         pos = skip_tags(buf, pos, t_3)
     return msg, pos
@@ -377,7 +380,10 @@ def decode_txn_offset_commit_request_v6(buf: Buffer, pos: int) -> tuple[TxnOffse
         topics.append(x)
     t_3 = buf[pos]
     pos += 1
-    msg = TxnOffsetCommitRequest(transactional_id, group_id, producer_id, producer_epoch, generation_id_or_member_epoch, member_id, group_instance_id, topics)
+    msg = TxnOffsetCommitRequest(
+        transactional_id, group_id, producer_id, producer_epoch, generation_id_or_member_epoch, member_id, group_instance_id,
+        topics
+    )
     if t_3:
         pos = skip_tags(buf, pos, t_3)
     return msg, pos

@@ -171,7 +171,9 @@ def decode_vote_request_v0(buf: Buffer, pos: int) -> tuple[VoteRequest, int]:
         for _ in range(n_4 - 1):
             partition_index, replica_epoch, replica_id, last_offset_epoch, last_offset, t = _iiiiqB.unpack_from(buf, pos)
             pos += 25
-            x_2 = RequestPartitionData(partition_index, replica_epoch, replica_id, ZERO_UUID, ZERO_UUID, last_offset_epoch, last_offset, False)
+            x_2 = RequestPartitionData(
+                partition_index, replica_epoch, replica_id, ZERO_UUID, ZERO_UUID, last_offset_epoch, last_offset, False
+            )
             if t:
                 pos = skip_tags(buf, pos, t)
             partitions.append(x_2)
@@ -218,9 +220,15 @@ def decode_vote_request_v1(buf: Buffer, pos: int) -> tuple[VoteRequest, int]:
             n_4, pos = compact_length(buf, pos - 1)
         partitions: list[RequestPartitionData] = []
         for _ in range(n_4 - 1):
-            partition_index, replica_epoch, replica_id, replica_directory_id, voter_directory_id, last_offset_epoch, last_offset, t = _iii16s16siqB.unpack_from(buf, pos)
+            (
+                partition_index, replica_epoch, replica_id, replica_directory_id, voter_directory_id, last_offset_epoch,
+                last_offset, t,
+            ) = _iii16s16siqB.unpack_from(buf, pos)
             pos += 57
-            x_2 = RequestPartitionData(partition_index, replica_epoch, replica_id, replica_directory_id, voter_directory_id, last_offset_epoch, last_offset, False)
+            x_2 = RequestPartitionData(
+                partition_index, replica_epoch, replica_id, replica_directory_id, voter_directory_id, last_offset_epoch,
+                last_offset, False
+            )
             if t:
                 pos = skip_tags(buf, pos, t)
             partitions.append(x_2)
@@ -267,9 +275,15 @@ def decode_vote_request_v2(buf: Buffer, pos: int) -> tuple[VoteRequest, int]:
             n_4, pos = compact_length(buf, pos - 1)
         partitions: list[RequestPartitionData] = []
         for _ in range(n_4 - 1):
-            partition_index, replica_epoch, replica_id, replica_directory_id, voter_directory_id, last_offset_epoch, last_offset, pre_vote, t = _iii16s16siqTB.unpack_from(buf, pos)
+            (
+                partition_index, replica_epoch, replica_id, replica_directory_id, voter_directory_id, last_offset_epoch,
+                last_offset, pre_vote, t,
+            ) = _iii16s16siqTB.unpack_from(buf, pos)
             pos += 58
-            x_2 = RequestPartitionData(partition_index, replica_epoch, replica_id, replica_directory_id, voter_directory_id, last_offset_epoch, last_offset, pre_vote)
+            x_2 = RequestPartitionData(
+                partition_index, replica_epoch, replica_id, replica_directory_id, voter_directory_id, last_offset_epoch,
+                last_offset, pre_vote
+            )
             if t:
                 pos = skip_tags(buf, pos, t)
             partitions.append(x_2)
@@ -329,7 +343,10 @@ def encode_vote_request_v1(msg: VoteRequest, out: Parts) -> None:
         v_3 = x.partitions
         put(UV[len(v_3) + 1])
         for x_2 in v_3:
-            put(_iii16s16siqx.pack(x_2.partition_index, x_2.replica_epoch, x_2.replica_id, x_2.replica_directory_id, x_2.voter_directory_id, x_2.last_offset_epoch, x_2.last_offset))
+            put(
+                _iii16s16siqx.pack(x_2.partition_index, x_2.replica_epoch, x_2.replica_id, x_2.replica_directory_id,
+                x_2.voter_directory_id, x_2.last_offset_epoch, x_2.last_offset)
+            )
         put(b"\0")
     put(b"\0")
 
@@ -353,7 +370,10 @@ def encode_vote_request_v2(msg: VoteRequest, out: Parts) -> None:
         v_3 = x.partitions
         put(UV[len(v_3) + 1])
         for x_2 in v_3:
-            put(_iii16s16siqTx.pack(x_2.partition_index, x_2.replica_epoch, x_2.replica_id, x_2.replica_directory_id, x_2.voter_directory_id, x_2.last_offset_epoch, x_2.last_offset, x_2.pre_vote))
+            put(
+                _iii16s16siqTx.pack(x_2.partition_index, x_2.replica_epoch, x_2.replica_id, x_2.replica_directory_id,
+                x_2.voter_directory_id, x_2.last_offset_epoch, x_2.last_offset, x_2.pre_vote)
+            )
         put(b"\0")
     put(b"\0")
 

@@ -49,7 +49,9 @@ class BrokerRegistrationChangeRecord(WireStruct):
         self.cordoned_log_dirs = cordoned_log_dirs
 
 
-def _read_broker_registration_change_record_tags_v0(buf: Buffer, pos: int, count: int, msg: BrokerRegistrationChangeRecord) -> int:
+def _read_broker_registration_change_record_tags_v0(
+    buf: Buffer, pos: int, count: int, msg: BrokerRegistrationChangeRecord
+) -> int:
     if count > 127:
         count, pos = uvarint(buf, pos - 1)
     for _ in range(count):
@@ -76,7 +78,9 @@ def decode_broker_registration_change_record_v0(buf: Buffer, pos: int) -> tuple[
     return msg, pos
 
 
-def _read_broker_registration_change_record_tags_v1(buf: Buffer, pos: int, count: int, msg: BrokerRegistrationChangeRecord) -> int:
+def _read_broker_registration_change_record_tags_v1(
+    buf: Buffer, pos: int, count: int, msg: BrokerRegistrationChangeRecord
+) -> int:
     if count > 127:
         count, pos = uvarint(buf, pos - 1)
     for _ in range(count):
@@ -107,7 +111,9 @@ def decode_broker_registration_change_record_v1(buf: Buffer, pos: int) -> tuple[
     return msg, pos
 
 
-def _read_broker_registration_change_record_tags_v2(buf: Buffer, pos: int, count: int, msg: BrokerRegistrationChangeRecord) -> int:
+def _read_broker_registration_change_record_tags_v2(
+    buf: Buffer, pos: int, count: int, msg: BrokerRegistrationChangeRecord
+) -> int:
     if count > 127:
         count, pos = uvarint(buf, pos - 1)
     for _ in range(count):
@@ -149,7 +155,9 @@ def decode_broker_registration_change_record_v2(buf: Buffer, pos: int) -> tuple[
     return msg, pos
 
 
-def _read_broker_registration_change_record_tags_v3(buf: Buffer, pos: int, count: int, msg: BrokerRegistrationChangeRecord) -> int:
+def _read_broker_registration_change_record_tags_v3(
+    buf: Buffer, pos: int, count: int, msg: BrokerRegistrationChangeRecord
+) -> int:
     if count > 127:
         count, pos = uvarint(buf, pos - 1)
     for _ in range(count):

@@ -87,7 +87,9 @@ def _read_topic_partitions_tags_v0(buf: Buffer, pos: int, count: int, msg: Topic
     return pos
 
 
-def decode_consumer_group_current_member_assignment_value_v0(buf: Buffer, pos: int) -> tuple[ConsumerGroupCurrentMemberAssignmentValue, int]:
+def decode_consumer_group_current_member_assignment_value_v0(
+    buf: Buffer, pos: int
+) -> tuple[ConsumerGroupCurrentMemberAssignmentValue, int]:
     member_epoch, previous_member_epoch, state, n = _iibB.unpack_from(buf, pos)
     pos += 10
     if not 0 < n < 128:
@@ -126,7 +128,9 @@ def decode_consumer_group_current_member_assignment_value_v0(buf: Buffer, pos: i
         partitions_pending_revocation.append(x_2)
     t_3 = buf[pos]
     pos += 1
-    msg = ConsumerGroupCurrentMemberAssignmentValue(member_epoch, previous_member_epoch, state, assigned_partitions, partitions_pending_revocation)
+    msg = ConsumerGroupCurrentMemberAssignmentValue(
+        member_epoch, previous_member_epoch, state, assigned_partitions, partitions_pending_revocation
+    )
     if t_3:
         pos = skip_tags(buf, pos, t_3)
     return msg, pos

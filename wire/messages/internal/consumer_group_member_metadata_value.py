@@ -80,7 +80,9 @@ class ConsumerGroupMemberMetadataValue(WireStruct):
         self.classic_member_metadata = ClassicMemberMetadata() if classic_member_metadata is EMPTY else classic_member_metadata
 
 
-def _read_consumer_group_member_metadata_value_tags_v0(buf: Buffer, pos: int, count: int, msg: ConsumerGroupMemberMetadataValue) -> int:
+def _read_consumer_group_member_metadata_value_tags_v0(
+    buf: Buffer, pos: int, count: int, msg: ConsumerGroupMemberMetadataValue
+) -> int:
     if count > 127:
         count, pos = uvarint(buf, pos - 1)
     for _ in range(count):
@@ -197,7 +199,10 @@ def decode_consumer_group_member_metadata_value_v0(buf: Buffer, pos: int) -> tup
         pos = end
     t = buf[pos]
     pos += 1
-    msg = ConsumerGroupMemberMetadataValue(instance_id, rack_id, client_id, client_host, subscribed_topic_names, subscribed_topic_regex, rebalance_timeout_ms, server_assignor, ClassicMemberMetadata())
+    msg = ConsumerGroupMemberMetadataValue(
+        instance_id, rack_id, client_id, client_host, subscribed_topic_names, subscribed_topic_regex, rebalance_timeout_ms,
+        server_assignor, ClassicMemberMetadata()
+    )
     if t:
         pos = _read_consumer_group_member_metadata_value_tags_v0(buf, pos, t, msg)
     return msg, pos

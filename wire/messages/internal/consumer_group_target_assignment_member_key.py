@@ -23,7 +23,9 @@ class ConsumerGroupTargetAssignmentMemberKey(WireStruct):
         self.member_id = member_id
 
 
-def decode_consumer_group_target_assignment_member_key_v0(buf: Buffer, pos: int) -> tuple[ConsumerGroupTargetAssignmentMemberKey, int]:
+def decode_consumer_group_target_assignment_member_key_v0(
+    buf: Buffer, pos: int
+) -> tuple[ConsumerGroupTargetAssignmentMemberKey, int]:
     n, = _h.unpack_from(buf, pos)
     pos += 2
     if n < 0:

@@ -31,7 +31,9 @@ class ConsumerGroupTargetAssignmentMemberValue(WireStruct):
         self.topic_partitions = [] if topic_partitions is EMPTY else topic_partitions
 
 
-def decode_consumer_group_target_assignment_member_value_v0(buf: Buffer, pos: int) -> tuple[ConsumerGroupTargetAssignmentMemberValue, int]:
+def decode_consumer_group_target_assignment_member_value_v0(
+    buf: Buffer, pos: int
+) -> tuple[ConsumerGroupTargetAssignmentMemberValue, int]:
     n = buf[pos]
     pos += 1
     if not 0 < n < 128:

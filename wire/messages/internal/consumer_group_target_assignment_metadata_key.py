@@ -22,7 +22,9 @@ class ConsumerGroupTargetAssignmentMetadataKey(WireStruct):
         self.group_id = group_id
 
 
-def decode_consumer_group_target_assignment_metadata_key_v0(buf: Buffer, pos: int) -> tuple[ConsumerGroupTargetAssignmentMetadataKey, int]:
+def decode_consumer_group_target_assignment_metadata_key_v0(
+    buf: Buffer, pos: int
+) -> tuple[ConsumerGroupTargetAssignmentMetadataKey, int]:
     n, = _h.unpack_from(buf, pos)
     pos += 2
     if n < 0:

@@ -25,7 +25,9 @@ class ConsumerGroupTargetAssignmentMetadataValue(WireStruct):
         self.assignment_timestamp = assignment_timestamp
 
 
-def _read_consumer_group_target_assignment_metadata_value_tags_v0(buf: Buffer, pos: int, count: int, msg: ConsumerGroupTargetAssignmentMetadataValue) -> int:
+def _read_consumer_group_target_assignment_metadata_value_tags_v0(
+    buf: Buffer, pos: int, count: int, msg: ConsumerGroupTargetAssignmentMetadataValue
+) -> int:
     if count > 127:
         count, pos = uvarint(buf, pos - 1)
     for _ in range(count):
@@ -43,7 +45,9 @@ def _read_consumer_group_target_assignment_metadata_value_tags_v0(buf: Buffer, p
     return pos
 
 
-def decode_consumer_group_target_assignment_metadata_value_v0(buf: Buffer, pos: int) -> tuple[ConsumerGroupTargetAssignmentMetadataValue, int]:
+def decode_consumer_group_target_assignment_metadata_value_v0(
+    buf: Buffer, pos: int
+) -> tuple[ConsumerGroupTargetAssignmentMetadataValue, int]:
     assignment_epoch, t = _iB.unpack_from(buf, pos)
     pos += 5
     msg = ConsumerGroupTargetAssignmentMetadataValue(assignment_epoch, 0)
@@ -52,7 +56,9 @@ def decode_consumer_group_target_assignment_metadata_value_v0(buf: Buffer, pos: 
     return msg, pos
 
 
-def _write_consumer_group_target_assignment_metadata_value_tags_v0(msg: ConsumerGroupTargetAssignmentMetadataValue, put_out: Put) -> None:
+def _write_consumer_group_target_assignment_metadata_value_tags_v0(
+    msg: ConsumerGroupTargetAssignmentMetadataValue, put_out: Put
+) -> None:
     count = 0
     parts: Parts = []
     body: Parts = []
@@ -66,7 +72,9 @@ def _write_consumer_group_target_assignment_metadata_value_tags_v0(msg: Consumer
         put_out(part)
 
 
-def encode_consumer_group_target_assignment_metadata_value_v0(msg: ConsumerGroupTargetAssignmentMetadataValue, out: Parts) -> None:
+def encode_consumer_group_target_assignment_metadata_value_v0(
+    msg: ConsumerGroupTargetAssignmentMetadataValue, out: Parts
+) -> None:
     put = out.append
     put(_i.pack(msg.assignment_epoch))
     if msg.assignment_timestamp != 0:

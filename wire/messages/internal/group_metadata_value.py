@@ -354,7 +354,9 @@ def decode_group_metadata_value_v3(buf: Buffer, pos: int) -> tuple[GroupMetadata
         end = pos + n_10
         assignment = bytes(buf[pos:end])
         pos = end
-        x = MemberMetadata(member_id, group_instance_id, client_id, client_host, rebalance_timeout, session_timeout, subscription, assignment)
+        x = MemberMetadata(
+            member_id, group_instance_id, client_id, client_host, rebalance_timeout, session_timeout, subscription, assignment
+        )
         members.append(x)
     msg = GroupMetadataValue(protocol_type, generation, protocol, leader, current_state_timestamp, members)
     return msg, pos
@@ -438,7 +440,9 @@ def decode_group_metadata_value_v4(buf: Buffer, pos: int) -> tuple[GroupMetadata
         pos = end
         t = buf[pos]
         pos += 1
-        x = MemberMetadata(member_id, group_instance_id, client_id, client_host, rebalance_timeout, session_timeout, subscription, assignment)
+        x = MemberMetadata(
+            member_id, group_instance_id, client_id, client_host, rebalance_timeout, session_timeout, subscription, assignment
+        )
         if t:
             pos = skip_tags(buf, pos, t)
         members.append(x)

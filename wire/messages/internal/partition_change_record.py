@@ -364,7 +364,10 @@ def _write_partition_change_record_tags_v0(msg: PartitionChangeRecord, put_out: 
 def encode_partition_change_record_v0(msg: PartitionChangeRecord, out: Parts) -> None:
     put = out.append
     put(_i16s.pack(msg.partition_id, msg.topic_id))
-    if msg.isr is not None or msg.leader != -2 or msg.replicas is not None or msg.removing_replicas is not None or msg.adding_replicas is not None or msg.leader_recovery_state != -1:
+    if (
+        msg.isr is not None or msg.leader != -2 or msg.replicas is not None or msg.removing_replicas is not None or
+        msg.adding_replicas is not None or msg.leader_recovery_state != -1
+    ):
         _write_partition_change_record_tags_v0(msg, put)
     else:
         put(b"\0")
@@ -421,7 +424,10 @@ def _write_partition_change_record_tags_v1(msg: PartitionChangeRecord, put_out: 
 def encode_partition_change_record_v1(msg: PartitionChangeRecord, out: Parts) -> None:
     put = out.append
     put(_i16s.pack(msg.partition_id, msg.topic_id))
-    if msg.isr is not None or msg.leader != -2 or msg.replicas is not None or msg.removing_replicas is not None or msg.adding_replicas is not None or msg.leader_recovery_state != -1 or msg.directories is not None:
+    if (
+        msg.isr is not None or msg.leader != -2 or msg.replicas is not None or msg.removing_replicas is not None or
+        msg.adding_replicas is not None or msg.leader_recovery_state != -1 or msg.directories is not None
+    ):
         _write_partition_change_record_tags_v1(msg, put)
     else:
         put(b"\0")
@@ -490,7 +496,11 @@ def _write_partition_change_record_tags_v2(msg: PartitionChangeRecord, put_out: 
 def encode_partition_change_record_v2(msg: PartitionChangeRecord, out: Parts) -> None:
     put = out.append
     put(_i16s.pack(msg.partition_id, msg.topic_id))
-    if msg.isr is not None or msg.leader != -2 or msg.replicas is not None or msg.removing_replicas is not None or msg.adding_replicas is not None or msg.leader_recovery_state != -1 or msg.eligible_leader_replicas is not None or msg.last_known_elr is not None or msg.directories is not None:
+    if (
+        msg.isr is not None or msg.leader != -2 or msg.replicas is not None or msg.removing_replicas is not None or
+        msg.adding_replicas is not None or msg.leader_recovery_state != -1 or msg.eligible_leader_replicas is not None or
+        msg.last_known_elr is not None or msg.directories is not None
+    ):
         _write_partition_change_record_tags_v2(msg, put)
     else:
         put(b"\0")

@@ -125,7 +125,10 @@ def decode_partition_record_v0(buf: Buffer, pos: int) -> tuple[PartitionRecord, 
     pos += (n_4 - 1) * 4
     leader, leader_epoch, partition_epoch, t = _iiiB.unpack_from(buf, pos)
     pos += 13
-    msg = PartitionRecord(partition_id, topic_id, replicas, isr, removing_replicas, adding_replicas, leader, 0, leader_epoch, partition_epoch, [], None, None)
+    msg = PartitionRecord(
+        partition_id, topic_id, replicas, isr, removing_replicas, adding_replicas, leader, 0, leader_epoch, partition_epoch, [],
+        None, None
+    )
     if t:
         pos = _read_partition_record_tags_v0(buf, pos, t, msg)
     return msg, pos
@@ -185,7 +188,10 @@ def decode_partition_record_v1(buf: Buffer, pos: int) -> tuple[PartitionRecord, 
     pos = end
     t = buf[pos]
     pos += 1
-    msg = PartitionRecord(partition_id, topic_id, replicas, isr, removing_replicas, adding_replicas, leader, 0, leader_epoch, partition_epoch, directories, None, None)
+    msg = PartitionRecord(
+        partition_id, topic_id, replicas, isr, removing_replicas, adding_replicas, leader, 0, leader_epoch, partition_epoch,
+        directories, None, None
+    )
     if t:
         pos = _read_partition_record_tags_v1(buf, pos, t, msg)
     return msg, pos
@@ -265,7 +271,10 @@ def decode_partition_record_v2(buf: Buffer, pos: int) -> tuple[PartitionRecord, 
     pos = end
     t = buf[pos]
     pos += 1
-    msg = PartitionRecord(partition_id, topic_id, replicas, isr, removing_replicas, adding_replicas, leader, 0, leader_epoch, partition_epoch, directories, None, None)
+    msg = PartitionRecord(
+        partition_id, topic_id, replicas, isr, removing_replicas, adding_replicas, leader, 0, leader_epoch, partition_epoch,
+        directories, None, None
+    )
     if t:
         pos = _read_partition_record_tags_v2(buf, pos, t, msg)
     return msg, pos

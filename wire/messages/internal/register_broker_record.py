@@ -159,7 +159,9 @@ def decode_register_broker_record_v0(buf: Buffer, pos: int) -> tuple[RegisterBro
         pos = end
     fenced, t_3 = _TB.unpack_from(buf, pos)
     pos += 2
-    msg = RegisterBrokerRecord(broker_id, False, incarnation_id, broker_epoch, end_points, features, rack, fenced, False, [], None)
+    msg = RegisterBrokerRecord(
+        broker_id, False, incarnation_id, broker_epoch, end_points, features, rack, fenced, False, [], None
+    )
     if t_3:
         pos = skip_tags(buf, pos, t_3)
     return msg, pos
@@ -222,7 +224,9 @@ def decode_register_broker_record_v1(buf: Buffer, pos: int) -> tuple[RegisterBro
         pos = end
     fenced, in_controlled_shutdown, t_3 = _TTB.unpack_from(buf, pos)
     pos += 3
-    msg = RegisterBrokerRecord(broker_id, False, incarnation_id, broker_epoch, end_points, features, rack, fenced, in_controlled_shutdown, [], None)
+    msg = RegisterBrokerRecord(
+        broker_id, False, incarnation_id, broker_epoch, end_points, features, rack, fenced, in_controlled_shutdown, [], None
+    )
     if t_3:
         pos = skip_tags(buf, pos, t_3)
     return msg, pos
@@ -285,7 +289,10 @@ def decode_register_broker_record_v2(buf: Buffer, pos: int) -> tuple[RegisterBro
         pos = end
     fenced, in_controlled_shutdown, t_3 = _TTB.unpack_from(buf, pos)
     pos += 3
-    msg = RegisterBrokerRecord(broker_id, is_migrating_zk_broker, incarnation_id, broker_epoch, end_points, features, rack, fenced, in_controlled_shutdown, [], None)
+    msg = RegisterBrokerRecord(
+        broker_id, is_migrating_zk_broker, incarnation_id, broker_epoch, end_points, features, rack, fenced,
+        in_controlled_shutdown, [], None
+    )
     if t_3:
         pos = skip_tags(buf, pos, t_3)
     return msg, pos
@@ -373,7 +380,10 @@ def decode_register_broker_record_v3(buf: Buffer, pos: int) -> tuple[RegisterBro
         pos = end
     fenced, in_controlled_shutdown, t_3 = _TTB.unpack_from(buf, pos)
     pos += 3
-    msg = RegisterBrokerRecord(broker_id, is_migrating_zk_broker, incarnation_id, broker_epoch, end_points, features, rack, fenced, in_controlled_shutdown, [], None)
+    msg = RegisterBrokerRecord(
+        broker_id, is_migrating_zk_broker, incarnation_id, broker_epoch, end_points, features, rack, fenced,
+        in_controlled_shutdown, [], None
+    )
     if t_3:
         pos = _read_register_broker_record_tags_v3(buf, pos, t_3, msg)
     return msg, pos
@@ -474,7 +484,10 @@ def decode_register_broker_record_v4(buf: Buffer, pos: int) -> tuple[RegisterBro
         pos = end
     fenced, in_controlled_shutdown, t_3 = _TTB.unpack_from(buf, pos)
     pos += 3
-    msg = RegisterBrokerRecord(broker_id, is_migrating_zk_broker, incarnation_id, broker_epoch, end_points, features, rack, fenced, in_controlled_shutdown, [], None)
+    msg = RegisterBrokerRecord(
+        broker_id, is_migrating_zk_broker, incarnation_id, broker_epoch, end_points, features, rack, fenced,
+        in_controlled_shutdown, [], None
+    )
     if t_3:
         pos = _read_register_broker_record_tags_v4(buf, pos, t_3, msg)
     return msg, pos

@@ -23,7 +23,9 @@ class ShareGroupCurrentMemberAssignmentKey(WireStruct):
         self.member_id = member_id
 
 
-def decode_share_group_current_member_assignment_key_v0(buf: Buffer, pos: int) -> tuple[ShareGroupCurrentMemberAssignmentKey, int]:
+def decode_share_group_current_member_assignment_key_v0(
+    buf: Buffer, pos: int
+) -> tuple[ShareGroupCurrentMemberAssignmentKey, int]:
     n, = _h.unpack_from(buf, pos)
     pos += 2
     if n < 0:

@@ -42,7 +42,9 @@ class ShareGroupCurrentMemberAssignmentValue(WireStruct):
         self.assigned_partitions = [] if assigned_partitions is EMPTY else assigned_partitions
 
 
-def decode_share_group_current_member_assignment_value_v0(buf: Buffer, pos: int) -> tuple[ShareGroupCurrentMemberAssignmentValue, int]:
+def decode_share_group_current_member_assignment_value_v0(
+    buf: Buffer, pos: int
+) -> tuple[ShareGroupCurrentMemberAssignmentValue, int]:
     member_epoch, previous_member_epoch, state, n = _iibB.unpack_from(buf, pos)
     pos += 10
     if not 0 < n < 128:

@@ -47,7 +47,9 @@ class ShareGroupStatePartitionMetadataValue(WireStruct):
         self.deleting_topics = [] if deleting_topics is EMPTY else deleting_topics
 
 
-def decode_share_group_state_partition_metadata_value_v0(buf: Buffer, pos: int) -> tuple[ShareGroupStatePartitionMetadataValue, int]:
+def decode_share_group_state_partition_metadata_value_v0(
+    buf: Buffer, pos: int
+) -> tuple[ShareGroupStatePartitionMetadataValue, int]:
     n = buf[pos]
     pos += 1
     if not 0 < n < 128:

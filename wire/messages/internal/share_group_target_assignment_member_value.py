@@ -31,7 +31,9 @@ class ShareGroupTargetAssignmentMemberValue(WireStruct):
         self.topic_partitions = [] if topic_partitions is EMPTY else topic_partitions
 
 
-def decode_share_group_target_assignment_member_value_v0(buf: Buffer, pos: int) -> tuple[ShareGroupTargetAssignmentMemberValue, int]:
+def decode_share_group_target_assignment_member_value_v0(
+    buf: Buffer, pos: int
+) -> tuple[ShareGroupTargetAssignmentMemberValue, int]:
     n = buf[pos]
     pos += 1
     if not 0 < n < 128:

@@ -22,7 +22,9 @@ class ShareGroupTargetAssignmentMetadataKey(WireStruct):
         self.group_id = group_id
 
 
-def decode_share_group_target_assignment_metadata_key_v0(buf: Buffer, pos: int) -> tuple[ShareGroupTargetAssignmentMetadataKey, int]:
+def decode_share_group_target_assignment_metadata_key_v0(
+    buf: Buffer, pos: int
+) -> tuple[ShareGroupTargetAssignmentMetadataKey, int]:
     n, = _h.unpack_from(buf, pos)
     pos += 2
     if n < 0:

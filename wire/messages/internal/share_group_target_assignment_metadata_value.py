@@ -25,7 +25,9 @@ class ShareGroupTargetAssignmentMetadataValue(WireStruct):
         self.assignment_timestamp = assignment_timestamp
 
 
-def _read_share_group_target_assignment_metadata_value_tags_v0(buf: Buffer, pos: int, count: int, msg: ShareGroupTargetAssignmentMetadataValue) -> int:
+def _read_share_group_target_assignment_metadata_value_tags_v0(
+    buf: Buffer, pos: int, count: int, msg: ShareGroupTargetAssignmentMetadataValue
+) -> int:
     if count > 127:
         count, pos = uvarint(buf, pos - 1)
     for _ in range(count):
@@ -43,7 +45,9 @@ def _read_share_group_target_assignment_metadata_value_tags_v0(buf: Buffer, pos:
     return pos
 
 
-def decode_share_group_target_assignment_metadata_value_v0(buf: Buffer, pos: int) -> tuple[ShareGroupTargetAssignmentMetadataValue, int]:
+def decode_share_group_target_assignment_metadata_value_v0(
+    buf: Buffer, pos: int
+) -> tuple[ShareGroupTargetAssignmentMetadataValue, int]:
     assignment_epoch, t = _iB.unpack_from(buf, pos)
     pos += 5
     msg = ShareGroupTargetAssignmentMetadataValue(assignment_epoch, 0)
@@ -52,7 +56,9 @@ def decode_share_group_target_assignment_metadata_value_v0(buf: Buffer, pos: int
     return msg, pos
 
 
-def _write_share_group_target_assignment_metadata_value_tags_v0(msg: ShareGroupTargetAssignmentMetadataValue, put_out: Put) -> None:
+def _write_share_group_target_assignment_metadata_value_tags_v0(
+    msg: ShareGroupTargetAssignmentMetadataValue, put_out: Put
+) -> None:
     count = 0
     parts: Parts = []
     body: Parts = []

@@ -107,7 +107,9 @@ def decode_share_snapshot_value_v0(buf: Buffer, pos: int) -> tuple[ShareSnapshot
         state_batches.append(x)
     t_2 = buf[pos]
     pos += 1
-    msg = ShareSnapshotValue(snapshot_epoch, state_epoch, leader_epoch, start_offset, -1, create_timestamp, write_timestamp, state_batches)
+    msg = ShareSnapshotValue(
+        snapshot_epoch, state_epoch, leader_epoch, start_offset, -1, create_timestamp, write_timestamp, state_batches
+    )
     if t_2:
         pos = _read_share_snapshot_value_tags_v0(buf, pos, t_2, msg)
     return msg, pos
@@ -130,7 +132,10 @@ def _write_share_snapshot_value_tags_v0(msg: ShareSnapshotValue, put_out: Put) -
 def encode_share_snapshot_value_v0(msg: ShareSnapshotValue, out: Parts) -> None:
     put = out.append
     v = msg.state_batches
-    put(_iiiqqq.pack(msg.snapshot_epoch, msg.state_epoch, msg.leader_epoch, msg.start_offset, msg.create_timestamp, msg.write_timestamp))
+    put(
+        _iiiqqq.pack(msg.snapshot_epoch, msg.state_epoch, msg.leader_epoch, msg.start_offset, msg.create_timestamp,
+        msg.write_timestamp)
+    )
     put(UV[len(v) + 1])
     for x in v:
         put(_qqbhx.pack(x.first_offset, x.last_offset, x.delivery_state, x.delivery_count))

@@ -102,7 +102,9 @@ def _read_task_ids_tags_v0(buf: Buffer, pos: int, count: int, msg: TaskIds) -> i
     return pos
 
 
-def decode_streams_group_current_member_assignment_value_v0(buf: Buffer, pos: int) -> tuple[StreamsGroupCurrentMemberAssignmentValue, int]:
+def decode_streams_group_current_member_assignment_value_v0(
+    buf: Buffer, pos: int
+) -> tuple[StreamsGroupCurrentMemberAssignmentValue, int]:
     member_epoch, previous_member_epoch, state, n = _iibB.unpack_from(buf, pos)
     pos += 10
     if not 0 < n < 128:
@@ -255,7 +257,10 @@ def decode_streams_group_current_member_assignment_value_v0(buf: Buffer, pos: in
         warmup_tasks_pending_revocation.append(x_6)
     t_7 = buf[pos]
     pos += 1
-    msg = StreamsGroupCurrentMemberAssignmentValue(member_epoch, previous_member_epoch, state, active_tasks, standby_tasks, warmup_tasks, active_tasks_pending_revocation, standby_tasks_pending_revocation, warmup_tasks_pending_revocation)
+    msg = StreamsGroupCurrentMemberAssignmentValue(
+        member_epoch, previous_member_epoch, state, active_tasks, standby_tasks, warmup_tasks, active_tasks_pending_revocation,
+        standby_tasks_pending_revocation, warmup_tasks_pending_revocation
+    )
     if t_7:
         pos = skip_tags(buf, pos, t_7)
     return msg, pos

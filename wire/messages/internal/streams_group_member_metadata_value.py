@@ -153,7 +153,9 @@ def decode_streams_group_member_metadata_value_v0(buf: Buffer, pos: int) -> tupl
         client_tags.append(x)
     t_3 = buf[pos]
     pos += 1
-    msg = StreamsGroupMemberMetadataValue(instance_id, rack_id, client_id, client_host, rebalance_timeout_ms, topology_epoch, process_id, user_endpoint, client_tags)
+    msg = StreamsGroupMemberMetadataValue(
+        instance_id, rack_id, client_id, client_host, rebalance_timeout_ms, topology_epoch, process_id, user_endpoint, client_tags
+    )
     if t_3:
         pos = skip_tags(buf, pos, t_3)
     return msg, pos

@@ -170,7 +170,10 @@ def _write_streams_group_metadata_value_tags_v0(msg: StreamsGroupMetadataValue, 
 def encode_streams_group_metadata_value_v0(msg: StreamsGroupMetadataValue, out: Parts) -> None:
     put = out.append
     put(_iq.pack(msg.epoch, msg.metadata_hash))
-    if msg.validated_topology_epoch != -1 or msg.last_assignment_configs is None or msg.last_assignment_configs or msg.stored_description_topology_epoch != -1 or msg.failed_description_topology_epoch != -1:
+    if (
+        msg.validated_topology_epoch != -1 or msg.last_assignment_configs is None or msg.last_assignment_configs or
+        msg.stored_description_topology_epoch != -1 or msg.failed_description_topology_epoch != -1
+    ):
         _write_streams_group_metadata_value_tags_v0(msg, put)
     else:
         put(b"\0")

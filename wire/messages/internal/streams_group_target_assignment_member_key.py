@@ -23,7 +23,9 @@ class StreamsGroupTargetAssignmentMemberKey(WireStruct):
         self.member_id = member_id
 
 
-def decode_streams_group_target_assignment_member_key_v0(buf: Buffer, pos: int) -> tuple[StreamsGroupTargetAssignmentMemberKey, int]:
+def decode_streams_group_target_assignment_member_key_v0(
+    buf: Buffer, pos: int
+) -> tuple[StreamsGroupTargetAssignmentMemberKey, int]:
     n, = _h.unpack_from(buf, pos)
     pos += 2
     if n < 0:

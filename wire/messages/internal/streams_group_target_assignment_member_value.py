@@ -35,7 +35,9 @@ class StreamsGroupTargetAssignmentMemberValue(WireStruct):
         self.warmup_tasks = [] if warmup_tasks is EMPTY else warmup_tasks
 
 
-def decode_streams_group_target_assignment_member_value_v0(buf: Buffer, pos: int) -> tuple[StreamsGroupTargetAssignmentMemberValue, int]:
+def decode_streams_group_target_assignment_member_value_v0(
+    buf: Buffer, pos: int
+) -> tuple[StreamsGroupTargetAssignmentMemberValue, int]:
     n = buf[pos]
     pos += 1
     if not 0 < n < 128:

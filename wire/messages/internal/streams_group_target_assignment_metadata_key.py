@@ -22,7 +22,9 @@ class StreamsGroupTargetAssignmentMetadataKey(WireStruct):
         self.group_id = group_id
 
 
-def decode_streams_group_target_assignment_metadata_key_v0(buf: Buffer, pos: int) -> tuple[StreamsGroupTargetAssignmentMetadataKey, int]:
+def decode_streams_group_target_assignment_metadata_key_v0(
+    buf: Buffer, pos: int
+) -> tuple[StreamsGroupTargetAssignmentMetadataKey, int]:
     n, = _h.unpack_from(buf, pos)
     pos += 2
     if n < 0:

@@ -25,7 +25,9 @@ class StreamsGroupTargetAssignmentMetadataValue(WireStruct):
         self.assignment_timestamp = assignment_timestamp
 
 
-def _read_streams_group_target_assignment_metadata_value_tags_v0(buf: Buffer, pos: int, count: int, msg: StreamsGroupTargetAssignmentMetadataValue) -> int:
+def _read_streams_group_target_assignment_metadata_value_tags_v0(
+    buf: Buffer, pos: int, count: int, msg: StreamsGroupTargetAssignmentMetadataValue
+) -> int:
     if count > 127:
         count, pos = uvarint(buf, pos - 1)
     for _ in range(count):
@@ -43,7 +45,9 @@ def _read_streams_group_target_assignment_metadata_value_tags_v0(buf: Buffer, po
     return pos
 
 
-def decode_streams_group_target_assignment_metadata_value_v0(buf: Buffer, pos: int) -> tuple[StreamsGroupTargetAssignmentMetadataValue, int]:
+def decode_streams_group_target_assignment_metadata_value_v0(
+    buf: Buffer, pos: int
+) -> tuple[StreamsGroupTargetAssignmentMetadataValue, int]:
     assignment_epoch, t = _iB.unpack_from(buf, pos)
     pos += 5
     msg = StreamsGroupTargetAssignmentMetadataValue(assignment_epoch, 0)
@@ -52,7 +56,9 @@ def decode_streams_group_target_assignment_metadata_value_v0(buf: Buffer, pos: i
     return msg, pos
 
 
-def _write_streams_group_target_assignment_metadata_value_tags_v0(msg: StreamsGroupTargetAssignmentMetadataValue, put_out: Put) -> None:
+def _write_streams_group_target_assignment_metadata_value_tags_v0(
+    msg: StreamsGroupTargetAssignmentMetadataValue, put_out: Put
+) -> None:
     count = 0
     parts: Parts = []
     body: Parts = []

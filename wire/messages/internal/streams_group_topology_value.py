@@ -272,7 +272,10 @@ def decode_streams_group_topology_value_v0(buf: Buffer, pos: int) -> tuple[Strea
             copartition_groups.append(x_9)
         t_6 = buf[pos]
         pos += 1
-        x = Subtopology(subtopology_id, source_topics, source_topic_regex, state_changelog_topics, repartition_sink_topics, repartition_source_topics, copartition_groups)
+        x = Subtopology(
+            subtopology_id, source_topics, source_topic_regex, state_changelog_topics, repartition_sink_topics,
+            repartition_source_topics, copartition_groups
+        )
         if t_6:
             pos = skip_tags(buf, pos, t_6)
         subtopologies.append(x)

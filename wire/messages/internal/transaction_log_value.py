@@ -109,7 +109,10 @@ def decode_transaction_log_value_v0(buf: Buffer, pos: int) -> tuple[TransactionL
             transaction_partitions.append(x)
     transaction_last_update_timestamp_ms, transaction_start_timestamp_ms = _qq.unpack_from(buf, pos)
     pos += 16
-    msg = TransactionLogValue(producer_id, -1, -1, producer_epoch, -1, transaction_timeout_ms, transaction_status, transaction_partitions, transaction_last_update_timestamp_ms, transaction_start_timestamp_ms, 0)
+    msg = TransactionLogValue(
+        producer_id, -1, -1, producer_epoch, -1, transaction_timeout_ms, transaction_status, transaction_partitions,
+        transaction_last_update_timestamp_ms, transaction_start_timestamp_ms, 0
+    )
     return msg, pos
 
 
@@ -173,7 +176,10 @@ def decode_transaction_log_value_v1(buf: Buffer, pos: int) -> tuple[TransactionL
             transaction_partitions.append(x)
     transaction_last_update_timestamp_ms, transaction_start_timestamp_ms, t_2 = _qqB.unpack_from(buf, pos)
     pos += 17
-    msg = TransactionLogValue(producer_id, -1, -1, producer_epoch, -1, transaction_timeout_ms, transaction_status, transaction_partitions, transaction_last_update_timestamp_ms, transaction_start_timestamp_ms, 0)
+    msg = TransactionLogValue(
+        producer_id, -1, -1, producer_epoch, -1, transaction_timeout_ms, transaction_status, transaction_partitions,
+        transaction_last_update_timestamp_ms, transaction_start_timestamp_ms, 0
+    )
     if t_2:
         pos = _read_transaction_log_value_tags_v1(buf, pos, t_2, msg)
     return msg, pos
@@ -240,7 +246,10 @@ def encode_transaction_log_value_v1(msg: TransactionLogValue, out: Parts) -> Non
             put(pack(f">{len(v_2)}i", *v_2))
             put(b"\0")
     put(_qq.pack(msg.transaction_last_update_timestamp_ms, msg.transaction_start_timestamp_ms))
-    if msg.previous_producer_id != -1 or msg.next_producer_id != -1 or msg.client_transaction_version != 0 or msg.next_producer_epoch != -1:
+    if (
+        msg.previous_producer_id != -1 or msg.next_producer_id != -1 or msg.client_transaction_version != 0 or
+        msg.next_producer_epoch != -1
+    ):
         _write_transaction_log_value_tags_v1(msg, put)
     else:
         put(b"\0")
