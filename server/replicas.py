@@ -1,0 +1,212 @@
+"""The partitions this broker holds, as the rest of the server sees them: a log, who leads it, and who waits for it.
+
+What exists follows from the metadata image alone: `Replicas` creates, deletes and reconfigures logs as the image tells of
+topics, and never decides anything itself. So the same code serves a standalone broker and one whose records come from a quorum.
+
+A lone replica's high watermark is its log's end and moves with the append. With followers it moves when they fetch; that is the
+place of `Replica.high_watermark_moved`, which wakes whoever is parked, in both cases.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from ottla.log.config import LogConfig
+from ottla.log.errors import FencedLeaderEpoch, InconsistentMetadata, StorageError, UnknownLeaderEpoch
+from ottla.log.validate import Origin
+from ottla.server.metadata.image import BROKER, TOPIC, ConfigChanged, PartitionChanged, PartitionImage, TopicDeleted
+
+if TYPE_CHECKING:
+    from ottla.log.manager import LogManager
+    from ottla.log.partition import AppendInfo, PartitionLog
+    from ottla.server.metadata.image import MetadataImage
+    from ottla.wire.primitives import Buffer
+
+logger = logging.getLogger("ottla.server.replicas")
+
+
+class Replica:
+    """One partition on this broker."""
+
+    __slots__ = ("is_leader", "leader", "leader_epoch", "log", "parked", "partition", "topic", "topic_id")
+
+    def __init__(self, topic: str, topic_id: bytes, partition: int, log: PartitionLog) -> None:
+        self.topic = topic
+        self.topic_id = topic_id
+        self.partition = partition
+        self.log = log
+        self.leader = -1
+        self.leader_epoch = -1
+        self.is_leader = False
+        self.parked: dict[object, Callable[[], None]] = {}
+        """Who waits for this partition's next records, by owner, with what to call: once, after which the owner parks again."""
+
+    def append(self, records: Buffer | None, *, origin: Origin = Origin.CLIENT, zstd_allowed: bool = True) -> AppendInfo:
+        """Write one batch as the leader and wake who waits. Raises the errors of PartitionLog.append_as_leader."""
+        info = self.log.append_as_leader(records, leader_epoch=self.leader_epoch, origin=origin, api_version_zstd_ok=zstd_allowed)
+        if self.parked:
+            self.wake()
+        return info
+
+    def wake(self) -> None:
+        """The high watermark moved, or the partition changed hands: everyone parked looks again."""
+        parked, self.parked = self.parked, {}
+        for look_again in parked.values():
+            look_again()
+
+    def check_epoch(self, current_leader_epoch: int) -> None:
+        """The leader epoch a client believes in (-1: it has none). FencedLeaderEpoch, UnknownLeaderEpoch."""
+        if current_leader_epoch in (-1, self.leader_epoch):
+            return
+        if current_leader_epoch < self.leader_epoch:
+            raise FencedLeaderEpoch(f"epoch {current_leader_epoch} is over, {self.leader_epoch} is current")
+        raise UnknownLeaderEpoch(f"epoch {current_leader_epoch} has not begun, {self.leader_epoch} is current")
+
+
+class Replicas:
+    """All replicas of this broker, kept in step with the metadata image. `start` once the image is loaded."""
+
+    def __init__(self, logs: LogManager, image: MetadataImage, node_id: int, broker_values: Mapping[str, Any]) -> None:
+        self.logs = logs
+        self._image = image
+        self._node_id = node_id
+        self._broker_values = broker_values
+        self._replicas: dict[tuple[str, int], Replica] = {}
+        self._by_id: dict[tuple[bytes, int], Replica] = {}
+
+    def get(self, topic: str, partition: int) -> Replica | None:
+        return self._replicas.get((topic, partition))
+
+    def get_by_id(self, topic_id: bytes, partition: int) -> Replica | None:
+        return self._by_id.get((topic_id, partition))
+
+    def __iter__(self) -> Iterator[Replica]:
+        return iter(list(self._replicas.values()))
+
+    def __len__(self) -> int:
+        return len(self._replicas)
+
+    # Following the image
+
+    def start(self) -> None:
+        """Take over what the image holds now, and follow it from here on."""
+        for topic in list(self._image.topics.values()):
+            for index, partition in topic.partitions.items():
+                self._apply(topic.name, topic.topic_id, index, partition)
+        self._image.subscribe(self._on_event)
+
+    def _on_event(self, event: object) -> None:
+        match event:
+            case PartitionChanged(topic=topic, index=index, partition=partition):
+                self._apply(topic.name, topic.topic_id, index, partition)
+            case TopicDeleted(topic=topic):
+                for index in topic.partitions:
+                    self._remove(topic.name, index)
+            case ConfigChanged(resource_type=resource_type, resource_name=name):
+                self._reconfigure(resource_type, name)
+
+    def _apply(self, topic: str, topic_id: bytes, index: int, image: PartitionImage) -> None:
+        """Make what the image says of one partition true here."""
+        if self._node_id not in image.replicas:
+            if (topic, index) in self._replicas:
+                self._remove(topic, index)
+            return
+        replica = self._replicas.get((topic, index)) or self._open(topic, topic_id, index)
+        if replica is None:
+            return
+        replica.leader = image.leader
+        replica.leader_epoch = image.leader_epoch
+        replica.is_leader = image.leader == self._node_id
+        replica.log.sole_replica = replica.is_leader and len(image.isr) <= 1
+        if replica.log.sole_replica:
+            replica.log.high_watermark = replica.log.log_end_offset
+        replica.wake()
+
+    def _open(self, topic: str, topic_id: bytes, index: int) -> Replica | None:
+        """The log, made where it is missing. None, and a line in the log, where the disk refuses: clients are told 56."""
+        try:
+            log = self._create(topic, topic_id, index)
+        except StorageError as error:
+            logger.error("%s-%d is not available: %s", topic, index, error)
+            return None
+        replica = Replica(topic, topic_id, index, log)
+        self._replicas[topic, index] = replica
+        self._by_id[topic_id, index] = replica
+        return replica
+
+    def _create(self, topic: str, topic_id: bytes, index: int) -> PartitionLog:
+        config = self.config_of(topic)
+        try:
+            return self.logs.create(topic, index, topic_id, config)
+        except InconsistentMetadata as error:
+            logger.warning("%s-%d was another topic of that name and is deleted: %s", topic, index, error)
+            self.logs.delete(topic, index)
+            return self.logs.create(topic, index, topic_id, config)
+
+    def _remove(self, topic: str, index: int) -> None:
+        replica = self._replicas.pop((topic, index), None)
+        if replica is None:
+            return
+        del self._by_id[replica.topic_id, index]
+        try:
+            self.logs.delete(topic, index)
+        except StorageError as error:
+            logger.error("%s-%d is deleted, but its files stay: %s", topic, index, error)
+        replica.is_leader = False
+        replica.wake()
+
+    # Settings
+
+    def config_of(self, topic: str) -> LogConfig:
+        """The topic's settings: its own, else the dynamic broker ones, else those of the start, else Kafka's defaults."""
+        return LogConfig.from_overrides(self._image.config_of(TOPIC, topic), self._broker_defaults())
+
+    def _broker_defaults(self) -> Mapping[str, Any]:
+        """Broker settings with the cluster-wide dynamic ones and then this broker's own laid over those of the start."""
+        cluster_wide = self._image.config_of(BROKER, "")
+        own = self._image.config_of(BROKER, str(self._node_id))
+        return {**self._broker_values, **cluster_wide, **own} if cluster_wide or own else self._broker_values
+
+    def _reconfigure(self, resource_type: int, name: str) -> None:
+        if resource_type not in (TOPIC, BROKER):
+            return
+        for replica in self:
+            if resource_type == BROKER or replica.topic == name:
+                replica.log.config = self.config_of(replica.topic)
+
+
+class InternalTopicLog:
+    """An internal topic as its coordinator sees it: append to a partition, read one from its start, who leads it."""
+
+    def __init__(self, replicas: Replicas, image: MetadataImage, topic: str) -> None:
+        self._replicas = replicas
+        self._image = image
+        self._topic = topic
+
+    def partition_count(self) -> int:
+        """0 while the topic does not exist."""
+        topic = self._image.topics.get(self._topic)
+        return len(topic.partitions) if topic is not None else 0
+
+    def leader(self, partition: int) -> int | None:
+        """The leading broker's id; None without one."""
+        topic = self._image.topics.get(self._topic)
+        image = topic.partitions.get(partition) if topic is not None else None
+        return image.leader if image is not None and image.leader >= 0 else None
+
+    def append(self, partition: int, batch: bytes) -> int:
+        """Write one batch; its base offset. StorageError where this broker does not hold the partition, and other log errors."""
+        return self._replica(partition).append(batch, origin=Origin.COORDINATOR).base_offset
+
+    def read(self, partition: int) -> Iterator[bytes]:
+        """All batches from the partition's start to its end. Errors as for `append`."""
+        log = self._replica(partition).log
+        return log.iterate_batches(log.log_start_offset)
+
+    def _replica(self, partition: int) -> Replica:
+        replica = self._replicas.get(self._topic, partition)
+        if replica is None:
+            raise StorageError(f"{self._topic}-{partition} is not on this broker")
+        return replica
