@@ -13,8 +13,8 @@ from typing import Any
 from ottla.log.errors import LogError
 from ottla.server.group.coordinator import GroupCoordinator
 from ottla.server.group.settings import GroupSettings
-from ottla.wire.batch import read_header
 from ottla.server.handlers import heartbeat, join_group, leave_group, offset_commit, offset_fetch, sync_group
+from ottla.wire.batch import read_header
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.heartbeat import HeartbeatRequest
 from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
