@@ -122,7 +122,7 @@ class GroupCoordinator:
         if self._log.leader(partition) == self._node_id:
             shard = Shard(partition, lambda batch: self._log.append(partition, batch), self._clock, self.settings)
             self._shards[partition] = shard
-            self._load_slice(shard, shard.load(self._log.read(partition)))
+            self._load_slice(shard, shard.load(lambda: self._log.read(partition)))
         loaded = self._shards.get(partition)
         if loaded is None:
             raise GroupError(ErrorCode.NOT_COORDINATOR)

@@ -101,9 +101,12 @@ class Shard:
 
     # Loading
 
-    def load(self, batches: Iterator[bytes]) -> Iterator[None]:
-        """Replay the partition, one batch a step. A batch that cannot be read is left out with a log line, as Kafka does."""
-        for batch in batches:
+    def load(self, read: Callable[[], Iterator[bytes]]) -> Iterator[None]:
+        """Replay the partition, one batch a step; what `read` raises comes through.
+
+        A batch that does not follow its schema is left out with a log line, as in Kafka: the others are worth having.
+        """
+        for batch in read():
             try:
                 self._load_batch(batch)
             except MALFORMED:

@@ -94,17 +94,28 @@ async def test_a_long_load_goes_on_in_slices() -> None:
 
 
 class BrokenLog(GroupLog):
-    broken = True
+    """Cannot be read: from the start, or from somewhere on."""
+
+    def __init__(self, late: bool) -> None:
+        super().__init__(partitions=1)
+        self.broken = True
+        self.late = late
 
     def read(self, partition: int) -> Iterator[bytes]:
+        if self.broken and not self.late:
+            raise CorruptLog("bad segment")
+        return self.read_on(partition)
+
+    def read_on(self, partition: int) -> Iterator[bytes]:
         if self.broken:
             raise CorruptLog("bad segment")
         yield from super().read(partition)
 
 
+@pytest.mark.parametrize("late", [False, True])
 @in_loop
-async def test_a_partition_that_cannot_be_read_is_tried_again() -> None:
-    broker = Broker(BrokenLog(partitions=1))
+async def test_a_partition_that_cannot_be_read_is_tried_again(late: bool) -> None:
+    broker = Broker(BrokenLog(late))
     broker.groups.refresh()
     assert refused(broker) is ErrorCode.NOT_COORDINATOR
     broker.log.broken = False  # type: ignore[attr-defined]
