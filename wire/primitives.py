@@ -107,9 +107,14 @@ def encode_varint(value: int) -> bytes:
 
 
 class _Uvarints(dict[int, bytes]):
-    """Encoded unsigned varints, filled as they are met: a hit is one dict lookup in C."""
+    """Encoded unsigned varints, filled as they are met: a hit is one dict lookup in C.
+
+    Only those of one and two bytes are kept, 16384 entries at most. Three bytes, the size of most records fields, are made at once.
+    """
 
     def __missing__(self, value: int) -> bytes:
+        if 1 << 14 <= value < 1 << 21:
+            return bytes((value & 0x7F | 0x80, value >> 7 & 0x7F | 0x80, value >> 14))
         made = encode_uvarint(value)
         if value < 1 << 14:
             self[value] = made

@@ -20,7 +20,19 @@ from ottla.wire.primitives import (
     varlong,
 )
 
-UVARINTS = [(0, "00"), (1, "01"), (127, "7f"), (128, "8001"), (300, "ac02"), (16384, "808001"), (2**32 - 1, "ffffffff0f")]
+UVARINTS = [
+    (0, "00"),
+    (1, "01"),
+    (127, "7f"),
+    (128, "8001"),
+    (300, "ac02"),
+    (16383, "ff7f"),
+    (16384, "808001"),
+    (65537, "818004"),
+    (2**21 - 1, "ffff7f"),
+    (2**21, "80808001"),
+    (2**32 - 1, "ffffffff0f"),
+]
 
 
 @pytest.mark.parametrize(("value", "text"), UVARINTS)
@@ -66,8 +78,9 @@ def test_a_compact_length_of_zero_is_null_and_refused() -> None:
 
 
 def test_the_table_of_varints_does_not_grow_with_every_length() -> None:
-    UV[5_000_000]
-    assert 5_000_000 not in UV
+    for value in (5_000_000, 70_000):
+        assert uvarint(UV[value], 0)[0] == value
+        assert value not in UV
 
 
 def test_skip_tags_steps_over_each_field() -> None:
