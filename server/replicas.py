@@ -17,6 +17,7 @@ from ottla.log.config import LogConfig
 from ottla.log.errors import FencedLeaderEpoch, InconsistentMetadata, StorageError, UnknownLeaderEpoch
 from ottla.log.validate import Origin
 from ottla.server.metadata.image import BROKER, TOPIC, ConfigChanged, PartitionChanged, PartitionImage, TopicDeleted
+from ottla.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from ottla.log.manager import LogManager
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
     from ottla.wire.primitives import Buffer
 
 logger = logging.getLogger("ottla.server.replicas")
+
+INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+"""Written by coordinators only; clients may read them."""
 
 
 class Replica:
@@ -82,6 +86,13 @@ class Replicas:
     def get_by_id(self, topic_id: bytes, partition: int) -> Replica | None:
         return self._by_id.get((topic_id, partition))
 
+    def why_missing(self, topic: str, partition: int) -> ErrorCode:
+        """What a client is told of a partition that `get` does not have."""
+        image = self._image.partition(topic, partition)
+        if image is None:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return ErrorCode.KAFKA_STORAGE_ERROR if self._node_id in image.replicas else ErrorCode.NOT_LEADER_OR_FOLLOWER
+
     def __iter__(self) -> Iterator[Replica]:
         return iter(list(self._replicas.values()))
 
@@ -120,6 +131,8 @@ class Replicas:
         replica.leader_epoch = image.leader_epoch
         replica.is_leader = image.leader == self._node_id
         replica.log.sole_replica = replica.is_leader and len(image.isr) <= 1
+        if replica.is_leader:
+            replica.log.begin_epoch(image.leader_epoch)
         if replica.log.sole_replica:
             replica.log.high_watermark = replica.log.log_end_offset
         replica.wake()

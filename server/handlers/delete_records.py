@@ -1,0 +1,51 @@
+"""DeleteRecords v0-2: move a partition's log start offset up (KIP-107).
+
+- Offset -1 is the high watermark. An offset at or below the log's start changes nothing and answers the start there is.
+- The files go with the next retention pass; records below the new start are out of range at once.
+- Errors: 1 OFFSET_OUT_OF_RANGE beyond the high watermark or below 0, 44 POLICY_VIOLATION on a topic that is only compacted,
+  3 UNKNOWN_TOPIC_OR_PARTITION, 6 NOT_LEADER_OR_FOLLOWER, 17 INVALID_TOPIC_EXCEPTION for an internal topic, 56
+  KAFKA_STORAGE_ERROR. With an error the low watermark is -1.
+"""
+
+from __future__ import annotations
+
+from ottla.log.errors import LogError
+from ottla.server.context import RequestContext
+from ottla.server.errors import code_of
+from ottla.server.replicas import INTERNAL_TOPICS
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
+
+NO_OFFSET = -1
+
+
+def handle(request: DeleteRecordsRequest, ctx: RequestContext) -> DeleteRecordsResponse:
+    return DeleteRecordsResponse(
+        topics=[
+            DeleteRecordsTopicResult(topic.name, [_partition(topic.name, partition, ctx) for partition in topic.partitions])
+            for topic in request.topics
+        ]
+    )
+
+
+def _partition(topic: str, partition: DeleteRecordsPartition, ctx: RequestContext) -> DeleteRecordsPartitionResult:
+    index = partition.partition_index
+    replica = ctx.broker.replicas.get(topic, index)
+    if replica is None:
+        code = ctx.broker.replicas.why_missing(topic, index)
+    elif topic in INTERNAL_TOPICS:
+        code = ErrorCode.INVALID_TOPIC_EXCEPTION
+    elif not replica.is_leader:
+        code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    else:
+        try:
+            return DeleteRecordsPartitionResult(index, replica.log.delete_records_before(partition.offset))
+        except LogError as error:
+            code = code_of(error)
+    return DeleteRecordsPartitionResult(index, NO_OFFSET, code)

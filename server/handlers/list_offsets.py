@@ -1,0 +1,106 @@
+"""ListOffsets v1-11: offsets by timestamp, or the special ones (KIP-79, KIP-734, KIP-405).
+
+- -1 latest is the high watermark, for read_committed the last stable offset; -2 earliest and -4 earliest local are the log's
+  start; -3 (v7) the first record with the greatest timestamp. -5 (v9, latest tiered) and -6 (v11, earliest pending upload) name
+  offsets of tiered storage, which there is none of: -1.
+- A special timestamp that came with a later version, and any other negative one, is 35 UNSUPPORTED_VERSION.
+- Any other timestamp: the first record from it on, if the asker may read that far; -1 and no error where there is none.
+- v4 checks the leader epoch (74, 75) and answers the record's. The same partition twice in a request is 42 INVALID_REQUEST.
+- Errors: 3 UNKNOWN_TOPIC_OR_PARTITION, 6 NOT_LEADER_OR_FOLLOWER, 56 KAFKA_STORAGE_ERROR.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Final
+
+from ottla.log.errors import LogError
+from ottla.log.timestamps import TimestampOffset
+from ottla.server.context import RequestContext
+from ottla.server.errors import code_of
+from ottla.server.replicas import Replica
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+
+LATEST: Final = -1
+EARLIEST: Final = -2
+MAX_TIMESTAMP: Final = -3
+EARLIEST_LOCAL: Final = -4
+LATEST_TIERED: Final = -5
+EARLIEST_PENDING_UPLOAD: Final = -6
+
+SINCE_VERSION: Final = {
+    LATEST: 1,
+    EARLIEST: 1,
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL: 8,
+    LATEST_TIERED: 9,
+    EARLIEST_PENDING_UPLOAD: 11,
+}
+READ_COMMITTED: Final = 1
+_NEVER: Final = 1 << 15
+
+
+def handle(request: ListOffsetsRequest, ctx: RequestContext) -> ListOffsetsResponse:
+    asked = Counter((topic.name, partition.partition_index) for topic in request.topics for partition in topic.partitions)
+    committed_only = request.isolation_level == READ_COMMITTED
+    response = ListOffsetsResponse()
+    for topic in request.topics:
+        answered = ListOffsetsTopicResponse(name=topic.name)
+        response.topics.append(answered)
+        for partition in topic.partitions:
+            if asked[topic.name, partition.partition_index] > 1:
+                answer = _refusal(partition, ErrorCode.INVALID_REQUEST)
+            else:
+                answer = _partition(topic.name, partition, committed_only, ctx)
+            answered.partitions.append(answer)
+    return response
+
+
+def _refusal(partition: ListOffsetsPartition, code: ErrorCode) -> ListOffsetsPartitionResponse:
+    return ListOffsetsPartitionResponse(partition_index=partition.partition_index, error_code=code)
+
+
+def _partition(
+    topic: str, partition: ListOffsetsPartition, committed_only: bool, ctx: RequestContext
+) -> ListOffsetsPartitionResponse:
+    if partition.timestamp < 0 and ctx.api_version < SINCE_VERSION.get(partition.timestamp, _NEVER):
+        return _refusal(partition, ErrorCode.UNSUPPORTED_VERSION)
+    replica = ctx.broker.replicas.get(topic, partition.partition_index)
+    if replica is None:
+        return _refusal(partition, ctx.broker.replicas.why_missing(topic, partition.partition_index))
+    if not replica.is_leader:
+        return _refusal(partition, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    try:
+        replica.check_epoch(partition.current_leader_epoch)
+        found = _find(replica, partition.timestamp, committed_only)
+    except (LogError, OSError) as error:
+        return _refusal(partition, code_of(error))
+    if found is None:
+        return ListOffsetsPartitionResponse(partition_index=partition.partition_index)
+    return ListOffsetsPartitionResponse(
+        partition_index=partition.partition_index,
+        timestamp=found.timestamp_ms,
+        offset=found.offset,
+        leader_epoch=found.leader_epoch,
+    )
+
+
+def _find(replica: Replica, timestamp: int, committed_only: bool) -> TimestampOffset | None:
+    """None where no record fits. LogError, OSError."""
+    log = replica.log
+    end = log.last_stable_offset if committed_only else log.high_watermark
+    if timestamp == LATEST:
+        return TimestampOffset(-1, end, log.leader_epoch)
+    if timestamp in (EARLIEST, EARLIEST_LOCAL):
+        return TimestampOffset(-1, log.log_start_offset, log.epochs.epoch_for(log.log_start_offset))
+    if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
+        return None
+    found = log.max_timestamp_offset() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)
+    return found if found is not None and found.offset < end else None
