@@ -109,7 +109,7 @@ def encode_varint(value: int) -> bytes:
 class _Uvarints(dict[int, bytes]):
     """Encoded unsigned varints, filled as they are met: a hit is one dict lookup in C.
 
-    Only those of one and two bytes are kept, 16384 entries at most. Three bytes, the size of most records fields, are made at once.
+    Only those of one and two bytes are kept, 16384 entries at most. Three bytes, as most records fields need, are made at once.
     """
 
     def __missing__(self, value: int) -> bytes:
