@@ -1,4 +1,4 @@
-"""The broker's recurring work: retention, flushes, checkpoints, deletions, expiries. Each pass is a function of the layer it serves.
+"""The broker's recurring work: retention, flushes, checkpoints, expiries. Each pass is a function of the layer it serves.
 
 One pass of a kind runs at a time: the next one is due an interval after the last one ended. A pass that raises is logged with its
 traceback and runs again at its next time, since a broker that quietly stops deleting old segments fails a week later.
