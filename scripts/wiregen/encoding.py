@@ -16,7 +16,6 @@ class Encoder:
 
     def __init__(self, w: Writer, version: int, flexible: bool) -> None:
         self.w, self.version, self.flexible = w, version, flexible
-        self.known = False  # the value under way is known to be there
 
     def struct(self, depth: int, struct: Struct, source: str) -> None:
         """Write the struct that the expression `source` names; the run of fixed fields may stay open behind it."""
@@ -33,13 +32,14 @@ class Encoder:
         elif self.flexible:
             self.w.run.append(("x", ""))
 
-    def field(self, depth: int, f: Field, value: str) -> None:
+    def field(self, depth: int, f: Field, value: str, *, known: bool = False) -> None:
+        """Write one field; `known` says that the code around has made sure that the value is not None."""
         w = self.w
         if f.fixed:
             w.run.append((f.fixed, value))
             return
-        null = self.version in f.nullable and not self.known
-        optional = f.annotation("").endswith("None") and not self.known
+        null = self.version in f.nullable and not known
+        optional = f.annotation("").endswith("None") and not known
         if f.struct and not f.array and not optional:
             if self.version in f.nullable:
                 w.run.append(("b", "1"))
@@ -100,6 +100,8 @@ class Encoder:
         w = self.w
         self._length(depth, value, "i")
         if f.struct:
+            if not f.struct.smallest(self.version, self.flexible):
+                return  # elements of no bytes at all
             item = w.name("x")
             w.put(depth, f"for {item} in {value}:")
             self.struct(depth + 1, f.struct, item)
@@ -131,9 +133,7 @@ class Encoder:
         for f in struct.layout(self.version)[1]:
             w.put(1, f"if {_is_set(f, 'msg')}:")
             w.put(2, "count += 1")
-            self.known = f.none_is_default
-            self.field(2, f, f"msg.{f.name}")
-            self.known = False
+            self.field(2, f, f"msg.{f.name}", known=f.none_is_default)
             w.flush_writes(2)
             w.put(2, f"put_tag(parts, {f.tag}, body)")
         w.put(1, "put_out(UV[count])")
