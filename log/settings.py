@@ -1,0 +1,188 @@
+"""One setting: how its text is read, checked and written back. Tables of them are the only place where settings are described.
+
+`log/config.py` holds the table of topic settings, `server/settings/` that of the broker's. `server.properties`,
+the environment, DescribeConfigs, IncrementalAlterConfigs, `ottla serve --help` and the documentation are views of these tables,
+so they cannot disagree about a name, a default or a bound.
+
+Values arrive as text from everywhere (files, environment, requests, ConfigRecord), and their grammar is that of Java's
+`Integer.parseInt` and friends, not of Python's `int()`: "1_000" is refused, "+5" and " 7 " are fine, "0.5f" is a double. What
+clients see when a value is refused is Kafka's own sentence, because tools and tests of users match on it
+(`shared/protocol/edge_cases.md` IAC3..IAC12; the rest was asked of Kafka 4.4.0's ConfigDef).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+Value = bool | int | float | str | tuple[str, ...] | None
+"""What a setting's text becomes: LIST is a tuple, CLASS and PASSWORD are text."""
+
+
+class ConfigType(IntEnum):
+    """The numbers that DescribeConfigs puts on the wire."""
+
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    SHORT = 4
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+    CLASS = 8
+    PASSWORD = 9
+
+
+class Update(IntEnum):
+    """When a new value takes effect."""
+
+    READ_ONLY = 0
+    """At the next start."""
+    PER_BROKER = 1
+    """At once, for one broker or for all."""
+    CLUSTER_WIDE = 2
+    """At once, best set for all brokers; for one is allowed, as a trial."""
+
+
+class ConfigError(ValueError):
+    """A setting that cannot be accepted. Its text is for the user, and answers INVALID_CONFIG in requests."""
+
+
+class InvalidSetting(ConfigError):
+    """The value does not fit its setting; the text is the sentence Kafka says then."""
+
+    def __init__(self, name: str, text: object, reason: str) -> None:
+        super().__init__(f"Invalid value {text} for configuration {name}: {reason}")
+        self.name = name
+        self.text = text
+        self.reason = reason
+
+
+INT_MAX: Final = 2**31 - 1
+LONG_MAX: Final = 2**63 - 1
+DOUBLE_MAX: Final = 1.7976931348623157e308
+
+_WIDTHS: Final = {ConfigType.SHORT: 2**15, ConfigType.INT: 2**31, ConfigType.LONG: 2**63}
+_INTEGER: Final = re.compile(r"[+-]?\d+")
+_DOUBLE: Final = re.compile(
+    r"(?P<decimal>[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)[fFdD]?"
+    r"|(?P<hex>[+-]?0[xX](?:[0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)[pP][+-]?\d+)[fFdD]?"
+    r"|(?P<word>[+-]?(?:NaN|Infinity))",
+    re.ASCII,
+)
+_COMMA: Final = re.compile(r"\s*,\s*", re.ASCII)
+
+
+class Setting(NamedTuple):
+    """A setting as the tables describe it.
+
+    `default` is the parsed value, in the setting's own unit; None means "not set". `low` and `high` are inclusive, `choices`
+    are the words allowed (of each element, for a LIST). `synonyms` are the broker's settings that give the default of a topic's
+    or a group's, in order of precedence. `check` looks for what bounds cannot say, and returns the reason for a refusal.
+    `effective` is False where the broker knows the setting by name only. `internal` ones are not shown to clients.
+    """
+
+    name: str
+    type: ConfigType
+    default: Value
+    low: float | None = None
+    high: float | None = None
+    choices: tuple[str, ...] = ()
+    synonyms: tuple[str, ...] = ()
+    doc: str = ""
+    update: Update = Update.CLUSTER_WIDE
+    effective: bool = True
+    internal: bool = False
+    check: Callable[[Value], str | None] | None = None
+
+    @property
+    def dynamic(self) -> bool:
+        """Whether a change takes effect without a restart."""
+        return self.update is not Update.READ_ONLY
+
+    @property
+    def sensitive(self) -> bool:
+        """Whether the value must never be shown."""
+        return self.type is ConfigType.PASSWORD
+
+    def parse(self, text: str) -> Value:
+        """The value of a text. Raises InvalidSetting with Kafka's words."""
+        value = self._read(text.strip())
+        self._check(value)
+        return value
+
+    def format(self, value: Value) -> str | None:
+        """The text of a value as Kafka writes it; None where it is not set, and always for what is sensitive."""
+        return None if self.sensitive else text_of(value)
+
+    def _read(self, text: str) -> Value:
+        match self.type:
+            case ConfigType.BOOLEAN:
+                if text.lower() not in ("true", "false"):
+                    raise InvalidSetting(self.name, text, "Expected value to be either true or false")
+                return text.lower() == "true"
+            case ConfigType.INT | ConfigType.LONG | ConfigType.SHORT:
+                number = int(text) if _INTEGER.fullmatch(text) else None
+                if number is None or not -_WIDTHS[self.type] <= number < _WIDTHS[self.type]:
+                    raise InvalidSetting(self.name, text, f"Not a number of type {self.type.name}")
+                return number
+            case ConfigType.DOUBLE:
+                return self._read_double(text)
+            case ConfigType.LIST:
+                return tuple(_COMMA.split(text)) if text else ()
+            case _:
+                return text
+
+    def _read_double(self, text: str) -> float:
+        match = _DOUBLE.fullmatch(text)
+        if match is None:
+            raise InvalidSetting(self.name, text, f"Not a number of type {self.type.name}")
+        if match["hex"]:
+            return float.fromhex(match["hex"])
+        return float(match["decimal"] or match["word"])
+
+    def _check(self, value: Value) -> None:
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            if self.low is not None and value < self.low:
+                raise InvalidSetting(self.name, text_of(value), f"Value must be at least {self.low}")
+            if self.high is not None and value > self.high:
+                raise InvalidSetting(self.name, text_of(value), f"Value must be no more than {self.high}")
+        elif self.choices:
+            for word in value if isinstance(value, tuple) else (value,):
+                if isinstance(value, tuple) and not word:
+                    raise ConfigError(f"Configuration '{self.name}' values must not be empty.")
+                if word not in self.choices:
+                    raise InvalidSetting(self.name, word, f"String must be one of: {', '.join(self.choices)}")
+        if self.check is not None and (reason := self.check(value)) is not None:
+            raise InvalidSetting(self.name, f"[{', '.join(value)}]" if isinstance(value, tuple) else text_of(value), reason)
+
+
+def text_of(value: Value) -> str | None:
+    """A value as Kafka writes it, for DescribeConfigs and messages."""
+    match value:
+        case None:
+            return None
+        case bool():
+            return "true" if value else "false"
+        case tuple():
+            return ",".join(value)
+        case float():
+            return _java_double(value)
+        case _:
+            return str(value)
+
+
+def _java_double(value: float) -> str:
+    """Java's Double.toString: plain between 0.001 and 10,000,000, else one digit before the point and an exponent."""
+    if math.isnan(value):
+        return "NaN"
+    if math.isinf(value):
+        return "Infinity" if value > 0 else "-Infinity"
+    if value == 0 or 1e-3 <= abs(value) < 1e7:
+        return repr(value)
+    shortest = next(text for text in (f"{value:.{precision}e}" for precision in range(17)) if float(text) == value)
+    digits, _, exponent = shortest.partition("e")
+    return f"{digits}{'' if '.' in digits else '.0'}E{int(exponent)}"
