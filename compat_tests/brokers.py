@@ -1,6 +1,6 @@
 """The two brokers under test, as processes: ottla, and Apache Kafka from scripts/reference_kafka.py.
 
-Both read the same server.properties (that ottla takes Kafka's file verbatim is part of the promise) and carry the same cluster id.
+Both read the same server.properties, for ottla takes Kafka's file as it is, and carry the same cluster id.
 
 `SharedBrokers` gives one broker of each kind to a whole test run, however many pytest-xdist workers it has: the worker that first
 needs one starts it under a file lock and leaves a note in the run's directory; the others read the note; the run's first process

@@ -21,7 +21,9 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 sys.path += [str(ROOT), str(ROOT / "scripts")]  # compat_tests.brokers and reference_kafka, however pytest was started
 
-from compat_tests.brokers import CLASSES, KINDS, Address, BrokerProcess, SharedBrokers
+from reference_kafka import BrokerProcess  # noqa: E402 - needs the path above
+
+from compat_tests.brokers import CLASSES, KINDS, Address, SharedBrokers  # noqa: E402
 
 DIRECTORY = pytest.StashKey[Path]()
 
@@ -29,6 +31,7 @@ DIRECTORY = pytest.StashKey[Path]()
 def pytest_configure(config: pytest.Config) -> None:
     """The directory of the run's brokers: made by the first process, told to the workers through their input."""
     config.addinivalue_line("filterwarnings", "ignore:(read|open)_text is deprecated:DeprecationWarning")  # within kafka-python
+    config.addinivalue_line("filterwarnings", "ignore:unclosed <socket:ResourceWarning")  # py4j and kafka-python leave some
     worker_input: dict[str, Any] | None = getattr(config, "workerinput", None)
     if worker_input is None:
         config.stash[DIRECTORY] = Path(tempfile.mkdtemp(prefix="ottla-compat-"))

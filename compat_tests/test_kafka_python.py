@@ -11,16 +11,16 @@ from contextlib import closing
 from typing import Any
 
 import pytest
-from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
-from kafka.admin import ConfigResource, ConfigResourceType
-from kafka.errors import (
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition  # type: ignore[import-untyped]
+from kafka.admin import ConfigResource, ConfigResourceType  # type: ignore[import-untyped]
+from kafka.errors import (  # type: ignore[import-untyped]
     GroupIdNotFoundError,
     InvalidTopicError,
     MessageSizeTooLargeError,
     TopicAlreadyExistsError,
     UnknownTopicOrPartitionError,
 )
-from kafka.structs import OffsetAndMetadata, OffsetAndTimestamp
+from kafka.structs import OffsetAndMetadata, OffsetAndTimestamp  # type: ignore[import-untyped]
 from reference_kafka import BrokerProcess
 
 from compat_tests.waiting import collect, wait_for

@@ -15,13 +15,13 @@ from contextlib import suppress
 from typing import Any, Final
 
 from crc32c import crc32c
+
+from compat_tests.brokers import Address
+from compat_tests.waiting import wait_for
 from ottla.wire.batch import build_batch
 from ottla.wire.header import decode_response_header, encode_request_header
 from ottla.wire.messages import create_topics, fetch, find_coordinator, init_producer_id, list_offsets, metadata, produce
 from ottla.wire.records import Record
-
-from compat_tests.brokers import Address
-from compat_tests.waiting import wait_for
 
 CLOSED: Final = "connection closed by the broker"
 SILENT: Final = "no answer"
@@ -39,7 +39,7 @@ def batch(*values: bytes | None, key: bytes | None = b"k", first_ms: int = TIME_
 
 
 def patched(records: bytes, at: int, form: str, *values: int, seal: bool = True) -> bytes:
-    """The batch with other values at a place of its header (wire/batch.py has the map); with a right CRC unless told otherwise."""
+    """The batch with other values at a place of its header (wire/batch.py has the map), and a right CRC if `seal`."""
     changed = bytearray(records)
     struct.pack_into(">" + form, changed, at, *values)
     if seal:
@@ -199,7 +199,8 @@ class Wire:
             if isinstance(topic, str)
             else produce.TopicProduceData(topic_id=topic, partition_data=data)
         )
-        return produce.ProduceRequest(**({"acks": acks, "timeout_ms": 5000, "topic_data": [named]} | fields))
+        given: dict[str, Any] = {"acks": acks, "timeout_ms": 5000, "topic_data": [named]}
+        return produce.ProduceRequest(**(given | fields))
 
     def produce(self, topic: str | bytes, records: bytes | None, *, version: int = 9, timeout_s: float = 15, **more: Any) -> Any:
         return self.call(self.produce_request(topic, records, **more), version, timeout_s)
@@ -215,7 +216,8 @@ class Wire:
             if isinstance(topic, str)
             else fetch.FetchTopic(topic_id=topic, partitions=wanted)
         )
-        return fetch.FetchRequest(**({"max_wait_ms": 0, "min_bytes": 1, "max_bytes": 1 << 26, "topics": [named]} | fields))
+        given: dict[str, Any] = {"max_wait_ms": 0, "min_bytes": 1, "max_bytes": 1 << 26, "topics": [named]}
+        return fetch.FetchRequest(**(given | fields))
 
     def fetch(self, topic: str | bytes, offset: int = 0, *, version: int = 12, **more: Any) -> Any:
         return self.call(self.fetch_request(topic, offset, **more), version)

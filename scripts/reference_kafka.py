@@ -47,8 +47,9 @@ SETTINGS = {
     "transaction.state.log.min.isr": "1",
     "group.initial.rebalance.delay.ms": "0",
     "auto.create.topics.enable": "true",
-    # Disk full of test logs is not what we test; the shutdown of a lone controller needs no long wait.
-    "log.cleaner.dedupe.buffer.size": "4194304",
+    "broker.session.timeout.ms": "2000",  # how long a controller keeps the place of a broker that was killed
+    "broker.heartbeat.interval.ms": "500",
+    "log.cleaner.dedupe.buffer.size": "4194304",  # of 128 MiB: these are small logs
 }
 
 
@@ -133,7 +134,7 @@ class BrokerProcess(ABC):
     def command(self) -> list[str]:
         """What to run; `server.properties` is written."""
 
-    def format(self) -> None:
+    def format(self) -> None:  # noqa: B027 - not every broker needs it
         """Make an empty data directory usable, where the broker does not do that itself."""
 
     def environment(self) -> dict[str, str]:

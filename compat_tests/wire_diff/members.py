@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ottla.wire.messages import heartbeat, join_group, leave_group, offset_commit, sync_group
-
 from compat_tests.wire import Wire
+from ottla.wire.messages import heartbeat, join_group, leave_group, offset_commit, sync_group
 
 PROTOCOL = [("range", b"subscription")]
 
@@ -21,7 +20,7 @@ class Member:
 
     def join_request(self, **changes: Any) -> join_group.JoinGroupRequest:
         protocols = [join_group.JoinGroupRequestProtocol(*p) for p in changes.pop("protocols", PROTOCOL)]
-        fields = {
+        fields: dict[str, Any] = {
             "group_id": self.group,
             "session_timeout_ms": 30_000,
             "rebalance_timeout_ms": 30_000,
@@ -44,7 +43,9 @@ class Member:
 
     def _noted(self, answer: Any) -> Any:
         if not isinstance(answer, str) and answer.error_code in (0, 79):
-            self.id = self.wire.label(answer.member_id, self.name) if answer.member_id not in self.wire.labels else answer.member_id
+            self.id = (
+                self.wire.label(answer.member_id, self.name) if answer.member_id not in self.wire.labels else answer.member_id
+            )
             self.generation, self.leader = answer.generation_id, answer.leader
         return answer
 
@@ -58,7 +59,7 @@ class Member:
 
     def sync_request(self, assignments: dict[str, bytes] | None = None, **changes: Any) -> sync_group.SyncGroupRequest:
         given = [sync_group.SyncGroupRequestAssignment(*pair) for pair in (assignments or {}).items()]
-        fields = {
+        fields: dict[str, Any] = {
             "group_id": self.group,
             "generation_id": self.generation,
             "member_id": self.id,
@@ -70,19 +71,26 @@ class Member:
         return sync_group.SyncGroupRequest(**(fields | changes))
 
     def heartbeat(self, version: int = 4, **changes: Any) -> Any:
-        fields = {"group_id": self.group, "generation_id": self.generation, "member_id": self.id, "group_instance_id": self.instance}
+        fields: dict[str, Any] = {
+            "group_id": self.group,
+            "generation_id": self.generation,
+            "member_id": self.id,
+            "group_instance_id": self.instance,
+        }
         return self.connection.call(heartbeat.HeartbeatRequest(**(fields | changes)), version)
 
     def leave(self, version: int = 5) -> Any:
         if version < 3:
             return self.connection.call(leave_group.LeaveGroupRequest(self.group, self.id), version)
-        return self.connection.call(leave_group.LeaveGroupRequest(self.group, "", [leave_group.MemberIdentity(self.id, self.instance)]), version)
+        return self.connection.call(
+            leave_group.LeaveGroupRequest(self.group, "", [leave_group.MemberIdentity(self.id, self.instance)]), version
+        )
 
     def commit(self, topic: str | bytes, offset: int = 5, version: int = 9, metadata: str | None = "note", **changes: Any) -> Any:
         part = offset_commit.OffsetCommitRequestPartition(changes.pop("partition", 0), offset, -1, metadata)
         kind = offset_commit.OffsetCommitRequestTopic
         named = kind(name=topic, partitions=[part]) if isinstance(topic, str) else kind(topic_id=topic, partitions=[part])
-        fields = {
+        fields: dict[str, Any] = {
             "group_id": self.group,
             "generation_id_or_member_epoch": self.generation,
             "member_id": self.id,

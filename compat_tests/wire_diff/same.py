@@ -1,7 +1,7 @@
 """Send the same to ottla and to Apache Kafka, compare what comes back, field by field.
 
-A scenario is a function of one `Wire` that returns responses, lists of them, CLOSED or SILENT; `@same_answer("P6")` makes it a test
-that runs it against both brokers and compares. The row ids are those of the survey of Kafka 4.4.0's edge behaviour
+A scenario is a function of one `Wire` that returns responses, lists of them, CLOSED or SILENT; `@same_answer("P6")` makes it a
+test that runs it against both brokers and compares. The row ids are those of the survey of Kafka 4.4.0's edge behaviour
 (edge_cases.md); a row where we differ on purpose has its entry in differences.py, and fails when the difference is not seen.
 
 What may differ between two brokers that behave the same is masked, and only that:
@@ -19,10 +19,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ottla.wire.primitives import WireStruct
-
 from compat_tests.wire import Wire
 from compat_tests.wire_diff.differences import DELIBERATE
+from ottla.wire.primitives import WireStruct
 
 Scenario = Callable[[Wire], Any]
 WORDING = frozenset({"error_message", "batch_index_error_message", "documentation"})

@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ottla.wire.messages import describe_configs, incremental_alter_configs
-from ottla.wire.primitives import WireStruct
 
 from compat_tests.waiting import wait_for
 from compat_tests.wire import Wire
 from compat_tests.wire_diff.same import check, same_answer
+from ottla.wire.messages import describe_configs, incremental_alter_configs
 
 TOPIC, BROKER, LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 SET, DELETE, APPEND, SUBTRACT = range(4)
@@ -24,7 +23,14 @@ def describe(
     return wire.call(describe_configs.DescribeConfigsRequest([resource], synonyms, docs), version)
 
 
-def alter(wire: Wire, kind: int, name: str, *changes: WireStruct, version: int = 1, validate_only: bool = False) -> Any:
+def alter(
+    wire: Wire,
+    kind: int,
+    name: str,
+    *changes: incremental_alter_configs.AlterableConfig,
+    version: int = 1,
+    validate_only: bool = False,
+) -> Any:
     resource = incremental_alter_configs.AlterConfigsResource(kind, name, list(changes))
     return wire.call(incremental_alter_configs.IncrementalAlterConfigsRequest([resource], validate_only), version)
 
@@ -35,13 +41,20 @@ def value(wire: Wire, topic: str, key: str) -> Any:
     return found.value, found.config_source
 
 
+def wait_for_value(wire: Wire, topic: str, key: str, wanted: str) -> None:
+    wait_for(lambda: value(wire, topic, key)[0] == wanted, f"{key} is {wanted}")
+
+
 @pytest.mark.parametrize("version", range(1, 5))
 def test_describe_a_topic(wires: dict[str, Wire], version: int) -> None:
     """All 37 settings: value, type, source, synonyms, whether read-only or sensitive."""
 
     def scenario(wire: Wire) -> Any:
         topic = wire.create("t", retention_ms="5000", cleanup_policy="compact")
-        return [describe(wire, TOPIC, topic, version=version, synonyms=s, docs=d) for s, d in ((True, False), (False, False), (True, True))]
+        return [
+            describe(wire, TOPIC, topic, version=version, synonyms=s, docs=d)
+            for s, d in ((True, False), (False, False), (True, True))
+        ]
 
     check(wires, "DCF1", scenario)
 
@@ -49,14 +62,17 @@ def test_describe_a_topic(wires: dict[str, Wire], version: int) -> None:
 @same_answer("DCF2")
 def test_describe_single_keys(wire: Wire) -> Any:
     topic = wire.create("t")
-    return [describe(wire, TOPIC, topic, keys) for keys in (["retention.ms", "nosuch"], [], ["retention.ms", "retention.ms"], [""])]
+    return [
+        describe(wire, TOPIC, topic, keys) for keys in (["retention.ms", "nosuch"], [], ["retention.ms", "retention.ms"], [""])
+    ]
 
 
 BROKER_KEYS = [
     "node.id", "broker.id", "process.roles", "num.partitions", "auto.create.topics.enable", "offsets.topic.num.partitions",
     "group.initial.rebalance.delay.ms", "group.min.session.timeout.ms", "group.max.session.timeout.ms", "log.retention.ms",
-    "log.retention.hours", "log.segment.bytes", "message.max.bytes", "log.cleanup.policy", "compression.type", "min.insync.replicas",
-    "socket.request.max.bytes", "default.replication.factor", "delete.topic.enable", "log.message.timestamp.type",
+    "log.retention.hours", "log.segment.bytes", "message.max.bytes", "log.cleanup.policy", "compression.type",
+    "min.insync.replicas", "socket.request.max.bytes", "default.replication.factor", "delete.topic.enable",
+    "log.message.timestamp.type",
 ]  # fmt: skip
 
 
@@ -77,7 +93,10 @@ def test_set_and_delete(wire: Wire) -> Any:
     answers = [alter(wire, TOPIC, topic, Change("retention.ms", SET, "123456"))]
     wait_for(lambda: value(wire, topic, "retention.ms") == ("123456", 1), "set")
     seen = [describe(wire, TOPIC, topic, ["retention.ms"])]
-    answers += [alter(wire, TOPIC, topic, Change("retention.ms", DELETE, None)), alter(wire, TOPIC, topic, Change("flush.ms", DELETE, None))]
+    answers += [
+        alter(wire, TOPIC, topic, Change("retention.ms", DELETE, None)),
+        alter(wire, TOPIC, topic, Change("flush.ms", DELETE, None)),
+    ]
     wait_for(lambda: value(wire, topic, "retention.ms")[1] == 5, "deleted")
     return answers, seen, describe(wire, TOPIC, topic, ["retention.ms"])
 
@@ -85,10 +104,15 @@ def test_set_and_delete(wire: Wire) -> Any:
 @same_answer("IAC4")
 def test_append_and_subtract(wire: Wire) -> Any:
     topic, seen, answers = wire.create("t"), [], []
-    steps = [(APPEND, "compact", "delete,compact"), (SUBTRACT, "delete", "compact"), (APPEND, "compact", "compact"), (SUBTRACT, "nope", "compact")]
+    steps = [
+        (APPEND, "compact", "delete,compact"),
+        (SUBTRACT, "delete", "compact"),
+        (APPEND, "compact", "compact"),
+        (SUBTRACT, "nope", "compact"),
+    ]
     for operation, text, result in steps:
         answers.append(alter(wire, TOPIC, topic, Change("cleanup.policy", operation, text)))
-        wait_for(lambda result=result: value(wire, topic, "cleanup.policy")[0] == result, result)
+        wait_for_value(wire, topic, "cleanup.policy", result)
         seen.append(describe(wire, TOPIC, topic, ["cleanup.policy"]))
     return answers, seen
 
@@ -114,7 +138,7 @@ def test_refused_changes(wires: dict[str, Wire], case: str, validate_only: bool)
         topic = wire.create("t")
         return [alter(wire, TOPIC, topic, REFUSED[case], version=v, validate_only=validate_only) for v in (0, 1)]
 
-    check(wires, case.split(" ")[0] if case.startswith("IAC") else case, scenario)
+    check(wires, case.split(" ", maxsplit=1)[0] if case.startswith("IAC") else case, scenario)
 
 
 @same_answer("IAC2")

@@ -6,11 +6,11 @@ import time
 from typing import Any
 
 import pytest
-from ottla.wire.batch import iter_batches
-from ottla.wire.messages import fetch, list_offsets
 
 from compat_tests.wire import TIME_MS, Wire, batch
 from compat_tests.wire_diff.same import check, same_answer
+from ottla.wire.batch import iter_batches
+from ottla.wire.messages import fetch, list_offsets
 
 
 def filled(wire: Wire, batches: int = 5, partitions: int = 1, size: int = 10) -> str:
@@ -239,7 +239,9 @@ def test_rack_and_cluster_ids(wire: Wire) -> Any:
     return wire.fetch(topic, rack_id="r1"), wire.fetch(topic, cluster_id=None), wire.fetch(topic, cluster_id="someone-else")
 
 
-def offsets(wire: Wire, topic: str, timestamp: int, version: int = 11, epoch: int = -1, partition: int = 0, isolation: int = 0) -> Any:
+def offsets(
+    wire: Wire, topic: str, timestamp: int, version: int = 11, epoch: int = -1, partition: int = 0, isolation: int = 0
+) -> Any:
     wanted = [list_offsets.ListOffsetsPartition(partition, epoch, timestamp)]
     request = list_offsets.ListOffsetsRequest(-1, isolation, [list_offsets.ListOffsetsTopic(topic, wanted)], 5000)
     return wire.call(request, version)
@@ -260,8 +262,21 @@ def test_list_offsets_every_version_and_special_timestamp(wires: dict[str, Wire]
 def test_list_offsets_by_timestamp(wire: Wire) -> Any:
     topic = filled(wire)
     wire.produce(topic, batch(b"older", first_ms=TIME_MS + 1500))
-    asked = [0, TIME_MS, TIME_MS + 1, TIME_MS + 2, TIME_MS + 2000, TIME_MS + 2500, TIME_MS + 4001, TIME_MS + 4002, TIME_MS + 999_999, 1 << 62]
-    return [offsets(wire, topic, timestamp) for timestamp in asked], [offsets(wire, topic, t, isolation=1) for t in (-1, TIME_MS + 1)]
+    asked = [
+        0,
+        TIME_MS,
+        TIME_MS + 1,
+        TIME_MS + 2,
+        TIME_MS + 2000,
+        TIME_MS + 2500,
+        TIME_MS + 4001,
+        TIME_MS + 4002,
+        TIME_MS + 999_999,
+        1 << 62,
+    ]
+    return [offsets(wire, topic, timestamp) for timestamp in asked], [
+        offsets(wire, topic, t, isolation=1) for t in (-1, TIME_MS + 1)
+    ]
 
 
 @pytest.mark.parametrize("codec", [1, 4])

@@ -7,10 +7,10 @@ import time
 from typing import Any
 
 import pytest
-from ottla.wire.messages import api_versions, fetch, init_producer_id, metadata, produce
 
-from compat_tests.wire import CLOSED, TIME_MS, Connection, Wire, batch, encode
+from compat_tests.wire import TIME_MS, Connection, Wire, batch, encode
 from compat_tests.wire_diff.same import check, same_answer
+from ottla.wire.messages import api_versions, fetch, init_producer_id, metadata, produce
 
 HEARTBEAT, VOTE, LEADER_AND_ISR = 12, 52, 4
 HALF_FRAME_SILENCE_S = 1.0
@@ -69,7 +69,15 @@ def test_client_software_name(wires: dict[str, Wire], name: str, version: str) -
 @same_answer("AVcl")
 def test_api_versions_checks_cluster_and_node(wire: Wire) -> Any:
     cluster = wire.metadata().cluster_id
-    asked = [(cluster, 1), (cluster, 5), ("AAAAAAAAAAAAAAAAAAAAAA", -1), ("AAAAAAAAAAAAAAAAAAAAAA", 1), (cluster, -1), (None, 1), (None, 5)]
+    asked = [
+        (cluster, 1),
+        (cluster, 5),
+        ("AAAAAAAAAAAAAAAAAAAAAA", -1),
+        ("AAAAAAAAAAAAAAAAAAAAAA", 1),
+        (cluster, -1),
+        (None, 1),
+        (None, 5),
+    ]
     answers = [wire.call(api_versions.ApiVersionsRequest("compat", "1", *who), 5) for who in asked]
     return [(answer.error_code, bool(answer.api_keys)) for answer in answers]
 

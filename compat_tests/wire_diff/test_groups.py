@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ottla.wire.messages import delete_groups, describe_groups, find_coordinator, leave_group, list_groups, sync_group
 
 from compat_tests.waiting import wait_for
 from compat_tests.wire import Wire
 from compat_tests.wire_diff.members import Member, stable
 from compat_tests.wire_diff.same import check, same_answer
+from ottla.wire.messages import delete_groups, describe_groups, find_coordinator, leave_group, list_groups, sync_group
 
 GROUP, TRANSACTION, SHARE = 0, 1, 2
 
@@ -157,7 +157,12 @@ def test_static_members(wire: Wire) -> Any:
     seen += [second.join(), second.id != first.id]
     seen += [first.heartbeat(), first.commit(topic), first.join(), first.sync()]
     stranger = Member(wire, group, "m3", "other")
-    seen += [second.heartbeat(group_instance_id="other"), stranger.heartbeat(member_id=second.id), second.heartbeat(), second.sync()]
+    seen += [
+        second.heartbeat(group_instance_id="other"),
+        stranger.heartbeat(member_id=second.id),
+        second.heartbeat(),
+        second.sync(),
+    ]
     members = [leave_group.MemberIdentity("", "inst"), leave_group.MemberIdentity("", "nope")]
     return seen, wire.call(leave_group.LeaveGroupRequest(group, "", members), 5)
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
-from ottla.wire.messages import init_producer_id
 
 from compat_tests.wire import Wire, batch
 from compat_tests.wire_diff.same import check, same_answer
+from ottla.wire.messages import init_producer_id
 
 
 class Producer:
@@ -85,7 +86,7 @@ def test_init_producer_id(wires: dict[str, Wire], version: int) -> None:
         ids = [answer.producer_id for answer in answers]
         for number, producer_id in enumerate(ids):
             wire.label(("producer", producer_id), f"producer {number}")
-        return answers, [b - a for a, b in zip(ids, ids[1:], strict=False)]
+        return answers, [b - a for a, b in pairwise(ids)]
 
     check(wires, "I1", scenario)
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ottla.wire.messages import metadata
-from ottla.wire.primitives import ZERO_UUID
 
 from compat_tests.wire import CLOSED, Wire
 from compat_tests.wire_diff.same import check, same_answer
+from ottla.wire.messages import metadata
+from ottla.wire.primitives import ZERO_UUID
 
 Topic = metadata.MetadataRequestTopic
 NAMES = {"dot": ".", "dotdot": "..", "250 chars": "x" * 250, "space": "a b", "slash": "a/b", "unicode": "é", "empty": ""}

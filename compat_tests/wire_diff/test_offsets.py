@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ottla.wire.messages import delete_topics, offset_commit, offset_fetch
-from ottla.wire.primitives import ZERO_UUID
 
 from compat_tests.waiting import wait_for
 from compat_tests.wire import Wire
 from compat_tests.wire_diff.members import Member, stable
 from compat_tests.wire_diff.same import check, same_answer
+from ottla.wire.messages import delete_topics, offset_commit, offset_fetch
+from ottla.wire.primitives import ZERO_UUID
 
 Wanted = offset_fetch.OffsetFetchRequestTopics
 
@@ -74,7 +74,11 @@ def test_odd_commits(wires: dict[str, Wire], case: str) -> None:
 def test_commits_into_groups_that_are_not(wire: Wire) -> Any:
     topic = wire.create("t")
     stranger = Member(wire, wire.name("new"), "s")
-    refused = [stranger.commit(topic, generation_id_or_member_epoch=3), stranger.commit(topic, member_id="zzz"), stranger.commit(wire.name("nope"))]
+    refused = [
+        stranger.commit(topic, generation_id_or_member_epoch=3),
+        stranger.commit(topic, member_id="zzz"),
+        stranger.commit(wire.name("nope")),
+    ]
     by_id = [stranger.commit(topic_id, version=10) for topic_id in (b"0123456789abcdef", ZERO_UUID)]
     return refused, by_id, stranger.commit(topic), fetched(wire, stranger.group, None), fetched(wire, "", None)
 
@@ -83,7 +87,10 @@ def test_commits_into_groups_that_are_not(wire: Wire) -> Any:
 def test_one_bad_partition_does_not_spoil_its_siblings(wire: Wire) -> Any:
     topic, group = wire.create("t", 3), wire.name("g")
     part, named = offset_commit.OffsetCommitRequestPartition, offset_commit.OffsetCommitRequestTopic
-    topics = [named(topic, partitions=[part(0, 1), part(9, 1), part(2, 3, 4, "m")]), named(wire.name("nope"), partitions=[part(0, 1)])]
+    topics = [
+        named(topic, partitions=[part(0, 1), part(9, 1), part(2, 3, 4, "m")]),
+        named(wire.name("nope"), partitions=[part(0, 1)]),
+    ]
     answer = wire.call(offset_commit.OffsetCommitRequest(group, topics=topics), 8)
     return answer, fetched(wire, group, None)
 
@@ -112,7 +119,11 @@ def test_several_groups_in_a_request(wire: Wire) -> Any:
     ask = offset_fetch.OffsetFetchRequestGroup
     wanted = [ask(group, None, -1, [Wanted(topic, partition_indexes=[0])]) for group in groups] + [ask("", None, -1, None)]
     members = [ask(groups[0], "zzz", 3, None), ask(groups[0], None, 5, None), ask(groups[0], "", -1, None)]
-    return [wire.call(offset_fetch.OffsetFetchRequest(groups=g, require_stable=s), 9) for g in (wanted, members, []) for s in (False, True)]
+    return [
+        wire.call(offset_fetch.OffsetFetchRequest(groups=g, require_stable=s), 9)
+        for g in (wanted, members, [])
+        for s in (False, True)
+    ]
 
 
 @same_answer("OF10")

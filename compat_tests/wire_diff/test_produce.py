@@ -7,12 +7,12 @@ import time
 from typing import Any
 
 import pytest
-from ottla.wire.batch import build_batch
-from ottla.wire.messages import metadata, produce
-from ottla.wire.records import Record
 
 from compat_tests.wire import CRC_AT, SILENT, TIME_MS, Wire, batch, patched
 from compat_tests.wire_diff.same import check, same_answer
+from ottla.wire.batch import build_batch
+from ottla.wire.messages import metadata, produce
+from ottla.wire.records import Record
 
 LENGTH_AT, EPOCH_AT, MAGIC_AT, ATTRIBUTES_AT, LAST_DELTA_AT, BASE_TIME_AT, MAX_TIME_AT, COUNT_AT = 8, 12, 16, 21, 23, 27, 35, 57
 HEADER = 61
@@ -143,7 +143,7 @@ def test_broken_batches(wires: dict[str, Wire], case: str) -> None:
         answer = wire.produce(topic, BROKEN[case])
         return answer, wire.fetch(topic), wire.produce(topic, THREE)
 
-    check(wires, case.split(" ")[0] if case.startswith("P") else case, scenario)
+    check(wires, case.split(" ", maxsplit=1)[0] if case.startswith("P") else case, scenario)
 
 
 @same_answer("P9")
@@ -196,7 +196,9 @@ def test_one_bad_partition_does_not_spoil_its_siblings(wire: Wire) -> Any:
     request = wire.produce_request(topic, THREE)
     data = [patched(THREE, CRC_AT, "I", 1, seal=False), THREE, THREE[:-5], THREE]
     request.topic_data[0].partition_data = [produce.PartitionProduceData(n, records) for n, records in enumerate(data)]
-    request.topic_data.append(produce.TopicProduceData(wire.name("nope"), partition_data=[produce.PartitionProduceData(0, THREE)]))
+    request.topic_data.append(
+        produce.TopicProduceData(wire.name("nope"), partition_data=[produce.PartitionProduceData(0, THREE)])
+    )
     return wire.call(request, 9), [wire.fetch(topic, partition=n) for n in range(4)]
 
 

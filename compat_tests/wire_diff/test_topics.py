@@ -5,13 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ottla.wire.messages import create_partitions, create_topics, delete_records, delete_topics
-from ottla.wire.primitives import ZERO_UUID
 
 from compat_tests.wire import Wire, batch
 from compat_tests.wire_diff.same import check, same_answer
+from ottla.wire.messages import create_partitions, create_topics, delete_records, delete_topics
+from ottla.wire.primitives import ZERO_UUID
 
-Topic, Setting, Replicas = create_topics.CreatableTopic, create_topics.CreatableTopicConfig, create_topics.CreatableReplicaAssignment
+Topic, Setting, Replicas = (
+    create_topics.CreatableTopic,
+    create_topics.CreatableTopicConfig,
+    create_topics.CreatableReplicaAssignment,
+)
 
 
 def create(wire: Wire, *topics: create_topics.CreatableTopic, version: int = 7, validate_only: bool = False) -> Any:
@@ -97,7 +101,7 @@ def test_create_bad_topics(wires: dict[str, Wire], case: str) -> None:
         good = Topic(wire.name("good"), 1, 1)
         return create(wire, BAD_TOPICS[case], good), wire.metadata(BAD_TOPICS[case].name, version=9).topics[0].error_code
 
-    check(wires, case.split(" ")[0] if case.startswith("CT") else case, scenario)
+    check(wires, case.split(" ", maxsplit=1)[0] if case.startswith("CT") else case, scenario)
 
 
 GOOD_SETTINGS = {
@@ -145,7 +149,12 @@ def test_delete_every_version(wires: dict[str, Wire], version: int) -> None:
 def test_delete_by_id(wire: Wire) -> Any:
     name = wire.create("t")
     state = delete_topics.DeleteTopicState
-    asked = [[state(None, wire.topic_ids[name])], [state(None, b"0123456789abcdef")], [state(None, ZERO_UUID)], [state(None, wire.topic_ids[name])]]
+    asked = [
+        [state(None, wire.topic_ids[name])],
+        [state(None, b"0123456789abcdef")],
+        [state(None, ZERO_UUID)],
+        [state(None, wire.topic_ids[name])],
+    ]
     answers = [wire.call(delete_topics.DeleteTopicsRequest(topics, timeout_ms=5000), 6) for topics in asked]
     wire.wait_until_gone(name)
     return answers
@@ -172,7 +181,12 @@ def test_a_topic_made_again_is_another_topic(wire: Wire) -> Any:
     wire.call(delete_topics.DeleteTopicsRequest([delete_topics.DeleteTopicState(name)], timeout_ms=5000), 6)
     wire.wait_until_gone(name)
     wire.create("t")
-    return before != wire.topic_ids[name], wire.fetch(name), wire.fetch(before, version=13), wire.produce(before, batch(b"x"), version=13)
+    return (
+        before != wire.topic_ids[name],
+        wire.fetch(name),
+        wire.fetch(before, version=13),
+        wire.produce(before, batch(b"x"), version=13),
+    )
 
 
 @pytest.mark.parametrize("version", range(4))
@@ -208,12 +222,22 @@ def test_delete_records(wires: dict[str, Wire], version: int) -> None:
 
         def delete(offset: int, topic: str = name, partition: int = 0) -> Any:
             wanted = [delete_records.DeleteRecordsPartition(partition, offset)]
-            return wire.call(delete_records.DeleteRecordsRequest([delete_records.DeleteRecordsTopic(topic, wanted)], 5000), version)
+            return wire.call(
+                delete_records.DeleteRecordsRequest([delete_records.DeleteRecordsTopic(topic, wanted)], 5000), version
+            )
 
         below = [delete(offset) for offset in (4, 2, 0, 11, -5, 5)]
         fetched = [wire.fetch(name, offset) for offset in (3, 4, 5)]
         rest = delete(-1)
-        return below, fetched, rest, wire.fetch(name, 10), wire.produce(name, batch(b"c")), delete(1, wire.name("nope")), delete(1, name, 9)
+        return (
+            below,
+            fetched,
+            rest,
+            wire.fetch(name, 10),
+            wire.produce(name, batch(b"c")),
+            delete(1, wire.name("nope")),
+            delete(1, name, 9),
+        )
 
     check(wires, "DR", scenario)
 
