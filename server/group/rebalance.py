@@ -128,12 +128,9 @@ class Rebalance:
     # The sync phase
 
     def _wait_for_syncs(self, group: ClassicGroup) -> None:
-        generation = group.generation
-
         def over() -> Result[None]:
             late = list(group.pending_syncs)
-            if generation != group.generation or not late:
-                return NOTHING
+            assert late, "the last to sync stops the timer, and so does the next rebalance"
             for member_id in late:
                 group.remove(member_id)
             return self.prepare(group, f"{len(late)} members did not sync in time")

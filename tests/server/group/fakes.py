@@ -43,6 +43,7 @@ class GroupClock:
     def __init__(self) -> None:
         self._now = 1_000.0
         self._order = itertools.count()
+        self.armed = 0
         self._timers: list[tuple[float, int, Handle, Callable[[], None]]] = []
 
     def now_ms(self) -> int:
@@ -53,6 +54,7 @@ class GroupClock:
 
     def call_later(self, seconds: float, callback: Callable[[], None]) -> Handle:
         handle = Handle()
+        self.armed += 1
         heapq.heappush(self._timers, (self._now + seconds, next(self._order), handle, callback))
         return handle
 

@@ -85,6 +85,7 @@ async def test_a_static_member_that_does_not_rejoin_stays_until_its_session_ends
     rejoined = driver.join(member=dynamic, protocols={"range": b"new"}, session_ms=100_000)
     driver.clock.advance(60)
     assert answer_of(rejoined).generation_id == 2
+    assert (static, answer_of(rejoined).leader) == (answer_of(lasting).leader, dynamic), "an absent leader hands over"
     assert driver.heartbeat(static, 2, instance="i") == ErrorCode.NONE
 
 

@@ -37,7 +37,9 @@ def test_pushing_back_arms_no_new_timer() -> None:
     for _ in range(100):
         timer.reset(10_000)
         clock.advance(0.01)
-    assert clock.waiting == 1
+    assert clock.armed == 1
+    clock.advance(10)
+    assert clock.armed == 2
 
 
 def test_cancel_stops_it_and_reset_starts_it_anew() -> None:
