@@ -10,6 +10,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from ottla.log.checkpoint import LEADER_EPOCHS
 from ottla.log.files import File
 
 if TYPE_CHECKING:
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
 class Unsynced:
     """What of a partition was written and not synced, beside the segments from the recovery point on.
 
-    `paths`: small files; `directories`: where names changed; `epochs`: the leader epochs are not even written.
+    `paths`: small files; `directories`: where names changed; `epochs`: the leader epochs, which are not even written: their
+    file has no checksum, so it must never be there half, and recovery finds them in the batches.
     """
 
     __slots__ = ("directories", "epochs", "paths")
@@ -37,37 +39,38 @@ class Unsynced:
     def take(self) -> tuple[list[str], list[str]]:
         """Hands (paths, directories) over to a job."""
         taken = self.paths, self.directories
-        self.paths, self.directories = [], []
+        self.paths, self.directories, self.epochs = [], [], False
         return taken
 
 
 class FlushJob:
-    """An fsync to be done. `run` may be called in any thread; the rest belongs to the log's own."""
+    """An fsync to be done. `run` may be called in any thread, one job of a log at a time; the rest belongs to the log's own."""
 
-    __slots__ = ("_directories", "_files", "_log", "_paths", "cuts", "upto")
+    __slots__ = ("_directories", "_epochs", "_files", "_log", "_paths", "cuts", "upto")
 
-    def __init__(self, log: PartitionLog, upto: int, files: list[File], paths: list[str], directories: list[str]) -> None:
+    def __init__(self, log: PartitionLog, upto: int, files: list[File], epochs: bytes | None) -> None:
         self._log = log
         self._files = files
-        self._paths = paths
-        self._directories = directories
+        self._paths, self._directories = log.unsynced.take()
+        self._epochs = epochs
         self.upto = upto
         self.cuts = log.cuts
 
     def run(self) -> None:
         """Syncs. On failure the log directory goes offline: StorageError."""
         disk = self._log.directory.disk
-        try:
+        with self._log.directory.guard(f"flushing {self._log.path}"):
             for file in self._files:
                 file.sync()
             for path in self._paths:
                 with suppress(FileNotFoundError):  # retention or deletion took it meanwhile
                     disk.open(path).sync()
+            if self._epochs is not None:
+                with suppress(FileNotFoundError):  # the whole partition is gone
+                    disk.write_bytes(f"{self._log.path}/{LEADER_EPOCHS}", self._epochs)
             for path in self._directories:
                 with suppress(FileNotFoundError):
                     disk.sync_dir(path)
-        except OSError as error:
-            raise self._log.directory.fail(f"flushing {self._log.path}", error) from error
 
     def finish(self) -> None:
         """After `run`: moves the recovery point."""

@@ -104,9 +104,16 @@ class LogManager:
     # Partitions
 
     def open_all(self) -> None:
-        """Opens every partition on disk. LogDirLocked, OSError; a directory that fails later is offline, and the rest goes on."""
+        """Opens every partition on disk. LogDirLocked, OSError; a directory that fails once it is locked is offline, and the rest
+        goes on."""
         self.lock()
-        epochs = [self._open_directory(directory) for directory in self.directories]
+        epochs: list[int | None] = []
+        for directory in self.directories:
+            try:
+                epochs.append(self._open_directory(directory))
+            except OSError as error:
+                directory.fail("opening", error)
+                epochs.append(None)
         self.previous_broker_epoch = None if None in epochs else epochs[0]
 
     def _open_directory(self, directory: LogDirectory) -> int | None:
@@ -120,6 +127,7 @@ class LogManager:
             disk.sync_dir(path)  # or the next crash would look like a clean stop
         recovery_points = self._read_offsets(directory, checkpoint.RECOVERY_POINTS)
         log_starts = self._read_offsets(directory, checkpoint.LOG_START_OFFSETS)
+        cleaned = self._read_offsets(directory, checkpoint.CLEANER_OFFSETS)
         high_watermarks = self._read_offsets(directory, checkpoint.HIGH_WATERMARKS)
         for name, topic_partition in self._partition_directories(directory):
             if topic_partition in self.logs:
@@ -128,6 +136,7 @@ class LogManager:
             opening.clean = clean
             opening.recovery_point = recovery_points.get(topic_partition, 0)
             opening.log_start_offset = log_starts.get(topic_partition, 0)
+            opening.cleaned_upto = cleaned.get(topic_partition, 0)
             opening.high_watermark = high_watermarks.get(topic_partition, 0)
             self._open_partition(directory, opening)
         _log.info(

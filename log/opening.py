@@ -27,6 +27,7 @@ class Opening:
     clean: bool = False
     recovery_point: int = 0
     log_start_offset: int = 0
+    cleaned_upto: int = 0
     high_watermark: int = 0
     producer_expiration_ms: int = 86_400_000
 

@@ -25,7 +25,7 @@ import logging
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from ottla.log import checkpoint, removal, retention, timestamps
+from ottla.log import removal, retention, timestamps
 from ottla.log.directory import LogDirectory
 from ottla.log.epochs import LeaderEpochs, format_checkpoint
 from ottla.log.errors import OffsetOutOfRange, PolicyViolation
@@ -350,11 +350,10 @@ class PartitionLog:
         if upto <= self.recovery_point and not self.unsynced.paths and not self.unsynced.directories:
             return None
         with self.directory.guard(f"flushing {self.path}"):
-            self._save_epochs()
             first = self.segments.floor(self.recovery_point)
             files = [s.file or s.open_file() for s in self.segments.between(first, upto)] if upto > self.recovery_point else []
-        paths, directories = self.unsynced.take()
-        return FlushJob(self, upto, files, paths, directories)
+        epochs = format_checkpoint(self.epochs.entries).encode() if self.unsynced.epochs else None
+        return FlushJob(self, upto, files, epochs)
 
     def finish_flush(self, job: FlushJob) -> None:
         """`job.run` returned: everything below its `upto` is durable."""
@@ -378,14 +377,6 @@ class PartitionLog:
         if unflushed > 0 and (unflushed >= config.flush_messages or now_ms - self.last_flush_ms >= config.flush_ms):
             return self.log_end_offset
         return self._roll_flush_upto if self._roll_flush_upto > self.recovery_point else None
-
-    def _save_epochs(self) -> None:
-        if self.unsynced.epochs:
-            path = f"{self.path}/{checkpoint.LEADER_EPOCHS}"
-            self.directory.disk.write_bytes(path, format_checkpoint(self.epochs.entries).encode(), sync=False)
-            self.unsynced.epochs = False
-            self.unsynced.paths.append(path)
-            self.unsynced.names_in(self.path)
 
     # Cutting at the start
 
@@ -480,9 +471,7 @@ class PartitionLog:
                 written = [path for s in self.segments if s.indexes_dirty for path in s.write_indexes(final=True)]
                 self.unsynced.paths += written
                 self.take_snapshot()
-                if not written and self.unflushed == 0:  # idle: a thousand of these shall not cost a thousand fsyncs
-                    self._save_epochs()
-            if written or self.unflushed > 0:
+            if written or self.unflushed > 0:  # a thousand idle logs shall not cost a thousand fsyncs
                 self.flush()
         self._let_go()
 

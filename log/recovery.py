@@ -19,7 +19,7 @@ from typing import Final
 
 from ottla.log import checkpoint
 from ottla.log.directory import LogDirectory
-from ottla.log.epochs import LeaderEpochs
+from ottla.log.epochs import UNDEFINED_EPOCH, LeaderEpochs, format_checkpoint
 from ottla.log.errors import CorruptLog, CorruptRecord, CorruptSnapshot, InconsistentMetadata
 from ottla.log.files import Disk
 from ottla.log.opening import Opening
@@ -59,8 +59,6 @@ def create_log(directory: LogDirectory, opening: Opening) -> PartitionLog:
     epochs = f"{path}/{checkpoint.LEADER_EPOCHS}"
     if not disk.exists(epochs):
         disk.open(epochs, create=True).close()
-    log.unsynced.directories += [path, directory.path]  # the next flush makes the names durable too
-    log.unsynced.paths.append(f"{path}/{checkpoint.PARTITION_METADATA}")
     return log
 
 
@@ -70,7 +68,7 @@ def open_log(directory: LogDirectory, opening: Opening) -> PartitionLog:
     CorruptLog if fsynced bytes are damaged; InconsistentMetadata if the directory belongs to another topic id; OSError.
     """
     disk, path = directory.disk, f"{directory.path}/{opening.directory_name}"
-    topic_id = checkpoint.read_partition_metadata(disk, f"{path}/{checkpoint.PARTITION_METADATA}")
+    topic_id = _topic_id(disk, path, opening)
     if topic_id is not None and opening.topic_id is not None and topic_id != opening.topic_id:
         ours, theirs = checkpoint.uuid_text(topic_id), checkpoint.uuid_text(opening.topic_id)
         raise InconsistentMetadata(f"{path} belongs to topic id {ours}, not {theirs}")
@@ -81,9 +79,11 @@ def open_log(directory: LogDirectory, opening: Opening) -> PartitionLog:
     if not opening.clean:
         loader.recover(epochs)
     end_offset = loader.settle_ends()
-    if not whole:
-        loader.rebuild_epochs(epochs)
     start_offset = max(opening.log_start_offset, loader.segments[0].base_offset)
+    if not whole or (end_offset > start_offset and epochs.epoch_for(start_offset) == UNDEFINED_EPOCH):
+        # Unreadable, or of a later start of the log, which a crash took back.
+        loader.rebuild_epochs(epochs)
+        disk.write_bytes(f"{path}/{checkpoint.LEADER_EPOCHS}", format_checkpoint(epochs.entries).encode())
     epochs_dirty = epochs.truncate_from_end(end_offset) | epochs.truncate_from_start(start_offset)
     segments, producers = Segments(loader.segments), ProducerStates()
     remove_stray_snapshots(disk, path, segments)
@@ -110,7 +110,24 @@ def open_log(directory: LogDirectory, opening: Opening) -> PartitionLog:
         last_snapshot=last_snapshot,
     )
     log.unsynced.epochs = epochs_dirty or loader.epochs_changed
+    if not opening.clean:  # who wrote what is there may have ended before it was synced
+        log.unsynced.names_in(path)
+        log.unsynced.paths += loader.written
+    if opening.recovery_point == 0:  # never flushed: not even the directory's name is durable
+        log.unsynced.directories += [path, directory.path]
+        log.unsynced.paths.append(f"{path}/{checkpoint.PARTITION_METADATA}")
     return log
+
+
+def _topic_id(disk: Disk, path: str, opening: Opening) -> bytes | None:
+    """What partition.metadata says. It is durable with the first flush; before that a power cut may have left anything there."""
+    try:
+        return checkpoint.read_partition_metadata(disk, f"{path}/{checkpoint.PARTITION_METADATA}")
+    except InconsistentMetadata as error:
+        if opening.recovery_point > 0:
+            raise
+        _log.warning("%s; the partition was never flushed, and gets the file anew", error)
+        return None
 
 
 class _Loader:
@@ -124,6 +141,7 @@ class _Loader:
         self._config = opening.config
         self.segments: list[Segment] = []
         self.epochs_changed = False
+        self.written: list[str] = []  # files that are not synced yet
 
     # Pass 1
 
@@ -195,10 +213,11 @@ class _Loader:
         segments = self.segments
         first = max((at for at, s in enumerate(segments) if s.base_offset <= recovery_point), default=0)
         expected = segments[first].base_offset if segments else 0
+        self.epochs_changed |= epochs.truncate_from_end(expected)  # the batches know better
         for index in range(first, len(segments)):
             segment = segments[index]
-            if segment.base_offset < expected:  # a crash undid the removal of a segment whose offsets were written again
-                self._drop_from(index, f"segment {segment.base_offset} begins before offset {expected}, where the log is")
+            if self._does_not_follow(segment, expected):
+                self._drop_from(index, f"segment {segment.base_offset} does not follow offset {expected}, where the log is")
                 return
             expected, reason = self._recover_segment(segment, epochs)
             if reason is not None:
@@ -211,7 +230,19 @@ class _Loader:
                 self._drop_from(index + 1, f"segment {segment.base_offset} was cut")
                 return
             if index + 1 < len(segments):
-                segment.write_indexes(final=True)
+                self.written += segment.write_indexes(final=True)
+
+    def _does_not_follow(self, segment: Segment, expected: int) -> bool:
+        """Beyond the recovery point no segment is believed for being there.
+
+        One that begins too early: a crash undid its removal, and its offsets were written again in the one before. One that
+        begins too late: the end of the one before is lost, at a batch's border. Compaction leaves such gaps, and says up to
+        where.
+        """
+        if segment.base_offset < expected:
+            return True
+        too_late = segment.base_offset > max(expected, self._opening.cleaned_upto)
+        return too_late and expected >= self._opening.recovery_point
 
     def _recover_segment(self, segment: Segment, epochs: LeaderEpochs) -> tuple[int, str | None]:
         """(offset after the last whole batch, why the rest is not right or None). `segment.size` becomes the sound part's

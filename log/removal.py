@@ -32,14 +32,20 @@ def drop_segments(log: PartitionLog, segments: list[Segment]) -> None:
 
 
 def cut_segments(log: PartitionLog, offset: int) -> None:
-    """The segments end at `offset`; where they all begin later, one empty segment there takes their place. OSError."""
+    """The segments end at `offset`; where they all begin later, one empty segment there takes their place. OSError.
+
+    Durable when it returns. If a crash could bring the old tail back behind a segment that was rolled meanwhile, recovery, which
+    begins at the new segment, would never look at it.
+    """
     segments = log.segments
     if offset < segments.first.base_offset:
         drop_segments(log, segments.replace_all(log.new_segment(offset)))
         return
     drop_segments(log, segments.drop_after(segments.floor(offset)))
     segments.active.truncate_to(offset)
+    segments.active.sync()
     segments.forget_hints()
+    log.directory.disk.sync_dir(log.path)
 
 
 def delete_directory(log: PartitionLog) -> None:

@@ -72,14 +72,14 @@ def load_producers(
 
 
 def _replay(segments: Segments, producers: ProducerStates, from_offset: int, end_offset: int) -> None:
-    """Applies the batches that start in from_offset..end_offset."""
+    """Applies the batches that reach into from_offset..end_offset."""
     for index in range(segments.floor(from_offset), len(segments)):
         segment = segments[index]
         file = segment.open_file()
         start = segment.offset_index.lookup(from_offset) if segment.base_offset < from_offset else 0
         for position, size, buffer, at in walk_headers(file, start, segment.size):
             header = read_header(buffer, at)
-            if header.base_offset < from_offset:
+            if header.next_offset <= from_offset:  # the log may start in the middle of a batch, and that one counts
                 continue
             if header.base_offset >= end_offset:
                 return

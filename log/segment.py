@@ -170,6 +170,7 @@ class Segment:
         if timestamp > self._max_timestamp:
             self._max_timestamp = timestamp
             self._offset_of_max = offset
+            self.indexes_dirty = True  # the last time entry is not on disk
 
     def _add_entries(self, last_offset: int, position: int) -> None:
         offset_index, time_index = self.offset_index, self.time_index

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from random import Random
+from typing import Any
 
 from ottla.log.config import LogConfig
 from ottla.log.files import Disk
@@ -18,7 +19,7 @@ TOPIC_ID = bytes(range(16))
 DIRECTORY = "/data"
 
 
-def settings(**changes: object) -> LogConfig:
+def settings(**changes: Any) -> LogConfig:
     """Kafka's defaults but for the changes, which need not be in the bounds of a setting."""
     return replace(LogConfig.from_overrides({}, None), **changes)
 
@@ -90,7 +91,7 @@ class Rig:
     def append(self, data: bytes | None = None, *, leader_epoch: int = 0) -> AppendInfo:
         return self.log.append_as_leader(data if data is not None else batch(), leader_epoch=leader_epoch)
 
-    def fill(self, batches: int, **fields: object) -> None:
+    def fill(self, batches: int, **fields: Any) -> None:
         for _ in range(batches):
             self.append(batch(**fields))
 

@@ -130,7 +130,7 @@ def test_a_damaged_log_is_said_not_searched_forever(disk: MemDisk, filled: Segme
 def test_a_failed_write_leaves_no_trace(disk: MemDisk, filled: Segment, written: int) -> None:
     before, entries = filled.size, filled.offset_index.entries()
     disk.fail("append", errno.ENOSPC, written=written)
-    with pytest.raises(OSError, match="No space|wrote 1"):
+    with pytest.raises(OSError, match=r"No space|wrote 1"):
         fill(filled, 1, start=120)
     assert (filled.size, disk.size(filled.path(".log"))) == (before, before)
     assert filled.offset_index.entries() == entries

@@ -1,0 +1,285 @@
+"""log/manager.py: several directories, identity, clean and unclean stops, the passes, and a directory that fails."""
+
+from __future__ import annotations
+
+import errno
+import tracemalloc
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from ottla.log.errors import InconsistentMetadata, LogDirLocked, StorageError
+from ottla.log.files import OsDisk
+from ottla.log.manager import LogManager
+from ottla.log.memdisk import MemDisk
+from tests.log.support import NOW_MS, TOPIC_ID, batch, settings
+
+SIZE = len(batch())
+
+
+class Broker:
+    """A manager over two directories in memory; `start` opens again what is there."""
+
+    def __init__(self, *paths: str) -> None:
+        self.now_ms = NOW_MS
+        self.disk = MemDisk(lambda: self.now_ms)
+        self.paths = paths or ("/a", "/b")
+        self.config = settings(segment_bytes=3 * SIZE)
+        self.start()
+
+    def start(self) -> None:
+        self.manager = LogManager(self.disk, self.paths, lambda: self.now_ms, self.config, random=Random(1))
+        self.manager.open_all()
+
+    def fill(self, topic: str, partition: int, batches: int) -> None:
+        log = self.manager.create(topic, partition, TOPIC_ID, self.config)
+        for _ in range(batches):
+            log.append_as_leader(batch(), leader_epoch=0)
+
+    def ends(self) -> dict[tuple[str, int], int]:
+        return {name: log.log_end_offset for name, log in self.manager.logs.items()}
+
+
+@pytest.fixture
+def broker() -> Broker:
+    return Broker()
+
+
+def test_partitions_go_where_the_fewest_are(broker: Broker) -> None:
+    for partition in range(5):
+        broker.fill("topic-with-dashes", partition, 1)
+    assert [
+        sum(disk.startswith(path) for disk in (log.path for log in broker.manager.logs.values())) for path in ("/a", "/b")
+    ] == [3, 2]
+    assert broker.disk.list("/a/topic-with-dashes-0") == [
+        "00000000000000000000.index",
+        "00000000000000000000.log",
+        "00000000000000000000.timeindex",
+        "leader-epoch-checkpoint",
+        "partition.metadata",
+    ]
+    assert broker.manager.get("topic-with-dashes", 4) is broker.manager.logs["topic-with-dashes", 4]
+    assert broker.manager.get("topic-with-dashes", 5) is None
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_restart_finds_everything(broker: Broker, clean: bool) -> None:
+    for partition in range(4):
+        broker.fill("t", partition, partition * 2)
+    broker.manager.close(clean, broker_epoch=41)
+    broker.start()
+    assert broker.ends() == {("t", partition): partition * 2 for partition in range(4)}
+    assert broker.manager.previous_broker_epoch == (41 if clean else None)
+    assert not any(broker.disk.exists(f"{path}/.kafka_cleanshutdown") for path in broker.paths)
+    broker.manager.close(clean=False)
+    broker.start()
+    assert broker.manager.previous_broker_epoch is None  # the marker counts once
+
+
+def test_checkpoints_are_kafkas(broker: Broker) -> None:
+    broker.fill("t", 0, 4)
+    broker.fill("t", 1, 0)
+    broker.fill("__cluster_metadata", 0, 1)
+    broker.manager.close()
+    assert broker.disk.read_bytes("/a/recovery-point-offset-checkpoint") == b"0\n1\nt 0 4\n"
+    assert broker.disk.read_bytes("/a/replication-offset-checkpoint") == b"0\n1\nt 0 4\n"
+    assert broker.disk.read_bytes("/a/log-start-offset-checkpoint") == b"0\n0\n"
+    assert broker.disk.read_bytes("/b/recovery-point-offset-checkpoint") == b"0\n1\nt 1 0\n"
+    assert broker.disk.read_bytes("/b/.kafka_cleanshutdown") == b'{"version":0,"brokerEpoch":-1}'
+
+
+def test_checkpoints_are_written_when_they_change(broker: Broker) -> None:
+    broker.fill("t", 0, 2)
+    broker.manager.checkpoint_pass()
+    changes = broker.disk.changes
+    broker.manager.checkpoint_pass()
+    assert broker.disk.changes == changes
+    broker.fill("t", 0, 1)
+    broker.manager.checkpoint_pass()
+    assert broker.disk.changes > changes
+
+
+def test_unreadable_checkpoints_only_cost_time(broker: Broker) -> None:
+    broker.fill("t", 0, 4)
+    broker.manager.close()
+    for name in ("recovery-point", "log-start", "replication"):
+        broker.disk.write_bytes(f"/a/{name}-offset-checkpoint", b"\xff\0nonsense")
+    broker.start()
+    assert broker.ends() == {("t", 0): 4}
+
+
+def test_formatting(broker: Broker) -> None:
+    assert broker.manager.meta_properties() == {"/a": None, "/b": None}
+    formatted = broker.manager.format("cluster", 7)
+    assert {(meta.cluster_id, meta.node_id, len(meta.directory_id)) for meta in formatted.values()} == {("cluster", 7, 22)}
+    assert len({meta.directory_id for meta in formatted.values()}) == 2
+    assert broker.manager.format("cluster", 7) == formatted == broker.manager.meta_properties()
+    for cluster_id, node_id in (("other", 7), ("cluster", 8)):
+        with pytest.raises(InconsistentMetadata, match="belongs to node 7 of cluster cluster"):
+            broker.manager.format(cluster_id, node_id)
+
+
+def test_one_broker_a_directory(broker: Broker) -> None:
+    with pytest.raises(LogDirLocked):
+        broker.start()
+    broker.manager.close()
+
+
+def test_topic_ids(broker: Broker) -> None:
+    broker.fill("t", 0, 1)
+    assert broker.manager.create("t", 0, TOPIC_ID, broker.config).log_end_offset == 1
+    with pytest.raises(InconsistentMetadata):
+        broker.manager.create("t", 0, bytes(16), broker.config)
+    broker.manager.create("u", 0, None, broker.config)
+    assert broker.manager.create("u", 0, TOPIC_ID, broker.config).topic_id == TOPIC_ID
+    assert broker.disk.read_bytes("/b/u-0/partition.metadata").endswith(b"AAECAwQFBgcICQoLDA0ODw")
+
+
+def test_what_is_no_partition_stays(broker: Broker) -> None:
+    broker.manager.close()
+    for name in ("lost+found", "no-number-x", "-3", "t-0.0123456789abcdef0123456789abcdef-delete"):
+        broker.disk.makedirs(f"/a/{name}")
+        broker.disk.write_bytes(f"/a/{name}/file", b"x")
+    broker.start()
+    assert broker.ends() == {}
+    assert broker.manager.delete_pass(NOW_MS) == 1  # what a deletion left
+    assert {"lost+found", "no-number-x", "-3"} <= set(broker.disk.list("/a"))
+    assert not any(name.endswith("-delete") for name in broker.disk.list("/a"))
+
+
+def test_a_partition_in_two_directories_is_refused(broker: Broker) -> None:
+    broker.fill("t", 0, 1)
+    broker.manager.close()
+    broker.disk.makedirs("/b/t-0")
+    with pytest.raises(StorageError, match="two log directories"):
+        broker.start()
+
+
+# A directory that fails
+
+
+def test_others_go_on_when_a_directory_fails(broker: Broker) -> None:
+    for partition in range(4):
+        broker.fill("t", partition, 2)
+    failed = []
+    for directory in broker.manager.directories:
+        directory.on_failure = lambda which: failed.append(which.path)
+    broker.disk.fail("append", errno.EIO, path="/a/")
+    with pytest.raises(StorageError):
+        broker.fill("t", 0, 1)
+    assert failed == ["/a"]
+    with pytest.raises(StorageError):
+        broker.fill("t", 2, 1)
+    broker.fill("t", 1, 1)
+    for action in (
+        broker.manager.retention_pass,
+        broker.manager.flush_pass,
+        broker.manager.delete_pass,
+        broker.manager.expiration_pass,
+    ):
+        action(NOW_MS)
+    broker.manager.checkpoint_pass()
+    broker.fill("u", 0, 1)
+    assert broker.manager.logs["u", 0].path == "/b/u-0"
+    broker.manager.close()
+    assert [broker.disk.exists(f"{path}/.kafka_cleanshutdown") for path in broker.paths] == [False, True]
+    broker.start()
+    assert broker.ends() == {("t", 0): 2, ("t", 1): 3, ("t", 2): 2, ("t", 3): 2, ("u", 0): 1}
+
+
+def test_no_directory_left() -> None:
+    broker = Broker("/a")
+    broker.fill("t", 0, 1)
+    broker.disk.fail("append")
+    with pytest.raises(StorageError):
+        broker.fill("t", 0, 1)
+    with pytest.raises(StorageError, match="every log directory is offline"):
+        broker.fill("u", 0, 1)
+
+
+@pytest.mark.parametrize("operation", ["sync", "write_bytes", "sync_dir"])
+def test_a_failing_close_leaves_no_marker(operation: str) -> None:
+    broker = Broker("/a")
+    broker.fill("t", 0, 5)
+    broker.disk.fail(operation)
+    broker.manager.close()
+    assert not broker.disk.exists("/a/.kafka_cleanshutdown")
+    broker.start()
+    assert broker.ends() == {("t", 0): 5}
+
+
+def test_a_directory_that_cannot_be_read_at_the_start(broker: Broker) -> None:
+    broker.fill("t", 0, 5)
+    broker.fill("t", 1, 5)
+    broker.manager.close()
+    broker.disk.fail("list", path="/a/t-0")
+    broker.start()
+    assert broker.ends() == {("t", 1): 5}
+    assert "offline" in broker.manager.unavailable["t", 0]
+
+
+# Passes
+
+
+def test_flush_jobs(broker: Broker) -> None:
+    broker.config = settings(flush_ms=100)
+    broker.fill("t", 0, 2)
+    broker.fill("t", 1, 2)
+    assert broker.manager.flush_jobs(NOW_MS + 99) == []
+    jobs = broker.manager.flush_jobs(NOW_MS + 100)
+    assert len(jobs) == 2
+    for job in jobs:
+        job.run()
+        job.finish()
+    assert [log.unflushed for log in broker.manager.logs.values()] == [0, 0]
+    broker.fill("t", 0, 1)
+    assert broker.manager.flush_pass(NOW_MS + 10_000) == 1
+
+
+def test_retention_and_expiration(broker: Broker) -> None:
+    broker.fill("t", 0, 7)
+    broker.manager.logs["t", 0].append_as_leader(batch(producer=(5, 0, 0)), leader_epoch=0)
+    week = 7 * 86_400_000 + 1
+    assert broker.manager.retention_pass(NOW_MS + week) == 3
+    assert broker.manager.expiration_pass(NOW_MS + 86_399_999) == 0
+    assert broker.manager.expiration_pass(NOW_MS + 86_400_000) == 1
+
+
+# Many
+
+
+def test_a_thousand_idle_partitions_cost_little(tmp_path: Path) -> None:
+    config = settings()
+    manager = LogManager(OsDisk(), [str(tmp_path)], lambda: NOW_MS, config)
+    manager.open_all()
+    manager.create("warm", 0, TOPIC_ID, config)
+    descriptors = len(list(Path("/proc/self/fd").iterdir()))
+    tracemalloc.start()
+    for partition in range(1000):
+        manager.create("t", partition, TOPIC_ID, config)
+    used, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert used < 6 * 2**20
+    assert len(list(Path("/proc/self/fd").iterdir())) <= descriptors + 1
+    manager.close()
+
+
+def test_more_partitions_than_open_files(tmp_path: Path) -> None:
+    config = settings()
+    manager = LogManager(OsDisk(), [str(tmp_path)], lambda: NOW_MS, config, max_open_files=5)
+    manager.open_all()
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    for _ in range(3):
+        for partition in range(20):
+            manager.create("t", partition, TOPIC_ID, config).append_as_leader(batch(2), leader_epoch=0)
+    assert len(list(Path("/proc/self/fd").iterdir())) <= before + 6
+    for log in manager.logs.values():
+        found = log.read(3, 1 << 20, upto=6)
+        assert found is not None
+        assert len(found.read()) == 2 * len(batch(2))
+    manager.close()
+    manager = LogManager(OsDisk(), [str(tmp_path)], lambda: NOW_MS, config, max_open_files=5)
+    manager.open_all()
+    assert {log.log_end_offset for log in manager.logs.values()} == {6}
+    manager.close()
