@@ -7,7 +7,7 @@ from random import Random
 from typing import Any
 
 from ottla.log.config import LogConfig
-from ottla.log.files import Disk
+from ottla.log.files import Buffer, Disk
 from ottla.log.manager import LogManager
 from ottla.log.memdisk import MemDisk
 from ottla.log.partition import AppendInfo, PartitionLog
@@ -88,7 +88,7 @@ class Rig:
     def path(self) -> str:
         return f"{DIRECTORY}/t-0"
 
-    def append(self, data: bytes | None = None, *, leader_epoch: int = 0) -> AppendInfo:
+    def append(self, data: Buffer | None = None, *, leader_epoch: int = 0) -> AppendInfo:
         return self.log.append_as_leader(data if data is not None else batch(), leader_epoch=leader_epoch)
 
     def fill(self, batches: int, **fields: Any) -> None:
