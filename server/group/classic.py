@@ -209,7 +209,7 @@ class ClassicGroup:
     def all_joined(self) -> bool:
         return self.awaited_joins == len(self.members) and not self.pending_joins
 
-    def joined_response(self, member: Member, *, skip_assignment: bool = False, with_members: bool = True) -> JoinGroupResponse:
+    def joined_response(self, member: Member) -> JoinGroupResponse:
         """What a member of this generation is told; the leader gets everybody's metadata as well."""
         is_leader = self.leader == member.member_id
         return JoinGroupResponse(
@@ -217,7 +217,6 @@ class ClassicGroup:
             protocol_type=self.protocol_type,
             protocol_name=self.protocol,
             leader=self.leader or "",
-            skip_assignment=skip_assignment,
             member_id=member.member_id,
             members=[
                 JoinGroupResponseMember(
@@ -225,7 +224,7 @@ class ClassicGroup:
                 )
                 for other in self.members.values()
             ]
-            if is_leader and with_members
+            if is_leader
             else [],
         )
 
