@@ -1,3 +1,5 @@
+"""One group alone: its states, its members and their protocols."""
+
 from __future__ import annotations
 
 import struct

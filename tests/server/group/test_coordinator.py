@@ -1,3 +1,5 @@
+"""Which partition a group belongs to, loading and losing it, and appends that fail."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator

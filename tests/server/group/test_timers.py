@@ -1,3 +1,5 @@
+"""Deadlines that are pushed back."""
+
 from __future__ import annotations
 
 from ottla.server.group.timers import Timer

@@ -1,3 +1,5 @@
+"""DeleteGroups at every version, through the codecs."""
+
 from __future__ import annotations
 
 import pytest

@@ -1,3 +1,5 @@
+"""FindCoordinator at every version, through the codecs."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable

@@ -1,3 +1,5 @@
+"""ListGroups at every version, through the codecs."""
+
 from __future__ import annotations
 
 import pytest

@@ -1,3 +1,5 @@
+"""OffsetFetch at every version, through the codecs."""
+
 from __future__ import annotations
 
 from typing import Any

@@ -1,3 +1,5 @@
+"""SyncGroup at every version, through the codecs."""
+
 from __future__ import annotations
 
 import pytest
