@@ -21,6 +21,11 @@ DELIBERATE: dict[str, Difference] = {
     "MDzero": Difference("error_code", -1, 42, "Kafka leaks UNKNOWN_SERVER_ERROR for a topic with neither name nor id"),
     "IAC8": Difference("error_code", -1, 42, "an unknown operation makes Kafka's controller fail and give up its leadership"),
     "P9": Difference("", SILENT, 87, "null records kill Kafka's request handler: the client waits for ever"),
-    "P22": Difference("error_code", -1, 76, "an undefined codec is an unsupported one, not an unknown server error"),
-    "P23": Difference("error_code", -1, 87, "records that do not decompress are invalid records, not an unknown server error"),
+    "P22": Difference("error_code", -1, 87, "a batch of an undefined codec is an invalid one, not an unknown server error"),
+    "P23": Difference("error_code", -1, 87, "records that do not decompress are invalid ones, not an unknown server error"),
+    "P13": Difference("", 0, 87, "offset deltas that do not count up are stored by Kafka, for consumers to stumble over"),
+    "P13c": Difference("", -1, 87, "the same in a compressed batch: Kafka means to repair them, and fails"),
+    "I14b": Difference(
+        "", 0, 47, "a producer id without an epoch is refused, also where the partition does not know the producer yet"
+    ),
 }

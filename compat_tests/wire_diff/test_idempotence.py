@@ -60,7 +60,14 @@ def test_an_unknown_producer_may_start_anywhere(wire: Wire) -> Any:
 @same_answer("I14")
 def test_half_a_producer_identity(wire: Wire) -> Any:
     producer = Producer(wire, wire.create("t"))
-    return producer.send(0, epoch=-1), producer.send(-1), producer.send(0, producer_id=-1), producer.send(-1, epoch=-1)
+    first = producer.send(0)
+    halves = [producer.send(1, epoch=-1), producer.send(-1), producer.send(1, producer_id=-1), producer.send(-1, epoch=-1)]
+    return first, halves, producer.send(1)
+
+
+@same_answer("I14b")
+def test_half_an_identity_of_an_unknown_producer(wire: Wire) -> Any:
+    return Producer(wire, wire.create("t")).send(0, epoch=-1).error_code
 
 
 @same_answer("I16")

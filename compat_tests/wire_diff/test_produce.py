@@ -10,9 +10,10 @@ import pytest
 
 from compat_tests.wire import CRC_AT, SILENT, TIME_MS, Wire, batch, patched
 from compat_tests.wire_diff.same import check, same_answer
-from ottla.wire.batch import build_batch
+from ottla.wire.batch import build_batch, read_header
+from ottla.wire.compression import compress
 from ottla.wire.messages import metadata, produce
-from ottla.wire.records import Record
+from ottla.wire.records import Record, decode_records, encode_records
 
 LENGTH_AT, EPOCH_AT, MAGIC_AT, ATTRIBUTES_AT, LAST_DELTA_AT, BASE_TIME_AT, MAX_TIME_AT, COUNT_AT = 8, 12, 16, 21, 23, 27, 35, 57
 HEADER = 61
@@ -112,12 +113,12 @@ BROKEN = {
     "batch length negative": patched(THREE, LENGTH_AT, "i", -5),
     "batch length cuts a record": patched(THREE[:-5], LENGTH_AT, "i", len(THREE) - 5 - 12),
     "P22 codec 5": patched(THREE, ATTRIBUTES_AT, "h", 5),
-    "codec 6": patched(THREE, ATTRIBUTES_AT, "h", 6),
-    "codec 7": patched(THREE, ATTRIBUTES_AT, "h", 7),
+    "P22 codec 6": patched(THREE, ATTRIBUTES_AT, "h", 6),
+    "P22 codec 7": patched(THREE, ATTRIBUTES_AT, "h", 7),
     "P23 gzip attribute, plain body": patched(THREE, ATTRIBUTES_AT, "h", 1),
-    "snappy attribute, plain body": patched(THREE, ATTRIBUTES_AT, "h", 2),
-    "lz4 attribute, plain body": patched(THREE, ATTRIBUTES_AT, "h", 3),
-    "zstd attribute, plain body": patched(THREE, ATTRIBUTES_AT, "h", 4),
+    "P23 snappy attribute, plain body": patched(THREE, ATTRIBUTES_AT, "h", 2),
+    "P23 lz4 attribute, plain body": patched(THREE, ATTRIBUTES_AT, "h", 3),
+    "P23 zstd attribute, plain body": patched(THREE, ATTRIBUTES_AT, "h", 4),
     "P30 transactional": patched(THREE, ATTRIBUTES_AT, "h", 0x10),
     "control": patched(THREE, ATTRIBUTES_AT, "h", 0x20),
     "log append time bit": patched(THREE, ATTRIBUTES_AT, "h", 0x08),
@@ -144,6 +145,20 @@ def test_broken_batches(wires: dict[str, Wire], case: str) -> None:
         return answer, wire.fetch(topic), wire.produce(topic, THREE)
 
     check(wires, case.split(" ", maxsplit=1)[0] if case.startswith("P") else case, scenario)
+
+
+@pytest.mark.parametrize(("row", "codec"), [("P13", 0), ("P13c", 1)])
+def test_offset_deltas_that_do_not_count_up(wires: dict[str, Wire], row: str, codec: int) -> None:
+    records = [Record(0, TIME_MS, b"k", b"v")] * 3
+    section = encode_records(records, TIME_MS, [0, 2, 2])
+    header = batch(b"v", b"v", b"v", codec=codec)[:HEADER]
+    broken = header + compress(codec, section)
+    broken = patched(broken, LENGTH_AT, "i", len(broken) - 12)
+
+    def scenario(wire: Wire) -> Any:
+        return wire.produce(wire.create("t"), broken).responses[0].partition_responses[0].error_code
+
+    check(wires, row, scenario)
 
 
 @same_answer("P9")
@@ -265,8 +280,6 @@ def test_too_large_batches(wire: Wire) -> Any:
 @pytest.mark.parametrize("target", ["uncompressed", "gzip", "snappy", "lz4", "zstd", "producer"])
 def test_compression_type_of_a_topic(wires: dict[str, Wire], target: str) -> None:
     """The codec of what is stored; the bytes of a codec may differ between libraries, the records may not."""
-    from ottla.wire.batch import read_header
-    from ottla.wire.records import decode_records
 
     def scenario(wire: Wire) -> Any:
         topic = wire.create("t", compression_type=target)
