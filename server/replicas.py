@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ottla.log.config import LogConfig
 from ottla.log.errors import FencedLeaderEpoch, InconsistentMetadata, StorageError, UnknownLeaderEpoch
 from ottla.log.validate import Origin
+from ottla.server.config import overlaid
 from ottla.server.metadata.image import BROKER, TOPIC, ConfigChanged, PartitionChanged, PartitionImage, TopicDeleted
 from ottla.wire.errors import ErrorCode
 
@@ -180,7 +181,7 @@ class Replicas:
         """Broker settings with the cluster-wide dynamic ones and then this broker's own laid over those of the start."""
         cluster_wide = self._image.config_of(BROKER, "")
         own = self._image.config_of(BROKER, str(self._node_id))
-        return {**self._broker_values, **cluster_wide, **own} if cluster_wide or own else self._broker_values
+        return overlaid(self._broker_values, cluster_wide, own)
 
     def _reconfigure(self, resource_type: int, name: str) -> None:
         if resource_type not in (TOPIC, BROKER):

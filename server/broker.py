@@ -1,0 +1,214 @@
+"""Broker: one running broker, put together from its parts, started and stopped.
+
+A start, in an order that matters:
+
+1. lock the log directories, and make sure that they are this node's of this cluster, or format them;
+2. open every partition on disk, recovering what was not stopped cleanly;
+3. replay `__cluster_metadata-0` into the image and begin a new epoch of it;
+4. bind the listeners, so that ports are known, and register the broker with them: it leads its partitions from here on;
+5. bring logs in step with the image, load the groups, begin the recurring passes.
+
+Between 4 and the end nothing waits, so no request is served by half a broker. A stop goes the other way round, and what makes it
+a clean one, the marker in each log directory, is written last of all.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import logging
+import secrets
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from ottla.log.config import LogConfig
+from ottla.log.errors import InconsistentMetadata
+from ottla.log.files import OsDisk
+from ottla.log.manager import LogManager
+from ottla.server.clock import Clock, LoopClock
+from ottla.server.connection import ReceiveBuffer
+from ottla.server.context import BrokerContext
+from ottla.server.dispatch import Dispatch
+from ottla.server.fetch_sessions import FetchSessions
+from ottla.server.group.coordinator import TOPIC as CONSUMER_OFFSETS
+from ottla.server.group.coordinator import GroupCoordinator
+from ottla.server.group.settings import GroupSettings
+from ottla.server.listener import Listener, SocketSettings
+from ottla.server.listener_settings import PROTOCOLS
+from ottla.server.metadata.image import Endpoint, PartitionChanged, TopicDeleted
+from ottla.server.metadata.standalone import open_standalone
+from ottla.server.replicas import InternalTopicLog, Replicas
+from ottla.server.scheduler import Scheduler, flush_in_threads
+from ottla.server.txn.producer_ids import ProducerIds
+from ottla.wire.primitives import uuid_to_text
+
+if TYPE_CHECKING:
+    from ottla.log.files import Disk
+    from ottla.server.config import BrokerConfig
+
+logger = logging.getLogger("ottla.server.broker")
+
+STOP_GRACE_SECONDS: Final = 0.05
+"""How long a stop lets requests in work finish."""
+FLUSH_PASS_INTERVAL_MS: Final = 1_000
+"""How often flushes that a roll or flush.ms made due are looked for, whatever log.flush.scheduler.interval.ms says."""
+DELETE_PASS_INTERVAL_MS: Final = 1_000
+"""How often files past their file.delete.delay.ms are looked for."""
+
+
+class Broker:
+    """See the module's docstring. `start` and `stop` once each, in a running event loop.
+
+    `cluster_id` is for an empty directory; one that is formatted already must agree with it. None: any, or a new one.
+    """
+
+    def __init__(
+        self, config: BrokerConfig, *, cluster_id: str | None = None, disk: Disk | None = None, clock: Clock | None = None
+    ) -> None:
+        self.config = config
+        self.cluster_id = ""
+        self.listeners: list[Listener] = []
+        self.context: BrokerContext | None = None
+        self._wanted_cluster_id = cluster_id or config.cluster_id
+        self._disk = disk or OsDisk()
+        self._clock = clock
+        self._logs: LogManager | None = None
+        self._scheduler: Scheduler | None = None
+        self._broker_epoch = -1
+
+    @property
+    def port(self) -> int:
+        """Of the first listener."""
+        return self.listeners[0].port
+
+    @property
+    def bootstrap(self) -> str:
+        """host:port of the first advertised listener, as clients are to be given it."""
+        endpoint = self._endpoints()[0]
+        return f"{endpoint.host}:{endpoint.port}"
+
+    async def start(self) -> None:
+        """Serves when it returns. Raises StorageError and its kinds (locked, another cluster's), MetadataError, OSError where an
+        address is not to be had; nothing is left open then.
+        """
+        try:
+            await self._start()
+        except BaseException:
+            await self._close(clean=False)
+            raise
+
+    async def _start(self) -> None:
+        clock = self._clock = self._clock or LoopClock()
+        logs = self._open_logs(clock)
+        controller = open_standalone(logs, self._disk, self.config, self.cluster_id, clock)
+        image, values, node_id = controller.image, self.config.values, self.config.node_id
+        replicas = Replicas(logs, image, node_id, values)
+        groups = GroupCoordinator(
+            InternalTopicLog(replicas, image, CONSUMER_OFFSETS), clock, GroupSettings.from_broker(values), node_id
+        )
+        context = self.context = BrokerContext(
+            config=self.config,
+            metadata=image,
+            controller=controller,
+            replicas=replicas,
+            groups=groups,
+            producer_ids=ProducerIds(controller),
+            fetch_sessions=FetchSessions(values["max.incremental.fetch.session.cache.slots"], clock.now_ms),
+            clock=clock,
+        )
+        await self._open_listeners(context)
+        self._broker_epoch = controller.register_broker(self._endpoints(), rack=self.config.rack)
+        replicas.start()
+        groups.refresh()
+        image.subscribe(self._follow)
+        self._begin_passes(clock, logs, groups, values)
+        gc.collect()
+        gc.freeze()  # what is here now stays: the collector need not look at it again
+
+    def _open_logs(self, clock: Clock) -> LogManager:
+        values = self.config.values
+        logs = self._logs = LogManager(
+            self._disk,
+            self.config.log_dirs,
+            clock.now_ms,
+            LogConfig.from_overrides({}, values),
+            producer_expiration_ms=values["producer.id.expiration.ms"],
+        )
+        logs.lock()
+        self.cluster_id = self._agree_on_cluster_id(logs)
+        logs.format(self.cluster_id, self.config.node_id)
+        logs.open_all()
+        return logs
+
+    def _agree_on_cluster_id(self, logs: LogManager) -> str:
+        found = {meta.cluster_id for meta in logs.meta_properties().values() if meta is not None}
+        if not found:
+            return self._wanted_cluster_id or uuid_to_text(secrets.token_bytes(16))
+        cluster_id = found.pop()
+        if found:
+            raise InconsistentMetadata(f"the log directories belong to different clusters, {cluster_id} and {found.pop()}")
+        if self._wanted_cluster_id not in (None, cluster_id):
+            raise InconsistentMetadata(
+                f"{', '.join(self.config.log_dirs)} belongs to cluster {cluster_id}, not to {self._wanted_cluster_id}"
+            )
+        return cluster_id
+
+    async def _open_listeners(self, context: BrokerContext) -> None:
+        dispatch, buffer = Dispatch(), ReceiveBuffer()
+        settings = SocketSettings.from_broker(self.config.values)
+        for address in self.config.listeners:
+            listener = Listener(address.name, context, dispatch, settings, buffer)
+            self.listeners.append(listener)
+            await listener.open(address.host, address.port)
+
+    def _endpoints(self) -> list[Endpoint]:
+        """What the broker registers: where clients reach each listener."""
+        endpoints = []
+        for listener in self.listeners:
+            address = self.config.advertised_for(listener.name, listener.port)
+            endpoints.append(Endpoint(address.name, address.host, address.port, PROTOCOLS[address.protocol]))
+        return endpoints
+
+    def _follow(self, event: object) -> None:
+        """What the group coordinator has to know of the cluster."""
+        assert self.context is not None
+        match event:
+            case TopicDeleted(topic=topic):
+                self.context.groups.topic_deleted(topic.name)
+            case PartitionChanged(topic=topic) if topic.name == CONSUMER_OFFSETS:
+                self.context.groups.refresh()
+
+    def _begin_passes(self, clock: Clock, logs: LogManager, groups: GroupCoordinator, values: Mapping[str, Any]) -> None:
+        scheduler = self._scheduler = Scheduler(clock)
+
+        def now(action: Callable[[int], object]) -> Callable[[], object]:
+            return lambda: action(clock.now_ms())
+
+        every = scheduler.every
+        every("retention", values["log.retention.check.interval.ms"], now(logs.retention_pass))
+        every(
+            "flush",
+            min(values["log.flush.scheduler.interval.ms"], FLUSH_PASS_INTERVAL_MS),
+            now(lambda ms: flush_in_threads(logs, ms)),
+        )
+        every("checkpoint", values["log.flush.offset.checkpoint.interval.ms"], logs.checkpoint_pass)
+        every("delete", DELETE_PASS_INTERVAL_MS, now(logs.delete_pass))
+        every("producer expiration", values["producer.id.expiration.check.interval.ms"], now(logs.expiration_pass))
+        every("offset expiration", values["offsets.retention.check.interval.ms"], groups.expire)
+
+    async def stop(self) -> None:
+        """Stops serving, makes everything durable and marks the stop as a clean one. StorageError where that fails."""
+        await self._close(clean=True)
+
+    async def _close(self, *, clean: bool) -> None:
+        with contextlib.ExitStack() as last:
+            if self._logs is not None:
+                last.callback(self._logs.close, clean, self._broker_epoch)
+            for listener in self.listeners:
+                listener.stop_accepting()
+            for listener in self.listeners:
+                await listener.close(STOP_GRACE_SECONDS)
+            if self._scheduler is not None:
+                await self._scheduler.stop()
+            if self.context is not None:
+                self.context.groups.close()
