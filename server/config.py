@@ -1,0 +1,258 @@
+"""The broker's settings: tables of Settings by name, and BrokerConfig, the values one broker was started with.
+
+Text comes in (a file, the environment, the command line; server/properties.py reads them), is parsed by the tables, checked
+against itself, and stands in `values` by Kafka's names: `config.values["num.partitions"]`. Whoever needs a setting often copies
+it into a field of its own, once (GroupSettings, SocketSettings and so on); there is no magic attribute for every name.
+
+A value that does not parse, or that contradicts another, is a ConfigError with one line that names the key and the remedy. A name
+that nobody knows is not an error, here as in Kafka, since plug-ins bring their own: `unknown` has them, and `advice()` says what
+was probably meant.
+
+The broker is its own controller quorum (`process.roles=broker,controller` with itself as the only voter), so the usual
+`server.properties` of a combined node runs as it is. Its CONTROLLER listener is not opened: nobody else would connect to it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from ottla.log.config import check_gzip_level
+from ottla.log.settings import ConfigError, ConfigType, InvalidSetting, Setting, Update, Value
+from ottla.server.listener_settings import (
+    ListenerAddress,
+    check_advertised,
+    check_open,
+    parse_addresses,
+    parse_protocol_map,
+    reachable_host,
+)
+from ottla.server.settings_groups import CLIENT_METRICS_SETTINGS, GROUP_SETTINGS
+from ottla.server.settings_table import BROKER_ROWS, CHOICES, REMOVED, SAME_IN_OTHER_UNITS
+
+__all__ = [
+    "BROKER_SETTINGS",
+    "CLIENT_METRICS_SETTINGS",
+    "GROUP_SETTINGS",
+    "BrokerConfig",
+    "ConfigError",
+    "InvalidSetting",
+    "advice",
+    "base_name",
+    "documentation",
+    "overlaid",
+]
+
+_log = logging.getLogger("ottla.server.config")
+
+_SYNONYMS: Final = {name: family for family in SAME_IN_OTHER_UNITS for name in family} | {
+    "log.flush.interval.ms": ("log.flush.interval.ms", "log.flush.scheduler.interval.ms")
+}
+
+
+def _setting(  # noqa: PLR0917 - the columns of a row
+    name: str, kind: str, default: Value, low: float | None = None, high: float | None = None, flags: str = ""
+) -> Setting:
+    return Setting(
+        name,
+        ConfigType[kind],
+        default,
+        low,
+        high,
+        choices=CHOICES.get(name, ()),
+        synonyms=_SYNONYMS.get(name, (name,)),
+        update=Update.CLUSTER_WIDE if "c" in flags else Update.PER_BROKER if "b" in flags else Update.READ_ONLY,
+        effective="e" in flags,
+        internal="i" in flags,
+        check=check_gzip_level if name == "compression.gzip.level" else None,
+    )
+
+
+BROKER_SETTINGS: Final[dict[str, Setting]] = {str(row[0]): _setting(*row) for row in BROKER_ROWS}  # type: ignore[arg-type]
+"""Every broker setting of Kafka 4.4, by name; internal ones included."""
+
+_DEFAULTS: Final[dict[str, Value]] = {name: setting.default for name, setting in BROKER_SETTINGS.items()}
+
+
+def documentation(setting: Setting) -> str:
+    """What a setting is for; the texts of the broker's are loaded at the first question."""
+    from ottla.server.settings_docs import DOCS
+
+    return setting.doc or DOCS.get(setting.name, "")
+
+
+def base_name(name: str) -> str:
+    """The setting behind a listener's own: `listener.name.internal.ssl.keystore.type` is `ssl.keystore.type`."""
+    if name.startswith("listener.name."):
+        rest = name.split(".", 3)
+        return rest[3] if len(rest) == 4 else name
+    return name
+
+
+def advice(name: str) -> str:
+    """What to do about a name that BROKER_SETTINGS does not have; one line."""
+    for old, reason in REMOVED.items():
+        if name == old or name.startswith(f"{old}."):
+            return f"{name} has no effect: {reason}; remove it"
+    from difflib import get_close_matches
+
+    nearest = get_close_matches(name, BROKER_SETTINGS, n=1, cutoff=0.75)
+    hint = f"did you mean {nearest[0]}?" if nearest else "it is ignored; remove it"
+    return f"{name} is not a broker setting of Kafka 4.4: {hint}"
+
+
+class BrokerConfig:
+    """What a broker was started with. Read `values`; it is complete, and does not change while the broker runs.
+
+    `values`: parsed, by name, defaults included. `texts`: as they were given, unknown names included, which `unknown` lists.
+    `cluster_id`: for formatting an empty directory, and what a used one must belong to; None if any will do.
+    """
+
+    def __init__(self, values: dict[str, Any], texts: Mapping[str, str], cluster_id: str | None = None) -> None:
+        self.values = values
+        self.texts = dict(texts)
+        self.cluster_id = cluster_id
+        self.unknown = tuple(name for name in texts if base_name(name) not in BROKER_SETTINGS)
+        protocols = self._protocols()
+        controllers = {name.upper() for name in values["controller.listener.names"] or ()}
+        everything = parse_addresses("listeners", values["listeners"], protocols)
+        self.listeners = tuple(listener for listener in everything if listener.name not in controllers)
+        """Where clients connect: what the broker opens."""
+        self.controller_listeners = tuple(listener for listener in everything if listener.name in controllers)
+        """Where other nodes would reach this one as a controller. Not opened: the quorum is this node alone."""
+        self.advertised_listeners = self._advertised(protocols, controllers)
+        """What clients are told, one for each of `listeners`, in their order; port 0 stands for the one that is bound."""
+        self.log_dirs = _directories(values["log.dirs"] or values["log.dir"])
+        """Absolute paths."""
+        self._check_listeners()
+        self._check_roles()
+
+    @classmethod
+    def from_mapping(cls, texts: Mapping[str, str], cluster_id: str | None = None) -> tuple[BrokerConfig, list[str]]:
+        """From text by name. Returns the configuration and the names that nobody knows. ConfigError."""
+        values: dict[str, Any] = dict(_DEFAULTS)
+        for name, text in texts.items():
+            setting = BROKER_SETTINGS.get(name)
+            if setting is not None:
+                values[name] = _parse(setting, text)
+        if "broker.id" in texts and "node.id" not in texts:
+            values["node.id"] = values["broker.id"]
+        config = cls(values, texts, cluster_id)
+        return config, list(config.unknown)
+
+    @property
+    def node_id(self) -> int:
+        """`node.id`, or `broker.id` where only that is set."""
+        return int(self.values["node.id"])
+
+    @property
+    def rack(self) -> str | None:
+        """`broker.rack`."""
+        return self.values["broker.rack"] or None
+
+    @property
+    def metadata_log_dir(self) -> str:
+        """Where `__cluster_metadata-0` lies: `metadata.log.dir`, or the first log directory."""
+        path = self.values["metadata.log.dir"]
+        return os.path.abspath(path) if path else self.log_dirs[0]
+
+    @property
+    def fetch_max_bytes(self) -> int:
+        """`fetch.max.bytes`: the most that one fetch returns, beyond its first batch."""
+        return int(self.values["fetch.max.bytes"])
+
+    def advertised_for(self, name: str, bound_port: int) -> ListenerAddress:
+        """What clients are told for listener `name`, now that its port is known."""
+        address = next(address for address in self.advertised_listeners if address.name == name)
+        return address._replace(port=address.port or bound_port)
+
+    def _protocols(self) -> dict[str, str]:
+        """Listener names -> protocols. Controllers are PLAINTEXT where no map was given, as in Kafka."""
+        key = "listener.security.protocol.map"
+        protocols = parse_protocol_map(self.values[key])
+        if key not in self.texts:
+            for name in self.values["controller.listener.names"] or ():
+                protocols.setdefault(name.upper(), "PLAINTEXT")
+        return protocols
+
+    def _advertised(self, protocols: dict[str, str], controllers: set[str]) -> tuple[ListenerAddress, ...]:
+        """In the order of `listeners`; a listener that is not advertised advertises itself."""
+        given = parse_addresses("advertised.listeners", self.values["advertised.listeners"] or (), protocols)
+        check_advertised(given, (*self.listeners, *self.controller_listeners))
+        named = {address.name: address for address in given if address.name not in controllers}
+        if given and not named:
+            raise ConfigError("advertised.listeners: none of them is for clients; advertise a listener that is no controller's")
+        shown = (named.get(listener.name, listener) for listener in self.listeners)
+        return tuple(address._replace(host=reachable_host(address.host)) for address in shown)
+
+    def _check_listeners(self) -> None:
+        if not self.listeners:
+            raise ConfigError(
+                "listeners: all of them are controllers' (controller.listener.names); add one such as PLAINTEXT://:9092"
+            )
+        check_open(self.listeners)
+        inter_broker = self.values["inter.broker.listener.name"]
+        if inter_broker and inter_broker.upper() not in {listener.name for listener in self.listeners}:
+            raise ConfigError(f"inter.broker.listener.name: {inter_broker} is not in listeners; name one that is")
+
+    def _check_roles(self) -> None:
+        """A standalone broker is all that there is yet."""
+        broker_id = self.values["broker.id"]
+        if broker_id not in (-1, self.node_id):
+            raise ConfigError(f"broker.id: {broker_id} is not node.id {self.node_id}; set only node.id")
+        if self.node_id < 0:
+            raise ConfigError(f"node.id: {self.node_id} is negative; set node.id=1")
+        roles = frozenset(self.values["process.roles"])
+        if roles != {"broker", "controller"}:
+            raise ConfigError(
+                f"process.roles: '{','.join(self.values['process.roles'])}' needs other nodes, and ottla does not join a quorum "
+                "yet; set process.roles=broker,controller"
+            )
+        for voter in self.values["controller.quorum.voters"]:
+            if voter.partition("@")[0] != str(self.node_id):
+                raise ConfigError(
+                    f"controller.quorum.voters: {voter} is another node, and ottla does not join a quorum yet; leave node "
+                    f"{self.node_id} as the only voter"
+                )
+        if self.values["authorizer.class.name"]:
+            raise ConfigError("authorizer.class.name: ottla has no authorization yet; remove it")
+
+
+def overlaid(values: Mapping[str, Any], *layers: Mapping[str, str]) -> Mapping[str, Any]:
+    """`values` with dynamic settings (text, as in ConfigRecords) laid over them, later layers on top.
+
+    A text that does not parse counts as not there: it was written by somebody with other bounds, and the broker must run.
+    """
+    if not any(layers):
+        return values
+    result = dict(values)
+    for layer in layers:
+        for name, text in layer.items():
+            setting = BROKER_SETTINGS.get(name)
+            if setting is None or not setting.dynamic:
+                continue
+            try:
+                result[name] = setting.parse(text)
+            except ConfigError as error:
+                _log.warning("dynamic setting ignored: %s", error)
+    return result
+
+
+def _parse(setting: Setting, text: str) -> Value:
+    """As Kafka, but the message begins with the key. ConfigError."""
+    try:
+        return setting.parse(text)
+    except InvalidSetting as error:
+        shown = "(hidden)" if setting.sensitive else f"'{error.text}'"
+        raise ConfigError(f"{setting.name}: {shown} is no value for it. {error.reason}") from error
+
+
+def _directories(paths: Iterable[str]) -> list[str]:
+    result = [os.path.abspath(path) for path in paths if path]
+    if not result:
+        raise ConfigError("log.dirs: no directory is named; set one")
+    if len(set(result)) < len(result):
+        raise ConfigError("log.dirs: a directory is named twice; name each once")
+    return result

@@ -1,0 +1,119 @@
+"""`listeners`, `advertised.listeners` and `listener.security.protocol.map`: where the broker listens, and what it tells clients.
+
+An address is `NAME://host:port`. An empty host listens on all interfaces and is advertised as this machine's name; port 0 is a
+free one, advertised as the one it became. An IPv6 host stands in brackets. Controller listeners are named by
+`controller.listener.names` and are not offered to clients.
+
+What Kafka refuses is refused: two listeners of one name or on one address, a name without a protocol, an advertised address of
+all interfaces. One thing more is: protocols other than PLAINTEXT on listeners that we open, because we do not speak them yet, and
+a broker that quietly spoke plain text there would be worse than none.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from ottla.log.settings import ConfigError
+
+PROTOCOLS: Final = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
+"""Security protocols -> their numbers in RegisterBroker records."""
+SPOKEN: Final = frozenset({"PLAINTEXT"})
+ANY_HOST: Final = frozenset({"", "0.0.0.0", "::"})
+
+_ADDRESS: Final = re.compile(
+    r"(?P<name>[^:/,]+)://(?:\[(?P<v6>[0-9a-fA-F:.%]+)\]|(?P<host>[^:\[\]/]*)):(?P<port>-?[0-9]+)", re.ASCII
+)
+
+
+class ListenerAddress(NamedTuple):
+    """One listener. `host` "" is every interface, `port` 0 a free one; `protocol` is the name of a security protocol."""
+
+    name: str
+    host: str
+    port: int
+    protocol: str = "PLAINTEXT"
+
+    def __str__(self) -> str:
+        return f"{self.name}://{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}"
+
+
+def parse_protocol_map(text: str) -> dict[str, str]:
+    """`NAME:PROTOCOL,...` as a dict, names in capitals. ConfigError."""
+    key = "listener.security.protocol.map"
+    result: dict[str, str] = {}
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        name, colon, protocol = part.rpartition(":")
+        name, protocol = name.strip().upper(), protocol.strip().upper()
+        if not colon or not name or protocol not in PROTOCOLS:
+            raise ConfigError(f"{key}: '{part}' is not NAME:PROTOCOL with a protocol of {', '.join(PROTOCOLS)}")
+        if result.setdefault(name, protocol) != protocol:
+            raise ConfigError(f"{key}: {name} has two protocols, {result[name]} and {protocol}")
+    return result
+
+
+def parse_addresses(key: str, texts: Iterable[str], protocols: dict[str, str]) -> tuple[ListenerAddress, ...]:
+    """The addresses of `listeners` or `advertised.listeners` (`key` is for messages). ConfigError."""
+    result: list[ListenerAddress] = []
+    for text in texts:
+        match = _ADDRESS.fullmatch(text.strip())
+        if match is None:
+            raise ConfigError(f"{key}: '{text}' is not an address such as PLAINTEXT://127.0.0.1:9092")
+        name, port = match["name"].upper(), int(match["port"])
+        if not 0 <= port <= 65535:
+            raise ConfigError(f"{key}: port {port} of {name} is not between 0 and 65535")
+        if name not in protocols:
+            raise ConfigError(f"{key}: {name} has no security protocol; add {name}:PLAINTEXT to listener.security.protocol.map")
+        if any(name == other.name for other in result):
+            raise ConfigError(f"{key}: two listeners are named {name}; give each a name of its own")
+        result.append(ListenerAddress(name, match["v6"] or match["host"] or "", port, protocols[name]))
+    return tuple(result)
+
+
+def check_open(addresses: Iterable[ListenerAddress]) -> None:
+    """Whether all of these can be listened on. ConfigError."""
+    places: dict[int, ListenerAddress] = {}
+    for address in addresses:
+        if address.protocol not in SPOKEN:
+            raise ConfigError(
+                f"listeners: {address.name} uses {address.protocol}, which ottla does not speak yet; use PLAINTEXT "
+                "(listeners, listener.security.protocol.map)"
+            )
+        other = places.get(address.port) if address.port else None
+        if other is not None and not _distinct(address.host, other.host):
+            raise ConfigError(f"listeners: {other.name} and {address.name} both want port {address.port}; change one")
+        places[address.port] = address
+
+
+def _distinct(host: str, other: str) -> bool:
+    """Whether two listeners may share a port: both hosts are given, and differ."""
+    return host not in ANY_HOST and other not in ANY_HOST and host != other
+
+
+def check_advertised(advertised: Iterable[ListenerAddress], listeners: Iterable[ListenerAddress]) -> None:
+    """Whether clients can make use of these. ConfigError."""
+    names = {listener.name for listener in listeners}
+    for address in advertised:
+        if address.host in ANY_HOST - {""}:
+            raise ConfigError(
+                f"advertised.listeners: {address.host} is no address that a client can connect to; name a host or an interface"
+            )
+        if address.name not in names:
+            raise ConfigError(f"advertised.listeners: {address.name} is not in listeners ({', '.join(sorted(names))})")
+
+
+def reachable_host(host: str) -> str:
+    """What to advertise for a listener: its host, or this machine's name where it listens on all interfaces.
+
+    A name that nothing resolves (a container without DNS) would be of no use to anyone: then it is localhost.
+    """
+    if host not in ANY_HOST:
+        return host
+    name = socket.gethostname()
+    try:
+        socket.getaddrinfo(name, None)
+    except OSError:
+        return "localhost"
+    return name

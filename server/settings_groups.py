@@ -1,0 +1,118 @@
+"""Settings of one group and of one client-metrics subscription: resource types 32 and 16 of the config APIs.
+
+A group's setting is inherited from the broker's of the same meaning (its synonym), as a topic's is. A subscription's three
+(KIP-714) stand alone, and are shown only where somebody set them.
+
+Names, types, defaults and bounds are Kafka 4.4's (tests/server/test_settings_groups.py asks its ConfigDef); the texts are ours.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ottla.log.settings import ConfigType, Setting
+
+_BOOLEAN, _STRING, _INT, _LONG, _LIST = (
+    ConfigType.BOOLEAN,
+    ConfigType.STRING,
+    ConfigType.INT,
+    ConfigType.LONG,
+    ConfigType.LIST,
+)
+ISOLATION_LEVELS: Final = ("read_committed", "read_uncommitted")
+
+
+def _int(name: str, default: int, low: int, doc: str, *, internal: bool = False, type_: ConfigType = _INT) -> Setting:
+    """A number whose default is the broker's `group.<name>`."""
+    return Setting(
+        name, type_, default, low, synonyms=(f"group.{name}",), doc=doc, internal=internal, effective=False
+    )  # fmt: skip
+
+
+def _offload(kind: str) -> Setting:
+    name = f"{kind}.assignor.offload.enable"
+    doc = "Whether assignments are computed off the coordinator's own thread."
+    return Setting(name, _BOOLEAN, True, synonyms=(f"group.{name}",), internal=True, effective=False, doc=doc)
+
+
+_ASSIGNMENT = "The least time between two assignments of the group, so that members that join together cost one."
+_HEARTBEAT = "How often members send heartbeats; the broker tells them."
+_SESSION = "How long a member may be silent before it is out of the group."
+
+_GROUP: Final = (
+    _int("consumer.assignment.interval.ms", 1000, 0, _ASSIGNMENT),
+    _offload("consumer"),
+    _int("consumer.heartbeat.interval.ms", 5000, 1, _HEARTBEAT),
+    _int("consumer.session.timeout.ms", 45_000, 1, _SESSION),
+    Setting(
+        "errors.deadletterqueue.copy.record.enable", _BOOLEAN, False, effective=False,
+        doc="Whether a record that a share group gives up is copied whole into the dead letter queue, not only where "
+        "it was.",
+    ),
+    Setting(
+        "errors.deadletterqueue.topic.name", _STRING, "", effective=False,
+        doc="The topic for records that a share group gives up; empty is none.",
+    ),
+    _int("share.assignment.interval.ms", 1000, 0, _ASSIGNMENT),
+    _offload("share"),
+    Setting(
+        "share.auto.offset.reset", _STRING, "latest", effective=False,
+        doc="Where a share group begins in a partition that it has no state of: `earliest`, `latest`, or "
+        "`by_duration:` and an ISO 8601 duration, which is that long ago.",
+    ),
+    _int("share.delivery.count.limit", 5, 2, "How often a record is delivered before the share group gives it up."),
+    _int("share.heartbeat.interval.ms", 5000, 1, _HEARTBEAT),
+    Setting(
+        "share.isolation.level", _STRING, "read_uncommitted", choices=ISOLATION_LEVELS, effective=False,
+        doc="Whether a share group sees the records of open and aborted transactions.",
+    ),
+    _int("share.partition.max.record.locks", 2000, 100, "Records of a partition that may be locked for consumers at one time."),
+    _int("share.record.lock.duration.ms", 30_000, 1000, "How long a delivered record is locked for its consumer."),
+    Setting(
+        "share.renew.acknowledge.enable", _BOOLEAN, True, effective=False,
+        doc="Whether a consumer may ask for more time for a record it holds.",
+    ),
+    _int("share.session.timeout.ms", 45_000, 1, _SESSION),
+    _int(
+        "streams.acceptable.recovery.lag", 10_000, 0, "Records by which a task may lag behind and still count as caught up.",
+        internal=True, type_=_LONG,
+    ),
+    _int("streams.assignment.interval.ms", 1000, 0, _ASSIGNMENT),
+    Setting(
+        "streams.assignor.name", _STRING, None, synonyms=("group.streams.assignors",), effective=False,
+        doc="The way tasks are assigned; the broker's first if not set.",
+    ),
+    _offload("streams"),
+    _int("streams.heartbeat.interval.ms", 5000, 1, _HEARTBEAT),
+    _int(
+        "streams.initial.rebalance.delay.ms", 3000, 0,
+        "How long the first assignment of an empty group waits for more members.",
+    ),
+    _int("streams.num.standby.replicas", 0, 0, "Copies of each task's state that other members keep."),
+    _int("streams.num.warmup.replicas", 2, 0, "Copies that may warm up at a time, besides the standby ones.", internal=True),
+    Setting(
+        "streams.rack.aware.assignment.tags", _LIST, (), synonyms=("group.streams.rack.aware.assignment.tags",), effective=False,
+        doc="Client tags over which standby copies are spread.",
+    ),
+    _int("streams.session.timeout.ms", 45_000, 1, _SESSION),
+    _int("streams.task.offset.interval.ms", 60_000, 1, "How often members report the offsets of their tasks.", internal=True),
+)  # fmt: skip
+
+GROUP_SETTINGS: Final[dict[str, Setting]] = {setting.name: setting for setting in _GROUP}
+"""By name; internal ones included."""
+
+_CLIENT_METRICS: Final = (
+    Setting("interval.ms", _INT, 300_000, 100, 3_600_000, effective=False, doc="How often clients push their metrics."),
+    Setting(
+        "match", _LIST, (), effective=False,
+        doc="Which clients are asked: `key=pattern` of client_id, client_instance_id, client_software_name, "
+        "client_software_version, client_source_address or client_source_port; all must match. Empty is all "
+        "clients.",
+    ),
+    Setting(
+        "metrics", _LIST, (), effective=False, doc="Prefixes of the metrics wanted; `*` is all, empty is none.",
+    ),
+)  # fmt: skip
+
+CLIENT_METRICS_SETTINGS: Final[dict[str, Setting]] = {setting.name: setting for setting in _CLIENT_METRICS}
+"""By name."""
