@@ -1,0 +1,360 @@
+"""One client connection: bytes in, frames out, answers in the order of the requests.
+
+**In.** asyncio and uvloop ask where to read to (`get_buffer`), read, and say how much (`buffer_updated`), with nothing in
+between. So one receive buffer serves all connections, and an idle one costs none. Whole frames in it are served where they lie. What is left of a small frame waits as a copy; a large one gets a buffer of its own, filled in place by the next reads.
+That buffer grows with what has arrived, never to what was announced: ten thousand connections that each declare 100 MB and
+fall silent cost nothing.
+
+**Order.** Kafka answers the requests of a connection strictly in order, one at a time. While one waits (a long poll, a
+rebalance), or while the client does not read its answers, the frames behind it are kept, as copies, and served afterwards; when
+they are too many we stop reading.
+
+**Out.** All answers to what one read brought go out in one write. A region of a log file is sent by `os.sendfile` straight onto
+the transport's own descriptor, which is right as long as nothing waits inside the transport. If the socket is full, a piece is
+read and handed to the transport, whose `resume_writing` says when there is room to go on: a slow consumer of 50 MB costs one
+piece of memory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from ottla.log.errors import StorageError
+from ottla.log.files import FileSlice
+from ottla.server.context import RequestContext
+from ottla.server.dispatch import FETCH, Waiting, finish
+from ottla.server.errors import CloseConnection
+
+if TYPE_CHECKING:
+    from ottla.server.listener import Listener
+
+logger = logging.getLogger("ottla.server.connection")
+
+RECEIVE_BYTES: Final = 256 * 1024
+SMALL_FRAME: Final = 64 * 1024
+"""A frame up to this size that is not whole yet is kept as a copy: the next read then still brings as much as it can."""
+FIRST_BUFFER: Final = 4 * 1024
+GROWTH: Final = 4
+BACKLOG_FRAMES: Final = 256
+BACKLOG_BYTES: Final = 1024 * 1024
+HIGH_WATER: Final = 64 * 1024
+"""So many unsent bytes inside the transport and we stop working for this client until it has read them."""
+PIECE_BYTES: Final = 256 * 1024
+
+
+class ReceiveBuffer:
+    """The receive buffer that all connections of an event loop share."""
+
+    __slots__ = ("view",)
+
+    def __init__(self, size: int = RECEIVE_BYTES) -> None:
+        self.view = memoryview(bytearray(size))
+
+
+class Connection(asyncio.BufferedProtocol):
+    """See the module's docstring. Lives in its Listener from connection_made to connection_lost."""
+
+    __slots__ = (
+        "_answer",
+        "_backlog",
+        "_backlog_bytes",
+        "_closing",
+        "_context",
+        "_fd",
+        "_filled",
+        "_frame",
+        "_listener",
+        "_max_request_bytes",
+        "_out",
+        "_partial",
+        "_paused",
+        "_reading",
+        "_sending",
+        "_serve",
+        "_shared",
+        "_size",
+        "_streams",
+        "_transport",
+        "active",
+        "host",
+        "peer",
+    )
+
+    def __init__(self, listener: Listener) -> None:
+        self._listener = listener
+        self._serve = listener.dispatch.serve
+        self._shared = listener.receive_buffer.view
+        self._max_request_bytes = listener.settings.max_request_bytes
+        self._partial = b""  # the beginning of a small frame, or of its size
+        self._frame: bytearray | None = None  # a large frame on its way, `_filled` bytes of `_size`
+        self._filled = 0
+        self._size = 0
+        self._answer: asyncio.Future[Any] | None = None  # the request that waits
+        self._backlog: deque[bytes | bytearray] = deque()  # frames behind it
+        self._backlog_bytes = 0
+        self._reading = True
+        self._out: list[Any] = []  # parts of answers, not handed over yet; with regions among them if `_streams`
+        self._streams = False
+        self._sending: deque[bytes | FileSlice] = deque()  # what the transport does not take now
+        self._paused = False  # the transport is full
+        self._closing = False
+        self.active = True
+        """Set by all that moves; the idle sweep clears it."""
+
+    # The transport's calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        peer = transport.get_extra_info("peername")
+        host, port = peer[:2] if isinstance(peer, tuple) else ("unknown", 0)  # gone already
+        self.host: str = host.removeprefix("::ffff:")
+        self.peer = f"{self.host}:{port}"
+        listener = self._listener
+        self._context = RequestContext(listener.broker, 0, 0, 0, None, self.host, listener.name, self)
+        encrypted = transport.get_extra_info("sslcontext") is not None
+        self._fd = -1 if encrypted else transport.get_extra_info("socket").fileno()
+        refusal = listener.admit(self)
+        if refusal is not None:
+            self._closing = True
+            logger.warning("%s is refused: %s", self.peer, refusal)
+            self._transport.abort()
+            return
+        self._transport.set_write_buffer_limits(high=HIGH_WATER, low=0)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._closing = True
+        if error is not None and not isinstance(error, ConnectionError):
+            logger.info("%s is lost: %s", self.peer, error)
+        answer = self._answer
+        if answer is not None and not isinstance(answer, asyncio.Task):
+            answer.cancel()  # nobody is left to hear it; a task is somewhere in the middle of its work and goes on
+        self._backlog.clear()
+        self._sending.clear()
+        self._frame = None
+        self._listener.forget(self)
+
+    def pause_writing(self) -> None:
+        self._paused = True
+
+    def resume_writing(self) -> None:
+        self._paused = False
+        self.active = True
+        self._pump()
+        self._work_off_backlog()
+
+    # Receiving
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        if self._frame is not None:
+            return memoryview(self._frame)[self._filled :]
+        partial = self._partial
+        if partial:
+            self._shared[: len(partial)] = partial
+            return self._shared[len(partial) :]
+        return self._shared
+
+    def buffer_updated(self, count: int) -> None:
+        self.active = True
+        if self._frame is not None:
+            self._fill(count)
+        else:
+            self._take_frames(len(self._partial) + count)
+        if self._out:
+            self._flush()
+
+    def _take_frames(self, end: int) -> None:
+        """Serves the whole frames among the first `end` bytes of the shared buffer, and keeps the rest."""
+        view, at = self._shared, 0
+        self._partial = b""
+        while end - at >= 4 and not self._closing:
+            size = int.from_bytes(view[at : at + 4], "big", signed=True)
+            if not 0 < size <= self._max_request_bytes:
+                self.close(f"it announces a frame of {size} bytes")
+                return
+            start = at + 4
+            if end - start >= size:
+                at = start + size
+                self._take(view[start:at])
+                continue
+            if size > SMALL_FRAME:
+                self._begin(view[start:end], size)
+                return
+            break
+        if at < end:
+            self._partial = bytes(view[at:end])
+
+    def _begin(self, received: memoryview, size: int) -> None:
+        """Gives a large frame a buffer of its own."""
+        self._filled = len(received)
+        self._size = size
+        self._frame = bytearray(min(size, max(FIRST_BUFFER, GROWTH * self._filled)))
+        self._frame[: self._filled] = received
+
+    def _fill(self, count: int) -> None:
+        frame = self._frame
+        assert frame is not None
+        self._filled += count
+        if self._filled < len(frame):
+            return
+        if self._filled < self._size:  # a new one: the transport still holds a view of the old, which so cannot grow
+            self._frame = bytearray(min(self._size, GROWTH * self._filled))
+            self._frame[: self._filled] = frame
+            return
+        self._frame = None
+        self._take(memoryview(frame))
+
+    # Serving
+
+    def _take(self, frame: memoryview) -> None:
+        """A whole frame: served now, or kept until its turn comes."""
+        if self._answer is None and not self._paused:
+            self._serve_one(frame)
+            return
+        self._backlog.append(bytes(frame))
+        self._backlog_bytes += len(frame)
+        if self._reading and (self._backlog_bytes > BACKLOG_BYTES or len(self._backlog) > BACKLOG_FRAMES):
+            self._reading = False
+            self._transport.pause_reading()
+
+    def _serve_one(self, frame: memoryview) -> None:
+        context = self._context
+        try:
+            response = self._serve(frame, context)
+        except CloseConnection as reason:
+            self.close(str(reason))
+            return
+        if type(response) is Waiting:
+            self._wait(response)
+        elif response is not None:
+            if context.api_key == FETCH:
+                self._streams = True
+            self._out += response
+
+    def _wait(self, waiting: Waiting) -> None:
+        self._answer = answer = asyncio.ensure_future(waiting.answer)
+        if isinstance(answer, asyncio.Task):
+            self._listener.keep(answer)
+        answer.add_done_callback(lambda done: self._answered(done, waiting))
+
+    def _answered(self, answer: asyncio.Future[Any], waiting: Waiting) -> None:
+        self._answer = None
+        if answer.cancelled():
+            self.close("its request was given up")
+            return
+        try:
+            response = finish(answer, waiting, self._context)
+        except CloseConnection as reason:
+            self.close(str(reason))
+            return
+        if self._closing:
+            return
+        self._out += response
+        self._streams |= self._context.api_key == FETCH
+        self.active = True
+        self._flush()
+        self._work_off_backlog()
+
+    def _work_off_backlog(self) -> None:
+        backlog = self._backlog
+        while backlog and self._answer is None and not self._paused and not self._closing:
+            frame = backlog.popleft()
+            self._backlog_bytes -= len(frame)
+            self._serve_one(memoryview(frame))
+            if not backlog or len(self._out) > BACKLOG_FRAMES:
+                self._flush()
+        if self._out:
+            self._flush()
+        if not self._reading and not self._closing and not backlog:
+            self._reading = True
+            self._transport.resume_reading()
+
+    # Sending
+
+    def _flush(self) -> None:
+        """Hands the answers collected so far to the transport, in one write."""
+        out, self._out = self._out, []
+        if not self._streams and not self._sending:
+            self._transport.write(b"".join(out))
+            return
+        self._streams = False
+        waiting: list[Any] = []
+        for part in out:
+            if type(part) is FileSlice:
+                self._sending.append(b"".join(waiting))
+                self._sending.append(part)
+                waiting = []
+            else:
+                waiting.append(part)
+        self._sending.append(b"".join(waiting))
+        self._pump()
+
+    def _pump(self) -> None:
+        """Sends until everything is sent or the transport is full."""
+        sending, transport = self._sending, self._transport
+        while sending and not self._paused and not self._closing:
+            part = sending[0]
+            if type(part) is FileSlice:
+                try:
+                    self._send_some(part)
+                except (OSError, StorageError) as error:
+                    self._fail_sending(error)
+                    return
+                if part.length == 0:
+                    sending.popleft()
+            else:
+                transport.write(cast(bytes, part))
+                sending.popleft()
+
+    def _send_some(self, part: FileSlice) -> None:
+        """Sends the beginning of a region and cuts it off: by sendfile while the transport holds nothing back, else one piece."""
+        if self._fd >= 0 and self._transport.get_write_buffer_size() == 0:
+            try:
+                sent = os.sendfile(self._fd, part.file.fileno(), part.position, part.length)
+            except BlockingIOError:
+                pass
+            else:
+                if sent == 0:
+                    raise StorageError(f"{part!r} was cut while it was being sent")
+                part.position += sent
+                part.length -= sent
+                return
+        piece = FileSlice(part.file, part.position, min(part.length, PIECE_BYTES))
+        self._transport.write(piece.read())
+        part.position += piece.length
+        part.length -= piece.length
+
+    def _fail_sending(self, error: Exception) -> None:
+        """Half an answer is out and the rest will not come."""
+        if not isinstance(error, ConnectionError):
+            logger.error("%s is closed in the middle of an answer: %s", self.peer, error)
+        self._closing = True
+        self._sending.clear()
+        self._transport.abort()
+
+    # Closing
+
+    @property
+    def waiting(self) -> bool:
+        """A request is being worked on."""
+        return self._answer is not None
+
+    def close(self, reason: str) -> None:
+        """Closes after what is already answered; the reason goes to the log."""
+        if not self._closing:
+            logger.info("%s (%s) is closed: %s", self.peer, self._context.client_id, reason)
+            self.close_quietly()
+
+    def close_quietly(self) -> None:
+        if self._out and not self._closing:
+            self._flush()
+        self._closing = True
+        self._transport.close()
+
+    def abort(self) -> None:
+        """Closes at once, whatever is still unsent."""
+        self._closing = True
+        self._transport.abort()

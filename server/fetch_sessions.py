@@ -1,0 +1,231 @@
+"""Fetch sessions (KIP-227): a consumer names its partitions once, and afterwards only what changed; so do we in our answers.
+
+A fetch with session epoch 0 asks for a session: it names everything, and the answer carries an id. From then on each fetch has the
+id and the next epoch, counted up by both sides, and lists only new or changed partitions and forgotten ones; the answer
+has only partitions with something to tell: records, an error, or a high watermark or log start that the client does not know.
+Epoch -1 ends the session, if there is one, and is answered without.
+
+Partitions that gave records go to the end of the session, so that with a small `max.bytes` each has its turn.
+
+There are `max.incremental.fetch.session.cache.slots`. When all are taken a newcomer evicts the session that was unused longest, if
+for two minutes; else, among those that are two minutes old, the one with the fewest partitions, if the newcomer has more. If neither
+is there it gets no session (id 0) and goes on naming everything.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.fetch import FetchableTopicResponse, FetchPartition, FetchRequest, FetchResponse, PartitionData
+
+SESSIONLESS: Final = 0
+INITIAL_EPOCH: Final = 0
+FINAL_EPOCH: Final = -1
+EVICTION_MS: Final = 120_000
+TOPIC_IDS_SINCE: Final = 13
+_MAX_INT32: Final = 0x7FFFFFFF
+
+Key = tuple[str | bytes, int]
+"""A partition as the request names it: by the topic's name, or, from version 13 on, by its id."""
+
+
+class Interest:
+    """A partition that somebody fetches: what was asked last, and what the client was told last (-1: nothing yet)."""
+
+    __slots__ = ("high_watermark", "index", "log_start_offset", "request", "topic")
+
+    def __init__(self, topic: str | bytes, request: FetchPartition) -> None:
+        self.topic = topic
+        self.index = request.partition
+        self.request = request
+        self.high_watermark = -1
+        self.log_start_offset = -1
+
+    def news(self, answer: PartitionData) -> bool:
+        """Does the answer tell the client anything? Remembers what it tells."""
+        told = (
+            bool(answer.records)
+            or answer.error_code != ErrorCode.NONE
+            or answer.high_watermark != self.high_watermark
+            or answer.log_start_offset != self.log_start_offset
+            or answer.preferred_read_replica >= 0
+            or answer.diverging_epoch is not None
+        )
+        # After an error the partition is told again when it is well, whatever its watermark.
+        self.high_watermark = answer.high_watermark if answer.error_code == ErrorCode.NONE else -1
+        self.log_start_offset = answer.log_start_offset
+        return told
+
+
+class FetchSession:
+    """`epoch` is the one that the next request must have."""
+
+    __slots__ = ("created_ms", "epoch", "interests", "last_used_ms", "privileged", "session_id", "uses_topic_ids")
+
+    def __init__(
+        self, session_id: int, interests: dict[Key, Interest], uses_topic_ids: bool, privileged: bool, now_ms: int
+    ) -> None:
+        self.session_id = session_id
+        self.interests = interests
+        self.uses_topic_ids = uses_topic_ids
+        self.privileged = privileged
+        self.created_ms = self.last_used_ms = now_ms
+        self.epoch = INITIAL_EPOCH + 1
+
+    @property
+    def worth(self) -> tuple[bool, int]:
+        """Followers' sessions are worth more than consumers', and then the larger more than the smaller."""
+        return self.privileged, len(self.interests)
+
+
+class Fetching:
+    """One fetch between its request and its answer: the partitions to look at, and what of the results goes into the answer."""
+
+    __slots__ = ("_create", "_epoch", "_session", "interests")
+
+    def __init__(
+        self, interests: dict[Key, Interest], session: FetchSession | None = None, create: Callable[[Fetching], int] | None = None
+    ) -> None:
+        self.interests = interests
+        self._session = session
+        self._epoch = session.epoch if session is not None else 0
+        self._create = create
+
+    def answer(self, results: Sequence[tuple[Interest, PartitionData]]) -> FetchResponse:
+        """The response to these results, which come in the order they are to have."""
+        session = self._session
+        if session is None:
+            for interest, data in results if self._create is not None else ():
+                interest.news(data)
+            return FetchResponse(
+                0, ErrorCode.NONE, self._create(self) if self._create is not None else SESSIONLESS, grouped(results)
+            )
+        if session.epoch != self._epoch:  # a duplicate of this request overtook it
+            return FetchResponse(0, ErrorCode.INVALID_FETCH_SESSION_EPOCH, session.session_id)
+        told = []
+        interests = session.interests
+        for result in results:
+            interest, data = result
+            if interest.news(data):
+                told.append(result)
+                if data.records:  # its next turn is after the others
+                    key = (interest.topic, interest.index)
+                    interests[key] = interests.pop(key, interest)
+        return FetchResponse(0, ErrorCode.NONE, session.session_id, grouped(told))
+
+
+def grouped(results: Sequence[tuple[Interest, PartitionData]]) -> list[FetchableTopicResponse]:
+    """Neighbours of one topic share an entry."""
+    topics: list[FetchableTopicResponse] = []
+    last: str | bytes | None = None
+    for interest, data in results:
+        topic = interest.topic
+        if topic == last:
+            topics[-1].partitions.append(data)
+            continue
+        last = topic
+        if isinstance(topic, bytes):
+            topics.append(FetchableTopicResponse("", topic, [data]))
+        else:
+            topics.append(FetchableTopicResponse(topic, partitions=[data]))
+    return topics
+
+
+class FetchSessions:
+    """All sessions of this broker, the least recently used first."""
+
+    def __init__(self, slots: int, now_ms: Callable[[], int], rng: random.Random | None = None) -> None:
+        self._slots = slots
+        self._now_ms = now_ms
+        self._random = rng or random.Random()
+        self._sessions: dict[int, FetchSession] = {}
+        self.evictions = 0
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def begin(self, request: FetchRequest, version: int, *, privileged: bool = False) -> Fetching | FetchResponse:
+        """What the request asks for, in its session; or the answer where the session is not as the request believes."""
+        by_id = version >= TOPIC_IDS_SINCE
+        epoch = request.session_epoch
+        if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
+            if request.session_id != SESSIONLESS:
+                self._sessions.pop(request.session_id, None)
+            interests = dict(_named(request, by_id))
+            if epoch == FINAL_EPOCH:
+                return Fetching(interests)
+            return Fetching(interests, create=lambda fetching: self._create(fetching.interests, by_id, privileged))
+        session = self._sessions.get(request.session_id)
+        if session is None:
+            return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        if session.epoch != epoch:
+            return FetchResponse(error_code=ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+        if session.uses_topic_ids != by_id:
+            return FetchResponse(error_code=ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
+        self._update(session, request, by_id)
+        if not session.interests:
+            del self._sessions[session.session_id]
+            return Fetching({})
+        session.last_used_ms = self._now_ms()
+        self._sessions[session.session_id] = self._sessions.pop(session.session_id)
+        session.epoch = epoch + 1 if epoch < _MAX_INT32 else 1
+        return Fetching(session.interests, session)
+
+    def _update(self, session: FetchSession, request: FetchRequest, by_id: bool) -> None:
+        interests = session.interests
+        for key, interest in _named(request, by_id):
+            known = interests.get(key)
+            if known is None:
+                interests[key] = interest
+            else:
+                known.request = interest.request
+        for forgotten in request.forgotten_topics_data:
+            topic: str | bytes = forgotten.topic_id if by_id else forgotten.topic
+            for index in forgotten.partitions:
+                interests.pop((topic, index), None)
+
+    def _create(self, interests: dict[Key, Interest], by_id: bool, privileged: bool) -> int:
+        """The id of a new session, or SESSIONLESS where there is no room."""
+        now_ms = self._now_ms()
+        if len(self._sessions) >= self._slots and not self._evict(now_ms, (privileged, len(interests))):
+            return SESSIONLESS
+        session_id = self._random.randint(1, _MAX_INT32)
+        while session_id in self._sessions:
+            session_id = self._random.randint(1, _MAX_INT32)
+        self._sessions[session_id] = FetchSession(session_id, interests, by_id, privileged, now_ms)
+        return session_id
+
+    def _evict(self, now_ms: int, worth: tuple[bool, int]) -> bool:
+        if not self._sessions:
+            return False
+        victim = next(iter(self._sessions.values()))
+        if now_ms - victim.last_used_ms <= EVICTION_MS:
+            privileged, _ = worth
+            evictable = [
+                session
+                for session in self._sessions.values()
+                if now_ms - session.created_ms > EVICTION_MS or (privileged and not session.privileged)
+            ]
+            if not evictable:
+                return False
+            victim = min(evictable, key=lambda session: session.worth)
+            if worth <= victim.worth:
+                return False
+        del self._sessions[victim.session_id]
+        self.evictions += 1
+        return True
+
+
+def _named(request: FetchRequest, by_id: bool) -> list[tuple[Key, Interest]]:
+    """The partitions in the request, in its order. A partition named twice is there twice: the later one counts."""
+    return [
+        (
+            (topic.topic_id if by_id else topic.topic, partition.partition),
+            Interest(topic.topic_id if by_id else topic.topic, partition),
+        )
+        for topic in request.topics
+        for partition in topic.partitions
+    ]

@@ -1,0 +1,65 @@
+"""ApiVersions v0-5: what this broker speaks (KIP-511, KIP-584, KIP-1242).
+
+- The list is that of the handlers there are; see `handlers.served`. Produce is advertised from 0 although versions below 3 are
+  refused: older librdkafka takes a higher minimum for a broker without compression (client_needs.md, surprise 2).
+- v3 the client's software name and version, which must be sound: 42 INVALID_REQUEST. From then on also features, supported and
+  finalized: only those whose promises we keep, whatever the metadata log says. `transaction.version`, `group.version` and others
+  come with the work that honours them.
+- v5 the cluster and node that the client believes to talk to, both or none (42): 129 REBOOTSTRAP_REQUIRED if it is mistaken.
+- A version that is too new is answered by dispatch, in version 0.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from typing import Final
+
+from ottla.server.context import RequestContext
+from ottla.server.handlers import served
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
+
+HONOURED: Final = frozenset({"metadata.version"})
+ADVERTISED_FROM: Final = {0: 0}
+"""Lowest versions that differ from what is served."""
+_SOUND: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
+_ANY_NODE: Final = -1
+
+
+def handle(request: ApiVersionsRequest, ctx: RequestContext) -> ApiVersionsResponse:
+    if ctx.api_version >= 3 and not (
+        _SOUND.fullmatch(request.client_software_name) and _SOUND.fullmatch(request.client_software_version)
+    ):
+        return ApiVersionsResponse(ErrorCode.INVALID_REQUEST)
+    metadata = ctx.broker.metadata
+    if ctx.api_version >= 5:
+        if (request.cluster_id is None) != (request.node_id == _ANY_NODE):
+            return ApiVersionsResponse(ErrorCode.INVALID_REQUEST)
+        believed = (request.cluster_id, request.node_id)
+        if request.cluster_id is not None and believed != (metadata.cluster_id, ctx.broker.config.node_id):
+            return ApiVersionsResponse(ErrorCode.REBOOTSTRAP_REQUIRED)
+    response = ApiVersionsResponse(ErrorCode.NONE, _api_keys())
+    if ctx.api_version >= 3:
+        broker = metadata.brokers.get(ctx.broker.config.node_id)
+        supported = broker.features if broker is not None else {}
+        response.supported_features = [
+            SupportedFeatureKey(name, *supported[name]) for name in sorted(HONOURED & supported.keys())
+        ]
+        response.finalized_features_epoch = metadata.highest_offset
+        response.finalized_features = [
+            FinalizedFeatureKey(name, metadata.features[name], metadata.features[name])
+            for name in sorted(HONOURED & metadata.features.keys())
+        ]
+    return response
+
+
+@functools.cache
+def _api_keys() -> list[ApiVersion]:
+    return [ApiVersion(api.key, ADVERTISED_FROM.get(api.key, api.min_version), api.max_version) for api in served().values()]

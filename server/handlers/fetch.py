@@ -1,0 +1,204 @@
+"""Fetch v4-18: records of many partitions, from given offsets on.
+
+- The answer comes at once if there are `min_bytes`, if something is wrong with a partition, or if `max_wait_ms` is 0; else the
+  request is parked until its partitions grow, and answered with what there is when the time is over.
+- `max_bytes`, `fetch.max.bytes` and each partition's `partition_max_bytes` cut slices off wherever they fall, but the first
+  partition that has records gives at least one whole batch, so that every consumer gets past a large one.
+- Records are regions of segment files. They never pass the high watermark; with isolation level 1 (read committed) not the last
+  stable offset either.
+- v7 sessions (server/fetch_sessions.py). v9 checks the leader epoch (74, 75). v11 rack: the leader is always preferred. v12
+  LastFetchedEpoch: if the logs part before the offset, the answer says where (diverging epoch) and has no records. v13 topic ids
+  (100). v15 replica state. v16 tells who leads instead (KIP-951).
+- A follower that is none of the partition's replicas gets 6 NOT_LEADER_OR_FOLLOWER.
+- Errors: 1 OFFSET_OUT_OF_RANGE, 3 UNKNOWN_TOPIC_OR_PARTITION, 6, 56 KAFKA_STORAGE_ERROR (6 below v6), 70, 71, 74, 75, 100, 106
+  FETCH_SESSION_TOPIC_ID_ERROR. With an error all watermarks are -1.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from ottla.log.errors import LogError, OffsetOutOfRange
+from ottla.server.context import RequestContext
+from ottla.server.errors import code_of
+from ottla.server.fetch_sessions import TOPIC_IDS_SINCE, Fetching, Interest
+from ottla.server.leader_hints import leader_hint
+from ottla.server.replicas import Replica
+from ottla.server.waiting import park
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.fetch import (
+    AbortedTransaction,
+    EpochEndOffset,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionData,
+)
+
+READ_COMMITTED: Final = 1
+HINTS_SINCE: Final = 16
+REPLICA_STATE_SINCE: Final = 15
+STORAGE_ERROR_SINCE: Final = 6
+NO_OFFSET: Final = -1
+NO_REPLICA: Final = -1
+NO_TRANSACTIONS: Final[list[AbortedTransaction]] = []
+_UNKNOWN: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
+_HINTED: Final = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
+
+
+def handle(request: FetchRequest, ctx: RequestContext) -> FetchResponse | asyncio.Future[FetchResponse]:
+    state = request.replica_state
+    replica_id = request.replica_id if ctx.api_version < REPLICA_STATE_SINCE else state.replica_id if state is not None else -1
+    fetching = ctx.broker.fetch_sessions.begin(request, ctx.api_version, privileged=replica_id >= 0)
+    if isinstance(fetching, FetchResponse):
+        return fetching
+    fetch = _Fetch(request, fetching, ctx, follower=replica_id >= 0)
+    response = fetch.attempt(last=request.max_wait_ms <= 0)
+    if response is not None:
+        return response
+    return park(ctx.broker.clock, fetch.replicas(), request.max_wait_ms, fetch.attempt)
+
+
+class _Fetch:
+    """One request, looked at once or, when it is parked, several times."""
+
+    __slots__ = ("_by_id", "_ctx", "_fetching", "_follower", "_max_bytes", "_min_bytes", "_read_committed", "_unknown")
+
+    def __init__(self, request: FetchRequest, fetching: Fetching, ctx: RequestContext, *, follower: bool) -> None:
+        self._fetching = fetching
+        self._ctx = ctx
+        self._follower = follower
+        self._by_id = ctx.api_version >= TOPIC_IDS_SINCE
+        self._read_committed = request.isolation_level == READ_COMMITTED
+        self._max_bytes = min(request.max_bytes, ctx.broker.config.fetch_max_bytes)
+        self._min_bytes = min(request.min_bytes, self._max_bytes)
+        self._unknown: int | None = None
+        """Partitions that do not exist, at the first look."""
+
+    def replicas(self) -> list[Replica]:
+        """Where to wait."""
+        found = map(self._find, self._fetching.interests.values())
+        return [replica for replica in found if replica is not None]
+
+    def attempt(self, last: bool) -> FetchResponse | None:
+        """The answer, or None where it is worth waiting; the last attempt gives one always."""
+        results: list[tuple[Interest, PartitionData]] = []
+        unknown: list[tuple[Interest, PartitionData]] = []
+        found = 0
+        ready = last
+        for interest in self._fetching.interests.values():
+            replica = self._find(interest)
+            if replica is None:
+                data = _refusal(interest.index, self._why_missing(interest), NO_TRANSACTIONS)
+                if data.error_code in _UNKNOWN:  # no reason not to wait for the others
+                    unknown.append((interest, data))
+                    continue
+            else:
+                data = self._read(replica, interest.request, max(0, self._max_bytes - found), min_one_batch=not found)
+            if data.records:
+                found += len(data.records)
+            elif data.error_code or data.diverging_epoch is not None:
+                ready = True
+            results.append((interest, data))
+        if len(unknown) != self._unknown:
+            ready |= self._unknown is not None  # a topic came or went while we waited
+            self._unknown = len(unknown)
+        if not ready and results and found < self._min_bytes:
+            return None
+        results += unknown
+        response = self._fetching.answer(results)
+        if self._ctx.api_version >= HINTS_SINCE:
+            response.node_endpoints = self._add_hints(results)
+        return response
+
+    def _find(self, interest: Interest) -> Replica | None:
+        replicas, topic = self._ctx.broker.replicas, interest.topic
+        return replicas.get_by_id(topic, interest.index) if isinstance(topic, bytes) else replicas.get(topic, interest.index)
+
+    def _why_missing(self, interest: Interest) -> ErrorCode:
+        broker, topic = self._ctx.broker, interest.topic
+        if isinstance(topic, bytes):
+            image = broker.metadata.topics_by_id.get(topic)
+            if image is None:
+                return ErrorCode.UNKNOWN_TOPIC_ID
+            topic = image.name
+        return self._of_version(broker.replicas.why_missing(topic, interest.index))
+
+    def _of_version(self, code: ErrorCode) -> ErrorCode:
+        """Clients below v6 do not know that a storage error can be retried; this makes them look for another leader."""
+        if code == ErrorCode.KAFKA_STORAGE_ERROR and self._ctx.api_version < STORAGE_ERROR_SINCE:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return code
+
+    def _read(self, replica: Replica, asked: FetchPartition, max_bytes: int, *, min_one_batch: bool) -> PartitionData:
+        """What one partition has for this request: a region of its log, and how far that goes."""
+        log = replica.log
+        try:
+            if asked.current_leader_epoch >= 0:
+                replica.check_epoch(asked.current_leader_epoch)
+            if not replica.is_leader or self._follower:
+                return _refusal(asked.partition, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            high_watermark, stable = log.high_watermark, log.last_stable_offset
+            if asked.last_fetched_epoch >= 0:
+                parting = _parting(replica, asked)
+                if parting is not None:
+                    data = PartitionData(asked.partition, 0, high_watermark, stable, log.log_start_offset, parting)
+                    data.aborted_transactions = [] if self._read_committed else None
+                    return data
+            records = log.read(
+                asked.fetch_offset,
+                min(max_bytes, max(0, asked.partition_max_bytes)),
+                upto=stable if self._read_committed else high_watermark,
+                min_one_batch=min_one_batch,
+            )
+        except LogError as error:
+            return _refusal(asked.partition, self._of_version(code_of(error)))
+        return PartitionData(
+            asked.partition,
+            0,
+            high_watermark,
+            stable,
+            log.log_start_offset,
+            None,
+            None,
+            None,
+            [] if self._read_committed else None,
+            NO_REPLICA,
+            b"" if records is None else records,
+        )
+
+    def _add_hints(self, results: list[tuple[Interest, PartitionData]]) -> list[NodeEndpoint]:
+        """Names the leader beside each error that says it is another; returns where those leaders are."""
+        metadata = self._ctx.broker.metadata
+        endpoints: dict[int, NodeEndpoint] = {}
+        for interest, data in results:
+            if data.error_code not in _HINTED:
+                continue
+            topic = interest.topic
+            if isinstance(topic, bytes):
+                topic = metadata.topics_by_id[topic].name
+            hint = leader_hint(metadata, topic, interest.index, self._ctx.listener)
+            data.current_leader = LeaderIdAndEpoch(hint.leader_id, hint.leader_epoch)
+            if hint.host is not None:
+                endpoints[hint.leader_id] = NodeEndpoint(hint.leader_id, hint.host, hint.port, hint.rack)
+        return list(endpoints.values())
+
+
+def _parting(replica: Replica, asked: FetchPartition) -> EpochEndOffset | None:
+    """Where the asker's log and ours part, if that is before the offset it asks for. OffsetOutOfRange where we cannot know."""
+    log = replica.log
+    epoch, end_offset = log.end_offset_for_epoch(asked.last_fetched_epoch)
+    if epoch < 0 or end_offset < 0:
+        raise OffsetOutOfRange(f"nothing is known of epoch {asked.last_fetched_epoch} of {log!r}")
+    if asked.fetch_offset < log.log_start_offset:
+        raise OffsetOutOfRange(f"offset {asked.fetch_offset} is before the start of {log!r}")
+    if epoch < asked.last_fetched_epoch or end_offset < asked.fetch_offset:
+        return EpochEndOffset(epoch, end_offset)
+    return None
+
+
+def _refusal(index: int, code: ErrorCode, aborted: list[AbortedTransaction] | None = None) -> PartitionData:
+    return PartitionData(index, code, NO_OFFSET, NO_OFFSET, NO_OFFSET, aborted_transactions=aborted)

@@ -1,0 +1,195 @@
+"""Produce v3-13: append batches to partitions, one batch a partition.
+
+- acks -1 and 1 answer once the batch is in the log of all replicas in sync, or in the leader's; with one replica that is the
+  same. fsync before the answer is for `flush.messages` to ask for, as in Kafka. acks 0 gets no answer; if anything went wrong the
+  connection is closed, so that the client looks around. Any other acks is 21 INVALID_REQUIRED_ACKS.
+- Each partition succeeds or fails by itself. The same partition twice in a request: the later batch counts.
+- Produce never creates a topic. Internal topics are 17 INVALID_TOPIC_EXCEPTION. v13 names topics by id (100 UNKNOWN_TOPIC_ID).
+- A duplicate of one of the last five batches of an idempotent producer is a success, with the offset of the first time.
+- v7 zstd (76 below). v8 record errors and a text. v10 tells who leads instead (KIP-951).
+- A transactional batch without a transactional id makes all partitions 53 TRANSACTIONAL_ID_AUTHORIZATION_FAILED. With an id it is
+  49 INVALID_PRODUCER_ID_MAPPING, for no coordinator knows the id.
+- Errors, beside these: 2 CORRUPT_MESSAGE, 3 UNKNOWN_TOPIC_OR_PARTITION, 6 NOT_LEADER_OR_FOLLOWER, 10 MESSAGE_TOO_LARGE, 18
+  RECORD_LIST_TOO_LARGE, 32 INVALID_TIMESTAMP, 45 OUT_OF_ORDER_SEQUENCE_NUMBER, 47 INVALID_PRODUCER_EPOCH, 56
+  KAFKA_STORAGE_ERROR, 87 INVALID_RECORD. Offset and time are then -1; the log's start is told if it was the log that refused.
+
+Records are views of the receive buffer: nothing here may wait before they are appended.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Final
+
+from ottla.log.errors import (
+    CorruptRecord,
+    InvalidRecord,
+    InvalidTimestamp,
+    LogError,
+    RecordListTooLarge,
+    RecordTooLarge,
+    StorageError,
+    UnsupportedCompression,
+)
+from ottla.server.context import RequestContext
+from ottla.server.errors import CloseConnection, code_of
+from ottla.server.leader_hints import leader_hint
+from ottla.server.replicas import INTERNAL_TOPICS, Replica
+from ottla.wire.batch import HEADER_SIZE, LENGTH_OVERHEAD, TRANSACTIONAL_BIT
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.produce import (
+    BatchIndexAndErrorMessage,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+    TopicProduceResponse,
+)
+from ottla.wire.primitives import Buffer
+
+ALL: Final = -1
+LEADER: Final = 1
+NOBODY: Final = 0
+_ACKS: Final = frozenset((ALL, LEADER, NOBODY))
+NO_OFFSET: Final = -1
+
+TOPIC_IDS_SINCE: Final = 13
+ZSTD_SINCE: Final = 7
+HINTS_SINCE: Final = 10
+_ATTRIBUTES_AT: Final = 22  # the low byte
+_BATCH_LENGTH: Final = Struct(">8xi")
+_NOT_THE_LOG: Final = (CorruptRecord, RecordTooLarge, RecordListTooLarge, StorageError, UnsupportedCompression)
+
+
+def handle(request: ProduceRequest, ctx: RequestContext) -> ProduceResponse | None:
+    transactional = _has_transactional_batches(request)
+    responses: list[TopicProduceResponse] = []
+    failed = False
+    for topic in _each_once(request.topic_data):
+        answers = []
+        for data in topic.partition_data:
+            if transactional and request.transactional_id is None:
+                answer = _refusal(data.index, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+            else:
+                answer = _append(topic, data, request, ctx)
+            answers.append(answer)
+            if answer.error_code:
+                failed = True
+        responses.append(TopicProduceResponse(topic.name, topic.topic_id, answers))
+    if request.acks == NOBODY:
+        if failed:
+            raise CloseConnection(f"acks is 0 and there are errors: {_summary(responses)}")
+        return None
+    response = ProduceResponse(responses)
+    if failed and ctx.api_version >= HINTS_SINCE:
+        response.node_endpoints = _add_hints(responses, ctx)
+    return response
+
+
+def _append(
+    topic: TopicProduceData, data: PartitionProduceData, request: ProduceRequest, ctx: RequestContext
+) -> PartitionProduceResponse:
+    index, records, version = data.index, data.records, ctx.api_version
+    replicas = ctx.broker.replicas
+    by_name = version < TOPIC_IDS_SINCE
+    replica = replicas.get(topic.name, index) if by_name else replicas.get_by_id(topic.topic_id, index)
+    if replica is None or not replica.is_leader:
+        return _refusal(index, _why_not_here(replica, topic, index, by_name, ctx))
+    if request.acks not in _ACKS:
+        return _refusal(index, ErrorCode.INVALID_REQUIRED_ACKS)
+    if replica.topic in INTERNAL_TOPICS:
+        return _refusal(index, ErrorCode.INVALID_TOPIC_EXCEPTION)
+    if request.transactional_id is not None and _is_transactional(records):
+        return _refusal(index, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+    try:
+        info = replica.append(records, zstd_allowed=version >= ZSTD_SINCE)
+    except LogError as error:
+        return _refused_by_log(index, error, replica)
+    return PartitionProduceResponse(index, 0, info.base_offset, info.log_append_time_ms, info.log_start_offset)
+
+
+def _each_once(topics: list[TopicProduceData]) -> list[TopicProduceData]:
+    """The topics with each partition once, the later of two batches for one."""
+    if len(topics) == 1 and len(topics[0].partition_data) == 1:  # nearly every request
+        return topics
+    merged: dict[tuple[str, bytes], dict[int, PartitionProduceData]] = {}
+    for topic in topics:
+        merged.setdefault((topic.name, topic.topic_id), {}).update({data.index: data for data in topic.partition_data})
+    return [TopicProduceData(name, topic_id, list(each.values())) for (name, topic_id), each in merged.items()]
+
+
+# Transactions
+
+
+def _has_transactional_batches(request: ProduceRequest) -> bool:
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            if _is_transactional(data.records):
+                return True
+    return False
+
+
+def _is_transactional(records: Buffer | None) -> bool:
+    """Whether the first batch is of a transaction, if there is a whole batch at all."""
+    if records is None or len(records) < HEADER_SIZE or not records[_ATTRIBUTES_AT] & TRANSACTIONAL_BIT:
+        return False
+    length: int = _BATCH_LENGTH.unpack_from(records)[0]
+    return length + LENGTH_OVERHEAD <= len(records)
+
+
+# Refusals
+
+
+def _refusal(index: int, code: ErrorCode) -> PartitionProduceResponse:
+    return PartitionProduceResponse(index, code, NO_OFFSET)
+
+
+def _why_not_here(replica: Replica | None, topic: TopicProduceData, index: int, by_name: bool, ctx: RequestContext) -> ErrorCode:
+    if replica is not None:
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
+    name = topic.name
+    if not by_name:
+        image = ctx.broker.metadata.topics_by_id.get(topic.topic_id)
+        if image is None:
+            return ErrorCode.UNKNOWN_TOPIC_ID
+        name = image.name
+    return ctx.broker.replicas.why_missing(name, index)
+
+
+def _refused_by_log(index: int, error: LogError, replica: Replica) -> PartitionProduceResponse:
+    answer = PartitionProduceResponse(index, code_of(error), NO_OFFSET)
+    if not isinstance(error, _NOT_THE_LOG):
+        answer.log_start_offset = replica.log.log_start_offset
+    if isinstance(error, InvalidRecord | InvalidTimestamp) and error.record_errors:
+        answer.record_errors = [BatchIndexAndErrorMessage(number, text) for number, text in error.record_errors]
+        answer.error_message = str(error)
+    return answer
+
+
+def _summary(responses: list[TopicProduceResponse]) -> str:
+    """What went wrong where, for the log."""
+    return ", ".join(
+        f"{topic.name or topic.topic_id.hex()}-{answer.index}: {ErrorCode(answer.error_code).name}"
+        for topic in responses
+        for answer in topic.partition_responses
+        if answer.error_code
+    )
+
+
+def _add_hints(responses: list[TopicProduceResponse], ctx: RequestContext) -> list[NodeEndpoint]:
+    """Names the leader beside each NOT_LEADER_OR_FOLLOWER; returns where those leaders are."""
+    metadata = ctx.broker.metadata
+    endpoints: dict[int, NodeEndpoint] = {}
+    for topic in responses:
+        for answer in topic.partition_responses:
+            if answer.error_code != ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                continue
+            image = metadata.topics_by_id.get(topic.topic_id)
+            hint = leader_hint(metadata, image.name if image is not None else topic.name, answer.index, ctx.listener)
+            answer.current_leader = LeaderIdAndEpoch(hint.leader_id, hint.leader_epoch)
+            if hint.host is not None:
+                endpoints[hint.leader_id] = NodeEndpoint(hint.leader_id, hint.host, hint.port, hint.rack)
+    return list(endpoints.values())
