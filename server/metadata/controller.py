@@ -1,8 +1,8 @@
 """Controller: who changes the cluster's metadata, as handlers and coordinators see it.
 
 The operations take and return the messages of Kafka's own APIs: in a quorum a twin of this class sends them on to the active
-controller in an Envelope, as they are, and the answer comes back the same way. A handler adds what belongs to its connection and
-nothing else. Answers are complete in the newest version; the encoder leaves out what an older one does not have.
+controller in an Envelope, as they are, and the answer comes back the same way. A handler adds what belongs to its connection
+and nothing else. Answers are complete in the newest version; the encoder leaves out what an older one does not have.
 
 When an operation returns, its records are durable and the local image has them.
 """

@@ -6,8 +6,8 @@ the running broker appends go through the same methods. In a cluster the records
 changes.
 
 `_APPLY` names every record type of Kafka 4.4's metadata. Those that nothing of ours acts on yet (access control, quotas,
-credentials, tokens) are kept whole, by their identity: the day something does, and any snapshot we write, finds them. Those with
-nothing to keep are listed as `_nothing` with the reason.
+credentials, tokens) are kept whole, by their identity: the day something does, and any snapshot we write, finds them. Those
+with nothing to keep are listed as `_nothing` with the reason.
 
 Lookups that a request makes are single dictionary hits: `topics` by name, `topics_by_id`, `TopicImage.partitions` by index. The
 values are never changed in place but for the dictionaries themselves, so an event may hold on to them.
@@ -42,6 +42,8 @@ CLIENT_METRICS: Final = 16
 GROUP: Final = 32
 
 NO_LEADER: Final = -1
+RECOVERED: Final = 0
+"""A leader's recovery state: 1 is that of one that was not in sync when it was elected."""
 _NO_LEADER_CHANGE: Final = -2
 _NO_RECOVERY_CHANGE: Final = -1
 MIGRATING: Final = ZERO_UUID[:-1] + b"\x02"  # directory of a replica that no record has said anything about (KIP-858)
@@ -61,7 +63,7 @@ class Endpoint(NamedTuple):
 
 
 class BrokerImage(NamedTuple):
-    """A registered broker. `epoch` is the offset of its registration record. `features` maps a name to (lowest, highest) level."""
+    """A registered broker. `epoch` is the offset of its registration record; `features` maps names to (lowest, highest) level."""
 
     broker_id: int
     epoch: int
@@ -122,11 +124,11 @@ class TopicCreated:
 
 @dataclass(frozen=True, slots=True)
 class PartitionChanged:
-    """`previous` is None for a new partition."""
+    """`partition` is the index, `image` what it is now, `previous` what it was (None: it is new)."""
 
     topic: TopicImage
-    index: int
-    partition: PartitionImage
+    partition: int
+    image: PartitionImage
     previous: PartitionImage | None
 
 
@@ -142,7 +144,7 @@ class ConfigChanged:
     """Settings of a resource; `MetadataImage.config_of` has the new ones. Not sent for the configs of a topic that is deleted."""
 
     resource_type: int
-    resource_name: str
+    name: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,205 @@
+"""The log of `__cluster_metadata-0` as its only voter writes it: replay at the start, a new epoch, then one batch an operation.
+
+A start reads the newest snapshot and every committed batch behind it, then elects itself: quorum-state with an epoch that
+nobody used before, a LeaderChange control record in that epoch, and everything after it carries the epoch. With one voter a
+batch is committed when it is durable, so `append` returns after fsync. That is done on the event loop: an operation of the
+controller takes the 3 ms that its fsync takes, all requests wait as long, and in return no operation ever sees half of another.
+Metadata changes are rare; whoever makes thousands of topics notices, nobody else does.
+
+Records between BeginTransaction and EndTransaction count as one operation, over several batches; Kafka's controller writes such
+for what does not fit into one. A transaction that was open at the end is aborted by the next leader.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from ottla.log.errors import StorageError
+from ottla.log.validate import Origin
+from ottla.server.metadata import quorum_state, snapshot
+from ottla.server.metadata.image import MetadataError, MetadataImage
+from ottla.server.metadata.records import (
+    KRAFT_VERSION,
+    KRAFT_VOTERS,
+    LEADER_CHANGE,
+    METADATA_VERSION,
+    ControlRecord,
+    build_control,
+    build_records,
+    decode_control,
+    decode_value,
+)
+from ottla.wire.batch import read_header
+from ottla.wire.messages.internal.abort_transaction_record import AbortTransactionRecord
+from ottla.wire.messages.internal.leader_change_message import LeaderChangeMessage, Voter
+from ottla.wire.primitives import ZERO_UUID, WireStruct
+from ottla.wire.records import decode_records
+
+if TYPE_CHECKING:
+    from ottla.log.files import Disk
+    from ottla.log.partition import PartitionLog
+
+TOPIC_ID: Final = ZERO_UUID[:-1] + b"\x01"
+"""Kafka's fixed id of the metadata topic."""
+_LEADER_CHANGE_WITH_DIRECTORIES: Final = 1
+
+logger = logging.getLogger("ottla.server.metadata")
+
+
+class Transactions:
+    """Gives records on as operations: single ones at once, those of a transaction together at its end."""
+
+    def __init__(self) -> None:
+        self._pending: list[WireStruct] | None = None
+
+    @property
+    def open(self) -> bool:
+        return self._pending is not None
+
+    def feed(self, records: Iterable[WireStruct]) -> Iterator[list[WireStruct]]:
+        """The operations that `records`, one batch, complete. MetadataError."""
+        plain: list[WireStruct] = []
+        for record in records:
+            kind = type(record).__name__
+            if kind == "BeginTransactionRecord":
+                if self._pending is not None:
+                    raise MetadataError("a metadata transaction begins inside another")
+                self._pending = []
+            elif kind in ("EndTransactionRecord", "AbortTransactionRecord"):
+                if self._pending is None:
+                    raise MetadataError("a metadata transaction ends that never began")
+                if kind == "EndTransactionRecord":
+                    plain += self._pending
+                self._pending = None
+            elif self._pending is not None:
+                self._pending.append(record)
+            else:
+                plain.append(record)
+        if plain:
+            yield plain
+
+
+class MetadataLog:
+    """`load`, then `begin_epoch`, then `append`. `epoch` is this leader's, -1 before `begin_epoch`."""
+
+    def __init__(self, log: PartitionLog, disk: Disk, node_id: int, directory_id: bytes, now_ms: Callable[[], int]) -> None:
+        self._log = log
+        self._disk = disk
+        self._node_id = node_id
+        self._directory_id = directory_id
+        self._now_ms = now_ms
+        self._kraft_version = 0
+        self._transactions = Transactions()
+        self._latest_epoch = 0
+        self.epoch = -1
+
+    @property
+    def end_offset(self) -> int:
+        return self._log.log_end_offset
+
+    @property
+    def is_new(self) -> bool:
+        """Nobody has ever led this log."""
+        return self._log.log_end_offset == 0
+
+    # Replay
+
+    def load(self, image: MetadataImage) -> None:
+        """Replays snapshot and log into an empty image. MetadataError, StorageError; the broker must not start on either."""
+        try:
+            start = self._load_snapshot(image)
+            self._check_quorum()
+        except OSError as error:
+            raise StorageError(f"reading {self._log.path}: {error}") from error
+        if start > self._log.log_end_offset or start < self._log.log_start_offset:
+            raise MetadataError(
+                f"{self._log.path}: the newest snapshot ends at offset {start}, "
+                f"the log holds {self._log.log_start_offset}..{self._log.log_end_offset}"
+            )
+        for batch in self._log.iterate_batches(start):
+            self._replay(image, batch, start)
+        self._latest_epoch = max(self._latest_epoch, self._log.leader_epoch)
+        logger.info(
+            "metadata up to offset %d: %d brokers, %d topics", image.highest_offset, len(image.brokers), len(image.topics)
+        )
+
+    def _load_snapshot(self, image: MetadataImage) -> int:
+        """The newest snapshot's end offset, 0 without one."""
+        found = snapshot.find(self._disk, self._log.path)
+        if not found:
+            return 0
+        newest = found[0]
+        contents = snapshot.read(self._disk, f"{self._log.path}/{newest.file_name}")
+        image.apply_all(contents.records, newest.end_offset - 1)
+        self._kraft_version = contents.kraft_version
+        self._check_voters(contents.voters)
+        self._latest_epoch = newest.epoch
+        return newest.end_offset
+
+    def _replay(self, image: MetadataImage, batch: bytes, start: int) -> None:
+        header = read_header(batch)
+        if header.last_offset < start:
+            return
+        if header.is_control:
+            for record in decode_records(batch):
+                self._control(decode_control(record))
+            image.highest_offset = header.last_offset
+            return
+        operations = self._transactions.feed(decode_value(record.value) for record in decode_records(batch))
+        for operation in operations:
+            image.apply_all(operation)
+        image.highest_offset = header.last_offset
+
+    def _control(self, record: ControlRecord) -> None:
+        if record.type == KRAFT_VERSION:
+            self._kraft_version = record.message.kraft_version
+        elif record.type == KRAFT_VOTERS:
+            self._check_voters(record.message)
+
+    def _check_voters(self, voters: Any) -> None:
+        """A directory that belongs to a quorum of several must not be led by one of them alone."""
+        ids = [] if voters is None else sorted(voter.voter_id for voter in voters.voters)
+        if ids not in ([], [self._node_id]):
+            raise self._not_alone(ids)
+
+    def _not_alone(self, voters: list[int]) -> MetadataError:
+        return MetadataError(f"{self._log.path} belongs to a quorum of nodes {voters}; node {self._node_id} alone cannot lead it")
+
+    def _check_quorum(self) -> None:
+        state = quorum_state.read(self._disk, f"{self._log.path}/{quorum_state.FILE_NAME}")
+        if state is not None:
+            self._latest_epoch = max(self._latest_epoch, state.leader_epoch)
+            if state.voters not in ((), (self._node_id,)):
+                raise self._not_alone(list(state.voters))
+
+    # Leading
+
+    def begin_epoch(self) -> None:
+        """Elects itself. StorageError."""
+        self.epoch = self._latest_epoch = self._latest_epoch + 1
+        path = f"{self._log.path}/{quorum_state.FILE_NAME}"
+        try:
+            quorum_state.write(self._disk, path, epoch=self.epoch, leader_id=self._node_id, kraft_version=self._kraft_version)
+        except OSError as error:
+            raise self._log.directory.fail(f"writing {path}", error) from error
+        me = Voter(self._node_id)
+        message = LeaderChangeMessage(0, self._node_id, [me], [me])
+        if self._kraft_version > 0:
+            me.voter_directory_id = self._directory_id
+            message.version = _LEADER_CHANGE_WITH_DIRECTORIES
+        self._append(build_control([(LEADER_CHANGE, message)], self._now_ms()))
+        if self._transactions.open:
+            self.append([AbortTransactionRecord("the leader that began it is gone")], METADATA_VERSION)
+            self._transactions = Transactions()
+
+    def append(self, records: Sequence[WireStruct], metadata_version: int) -> int:
+        """One batch, durable when this returns; the offset of its last record. StorageError."""
+        assert self.epoch >= 0, "begin_epoch comes first"
+        return self._append(build_records(records, metadata_version, self._now_ms()))
+
+    def _append(self, batch: bytes) -> int:
+        info = self._log.append_as_leader(batch, leader_epoch=self.epoch, origin=Origin.RAFT_LEADER)
+        self._log.flush()
+        return info.last_offset

@@ -1,0 +1,48 @@
+"""What the controller's operations have in common: they look at the image, change nothing, and return records and an answer.
+
+The caller makes the records durable, applies them, and then gives the answer. So an operation is a function that a test calls
+with an image, and half an operation cannot happen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, Generic, NamedTuple, TypeVar
+
+from ottla.server.metadata.names import invalid_reason
+from ottla.wire.errors import ErrorCode
+from ottla.wire.primitives import WireStruct
+
+MAX_RECORDS: Final = 10_000
+"""Most records that one request may ask for, as in Kafka: they are one batch, and every broker must take it whole."""
+
+_Answer = TypeVar("_Answer")
+
+
+class Refused(Exception):
+    """An operation, or its part for one topic, that is not carried out: Kafka's error code, and a sentence for the client."""
+
+    def __init__(self, code: ErrorCode, message: str | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+
+
+class Outcome(NamedTuple, Generic[_Answer]):
+    """Records to append as one batch, and the answer to give once they are durable."""
+
+    records: Sequence[WireStruct]
+    answer: _Answer
+
+
+def check_name(name: str) -> None:
+    """Refused: 17 INVALID_TOPIC_EXCEPTION."""
+    reason = invalid_reason(name)
+    if reason is not None:
+        raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, reason)
+
+
+def check_size(records: int) -> None:
+    """Refused: 44 POLICY_VIOLATION."""
+    if records > MAX_RECORDS:
+        raise Refused(ErrorCode.POLICY_VIOLATION, f"One request may change at most {MAX_RECORDS} partitions and settings.")

@@ -1,0 +1,72 @@
+"""Which brokers hold a new partition's replicas.
+
+Brokers with racks take turns rack by rack, so that a partition's replicas lie in as many racks as there are; within a rack
+brokers take turns too. Partitions go on where the one before stopped, with a random start a topic, which spreads leaders.
+Fenced brokers hold replicas only after all others, and never lead. With one broker all of this is one line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import zip_longest
+from random import Random
+
+from ottla.server.metadata.image import BrokerImage
+from ottla.server.metadata.operation import Refused
+from ottla.wire.errors import ErrorCode
+
+
+def place(
+    brokers: Mapping[int, BrokerImage], partition_count: int, replication_factor: int, random: Random
+) -> list[tuple[int, ...]]:
+    """Replicas of each new partition, preferred leader first. Refused: 38 INVALID_REPLICATION_FACTOR."""
+    if replication_factor > len(brokers):
+        raise Refused(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"{replication_factor} replicas of a partition need as many brokers; {len(brokers)} registered.",
+        )
+    usable = _interleaved(broker for broker in brokers.values() if not broker.fenced)
+    if not usable:
+        raise Refused(ErrorCode.INVALID_REPLICATION_FACTOR, "No broker can lead a partition: all are fenced.")
+    fenced = _interleaved(broker for broker in brokers.values() if broker.fenced)
+    start = random.randrange(len(usable))
+    placed = []
+    for index in range(start, start + partition_count):
+        # Each full round shifts the followers by one more, or the same two brokers would always share their partitions.
+        shift = (index - start) // len(usable)
+        turn = index % len(usable)
+        others = usable[turn + 1 :] + usable[:turn]
+        rotated = others[shift % len(others) :] + others[: shift % len(others)] if others else []
+        placed.append(tuple([usable[turn], *rotated, *fenced][:replication_factor]))
+    return placed
+
+
+def _interleaved(brokers: Iterable[BrokerImage]) -> list[int]:
+    """Broker ids, one of each rack after the other."""
+    racks: dict[str, list[int]] = {}
+    for broker in brokers:
+        racks.setdefault(broker.rack or "", []).append(broker.broker_id)
+    columns = [sorted(ids) for _, ids in sorted(racks.items())]
+    return [broker_id for row in zip_longest(*columns) for broker_id in row if broker_id is not None]
+
+
+def check_assignment(brokers: Mapping[int, BrokerImage], replicas: Sequence[int], replication_factor: int | None) -> None:
+    """Replicas that a client chose. `replication_factor`: what the topic's other partitions have, None for the first.
+
+    Refused: 39 INVALID_REPLICA_ASSIGNMENT.
+    """
+    reason = None
+    if not replicas:
+        reason = "A manual assignment needs at least one replica."
+    else:
+        unknown = next((broker_id for broker_id in sorted(replicas) if broker_id not in brokers), None)
+        if unknown is not None:
+            reason = f"The manual assignment names broker {unknown}, which is not registered."
+        elif len(set(replicas)) != len(replicas):
+            reason = f"The manual assignment {list(replicas)} names a broker more than once."
+        elif replication_factor is not None and len(replicas) != replication_factor:
+            reason = f"{len(replicas)} replicas are assigned where the other partitions have {replication_factor}."
+        elif not any(brokers[broker_id].active for broker_id in replicas):
+            reason = f"Every broker of the manual assignment {list(replicas)} is fenced or stopping."
+    if reason is not None:
+        raise Refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, reason)

@@ -1,0 +1,98 @@
+"""Snapshots of the metadata log: `<end offset, 20 digits>-<epoch, 10 digits>.checkpoint` beside its segments.
+
+A snapshot holds what all records below its end offset come to. Its first batch is a control batch with a SnapshotHeaderRecord
+(and, where the log itself names its voters, KRaftVersionRecord and VotersRecord), its last one a SnapshotFooterRecord; without
+that it is not whole. Offsets inside it count from 0 and mean nothing.
+
+Formatting an empty directory makes the one that ends at offset 0, of epoch 0: the feature levels that the cluster begins with.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+from ottla.log.files import Disk
+from ottla.server.metadata import records
+from ottla.server.metadata.image import MetadataError
+from ottla.server.metadata.records import KRAFT_VERSION, KRAFT_VOTERS, SNAPSHOT_FOOTER, SNAPSHOT_HEADER
+from ottla.wire.batch import check_crc, iter_batches, read_header, stamp
+from ottla.wire.frame import MALFORMED
+from ottla.wire.messages.internal.snapshot_footer_record import SnapshotFooterRecord
+from ottla.wire.messages.internal.snapshot_header_record import SnapshotHeaderRecord
+from ottla.wire.primitives import WireStruct
+from ottla.wire.records import decode_records
+
+_STAMPED: Final = 16  # bytes that stamp() makes anew
+_NAME: Final = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
+
+
+class SnapshotId(NamedTuple):
+    """The offset after the last record that it stands for, and that record's epoch."""
+
+    end_offset: int
+    epoch: int
+
+    @property
+    def file_name(self) -> str:
+        return f"{self.end_offset:020}-{self.epoch:010}.checkpoint"
+
+
+class Snapshot(NamedTuple):
+    """`voters` is a VotersRecord or None."""
+
+    records: list[WireStruct]
+    kraft_version: int
+    voters: Any
+
+
+def find(disk: Disk, directory: str) -> list[SnapshotId]:
+    """The snapshots in the metadata log's directory, newest first. OSError."""
+    matches = filter(None, map(_NAME.fullmatch, disk.list(directory)))
+    return sorted((SnapshotId(int(match[1]), int(match[2])) for match in matches), reverse=True)
+
+
+def read(disk: Disk, path: str) -> Snapshot:
+    """A whole snapshot. MetadataError if it is not whole or a record cannot be read; OSError."""
+    data = disk.read_bytes(path)
+    found = Snapshot([], 0, None)
+    whole = False
+    try:
+        for header, batch in iter_batches(data):
+            if not check_crc(batch, header):
+                raise MetadataError(f"{path} is damaged")
+            for record in decode_records(batch):
+                if not header.is_control:
+                    found.records.append(records.decode_value(record.value))
+                    continue
+                control = records.decode_control(record)
+                if control.type == KRAFT_VERSION:
+                    found = found._replace(kraft_version=control.message.kraft_version)
+                elif control.type == KRAFT_VOTERS:
+                    found = found._replace(voters=control.message)
+                whole = control.type == SNAPSHOT_FOOTER
+    except MALFORMED as error:
+        raise MetadataError(f"{path} cannot be read: {error}") from error
+    if not whole:
+        raise MetadataError(f"{path} is not whole: its last record is missing")
+    return found
+
+
+def write_bootstrap(
+    disk: Disk, directory: str, features: Sequence[WireStruct], *, controls: Sequence[tuple[int, WireStruct]], now_ms: int
+) -> None:
+    """The snapshot of a new directory. `controls` are the records that name the voters, if the log is to. OSError."""
+    first = SnapshotHeaderRecord(last_contained_log_timestamp=now_ms)
+    batches = [
+        records.build_control([(SNAPSHOT_HEADER, first), *controls], now_ms),
+        records.build_records(features, records.METADATA_VERSION, now_ms),
+        records.build_control([(SNAPSHOT_FOOTER, SnapshotFooterRecord())], now_ms),
+    ]
+    offset = 0
+    numbered = []
+    for batch in batches:
+        header = read_header(batch)
+        numbered += [stamp(header, offset, 0), batch[_STAMPED:]]
+        offset += header.records_count
+    disk.write_bytes(f"{directory}/{SnapshotId(0, 0).file_name}", b"".join(numbered))

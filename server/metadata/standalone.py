@@ -1,0 +1,247 @@
+"""The controller of a broker that is its own quorum: the only voter of `__cluster_metadata-0`.
+
+`open_standalone` makes it: it formats an empty directory as `kafka-storage format` would, replays the metadata log and begins a
+new epoch. Once the listeners are bound, `register_broker` writes where this broker can be reached, and elects it leader of its
+partitions. From then on every operation is the same four steps: a rule looks at the image and makes records, the records become
+one batch on disk, the image applies them, the caller gets the answer. There is no await between them, so operations cannot mix.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from random import Random, SystemRandom
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from ottla.log.config import LogConfig
+from ottla.log.errors import StorageError
+from ottla.log.settings import LONG_MAX
+from ottla.server.metadata import configs, partitions, snapshot, topics
+from ottla.server.metadata.controller import Controller
+from ottla.server.metadata.image import Endpoint, MetadataImage
+from ottla.server.metadata.metadata_log import TOPIC_ID, MetadataLog
+from ottla.server.metadata.names import CLUSTER_METADATA, CONSUMER_OFFSETS, TRANSACTION_STATE
+from ottla.server.metadata.operation import Outcome
+from ottla.server.metadata.records import KRAFT_VERSION, KRAFT_VOTERS, METADATA_VERSION, MIN_METADATA_VERSION
+from ottla.server.metadata.settings import BrokerSettings
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
+from ottla.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest, CreateTopicsResponse
+from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from ottla.wire.messages.incremental_alter_configs import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
+from ottla.wire.messages.internal import register_broker_record as broker_record
+from ottla.wire.messages.internal import register_controller_record as controller_record
+from ottla.wire.messages.internal import voters_record
+from ottla.wire.messages.internal.feature_level_record import FeatureLevelRecord
+from ottla.wire.messages.internal.kraft_version_record import KRaftVersionRecord
+from ottla.wire.messages.internal.producer_ids_record import ProducerIdsRecord
+from ottla.wire.primitives import WireStruct, uuid_from_text
+
+if TYPE_CHECKING:
+    from ottla.log.files import Disk
+    from ottla.log.manager import LogManager
+    from ottla.server.clock import Clock
+    from ottla.server.config import BrokerConfig
+
+PRODUCER_IDS_BLOCK: Final = 1000
+SUPPORTED_FEATURES: Final = {"metadata.version": (MIN_METADATA_VERSION, METADATA_VERSION)}
+"""What this broker registers as able to do: (lowest, highest) level. Features that we do not honour are not among them."""
+_CONTROLLERS_REGISTER: Final = 15  # metadata.version 3.7-IV0
+
+logger = logging.getLogger("ottla.server.metadata")
+_Answer = TypeVar("_Answer")
+
+
+class StandaloneController(Controller):
+    """Made by `open_standalone`. `image` is the cluster as it is now."""
+
+    def __init__(self, log: MetadataLog, image: MetadataImage, settings: BrokerSettings, clock: Clock, random: Random) -> None:
+        self.image = image
+        self._log = log
+        self._settings = settings
+        self._clock = clock
+        self._random = random
+        self._wanted: dict[str, None] = {}  # topics to create in the background, in the order asked for
+
+    @property
+    def epoch(self) -> int:
+        """Epoch of this leader of the metadata log."""
+        return self._log.epoch
+
+    # Starting
+
+    def register_broker(
+        self, endpoints: Sequence[Endpoint], *, rack: str | None = None, controller_endpoints: Sequence[Endpoint] = ()
+    ) -> int:
+        """This broker can be reached at `endpoints` (advertised listeners) and leads its partitions; returns its new epoch.
+
+        Call it once a start, when the ports are known and before the first request. StorageError.
+        """
+        node_id = self._settings.node_id
+        incarnation = topics.random_uuid(self._random)
+        records: list[WireStruct] = []
+        if self.image.metadata_version >= _CONTROLLERS_REGISTER:
+            controller = controller_record.RegisterControllerRecord(node_id, incarnation)
+            controller.end_points = [controller_record.ControllerEndpoint(*endpoint) for endpoint in controller_endpoints]
+            controller.features = [
+                controller_record.ControllerFeature(name, *levels) for name, levels in SUPPORTED_FEATURES.items()
+            ]
+            records.append(controller)
+        broker = broker_record.RegisterBrokerRecord(
+            broker_id=node_id,
+            incarnation_id=incarnation,
+            broker_epoch=self._log.end_offset + len(records),  # the offset of this very record
+            end_points=[broker_record.BrokerEndpoint(*endpoint) for endpoint in endpoints],
+            features=[broker_record.BrokerFeature(name, *levels) for name, levels in SUPPORTED_FEATURES.items()],
+            rack=rack,
+            fenced=False,
+            log_dirs=list(self._settings.directory_ids),
+        )
+        self._commit([*records, broker, *partitions.elections(self.image, node_id)])
+        return broker.broker_epoch
+
+    # Operations
+
+    def _commit(self, records: Sequence[WireStruct]) -> None:
+        """Durable, then visible. StorageError, with the image unchanged."""
+        if records:
+            last_offset = self._log.append(records, self.image.metadata_version)
+            self.image.apply_all(records, last_offset)
+
+    def _carry_out(self, outcome: Outcome[_Answer]) -> _Answer:
+        self._commit(outcome.records)
+        return outcome.answer
+
+    async def create_topics(self, request: CreateTopicsRequest) -> CreateTopicsResponse:
+        return self._create_topics(request)
+
+    def _create_topics(self, request: CreateTopicsRequest) -> CreateTopicsResponse:
+        return self._carry_out(topics.create(self.image, self._settings, self._random, request))
+
+    async def delete_topics(self, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
+        return self._carry_out(topics.delete(self.image, request))
+
+    async def create_partitions(self, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
+        return self._carry_out(partitions.create(self.image, self._settings, self._random, request))
+
+    async def incremental_alter_configs(self, request: IncrementalAlterConfigsRequest) -> IncrementalAlterConfigsResponse:
+        return self._carry_out(configs.alter(self.image, self._settings, request))
+
+    async def allocate_producer_ids(self) -> range:
+        first = self.image.next_producer_id
+        broker = self.image.brokers[self._settings.node_id]
+        block = range(first, first + PRODUCER_IDS_BLOCK)
+        self._commit([ProducerIdsRecord(broker.broker_id, broker.epoch, block.stop)])
+        return block
+
+    # In the background
+
+    def create_in_background(self, names: Iterable[str]) -> None:
+        new = [name for name in names if name not in self.image.topics and name not in self._wanted]
+        is_first = not self._wanted
+        self._wanted.update(dict.fromkeys(new))
+        if new and is_first:
+            self._clock.call_later(0, self._create_wanted)
+
+    def _create_wanted(self) -> None:
+        names, self._wanted = [name for name in self._wanted if name not in self.image.topics], {}
+        try:
+            response = self._create_topics(CreateTopicsRequest([self._default_topic(name) for name in names]))
+        except StorageError as error:
+            logger.error("topics %s are not created: %s", ", ".join(names), error)
+            return
+        for result in response.topics:
+            if result.error_code:
+                logger.warning(
+                    "topic %s is not created: %s %s", result.name, ErrorCode(result.error_code).name, result.error_message
+                )
+            else:
+                logger.info("topic %s created with %d partitions", result.name, result.num_partitions)
+
+    def _default_topic(self, name: str) -> CreatableTopic:
+        """As nobody asked for anything special. Internal topics may have more replicas configured than there are brokers: a
+        lone broker, for which Kafka's defaults do not fit, makes what it can.
+        """
+        if name not in (CONSUMER_OFFSETS, TRANSACTION_STATE):
+            return CreatableTopic(name, topics.DEFAULT, topics.DEFAULT)
+        internal = self._settings.internal_topic(name)
+        return CreatableTopic(
+            name,
+            internal.partition_count,
+            min(internal.replication_factor, max(1, len(self.image.brokers))),
+            configs=[CreatableTopicConfig(key, value) for key, value in internal.configs.items()],
+        )
+
+
+# Opening
+
+
+def open_standalone(
+    logs: LogManager,
+    disk: Disk,
+    config: BrokerConfig,
+    cluster_id: str,
+    clock: Clock,
+    *,
+    controller_endpoints: Sequence[Endpoint] = (),
+    random: Random | None = None,
+) -> StandaloneController:
+    """The controller, with the image replayed and a new epoch begun. `logs` is formatted and has opened what is on disk.
+
+    `controller_endpoints`: where controller listeners are advertised, written down for the quorum that may come later.
+    MetadataError, StorageError: the broker must not start.
+    """
+    settings = BrokerSettings(config, _directory_ids(logs))
+    partition_log = logs.create(CLUSTER_METADATA, 0, TOPIC_ID, metadata_log_config(config.values))
+    directory_id = _directory_ids(logs)[partition_log.directory.path]
+    log = MetadataLog(partition_log, disk, settings.node_id, directory_id, clock.now_ms)
+    if log.is_new and not snapshot.find(disk, partition_log.path):
+        dynamic = settings.names_voters_in_log and bool(controller_endpoints)
+        controls = _voters(settings.node_id, directory_id, controller_endpoints) if dynamic else []
+        try:
+            snapshot.write_bootstrap(disk, partition_log.path, _bootstrap_features(), controls=controls, now_ms=clock.now_ms())
+        except OSError as error:
+            raise partition_log.directory.fail(f"formatting {partition_log.path}", error) from error
+    image = MetadataImage(cluster_id)
+    log.load(image)
+    is_new = log.is_new
+    log.begin_epoch()
+    controller = StandaloneController(log, image, settings, clock, random or SystemRandom())
+    if is_new:  # the first leader repeats in the log what the directory was formatted with
+        controller._commit([FeatureLevelRecord(name, level) for name, level in image.features.items()])
+    return controller
+
+
+def metadata_log_config(values: Mapping[str, object]) -> LogConfig:
+    """Settings of the metadata log's segments: only snapshots may end what it keeps."""
+    overrides = {
+        "cleanup.policy": "delete",
+        "retention.ms": "-1",
+        "retention.bytes": "-1",
+        "message.timestamp.after.max.ms": str(LONG_MAX),
+    }
+    for name in ("segment.bytes", "segment.ms"):
+        value = values.get(f"metadata.log.{name}")
+        if value is not None:
+            overrides[name] = str(value)
+    return LogConfig.from_overrides(overrides)
+
+
+def _directory_ids(logs: LogManager) -> dict[str, bytes]:
+    """Path of each log directory -> its id."""
+    return {path: uuid_from_text(meta.directory_id) for path, meta in logs.meta_properties().items() if meta is not None}
+
+
+def _bootstrap_features() -> list[FeatureLevelRecord]:
+    return [FeatureLevelRecord(name, highest) for name, (_, highest) in SUPPORTED_FEATURES.items()]
+
+
+def _voters(node_id: int, directory_id: bytes, endpoints: Sequence[Endpoint]) -> list[tuple[int, WireStruct]]:
+    """What `kafka-storage format --standalone` adds: `kraft.version` 1, and this node as the only voter."""
+    voter = voters_record.Voter(
+        node_id,
+        directory_id,
+        [voters_record.Endpoint(endpoint.name, endpoint.host, endpoint.port) for endpoint in endpoints],
+        voters_record.KRaftVersionFeature(0, 1),
+    )
+    return [(KRAFT_VERSION, KRaftVersionRecord(0, 1)), (KRAFT_VOTERS, voters_record.VotersRecord(0, [voter]))]

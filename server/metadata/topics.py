@@ -1,0 +1,217 @@
+"""Creating and deleting topics: the rules, as functions of the image.
+
+A new topic is checked in this order, and the first failure is the answer: name, collision, existence, null settings, settings,
+manual assignment, replication factor, partition count, placement. What each failure says is a row of CT* in the compatibility
+table (tests/server/metadata/test_topics.py); codes are Kafka's, sentences ours.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections import Counter
+from random import Random
+from typing import Final, NamedTuple
+
+from ottla.server.metadata import configs, placement
+from ottla.server.metadata.image import TOPIC, MetadataImage, TopicImage
+from ottla.server.metadata.names import CLUSTER_METADATA, collision
+from ottla.server.metadata.operation import Outcome, Refused, check_name, check_size
+from ottla.server.metadata.settings import BrokerSettings
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from ottla.wire.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
+from ottla.wire.messages.internal.partition_record import PartitionRecord
+from ottla.wire.messages.internal.remove_topic_record import RemoveTopicRecord
+from ottla.wire.messages.internal.topic_record import TopicRecord
+from ottla.wire.primitives import ZERO_UUID, WireStruct
+
+DEFAULT: Final = -1
+"""Number of partitions or replicas that leaves the choice to the broker."""
+
+
+class NewPartitions(NamedTuple):
+    """Partition index -> its replicas, in order of index."""
+
+    replicas: dict[int, tuple[int, ...]]
+
+    @property
+    def replication_factor(self) -> int:
+        return len(self.replicas[0])
+
+
+def create(
+    image: MetadataImage, settings: BrokerSettings, random: Random, request: CreateTopicsRequest
+) -> Outcome[CreateTopicsResponse]:
+    """CreateTopics. Each topic on its own; the records of those that succeed, none where `validate_only`."""
+    times = Counter(topic.name for topic in request.topics)
+    records: list[WireStruct] = []
+    results: list[CreatableTopicResult] = []
+    for topic in request.topics:
+        if times[topic.name] == 1:
+            try:
+                made, result = _create(image, settings, random, topic)
+                check_size(len(records) + len(made))
+            except Refused as refused:
+                results.append(_failure(topic.name, refused.code, refused.message))
+                continue
+            records += made
+            results.append(result)
+    results += [
+        _failure(name, ErrorCode.INVALID_REQUEST, "The request names this topic more than once.")
+        for name, count in times.items()
+        if count > 1
+    ]
+    return Outcome([] if request.validate_only else records, CreateTopicsResponse(topics=results))
+
+
+def _failure(name: str, code: ErrorCode, message: str | None) -> CreatableTopicResult:
+    return CreatableTopicResult(name, error_code=code, error_message=message)
+
+
+def _create(
+    image: MetadataImage, settings: BrokerSettings, random: Random, topic: CreatableTopic
+) -> tuple[list[WireStruct], CreatableTopicResult]:
+    """The records of one topic (topic, settings, partitions, in Kafka's order) and the answer. Refused."""
+    _check_new_name(image, topic.name)
+    overrides = _overrides(topic)
+    configs.check_topic(settings, overrides)
+    partitions = _partitions(image, settings, random, topic)
+    check_size(1 + len(overrides) + len(partitions.replicas))
+    topic_id = random_uuid(random)
+    records: list[WireStruct] = [TopicRecord(topic.name, topic_id)]
+    records += configs.records(TOPIC, topic.name, overrides)
+    records += partition_records(image, settings, topic_id, partitions.replicas)
+    result = CreatableTopicResult(
+        topic.name,
+        topic_id,
+        ErrorCode.NONE,
+        None,
+        num_partitions=len(partitions.replicas),
+        replication_factor=partitions.replication_factor,
+        configs=[
+            CreatableTopicConfigs(
+                entry.name, None if entry.is_sensitive else entry.value, False, entry.source, entry.is_sensitive
+            )
+            for entry in settings.effective_topic_configs(image, overrides)
+        ],
+    )
+    return records, result
+
+
+def _check_new_name(image: MetadataImage, name: str) -> None:
+    if name == CLUSTER_METADATA:
+        raise Refused(ErrorCode.INVALID_REQUEST, f"{CLUSTER_METADATA} is the controller's and cannot be created.")
+    check_name(name)
+    if name in image.topics:
+        raise Refused(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+    other = collision(name, image.topics)
+    if other is not None:
+        raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with '{other}', which exists.")
+
+
+def _overrides(topic: CreatableTopic) -> dict[str, str]:
+    nulls = [config.name for config in topic.configs if config.value is None]
+    if nulls:
+        raise Refused(ErrorCode.INVALID_CONFIG, f"A topic's settings cannot be null: {', '.join(nulls)}.")
+    return {config.name: config.value for config in topic.configs if config.value is not None}
+
+
+def _partitions(image: MetadataImage, settings: BrokerSettings, random: Random, topic: CreatableTopic) -> NewPartitions:
+    if topic.assignments:
+        return _assigned(image, topic)
+    if topic.replication_factor < DEFAULT or topic.replication_factor == 0:
+        raise Refused(ErrorCode.INVALID_REPLICATION_FACTOR, "The replication factor must be at least 1, or -1 for the default.")
+    if topic.num_partitions < DEFAULT or topic.num_partitions == 0:
+        raise Refused(ErrorCode.INVALID_PARTITIONS, "The number of partitions must be at least 1, or -1 for the default.")
+    count = settings.num_partitions if topic.num_partitions == DEFAULT else topic.num_partitions
+    factor = settings.default_replication_factor if topic.replication_factor == DEFAULT else topic.replication_factor
+    check_size(count)
+    return NewPartitions(dict(enumerate(placement.place(image.brokers, count, factor, random))))
+
+
+def _assigned(image: MetadataImage, topic: CreatableTopic) -> NewPartitions:
+    """Where the client chose the replicas itself. Refused: 42 INVALID_REQUEST, 39 INVALID_REPLICA_ASSIGNMENT."""
+    if topic.replication_factor != DEFAULT or topic.num_partitions != DEFAULT:
+        raise Refused(
+            ErrorCode.INVALID_REQUEST, "With a manual assignment, the numbers of partitions and replicas must both be -1."
+        )
+    assigned: dict[int, tuple[int, ...]] = {}
+    factor: int | None = None
+    for assignment in topic.assignments:
+        if assignment.partition_index in assigned:
+            raise Refused(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"Partition {assignment.partition_index} is assigned more than once."
+            )
+        placement.check_assignment(image.brokers, assignment.broker_ids, factor)
+        factor = len(assignment.broker_ids)
+        assigned[assignment.partition_index] = tuple(assignment.broker_ids)
+    if sorted(assigned) != list(range(len(assigned))):
+        raise Refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "Assigned partitions must be numbered 0, 1, 2 without a gap.")
+    return NewPartitions(dict(sorted(assigned.items())))
+
+
+def partition_records(
+    image: MetadataImage, settings: BrokerSettings, topic_id: bytes, partitions: dict[int, tuple[int, ...]]
+) -> list[PartitionRecord]:
+    """New partitions, led by the first active replica. Refused: 38, where no replica of one is active."""
+    records = []
+    for index, replicas in partitions.items():
+        isr = [broker_id for broker_id in replicas if image.brokers[broker_id].active]
+        if not isr:
+            raise Refused(ErrorCode.INVALID_REPLICATION_FACTOR, "No broker can lead the partition: all are fenced or stopping.")
+        directories = [settings.directory_of(broker_id, image.brokers[broker_id].log_dirs) for broker_id in replicas]
+        partition = PartitionRecord(index, topic_id, list(replicas), isr, leader=isr[0], leader_epoch=0, partition_epoch=0)
+        partition.directories = directories
+        records.append(partition)
+    return records
+
+
+def random_uuid(random: Random) -> bytes:
+    """A random (version 4) uuid: none that Kafka reserves, and none whose text begins with '-', as Kafka's tools want it."""
+    while True:
+        made = uuid.UUID(bytes=random.randbytes(16), version=4).bytes
+        if made[0] >> 2 != 62:  # '-' is digit 62 of Kafka's base64
+            return made
+
+
+def delete(image: MetadataImage, request: DeleteTopicsRequest) -> Outcome[DeleteTopicsResponse]:
+    """DeleteTopics, in the form of version 6: `request.topics` by name or id. One that is named twice is not deleted."""
+    times = Counter((topic.name, topic.topic_id) for topic in request.topics)
+    records: list[WireStruct] = []
+    results: list[DeletableTopicResult] = []
+    doomed: set[str] = set()
+    for (name, topic_id), count in times.items():
+        state = DeleteTopicState(name, topic_id)
+        try:
+            topic = _doomed(image, state, count)
+            if topic.name in doomed:
+                raise Refused(ErrorCode.INVALID_REQUEST, "This topic is in the request by name and by id.")
+            check_size(len(records) + 1)
+        except Refused as refused:
+            results.append(DeletableTopicResult(name, topic_id, refused.code, refused.message))
+            continue
+        doomed.add(topic.name)
+        records.append(RemoveTopicRecord(topic.topic_id))
+        results.append(DeletableTopicResult(topic.name, topic.topic_id))
+    return Outcome(records, DeleteTopicsResponse(responses=results))
+
+
+def _doomed(image: MetadataImage, state: DeleteTopicState, count: int) -> TopicImage:
+    """The topic that a request means. Refused: 42, 3 UNKNOWN_TOPIC_OR_PARTITION, 100 UNKNOWN_TOPIC_ID."""
+    if state.name is not None and state.topic_id != ZERO_UUID:
+        raise Refused(ErrorCode.INVALID_REQUEST, "A topic is named by its name or by its id, not by both.")
+    if state.name is None and state.topic_id == ZERO_UUID:
+        raise Refused(ErrorCode.INVALID_REQUEST, "Neither the name nor the id of a topic is given.")
+    if count > 1:
+        raise Refused(ErrorCode.INVALID_REQUEST, "The request names this topic more than once.")
+    topic = image.topics_by_id.get(state.topic_id) if state.name is None else image.topics.get(state.name)
+    if topic is None:
+        by_id = state.name is None
+        raise Refused(ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    return topic
