@@ -1,9 +1,10 @@
 """One client connection: bytes in, frames out, answers in the order of the requests.
 
 **In.** asyncio and uvloop ask where to read to (`get_buffer`), read, and say how much (`buffer_updated`), with nothing in
-between. So one receive buffer serves all connections, and an idle one costs none. Whole frames in it are served where they lie. What is left of a small frame waits as a copy; a large one gets a buffer of its own, filled in place by the next reads.
-That buffer grows with what has arrived, never to what was announced: ten thousand connections that each declare 100 MB and
-fall silent cost nothing.
+between. So one receive buffer serves all connections, and an idle one costs none. Whole frames in it are served where they lie.
+What is left of a small frame waits as a copy; a large one gets a buffer of its own, filled in place by the next reads. That
+buffer grows with what has arrived, never to what was announced: ten thousand connections that each declare 100 MB and fall
+silent cost nothing.
 
 **Order.** Kafka answers the requests of a connection strictly in order, one at a time. While one waits (a long poll, a
 rebalance), or while the client does not read its answers, the frames behind it are kept, as copies, and served afterwards; when

@@ -1,15 +1,15 @@
 """Fetch sessions (KIP-227): a consumer names its partitions once, and afterwards only what changed; so do we in our answers.
 
-A fetch with session epoch 0 asks for a session: it names everything, and the answer carries an id. From then on each fetch has the
-id and the next epoch, counted up by both sides, and lists only new or changed partitions and forgotten ones; the answer
-has only partitions with something to tell: records, an error, or a high watermark or log start that the client does not know.
+A fetch with session epoch 0 asks for a session: it names everything, and the answer carries an id. From then on each fetch has
+the id and the next epoch, counted up by both sides, and lists only new or changed partitions and forgotten ones; the answer has
+only partitions with something to tell: records, an error, or a high watermark or log start that the client does not know.
 Epoch -1 ends the session, if there is one, and is answered without.
 
 Partitions that gave records go to the end of the session, so that with a small `max.bytes` each has its turn.
 
-There are `max.incremental.fetch.session.cache.slots`. When all are taken a newcomer evicts the session that was unused longest, if
-for two minutes; else, among those that are two minutes old, the one with the fewest partitions, if the newcomer has more. If neither
-is there it gets no session (id 0) and goes on naming everything.
+There are `max.incremental.fetch.session.cache.slots`. When all are taken a newcomer evicts the session that was unused longest,
+if for two minutes; else, among those that are two minutes old, the one with the fewest partitions, if the newcomer has more. If
+there is none it gets no session (id 0) and goes on naming everything.
 """
 
 from __future__ import annotations
@@ -98,11 +98,12 @@ class Fetching:
         """The response to these results, which come in the order they are to have."""
         session = self._session
         if session is None:
-            for interest, data in results if self._create is not None else ():
-                interest.news(data)
-            return FetchResponse(
-                0, ErrorCode.NONE, self._create(self) if self._create is not None else SESSIONLESS, grouped(results)
-            )
+            session_id = SESSIONLESS
+            if self._create is not None:
+                session_id = self._create(self)
+                for interest, data in results:
+                    interest.news(data)
+            return FetchResponse(0, ErrorCode.NONE, session_id, grouped(results))
         if session.epoch != self._epoch:  # a duplicate of this request overtook it
             return FetchResponse(0, ErrorCode.INVALID_FETCH_SESSION_EPOCH, session.session_id)
         told = []
@@ -221,11 +222,8 @@ class FetchSessions:
 
 def _named(request: FetchRequest, by_id: bool) -> list[tuple[Key, Interest]]:
     """The partitions in the request, in its order. A partition named twice is there twice: the later one counts."""
-    return [
-        (
-            (topic.topic_id if by_id else topic.topic, partition.partition),
-            Interest(topic.topic_id if by_id else topic.topic, partition),
-        )
-        for topic in request.topics
-        for partition in topic.partitions
-    ]
+    named: list[tuple[Key, Interest]] = []
+    for topic in request.topics:
+        name: str | bytes = topic.topic_id if by_id else topic.topic
+        named += [((name, partition.partition), Interest(name, partition)) for partition in topic.partitions]
+    return named

@@ -44,7 +44,6 @@ REPLICA_STATE_SINCE: Final = 15
 STORAGE_ERROR_SINCE: Final = 6
 NO_OFFSET: Final = -1
 NO_REPLICA: Final = -1
-NO_TRANSACTIONS: Final[list[AbortedTransaction]] = []
 _UNKNOWN: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
 _HINTED: Final = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 
@@ -73,7 +72,7 @@ class _Fetch:
         self._follower = follower
         self._by_id = ctx.api_version >= TOPIC_IDS_SINCE
         self._read_committed = request.isolation_level == READ_COMMITTED
-        self._max_bytes = min(request.max_bytes, ctx.broker.config.fetch_max_bytes)
+        self._max_bytes = min(request.max_bytes, ctx.broker.config.values["fetch.max.bytes"])
         self._min_bytes = min(request.min_bytes, self._max_bytes)
         self._unknown: int | None = None
         """Partitions that do not exist, at the first look."""
@@ -92,7 +91,7 @@ class _Fetch:
         for interest in self._fetching.interests.values():
             replica = self._find(interest)
             if replica is None:
-                data = _refusal(interest.index, self._why_missing(interest), NO_TRANSACTIONS)
+                data = _refusal(interest.index, self._why_missing(interest), [])
                 if data.error_code in _UNKNOWN:  # no reason not to wait for the others
                     unknown.append((interest, data))
                     continue
