@@ -111,12 +111,12 @@ class Replicas:
 
     def _on_event(self, event: object) -> None:
         match event:
-            case PartitionChanged(topic=topic, index=index, partition=partition):
+            case PartitionChanged(topic=topic, partition=index, image=partition):
                 self._apply(topic.name, topic.topic_id, index, partition)
             case TopicDeleted(topic=topic):
                 for index in topic.partitions:
                     self._remove(topic.name, index)
-            case ConfigChanged(resource_type=resource_type, resource_name=name):
+            case ConfigChanged(resource_type=resource_type, name=name):
                 self._reconfigure(resource_type, name)
 
     def _apply(self, topic: str, topic_id: bytes, index: int, image: PartitionImage) -> None:
