@@ -1,0 +1,27 @@
+"""CreateTopics v2-7: new topics, each with an answer of its own.
+
+- Partitions and replicas: given, or -1 for `num.partitions` and `default.replication.factor` (all versions; clients send it
+  since v4), or assigned by hand. With `validate_only` everything is checked and nothing made.
+- v5 (KIP-525) answers partition count, replicas and all settings with their sources; v7 the topic id.
+- The topic can be used when the answer is there; `timeout_ms` does not matter to a lone controller, which is never away.
+- Errors: 17 INVALID_TOPIC_EXCEPTION (name, or a name that collides in '.' and '_'), 36 TOPIC_ALREADY_EXISTS, 40 INVALID_CONFIG,
+  37 INVALID_PARTITIONS, 38 INVALID_REPLICATION_FACTOR, 39 INVALID_REPLICA_ASSIGNMENT, 42 INVALID_REQUEST (named twice; both
+  counts and an assignment), 44 POLICY_VIOLATION (more than 10,000 partitions), 56 KAFKA_STORAGE_ERROR.
+"""
+
+from __future__ import annotations
+
+from ottla.log.errors import StorageError
+from ottla.server.context import RequestContext
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
+
+
+async def handle(request: CreateTopicsRequest, ctx: RequestContext) -> CreateTopicsResponse:
+    try:
+        return await ctx.broker.controller.create_topics(request)
+    except StorageError as error:
+        code = ErrorCode.KAFKA_STORAGE_ERROR
+        return CreateTopicsResponse(
+            topics=[CreatableTopicResult(topic.name, error_code=code, error_message=str(error)) for topic in request.topics]
+        )

@@ -1,0 +1,28 @@
+"""DeleteTopics v1-6: topics and all their records go.
+
+- By name; since v6 (KIP-516) by name or id. v5 texts with errors. The log's files go after `file.delete.delay.ms`.
+- Errors: 3 UNKNOWN_TOPIC_OR_PARTITION, 100 UNKNOWN_TOPIC_ID, 42 INVALID_REQUEST (named twice, by both, by neither),
+  73 TOPIC_DELETION_DISABLED where `delete.topic.enable` is false (42 before v3, which did not know 73), 56 KAFKA_STORAGE_ERROR.
+"""
+
+from __future__ import annotations
+
+from ottla.log.errors import StorageError
+from ottla.server.context import RequestContext
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
+
+
+async def handle(request: DeleteTopicsRequest, ctx: RequestContext) -> DeleteTopicsResponse:
+    topics = [*request.topics, *(DeleteTopicState(name) for name in request.topic_names)]
+    if not ctx.broker.config.values["delete.topic.enable"]:
+        disabled = ErrorCode.TOPIC_DELETION_DISABLED if ctx.api_version >= 3 else ErrorCode.INVALID_REQUEST
+        return _failure(topics, disabled, "Topics cannot be deleted: delete.topic.enable is false.")
+    try:
+        return await ctx.broker.controller.delete_topics(DeleteTopicsRequest(topics, timeout_ms=request.timeout_ms))
+    except StorageError as error:
+        return _failure(topics, ErrorCode.KAFKA_STORAGE_ERROR, str(error))
+
+
+def _failure(topics: list[DeleteTopicState], code: ErrorCode, message: str) -> DeleteTopicsResponse:
+    return DeleteTopicsResponse(responses=[DeletableTopicResult(topic.name, topic.topic_id, code, message) for topic in topics])

@@ -1,0 +1,149 @@
+"""Metadata v0-13: the brokers, and the topics a client asks for, with who leads their partitions.
+
+- Which topics: all for a null list (v1+) or an empty one in v0; none for an empty list in v1+. Each topic is answered once.
+  Topics that exist come first, in the order asked for, then those that failed.
+- Addresses are those of the listener that the client came in by; a broker without that listener, or fenced, is left out.
+- Auto-creation (`auto.create.topics.enable`, and the request's wish since v4) happens after the answer: the first one says 3
+  UNKNOWN_TOPIC_OR_PARTITION, the client asks again. Only names that are legal are created.
+- v5 offline replicas, v7 leader epochs, v8 authorized operations (all of them: there is no authorizer), of the cluster until
+  v10, v10 topic ids in answers, v12 also in requests (with a null name), v13 an error for the whole answer (never set: it is
+  for brokers that gave up their cluster).
+- Errors of a topic: 3, 17 INVALID_TOPIC_EXCEPTION, 100 UNKNOWN_TOPIC_ID; 42 INVALID_REQUEST for every topic where an id or a
+  null name comes before v12. A topic with neither name nor id is 42, too; Kafka 4.4 answers -1 to everything then.
+- Errors of a partition: 5 LEADER_NOT_AVAILABLE; 72 LISTENER_NOT_FOUND (v6+) where its leader lacks the listener; in v0, which
+  knows no offline replicas, 9 REPLICA_NOT_AVAILABLE with the replicas that are there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from ottla.server.context import RequestContext
+from ottla.server.metadata.image import BrokerImage, MetadataImage, PartitionImage, TopicImage
+from ottla.server.metadata.names import INTERNAL_TOPICS, invalid_reason
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from ottla.wire.primitives import ZERO_UUID
+
+# Bit n is AclOperation n: READ 3, WRITE 4, CREATE 5, DELETE 6, ALTER 7, DESCRIBE 8, CLUSTER_ACTION 9, DESCRIBE_CONFIGS 10,
+# ALTER_CONFIGS 11, IDEMPOTENT_WRITE 12.
+TOPIC_OPERATIONS: Final = sum(1 << operation for operation in (3, 4, 5, 6, 7, 8, 10, 11))
+CLUSTER_OPERATIONS: Final = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12))
+_UNASKED: Final = -(2**31)
+_NO_LEADER: Final = -1
+
+
+def handle(request: MetadataRequest, ctx: RequestContext) -> MetadataResponse:
+    image, version = ctx.broker.metadata, ctx.api_version
+    asked = request.topics
+    if asked and version < 12 and any(topic.name is None or topic.topic_id != ZERO_UUID for topic in asked):
+        return MetadataResponse(
+            topics=[MetadataResponseTopic(ErrorCode.INVALID_REQUEST, topic.name or "", topic.topic_id) for topic in asked]
+        )
+    brokers = {
+        broker.broker_id: broker for broker in image.brokers.values() if broker.active and ctx.listener in broker.endpoints
+    }
+    wants_operations = version >= 8 and request.include_topic_authorized_operations
+    view = _View(image, brokers, ctx, TOPIC_OPERATIONS if wants_operations else _UNASKED)
+    if asked is None or (version == 0 and not asked):
+        topics = [view.topic(topic) for topic in image.topics.values()]
+    else:
+        topics = _asked_for(asked, request.allow_auto_topic_creation, view, ctx)
+    return MetadataResponse(
+        brokers=[view.broker(broker) for broker in brokers.values()],
+        cluster_id=image.cluster_id,
+        controller_id=next(iter(brokers), -1),
+        topics=topics,
+        cluster_authorized_operations=(
+            CLUSTER_OPERATIONS if 8 <= version <= 10 and request.include_cluster_authorized_operations else _UNASKED
+        ),
+    )
+
+
+def _asked_for(
+    asked: Iterable[MetadataRequestTopic], create: bool, view: _View, ctx: RequestContext
+) -> list[MetadataResponseTopic]:
+    """Each topic once; asks the controller to create those that are missing and may be."""
+    image = view.image
+    found: dict[str, MetadataResponseTopic] = {}
+    failed: dict[str | bytes, MetadataResponseTopic] = {}
+    missing: list[str] = []
+    for topic in asked:
+        if topic.topic_id != ZERO_UUID:
+            known = image.topics_by_id.get(topic.topic_id)
+            if known is None:
+                failed[topic.topic_id] = MetadataResponseTopic(ErrorCode.UNKNOWN_TOPIC_ID, None, topic.topic_id)
+        elif topic.name is None:
+            failed[topic.topic_id] = MetadataResponseTopic(ErrorCode.INVALID_REQUEST, None)
+            continue
+        else:
+            known = image.topics.get(topic.name)
+            if known is None:
+                valid = invalid_reason(topic.name) is None
+                error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if valid else ErrorCode.INVALID_TOPIC_EXCEPTION
+                failed[topic.name] = view.missing(topic.name, error)
+                if valid:
+                    missing.append(topic.name)
+        if known is not None and known.name not in found:
+            found[known.name] = view.topic(known)
+    if missing and create and ctx.broker.config.values["auto.create.topics.enable"]:
+        ctx.broker.controller.create_in_background(missing)
+    return [*found.values(), *failed.values()]
+
+
+class _View:
+    """The image as a client of one listener and version sees it."""
+
+    def __init__(self, image: MetadataImage, brokers: dict[int, BrokerImage], ctx: RequestContext, operations: int) -> None:
+        self.image = image
+        self._brokers = brokers
+        self._listener = ctx.listener
+        self._version = ctx.api_version
+        self._operations = operations
+
+    def broker(self, broker: BrokerImage) -> MetadataResponseBroker:
+        endpoint = broker.endpoints[self._listener]
+        return MetadataResponseBroker(broker.broker_id, endpoint.host, endpoint.port, broker.rack)
+
+    def missing(self, name: str, error: ErrorCode) -> MetadataResponseTopic:
+        return MetadataResponseTopic(
+            error, name, is_internal=name in INTERNAL_TOPICS, topic_authorized_operations=self._operations
+        )
+
+    def topic(self, topic: TopicImage) -> MetadataResponseTopic:
+        return MetadataResponseTopic(
+            ErrorCode.NONE,
+            topic.name,
+            topic.topic_id,
+            topic.name in INTERNAL_TOPICS,
+            [self._partition(index, partition) for index, partition in topic.partitions.items()],
+            self._operations,
+        )
+
+    def _partition(self, index: int, partition: PartitionImage) -> MetadataResponsePartition:
+        brokers = self._brokers
+        replicas, isr, offline = list(partition.replicas), list(partition.isr), []
+        error, leader = ErrorCode.NONE, partition.leader
+        if not brokers.keys() >= set(partition.replicas):
+            offline = [broker_id for broker_id in replicas if not self._is_alive(broker_id)]
+            if self._version == 0 and offline:
+                replicas = [broker_id for broker_id in replicas if broker_id not in offline]
+                isr = [broker_id for broker_id in isr if broker_id not in offline]
+                error = ErrorCode.REPLICA_NOT_AVAILABLE
+        if leader not in brokers:
+            no_listener = self._version >= 6 and self._is_alive(leader)
+            error = ErrorCode.LISTENER_NOT_FOUND if no_listener else ErrorCode.LEADER_NOT_AVAILABLE
+            leader = _NO_LEADER
+        return MetadataResponsePartition(error, index, leader, partition.leader_epoch, replicas, isr, offline)
+
+    def _is_alive(self, broker_id: int) -> bool:
+        broker = self.image.brokers.get(broker_id)
+        return broker is not None and not broker.fenced
