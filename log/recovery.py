@@ -267,6 +267,7 @@ class _Loader:
                 expected, sound = header.next_offset, position + header.size
         except CorruptRecord as error:
             reason = str(error)
+        segment.end_indexing()
         segment.size = sound
         return expected, reason
 

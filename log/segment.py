@@ -297,11 +297,16 @@ class Segment:
             self._add_entries(last_offset, position)
         self._since_index += size
 
+    def end_indexing(self) -> None:
+        """After the last `index_batch`: an interval begins, as with every start."""
+        self._since_index = 0
+
     def rebuild_indexes(self) -> None:
         """Both indexes from the log's headers. CorruptRecord if they cannot be walked."""
         self.reset_indexes()
         for batch in walk(self.file or self.open_file(), 0, self.size):
             self.index_batch(batch.position, batch.size, batch.last_offset, batch.max_timestamp)
+        self.end_indexing()
 
     def write_indexes(self, *, final: bool) -> list[str]:
         """Writes what the disk does not have yet, unsynced; returns the paths. `final` adds the last time entry."""

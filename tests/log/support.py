@@ -61,8 +61,19 @@ def marker(producer_id: int, producer_epoch: int, *, commit: bool, coordinator_e
 class Rig:
     """One partition, "t" 0, in a LogManager on a MemDisk; `now_ms` is the time until it is set."""
 
-    def __init__(self, config: LogConfig | None = None, disk: Disk | None = None, seed: int = 1) -> None:
-        self.now_ms = NOW_MS
+    def __init__(
+        self,
+        config: LogConfig | None = None,
+        disk: Disk | None = None,
+        seed: int = 1,
+        *,
+        directory: str = DIRECTORY,
+        topic_id: bytes | None = TOPIC_ID,
+        now_ms: int = NOW_MS,
+    ) -> None:
+        self.now_ms = now_ms
+        self.directory = directory
+        self.topic_id = topic_id
         self.config = config or settings()
         self.disk = disk or MemDisk(lambda: self.now_ms)
         self.random = Random(seed)
@@ -70,9 +81,9 @@ class Rig:
 
     def start(self) -> None:
         """Opens what is on the disk, as a broker's start does."""
-        self.manager = LogManager(self.disk, [DIRECTORY], lambda: self.now_ms, self.config, random=self.random)
+        self.manager = LogManager(self.disk, [self.directory], lambda: self.now_ms, self.config, random=self.random)
         self.manager.open_all()
-        self.log: PartitionLog = self.manager.create("t", 0, TOPIC_ID, self.config)
+        self.log: PartitionLog = self.manager.create("t", 0, self.topic_id, self.config)
 
     def restart(self, *, clean: bool) -> None:
         """Stops and starts; an unclean stop loses nothing that was written, as kill -9 does not."""
@@ -86,7 +97,7 @@ class Rig:
 
     @property
     def path(self) -> str:
-        return f"{DIRECTORY}/t-0"
+        return f"{self.directory}/t-0"
 
     def append(self, data: Buffer | None = None, *, leader_epoch: int = 0) -> AppendInfo:
         return self.log.append_as_leader(data if data is not None else batch(), leader_epoch=leader_epoch)

@@ -28,6 +28,8 @@ import org.apache.kafka.server.util.KafkaScheduler;
 import org.apache.kafka.storage.internals.log.LogAppendInfo;
 import org.apache.kafka.storage.internals.log.LogConfig;
 import org.apache.kafka.storage.internals.log.LogDirFailureChannel;
+import org.apache.kafka.storage.internals.log.LogSegment;
+import org.apache.kafka.storage.internals.log.LogStartOffsetIncrementReason;
 import org.apache.kafka.storage.internals.log.ProducerStateManagerConfig;
 import org.apache.kafka.storage.internals.log.RecordValidationException;
 import org.apache.kafka.storage.internals.log.UnifiedLog;
@@ -103,15 +105,72 @@ public class KafkaLogOracle {
         if (log != null) log.close();
         dir = new File(Files.createTempDirectory("oracle").toFile(), "t-0");
         dir.mkdirs();
+        return load(0, 0, true, words, 1);
+    }
+
+    static String load(long start, long recoveryPoint, boolean clean, String[] words, int from) throws Exception {
         Properties settings = new Properties();
-        for (int i = 1; i < words.length; i++) {
+        for (int i = from; i < words.length; i++) {
             String[] pair = words[i].split("=", 2);
             settings.put(pair[0], pair[1]);
         }
         KafkaScheduler scheduler = new KafkaScheduler(1);
-        log = UnifiedLog.create(dir, new LogConfig(settings), 0, 0, scheduler, new BrokerTopicStats(), CLOCK, 900000,
-            new ProducerStateManagerConfig(86400000, false), 600000, new LogDirFailureChannel(1), true, Optional.of(Uuid.ONE_UUID));
+        log = UnifiedLog.create(dir, new LogConfig(settings), start, recoveryPoint, scheduler, new BrokerTopicStats(), CLOCK, 900000,
+            new ProducerStateManagerConfig(86400000, false), 600000, new LogDirFailureChannel(1), clean, Optional.of(Uuid.ONE_UUID));
         return "ok";
+    }
+
+    // reopen DIRECTORY LOG_START RECOVERY_POINT CLEAN NAME=VALUE...: the log in a directory named t-0
+    static String reopen(String[] words) throws Exception {
+        if (log != null) log.close();
+        dir = new File(words[1]);
+        return load(Long.parseLong(words[2]), Long.parseLong(words[3]), Boolean.parseBoolean(words[4]), words, 5);
+    }
+
+    // shut -> DIRECTORY: a clean stop, after which a broker has the active segment's indexes trimmed
+    static String shut() throws Exception {
+        for (LogSegment segment : log.logSegments()) segment.onBecomeInactiveSegment();
+        log.close();
+        log = null;
+        return dir.getAbsolutePath();
+    }
+
+    // state -> START END OFFSET,... ID:LAST_SEQUENCE,...: the last offset of every batch, which is read and checked, and the producers
+    static String state() throws Exception {
+        StringBuilder batches = new StringBuilder();
+        for (LogSegment segment : log.logSegments())
+            for (RecordBatch batch : segment.log().batches()) {
+                batch.ensureValid();
+                batches.append(batch.lastOffset()).append(',');
+            }
+        StringBuilder producers = new StringBuilder();
+        new TreeMap<>(log.activeProducersWithLastSequence()).forEach((id, last) -> producers.append(id).append(':').append(last).append(','));
+        return log.logStartOffset() + " " + log.logEndOffset() + " " + batches + " " + producers;
+    }
+
+    // time TIMESTAMP -> TIMESTAMP OFFSET | none
+    static String time(long timestamp) {
+        return log.fetchOffsetByTimestamp(timestamp, Optional.empty()).timestampAndOffsetOpt()
+            .map(found -> found.timestamp + " " + found.offset).orElse("none");
+    }
+
+    // start OFFSET -> START: everything below is deleted; retain NOW -> number of segments deleted; truncate OFFSET -> END;
+    // roll 0 -> BASE_OFFSET of the new segment
+    static String cut(String how, long value) throws Exception {
+        log.updateHighWatermark(log.logEndOffset());
+        switch (how) {
+            case "start":
+                log.maybeIncrementLogStartOffset(value, LogStartOffsetIncrementReason.ClientRecordDeletion);
+                return "" + log.logStartOffset();
+            case "roll":
+                return "" + log.roll().baseOffset();
+            case "retain":
+                now = value;
+                return "" + log.deleteOldSegments();
+            default:
+                log.truncateTo(value);
+                return "" + log.logEndOffset();
+        }
     }
 
     // append NOW PRODUCE_VERSION LEADER_EPOCH BATCH -> ok FIRST LAST APPEND_TIME | error NAME [INDEX...]
@@ -157,6 +216,11 @@ public class KafkaLogOracle {
                     case "log": answer = open(words); break;
                     case "append": answer = append(words); break;
                     case "files": answer = files(); break;
+                    case "reopen": answer = reopen(words); break;
+                    case "shut": answer = shut(); break;
+                    case "state": answer = state(); break;
+                    case "time": answer = time(Long.parseLong(words[1])); break;
+                    case "start": case "retain": case "truncate": case "roll": answer = cut(words[0], Long.parseLong(words[1])); break;
                     default: throw new IllegalArgumentException(line);
                 }
             } catch (Throwable e) {
