@@ -175,8 +175,8 @@ class Broker:
         match event:
             case TopicDeleted(topic=topic):
                 self.context.groups.topic_deleted(topic.name)
-            case PartitionChanged(topic=topic) if topic.name == CONSUMER_OFFSETS:
-                self.context.groups.refresh()
+            case PartitionChanged(topic=topic, index=index) if topic.name == CONSUMER_OFFSETS:
+                self.context.groups.follow(index)
 
     def _begin_passes(self, clock: Clock, logs: LogManager, groups: GroupCoordinator, values: Mapping[str, Any]) -> None:
         scheduler = self._scheduler = Scheduler(clock)

@@ -98,13 +98,17 @@ class GroupCoordinator:
     # Leadership
 
     def refresh(self) -> None:
-        """Load the partitions that this broker leads, unload the others. Called at the start and when leaders change."""
-        for partition in range(self._log.partition_count()):
-            if self._log.leader(partition) != self._node_id:
-                self.unload(partition)
-            elif partition not in self._shards:
-                with contextlib.suppress(GroupError):  # logged; tried again when somebody asks for it
-                    self._load(partition)
+        """Load all partitions that this broker leads and unload the others. Called at the start."""
+        for partition in {*range(self._log.partition_count()), *self._shards}:
+            self.follow(partition)
+
+    def follow(self, partition: int) -> None:
+        """The leader of one partition may have changed: load it or unload it."""
+        if self._log.leader(partition) != self._node_id:
+            self.unload(partition)
+        elif partition not in self._shards:
+            with contextlib.suppress(GroupError):  # logged; tried again when somebody asks for it
+                self._load(partition)
 
     def unload(self, partition: int) -> None:
         shard = self._shards.pop(partition, None)
@@ -150,7 +154,10 @@ class GroupCoordinator:
     # What happens around groups
 
     def topic_deleted(self, topic: str) -> None:
-        """Committed offsets go with their topic."""
+        """Committed offsets go with their topic; if it is the one they are kept in, so do the groups."""
+        if topic == TOPIC:
+            self.refresh()
+            return
         for shard in self._shards.values():
             if shard.loading:
                 self._deleted_while_loading.setdefault(shard.partition, []).append(topic)

@@ -84,7 +84,7 @@ class GroupLog:
         return len(self.batches)
 
     def leader(self, partition: int) -> int | None:
-        return self.leaders[partition]
+        return self.leaders[partition] if partition < len(self.leaders) else None
 
     def append(self, partition: int, batch: bytes) -> int:
         if self.fail is not None:

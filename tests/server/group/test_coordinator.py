@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from ottla.log.errors import CorruptLog, PolicyViolation, RecordTooLarge
-from ottla.server.group.coordinator import LOAD_SLICE_SECONDS, java_hash_bucket
+from ottla.server.group.coordinator import LOAD_SLICE_SECONDS, TOPIC, java_hash_bucket
 from ottla.server.group.errors import GroupError
 from ottla.server.group.settings import GroupSettings
 from ottla.server.group.shard import append_error
@@ -61,6 +61,30 @@ async def test_who_loses_the_partition_sends_its_members_away() -> None:
     assert driver.heartbeat(member, 1, group="h") == ErrorCode.NOT_COORDINATOR
     driver.broker.log.leaders = [1] * 4
     assert driver.heartbeat(member, 1, group="h") == ErrorCode.UNKNOWN_MEMBER_ID, "it had not synced, so it is not in the log"
+
+
+@in_loop
+async def test_partitions_are_loaded_one_by_one_as_their_leaders_become_known() -> None:
+    driver = Driver()
+    driver.commit({0: 1})
+    broker = Broker(driver.broker.log)
+    partition = broker.groups.partition_for("g")
+    broker.groups.follow(partition)
+    assert list(broker.groups._shards) == [partition]
+    broker.log.leaders[partition] = 2
+    broker.groups.follow(partition)
+    assert list(broker.groups._shards) == []
+
+
+@in_loop
+async def test_groups_go_with_the_topic_they_are_kept_in() -> None:
+    driver = Driver()
+    _, parked = driver.enter()
+    driver.broker.log.batches.clear()
+    driver.broker.log.leaders.clear()
+    driver.broker.groups.topic_deleted(TOPIC)
+    assert answer_of(parked).error_code == ErrorCode.NOT_COORDINATOR
+    assert refused(driver.broker) is ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
 class SlowLog(GroupLog):

@@ -1,0 +1,126 @@
+"""Groups over real partitions of the log layer: what is acknowledged is there again when the process was killed."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from ottla.log.config import LogConfig
+from ottla.log.manager import LogManager
+from ottla.log.memdisk import MemDisk
+from ottla.log.validate import Origin
+from ottla.server.group.coordinator import TOPIC, GroupCoordinator
+from ottla.server.group.settings import GroupSettings
+from ottla.wire.errors import ErrorCode
+from tests.server.group.fakes import NODE_ID, Broker, Driver, GroupClock, answer_of, in_loop
+
+PARTITIONS = 2
+
+
+class Partitions:
+    """`__consumer_offsets` as the coordinator sees it, over a disk that outlives the process."""
+
+    def __init__(self, disk: MemDisk, clock: GroupClock) -> None:
+        # Segments below the least that a topic may ask for, so that a load reads several.
+        config = replace(LogConfig.from_overrides({"cleanup.policy": "compact"}, None), segment_bytes=2_000)
+        self.manager = LogManager(disk, ["/data"], clock.now_ms, config, random=random.Random(1))
+        self.manager.lock()
+        if None in self.manager.meta_properties().values():
+            self.manager.format("cluster", NODE_ID)
+        self.manager.open_all()
+        self.logs = [self.manager.create(TOPIC, index, bytes(15) + b"\x09", config) for index in range(PARTITIONS)]
+        for log in self.logs:
+            log.sole_replica = True
+
+    def partition_count(self) -> int:
+        return PARTITIONS
+
+    def leader(self, partition: int) -> int | None:
+        return NODE_ID
+
+    def append(self, partition: int, batch: bytes) -> int:
+        return self.logs[partition].append_as_leader(batch, leader_epoch=0, origin=Origin.COORDINATOR).base_offset
+
+    def read(self, partition: int) -> Iterator[bytes]:
+        return self.logs[partition].iterate_batches(0)
+
+
+def start(disk: MemDisk, clock: GroupClock, **settings: Any) -> Driver:
+    """A broker process on `disk`, its groups loaded."""
+    broker = Broker(clock=clock)
+    settings.setdefault("initial_rebalance_delay_ms", 0)
+    broker.groups = GroupCoordinator(Partitions(disk, clock), clock, GroupSettings(**settings), NODE_ID)
+    broker.groups.refresh()
+    return Driver(broker)
+
+
+def kill(disk: MemDisk, clock: GroupClock) -> None:
+    """kill -9: the page cache stays, locks and timers go."""
+    disk._locks.clear()
+    clock._timers.clear()
+
+
+@in_loop
+async def test_a_killed_brokers_groups_go_on_where_they_were() -> None:
+    clock = GroupClock()
+    disk = MemDisk(clock.now_ms)
+    before = start(disk, clock)
+    members, generation = before.stable(3)
+    for offset in range(60):
+        assert before.commit({offset % 3: offset}, member=members[0], generation=generation) == [ErrorCode.NONE]
+    before.commit({0: 9}, group="simple")
+    kill(disk, clock)
+
+    after = start(disk, clock)
+    assert after.fetch() == {"t": {0: 57, 1: 58, 2: 59}}
+    assert after.fetch("simple") == {"t": {0: 9}}
+    assert [after.heartbeat(member, generation) for member in members] == [ErrorCode.NONE] * 3
+    assert [after.sync(member, generation).assignment for member in members] == [b"0", b"1", b"2"]
+    assert len(after.broker.groups._log.logs[0].segments) + len(after.broker.groups._log.logs[1].segments) > 2  # type: ignore[attr-defined]
+
+
+@in_loop
+async def test_a_broker_killed_in_the_middle_of_a_rebalance_is_back_before_it() -> None:
+    clock = GroupClock()
+    disk = MemDisk(clock.now_ms)
+    before = start(disk, clock)
+    (member,), _ = before.stable()
+    before.enter()
+    assert before.state() == "PreparingRebalance"
+    kill(disk, clock)
+
+    after = start(disk, clock)
+    assert (after.state(), after.heartbeat(member, 1)) == ("Stable", ErrorCode.NONE)
+    newcomer, parked = after.enter()
+    again = after.join(member=member)
+    assert answer_of(again).generation_id == answer_of(parked).generation_id == 2
+    assert newcomer != member
+
+
+@in_loop
+async def test_members_that_died_with_the_broker_expire_after_it() -> None:
+    clock = GroupClock()
+    disk = MemDisk(clock.now_ms)
+    before = start(disk, clock)
+    before.stable(2)
+    kill(disk, clock)
+    after = start(disk, clock)
+    clock.advance(9)
+    assert after.state() == "Stable"
+    clock.advance(1)
+    assert after.state() == "Empty"
+
+
+@in_loop
+async def test_a_disk_that_fails_refuses_commits_and_keeps_what_was_acknowledged() -> None:
+    clock = GroupClock()
+    disk = MemDisk(clock.now_ms)
+    before = start(disk, clock)
+    assert before.commit({0: 1}) == [ErrorCode.NONE]
+    disk.fail("append", path=TOPIC)
+    assert before.commit({0: 2}) == [ErrorCode.NOT_COORDINATOR]
+    assert before.fetch() == {"t": {0: 1}}
+    kill(disk, clock)
+    assert start(disk, clock).fetch() == {"t": {0: 1}}
