@@ -1,0 +1,64 @@
+"""The command line as typer describes it. server/cli.py tells when it is loaded, and when not."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+import typer
+
+from ottla import __version__
+from ottla.server.serve import ServeOptions, run
+
+KAFKA_VERSION: Final = "4.4.0"
+"""Whose protocol and formats these are."""
+
+app = typer.Typer(
+    name="ottla",
+    help="A Kafka broker without the JVM. With no command it serves.",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"ottla {__version__} (Kafka {KAFKA_VERSION})")
+        raise typer.Exit
+
+
+_SERVE_HELP: Final = (
+    "Run a broker until SIGTERM or Ctrl-C.\n\n"
+    "With nothing given: 127.0.0.1:9092, directory ./ottla-data, node 1. Settings come from SERVER.PROPERTIES, then from KAFKA_* "
+    "variables as Kafka's container image reads them (KAFKA_LOG_RETENTION_MS is log.retention.ms), then from --override, then from "
+    "the other options."
+)
+_Version = Annotated[bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Say which this is.")]
+
+
+@app.callback()
+def program(version: _Version = False) -> None:
+    """A Kafka broker without the JVM. With no command it serves."""
+
+
+@app.command(help=_SERVE_HELP)
+def serve(  # noqa: PLR0917 - typer passes them by name
+    properties: Annotated[
+        str | None,
+        typer.Argument(metavar="SERVER.PROPERTIES", help="Settings, as Kafka's own file has them.", show_default=False),
+    ] = None,
+    override: Annotated[
+        list[str] | None, typer.Option(metavar="KEY=VALUE", help="A setting that beats file and environment. May be repeated.")
+    ] = None,
+    port: Annotated[int | None, typer.Option(min=0, max=65535, help="Where clients connect; 0 is a free port.")] = None,
+    host: Annotated[
+        str | None, typer.Option(metavar="HOST", help="The address to listen on; 0.0.0.0 is every interface.")
+    ] = None,
+    data_dir: Annotated[str | None, typer.Option(metavar="DIR", help="log.dirs: where everything is kept.")] = None,
+    cluster_id: Annotated[
+        str | None, typer.Option(metavar="ID", help="For an empty directory; a used one must agree. Also: CLUSTER_ID.")
+    ] = None,
+    node_id: Annotated[int | None, typer.Option(min=0, max=2**31 - 1, metavar="N", help="node.id: this broker's number.")] = None,
+    version: _Version = False,
+) -> None:
+    """Run a broker until SIGTERM or Ctrl-C."""
+    raise typer.Exit(run(ServeOptions(properties, tuple(override or ()), port, host, data_dir, cluster_id, node_id)))
