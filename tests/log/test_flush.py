@@ -1,0 +1,80 @@
+"""log/flush.py: what a job syncs, in a thread beside appends too, and what it forgives."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from ottla.log.files import OsDisk
+from ottla.log.flush import Unsynced
+from tests.log.support import Rig, batch, settings
+
+SIZE = len(batch())
+
+
+def test_unsynced_is_handed_over_once() -> None:
+    unsynced = Unsynced()
+    unsynced.names_in("/p")
+    unsynced.names_in("/p")
+    unsynced.paths.append("/p/a")
+    unsynced.epochs = True
+    assert unsynced.take() == (["/p/a"], ["/p"])
+    assert (unsynced.take(), unsynced.epochs) == (([], []), False)
+
+
+def test_a_job_syncs_segments_side_files_epochs_and_names() -> None:
+    rig = Rig(settings(segment_bytes=2 * SIZE))
+    rig.fill(3)
+    rig.memory.trace.clear()
+    rig.log.flush()
+    synced = [path.removeprefix(f"{rig.path}/") for what, path in rig.memory.trace if what in ("sync", "sync_dir")]
+    assert synced == [
+        f"{0:020d}.log",
+        f"{2:020d}.log",
+        "partition.metadata",
+        f"{0:020d}.index",
+        f"{0:020d}.timeindex",
+        f"{2:020d}.snapshot",
+        "leader-epoch-checkpoint.tmp",
+        rig.path,
+        rig.path,
+        "/data",
+    ]
+    rig.fill(1)
+    rig.memory.trace.clear()
+    rig.log.flush()
+    assert rig.memory.trace == [("sync", f"{rig.path}/{2:020d}.log")]
+
+
+def test_files_that_went_meanwhile_are_no_failure() -> None:
+    rig = Rig(settings(segment_bytes=2 * SIZE, retention_bytes=2 * SIZE))
+    rig.fill(6)
+    job = rig.log.start_flush()
+    assert job is not None
+    rig.log.apply_retention(rig.now_ms)
+    rig.manager.delete_pass(rig.now_ms + 60_000)
+    job.run()
+    rig.log.begin_epoch(5)
+    rig.fill(1)
+    job = rig.log.start_flush()
+    assert job is not None
+    rig.manager.delete("t", 0)
+    rig.manager.delete_pass(rig.now_ms + 120_000)
+    job.run()
+    rig.log.directory.check()
+
+
+def test_in_a_thread_beside_appends(tmp_path: Path) -> None:
+    rig = Rig(settings(segment_bytes=20 * SIZE), OsDisk(), directory=str(tmp_path))
+    with ThreadPoolExecutor(1) as pool:
+        for _ in range(20):
+            rig.fill(5)
+            job = rig.log.start_flush()
+            assert job is not None
+            running = pool.submit(job.run)
+            rig.fill(5)
+            running.result()
+            job.finish()
+            assert rig.log.unflushed == 5
+    rig.restart(clean=False)
+    assert rig.read() == list(range(200))
