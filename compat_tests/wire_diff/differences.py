@@ -18,14 +18,14 @@ class Difference(NamedTuple):
 
 
 DELIBERATE: dict[str, Difference] = {
-    "MDzero": Difference("error_code", -1, 42, "Kafka leaks UNKNOWN_SERVER_ERROR for a topic with neither name nor id"),
-    "IAC8": Difference("error_code", -1, 42, "an unknown operation makes Kafka's controller fail and give up its leadership"),
+    "MDzero": Difference("", -1, 42, "Kafka leaks UNKNOWN_SERVER_ERROR for a topic with neither name nor id"),
+    "IAC8": Difference("", -1, 42, "an unknown operation makes Kafka's controller fail and give up its leadership"),
     "P9": Difference("", SILENT, 87, "null records kill Kafka's request handler: the client waits for ever"),
     "P22": Difference("error_code", -1, 87, "a batch of an undefined codec is an invalid one, not an unknown server error"),
     "P23": Difference("error_code", -1, 87, "records that do not decompress are invalid ones, not an unknown server error"),
     "P13": Difference("", 0, 87, "offset deltas that do not count up are stored by Kafka, for consumers to stumble over"),
     "P13c": Difference("", -1, 87, "the same in a compressed batch: Kafka means to repair them, and fails"),
-    "I14b": Difference(
-        "", 0, 47, "a producer id without an epoch is refused, also where the partition does not know the producer yet"
-    ),
+    "F13b": Difference("", -1, 0, "a negative limit of a partition counts as none; the first batch comes"),
+    "R1b": Difference("", 45, 0, "after kill -9 Kafka knows a producer's last batch only, ottla the last five, from the log"),
+    "I14b": Difference("", 0, 47, "a producer id without an epoch is refused, also from a producer the partition never saw"),
 }

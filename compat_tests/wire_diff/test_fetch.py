@@ -99,7 +99,7 @@ def test_a_waiting_fetch_waits_for_min_bytes(wire: Wire) -> Any:
     return part(answer)[1].error_code, len(part(answer)[1].records) >= 3000, time.monotonic() - started < 10
 
 
-LIMITS = [(1 << 20, 100), (0, 1 << 26), (0, 0), (150, 1 << 26), (1, 1), (1000, 1 << 26), (1 << 20, 1 << 26), (-1, 1 << 26)]
+LIMITS = [(1 << 20, 100), (0, 1 << 26), (0, 0), (150, 1 << 26), (1, 1), (1000, 1 << 26), (1 << 20, 1 << 26)]
 
 
 @pytest.mark.parametrize(("partition_max", "max_bytes"), LIMITS)
@@ -113,6 +113,11 @@ def test_byte_limits(wires: dict[str, Wire], partition_max: int, max_bytes: int)
         return [(p.error_code, p.high_watermark, whole(bytes(p.records))) for p in parts]
 
     check(wires, "F13", scenario)
+
+
+@same_answer("F13b")
+def test_a_negative_limit(wire: Wire) -> Any:
+    return wire.fetch(filled(wire, 1), partition_max_bytes=-1).responses[0].partitions[0].error_code
 
 
 @pytest.mark.parametrize("max_bytes", [0, 1000, 60_000, 1 << 26])
