@@ -226,6 +226,14 @@ def test_tail_reads_from_where_the_last_one_ended(rig: Rig) -> None:
     assert rig.read() == list(range(rig.log.log_end_offset))
 
 
+def test_a_tail_read_after_a_roll_starts_in_the_new_segment(rig: Rig) -> None:
+    rig.fill(3)
+    assert rig.log.read(0, 1 << 20, upto=3) is not None  # remembers where offset 3 will be, if nothing rolls
+    rig.log.roll()
+    rig.fill(2)
+    assert rig.read(3) == [3, 4]
+
+
 def test_reads_go_over_segments() -> None:
     rig = Rig(settings(segment_bytes=3 * SIZE))
     rig.fill(10)
@@ -368,6 +376,20 @@ def test_truncation_to_every_offset() -> None:
         assert rig.append(batch(2, producer=(9, 0, end)), leader_epoch=9).base_offset == end
         rig.restart(clean=offset % 2 == 0)
         assert rig.read() == list(range(end + 2))
+
+
+def test_truncation_is_durable_when_it_returns() -> None:
+    rig = Rig(settings(segment_bytes=3 * SIZE))
+    rig.fill(10)
+    rig.log.flush()
+    rig.memory.trace.clear()
+    rig.log.truncate_to(4)
+    done = [(what, path.removeprefix(f"{rig.path}/")) for what, path in rig.memory.trace]
+    assert done[-3:] == [("truncate", f"{3:020d}.log"), ("sync", f"{3:020d}.log"), ("sync_dir", rig.path)]
+    assert done.index(("rename", "/data/recovery-point-offset-checkpoint.tmp")) < done.index(("truncate", f"{3:020d}.log"))
+    rig.memory.crash()
+    rig.start()
+    assert rig.read() == [0, 1, 2, 3]
 
 
 def test_truncation_below_the_start_begins_anew() -> None:

@@ -61,7 +61,10 @@ def test_a_torn_tail_is_cut_at_the_last_whole_batch(cut: int) -> None:
     path = log_path(rig, 4)
     rig.manager.close(clean=False)
     rig.disk.write_bytes(path, rig.disk.read_bytes(path)[:-cut])
+    rig.memory.trace.clear()
     rig.start()
+    cut_at = rig.memory.trace.index(("truncate", path))
+    assert rig.memory.trace[cut_at + 1] == ("sync", path)
     assert rig.disk.size(path) == SIZE
     check(rig, 5)
 

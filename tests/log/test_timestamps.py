@@ -62,6 +62,8 @@ def test_log_append_time_counts_for_every_record() -> None:
     assert rig.log.max_timestamp_offset() == (NOW_MS + 10, 3, 0)
     rig.log.delete_records_before(1)
     assert rig.log.offset_for_timestamp(0) == (NOW_MS, 1, 0)
+    rig.log.delete_records_before(3)
+    assert rig.log.offset_for_timestamp(0) == (NOW_MS + 10, 3, 0)
 
 
 @pytest.mark.parametrize("codec", range(5))
