@@ -29,8 +29,8 @@ def _show_version(wanted: bool) -> None:
 _SERVE_HELP: Final = (
     "Run a broker until SIGTERM or Ctrl-C.\n\n"
     "With nothing given: 127.0.0.1:9092, directory ./ottla-data, node 1. Settings come from SERVER.PROPERTIES, then from KAFKA_* "
-    "variables as Kafka's container image reads them (KAFKA_LOG_RETENTION_MS is log.retention.ms), then from --override, then from "
-    "the other options."
+    "variables as Kafka's container image reads them (KAFKA_LOG_RETENTION_MS is log.retention.ms), then from --override, then "
+    "from the other options."
 )
 _Version = Annotated[bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Say which this is.")]
 

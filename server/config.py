@@ -133,18 +133,17 @@ class BrokerConfig:
     def from_mapping(cls, texts: Mapping[str, str], cluster_id: str | None = None) -> tuple[BrokerConfig, list[str]]:
         """From text by name. Returns the configuration and the names that nobody knows. ConfigError."""
         values: dict[str, Any] = dict(_DEFAULTS)
+        texts = _with_both_ids(texts)
         for name, text in texts.items():
             setting = BROKER_SETTINGS.get(name)
             if setting is not None:
                 values[name] = _parse(setting, text)
-        if "broker.id" in texts and "node.id" not in texts:
-            values["node.id"] = values["broker.id"]
         config = cls(values, texts, cluster_id)
         return config, list(config.unknown)
 
     @property
     def node_id(self) -> int:
-        """`node.id`, or `broker.id` where only that is set."""
+        """`node.id`."""
         return int(self.values["node.id"])
 
     @property
@@ -218,6 +217,14 @@ class BrokerConfig:
                 )
         if self.values["authorizer.class.name"]:
             raise ConfigError("authorizer.class.name: ottla has no authorization yet; remove it")
+
+
+def _with_both_ids(texts: Mapping[str, str]) -> Mapping[str, str]:
+    """`broker.id` is the old name of `node.id`: where one is set, so is the other."""
+    for given, missing in (("node.id", "broker.id"), ("broker.id", "node.id")):
+        if given in texts and missing not in texts:
+            return {**texts, missing: texts[given]}
+    return texts
 
 
 def overlaid(values: Mapping[str, Any], *layers: Mapping[str, str]) -> Mapping[str, Any]:

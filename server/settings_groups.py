@@ -8,9 +8,10 @@ Names, types, defaults and bounds are Kafka 4.4's (tests/server/test_settings_gr
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
-from ottla.log.settings import ConfigType, Setting
+from ottla.log.settings import ConfigType, Setting, Value
 
 _BOOLEAN, _STRING, _INT, _LONG, _LIST = (
     ConfigType.BOOLEAN,
@@ -19,7 +20,29 @@ _BOOLEAN, _STRING, _INT, _LONG, _LIST = (
     ConfigType.LONG,
     ConfigType.LIST,
 )
+MATCH_KEYS: Final = frozenset(
+    f"client_{what}" for what in ("id", "instance_id", "software_name", "software_version", "source_address", "source_port")
+)
+"""What a subscription can tell clients apart by."""
+_DURATION: Final = re.compile(
+    r"by_duration:P(?=[0-9T])(?:[0-9]+D)?(?:T(?=[0-9])(?:[0-9]+H)?(?:[0-9]+M)?(?:[0-9]+(?:\.[0-9]{1,9})?S)?)?",
+    re.ASCII | re.IGNORECASE,
+)
 ISOLATION_LEVELS: Final = ("read_committed", "read_uncommitted")
+
+
+def _check_offset_reset(value: Value) -> str | None:
+    if value in ("earliest", "latest") or (isinstance(value, str) and _DURATION.fullmatch(value)):
+        return None
+    return "Value must be earliest, latest, or by_duration: and an ISO 8601 duration such as PT1H"
+
+
+def _check_match(value: Value) -> str | None:
+    for pair in value if isinstance(value, tuple) else ():
+        key, equals, pattern = pair.partition("=")
+        if not equals or not pattern or key.strip() not in MATCH_KEYS:
+            return f"Illegal client matching pattern: {pair}"
+    return None
 
 
 def _int(name: str, default: int, low: int, doc: str, *, internal: bool = False, type_: ConfigType = _INT) -> Setting:
@@ -56,7 +79,7 @@ _GROUP: Final = (
     _int("share.assignment.interval.ms", 1000, 0, _ASSIGNMENT),
     _offload("share"),
     Setting(
-        "share.auto.offset.reset", _STRING, "latest", effective=False,
+        "share.auto.offset.reset", _STRING, "latest", check=_check_offset_reset, effective=False,
         doc="Where a share group begins in a partition that it has no state of: `earliest`, `latest`, or "
         "`by_duration:` and an ISO 8601 duration, which is that long ago.",
     ),
@@ -104,7 +127,7 @@ GROUP_SETTINGS: Final[dict[str, Setting]] = {setting.name: setting for setting i
 _CLIENT_METRICS: Final = (
     Setting("interval.ms", _INT, 300_000, 100, 3_600_000, effective=False, doc="How often clients push their metrics."),
     Setting(
-        "match", _LIST, (), effective=False,
+        "match", _LIST, (), check=_check_match, effective=False,
         doc="Which clients are asked: `key=pattern` of client_id, client_instance_id, client_software_name, "
         "client_software_version, client_source_address or client_source_port; all must match. Empty is all "
         "clients.",

@@ -1,0 +1,168 @@
+"""Where a setting's value comes from, for DescribeConfigs: each candidate with its source, the strongest first.
+
+A broker setting may be written at four levels: for this broker while it ran (DYNAMIC_BROKER), for all brokers while they ran
+(DYNAMIC_DEFAULT), at the start (STATIC), and in the table (DEFAULT). Settings of one meaning in other units (log.retention.ms,
+.minutes, .hours) are candidates for each other. Topics and groups come before all of these with their own.
+
+Two habits of Kafka's answers are kept, since tools show what they get. Candidates before the one that carries the asked name
+are left out, so that `retention.ms` with nothing but `log.retention.hours` behind it has none, and counts as a default. And of
+settings that nobody knows the value is hidden: it may be a plug-in's password.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from enum import IntEnum
+from itertools import dropwhile
+from typing import Any, NamedTuple
+
+from ottla.log.config import inherited
+from ottla.log.settings import ConfigType, Setting, Value
+from ottla.server.config import BROKER_SETTINGS, BrokerConfig, base_name, overlaid
+
+
+class Source(IntEnum):
+    """As DescribeConfigs numbers them."""
+
+    UNKNOWN = 0
+    TOPIC = 1
+    DYNAMIC_BROKER = 2
+    DYNAMIC_DEFAULT = 3
+    STATIC = 4
+    DEFAULT = 5
+    LOGGER = 6
+    CLIENT_METRICS = 7
+    GROUP = 8
+
+
+class Candidate(NamedTuple):
+    """A value a setting could have; None where it may not be shown."""
+
+    name: str
+    value: str | None
+    source: Source
+
+
+class Described(NamedTuple):
+    """A setting as it is. `setting` is None where nobody knows it. Each candidate counts once those before it are removed."""
+
+    name: str
+    value: str | None
+    source: Source
+    read_only: bool
+    setting: Setting | None
+    candidates: Sequence[Candidate]
+
+    @property
+    def sensitive(self) -> bool:
+        return self.setting is None or self.setting.sensitive
+
+
+class Sources:
+    """The levels of one broker's settings. `own` and `common` are the dynamic ones: this broker's, and those of all brokers."""
+
+    def __init__(self, config: BrokerConfig, own: Mapping[str, str], common: Mapping[str, str]) -> None:
+        self.own = own
+        self.common = common
+        self.static = config.texts
+        self.values: Mapping[str, Any] = overlaid(config.values, common, own)
+        """What counts now, parsed."""
+
+    # Of each kind of resource
+
+    def of_broker(self) -> Iterator[Described]:
+        """All that the broker itself has."""
+        names = [name for name, setting in BROKER_SETTINGS.items() if not (setting.internal or _only_dynamic(name))]
+        for name in _with(names, self.static, self.common, self.own):
+            yield self._broker_setting(name, self._candidates(name))
+
+    def of_all_brokers(self) -> Iterator[Described]:
+        """What was set for all brokers while they ran, and nothing else."""
+        for name, text in sorted(self.common.items()):
+            candidates = [each for each in self._candidates(name) if each.source is Source.DYNAMIC_DEFAULT]
+            yield self._broker_setting(name, candidates)._replace(value=None if _hidden(name) else text)
+
+    def of_topic(self, settings: Mapping[str, Setting], overrides: Mapping[str, str]) -> Iterator[Described]:
+        """`settings` is log.config.TOPIC_SETTINGS."""
+        for name in _with((name for name, setting in settings.items() if not setting.internal), overrides):
+            setting = settings.get(name)
+            inherits = self._inherited(setting) if setting is not None else []
+            yield self._resource_setting(name, setting, overrides, Source.TOPIC, inherits)
+
+    def of_group(self, settings: Mapping[str, Setting], overrides: Mapping[str, str]) -> Iterator[Described]:
+        """`settings` is GROUP_SETTINGS. One without a broker's setting behind it is its own default."""
+        for name, setting in sorted(settings.items()):
+            if setting.internal:
+                continue
+            inherits = self._inherited(setting)
+            if not setting.synonyms and name not in overrides:
+                inherits = [Candidate(name, setting.format(setting.default), Source.DEFAULT)]
+            yield self._resource_setting(name, setting, overrides, Source.GROUP, inherits)
+
+    def of_client_metrics(self, settings: Mapping[str, Setting], overrides: Mapping[str, str]) -> Iterator[Described]:
+        """`settings` is CLIENT_METRICS_SETTINGS."""
+        for name, setting in sorted(settings.items()):
+            yield self._resource_setting(name, setting, overrides, Source.CLIENT_METRICS, [])
+
+    # Parts
+
+    def _candidates(self, name: str) -> list[Candidate]:
+        """Of a broker setting: level by level, and at each level all settings of its meaning."""
+        base = base_name(name)
+        setting = BROKER_SETTINGS.get(base)
+        names: Sequence[str] = (name,) if setting is None else setting.synonyms if base == name else (name, base)
+        levels = ((self.own, Source.DYNAMIC_BROKER), (self.common, Source.DYNAMIC_DEFAULT), (self.static, Source.STATIC))
+        found = [Candidate(each, texts[each], source) for texts, source in levels for each in names if each in texts]
+        for each in names:
+            known = BROKER_SETTINGS.get(each)
+            if known is not None and known.default is not None and not _only_dynamic(each):
+                found.append(Candidate(each, known.format(known.default), Source.DEFAULT))
+        if _hidden(name):
+            found = [candidate._replace(value=None) for candidate in found]
+        return list(dropwhile(lambda candidate: candidate.name != name, found))
+
+    def _broker_setting(self, name: str, candidates: list[Candidate]) -> Described:
+        setting = BROKER_SETTINGS.get(base_name(name))
+        known = BROKER_SETTINGS.get(name)
+        value = candidates[0].value if candidates else None
+        if known is not None:
+            value = known.format(self.values[name])
+        source = candidates[0].source if candidates else Source.DEFAULT
+        return Described(name, value, source, known is None or not known.dynamic, setting, candidates)
+
+    def _inherited(self, setting: Setting) -> list[Candidate]:
+        """What stands behind a topic's or a group's setting."""
+        return self._candidates(setting.synonyms[0]) if setting.synonyms else []
+
+    def _resource_setting(
+        self, name: str, setting: Setting | None, overrides: Mapping[str, str], source: Source, inherits: list[Candidate]
+    ) -> Described:
+        override = overrides.get(name)
+        if setting is None:
+            return Described(name, None, source, False, None, [Candidate(name, None, source)])
+        value = setting.format(_first_of_list(setting, inherited(setting, self.values)))
+        if override is not None:
+            value = setting.format(setting.parse(override))
+            inherits = [Candidate(name, value, source), *inherits]
+        return Described(name, value, inherits[0].source if inherits else Source.DEFAULT, False, setting, inherits)
+
+
+def _with(names: Iterable[str], *more: Mapping[str, str]) -> list[str]:
+    return sorted({*names, *(name for texts in more for name in texts)})
+
+
+def _hidden(name: str) -> bool:
+    setting = BROKER_SETTINGS.get(base_name(name))
+    return setting is None or setting.sensitive
+
+
+def _only_dynamic(name: str) -> bool:
+    """Quotas of replication: they exist while somebody has set them, and have no value otherwise."""
+    return name.endswith(".throttled.rate") or name == "replica.alter.log.dirs.io.max.bytes.per.second"
+
+
+def _first_of_list(setting: Setting, value: Value) -> Value:
+    """A group has one assignor where the broker lists several: the first."""
+    if isinstance(value, tuple) and setting.type is not ConfigType.LIST:
+        return value[0] if value else None
+    return value

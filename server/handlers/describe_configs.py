@@ -1,0 +1,146 @@
+"""DescribeConfigs v1-4: settings of topics (2), brokers (4), the broker's loggers (8), client metrics (16), groups (32).
+
+- v1 synonyms, sources; v3 documentation and types.
+- A resource's answer has all settings, or those of `configuration_keys` that it has; unknown keys are left out silently.
+- Synonyms are the other places that could give the value, the strongest first (server/config_sources.py).
+- Broker "" is what was set for all brokers while they ran. A broker answers for itself only.
+- Sensitive values, and those of settings nobody knows, are null.
+- Errors: 3 UNKNOWN_TOPIC_OR_PARTITION, 17 INVALID_TOPIC_EXCEPTION, 42 INVALID_REQUEST; a resource type that does not exist is 42
+  for every resource of the request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from ottla.log.config import TOPIC_SETTINGS
+from ottla.server import loggers
+from ottla.server.config import CLIENT_METRICS_SETTINGS, GROUP_SETTINGS, documentation
+from ottla.server.config_sources import Described, Source, Sources
+from ottla.server.context import BrokerContext, RequestContext
+from ottla.server.metadata.image import BROKER, GROUP, TOPIC
+from ottla.server.metadata.names import invalid_reason
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
+
+LOGGER: Final = 8
+CLIENT_METRICS: Final = 16
+
+
+class _Refused(Exception):
+    """One resource that cannot be described."""
+
+    def __init__(self, code: ErrorCode, message: str = "") -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+
+
+def handle(request: DescribeConfigsRequest, ctx: RequestContext) -> DescribeConfigsResponse:
+    unknown = next((each.resource_type for each in request.resources if each.resource_type not in _KINDS), None)
+    if unknown is not None:
+        text = f"There are no resources of type {unknown}."
+        return DescribeConfigsResponse(
+            results=[
+                DescribeConfigsResult(ErrorCode.INVALID_REQUEST, text, each.resource_type, each.resource_name)
+                for each in request.resources
+            ]
+        )
+    return DescribeConfigsResponse(results=[_describe(each, request, ctx.broker) for each in request.resources])
+
+
+def _describe(resource: DescribeConfigsResource, request: DescribeConfigsRequest, broker: BrokerContext) -> DescribeConfigsResult:
+    kind, name, keys = resource.resource_type, resource.resource_name, resource.configuration_keys
+    result = DescribeConfigsResult(0, "", kind, name)
+    try:
+        result.configs = [
+            _entry(described, kind, request) for described in _KINDS[kind](name, broker) if not keys or described.name in keys
+        ]
+    except _Refused as refused:
+        result.error_code, result.error_message = refused.code, refused.message
+    return result
+
+
+def _entry(described: Described, kind: int, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
+    setting = described.setting
+    doc = None
+    if kind == LOGGER:
+        doc = ""
+    elif request.include_documentation and setting is not None:
+        doc = documentation(setting)
+    return DescribeConfigsResourceResult(
+        name=described.name,
+        value=described.value,
+        read_only=described.read_only,
+        config_source=described.source,
+        is_sensitive=described.sensitive and kind != LOGGER,
+        synonyms=[DescribeConfigsSynonym(*each) for each in described.candidates] if request.include_synonyms else [],
+        config_type=0 if setting is None else setting.type,
+        documentation=doc,
+    )
+
+
+# Kinds of resources
+
+
+def _topic(name: str, broker: BrokerContext) -> Iterable[Described]:
+    reason = invalid_reason(name)
+    if reason is not None:
+        raise _Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, reason)
+    if name not in broker.metadata.topics:
+        raise _Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    return _sources(broker).of_topic(TOPIC_SETTINGS, broker.metadata.config_of(TOPIC, name))
+
+
+def _broker(name: str, broker: BrokerContext) -> Iterable[Described]:
+    if not name:
+        return _sources(broker).of_all_brokers()
+    _check_own_id(name, broker)
+    return _sources(broker).of_broker()
+
+
+def _logger(name: str, broker: BrokerContext) -> Iterable[Described]:
+    _check_own_id(name, broker)
+    return [Described(logger, level, Source.LOGGER, False, None, []) for logger, level in loggers.levels().items()]
+
+
+def _client_metrics(name: str, broker: BrokerContext) -> Iterable[Described]:
+    if not name:
+        raise _Refused(ErrorCode.INVALID_REQUEST, "A subscription to client metrics needs a name.")
+    return _sources(broker).of_client_metrics(CLIENT_METRICS_SETTINGS, broker.metadata.config_of(CLIENT_METRICS, name))
+
+
+def _group(name: str, broker: BrokerContext) -> Iterable[Described]:
+    if not name:
+        raise _Refused(ErrorCode.INVALID_REQUEST, "A group needs a name.")
+    return _sources(broker).of_group(GROUP_SETTINGS, broker.metadata.config_of(GROUP, name))
+
+
+_KINDS: Final[dict[int, Callable[[str, BrokerContext], Iterable[Described]]]] = {
+    TOPIC: _topic,
+    BROKER: _broker,
+    LOGGER: _logger,
+    CLIENT_METRICS: _client_metrics,
+    GROUP: _group,
+}
+
+
+def _sources(broker: BrokerContext) -> Sources:
+    image = broker.metadata
+    return Sources(broker.config, image.config_of(BROKER, str(broker.config.node_id)), image.config_of(BROKER, ""))
+
+
+def _check_own_id(name: str, broker: BrokerContext) -> None:
+    node_id = broker.config.node_id
+    if not name.removeprefix("-").isdecimal():
+        raise _Refused(ErrorCode.INVALID_REQUEST, f"A broker is named by its number, and '{name}' is none.")
+    if int(name) != node_id:
+        raise _Refused(ErrorCode.INVALID_REQUEST, f"This is broker {node_id} and cannot answer for broker {name}.")

@@ -1,0 +1,99 @@
+"""IncrementalAlterConfigs v0-1: change some settings of topics, brokers, client metrics and groups, or levels of loggers.
+
+- Operations: 0 SET, 1 DELETE, 2 APPEND, 3 SUBTRACT (to and from a list). `validate_only` answers as if, and changes nothing.
+- Each resource succeeds or fails on its own, and as a whole.
+- The controller does all but the loggers, which are this broker's alone and forgotten when it stops: they take SET and DELETE.
+- Errors of loggers: 40 INVALID_CONFIG (no such logger or level), 42 INVALID_REQUEST (another broker's, another operation, a
+  resource or logger twice, a SET without a level, the root's level removed). The others are the controller's: 3, 17, 40, 42, 44;
+  and 56 KAFKA_STORAGE_ERROR.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Final
+
+from ottla.log.errors import StorageError
+from ottla.server import loggers
+from ottla.server.context import RequestContext
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+
+LOGGER: Final = 8
+SET: Final = 0
+DELETE: Final = 1
+
+
+class _Refused(Exception):
+    """A change of loggers that is not made."""
+
+    def __init__(self, code: ErrorCode, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+
+
+async def handle(request: IncrementalAlterConfigsRequest, ctx: RequestContext) -> IncrementalAlterConfigsResponse:
+    times = Counter(each.resource_name for each in request.resources if each.resource_type == LOGGER)
+    elsewhere = [each for each in request.resources if each.resource_type != LOGGER]
+    answers = iter(await _by_controller(elsewhere, request.validate_only, ctx) if elsewhere else [])
+    responses = []
+    for resource in request.resources:
+        if resource.resource_type != LOGGER:
+            responses.append(next(answers))
+            continue
+        answer = AlterConfigsResourceResponse(0, None, LOGGER, resource.resource_name)
+        try:
+            if times[resource.resource_name] > 1:
+                raise _Refused(ErrorCode.INVALID_REQUEST, "A request may name each resource only once.")
+            _check_loggers(resource, ctx.broker.config.node_id)
+        except _Refused as refused:
+            answer.error_code, answer.error_message = refused.code, refused.message
+        else:
+            if not request.validate_only:
+                for config in resource.configs:
+                    loggers.set_level(config.name, None if config.config_operation == DELETE else config.value)
+        responses.append(answer)
+    return IncrementalAlterConfigsResponse(responses=responses)
+
+
+async def _by_controller(
+    resources: list[AlterConfigsResource], validate_only: bool, ctx: RequestContext
+) -> list[AlterConfigsResourceResponse]:
+    """Answers in the order of `resources`."""
+    try:
+        response = await ctx.broker.controller.incremental_alter_configs(IncrementalAlterConfigsRequest(resources, validate_only))
+    except StorageError as error:
+        code = ErrorCode.KAFKA_STORAGE_ERROR
+        return [AlterConfigsResourceResponse(code, str(error), each.resource_type, each.resource_name) for each in resources]
+    return response.responses
+
+
+def _check_loggers(resource: AlterConfigsResource, node_id: int) -> None:
+    """Whether all changes can be made. _Refused."""
+    if resource.resource_name != str(node_id):
+        text = f"This is broker {node_id}; its loggers are not those of '{resource.resource_name}'."
+        raise _Refused(ErrorCode.INVALID_REQUEST, text)
+    names = [config.name for config in resource.configs]
+    if len(set(names)) < len(names):
+        raise _Refused(ErrorCode.INVALID_REQUEST, "A request may name each setting of a resource only once.")
+    for config in resource.configs:
+        _check_logger(config)
+
+
+def _check_logger(config: AlterableConfig) -> None:
+    if config.config_operation not in (SET, DELETE):
+        raise _Refused(ErrorCode.INVALID_REQUEST, "Levels of loggers take SET and DELETE only.")
+    if config.config_operation == SET and config.value is None:
+        raise _Refused(ErrorCode.INVALID_REQUEST, f"Only DELETE goes without a value: {config.name}.")
+    reason = loggers.check(config.name, config.value if config.config_operation == SET else None)
+    if reason is not None:
+        raise _Refused(ErrorCode.INVALID_CONFIG, reason)
+    if config.config_operation == DELETE and config.name == loggers.ROOT:
+        raise _Refused(ErrorCode.INVALID_REQUEST, "The root logger has no level above it to fall back to.")
