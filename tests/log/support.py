@@ -99,6 +99,11 @@ class Rig:
     def path(self) -> str:
         return f"{self.directory}/t-0"
 
+    @property
+    def bases(self) -> list[int]:
+        """Base offsets of the segments."""
+        return [segment.base_offset for segment in self.log.segments]
+
     def append(self, data: Buffer | None = None, *, leader_epoch: int = 0) -> AppendInfo:
         return self.log.append_as_leader(data if data is not None else batch(), leader_epoch=leader_epoch)
 

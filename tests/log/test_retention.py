@@ -22,10 +22,6 @@ def rig_of(segments: int, **changes: object) -> Rig:
     return rig
 
 
-def bases(rig: Rig) -> list[int]:
-    return [segment.base_offset for segment in rig.log.segments]
-
-
 def test_nothing_to_do() -> None:
     rig = rig_of(3)
     assert rig.log.apply_retention(NOW_MS + 1000 * DAY) == 0
@@ -36,14 +32,14 @@ def test_nothing_to_do() -> None:
 def test_by_time(days: float, left: int) -> None:
     rig = rig_of(4, retention_ms=7 * DAY)
     assert rig.log.apply_retention(int(NOW_MS + days * DAY)) == 4 - left
-    assert bases(rig) == list(range(0, 8, 2))[4 - left :]
-    assert rig.log.log_start_offset == bases(rig)[0]
+    assert rig.bases == list(range(0, 8, 2))[4 - left :]
+    assert rig.log.log_start_offset == rig.bases[0]
 
 
 def test_by_time_the_last_segment_too_but_the_end_stays() -> None:
     rig = rig_of(2, retention_ms=DAY)
     assert rig.log.apply_retention(NOW_MS + 30 * DAY) == 2
-    assert (bases(rig), rig.log.log_start_offset, rig.log.log_end_offset) == ([4], 4, 4)
+    assert (rig.bases, rig.log.log_start_offset, rig.log.log_end_offset) == ([4], 4, 4)
     assert rig.log.apply_retention(NOW_MS + 90 * DAY) == 0  # empty stays
     rig.restart(clean=True)
     assert (rig.log.log_start_offset, rig.log.log_end_offset) == (4, 4)
@@ -63,7 +59,7 @@ def test_without_record_times_the_file_counts() -> None:
     rig.now_ms += 2 * DAY
     rig.fill(2, timestamp_ms=-1)
     assert rig.log.apply_retention(rig.now_ms) == 1
-    assert bases(rig) == [2]
+    assert rig.bases == [2]
 
 
 @pytest.mark.parametrize(
@@ -73,9 +69,9 @@ def test_by_size_the_log_never_gets_smaller_than_the_limit(limit: int, left: int
     rig = rig_of(4, retention_bytes=limit)
     deleted = rig.log.apply_retention(NOW_MS)
     if limit == 0:
-        assert (deleted, bases(rig)) == (4, [8])
+        assert (deleted, rig.bases) == (4, [8])
     else:
-        assert (deleted, bases(rig)) == (4 - left, list(range(0, 8, 2))[4 - left :])
+        assert (deleted, rig.bases) == (4 - left, list(range(0, 8, 2))[4 - left :])
 
 
 def test_by_the_logs_start_also_where_the_policy_is_compact() -> None:
@@ -83,7 +79,7 @@ def test_by_the_logs_start_also_where_the_policy_is_compact() -> None:
     rig.log.delete_records_before(5)
     rig.log.config = settings(cleanup_policy=frozenset({"compact"}), retention_bytes=0, retention_ms=0)
     assert rig.log.apply_retention(NOW_MS + 1000 * DAY) == 2
-    assert (bases(rig), rig.log.log_start_offset) == ([4, 6], 5)
+    assert (rig.bases, rig.log.log_start_offset) == ([4, 6], 5)
 
 
 def test_nothing_that_a_replica_may_miss() -> None:
@@ -91,7 +87,7 @@ def test_nothing_that_a_replica_may_miss() -> None:
     rig.log.sole_replica = False
     rig.log.high_watermark = 5
     assert rig.log.apply_retention(NOW_MS) == 2
-    assert bases(rig) == [4, 6]
+    assert rig.bases == [4, 6]
 
 
 def test_files_are_marked_then_removed() -> None:
