@@ -1,0 +1,31 @@
+"""One request through its codec, its handler and its codec again, as dispatch would carry it, at any version."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from importlib import import_module
+from typing import Any
+
+from ottla.wire.frame import decode_whole
+from ottla.wire.primitives import WireStruct
+from tests.server.metadata.support import Node
+
+
+def call(node: Node, api: str, request: WireStruct, version: int, listener: str = "PLAINTEXT") -> Any:
+    """The answer as the client decodes it; what its version does not have is at its default."""
+    messages = import_module(f"ottla.wire.messages.{api}")
+    handler = import_module(f"ottla.server.handlers.{api}")
+    out: list[Any] = []
+    messages.ENCODE_REQUEST[version](request, out)
+    received = decode_whole(messages.DECODE_REQUEST[version], b"".join(out))
+    answer = handler.handle(received, node.context(version, listener))
+    if inspect.isawaitable(answer):
+        answer = asyncio.run(_result(answer))
+    out = []
+    messages.ENCODE_RESPONSE[version](answer, out)
+    return decode_whole(messages.DECODE_RESPONSE[version], b"".join(out))
+
+
+async def _result(answer: Any) -> Any:
+    return await answer

@@ -1,0 +1,143 @@
+"""A controller on a disk in memory, and data directories that Apache Kafka 4.4.0 wrote.
+
+`kafka_directories.json` holds the metadata half of two directories (files in base64). "static" was formatted with
+`controller.quorum.voters`; topics were made, grown and deleted, settings of all kinds changed, quotas, credentials and access
+rules set and removed, producer ids taken; it was killed, started, stopped, started and killed. It has a snapshot at offset 37.
+"dynamic" was formatted with `--standalone`, started once and stopped.
+"""
+
+from __future__ import annotations
+
+import base64
+import functools
+import json
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from types import SimpleNamespace
+from typing import Any
+
+from ottla.log.config import LogConfig
+from ottla.log.manager import LogManager
+from ottla.log.memdisk import MemDisk
+from ottla.server.config import BrokerConfig
+from ottla.server.context import RequestContext
+from ottla.server.metadata.image import Endpoint, MetadataImage
+from ottla.server.metadata.standalone import StandaloneController, open_standalone
+from ottla.server.txn.producer_ids import ProducerIds
+
+NOW_MS = 1_800_000_000_000
+CLUSTER_ID = "AAECAwQFBgcICQoLDA0ODw"
+DIRECTORY = "/data"
+METADATA = f"{DIRECTORY}/__cluster_metadata-0"
+ENDPOINT = Endpoint("PLAINTEXT", "broker.test", 9092, 0)
+
+
+class Handle:
+    """A callback that can be cancelled."""
+
+    def __init__(self, callback: Callable[[], None]) -> None:
+        self.callback: Callable[[], None] | None = callback
+
+    def cancel(self) -> None:
+        self.callback = None
+
+
+class StillClock:
+    """Stands still; `run` runs what was asked for, however much later it was to be."""
+
+    def __init__(self) -> None:
+        self._handles: list[Handle] = []
+
+    def now_ms(self) -> int:
+        return NOW_MS
+
+    def monotonic(self) -> float:
+        return 0.0
+
+    def call_later(self, seconds: float, callback: Callable[[], None]) -> Handle:
+        self._handles.append(Handle(callback))
+        return self._handles[-1]
+
+    def run(self) -> int:
+        """Returns how many callbacks ran."""
+        due, self._handles = [h.callback for h in self._handles if h.callback is not None], []
+        for callback in due:
+            callback()
+        return len(due)
+
+
+class Node:
+    """One broker's metadata half. `start` after each stop; `kill` is kill -9, `power_cut` takes what was not synced."""
+
+    def __init__(self, **settings: str) -> None:
+        self.disk = MemDisk()
+        self.clock = StillClock()
+        texts = {"node.id": "1", "log.dirs": DIRECTORY} | {name.replace("_", "."): text for name, text in settings.items()}
+        self.config, unknown = BrokerConfig.from_mapping(texts)
+        assert not unknown
+        self.logs: LogManager | None = None
+        self.controller: StandaloneController
+
+    def start(self, **options: Any) -> StandaloneController:
+        """Formats, opens, registers: what Broker.start does."""
+        values = self.config.values
+        self.logs = LogManager(self.disk, self.config.log_dirs, self.clock.now_ms, LogConfig.from_overrides({}, values))
+        self.logs.lock()
+        self.logs.format(CLUSTER_ID, self.config.node_id)
+        self.logs.open_all()
+        self.controller = open_standalone(self.logs, self.disk, self.config, CLUSTER_ID, self.clock, random=Random(1), **options)
+        self.controller.register_broker([ENDPOINT], rack=self.config.rack)
+        return self.controller
+
+    def stop(self) -> None:
+        assert self.logs is not None
+        self.logs.close()
+
+    def kill(self) -> None:
+        assert self.logs is not None
+        self.logs.close(clean=False)
+
+    def power_cut(self, random: Random | None = None) -> None:
+        self.disk.crash(random)
+
+    @property
+    def image(self) -> MetadataImage:
+        return self.controller.image
+
+    def context(self, api_version: int, listener: str = "PLAINTEXT") -> RequestContext:
+        """A request of this version, as a handler sees it."""
+        broker: Any = SimpleNamespace(
+            config=self.config, metadata=self.image, controller=self.controller, producer_ids=ProducerIds(self.controller)
+        )
+        return RequestContext(broker, 0, api_version, 1, "client", "127.0.0.1", listener, object())
+
+
+@functools.cache
+def kafka_files(name: str) -> dict[str, bytes]:
+    """Path in the log directory -> contents."""
+    text = (Path(__file__).parent / "kafka_directories.json").read_text()
+    return {path: base64.b64decode(data) for path, data in json.loads(text)[name].items()}
+
+
+def write_kafka_directory(disk: MemDisk, name: str) -> None:
+    """Puts what Kafka wrote on the disk, synced."""
+    disk.makedirs(METADATA)
+    for path, data in kafka_files(name).items():
+        disk.write_bytes(f"{DIRECTORY}/{path}", data)
+    disk.sync_dir(DIRECTORY)
+    disk.sync_dir("/")
+
+
+def dump(image: MetadataImage) -> dict[str, Any]:
+    """Everything that records made of it, to compare."""
+    return {
+        "brokers": image.brokers,
+        "topics": {name: (topic.topic_id, topic.partitions) for name, topic in image.topics.items()},
+        "by id": {topic_id: topic.name for topic_id, topic in image.topics_by_id.items()},
+        "configs": image.configs,
+        "features": image.features,
+        "next producer id": image.next_producer_id,
+        "highest offset": image.highest_offset,
+        "kept": image.kept,
+    }

@@ -1,0 +1,218 @@
+"""The metadata log: epochs, whole operations, and what a start refuses."""
+
+from __future__ import annotations
+
+import json
+from random import Random
+
+import pytest
+
+from ottla.log.errors import StorageError
+from ottla.log.memdisk import PowerCut
+from ottla.server.metadata import quorum_state, records, snapshot
+from ottla.server.metadata.image import MetadataError
+from ottla.server.metadata.metadata_log import Transactions
+from ottla.wire.batch import iter_batches
+from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from ottla.wire.messages.internal.abort_transaction_record import AbortTransactionRecord
+from ottla.wire.messages.internal.begin_transaction_record import BeginTransactionRecord
+from ottla.wire.messages.internal.config_record import ConfigRecord
+from ottla.wire.messages.internal.end_transaction_record import EndTransactionRecord
+from ottla.wire.messages.internal.topic_record import TopicRecord
+from ottla.wire.primitives import WireStruct
+from ottla.wire.records import decode_records
+from tests.server.metadata.support import METADATA, NOW_MS, Node, dump
+
+LOG = f"{METADATA}/00000000000000000000.log"
+A, B = ConfigRecord(4, "", "a", "1"), ConfigRecord(4, "", "b", "2")
+
+
+def append(node: Node, *made: WireStruct) -> None:
+    """Records as another leader of this log might have written them."""
+    node.controller._log._append(records.build_records(made, 33, NOW_MS))
+
+
+def config(node: Node) -> dict[str, str]:
+    return dict(node.image.config_of(4, ""))
+
+
+def test_a_new_directory_is_formatted_as_kafka_does() -> None:
+    node = Node()
+    controller = node.start()
+    assert node.disk.read_bytes(f"{METADATA}/partition.metadata") == b"version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ"
+    state = json.loads(node.disk.read_bytes(f"{METADATA}/quorum-state"))
+    assert state == {
+        "clusterId": "",
+        "leaderId": 1,
+        "leaderEpoch": 1,
+        "votedId": -1,
+        "appliedOffset": 0,
+        "currentVoters": [{"voterId": 1}],
+        "data_version": 0,
+    }
+    found = snapshot.read(node.disk, f"{METADATA}/00000000000000000000-0000000000.checkpoint")
+    assert [(record.name, record.feature_level) for record in found.records] == [("metadata.version", 33)]  # type: ignore[attr-defined]
+    batches = list(iter_batches(node.disk.read_bytes(LOG)))
+    assert batches[0][0].is_control
+    assert {header.partition_leader_epoch for header, _ in batches} == {1}
+    assert controller.epoch == 1
+    assert controller.image.brokers[1].epoch == 3  # the offset of the registration itself
+
+
+def test_every_start_is_a_new_epoch() -> None:
+    node = Node()
+    for epoch in (1, 2, 3):
+        assert node.start().epoch == epoch
+        assert quorum_state.read(node.disk, f"{METADATA}/quorum-state") == (epoch, 1, (1,))
+        if epoch == 1:
+            node.stop()
+        else:
+            node.kill()
+    leaders = [header.partition_leader_epoch for header, _ in iter_batches(node.disk.read_bytes(LOG)) if header.is_control]
+    assert leaders == [1, 2, 3]
+
+
+def test_an_epoch_that_was_only_voted_for_is_not_used_again() -> None:
+    node = Node()
+    node.start()
+    node.stop()
+    quorum_state.write(node.disk, f"{METADATA}/quorum-state", epoch=9, leader_id=1, kraft_version=0)
+    assert node.start().epoch == 10
+
+
+def test_voters_in_the_log() -> None:
+    """As kafka-storage format --standalone leaves it: kraft.version 1, and a LeaderChange that names the directory."""
+    node = Node(controller_quorum_bootstrap_servers="127.0.0.1:9093")
+    from ottla.server.metadata.image import Endpoint
+
+    node.start(controller_endpoints=[Endpoint("CONTROLLER", "127.0.0.1", 9093, 0)])
+    found = snapshot.read(node.disk, f"{METADATA}/00000000000000000000-0000000000.checkpoint")
+    assert found.kraft_version == 1
+    (voter,) = found.voters.voters
+    assert (voter.voter_id, voter.voter_directory_id) == (1, node.image.brokers[1].log_dirs[0])
+    assert [(endpoint.host, endpoint.port) for endpoint in voter.endpoints] == [("127.0.0.1", 9093)]
+    _, first = next(iter_batches(node.disk.read_bytes(LOG)))
+    message = records.decode_control(decode_records(first)[0]).message
+    assert message.version == 1
+    assert message.voters[0].voter_directory_id == voter.voter_directory_id
+    assert json.loads(node.disk.read_bytes(f"{METADATA}/quorum-state"))["data_version"] == 1
+    node.kill()
+    assert node.start().epoch == 2
+
+
+def test_a_transaction_counts_when_it_ends() -> None:
+    node = Node()
+    node.start()
+    append(node, BeginTransactionRecord("x"), A)
+    append(node, B)
+    append(node, EndTransactionRecord())
+    node.kill()
+    node.start()
+    assert config(node) == {"a": "1", "b": "2"}
+
+
+def test_a_transaction_without_end_is_aborted_by_the_next_leader_for_good() -> None:
+    node = Node()
+    node.start()
+    append(node, BeginTransactionRecord("x"), A)
+    node.kill()
+    node.start()
+    assert config(node) == {}
+    append(node, B)
+    node.kill()
+    node.start()
+    assert config(node) == {"b": "2"}
+
+
+def test_transactions() -> None:
+    transactions = Transactions()
+    begin, end, abort = BeginTransactionRecord("x"), EndTransactionRecord(), AbortTransactionRecord("y")
+    assert list(transactions.feed([A, begin, B, end, A])) == [[A, B, A]]
+    assert list(transactions.feed([begin, A, abort])) == []
+    assert not transactions.open
+    assert list(transactions.feed([begin])) == []
+    assert transactions.open
+    with pytest.raises(MetadataError):
+        list(transactions.feed([begin]))
+    list(transactions.feed([end]))
+    with pytest.raises(MetadataError):
+        list(transactions.feed([end]))
+
+
+@pytest.mark.parametrize(
+    "damage", ["foreign voters", "unreadable quorum-state", "torn snapshot", "snapshot beyond the log", "unknown record"]
+)
+def test_what_a_start_refuses(damage: str) -> None:
+    node = Node()
+    node.start()
+    node.stop()
+    bootstrap = f"{METADATA}/00000000000000000000-0000000000.checkpoint"
+    match damage:
+        case "foreign voters":
+            quorum_state.write(node.disk, f"{METADATA}/quorum-state", epoch=1, leader_id=2, kraft_version=0)
+        case "unreadable quorum-state":
+            node.disk.write_bytes(f"{METADATA}/quorum-state", b"{")
+        case "torn snapshot":
+            node.disk.write_bytes(bootstrap, node.disk.read_bytes(bootstrap)[:-1])
+        case "snapshot beyond the log":
+            node.disk.write_bytes(f"{METADATA}/00000000000000000999-0000000001.checkpoint", node.disk.read_bytes(bootstrap))
+        case "unknown record":
+            node.start()
+            append(node, TopicRecord("t", b"i" * 16), TopicRecord("t", b"j" * 16))
+            node.kill()
+    with pytest.raises(MetadataError):
+        node.start()
+
+
+def test_a_damaged_snapshot_is_noticed() -> None:
+    node = Node()
+    node.start()
+    path = f"{METADATA}/00000000000000000000-0000000000.checkpoint"
+    good = node.disk.read_bytes(path)
+    for at in range(len(good)):
+        node.disk.write_bytes(path, good[:at] + bytes([good[at] ^ 0x55]) + good[at + 1 :])
+        try:
+            found = snapshot.read(node.disk, path)
+        except MetadataError:
+            continue
+        # What lies outside the CRCs (offsets, epochs) means nothing in a snapshot.
+        assert found == snapshot.Snapshot(found.records, 0, None)
+        assert [record.feature_level for record in found.records] == [33]  # type: ignore[attr-defined]
+
+
+def test_a_power_cut_at_any_moment_leaves_whole_operations() -> None:
+    """Each change to the disk in turn is the one that does not happen; what was answered is there, nothing is there by half."""
+    request = CreateTopicsRequest([CreatableTopic("a", 3, 1), CreatableTopic("b", 2, 1)])
+    answered = 0
+    for seed, stop_after in enumerate(range(200)):
+        node = Node()
+        node.start()
+        node.stop()
+        done = False
+        node.disk.stop_after(stop_after)
+        try:
+            node.start()._create_topics(request)
+            done = True
+        except PowerCut:
+            pass
+        node.power_cut(Random(seed))
+        node.start()
+        made = {name: len(topic.partitions) for name, topic in node.image.topics.items()}
+        assert made in ([{"a": 3, "b": 2}] if done else [{}, {"a": 3, "b": 2}])
+        if done:
+            answered += 1
+            if answered == 3:
+                return
+    raise AssertionError("the operation never came to its end")
+
+
+def test_a_disk_that_fails_changes_nothing() -> None:
+    node = Node()
+    controller = node.start()
+    before = dump(node.image)
+    node.disk.fail("sync", path="__cluster_metadata-0")
+    with pytest.raises(StorageError):
+        controller._create_topics(CreateTopicsRequest([CreatableTopic("a", 3, 1)]))
+    assert dump(node.image) == before
+    with pytest.raises(StorageError):  # and it is never tried again
+        controller._create_topics(CreateTopicsRequest([CreatableTopic("b", 3, 1)]))

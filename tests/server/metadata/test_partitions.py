@@ -1,0 +1,134 @@
+"""Adding partitions (rows CP), and the election that a start holds."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from ottla.server.metadata import partitions
+from ottla.server.metadata.image import MetadataImage
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.create_partitions import (
+    CreatePartitionsAssignment,
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+    CreatePartitionsTopicResult,
+)
+from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from ottla.wire.messages.internal.partition_record import PartitionRecord
+from ottla.wire.messages.internal.topic_record import TopicRecord
+from tests.server.metadata.support import Node
+
+
+@pytest.fixture
+def node() -> Node:
+    made = Node()
+    controller = made.start()
+    asyncio.run(controller.create_topics(CreateTopicsRequest([CreatableTopic("ct", 1, 1), CreatableTopic("other", 2, 1)])))
+    return made
+
+
+def grow(node: Node, *asked: CreatePartitionsTopic, validate_only: bool = False) -> list[CreatePartitionsTopicResult]:
+    request = CreatePartitionsRequest(list(asked), validate_only=validate_only)
+    return asyncio.run(node.controller.create_partitions(request)).results
+
+
+def to(count: int, name: str = "ct", replicas: list[list[int]] | None = None) -> CreatePartitionsTopic:
+    assigned = None if replicas is None else [CreatePartitionsAssignment(ids) for ids in replicas]
+    return CreatePartitionsTopic(name, count, assigned)
+
+
+def test_cp6_three(node: Node) -> None:
+    (result,) = grow(node, to(3))
+    assert (result.name, result.error_code, result.error_message) == ("ct", 0, None)
+    assert list(node.image.topics["ct"].partitions) == [0, 1, 2]
+    assert node.image.topics["ct"].partitions[2][:5] == ((1,), (1,), 1, 0, 0)
+
+
+def test_cp4_validation_makes_nothing(node: Node) -> None:
+    (result,) = grow(node, to(3), validate_only=True)
+    assert result.error_code == 0
+    assert list(node.image.topics["ct"].partitions) == [0]
+
+
+@pytest.mark.parametrize(
+    ("asked", "code"),
+    [
+        pytest.param(to(0), ErrorCode.INVALID_PARTITIONS, id="CP2"),
+        pytest.param(to(1), ErrorCode.INVALID_PARTITIONS, id="as many as there are"),
+        pytest.param(to(-5), ErrorCode.INVALID_PARTITIONS, id="negative"),
+        pytest.param(to(3, "nope"), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, id="CP3"),
+        pytest.param(to(20_000), ErrorCode.POLICY_VIOLATION, id="too many"),
+        pytest.param(to(3, replicas=[[1]]), ErrorCode.INVALID_REPLICA_ASSIGNMENT, id="one assigned of two"),
+        pytest.param(to(2, replicas=[]), ErrorCode.INVALID_REPLICA_ASSIGNMENT, id="none assigned"),
+        pytest.param(to(2, replicas=[[2]]), ErrorCode.INVALID_REPLICA_ASSIGNMENT, id="unknown broker"),
+        pytest.param(to(2, replicas=[[1, 1]]), ErrorCode.INVALID_REPLICA_ASSIGNMENT, id="broker twice"),
+    ],
+)
+def test_what_is_refused(node: Node, asked: CreatePartitionsTopic, code: ErrorCode) -> None:
+    assert [result.error_code for result in grow(node, asked)] == [code]
+    assert list(node.image.topics["ct"].partitions) == [0]
+
+
+def test_named_twice_is_answered_once(node: Node) -> None:
+    results = grow(node, to(2), to(5, "other"), to(3))
+    assert {result.name: result.error_code for result in results} == {"ct": ErrorCode.INVALID_REQUEST, "other": 0}
+    assert len(results) == 2
+    assert len(node.image.topics["other"].partitions) == 5
+
+
+def test_an_assignment(node: Node) -> None:
+    assert grow(node, to(3, replicas=[[1], [1]]))[0].error_code == 0
+
+
+def test_partitions_outlive_a_restart_with_a_new_leader_epoch(node: Node) -> None:
+    grow(node, to(3))
+    for epoch in (1, 2):
+        node.kill()
+        node.start()
+        assert [p[:5] for p in node.image.topics["ct"].partitions.values()] == [((1,), (1,), 1, epoch, epoch)] * 3
+
+
+def partition(**changes: object) -> MetadataImage:
+    record = PartitionRecord(0, b"i" * 16, [1, 2], [1], leader=1, leader_epoch=3, partition_epoch=7, directories=[b"d" * 16] * 2)
+    for name, value in changes.items():
+        setattr(record, name, value)
+    image = MetadataImage("cluster")
+    image.apply_all([TopicRecord("t", b"i" * 16), record])
+    return image
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        pytest.param({}, id="led by us until we crashed"),
+        pytest.param({"leader": -1}, id="nobody leads"),
+        pytest.param(
+            {"leader": -1, "isr": [], "eligible_leader_replicas": [1], "last_known_elr": [1]}, id="Kafka stopped cleanly"
+        ),
+        pytest.param({"leader": -1, "isr": [], "last_known_elr": [1]}, id="Kafka crashed"),
+        pytest.param({"leader": 2, "isr": [2], "eligible_leader_replicas": [1]}, id="eligible"),
+        pytest.param({"leader_recovery_state": 1}, id="recovering"),
+    ],
+)
+def test_a_start_elects_this_broker(changes: dict[str, object]) -> None:
+    image = partition(**changes)
+    image.apply_all(partitions.elections(image, 1))
+    found = image.topics["t"].partitions[0]
+    assert (found.leader, found.leader_epoch, found.partition_epoch) == (1, 4, 8)
+    assert 1 in found.isr
+    assert (found.elr, found.last_known_elr, found.leader_recovery_state) == ((), (), 0)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        pytest.param({"leader": 2, "isr": [2]}, id="we fell behind"),
+        pytest.param({"leader": 2, "isr": [2], "last_known_elr": [1]}, id="somebody is in sync"),
+        pytest.param({"leader": -1, "isr": [], "eligible_leader_replicas": [2]}, id="another is eligible"),
+    ],
+)
+def test_a_start_does_not_elect_who_may_lack_records(changes: dict[str, object]) -> None:
+    image = partition(**changes)
+    assert partitions.elections(image, 1) == []

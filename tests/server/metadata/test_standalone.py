@@ -1,0 +1,110 @@
+"""StandaloneController: registration, and what happens in the background."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import pytest
+
+from ottla.server.metadata.image import TOPIC, Endpoint
+from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from ottla.wire.messages.internal.register_broker_record import RegisterBrokerRecord
+from tests.server.metadata.support import ENDPOINT, Node
+
+
+def test_registration() -> None:
+    node = Node(broker_rack="r1")
+    node.start()
+    broker = node.image.brokers[1]
+    assert broker.active
+    assert broker.rack == "r1"
+    assert broker.endpoints == {"PLAINTEXT": ENDPOINT}
+    assert broker.features == {"metadata.version": (7, 33)}
+    assert len(broker.log_dirs) == 1
+    first = broker.epoch
+    other = Endpoint("OTHER", "h", 1, 0)
+    epoch = node.controller.register_broker([ENDPOINT, other])
+    assert epoch == node.image.brokers[1].epoch > first
+    assert node.image.brokers[1].endpoints["OTHER"] == other
+
+
+def test_with_several_directories_nobody_knows_yet_where_a_replica_will_lie() -> None:
+    node = Node(log_dirs="/data,/more")
+    node.start()
+    assert len(node.image.brokers[1].log_dirs) == 2
+    asyncio.run(node.controller.create_topics(CreateTopicsRequest([CreatableTopic("a", 1, 1)])))
+    assert node.image.topics["a"].partitions[0].directories == (bytes(16),)
+
+
+def test_topics_are_made_in_the_background_once() -> None:
+    node = Node(num_partitions="3")
+    controller = node.start()
+    controller.create_in_background(["a"])
+    controller.create_in_background(["a", "b"])
+    assert not node.image.topics
+    before = node.image.highest_offset
+    assert node.clock.run() == 1
+    assert {name: len(topic.partitions) for name, topic in node.image.topics.items()} == {"a": 3, "b": 3}
+    assert node.image.highest_offset == before + 8
+    controller.create_in_background(["a"])
+    assert node.clock.run() == 0
+    controller.create_in_background(["c"])
+    node.clock.run()
+    assert "c" in node.image.topics
+
+
+def test_a_topic_that_somebody_else_made_meanwhile() -> None:
+    node = Node()
+    controller = node.start()
+    controller.create_in_background(["a", "b"])
+    asyncio.run(controller.create_topics(CreateTopicsRequest([CreatableTopic("a", 5, 1)])))
+    node.clock.run()
+    assert {name: len(topic.partitions) for name, topic in node.image.topics.items()} == {"a": 5, "b": 1}
+
+
+def test_internal_topics_are_made_as_kafka_makes_them() -> None:
+    node = Node(offsets_topic_num_partitions="4")
+    controller = node.start()
+    controller.create_in_background(["__consumer_offsets", "__transaction_state"])
+    node.clock.run()
+    offsets, transactions = node.image.topics["__consumer_offsets"], node.image.topics["__transaction_state"]
+    assert len(offsets.partitions) == 4
+    assert len(transactions.partitions) == 50
+    assert offsets.partitions[0].replicas == (1,)  # three are configured, and there is one broker
+    assert node.image.config_of(TOPIC, "__consumer_offsets") == {
+        "compression.type": "producer",
+        "cleanup.policy": "compact",
+        "segment.bytes": "104857600",
+    }
+    assert node.image.config_of(TOPIC, "__transaction_state") == {
+        "compression.type": "uncompressed",
+        "cleanup.policy": "compact",
+        "min.insync.replicas": "2",
+        "segment.bytes": "104857600",
+        "unclean.leader.election.enable": "false",
+    }
+
+
+def test_internal_topics_get_their_replicas_where_there_are_brokers() -> None:
+    node = Node()
+    controller = node.start()
+    for broker_id in (2, 3, 4):
+        node.image.apply(RegisterBrokerRecord(broker_id=broker_id, broker_epoch=1))
+    controller.create_in_background(["__consumer_offsets"])
+    node.clock.run()
+    assert {len(partition.replicas) for partition in node.image.topics["__consumer_offsets"].partitions.values()} == {3}
+
+
+def test_a_failure_in_the_background_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING, "ottla.server.metadata")
+    node = Node(default_replication_factor="2")
+    controller = node.start()
+    controller.create_in_background(["a"])
+    node.clock.run()
+    assert "INVALID_REPLICATION_FACTOR" in caplog.text
+    node.disk.fail("append", path="__cluster_metadata-0")
+    controller.create_in_background(["__consumer_offsets"])
+    node.clock.run()
+    assert "__consumer_offsets are not created" in caplog.text
+    assert not node.image.topics

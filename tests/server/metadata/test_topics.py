@@ -1,0 +1,276 @@
+"""Creating and deleting topics: rows CT and DT of the compatibility table, and what lies between them."""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+from typing import Any
+
+import pytest
+
+from ottla.server.metadata import placement, topics
+from ottla.server.metadata.image import TOPIC, BrokerImage
+from ottla.server.metadata.names import collision, invalid_reason
+from ottla.server.metadata.operation import Refused
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+)
+from ottla.wire.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicState
+from ottla.wire.messages.internal.register_broker_record import RegisterBrokerRecord
+from ottla.wire.primitives import ZERO_UUID, uuid_to_text
+from tests.server.metadata.support import Node
+
+
+@pytest.fixture
+def node() -> Node:
+    made = Node()
+    made.start()
+    return made
+
+
+def create(node: Node, *asked: CreatableTopic, validate_only: bool = False) -> list[CreatableTopicResult]:
+    request = CreateTopicsRequest(list(asked), validate_only=validate_only)
+    return asyncio.run(node.controller.create_topics(request)).topics
+
+
+def topic(name: str = "ct", partitions: int = 1, replicas: int = 1, **configs: str | None) -> CreatableTopic:
+    made = [CreatableTopicConfig(key.replace("_", "."), value) for key, value in configs.items()]
+    return CreatableTopic(name, partitions, replicas, configs=made)
+
+
+def assigned(*replicas: tuple[int, list[int]], partitions: int = -1, factor: int = -1) -> CreatableTopic:
+    return CreatableTopic("ct", partitions, factor, [CreatableReplicaAssignment(index, ids) for index, ids in replicas])
+
+
+def delete(node: Node, *states: DeleteTopicState) -> list[DeletableTopicResult]:
+    return asyncio.run(node.controller.delete_topics(DeleteTopicsRequest(list(states)))).responses
+
+
+def test_ct1_a_new_topic(node: Node) -> None:
+    (result,) = create(node, topic(partitions=3))
+    assert (result.error_code, result.error_message) == (0, None)
+    assert (result.num_partitions, result.replication_factor, result.topic_config_error_code) == (3, 1, 0)
+    assert result.configs is not None
+    assert len(result.configs) == 37
+    assert [config.name for config in result.configs] == sorted(config.name for config in result.configs)
+    made = node.image.topics["ct"]
+    assert made.topic_id == result.topic_id != ZERO_UUID
+    assert [(p.replicas, p.isr, p.leader, p.leader_epoch, p.partition_epoch) for p in made.partitions.values()] == [
+        ((1,), (1,), 1, 0, 0)
+    ] * 3
+    assert made.partitions[0].directories == node.image.brokers[1].log_dirs
+
+
+def test_ct1_settings_are_answered_with_their_sources(node: Node) -> None:
+    node = Node(log_retention_hours="2", compression_type="lz4")
+    node.start()
+    (result,) = create(node, topic(segment_ms="5000"))
+    values = {config.name: (config.value, config.config_source) for config in result.configs or ()}
+    assert values["segment.ms"] == ("5000", 1)
+    assert values["retention.ms"] == ("7200000", 4)
+    assert values["compression.type"] == ("lz4", 4)
+    assert values["cleanup.policy"] == ("delete", 5)
+    assert values["min.cleanable.dirty.ratio"] == ("0.5", 5)
+    assert values["leader.replication.throttled.replicas"] == ("", 5)
+    assert node.image.config_of(TOPIC, "ct") == {"segment.ms": "5000"}
+
+
+def test_ct3_validation_makes_nothing(node: Node) -> None:
+    before = node.image.highest_offset
+    (result,) = create(node, topic(), validate_only=True)
+    assert (result.error_code, result.num_partitions) == (0, 1)
+    assert not node.image.topics
+    assert node.image.highest_offset == before
+    create(node, topic())
+    (again,) = create(node, topic(), validate_only=True)
+    assert again.error_code == ErrorCode.TOPIC_ALREADY_EXISTS
+
+
+def test_ct6_the_brokers_defaults(node: Node) -> None:
+    assert create(node, topic("one", -1, -1))[0].num_partitions == 1
+    node = Node(num_partitions="7")
+    node.start()
+    assert create(node, topic("seven", -1, -1))[0].num_partitions == 7
+
+
+@pytest.mark.parametrize(
+    ("asked", "code"),
+    [
+        pytest.param(topic("a/b"), ErrorCode.INVALID_TOPIC_EXCEPTION, id="CT4"),
+        pytest.param(topic(""), ErrorCode.INVALID_TOPIC_EXCEPTION, id="empty name"),
+        pytest.param(topic("."), ErrorCode.INVALID_TOPIC_EXCEPTION, id="dot"),
+        pytest.param(topic("x" * 250), ErrorCode.INVALID_TOPIC_EXCEPTION, id="250 characters"),
+        pytest.param(topic("é"), ErrorCode.INVALID_TOPIC_EXCEPTION, id="no ASCII"),
+        pytest.param(topic("__cluster_metadata"), ErrorCode.INVALID_REQUEST, id="the controller's own"),
+        pytest.param(topic(replicas=2), ErrorCode.INVALID_REPLICATION_FACTOR, id="CT7"),
+        pytest.param(topic(replicas=0), ErrorCode.INVALID_REPLICATION_FACTOR, id="CT8"),
+        pytest.param(topic(replicas=-2), ErrorCode.INVALID_REPLICATION_FACTOR, id="factor -2"),
+        pytest.param(topic(partitions=0), ErrorCode.INVALID_PARTITIONS, id="no partitions"),
+        pytest.param(topic(partitions=-2), ErrorCode.INVALID_PARTITIONS, id="-2 partitions"),
+        pytest.param(topic(partitions=10_000), ErrorCode.POLICY_VIOLATION, id="too many partitions"),
+        pytest.param(topic(partitions=2**31 - 1), ErrorCode.POLICY_VIOLATION, id="far too many partitions"),
+        pytest.param(assigned((0, [77])), ErrorCode.INVALID_REPLICA_ASSIGNMENT, id="CT10"),
+        pytest.param(assigned((1, [1])), ErrorCode.INVALID_REPLICA_ASSIGNMENT, id="CT11"),
+        pytest.param(assigned((0, [1]), (2, [1])), ErrorCode.INVALID_REPLICA_ASSIGNMENT, id="gap"),
+        pytest.param(assigned((0, [1]), (0, [1])), ErrorCode.INVALID_REPLICA_ASSIGNMENT, id="assigned twice"),
+        pytest.param(assigned((0, [])), ErrorCode.INVALID_REPLICA_ASSIGNMENT, id="no replica"),
+        pytest.param(assigned((0, [1, 1])), ErrorCode.INVALID_REPLICA_ASSIGNMENT, id="one broker twice"),
+        pytest.param(assigned((0, [1]), partitions=1), ErrorCode.INVALID_REQUEST, id="count and assignment"),
+        pytest.param(assigned((0, [1]), factor=1), ErrorCode.INVALID_REQUEST, id="factor and assignment"),
+        pytest.param(topic(no_such="1"), ErrorCode.INVALID_CONFIG, id="CT12"),
+        pytest.param(topic(retention_ms=None), ErrorCode.INVALID_CONFIG, id="CT14"),
+        pytest.param(topic(retention_ms="x"), ErrorCode.INVALID_CONFIG, id="no number"),
+        pytest.param(topic(cleanup_policy="bogus"), ErrorCode.INVALID_CONFIG, id="CT20"),
+        # What is checked first is answered.
+        pytest.param(topic("a/b", 0, 0, no_such="1"), ErrorCode.INVALID_TOPIC_EXCEPTION, id="name before settings"),
+        pytest.param(topic(partitions=0, replicas=0, no_such="1"), ErrorCode.INVALID_CONFIG, id="settings before counts"),
+        pytest.param(topic(partitions=0, replicas=0), ErrorCode.INVALID_REPLICATION_FACTOR, id="factor before count"),
+    ],
+)
+def test_what_is_refused(node: Node, asked: CreatableTopic, code: ErrorCode) -> None:
+    before = node.image.highest_offset
+    (result,) = create(node, asked)
+    assert result.error_code == code
+    assert result.error_message
+    assert (result.name, result.num_partitions, result.replication_factor) == (asked.name, -1, -1)
+    assert (result.configs, result.topic_id) == ([], ZERO_UUID)
+    assert node.image.highest_offset == before
+
+
+def test_the_sentences_name_the_setting(node: Node) -> None:
+    assert create(node, topic(no_such="1"))[0].error_message == "Unknown topic config name: no.such"
+    assert "retention.ms" in (create(node, topic(retention_ms=None))[0].error_message or "")
+
+
+def test_ct15_named_twice_is_answered_once_and_not_made(node: Node) -> None:
+    results = create(node, topic("twice"), topic("once"), topic("twice"))
+    assert [(result.name, result.error_code) for result in results] == [("once", 0), ("twice", ErrorCode.INVALID_REQUEST)]
+    assert list(node.image.topics) == ["once"]
+
+
+def test_ct16_names_that_look_the_same_in_metrics(node: Node) -> None:
+    create(node, topic("x."))
+    (result,) = create(node, topic("x_"))
+    assert result.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert "x." in (result.error_message or "")
+    assert create(node, topic("x."))[0].error_code == ErrorCode.TOPIC_ALREADY_EXISTS
+    assert create(node, topic("x-"))[0].error_code == 0
+
+
+def test_ct19_a_list_of_policies(node: Node) -> None:
+    (result,) = create(node, topic(cleanup_policy="compact,delete"))
+    assert result.error_code == 0
+    assert node.image.config_of(TOPIC, "ct") == {"cleanup.policy": "compact,delete"}
+
+
+def test_each_topic_succeeds_or_fails_on_its_own_and_those_that_succeed_are_one_batch(node: Node) -> None:
+    before = node.controller._log.end_offset
+    results = create(node, topic("a", 2), topic("b/"), topic("c"))
+    assert [result.error_code for result in results] == [0, ErrorCode.INVALID_TOPIC_EXCEPTION, 0]
+    assert list(node.image.topics) == ["a", "c"]
+    log = node.logs.get("__cluster_metadata", 0) if node.logs else None
+    assert log is not None
+    assert len(list(log.iterate_batches(before))) == 1
+
+
+def test_a_manual_assignment(node: Node) -> None:
+    (result,) = create(node, assigned((1, [1]), (0, [1])))
+    assert (result.error_code, result.num_partitions, result.replication_factor) == (0, 2, 1)
+    assert list(node.image.topics["ct"].partitions) == [0, 1]
+
+
+def test_no_fenced_broker_leads(node: Node) -> None:
+    for broker_id, fenced in ((2, False), (3, True)):
+        node.image.apply(RegisterBrokerRecord(broker_id=broker_id, broker_epoch=1, fenced=fenced))
+    create(node, topic("placed", 30, 3))
+    placed = node.image.topics["placed"].partitions.values()
+    assert {partition.leader for partition in placed} == {1, 2}
+    assert {partition.replicas[-1] for partition in placed} == {3}
+    assert {frozenset(partition.isr) for partition in placed} == {frozenset((1, 2))}
+    assert create(node, assigned((0, [3])))[0].error_code == ErrorCode.INVALID_REPLICA_ASSIGNMENT
+
+
+def broker(broker_id: int, rack: str | None = None, *, fenced: bool = False) -> BrokerImage:
+    return BrokerImage(broker_id, 0, bytes(16), {}, rack, fenced, False, (), (), {})
+
+
+def brokers(*made: BrokerImage) -> dict[int, BrokerImage]:
+    return {one.broker_id: one for one in made}
+
+
+def test_placement_spreads_leaders_and_followers() -> None:
+    placed = placement.place(brokers(*map(broker, range(4))), 12, 2, Random(5))
+    leaders = [replicas[0] for replicas in placed]
+    assert all(leaders.count(broker_id) == 3 for broker_id in range(4))
+    assert len(set(placed)) == 12  # each pair of leader and follower once
+    assert all(len(set(replicas)) == 2 for replicas in placed)
+
+
+def test_placement_spreads_replicas_over_racks() -> None:
+    racks = {broker_id: f"r{broker_id % 3}" for broker_id in range(9)}
+    placed = placement.place(brokers(*(broker(broker_id, rack) for broker_id, rack in racks.items())), 9, 3, Random(5))
+    assert all(len({racks[broker_id] for broker_id in replicas}) == 3 for replicas in placed[:9:9])
+    assert {replicas[0] for replicas in placed} == set(range(9))
+
+
+@pytest.mark.parametrize("made", [(), (broker(1, fenced=True),)])
+def test_placement_needs_a_broker(made: tuple[BrokerImage, ...]) -> None:
+    with pytest.raises(Refused) as refused:
+        placement.place(brokers(*made), 1, 1, Random(5))
+    assert refused.value.code == ErrorCode.INVALID_REPLICATION_FACTOR
+
+
+def test_topic_ids_are_random_and_good_on_a_command_line() -> None:
+    made = [topics.random_uuid(Random(seed)) for seed in range(500)]
+    assert len(set(made)) == 500
+    assert all(uuid[6] >> 4 == 4 for uuid in made)
+    assert not any(uuid_to_text(uuid).startswith("-") for uuid in made)
+
+
+def test_legal_names() -> None:
+    assert [name for name in ("a", "A-9_z.", "x" * 249, "...") if invalid_reason(name)] == []
+    assert [name for name in ("", ".", "..", "x" * 250, "a b", "a\n", "é", "a/b") if not invalid_reason(name)] == []
+    assert collision("a.b_c", ["x", "a_b.c"]) == "a_b.c"
+    assert collision("abc", ["a.bc"]) is None
+
+
+def test_dt1_dt2_unknown_topics(node: Node) -> None:
+    by_name, by_id = delete(node, DeleteTopicState("nope"), DeleteTopicState(None, b"x" * 16))
+    assert (by_name.error_code, by_name.name, by_name.topic_id) == (3, "nope", ZERO_UUID)
+    assert (by_id.error_code, by_id.name, by_id.topic_id) == (100, None, b"x" * 16)
+
+
+def test_dt4_by_name_and_by_id(node: Node) -> None:
+    ids = [result.topic_id for result in create(node, topic("a"), topic("b"))]
+    results = delete(node, DeleteTopicState("a"), DeleteTopicState(None, ids[1]))
+    assert [(result.name, result.topic_id, result.error_code) for result in results] == [("a", ids[0], 0), ("b", ids[1], 0)]
+    assert not node.image.topics
+    (again,) = create(node, topic("a"))
+    assert again.topic_id != ids[0]
+
+
+@pytest.mark.parametrize(
+    ("states", "expected"),
+    [
+        pytest.param([DeleteTopicState(None)], [(None, 42)], id="DT5"),
+        pytest.param([DeleteTopicState("a"), DeleteTopicState("a")], [("a", 42)], id="DT6"),
+        pytest.param([DeleteTopicState("a", b"x" * 16)], [("a", 42)], id="name and id"),
+        pytest.param([DeleteTopicState(None, b"x" * 16)] * 2, [(None, 42)], id="id twice"),
+    ],
+)
+def test_dt_malformed(node: Node, states: list[DeleteTopicState], expected: list[Any]) -> None:
+    create(node, topic("a"))
+    assert [(result.name, result.error_code) for result in delete(node, *states)] == expected
+    assert list(node.image.topics) == ["a"]
+
+
+def test_dt_by_name_and_by_the_id_of_the_same_topic(node: Node) -> None:
+    (made,) = create(node, topic("a"))
+    results = delete(node, DeleteTopicState("a"), DeleteTopicState(None, made.topic_id))
+    assert [result.error_code for result in results] == [0, ErrorCode.INVALID_REQUEST]
+    assert not node.image.topics
