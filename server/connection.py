@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger("ottla.server.connection")
 
 RECEIVE_BYTES: Final = 256 * 1024
-SMALL_FRAME: Final = 64 * 1024
-"""A frame up to this size that is not whole yet is kept as a copy: the next read then still brings as much as it can."""
 FIRST_BUFFER: Final = 4 * 1024
 GROWTH: Final = 4
 BACKLOG_FRAMES: Final = 256
@@ -48,12 +46,17 @@ PIECE_BYTES: Final = 256 * 1024
 
 
 class ReceiveBuffer:
-    """The receive buffer that all connections of an event loop share."""
+    """The receive buffer that all connections of an event loop share.
 
-    __slots__ = ("view",)
+    A frame up to `small_frame` bytes that is not whole yet waits as a copy, and is put in front of the next read, which then
+    still brings as much as it can.
+    """
+
+    __slots__ = ("small_frame", "view")
 
     def __init__(self, size: int = RECEIVE_BYTES) -> None:
         self.view = memoryview(bytearray(size))
+        self.small_frame = size // 4
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -78,6 +81,7 @@ class Connection(asyncio.BufferedProtocol):
         "_serve",
         "_shared",
         "_size",
+        "_small_frame",
         "_streams",
         "_transport",
         "active",
@@ -89,6 +93,7 @@ class Connection(asyncio.BufferedProtocol):
         self._listener = listener
         self._serve = listener.dispatch.serve
         self._shared = listener.receive_buffer.view
+        self._small_frame = listener.receive_buffer.small_frame
         self._max_request_bytes = listener.settings.max_request_bytes
         self._partial = b""  # the beginning of a small frame, or of its size
         self._frame: bytearray | None = None  # a large frame on its way, `_filled` bytes of `_size`
@@ -181,7 +186,7 @@ class Connection(asyncio.BufferedProtocol):
                 at = start + size
                 self._take(view[start:at])
                 continue
-            if size > SMALL_FRAME:
+            if size > self._small_frame:
                 self._begin(view[start:end], size)
                 return
             break
@@ -312,9 +317,10 @@ class Connection(asyncio.BufferedProtocol):
 
     def _send_some(self, part: FileSlice) -> None:
         """Sends the beginning of a region and cuts it off: by sendfile while the transport holds nothing back, else one piece."""
-        if self._fd >= 0 and self._transport.get_write_buffer_size() == 0:
+        source = _descriptor(part) if self._fd >= 0 and self._transport.get_write_buffer_size() == 0 else -1
+        if source >= 0:
             try:
-                sent = os.sendfile(self._fd, part.file.fileno(), part.position, part.length)
+                sent = os.sendfile(self._fd, source, part.position, part.length)
             except BlockingIOError:
                 pass
             else:
@@ -359,3 +365,11 @@ class Connection(asyncio.BufferedProtocol):
         """Closes at once, whatever is still unsent."""
         self._closing = True
         self._transport.abort()
+
+
+def _descriptor(part: FileSlice) -> int:
+    """-1 where the file is none of the operating system's."""
+    try:
+        return part.file.fileno()
+    except OSError:
+        return -1

@@ -1,0 +1,192 @@
+"""Stand-ins for what a broker gets from outside: a clock that moves when told, a broker in memory, a transport that records.
+
+`memory_broker` is what handlers see: the real image, logs and sessions, on a disk in memory, with topics as they would come from
+metadata records. Nothing listens, and there is no controller: a test that needs more takes the real Broker on a MemDisk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import itertools
+from collections.abc import Callable, Mapping
+from typing import Any, cast
+
+from ottla.log.config import LogConfig
+from ottla.log.manager import LogManager
+from ottla.log.memdisk import MemDisk
+from ottla.server.config import BrokerConfig
+from ottla.server.context import BrokerContext, RequestContext
+from ottla.server.fetch_sessions import FetchSessions
+from ottla.server.metadata.image import MetadataImage
+from ottla.server.replicas import Replicas
+from ottla.wire.messages.internal.config_record import ConfigRecord
+from ottla.wire.messages.internal.partition_change_record import PartitionChangeRecord
+from ottla.wire.messages.internal.partition_record import PartitionRecord
+from ottla.wire.messages.internal.register_broker_record import BrokerEndpoint, RegisterBrokerRecord
+from ottla.wire.messages.internal.remove_topic_record import RemoveTopicRecord
+from ottla.wire.messages.internal.topic_record import TopicRecord
+
+NOW_MS = 1_700_000_000_000
+NODE_ID = 1
+CLUSTER_ID = "b3R0bGFDb21wYXRUZXN0cw"
+LISTENER = "PLAINTEXT"
+
+
+class Timer:
+    """A callback of a ManualClock."""
+
+    def __init__(self, callback: Callable[[], None]) -> None:
+        self.callback: Callable[[], None] | None = callback
+
+    def cancel(self) -> None:
+        self.callback = None
+
+
+class ManualClock:
+    """Stands still until `advance`, which runs what comes due, each at its own moment."""
+
+    def __init__(self, now_ms: int = NOW_MS) -> None:
+        self._start_ms = now_ms
+        self._elapsed = 0.0
+        self._order = itertools.count()
+        self._timers: list[tuple[float, int, Timer]] = []
+
+    def now_ms(self) -> int:
+        return self._start_ms + round(self._elapsed * 1000)
+
+    def monotonic(self) -> float:
+        return self._elapsed
+
+    def call_later(self, seconds: float, callback: Callable[[], None]) -> Timer:
+        timer = Timer(callback)
+        heapq.heappush(self._timers, (self._elapsed + seconds, next(self._order), timer))
+        return timer
+
+    def advance(self, seconds: float = 0.0) -> None:
+        """0 seconds run what was put off to the loop's next turn."""
+        until = self._elapsed + seconds
+        while self._timers and self._timers[0][0] <= until:
+            due, _, timer = heapq.heappop(self._timers)
+            self._elapsed = max(self._elapsed, due)
+            if timer.callback is not None:
+                timer.callback()
+        self._elapsed = until
+
+    @property
+    def waiting(self) -> int:
+        """Timers that have neither run nor been cancelled."""
+        return sum(timer.callback is not None for _, _, timer in self._timers)
+
+
+class MemoryBroker:
+    """`context` is what handlers get; the rest is for the test to turn the screws. Topic ids are made from the name."""
+
+    def __init__(self, topics: Mapping[str, int], settings: Mapping[str, str] | None = None) -> None:
+        self.clock = ManualClock()
+        self.disk = MemDisk(self.clock.now_ms)
+        self.config, unknown = BrokerConfig.from_mapping(
+            {"node.id": str(NODE_ID), "process.roles": "broker,controller", "controller.listener.names": "CONTROLLER"}
+            | {"listeners": f"{LISTENER}://127.0.0.1:0", "controller.quorum.voters": "1@localhost:9093", "log.dirs": "/data"}
+            | dict(settings or {})
+        )
+        assert not unknown
+        self.image = MetadataImage(CLUSTER_ID)
+        self.logs = LogManager(self.disk, ["/data"], self.clock.now_ms, LogConfig.from_overrides({}, self.config.values))
+        self.logs.lock()
+        self.logs.open_all()
+        self.replicas = Replicas(self.logs, self.image, NODE_ID, self.config.values)
+        self.replicas.start()
+        self.register_broker(NODE_ID, port=9092)
+        for name, partitions in topics.items():
+            self.create_topic(name, partitions)
+        self.context = BrokerContext(
+            config=self.config,
+            metadata=self.image,
+            controller=cast(Any, None),
+            replicas=self.replicas,
+            groups=cast(Any, None),
+            producer_ids=cast(Any, None),
+            fetch_sessions=FetchSessions(2, self.clock.now_ms),
+            clock=self.clock,
+        )
+
+    def register_broker(self, broker_id: int, port: int) -> None:
+        endpoint = BrokerEndpoint(LISTENER, f"host{broker_id}", port, 0)
+        self.image.apply(RegisterBrokerRecord(broker_id=broker_id, broker_epoch=broker_id, end_points=[endpoint], fenced=False))
+
+    def create_topic(self, name: str, partitions: int = 1, *, leader: int = NODE_ID, **settings: str) -> bytes:
+        """The new topic's id. Settings have _ for dots."""
+        topic_id = self.topic_id(name)
+        configs = [ConfigRecord(2, name, key.replace("_", "."), value) for key, value in settings.items()]
+        indexes = range(partitions)
+        records = [PartitionRecord(index, topic_id, [NODE_ID], [NODE_ID], leader=leader, leader_epoch=0) for index in indexes]
+        self.image.apply_all([TopicRecord(name, topic_id), *configs, *records])
+        return topic_id
+
+    @staticmethod
+    def topic_id(name: str) -> bytes:
+        return name.encode().ljust(16, b".")[:16]
+
+    def delete_topic(self, name: str) -> None:
+        self.image.apply(RemoveTopicRecord(self.topic_id(name)))
+
+    def elect(self, name: str, leader: int, index: int = 0) -> None:
+        """Another leader, and so the next leader epoch."""
+        self.image.apply(PartitionChangeRecord(index, self.topic_id(name), leader=leader))
+
+    def request(self, api_version: int, api_key: int = 0) -> RequestContext:
+        return RequestContext(self.context, api_key, api_version, 1, "client", "127.0.0.1", LISTENER, object())
+
+
+class FakeTransport(asyncio.Transport):
+    """Takes bytes until `full`; then holds them back until `drain`, as a slow peer's socket would."""
+
+    def __init__(self, peer: tuple[str, int] = ("10.0.0.1", 4321)) -> None:
+        super().__init__({"peername": peer, "sslcontext": object()})  # not plain, so nothing goes by the descriptor
+        self.sent = b""
+        self.writes = 0
+        self.held = b""
+        self.full = False
+        self.reading = True
+        self.closed = False
+        self.aborted = False
+        self.high = 0
+        self.protocol: Any = None
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        self.high = high or 0
+
+    def get_write_buffer_size(self) -> int:
+        return len(self.held)
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        assert not self.closed, "written to after close"
+        self.writes += 1
+        if not self.full:
+            self.sent += data
+            return
+        self.held += data
+        if len(self.held) > self.high:
+            self.protocol.pause_writing()
+
+    def drain(self) -> None:
+        """The peer read all that was held back."""
+        held, self.held = self.held, b""
+        self.sent += held
+        if len(held) > self.high:
+            self.protocol.resume_writing()
+
+    def pause_reading(self) -> None:
+        assert self.reading
+        self.reading = False
+
+    def resume_reading(self) -> None:
+        assert not self.reading
+        self.reading = True
+
+    def close(self) -> None:
+        self.closed = True
+
+    def abort(self) -> None:
+        self.closed = self.aborted = True
