@@ -19,7 +19,7 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from ottla.log.config import check_gzip_level
+from ottla.log.config import TOPIC_SETTINGS, check_gzip_level
 from ottla.log.settings import ConfigError, ConfigType, InvalidSetting, Setting, Update, Value
 from ottla.server.listener_settings import (
     ListenerAddress,
@@ -77,10 +77,24 @@ _DEFAULTS: Final[dict[str, Value]] = {name: setting.default for name, setting in
 
 
 def documentation(setting: Setting) -> str:
-    """What a setting is for; the texts of the broker's are loaded at the first question."""
+    """What a setting is for; the texts of the broker's are loaded at the first question.
+
+    A broker's setting that is the default of a topic's or a group's has that one's text.
+    """
     from ottla.server.settings_docs import DOCS
 
-    return setting.doc or DOCS.get(setting.name, "")
+    text = setting.doc or DOCS.get(setting.name)
+    if text is None:
+        of, heir = next(
+            (of, heir)
+            for of, table in (("topics", TOPIC_SETTINGS), ("groups", GROUP_SETTINGS))
+            for heir in table.values()
+            if setting.name in heir.synonyms
+        )
+        unit = setting.name.rpartition(".")[2]
+        in_unit = f" in {unit}" if unit in ("hours", "minutes") else ""
+        text = f"What counts for {of} without a {heir.name} of their own{in_unit}. {heir.doc}"
+    return text
 
 
 def base_name(name: str) -> str:
