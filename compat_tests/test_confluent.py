@@ -52,6 +52,15 @@ def topic(admin: AdminClient, unique: Unique) -> str:
 def create(admin: AdminClient, name: str, partitions: int = 3, **settings: str) -> str:
     config = {key.replace("_", "."): value for key, value in settings.items()}
     admin.create_topics([NewTopic(name, partitions, 1, config=config)])[name].result(30)
+    ends = {TopicPartition(name, p): OffsetSpec.latest() for p in range(partitions)}
+
+    def led() -> bool:  # Kafka names a leader before it leads, and what acks=0 sends until then is lost
+        try:
+            return all(found.result(30).offset == 0 for found in admin.list_offsets(ends).values())
+        except KafkaException:
+            return False
+
+    wait_for(led, f"{name} has leaders")
     return name
 
 

@@ -84,6 +84,8 @@ def test_a_record_comes_back_as_it_was_sent(bootstrap: str, topic: str, settings
 
 
 def test_acks_0_answers_nothing_and_arrives(bootstrap: str, topic: str) -> None:
+    with consumer(bootstrap) as reader:  # until its leader leads, what acks=0 sends is lost
+        assert reader.end_offsets([TopicPartition(topic, 0)]) == {TopicPartition(topic, 0): 0}
     with producer(bootstrap, acks=0, enable_idempotence=False) as client:
         for n in range(50):
             client.send(topic, str(n).encode(), partition=0)
