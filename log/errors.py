@@ -34,6 +34,10 @@ class InvalidRecord(_RecordErrors):
     """A batch that is intact but not well-formed or not allowed; sending it again never helps. 87 INVALID_RECORD."""
 
 
+class NotOneBatch(InvalidRecord):
+    """Bytes that are not one whole batch of the one format we take: refused before the log looks into it. 87 INVALID_RECORD."""
+
+
 class InvalidTimestamp(_RecordErrors):
     """Records whose timestamps the topic refuses. 32 INVALID_TIMESTAMP."""
 

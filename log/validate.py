@@ -38,6 +38,7 @@ from ottla.log.errors import (
     InvalidProducerEpoch,
     InvalidRecord,
     InvalidTimestamp,
+    NotOneBatch,
     RecordListTooLarge,
     RecordTooLarge,
     UnsupportedCompression,
@@ -187,14 +188,14 @@ def _one_batch(buf: Buffer | None) -> BatchHeader:
     """The header of the only batch in `buf`, which is there to its last byte. Bytes behind it that could be the beginning of
     another are dropped as Kafka drops them; another whole one is refused."""
     if buf is None:
-        raise InvalidRecord("no records")
+        raise NotOneBatch("no records")
     size = _framed_size(buf, 0)
     if size is None:
-        raise InvalidRecord("no whole record batch in the request")
+        raise NotOneBatch("no whole record batch in the request")
     if size < HEADER_SIZE:
         raise CorruptRecord(f"a batch of {size} bytes is smaller than its header")
     if len(buf) != size and _framed_size(buf, size) is not None:
-        raise InvalidRecord("more than one record batch for one partition")
+        raise NotOneBatch("more than one record batch for one partition")
     return read_header(buf)
 
 
@@ -209,7 +210,7 @@ def _framed_size(buf: Buffer, pos: int) -> int | None:
         raise CorruptRecord(f"a batch length of {length} bytes")
     if magic != MAGIC:
         if 0 <= magic < MAGIC:
-            raise InvalidRecord(f"record format {magic} is no longer taken, only {MAGIC}")
+            raise NotOneBatch(f"record format {magic} is no longer taken, only {MAGIC}")
         raise CorruptRecord(f"record format {magic} is not known, only {MAGIC}")
     size = length + LENGTH_OVERHEAD
     return size if size <= left else None

@@ -26,6 +26,7 @@ from ottla.log.errors import (
     InvalidRecord,
     InvalidTimestamp,
     LogError,
+    NotOneBatch,
     RecordListTooLarge,
     RecordTooLarge,
     StorageError,
@@ -61,7 +62,7 @@ ZSTD_SINCE: Final = 7
 HINTS_SINCE: Final = 10
 _ATTRIBUTES_AT: Final = 22  # the low byte
 _BATCH_LENGTH: Final = Struct(">8xi")
-_NOT_THE_LOG: Final = (CorruptRecord, RecordTooLarge, RecordListTooLarge, StorageError, UnsupportedCompression)
+_NOT_THE_LOG: Final = (CorruptRecord, NotOneBatch, RecordTooLarge, RecordListTooLarge, StorageError, UnsupportedCompression)
 
 
 def handle(request: ProduceRequest, ctx: RequestContext) -> ProduceResponse | None:

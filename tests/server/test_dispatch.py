@@ -149,7 +149,7 @@ def test_modules_are_imported_with_their_first_request(broker: MemoryBroker, mon
 
 
 def test_only_produce_requests_hold_views_of_the_frame() -> None:
-    """Handlers may wait, and the next read reuses the buffer that the frame lies in. Generated decoders slice `view` for a view."""
+    """Handlers may wait, and the next read reuses the buffer. Generated decoders slice `view` for a view."""
     viewing = set()
     for api in APIS.values():
         decoders = module.import_module(f"ottla.wire.messages.{api.module}").DECODE_REQUEST

@@ -1,0 +1,227 @@
+"""Produce at every version: what is appended, what is refused and how, acks, transactions, hints to the leader."""
+
+from __future__ import annotations
+
+import errno
+import struct
+from typing import Any
+
+import pytest
+from crc32c import crc32c
+
+from ottla.server.errors import CloseConnection
+from ottla.wire.batch import build_batch
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.internal.config_record import ConfigRecord
+from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.wire.records import Record
+from tests.fakes import NOW_MS, MemoryBroker
+from tests.log.support import batch
+from tests.server.handlers.data_calls import call, fetch, produce, produce_request, versions
+
+THREE = batch(3)
+
+
+@pytest.fixture
+def broker() -> MemoryBroker:
+    return MemoryBroker({"t": 2})
+
+
+def patched(records: bytes, at: int, kind: str, value: int) -> bytes:
+    """With a field overwritten, and the CRC made right again."""
+    data = bytearray(records)
+    struct.pack_into(f">{kind}", data, at, value)
+    if at >= 21:
+        struct.pack_into(">I", data, 17, crc32c(bytes(data[21:])))
+    return bytes(data)
+
+
+def code(answer: Any) -> tuple[ErrorCode, int, int, int]:
+    return ErrorCode(answer.error_code), answer.base_offset, answer.log_append_time_ms, answer.log_start_offset
+
+
+@pytest.mark.parametrize("version", versions("produce"))
+def test_every_version_appends(broker: MemoryBroker, version: int) -> None:
+    first, second = (produce(broker, "t", THREE, version) for _ in range(2))
+    start = 0 if version >= 5 else -1
+    assert code(first) == (ErrorCode.NONE, 0, -1, start)
+    assert code(second) == (ErrorCode.NONE, 3, -1, start)
+
+
+@pytest.mark.parametrize("acks", [1, -1])
+def test_acks_1_and_all(broker: MemoryBroker, acks: int) -> None:
+    assert produce(broker, "t", THREE, acks=acks).error_code == ErrorCode.NONE
+
+
+def test_acks_0_gets_no_answer(broker: MemoryBroker) -> None:
+    assert call(broker, "produce", 9, produce_request("t", {0: THREE}, acks=0)) is None
+    assert produce(broker, "t", THREE).base_offset == 3
+
+
+@pytest.mark.parametrize(("topic", "records"), [("nope", THREE), ("t", patched(THREE, 17, "I", 1)), ("t", None)])
+def test_acks_0_and_an_error_closes(broker: MemoryBroker, topic: str, records: bytes | None) -> None:
+    with pytest.raises(CloseConnection, match=f"{topic}-0"):
+        call(broker, "produce", 9, produce_request(topic, {0: records}, acks=0))
+
+
+@pytest.mark.parametrize("acks", [2, -2, 100])
+def test_other_acks_are_invalid_and_append_nothing(broker: MemoryBroker, acks: int) -> None:
+    assert code(produce(broker, "t", THREE, acks=acks)) == (ErrorCode.INVALID_REQUIRED_ACKS, -1, -1, -1)
+    assert produce(broker, "nope", THREE, acks=acks).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert produce(broker, "t", THREE).base_offset == 0
+
+
+UNREADABLE = {  # refused before the log's start plays a part
+    "P6 wrong crc": (patched(THREE, 17, "I", 1), ErrorCode.CORRUPT_MESSAGE),
+    "P7b magic 3": (patched(THREE, 16, "b", 3), ErrorCode.CORRUPT_MESSAGE),
+    "P8 two batches": (THREE + THREE, ErrorCode.INVALID_RECORD),
+    "P15 cut": (THREE[:-5], ErrorCode.INVALID_RECORD),
+    "P9 null": (None, ErrorCode.INVALID_RECORD),
+    "empty": (b"", ErrorCode.INVALID_RECORD),
+}
+UNFIT = {
+    "P11 no records": patched(patched(THREE[:61], 8, "i", 49), 57, "i", 0),
+    "P12 counts wrong": patched(THREE, 57, "i", 4),
+    "P14 base offset": patched(THREE, 0, "q", 1000),
+    "I15 no sequence": batch(2, producer=(7, 0, -1)),
+    "control": patched(THREE, 21, "h", 0x20),
+}
+
+
+@pytest.mark.parametrize("case", UNREADABLE)
+def test_what_cannot_be_read(broker: MemoryBroker, case: str) -> None:
+    records, wanted = UNREADABLE[case]
+    assert code(produce(broker, "t", records)) == (wanted, -1, -1, -1)
+
+
+@pytest.mark.parametrize("case", UNFIT)
+def test_what_the_log_refuses_names_its_start(broker: MemoryBroker, case: str) -> None:
+    answer = produce(broker, "t", UNFIT[case])
+    assert code(answer) == (ErrorCode.INVALID_RECORD, -1, -1, 0)
+    assert (answer.record_errors, answer.error_message) == ([], None)
+
+
+def test_refused_timestamps_are_named(broker: MemoryBroker) -> None:
+    late = NOW_MS + 2 * 3_600_000
+    answer = produce(broker, "t", build_batch([Record(0, NOW_MS, b"k", b"v", []), Record(1, late, b"k", b"v", [])]))
+    assert code(answer) == (ErrorCode.INVALID_TIMESTAMP, -1, -1, 0)
+    assert [error.batch_index for error in answer.record_errors] == [1]
+    assert answer.record_errors[0].batch_index_error_message
+    assert answer.error_message
+    assert produce(broker, "t", THREE).base_offset == 0
+
+
+def test_zstd_needs_version_7(broker: MemoryBroker) -> None:
+    zstd = batch(3, codec=4)
+    assert produce(broker, "t", zstd, 6).error_code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+    assert produce(broker, "t", zstd, 7).error_code == ErrorCode.NONE
+
+
+def test_log_append_time_is_told(broker: MemoryBroker) -> None:
+    broker.create_topic("late", message_timestamp_type="LogAppendTime")
+    broker.clock.advance(5)
+    assert code(produce(broker, "late", THREE)) == (ErrorCode.NONE, 0, NOW_MS + 5000, 0)
+
+
+def test_duplicates_answer_the_first_offset(broker: MemoryBroker) -> None:
+    batches = [batch(2, producer=(7, 0, sequence)) for sequence in (0, 2, 4)]
+    assert [produce(broker, "t", each).base_offset for each in batches] == [0, 2, 4]
+    again = produce(broker, "t", batches[0])
+    assert (again.error_code, again.base_offset) == (ErrorCode.NONE, 0)
+    gap = produce(broker, "t", batch(1, producer=(7, 0, 9)))
+    assert code(gap) == (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1, -1, 0)
+    assert produce(broker, "t", batch(1, producer=(7, -1, 0))).error_code == ErrorCode.INVALID_PRODUCER_EPOCH
+
+
+@pytest.mark.parametrize("version", [3, 9, 12])
+def test_unknown_topics_and_partitions(broker: MemoryBroker, version: int) -> None:
+    for topic, index in (("nope", 0), ("t", 2), ("t", -1), ("", 0)):
+        assert code(produce(broker, topic, THREE, version, index)) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1, -1, -1)
+    assert "nope" not in broker.image.topics
+
+
+def test_topic_ids(broker: MemoryBroker) -> None:
+    assert produce(broker, "t", THREE, 13).error_code == ErrorCode.NONE
+    assert produce(broker, "nope", THREE, 13).error_code == ErrorCode.UNKNOWN_TOPIC_ID
+    assert produce(broker, "t", THREE, 13, 9).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+@pytest.mark.parametrize("topic", ["__consumer_offsets", "__transaction_state"])
+def test_internal_topics_are_not_for_clients(broker: MemoryBroker, topic: str) -> None:
+    broker.create_topic(topic)
+    assert code(produce(broker, topic, THREE)) == (ErrorCode.INVALID_TOPIC_EXCEPTION, -1, -1, -1)
+
+
+def test_each_partition_for_itself_and_each_once(broker: MemoryBroker) -> None:
+    request = produce_request("t", {0: patched(THREE, 17, "I", 1), 1: THREE})
+    request.topic_data += [
+        TopicProduceData("nope", partition_data=[PartitionProduceData(0, THREE)]),
+        TopicProduceData("t", partition_data=[PartitionProduceData(1, batch(5))]),
+    ]
+    answer = call(broker, "produce", 9, request)
+    found = {
+        (topic.name, each.index): (each.error_code, each.base_offset)
+        for topic in answer.responses
+        for each in topic.partition_responses
+    }
+    assert found == {
+        ("t", 0): (ErrorCode.CORRUPT_MESSAGE, -1),
+        ("t", 1): (ErrorCode.NONE, 0),
+        ("nope", 0): (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1),
+    }
+    assert [topic.name for topic in answer.responses] == ["t", "nope"]
+    assert produce(broker, "t", THREE, index=1).base_offset == 5  # the later of the two
+
+
+def test_nothing_asked_nothing_answered(broker: MemoryBroker) -> None:
+    assert call(broker, "produce", 9, ProduceRequest(None, -1, 1000, [])).responses == []
+
+
+def test_transactional_batches(broker: MemoryBroker) -> None:
+    transactional = batch(1, producer=(7, 0, 0), transactional=True)
+    request = produce_request("t", {0: transactional, 1: THREE})
+    answer = call(broker, "produce", 9, request)
+    codes = [each.error_code for each in answer.responses[0].partition_responses]
+    assert codes == [ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED] * 2
+    request.transactional_id = "tx"
+    answer = call(broker, "produce", 9, request)
+    codes = [each.error_code for each in answer.responses[0].partition_responses]
+    assert codes == [ErrorCode.INVALID_PRODUCER_ID_MAPPING, ErrorCode.NONE]
+    assert produce(broker, "t", transactional[:-1]).error_code == ErrorCode.INVALID_RECORD  # no batch, so no transaction
+
+
+@pytest.mark.parametrize("version", [9, 10, 12, 13])
+def test_not_the_leader(broker: MemoryBroker, version: int) -> None:
+    broker.register_broker(2, port=9093)
+    broker.elect("t", leader=2)
+    answer = call(broker, "produce", version, produce_request("t", {0: THREE, 1: THREE}, version))
+    refused, taken = answer.responses[0].partition_responses
+    assert (refused.error_code, taken.error_code) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NONE)
+    if version < 10:
+        assert (refused.current_leader, answer.node_endpoints) == (None, [])
+        return
+    assert (refused.current_leader.leader_id, refused.current_leader.leader_epoch) == (2, 1)
+    assert [(node.node_id, node.host, node.port) for node in answer.node_endpoints] == [(2, "host2", 9093)]
+    assert taken.current_leader is None
+
+
+def test_an_offline_log_is_a_storage_error(broker: MemoryBroker) -> None:
+    broker.disk.fail("append", errno.EIO, path="t-0")
+    assert code(produce(broker, "t", THREE)) == (ErrorCode.KAFKA_STORAGE_ERROR, -1, -1, -1)
+    assert produce(broker, "t", THREE, index=1).error_code == ErrorCode.KAFKA_STORAGE_ERROR  # the same directory
+    assert fetch(broker, "t").error_code == ErrorCode.KAFKA_STORAGE_ERROR
+
+
+def test_compacted_topics_want_keys(broker: MemoryBroker) -> None:
+    broker.image.apply_all([ConfigRecord(2, "t", "cleanup.policy", "compact")])
+    answer = produce(broker, "t", build_batch([Record(0, NOW_MS, None, b"v", [])]))
+    assert code(answer) == (ErrorCode.INVALID_RECORD, -1, -1, 0)
+    assert [error.batch_index for error in answer.record_errors] == [0]
+
+
+def test_flush_messages_1_syncs_before_the_answer(broker: MemoryBroker) -> None:
+    broker.create_topic("safe", flush_messages="1")
+    assert produce(broker, "safe", THREE).error_code == ErrorCode.NONE
+    replica = broker.replicas.get("safe", 0)
+    assert replica is not None
+    assert replica.log.recovery_point == 3
