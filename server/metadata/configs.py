@@ -85,7 +85,7 @@ def _alter(image: MetadataImage, settings: BrokerSettings, resource: AlterConfig
         _check_topic_name(name)
         check_topic(settings, after)
         if name not in image.topics:
-            raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic '{name}'.")
     elif kind == BROKER:
         _check_broker(settings.node_id, name, after)
     else:

@@ -29,7 +29,7 @@ from ottla.wire.messages.delete_topics import DeletableTopicResult, DeleteTopics
 from ottla.wire.messages.internal.partition_record import PartitionRecord
 from ottla.wire.messages.internal.remove_topic_record import RemoveTopicRecord
 from ottla.wire.messages.internal.topic_record import TopicRecord
-from ottla.wire.primitives import ZERO_UUID, WireStruct
+from ottla.wire.primitives import ZERO_UUID, WireStruct, uuid_to_text
 
 DEFAULT: Final = -1
 """Number of partitions or replicas that leaves the choice to the broker."""
@@ -182,36 +182,42 @@ def random_uuid(random: Random) -> bytes:
 
 def delete(image: MetadataImage, request: DeleteTopicsRequest) -> Outcome[DeleteTopicsResponse]:
     """DeleteTopics, in the form of version 6: `request.topics` by name or id. One that is named twice is not deleted."""
-    times = Counter((topic.name, topic.topic_id) for topic in request.topics)
-    records: list[WireStruct] = []
+    states = Counter((state.name, state.topic_id) for state in request.topics)
     results: list[DeletableTopicResult] = []
-    doomed: set[str] = set()
-    for (name, topic_id), count in times.items():
-        state = DeleteTopicState(name, topic_id)
+    found: dict[str, tuple[TopicImage, int]] = {}  # name -> topic, how often it is meant
+    for (name, topic_id), times in states.items():
         try:
-            topic = _doomed(image, state, count)
-            if topic.name in doomed:
-                raise Refused(ErrorCode.INVALID_REQUEST, "This topic is in the request by name and by id.")
-            check_size(len(records) + 1)
+            topic = _meant(image, DeleteTopicState(name, topic_id))
+            if times > 1:
+                raise Refused(ErrorCode.INVALID_REQUEST, "The request names this topic more than once.")
         except Refused as refused:
             results.append(DeletableTopicResult(name, topic_id, refused.code, refused.message))
             continue
-        doomed.add(topic.name)
-        records.append(RemoveTopicRecord(topic.topic_id))
-        results.append(DeletableTopicResult(topic.name, topic.topic_id))
+        found[topic.name] = topic, found.get(topic.name, (topic, 0))[1] + 1
+    records: list[WireStruct] = []
+    for topic, times in found.values():
+        result = DeletableTopicResult(topic.name, topic.topic_id)
+        if times > 1:
+            result.error_code = ErrorCode.INVALID_REQUEST
+            result.error_message = "The request names this topic by its name and by its id."
+        else:
+            records.append(RemoveTopicRecord(topic.topic_id))
+        results.append(result)
     return Outcome(records, DeleteTopicsResponse(responses=results))
 
 
-def _doomed(image: MetadataImage, state: DeleteTopicState, count: int) -> TopicImage:
+def _meant(image: MetadataImage, state: DeleteTopicState) -> TopicImage:
     """The topic that a request means. Refused: 42, 3 UNKNOWN_TOPIC_OR_PARTITION, 100 UNKNOWN_TOPIC_ID."""
     if state.name is not None and state.topic_id != ZERO_UUID:
         raise Refused(ErrorCode.INVALID_REQUEST, "A topic is named by its name or by its id, not by both.")
     if state.name is None and state.topic_id == ZERO_UUID:
         raise Refused(ErrorCode.INVALID_REQUEST, "Neither the name nor the id of a topic is given.")
-    if count > 1:
-        raise Refused(ErrorCode.INVALID_REQUEST, "The request names this topic more than once.")
-    topic = image.topics_by_id.get(state.topic_id) if state.name is None else image.topics.get(state.name)
-    if topic is None:
-        by_id = state.name is None
-        raise Refused(ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    if state.name is None:
+        topic = image.topics_by_id.get(state.topic_id)
+        if topic is None:
+            raise Refused(ErrorCode.UNKNOWN_TOPIC_ID, f"No topic has the id {uuid_to_text(state.topic_id)}.")
+    else:
+        topic = image.topics.get(state.name)
+        if topic is None:
+            raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic '{state.name}'.")
     return topic
