@@ -1,0 +1,51 @@
+"""OffsetForLeaderEpoch v2-4 (KIP-101, KIP-320): where a leader epoch ended in a partition's log.
+
+- A consumer that hears of a new leader epoch, be it because the broker was restarted, asks this before it goes on: is its
+  position still part of the log, or was the log cut below it? kafka-python reads no more of a partition until it has an answer.
+- The answer is the greatest epoch of the log up to the one asked for, and the offset at which the next began, or the log's end;
+  -1 and -1 without an error where there is no such epoch.
+- Errors, each partition its own: 3 UNKNOWN_TOPIC_OR_PARTITION, 6 NOT_LEADER_OR_FOLLOWER, 74 FENCED_LEADER_EPOCH and
+  75 UNKNOWN_LEADER_EPOCH for the epoch that the asker believes to be current, 56 KAFKA_STORAGE_ERROR.
+"""
+
+from __future__ import annotations
+
+from ottla.log.errors import LogError
+from ottla.server.context import RequestContext
+from ottla.server.errors import code_of
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopicResult,
+)
+
+
+def handle(request: OffsetForLeaderEpochRequest, ctx: RequestContext) -> OffsetForLeaderEpochResponse:
+    return OffsetForLeaderEpochResponse(
+        topics=[
+            OffsetForLeaderTopicResult(topic.topic, [_end_of(topic.topic, partition, ctx) for partition in topic.partitions])
+            for topic in request.topics
+        ]
+    )
+
+
+def _end_of(topic: str, asked: OffsetForLeaderPartition, ctx: RequestContext) -> EpochEndOffset:
+    replicas = ctx.broker.replicas
+    replica = replicas.get(topic, asked.partition)
+    if replica is None:
+        return _refusal(asked, replicas.why_missing(topic, asked.partition))
+    if not replica.is_leader:
+        return _refusal(asked, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    try:
+        replica.check_epoch(asked.current_leader_epoch)
+        epoch, end_offset = replica.log.end_offset_for_epoch(asked.leader_epoch)
+    except (LogError, OSError) as error:
+        return _refusal(asked, code_of(error))
+    return EpochEndOffset(ErrorCode.NONE, asked.partition, epoch, end_offset)
+
+
+def _refusal(asked: OffsetForLeaderPartition, code: ErrorCode) -> EpochEndOffset:
+    return EpochEndOffset(code, asked.partition, -1, -1)
