@@ -61,7 +61,7 @@ def _all_replicas(words: Iterable[str]) -> bool:
 
 _TABLE: Final = (
     Setting(
-        "cleanup.policy", _LIST, ("delete",), choices=CLEANUP_POLICIES, synonyms=("log.cleanup.policy",),
+        "cleanup.policy", _LIST, ("delete",), choices=CLEANUP_POLICIES, unique=True, synonyms=("log.cleanup.policy",),
         doc="What happens to old segments: `delete` drops them by time and size, `compact` keeps the last record of "
         "every key, both together do both; an empty list keeps everything.",
     ),

@@ -82,7 +82,8 @@ class Setting(NamedTuple):
     `default` is the parsed value, in the setting's own unit; None means "not set". `low` and `high` are inclusive, `choices`
     are the words allowed (of each element, for a LIST). `synonyms` are the broker's settings that give the default of a topic's
     or a group's, in order of precedence. `check` looks for what bounds cannot say, and returns the reason for a refusal.
-    `effective` is False where the broker knows the setting by name only. `internal` ones are not shown to clients.
+    `effective` is False where the broker knows the setting by name only. `internal` ones are not shown to clients. A `unique`
+    list drops repetitions and refuses empty elements; what is `required` may not be empty itself.
     """
 
     name: str
@@ -96,6 +97,8 @@ class Setting(NamedTuple):
     update: Update = Update.CLUSTER_WIDE
     effective: bool = True
     internal: bool = False
+    unique: bool = False
+    required: bool = False
     check: Callable[[Value], str | None] | None = None
 
     @property
@@ -110,7 +113,7 @@ class Setting(NamedTuple):
 
     def parse(self, text: str) -> Value:
         """The value of a text. Raises InvalidSetting with Kafka's words."""
-        value = self._read(text.strip())
+        value = self._read(text)
         self._check(value)
         return value
 
@@ -118,46 +121,63 @@ class Setting(NamedTuple):
         """The text of a value as Kafka writes it; None where it is not set, and always for what is sensitive."""
         return None if self.sensitive else text_of(value)
 
-    def _read(self, text: str) -> Value:
+    def _read(self, raw: str) -> Value:
+        """By type alone. White space around does not count, but is shown where the text is refused."""
+        text = raw.strip()
         match self.type:
             case ConfigType.BOOLEAN:
                 if text.lower() not in ("true", "false"):
-                    raise InvalidSetting(self.name, text, "Expected value to be either true or false")
+                    raise InvalidSetting(self.name, raw, "Expected value to be either true or false")
                 return text.lower() == "true"
             case ConfigType.INT | ConfigType.LONG | ConfigType.SHORT:
                 number = int(text) if _INTEGER.fullmatch(text) else None
                 if number is None or not -_WIDTHS[self.type] <= number < _WIDTHS[self.type]:
-                    raise InvalidSetting(self.name, text, f"Not a number of type {self.type.name}")
+                    raise InvalidSetting(self.name, raw, f"Not a number of type {self.type.name}")
                 return number
             case ConfigType.DOUBLE:
-                return self._read_double(text)
+                match = _DOUBLE.fullmatch(text)
+                if match is None:
+                    raise InvalidSetting(self.name, raw, f"Not a number of type {self.type.name}")
+                return float.fromhex(match["hex"]) if match["hex"] else float(match["decimal"] or match["word"])
             case ConfigType.LIST:
-                return tuple(_COMMA.split(text)) if text else ()
+                words = _COMMA.split(text) if text else []
+                return tuple(dict.fromkeys(words) if self.unique else words)
             case _:
                 return text
 
-    def _read_double(self, text: str) -> float:
-        match = _DOUBLE.fullmatch(text)
-        if match is None:
-            raise InvalidSetting(self.name, text, f"Not a number of type {self.type.name}")
-        if match["hex"]:
-            return float.fromhex(match["hex"])
-        return float(match["decimal"] or match["word"])
-
     def _check(self, value: Value) -> None:
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            if self.low is not None and value < self.low:
-                raise InvalidSetting(self.name, text_of(value), f"Value must be at least {self.low}")
-            if self.high is not None and value > self.high:
-                raise InvalidSetting(self.name, text_of(value), f"Value must be no more than {self.high}")
-        elif self.choices:
-            for word in value if isinstance(value, tuple) else (value,):
-                if isinstance(value, tuple) and not word:
-                    raise ConfigError(f"Configuration '{self.name}' values must not be empty.")
-                if word not in self.choices:
-                    raise InvalidSetting(self.name, word, f"String must be one of: {', '.join(self.choices)}")
+        match value:
+            case bool():
+                pass
+            case int() | float():
+                self._check_bounds(value)
+            case tuple():
+                self._check_list(value)
+            case str():
+                self._check_choice(value)
         if self.check is not None and (reason := self.check(value)) is not None:
             raise InvalidSetting(self.name, f"[{', '.join(value)}]" if isinstance(value, tuple) else text_of(value), reason)
+
+    def _check_bounds(self, value: float) -> None:
+        if self.low is not None and value < self.low:
+            raise InvalidSetting(self.name, text_of(value), f"Value must be at least {self.low}")
+        if self.high is not None and value > self.high:
+            raise InvalidSetting(self.name, text_of(value), f"Value must be no more than {self.high}")
+
+    def _check_list(self, value: tuple[str, ...]) -> None:
+        if self.required and not value:
+            valid = f"[{', '.join(self.choices)}]" if self.choices else "any non-empty value"
+            raise ConfigError(f"Configuration '{self.name}' must not be empty. Valid values include: {valid}")
+        for word in value:
+            if self.unique and not word:
+                raise ConfigError(f"Configuration '{self.name}' values must not be empty.")
+            self._check_choice(word)
+
+    def _check_choice(self, word: str) -> None:
+        if self.required and not word:
+            raise InvalidSetting(self.name, word, "String must be non-empty")
+        if self.choices and word not in self.choices:
+            raise InvalidSetting(self.name, word, f"String must be one of: {', '.join(self.choices)}")
 
 
 def text_of(value: Value) -> str | None:

@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from ottla.log.config import TOPIC_SETTINGS, check_gzip_level
@@ -30,7 +31,7 @@ from ottla.server.listener_settings import (
     reachable_host,
 )
 from ottla.server.settings_groups import CLIENT_METRICS_SETTINGS, GROUP_SETTINGS
-from ottla.server.settings_table import BROKER_ROWS, CHOICES, REMOVED, SAME_IN_OTHER_UNITS
+from ottla.server.settings_table import BROKER_ROWS, CHOICES, CHOICES_IN_ANY_CASE, REMOVED, REQUIRED, SAME_IN_OTHER_UNITS
 
 __all__ = [
     "BROKER_SETTINGS",
@@ -52,6 +53,34 @@ _SYNONYMS: Final = {name: family for family in SAME_IN_OTHER_UNITS for name in f
 }
 
 
+def _in_any_case(choices: tuple[str, ...]) -> Callable[[Value], str | None]:
+    def check(value: Value) -> str | None:
+        if isinstance(value, str) and value.upper() in choices:
+            return None
+        return f"String must be one of (case insensitive): {', '.join(choices)}"
+
+    return check
+
+
+def _all_match(pattern: str, form: str) -> Callable[[Value], str | None]:
+    """Every element of a list is of `form`, which `pattern` describes to the machine."""
+    compiled = re.compile(pattern)
+
+    def check(value: Value) -> str | None:
+        wrong = [each for each in value if not compiled.fullmatch(each)] if isinstance(value, tuple) else []
+        return f"'{wrong[0]}' is not {form}" if wrong else None
+
+    return check
+
+
+_CHECKS: Final[dict[str, Callable[[Value], str | None]]] = {
+    "compression.gzip.level": check_gzip_level,
+    "controller.quorum.bootstrap.servers": _all_match(r".+:\d{1,5}", "host:port"),
+    "controller.quorum.voters": _all_match(r"\d+@.+:\d{1,5}", "id@host:port"),
+    **{name: _in_any_case(choices) for name, choices in CHOICES_IN_ANY_CASE.items()},
+}
+
+
 def _setting(  # noqa: PLR0917 - the columns of a row
     name: str, kind: str, default: Value, low: float | None = None, high: float | None = None, flags: str = ""
 ) -> Setting:
@@ -66,7 +95,9 @@ def _setting(  # noqa: PLR0917 - the columns of a row
         update=Update.CLUSTER_WIDE if "c" in flags else Update.PER_BROKER if "b" in flags else Update.READ_ONLY,
         effective="e" in flags,
         internal="i" in flags,
-        check=check_gzip_level if name == "compression.gzip.level" else None,
+        unique=kind == "LIST",
+        required=name in REQUIRED,
+        check=_CHECKS.get(name),
     )
 
 
@@ -92,7 +123,7 @@ def documentation(setting: Setting) -> str:
             if setting.name in heir.synonyms
         )
         unit = setting.name.rpartition(".")[2]
-        in_unit = f" in {unit}" if unit in ("hours", "minutes") else ""
+        in_unit = f", in {unit}," if unit in ("hours", "minutes") else ""
         text = f"What counts for {of} without a {heir.name} of their own{in_unit}. {heir.doc}"
     return text
 
@@ -224,7 +255,7 @@ class BrokerConfig:
                 "yet; set process.roles=broker,controller"
             )
         for voter in self.values["controller.quorum.voters"]:
-            if voter.partition("@")[0] != str(self.node_id):
+            if int(voter.partition("@")[0]) != self.node_id:
                 raise ConfigError(
                     f"controller.quorum.voters: {voter} is another node, and ottla does not join a quorum yet; leave node "
                     f"{self.node_id} as the only voter"
@@ -266,8 +297,9 @@ def _parse(setting: Setting, text: str) -> Value:
     try:
         return setting.parse(text)
     except InvalidSetting as error:
-        shown = "(hidden)" if setting.sensitive else f"'{error.text}'"
-        raise ConfigError(f"{setting.name}: {shown} is no value for it. {error.reason}") from error
+        raise ConfigError(f"{setting.name}: '{error.text}' is no value for it. {error.reason}") from error
+    except ConfigError as error:
+        raise ConfigError(f"{setting.name}: {error}") from error
 
 
 def _directories(paths: Iterable[str]) -> list[str]:

@@ -114,7 +114,8 @@ _GROUP: Final = (
     _int("streams.num.standby.replicas", 0, 0, "Copies of each task's state that other members keep."),
     _int("streams.num.warmup.replicas", 2, 0, "Copies that may warm up at a time, besides the standby ones.", internal=True),
     Setting(
-        "streams.rack.aware.assignment.tags", _LIST, (), synonyms=("group.streams.rack.aware.assignment.tags",), effective=False,
+        "streams.rack.aware.assignment.tags", _LIST, (), unique=True, synonyms=("group.streams.rack.aware.assignment.tags",),
+        effective=False,
         doc="Client tags over which standby copies are spread.",
     ),
     _int("streams.session.timeout.ms", 45_000, 1, _SESSION),
@@ -127,13 +128,13 @@ GROUP_SETTINGS: Final[dict[str, Setting]] = {setting.name: setting for setting i
 _CLIENT_METRICS: Final = (
     Setting("interval.ms", _INT, 300_000, 100, 3_600_000, effective=False, doc="How often clients push their metrics."),
     Setting(
-        "match", _LIST, (), check=_check_match, effective=False,
+        "match", _LIST, (), unique=True, check=_check_match, effective=False,
         doc="Which clients are asked: `key=pattern` of client_id, client_instance_id, client_software_name, "
         "client_software_version, client_source_address or client_source_port; all must match. Empty is all "
         "clients.",
     ),
     Setting(
-        "metrics", _LIST, (), effective=False, doc="Prefixes of the metrics wanted; `*` is all, empty is none.",
+        "metrics", _LIST, (), unique=True, effective=False, doc="Prefixes of the metrics wanted; `*` is all, empty is none.",
     ),
 )  # fmt: skip
 

@@ -72,11 +72,11 @@ BROKER_ROWS: Final[tuple[Row, ...]] = (
     ("delegation.token.max.lifetime.ms", "LONG", 604800000, 1),
     ("delegation.token.secret.key", "PASSWORD", None),
     ("delete.records.purgatory.purge.interval.requests", "INT", 1),
-    ("delete.topic.enable", "BOOLEAN", True),
+    ("delete.topic.enable", "BOOLEAN", True, None, None, "e"),
     ("early.start.listeners", "LIST", None),
     ("errors.deadletterqueue.auto.create.topics.enable", "BOOLEAN", False, None, None, "c"),
     ("errors.deadletterqueue.topic.name.prefix", "STRING", "dlq.", None, None, "c"),
-    ("fetch.max.bytes", "INT", 57671680, 1024),
+    ("fetch.max.bytes", "INT", 57671680, 1024, None, "e"),
     ("fetch.purgatory.purge.interval.requests", "INT", 1000),
     ("follower.fetch.last.tiered.offset.enable", "BOOLEAN", False, None, None, "c"),
     ("follower.replication.throttled.rate", "LONG", LONG_MAX, 0, None, "c"),
@@ -406,7 +406,7 @@ BROKER_ROWS: Final[tuple[Row, ...]] = (
     ("ssl.truststore.type", "STRING", "JKS", None, None, "b"),
     ("telemetry.max.bytes", "INT", 1048576, 1),
     ("transaction.abort.timed.out.transaction.cleanup.interval.ms", "INT", 10000, 1),
-    ("transaction.max.timeout.ms", "INT", 900000, 1),
+    ("transaction.max.timeout.ms", "INT", 900000, 1, None, "e"),
     ("transaction.partition.verification.enable", "BOOLEAN", True, None, None, "c"),
     ("transaction.remove.expired.transaction.cleanup.interval.ms", "INT", 3600000, 1),
     ("transaction.state.log.load.buffer.size", "INT", 5242880, 1),
@@ -432,6 +432,28 @@ CHOICES: Final[dict[str, tuple[str, ...]]] = {
     "security.inter.broker.protocol": ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
     "ssl.client.auth": ("required", "requested", "none"),
 }
+
+CHOICES_IN_ANY_CASE: Final[dict[str, tuple[str, ...]]] = {
+    "group.consumer.migration.policy": ("DISABLED", "DOWNGRADE", "UPGRADE", "BIDIRECTIONAL"),
+    "sasl.oauthbearer.assertion.algorithm": ("ES256", "RS256"),
+}
+REQUIRED: Final = frozenset(
+    {
+        "advertised.listeners",
+        "controller.listener.names",
+        "group.consumer.assignors",
+        "group.coordinator.rebalance.protocols",
+        "group.share.assignors",
+        "group.streams.assignors",
+        "listeners",
+        "log.dir",
+        "log.dirs",
+        "process.roles",
+    }
+    | {f"remote.log.metadata.manager.{what}" for what in ("class.name", "impl.prefix", "listener.name")}
+    | {f"remote.log.storage.manager.{what}" for what in ("class.name", "impl.prefix")}
+)
+"""What may not be set to nothing."""
 
 SAME_IN_OTHER_UNITS: Final = (
     ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
