@@ -187,9 +187,9 @@ def delete(image: MetadataImage, request: DeleteTopicsRequest) -> Outcome[Delete
     found: dict[str, tuple[TopicImage, int]] = {}  # name -> topic, how often it is meant
     for (name, topic_id), times in states.items():
         try:
-            topic = _meant(image, DeleteTopicState(name, topic_id))
             if times > 1:
                 raise Refused(ErrorCode.INVALID_REQUEST, "The request names this topic more than once.")
+            topic = _meant(image, DeleteTopicState(name, topic_id))
         except Refused as refused:
             results.append(DeletableTopicResult(name, topic_id, refused.code, refused.message))
             continue
