@@ -5,7 +5,8 @@
   offsets of tiered storage, which there is none of: -1.
 - A special timestamp that came with a later version, and any other negative one, is 35 UNSUPPORTED_VERSION.
 - Any other timestamp: the first record from it on, if the asker may read that far; -1 and no error where there is none.
-- v4 checks the leader epoch (74, 75) and answers the record's. The same partition twice in a request is 42 INVALID_REQUEST.
+- v4 checks the leader epoch (74, 75) and answers the record's. A partition that is asked for twice is answered once, with 42
+  INVALID_REQUEST.
 - Errors: 3 UNKNOWN_TOPIC_OR_PARTITION, 6 NOT_LEADER_OR_FOLLOWER, 56 KAFKA_STORAGE_ERROR.
 """
 
@@ -55,7 +56,10 @@ def handle(request: ListOffsetsRequest, ctx: RequestContext) -> ListOffsetsRespo
         answered = ListOffsetsTopicResponse(name=topic.name)
         response.topics.append(answered)
         for partition in topic.partitions:
-            if asked[topic.name, partition.partition_index] > 1:
+            times = asked.pop((topic.name, partition.partition_index), 0)
+            if not times:
+                continue
+            if times > 1:
                 answer = _refusal(partition, ErrorCode.INVALID_REQUEST)
             else:
                 answer = _partition(topic.name, partition, committed_only, ctx)
