@@ -6,7 +6,9 @@ with an image, and half an operation cannot happen.
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Sequence
+from random import Random
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from ottla.server.metadata.names import invalid_reason
@@ -46,3 +48,11 @@ def check_size(records: int) -> None:
     """Refused: 44 POLICY_VIOLATION."""
     if records > MAX_RECORDS:
         raise Refused(ErrorCode.POLICY_VIOLATION, f"One request may change at most {MAX_RECORDS} partitions and settings.")
+
+
+def random_uuid(random: Random) -> bytes:
+    """A random (version 4) uuid: none that Kafka reserves, and none whose text begins with '-', as Kafka's tools want it."""
+    while True:
+        made = uuid.UUID(bytes=random.randbytes(16), version=4).bytes
+        if made[0] >> 2 != 62:  # '-' is digit 62 of Kafka's base64
+            return made

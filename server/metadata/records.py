@@ -11,6 +11,7 @@ Versions written follow the finalized `metadata.version`, so that a directory st
 
 from __future__ import annotations
 
+import functools
 import importlib
 import struct
 import sys
@@ -90,6 +91,7 @@ class ControlRecord(NamedTuple):
     message: Any
 
 
+@functools.cache
 def _module(name: str) -> ModuleType:
     """Imported when the first record of its kind turns up: a broker meets a dozen of the thirty kinds."""
     return importlib.import_module(f"ottla.wire.messages.internal.{name}")

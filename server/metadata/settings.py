@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from ottla.log.config import TOPIC_SETTINGS, in_topic_unit, validate_overrides
 from ottla.log.settings import ConfigError, Setting
 from ottla.server.config import BROKER_SETTINGS
-from ottla.server.metadata.image import BROKER, MetadataImage
+from ottla.server.listener_settings import PROTOCOLS, reachable_host
+from ottla.server.metadata.image import BROKER, Endpoint, MetadataImage
 from ottla.server.metadata.names import CONSUMER_OFFSETS, TRANSACTION_STATE
 from ottla.wire.primitives import ZERO_UUID
 
@@ -51,8 +52,16 @@ class BrokerSettings:
         self.node_id: int = self._value("node.id")
         self.num_partitions: int = self._value("num.partitions")
         self.default_replication_factor: int = self._value("default.replication.factor")
-        self.names_voters_in_log = not self._value("controller.quorum.voters") and bool(
-            self._value("controller.quorum.bootstrap.servers")
+        self.controller_endpoints = tuple(
+            Endpoint(address.name, reachable_host(address.host), address.port, PROTOCOLS[address.protocol])
+            for address in config.controller_listeners
+            if address.port
+        )
+        """Where this node would be reached as a controller. Nobody listens there yet; it is written down for Kafka's sake."""
+        self.names_voters_in_log = bool(
+            self.controller_endpoints
+            and self._value("controller.quorum.bootstrap.servers")
+            and not self._value("controller.quorum.voters")
         )
         """Whether the configuration leaves the voters to the log (KIP-853) instead of listing them."""
 

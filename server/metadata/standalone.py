@@ -4,6 +4,9 @@
 new epoch. Once the listeners are bound, `register_broker` writes where this broker can be reached, and elects it leader of its
 partitions. From then on every operation is the same four steps: a rule looks at the image and makes records, the records become
 one batch on disk, the image applies them, the caller gets the answer. There is no await between them, so operations cannot mix.
+
+The rules (topics.py, partitions.py, configs.py) are imported with the first operation: they and their messages would be a tenth
+of the time that a start may take, and a start needs none of them.
 """
 
 from __future__ import annotations
@@ -16,25 +19,19 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from ottla.log.config import LogConfig
 from ottla.log.errors import StorageError
 from ottla.log.settings import LONG_MAX
-from ottla.server.metadata import configs, partitions, snapshot, topics
+from ottla.server.metadata import snapshot
 from ottla.server.metadata.controller import Controller
+from ottla.server.metadata.elections import elect
 from ottla.server.metadata.image import Endpoint, MetadataImage
 from ottla.server.metadata.metadata_log import TOPIC_ID, MetadataLog
 from ottla.server.metadata.names import CLUSTER_METADATA, CONSUMER_OFFSETS, TRANSACTION_STATE
-from ottla.server.metadata.operation import Outcome
+from ottla.server.metadata.operation import Outcome, random_uuid
 from ottla.server.metadata.records import KRAFT_VERSION, KRAFT_VOTERS, METADATA_VERSION, MIN_METADATA_VERSION
 from ottla.server.metadata.settings import BrokerSettings
 from ottla.wire.errors import ErrorCode
-from ottla.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
-from ottla.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest, CreateTopicsResponse
-from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
-from ottla.wire.messages.incremental_alter_configs import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
 from ottla.wire.messages.internal import register_broker_record as broker_record
 from ottla.wire.messages.internal import register_controller_record as controller_record
-from ottla.wire.messages.internal import voters_record
 from ottla.wire.messages.internal.feature_level_record import FeatureLevelRecord
-from ottla.wire.messages.internal.kraft_version_record import KRaftVersionRecord
-from ottla.wire.messages.internal.producer_ids_record import ProducerIdsRecord
 from ottla.wire.primitives import WireStruct, uuid_from_text
 
 if TYPE_CHECKING:
@@ -42,6 +39,10 @@ if TYPE_CHECKING:
     from ottla.log.manager import LogManager
     from ottla.server.clock import Clock
     from ottla.server.config import BrokerConfig
+    from ottla.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
+    from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+    from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+    from ottla.wire.messages.incremental_alter_configs import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
 
 PRODUCER_IDS_BLOCK: Final = 1000
 SUPPORTED_FEATURES: Final = {"metadata.version": (MIN_METADATA_VERSION, METADATA_VERSION)}
@@ -70,19 +71,18 @@ class StandaloneController(Controller):
 
     # Starting
 
-    def register_broker(
-        self, endpoints: Sequence[Endpoint], *, rack: str | None = None, controller_endpoints: Sequence[Endpoint] = ()
-    ) -> int:
+    def register_broker(self, endpoints: Sequence[Endpoint], *, rack: str | None = None) -> int:
         """This broker can be reached at `endpoints` (advertised listeners) and leads its partitions; returns its new epoch.
 
         Call it once a start, when the ports are known and before the first request. StorageError.
         """
         node_id = self._settings.node_id
-        incarnation = topics.random_uuid(self._random)
+        incarnation = random_uuid(self._random)
         records: list[WireStruct] = []
         if self.image.metadata_version >= _CONTROLLERS_REGISTER:
             controller = controller_record.RegisterControllerRecord(node_id, incarnation)
-            controller.end_points = [controller_record.ControllerEndpoint(*endpoint) for endpoint in controller_endpoints]
+            addresses = self._settings.controller_endpoints
+            controller.end_points = [controller_record.ControllerEndpoint(*address) for address in addresses]
             controller.features = [
                 controller_record.ControllerFeature(name, *levels) for name, levels in SUPPORTED_FEATURES.items()
             ]
@@ -97,7 +97,7 @@ class StandaloneController(Controller):
             fenced=False,
             log_dirs=list(self._settings.directory_ids),
         )
-        self._commit([*records, broker, *partitions.elections(self.image, node_id)])
+        self._commit([*records, broker, *elect(self.image, node_id)])
         return broker.broker_epoch
 
     # Operations
@@ -116,18 +116,28 @@ class StandaloneController(Controller):
         return self._create_topics(request)
 
     def _create_topics(self, request: CreateTopicsRequest) -> CreateTopicsResponse:
+        from ottla.server.metadata import topics
+
         return self._carry_out(topics.create(self.image, self._settings, self._random, request))
 
     async def delete_topics(self, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
+        from ottla.server.metadata import topics
+
         return self._carry_out(topics.delete(self.image, request))
 
     async def create_partitions(self, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
+        from ottla.server.metadata import partitions
+
         return self._carry_out(partitions.create(self.image, self._settings, self._random, request))
 
     async def incremental_alter_configs(self, request: IncrementalAlterConfigsRequest) -> IncrementalAlterConfigsResponse:
+        from ottla.server.metadata import configs
+
         return self._carry_out(configs.alter(self.image, self._settings, request))
 
     async def allocate_producer_ids(self) -> range:
+        from ottla.wire.messages.internal.producer_ids_record import ProducerIdsRecord
+
         first = self.image.next_producer_id
         broker = self.image.brokers[self._settings.node_id]
         block = range(first, first + PRODUCER_IDS_BLOCK)
@@ -144,6 +154,8 @@ class StandaloneController(Controller):
             self._clock.call_later(0, self._create_wanted)
 
     def _create_wanted(self) -> None:
+        from ottla.wire.messages.create_topics import CreateTopicsRequest
+
         names, self._wanted = [name for name in self._wanted if name not in self.image.topics], {}
         try:
             response = self._create_topics(CreateTopicsRequest([self._default_topic(name) for name in names]))
@@ -162,8 +174,10 @@ class StandaloneController(Controller):
         """As nobody asked for anything special. Internal topics may have more replicas configured than there are brokers: a
         lone broker, for which Kafka's defaults do not fit, makes what it can.
         """
+        from ottla.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig
+
         if name not in (CONSUMER_OFFSETS, TRANSACTION_STATE):
-            return CreatableTopic(name, topics.DEFAULT, topics.DEFAULT)
+            return CreatableTopic(name, num_partitions=-1, replication_factor=-1)
         internal = self._settings.internal_topic(name)
         return CreatableTopic(
             name,
@@ -183,12 +197,10 @@ def open_standalone(
     cluster_id: str,
     clock: Clock,
     *,
-    controller_endpoints: Sequence[Endpoint] = (),
     random: Random | None = None,
 ) -> StandaloneController:
     """The controller, with the image replayed and a new epoch begun. `logs` is formatted and has opened what is on disk.
 
-    `controller_endpoints`: where controller listeners are advertised, written down for the quorum that may come later.
     MetadataError, StorageError: the broker must not start.
     """
     settings = BrokerSettings(config, _directory_ids(logs))
@@ -196,8 +208,7 @@ def open_standalone(
     directory_id = _directory_ids(logs)[partition_log.directory.path]
     log = MetadataLog(partition_log, disk, settings.node_id, directory_id, clock.now_ms)
     if log.is_new and not snapshot.find(disk, partition_log.path):
-        dynamic = settings.names_voters_in_log and bool(controller_endpoints)
-        controls = _voters(settings.node_id, directory_id, controller_endpoints) if dynamic else []
+        controls = _voters(settings, directory_id) if settings.names_voters_in_log else []
         try:
             snapshot.write_bootstrap(disk, partition_log.path, _bootstrap_features(), controls=controls, now_ms=clock.now_ms())
         except OSError as error:
@@ -236,12 +247,15 @@ def _bootstrap_features() -> list[FeatureLevelRecord]:
     return [FeatureLevelRecord(name, highest) for name, (_, highest) in SUPPORTED_FEATURES.items()]
 
 
-def _voters(node_id: int, directory_id: bytes, endpoints: Sequence[Endpoint]) -> list[tuple[int, WireStruct]]:
+def _voters(settings: BrokerSettings, directory_id: bytes) -> list[tuple[int, WireStruct]]:
     """What `kafka-storage format --standalone` adds: `kraft.version` 1, and this node as the only voter."""
+    from ottla.wire.messages.internal import voters_record
+    from ottla.wire.messages.internal.kraft_version_record import KRaftVersionRecord
+
     voter = voters_record.Voter(
-        node_id,
+        settings.node_id,
         directory_id,
-        [voters_record.Endpoint(endpoint.name, endpoint.host, endpoint.port) for endpoint in endpoints],
+        [voters_record.Endpoint(address.name, address.host, address.port) for address in settings.controller_endpoints],
         voters_record.KRaftVersionFeature(0, 1),
     )
     return [(KRAFT_VERSION, KRaftVersionRecord(0, 1)), (KRAFT_VOTERS, voters_record.VotersRecord(0, [voter]))]

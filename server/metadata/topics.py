@@ -7,7 +7,6 @@ table (tests/server/metadata/test_topics.py); codes are Kafka's, sentences ours.
 
 from __future__ import annotations
 
-import uuid
 from collections import Counter
 from random import Random
 from typing import Final, NamedTuple
@@ -15,7 +14,7 @@ from typing import Final, NamedTuple
 from ottla.server.metadata import configs, placement
 from ottla.server.metadata.image import TOPIC, MetadataImage, TopicImage
 from ottla.server.metadata.names import CLUSTER_METADATA, collision
-from ottla.server.metadata.operation import Outcome, Refused, check_name, check_size
+from ottla.server.metadata.operation import Outcome, Refused, check_name, check_size, random_uuid
 from ottla.server.metadata.settings import BrokerSettings
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.create_topics import (
@@ -170,14 +169,6 @@ def partition_records(
         partition.directories = directories
         records.append(partition)
     return records
-
-
-def random_uuid(random: Random) -> bytes:
-    """A random (version 4) uuid: none that Kafka reserves, and none whose text begins with '-', as Kafka's tools want it."""
-    while True:
-        made = uuid.UUID(bytes=random.randbytes(16), version=4).bytes
-        if made[0] >> 2 != 62:  # '-' is digit 62 of Kafka's base64
-            return made
 
 
 def delete(image: MetadataImage, request: DeleteTopicsRequest) -> Outcome[DeleteTopicsResponse]:

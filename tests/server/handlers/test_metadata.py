@@ -138,7 +138,7 @@ def test_mdauth_all_operations(node: Node, version: int) -> None:
         "nope",
         version=version,
         include_topic_authorized_operations=True,
-        **({"include_cluster_authorized_operations": True} if version <= 10 else {}),
+        include_cluster_authorized_operations=version <= 10,
     )
     assert [topic.topic_authorized_operations for topic in answer.topics] == [0xDF8, 0xDF8]
     assert answer.cluster_authorized_operations == (0x1FA0 if version <= 10 else -(2**31))

@@ -79,14 +79,14 @@ class Node:
         self.logs: LogManager | None = None
         self.controller: StandaloneController
 
-    def start(self, **options: Any) -> StandaloneController:
+    def start(self) -> StandaloneController:
         """Formats, opens, registers: what Broker.start does."""
         values = self.config.values
         self.logs = LogManager(self.disk, self.config.log_dirs, self.clock.now_ms, LogConfig.from_overrides({}, values))
         self.logs.lock()
         self.logs.format(CLUSTER_ID, self.config.node_id)
         self.logs.open_all()
-        self.controller = open_standalone(self.logs, self.disk, self.config, CLUSTER_ID, self.clock, random=Random(1), **options)
+        self.controller = open_standalone(self.logs, self.disk, self.config, CLUSTER_ID, self.clock, random=Random(1))
         self.controller.register_broker([ENDPOINT], rack=self.config.rack)
         return self.controller
 

@@ -199,7 +199,7 @@ def test_a_broker_registers_is_fenced_stops_and_goes() -> None:
     image.apply(BrokerRegistrationChangeRecord(1, 5, fenced=-1))
     assert image.brokers[1].active
     image.apply(BrokerRegistrationChangeRecord(1, 5, in_controlled_shutdown=1))
-    assert not image.brokers[1].active
+    assert image.brokers[1].in_controlled_shutdown
     image.apply(BrokerRegistrationChangeRecord(1, 5, fenced=1, log_dirs=[B], cordoned_log_dirs=[B]))
     assert image.brokers[1].fenced
     assert (image.brokers[1].log_dirs, image.brokers[1].cordoned_log_dirs) == ((B,), (B,))

@@ -1,4 +1,4 @@
-"""Adding partitions (rows CP), and the election that a start holds."""
+"""Adding partitions: rows CP of the compatibility table."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ import asyncio
 
 import pytest
 
-from ottla.server.metadata import partitions
-from ottla.server.metadata.image import MetadataImage
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.create_partitions import (
     CreatePartitionsAssignment,
@@ -16,8 +14,6 @@ from ottla.wire.messages.create_partitions import (
     CreatePartitionsTopicResult,
 )
 from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from ottla.wire.messages.internal.partition_record import PartitionRecord
-from ottla.wire.messages.internal.topic_record import TopicRecord
 from tests.server.metadata.support import Node
 
 
@@ -88,47 +84,3 @@ def test_partitions_outlive_a_restart_with_a_new_leader_epoch(node: Node) -> Non
         node.kill()
         node.start()
         assert [p[:5] for p in node.image.topics["ct"].partitions.values()] == [((1,), (1,), 1, epoch, epoch)] * 3
-
-
-def partition(**changes: object) -> MetadataImage:
-    record = PartitionRecord(0, b"i" * 16, [1, 2], [1], leader=1, leader_epoch=3, partition_epoch=7, directories=[b"d" * 16] * 2)
-    for name, value in changes.items():
-        setattr(record, name, value)
-    image = MetadataImage("cluster")
-    image.apply_all([TopicRecord("t", b"i" * 16), record])
-    return image
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        pytest.param({}, id="led by us until we crashed"),
-        pytest.param({"leader": -1}, id="nobody leads"),
-        pytest.param(
-            {"leader": -1, "isr": [], "eligible_leader_replicas": [1], "last_known_elr": [1]}, id="Kafka stopped cleanly"
-        ),
-        pytest.param({"leader": -1, "isr": [], "last_known_elr": [1]}, id="Kafka crashed"),
-        pytest.param({"leader": 2, "isr": [2], "eligible_leader_replicas": [1]}, id="eligible"),
-        pytest.param({"leader_recovery_state": 1}, id="recovering"),
-    ],
-)
-def test_a_start_elects_this_broker(changes: dict[str, object]) -> None:
-    image = partition(**changes)
-    image.apply_all(partitions.elections(image, 1))
-    found = image.topics["t"].partitions[0]
-    assert (found.leader, found.leader_epoch, found.partition_epoch) == (1, 4, 8)
-    assert 1 in found.isr
-    assert (found.elr, found.last_known_elr, found.leader_recovery_state) == ((), (), 0)
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        pytest.param({"leader": 2, "isr": [2]}, id="we fell behind"),
-        pytest.param({"leader": 2, "isr": [2], "last_known_elr": [1]}, id="somebody is in sync"),
-        pytest.param({"leader": -1, "isr": [], "eligible_leader_replicas": [2]}, id="another is eligible"),
-    ],
-)
-def test_a_start_does_not_elect_who_may_lack_records(changes: dict[str, object]) -> None:
-    image = partition(**changes)
-    assert partitions.elections(image, 1) == []

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from ottla.server.metadata import placement, topics
+from ottla.server.metadata import placement
 from ottla.server.metadata.image import TOPIC, BrokerImage
 from ottla.server.metadata.names import collision, invalid_reason
-from ottla.server.metadata.operation import Refused
+from ottla.server.metadata.operation import Refused, random_uuid
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.create_topics import (
     CreatableReplicaAssignment,
@@ -226,7 +226,7 @@ def test_placement_needs_a_broker(made: tuple[BrokerImage, ...]) -> None:
 
 
 def test_topic_ids_are_random_and_good_on_a_command_line() -> None:
-    made = [topics.random_uuid(Random(seed)) for seed in range(500)]
+    made = [random_uuid(Random(seed)) for seed in range(500)]
     assert len(set(made)) == 500
     assert all(uuid[6] >> 4 == 4 for uuid in made)
     assert not any(uuid_to_text(uuid).startswith("-") for uuid in made)
