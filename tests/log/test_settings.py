@@ -1,0 +1,123 @@
+"""One setting: the grammar of each type, bounds, and text there and back."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from ottla.log.settings import ConfigError, ConfigType, InvalidSetting, Setting, Update, text_of
+
+
+def setting(kind: ConfigType, **more: object) -> Setting:
+    return Setting("a.name", kind, None)._replace(**more)
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "value"),
+    [
+        (ConfigType.BOOLEAN, " TRUE ", True),
+        (ConfigType.BOOLEAN, "false", False),
+        (ConfigType.INT, "+5", 5),
+        (ConfigType.INT, "-2147483648", -(2**31)),
+        (ConfigType.LONG, " 7 ", 7),
+        (ConfigType.LONG, "٣", 3),  # Java takes any digit there is
+        (ConfigType.DOUBLE, "0.5f", 0.5),
+        (ConfigType.DOUBLE, ".5", 0.5),
+        (ConfigType.DOUBLE, "0x1p-1", 0.5),
+        (ConfigType.DOUBLE, "-Infinity", -math.inf),
+        (ConfigType.LIST, " a , b,c ", ("a", "b", "c")),
+        (ConfigType.LIST, "", ()),
+        (ConfigType.LIST, "a,", ("a", "")),
+        (ConfigType.STRING, " word ", "word"),
+    ],
+)
+def test_texts_that_java_takes(kind: ConfigType, text: str, value: object) -> None:
+    assert setting(kind).parse(text) == value
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "reason"),
+    [
+        (ConfigType.BOOLEAN, "yes", "Expected value to be either true or false"),
+        (ConfigType.INT, "1_000", "Not a number of type INT"),
+        (ConfigType.INT, "2147483648", "Not a number of type INT"),
+        (ConfigType.SHORT, "32768", "Not a number of type SHORT"),
+        (ConfigType.LONG, "9223372036854775808", "Not a number of type LONG"),
+        (ConfigType.LONG, "1.0", "Not a number of type LONG"),
+        (ConfigType.LONG, "", "Not a number of type LONG"),
+        (ConfigType.DOUBLE, "1_0.0", "Not a number of type DOUBLE"),
+        (ConfigType.DOUBLE, "infinity", "Not a number of type DOUBLE"),
+    ],
+)
+def test_texts_that_java_refuses(kind: ConfigType, text: str, reason: str) -> None:
+    with pytest.raises(InvalidSetting) as refused:
+        setting(kind).parse(text)
+    assert str(refused.value) == f"Invalid value {text} for configuration a.name: {reason}"
+    assert (refused.value.name, refused.value.text, refused.value.reason) == ("a.name", text, reason)
+
+
+def test_bounds_are_inclusive() -> None:
+    bounded = setting(ConfigType.INT, low=1, high=9)
+    assert [bounded.parse(text) for text in ("1", "9")] == [1, 9]
+    with pytest.raises(InvalidSetting, match="Value must be at least 1"):
+        bounded.parse("0")
+    with pytest.raises(InvalidSetting, match="Value must be no more than 9"):
+        bounded.parse("10")
+
+
+def test_not_a_number_lies_in_all_bounds() -> None:
+    value = setting(ConfigType.DOUBLE, low=0, high=1).parse("NaN")
+    assert isinstance(value, float)
+    assert math.isnan(value)
+
+
+def test_choices_hold_for_each_element_of_a_list() -> None:
+    listed = setting(ConfigType.LIST, choices=("a", "b"), unique=True)
+    assert listed.parse("b,a,b") == ("b", "a")
+    with pytest.raises(InvalidSetting, match="Invalid value c for configuration a.name: String must be one of: a, b"):
+        listed.parse("a,c")
+    with pytest.raises(ConfigError, match="values must not be empty"):
+        listed.parse("a,")
+    with pytest.raises(ConfigError, match=r"must not be empty. Valid values include: \[a, b\]"):
+        listed._replace(required=True).parse("")
+
+
+def test_a_check_shows_what_it_refuses() -> None:
+    odd = setting(ConfigType.LIST, check=lambda value: "is even" if len(value or ()) % 2 == 0 else None)  # type: ignore[arg-type]
+    assert odd.parse("a") == ("a",)
+    with pytest.raises(InvalidSetting, match=r"Invalid value \[a, b\] for configuration a.name: is even"):
+        odd.parse("a,b")
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, None),
+        (True, "true"),
+        (("a", "b"), "a,b"),
+        ((), ""),
+        (5, "5"),
+        (1.0, "1.0"),
+        (0.001, "0.001"),
+        (1e-5, "1.0E-5"),
+        (1e7, "1.0E7"),
+        (123456789.0, "1.23456789E8"),
+        (1.7976931348623157e308, "1.7976931348623157E308"),
+        (math.nan, "NaN"),
+        (-math.inf, "-Infinity"),
+    ],
+)
+def test_texts_are_java_s(value: float | tuple[str, ...] | None, text: str | None) -> None:
+    assert text_of(value) == text
+
+
+def test_passwords_are_never_written() -> None:
+    password = setting(ConfigType.PASSWORD)
+    assert password.parse("secret") == "secret"
+    assert password.format("secret") is None
+    assert password.sensitive
+
+
+def test_only_read_only_ones_need_a_restart() -> None:
+    assert [setting(ConfigType.INT, update=update).dynamic for update in Update] == [False, True, True]
