@@ -1,5 +1,7 @@
-"""Partition directories, ours and Kafka's (its own UnifiedLog, asked through tests/kafka_oracle.py): the same requests make the same
-bytes, and each takes over the other's directory, after a clean stop, a kill, and a torn tail."""
+"""Partition directories, ours and Kafka's (its own UnifiedLog, asked through tests/kafka_oracle.py).
+
+The same requests make the same bytes, and each takes over the other's directory, after a clean stop, a kill, and a torn tail.
+"""
 
 from __future__ import annotations
 
