@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 
 TOPIC_ID: Final = ZERO_UUID[:-1] + b"\x01"
 """Kafka's fixed id of the metadata topic."""
-_LEADER_CHANGE_WITH_DIRECTORIES: Final = 1
 
 logger = logging.getLogger("ottla.server.metadata")
 
@@ -84,11 +83,10 @@ class Transactions:
 class MetadataLog:
     """`load`, then `begin_epoch`, then `append`. `epoch` is this leader's, -1 before `begin_epoch`."""
 
-    def __init__(self, log: PartitionLog, disk: Disk, node_id: int, directory_id: bytes, now_ms: Callable[[], int]) -> None:
+    def __init__(self, log: PartitionLog, disk: Disk, node_id: int, now_ms: Callable[[], int]) -> None:
         self._log = log
         self._disk = disk
         self._node_id = node_id
-        self._directory_id = directory_id
         self._now_ms = now_ms
         self._kraft_version = 0
         self._transactions = Transactions()
@@ -185,10 +183,7 @@ class MetadataLog:
         except OSError as error:
             raise self._log.directory.fail(f"writing {path}", error) from error
         me = Voter(self._node_id)
-        message = LeaderChangeMessage(0, self._node_id, [me], [me])
-        if self._kraft_version > 0:
-            me.voter_directory_id = self._directory_id
-            message.version = _LEADER_CHANGE_WITH_DIRECTORIES
+        message = LeaderChangeMessage(0, self._node_id, [me], [me])  # Kafka 4.4 reads every one as version 0
         self._append(build_control([(LEADER_CHANGE, message)], self._now_ms()))
         if self._transactions.open:
             self.append([AbortTransactionRecord("the leader that began it is gone")], METADATA_VERSION)

@@ -206,7 +206,7 @@ def open_standalone(
     settings = BrokerSettings(config, _directory_ids(logs))
     partition_log = logs.create(CLUSTER_METADATA, 0, TOPIC_ID, metadata_log_config(config.values))
     directory_id = _directory_ids(logs)[partition_log.directory.path]
-    log = MetadataLog(partition_log, disk, settings.node_id, directory_id, clock.now_ms)
+    log = MetadataLog(partition_log, disk, settings.node_id, clock.now_ms)
     if log.is_new and not snapshot.find(disk, partition_log.path):
         controls = _voters(settings, directory_id) if settings.names_voters_in_log else []
         try:

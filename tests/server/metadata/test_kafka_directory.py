@@ -106,6 +106,6 @@ def test_a_replay_alone_changes_nothing_on_disk() -> None:
     log = node.logs.get("__cluster_metadata", 0)
     assert log is not None
     image, changes = MetadataImage("x"), node.disk.changes
-    MetadataLog(log, node.disk, 1, bytes(16), node.clock.now_ms).load(image)
+    MetadataLog(log, node.disk, 1, node.clock.now_ms).load(image)
     assert node.disk.changes == changes
     assert dump(image) == dump(node.image)
