@@ -1,0 +1,104 @@
+"""ListOffsets at every version: the special timestamps and since when, timestamps, isolation, epochs, refusals."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.wire.batch import build_batch
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from ottla.wire.records import Record
+from tests.fakes import NOW_MS, MemoryBroker
+from tests.server.handlers.data_calls import call, produce, versions
+
+NEWEST = 11
+
+
+@pytest.fixture
+def broker() -> MemoryBroker:
+    """Six records in three batches, the greatest timestamp in the second: offsets 0-1 at +0, 2-3 at +4000, 4-5 at +2000."""
+    broker = MemoryBroker({"t": 1, "empty": 1})
+    for delay_ms in (0, 4000, 2000):
+        records = [Record(0, NOW_MS - 10_000 + delay_ms, None, b"v", []) for _ in range(2)]
+        assert produce(broker, "t", build_batch(records)).error_code == 0
+    return broker
+
+
+def ask(
+    broker: MemoryBroker, timestamp: int, topic: str = "t", version: int = NEWEST, epoch: int = -1, times: int = 1
+) -> list[ListOffsetsPartitionResponse]:
+    partitions = [ListOffsetsPartition(0, epoch, timestamp)] * times
+    answer = call(broker, "list_offsets", version, ListOffsetsRequest(-1, 0, [ListOffsetsTopic(topic, partitions)]))
+    ((topic_answer,),) = (answer.topics,)
+    return list(topic_answer.partitions)
+
+
+def found(broker: MemoryBroker, timestamp: int, **options: object) -> tuple[int, int]:
+    (answer,) = ask(broker, timestamp, **options)  # type: ignore[arg-type]
+    assert answer.error_code == 0
+    return answer.timestamp, answer.offset
+
+
+@pytest.mark.parametrize("version", versions("list_offsets"))
+def test_latest_and_earliest_at_every_version(broker: MemoryBroker, version: int) -> None:
+    assert found(broker, -1, version=version) == (-1, 6)
+    assert found(broker, -2, version=version) == (-1, 0)
+
+
+@pytest.mark.parametrize(("timestamp", "since"), [(-3, 7), (-4, 8), (-5, 9), (-6, 11)])
+def test_a_special_timestamp_needs_its_version(broker: MemoryBroker, timestamp: int, since: int) -> None:
+    assert ask(broker, timestamp, version=since - 1)[0].error_code == ErrorCode.UNSUPPORTED_VERSION
+    assert ask(broker, timestamp, version=since)[0].error_code == ErrorCode.NONE
+
+
+def test_what_the_special_timestamps_find(broker: MemoryBroker) -> None:
+    assert found(broker, -3) == (NOW_MS - 6_000, 2)  # the first of equals
+    assert found(broker, -4) == (-1, 0)
+    assert found(broker, -5) == found(broker, -6) == (-1, -1)
+
+
+def test_an_undefined_negative_timestamp_is_refused(broker: MemoryBroker) -> None:
+    assert ask(broker, -7)[0].error_code == ErrorCode.UNSUPPORTED_VERSION
+
+
+def test_by_timestamp_the_first_record_from_it_on(broker: MemoryBroker) -> None:
+    assert found(broker, 0) == (NOW_MS - 10_000, 0)
+    assert found(broker, NOW_MS - 9_999) == (NOW_MS - 6_000, 2)
+    assert found(broker, NOW_MS) == (-1, -1)
+
+
+@pytest.mark.parametrize("timestamp", [-3, 0])
+def test_an_empty_partition_has_nothing_at_any_time(broker: MemoryBroker, timestamp: int) -> None:
+    assert found(broker, timestamp, topic="empty") == (-1, -1)
+
+
+def test_nothing_is_found_beyond_the_high_watermark(broker: MemoryBroker) -> None:
+    replica = broker.replicas.get("t", 0)
+    assert replica is not None
+    replica.log.high_watermark = 2
+    assert found(broker, -1) == (-1, 2)
+    assert found(broker, NOW_MS - 9_999) == (-1, -1)
+
+
+def test_the_leader_epoch_is_checked_and_answered(broker: MemoryBroker) -> None:
+    assert ask(broker, -1, epoch=9)[0].error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
+    broker.elect("t", 1)
+    assert ask(broker, -1, epoch=0)[0].error_code == ErrorCode.FENCED_LEADER_EPOCH
+    (answer,) = ask(broker, -1, epoch=1)
+    assert (answer.error_code, answer.leader_epoch) == (ErrorCode.NONE, 1)
+    assert ask(broker, -2)[0].leader_epoch == 0
+
+
+def test_a_partition_asked_for_twice_is_refused_once(broker: MemoryBroker) -> None:
+    assert [answer.error_code for answer in ask(broker, -1, times=2)] == [ErrorCode.INVALID_REQUEST]
+
+
+def test_unknown_topics_and_other_leaders(broker: MemoryBroker) -> None:
+    assert ask(broker, -1, topic="nope")[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    broker.elect("t", 2)
+    assert ask(broker, -1)[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER

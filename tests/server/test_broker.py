@@ -1,0 +1,155 @@
+"""The whole broker, started and stopped on a disk in memory and real sockets: identity, restarts, and that nothing is left open."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from ottla.log.errors import InconsistentMetadata, LogDirLocked
+from ottla.log.memdisk import MemDisk
+from ottla.server.broker import Broker
+from ottla.server.config import BrokerConfig
+from ottla.wire.messages import create_topics, metadata
+from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from tests.fakes import NOW_MS
+
+OTHER_CLUSTER = "AAAAAAAAAAAAAAAAAAAAAQ"
+
+
+def config(port: int = 0, **settings: str) -> BrokerConfig:
+    texts = {
+        "node.id": "1",
+        "process.roles": "broker,controller",
+        "controller.listener.names": "CONTROLLER",
+        "controller.quorum.voters": "1@localhost:9093",
+        "listeners": f"PLAINTEXT://127.0.0.1:{port}",
+        "log.dirs": "/data",
+    }
+    made, unknown = BrokerConfig.from_mapping(texts | {name.replace("_", "."): value for name, value in settings.items()})
+    assert not unknown
+    return made
+
+
+def disk() -> MemDisk:
+    return MemDisk(lambda: NOW_MS)
+
+
+def run(scenario: Callable[[], Awaitable[None]]) -> None:
+    async def bounded() -> None:
+        await asyncio.wait_for(scenario(), 30)
+
+    asyncio.run(bounded())
+
+
+async def ask(port: int, messages: Any, version: int, request: Any) -> Any:
+    """One request on a connection of its own."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    body: list[bytes] = []
+    messages.ENCODE_REQUEST[version](request, body)
+    header = messages.API_KEY.to_bytes(2, "big") + version.to_bytes(2, "big") + (7).to_bytes(4, "big") + b"\xff\xff"
+    frame = header + b"".join(body)
+    writer.write(len(frame).to_bytes(4, "big") + frame)
+    answer = await reader.readexactly(int.from_bytes(await reader.readexactly(4), "big"))
+    writer.close()
+    await writer.wait_closed()
+    assert answer[:4] == (7).to_bytes(4, "big")
+    return messages.DECODE_RESPONSE[version](answer, 4)[0]
+
+
+def test_it_serves_on_the_port_that_was_free_and_says_so() -> None:
+    async def scenario() -> None:
+        broker = Broker(config(), disk=disk())
+        await broker.start()
+        assert broker.port > 0
+        assert broker.bootstrap == f"127.0.0.1:{broker.port}"
+        answer = await ask(broker.port, metadata, 5, metadata.MetadataRequest(topics=None))
+        assert [(each.node_id, each.host, each.port) for each in answer.brokers] == [(1, "127.0.0.1", broker.port)]
+        assert answer.cluster_id == broker.cluster_id != ""
+        await broker.stop()
+        with pytest.raises(ConnectionRefusedError):
+            await asyncio.open_connection("127.0.0.1", broker.port)
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("crash", [False, True])
+def test_topics_and_cluster_id_survive_a_stop_and_a_crash(crash: bool) -> None:
+    async def scenario() -> None:
+        storage = disk()
+        first = Broker(config(), disk=storage)
+        await first.start()
+        request = CreateTopicsRequest([CreatableTopic("kept", 3, 1)], 1000)
+        assert (await ask(first.port, create_topics, 4, request)).topics[0].error_code == 0
+        if crash:
+            storage.crash()
+        else:
+            await first.stop()
+        second = Broker(config(), disk=storage)
+        await second.start()
+        answer = await ask(second.port, metadata, 5, metadata.MetadataRequest(topics=None))
+        assert [(topic.name, len(topic.partitions)) for topic in answer.topics] == [("kept", 3)]
+        assert second.cluster_id == first.cluster_id
+        await second.stop()
+        if crash:
+            for listener in first.listeners:
+                await listener.close(0)
+
+    run(scenario)
+
+
+def test_a_directory_of_another_cluster_is_refused_and_left_as_it_is() -> None:
+    async def scenario() -> None:
+        storage = disk()
+        first = Broker(config(), disk=storage)
+        await first.start()
+        await first.stop()
+        stranger = Broker(config(), disk=storage, cluster_id=OTHER_CLUSTER)
+        with pytest.raises(InconsistentMetadata, match=OTHER_CLUSTER):
+            await stranger.start()
+        again = Broker(config(), disk=storage)  # the lock was given back
+        await again.start()
+        assert again.cluster_id == first.cluster_id
+        await again.stop()
+
+    run(scenario)
+
+
+def test_the_cluster_id_asked_for_formats_an_empty_directory() -> None:
+    async def scenario() -> None:
+        broker = Broker(config(), disk=disk(), cluster_id=OTHER_CLUSTER)
+        await broker.start()
+        assert broker.cluster_id == OTHER_CLUSTER
+        await broker.stop()
+
+    run(scenario)
+
+
+def test_two_brokers_on_one_directory() -> None:
+    async def scenario() -> None:
+        storage = disk()
+        first = Broker(config(), disk=storage)
+        await first.start()
+        with pytest.raises(LogDirLocked):
+            await Broker(config(), disk=storage).start()
+        await first.stop()
+
+    run(scenario)
+
+
+def test_an_address_in_use_leaves_nothing_open() -> None:
+    async def scenario() -> None:
+        storage = disk()
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            with pytest.raises(OSError) as refused:
+                await Broker(config(taken.getsockname()[1]), disk=storage).start()
+            assert refused.value.errno == errno.EADDRINUSE
+        broker = Broker(config(), disk=storage)
+        await broker.start()
+        await broker.stop()
+
+    run(scenario)
