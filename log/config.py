@@ -171,7 +171,7 @@ _TABLE: Final = (
         doc="How long every record stays in the log before compaction may remove it.",
     ),
     Setting(
-        "min.insync.replicas", _INT, 1, 1, synonyms=("min.insync.replicas",),
+        "min.insync.replicas", _INT, 1, 1, synonyms=("min.insync.replicas",), effective=False,
         doc="Replicas that must hold a record before a produce request with acks=all succeeds; with fewer in sync it "
         "is refused.",
     ),

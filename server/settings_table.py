@@ -232,7 +232,7 @@ BROKER_ROWS: Final[tuple[Row, ...]] = (
     ("metrics.num.samples", "INT", 2, 1),
     ("metrics.recording.level", "STRING", "INFO"),
     ("metrics.sample.window.ms", "LONG", 30000, 1),
-    ("min.insync.replicas", "INT", 1, 1, None, "ce"),
+    ("min.insync.replicas", "INT", 1, 1, None, "c"),
     ("node.id", "INT", 1, 0, None, "e"),
     ("num.io.threads", "INT", 8, 1, None, "c"),
     ("num.network.threads", "INT", 3, 1, None, "c"),

@@ -75,7 +75,7 @@ def test_not_a_number_lies_in_all_bounds() -> None:
 def test_choices_hold_for_each_element_of_a_list() -> None:
     listed = setting(ConfigType.LIST, choices=("a", "b"), unique=True)
     assert listed.parse("b,a,b") == ("b", "a")
-    with pytest.raises(InvalidSetting, match="Invalid value c for configuration a.name: String must be one of: a, b"):
+    with pytest.raises(InvalidSetting, match=r"Invalid value c for configuration a.name: String must be one of: a, b"):
         listed.parse("a,c")
     with pytest.raises(ConfigError, match="values must not be empty"):
         listed.parse("a,")

@@ -1,0 +1,227 @@
+"""DescribeConfigs: what Apache Kafka 4.4.0 answered to the same questions (edge_cases.md DCF), and each source of a value."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from ottla.log.config import TOPIC_SETTINGS
+from ottla.server.config import BROKER_SETTINGS
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from ottla.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from ottla.wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from tests.server.handlers.admin_calls import call
+from tests.server.metadata.support import Node
+
+TOPIC, BROKER, LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
+
+
+@pytest.fixture
+def node() -> Iterator[Node]:
+    node = Node(log_retention_hours="100", log_cleanup_policy="delete, compact", ssl_key_password="secret")
+    node.start()
+    topic = CreatableTopic("t", 1, 1, configs=[CreatableTopicConfig("segment.ms", " 700000 ")])
+    assert call(node, "create_topics", CreateTopicsRequest([topic]), 7).topics[0].error_code == 0
+    yield node
+    node.stop()
+
+
+def describe(
+    node: Node,
+    kind: int,
+    name: str,
+    keys: list[str] | None = None,
+    *,
+    version: int = 4,
+    synonyms: bool = True,
+    docs: bool = False,
+) -> Any:
+    request = DescribeConfigsRequest([DescribeConfigsResource(kind, name, keys)], synonyms, docs)
+    return call(node, "describe_configs", request, version).results[0]
+
+
+def alter(node: Node, kind: int, name: str, **changes: str) -> None:
+    configs = [AlterableConfig(key.replace("_", "."), 0, value) for key, value in changes.items()]
+    answer = call(
+        node, "incremental_alter_configs", IncrementalAlterConfigsRequest([AlterConfigsResource(kind, name, configs)]), 1
+    )
+    assert answer.responses[0].error_code == 0, answer
+
+
+def one(node: Node, kind: int, name: str, key: str, **options: Any) -> Any:
+    configs = describe(node, kind, name, [key], **options).configs
+    assert [config.name for config in configs] == [key]
+    return configs[0]
+
+
+def candidates(config: Any) -> list[tuple[str, str | None, int]]:
+    return [(synonym.name, synonym.value, synonym.source) for synonym in config.synonyms]
+
+
+def test_a_topic_has_all_its_settings(node: Node) -> None:
+    result = describe(node, TOPIC, "t")
+    assert (result.error_code, result.error_message, result.resource_type, result.resource_name) == (0, "", TOPIC, "t")
+    names = [config.name for config in result.configs]
+    assert len(names) == 37
+    assert sorted(names) == [name for name in sorted(TOPIC_SETTINGS) if not TOPIC_SETTINGS[name].internal]
+    assert not any(config.read_only or config.is_sensitive for config in result.configs)
+
+
+def test_unknown_keys_are_left_out_and_no_keys_are_all(node: Node) -> None:
+    assert [config.name for config in describe(node, TOPIC, "t", ["retention.ms", "nosuch", "retention.ms"]).configs] == [
+        "retention.ms"
+    ]
+    assert len(describe(node, TOPIC, "t", []).configs) == 37
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "code"),
+    [
+        (TOPIC, "nosuch", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (TOPIC, "bad name!", ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (TOPIC, "", ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (BROKER, "2", ErrorCode.INVALID_REQUEST),
+        (BROKER, "x", ErrorCode.INVALID_REQUEST),
+        (LOGGER, "", ErrorCode.INVALID_REQUEST),
+        (LOGGER, "2", ErrorCode.INVALID_REQUEST),
+        (GROUP, "", ErrorCode.INVALID_REQUEST),
+        (CLIENT_METRICS, "", ErrorCode.INVALID_REQUEST),
+        (3, "x", ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_errors(node: Node, kind: int, name: str, code: ErrorCode) -> None:
+    result = describe(node, kind, name)
+    assert (result.error_code, result.resource_type, result.resource_name, result.configs) == (code, kind, name, [])
+    assert (result.error_message == "") == (code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+
+def test_an_impossible_type_spoils_the_whole_request(node: Node) -> None:
+    resources = [DescribeConfigsResource(TOPIC, "t", None), DescribeConfigsResource(3, "x", None)]
+    results = call(node, "describe_configs", DescribeConfigsRequest(resources), 4).results
+    assert [(result.error_code, result.resource_name) for result in results] == [(42, "t"), (42, "x")]
+
+
+def test_a_topic_s_own_value_comes_first(node: Node) -> None:
+    config = one(node, TOPIC, "t", "segment.ms")
+    assert (config.value, config.config_source, config.config_type) == ("700000", 1, 5)
+    assert candidates(config) == [("segment.ms", "700000", 1)]
+
+
+def test_the_broker_s_start_is_behind_it(node: Node) -> None:
+    config = one(node, TOPIC, "t", "cleanup.policy")
+    assert (config.value, config.config_source) == ("delete,compact", 4)
+    assert candidates(config) == [("log.cleanup.policy", "delete, compact", 4), ("log.cleanup.policy", "delete", 5)]
+
+
+def test_a_default_in_another_unit_is_not_shown(node: Node) -> None:
+    """Kafka's habit: only log.retention.hours is set, and the asked name is log.retention.ms."""
+    config = one(node, TOPIC, "t", "retention.ms")
+    assert (config.value, config.config_source, candidates(config)) == ("360000000", 5, [])
+
+
+def test_dynamic_settings_are_the_strongest_of_the_broker_s(node: Node) -> None:
+    alter(node, BROKER, "", log_retention_ms="5000000")
+    alter(node, BROKER, "1", log_retention_ms="6000000")
+    expected = [
+        ("log.retention.ms", "6000000", 2),
+        ("log.retention.ms", "5000000", 3),
+        ("log.retention.hours", "100", 4),
+        ("log.retention.hours", "168", 5),
+    ]
+    of_topic, of_broker = one(node, TOPIC, "t", "retention.ms"), one(node, BROKER, "1", "log.retention.ms")
+    for config in (of_topic, of_broker):
+        assert (config.value, config.config_source, candidates(config)) == ("6000000", 2, expected)
+
+
+def test_a_broker_has_all_but_the_internal_ones(node: Node) -> None:
+    result = describe(node, BROKER, "1")
+    names = {config.name for config in result.configs}
+    dynamic_only = {
+        name for name in BROKER_SETTINGS if name.endswith("throttled.rate") or name.startswith("replica.alter.log.dirs.io")
+    }
+    assert names == {name for name, setting in BROKER_SETTINGS.items() if not setting.internal} - dynamic_only
+    config = next(config for config in result.configs if config.name == "log.dirs")
+    assert (config.read_only, config.config_source, config.config_type) == (True, 4, 7)
+
+
+def test_passwords_are_hidden_everywhere(node: Node) -> None:
+    config = one(node, BROKER, "1", "ssl.key.password")
+    assert (config.value, config.is_sensitive, candidates(config)) == (None, True, [("ssl.key.password", None, 4)])
+
+
+def test_all_brokers_have_what_was_set_for_all(node: Node) -> None:
+    assert describe(node, BROKER, "").configs == []
+    alter(node, BROKER, "", log_cleaner_threads="2", some_plug_in_s="secret")
+    alter(node, BROKER, "1", log_segment_bytes="2000000")
+    configs = describe(node, BROKER, "").configs
+    assert [(config.name, config.value, config.config_source, config.read_only) for config in configs] == [
+        ("log.cleaner.threads", "2", 3, False),
+        ("some.plug.in.s", None, 3, True),
+    ]
+    assert candidates(configs[0]) == [("log.cleaner.threads", "2", 3)]
+
+
+def test_node_id_is_broker_id(node: Node) -> None:
+    assert candidates(one(node, BROKER, "1", "broker.id")) == [("broker.id", "1", 4), ("broker.id", "-1", 5)]
+
+
+def test_a_listener_s_own_setting(node: Node) -> None:
+    name = "listener.name.plaintext.max.connections"
+    alter(node, BROKER, "", **{name: "20"})
+    config = one(node, BROKER, "1", name)
+    assert (config.value, config.config_source, config.read_only, config.config_type) == ("20", 3, True, 3)
+    assert candidates(config) == [(name, "20", 3), ("max.connections", "2147483647", 5)]
+
+
+def test_groups(node: Node) -> None:
+    result = describe(node, GROUP, "g")
+    assert len(result.configs) == 21
+    own_default = one(node, GROUP, "g", "share.auto.offset.reset")
+    assert (own_default.value, candidates(own_default)) == ("latest", [("share.auto.offset.reset", "latest", 5)])
+    assert one(node, GROUP, "g", "streams.assignor.name").value == "sticky"
+    alter(node, GROUP, "g", consumer_session_timeout_ms="50000")
+    config = one(node, GROUP, "g", "consumer.session.timeout.ms")
+    assert (config.value, config.config_source) == ("50000", 8)
+    expected = [("consumer.session.timeout.ms", "50000", 8), ("group.consumer.session.timeout.ms", "45000", 5)]
+    assert candidates(config) == expected
+
+
+def test_client_metrics(node: Node) -> None:
+    alter(node, CLIENT_METRICS, "m", interval_ms="1000")
+    configs = describe(node, CLIENT_METRICS, "m").configs
+    assert [(config.name, config.value, config.config_source, candidates(config)) for config in configs] == [
+        ("interval.ms", "1000", 7, [("interval.ms", "1000", 7)]),
+        ("match", "", 5, []),
+        ("metrics", "", 5, []),
+    ]
+
+
+def test_loggers(node: Node) -> None:
+    configs = describe(node, LOGGER, "1", docs=True).configs
+    root = next(config for config in configs if config.name == "root")
+    assert (root.config_source, root.config_type, root.is_sensitive, root.read_only, root.documentation) == (
+        6,
+        0,
+        False,
+        False,
+        "",
+    )
+
+
+@pytest.mark.parametrize("version", [1, 2, 3, 4])
+def test_every_version(node: Node, version: int) -> None:
+    config = one(node, TOPIC, "t", "retention.ms", version=version, synonyms=False, docs=True)
+    assert (config.value, config.config_source, config.synonyms) == ("360000000", 5, [])
+    assert (config.config_type, bool(config.documentation)) == ((5, True) if version >= 3 else (0, False))
+
+
+def test_documentation_is_asked_for(node: Node) -> None:
+    assert one(node, TOPIC, "t", "retention.ms").documentation is None
+    assert one(node, BROKER, "1", "log.retention.hours", docs=True).documentation.startswith("What counts for topics without")
