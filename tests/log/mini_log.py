@@ -14,6 +14,7 @@ from ottla.wire.batch import HEADER_SIZE, BatchHeader, computed_crc, pack_header
 ERROR_NAMES = {
     errors.CorruptRecord: "CORRUPT_MESSAGE",
     errors.InvalidRecord: "INVALID_RECORD",
+    errors.NotOneBatch: "INVALID_RECORD",
     errors.InvalidTimestamp: "INVALID_TIMESTAMP",
     errors.RecordTooLarge: "MESSAGE_TOO_LARGE",
     errors.RecordListTooLarge: "RECORD_LIST_TOO_LARGE",
