@@ -1,0 +1,108 @@
+"""Where the settings of a start come from, and what is said when it fails."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import socket
+from pathlib import Path
+
+import pytest
+
+from ottla.log.errors import InconsistentMetadata, LogDirLocked
+from ottla.server.config import BrokerConfig
+from ottla.server.serve import CannotStart, ServeOptions, _explained, _remark, gather
+
+
+def config(options: ServeOptions, **environment: str) -> BrokerConfig:
+    return gather(options, environment)[0]
+
+
+def listeners(options: ServeOptions, **environment: str) -> tuple[list[str], list[str]]:
+    result = config(options, **environment)
+    return [str(each) for each in result.listeners], [str(each) for each in result.advertised_listeners]
+
+
+def test_the_later_is_the_stronger(tmp_path: Path) -> None:
+    path = tmp_path / "server.properties"
+    path.write_text("num.partitions=2\nlog.retention.ms=2\nbroker.rack=2\nlog.dirs=/two\n")
+    options = ServeOptions(str(path), ("log.retention.ms=4", "log.dirs=/four"), data_dir="/five")
+    values = config(options, KAFKA_LOG_RETENTION_MS="3", KAFKA_BROKER_RACK="3").values
+    assert [values[name] for name in ("num.partitions", "broker.rack", "log.retention.ms", "log.dirs")] == [2, "3", 4, ("/five",)]
+
+
+def test_ids() -> None:
+    assert config(ServeOptions(node_id=7)).node_id == 7
+    assert config(ServeOptions(), CLUSTER_ID="abc").cluster_id == "abc"
+    assert config(ServeOptions(cluster_id="def"), CLUSTER_ID="abc").cluster_id == "def"
+    assert config(ServeOptions(), CLUSTER_ID="").cluster_id is None
+
+
+def test_a_port_moves_the_listener_of_clients() -> None:
+    assert listeners(ServeOptions(port=0)) == (["PLAINTEXT://127.0.0.1:0"], ["PLAINTEXT://127.0.0.1:0"])
+    both = {"KAFKA_LISTENERS": "CONTROLLER://:9093,PLAINTEXT://:9092", "KAFKA_ADVERTISED_LISTENERS": "PLAINTEXT://localhost:9092"}
+    assert listeners(ServeOptions(port=5), **both) == (["PLAINTEXT://:5"], ["PLAINTEXT://localhost:5"])
+
+
+def test_a_proxy_s_address_stays() -> None:
+    proxied = {"KAFKA_LISTENERS": "PLAINTEXT://:9092", "KAFKA_ADVERTISED_LISTENERS": "PLAINTEXT://proxy:19092"}
+    assert listeners(ServeOptions(port=5, host="10.0.0.1"), **proxied) == (
+        ["PLAINTEXT://10.0.0.1:5"],
+        ["PLAINTEXT://proxy:19092"],
+    )
+
+
+def test_a_host_moves_what_is_advertised_as_well() -> None:
+    assert listeners(ServeOptions(host="::1")) == (["PLAINTEXT://[::1]:9092"], ["PLAINTEXT://[::1]:9092"])
+
+
+def test_a_complaint_says_where_the_text_stood(tmp_path: Path) -> None:
+    path = tmp_path / "server.properties"
+    path.write_text("\nnum.partitions=x\n")
+    where = f"num.partitions: 'x' is no value for it. Not a number of type INT [{path}, line 2]"
+    with pytest.raises(CannotStart) as refused:
+        config(ServeOptions(str(path)))
+    assert str(refused.value) == where
+    with pytest.raises(CannotStart, match=r"\[KAFKA_NUM_PARTITIONS\]$"):
+        config(ServeOptions(), KAFKA_NUM_PARTITIONS="x")
+    with pytest.raises(CannotStart, match="--override: 'x' is not key=value"):
+        config(ServeOptions(override=("x",)))
+    with pytest.raises(CannotStart, match=r"name a server.properties that can be read"):
+        config(ServeOptions(str(tmp_path / "nowhere")))
+
+
+def test_what_does_nothing_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    options = ServeOptions(override=("num.io.threads=9", "num.partitions=2", "num.partitons=2"))
+    _remark(*gather(options, {}))
+    assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
+        ("WARNING", "num.partitons is not a broker setting of Kafka 4.4: did you mean num.partitions? [--override]"),
+        ("INFO", "accepted, without effect in ottla: num.io.threads"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("error", "begins", "has"),
+    [
+        (
+            OSError(errno.EADDRINUSE, "Address already in use"),
+            "listeners: PLAINTEXT://127.0.0.1:9092: Address",
+            "stop what listens",
+        ),
+        (OSError(errno.EACCES, "Permission denied"), "listeners: ", "--port N"),
+        (socket.gaierror(socket.EAI_NONAME, "Name or service not known"), "listeners: ", "--host HOST"),
+        (
+            PermissionError(errno.EACCES, "Permission denied", "/d/.lock"),
+            "log.dirs: /d/.lock: Permission denied",
+            "--data-dir DIR",
+        ),
+        (OSError(errno.ENOSPC, "No space left on device"), "log.dirs: ", "No space left"),
+        (LogDirLocked("/d is in use by another broker"), "log.dirs: /d is in use", "stop that broker"),
+        (InconsistentMetadata("/d belongs to cluster a, not to b"), "log.dirs: /d belongs", "--cluster-id"),
+    ],
+)
+def test_a_failed_start_is_one_line_with_key_and_remedy(error: Exception, begins: str, has: str) -> None:
+    text = _explained(error, config(ServeOptions()))
+    assert text.startswith(begins)
+    assert has in text
+    assert "\n" not in text
