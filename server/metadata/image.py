@@ -214,8 +214,8 @@ class MetadataImage:
     # One method a record type, named after it
 
     def _topic(self, record: TopicRecord) -> None:
-        if record.name in self.topics:
-            raise MetadataError(f"topic {record.name} is created a second time")
+        if record.name in self.topics or record.topic_id in self.topics_by_id:
+            raise MetadataError(f"topic {record.name} with id {uuid_to_text(record.topic_id)} is created a second time")
         topic = TopicImage(record.name, record.topic_id)
         self.topics[record.name] = self.topics_by_id[record.topic_id] = topic
         self._events.append(TopicCreated(topic))

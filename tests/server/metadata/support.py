@@ -73,6 +73,7 @@ class Node:
     def __init__(self, **settings: str) -> None:
         self.disk = MemDisk()
         self.clock = StillClock()
+        self.random = Random(1)
         texts = {"node.id": "1", "log.dirs": DIRECTORY} | {name.replace("_", "."): text for name, text in settings.items()}
         self.config, unknown = BrokerConfig.from_mapping(texts)
         assert not unknown
@@ -86,7 +87,7 @@ class Node:
         self.logs.lock()
         self.logs.format(CLUSTER_ID, self.config.node_id)
         self.logs.open_all()
-        self.controller = open_standalone(self.logs, self.disk, self.config, CLUSTER_ID, self.clock, random=Random(1))
+        self.controller = open_standalone(self.logs, self.disk, self.config, CLUSTER_ID, self.clock, random=self.random)
         self.controller.register_broker([ENDPOINT], rack=self.config.rack)
         return self.controller
 

@@ -197,9 +197,10 @@ def test_a_broker_registers_is_fenced_stops_and_goes() -> None:
     assert not image.brokers[1].active
     assert image.brokers[1].endpoints["PLAINTEXT"].port == 9092
     image.apply(BrokerRegistrationChangeRecord(1, 5, fenced=-1))
-    assert image.brokers[1].active
     image.apply(BrokerRegistrationChangeRecord(1, 5, in_controlled_shutdown=1))
-    assert image.brokers[1].in_controlled_shutdown
+    stopping = image.brokers[1]
+    assert stopping.in_controlled_shutdown
+    assert stopping._replace(in_controlled_shutdown=False).active
     image.apply(BrokerRegistrationChangeRecord(1, 5, fenced=1, log_dirs=[B], cordoned_log_dirs=[B]))
     assert image.brokers[1].fenced
     assert (image.brokers[1].log_dirs, image.brokers[1].cordoned_log_dirs) == ((B,), (B,))
@@ -239,6 +240,7 @@ def test_what_nothing_acts_on_yet_is_kept_until_it_is_removed() -> None:
     "record",
     [
         TopicRecord("t", B),
+        TopicRecord("u", ID),
         partition(topic_id=B),
         PartitionChangeRecord(0, B),
         PartitionChangeRecord(2, ID),
