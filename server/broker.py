@@ -14,6 +14,7 @@ a clean one, the marker in each log directory, is written last of all.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import gc
 import logging
@@ -69,6 +70,8 @@ class Broker:
         self.cluster_id = ""
         self.listeners: list[Listener] = []
         self.context: BrokerContext | None = None
+        self.offline = asyncio.Event()
+        """Set once every log directory has failed: there is nothing left to serve, and whoever runs the broker should end it."""
         self._wanted_cluster_id = cluster_id or config.cluster_id
         self._disk = disk or OsDisk()
         self._clock = clock
@@ -134,11 +137,23 @@ class Broker:
             LogConfig.from_overrides({}, values),
             producer_expiration_ms=values["producer.id.expiration.ms"],
         )
+        self._watch(logs)
         logs.lock()
         self.cluster_id = self._agree_on_cluster_id(logs)
         logs.format(self.cluster_id, self.config.node_id)
         logs.open_all()
         return logs
+
+    def _watch(self, logs: LogManager) -> None:
+        loop = asyncio.get_running_loop()
+
+        def look() -> None:
+            if all(directory.failed is not None for directory in logs.directories):
+                logger.critical("every log directory is offline")
+                self.offline.set()
+
+        for directory in logs.directories:
+            directory.on_failure = lambda _: loop.call_soon_threadsafe(look)  # a flush may fail in its thread
 
     def _agree_on_cluster_id(self, logs: LogManager) -> str:
         found = {meta.cluster_id for meta in logs.meta_properties().values() if meta is not None}

@@ -17,6 +17,7 @@ import asyncio
 import errno
 import logging
 import os
+import resource
 import signal
 import socket
 import sys
@@ -140,6 +141,7 @@ def run(options: ServeOptions) -> int:
     try:
         config, given = gather(options, os.environ)
         _remark(config, given)
+        _raise_open_files()
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             runner.run(_serve(config))
     except CannotStart as problem:
@@ -169,11 +171,16 @@ async def _serve(config: BrokerConfig) -> None:
     except (LogError, MetadataError, OSError) as error:
         raise CannotStart(_explained(error, config)) from error
     _announce(broker, config)
-    await stop.wait()
+    waiting = [asyncio.ensure_future(event.wait()) for event in (stop, broker.offline)]
+    await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+    for each in waiting:
+        each.cancel()
     try:
         await broker.stop()
     except (LogError, OSError) as error:
         raise CannotStart(f"log.dirs: the stop was not clean, the next start will recover: {error}") from error
+    if broker.offline.is_set():
+        raise CannotStart("log.dirs: no directory works any more, the log says why; mend the disk and start again")
     _log.info("stopped")
 
 
@@ -207,6 +214,13 @@ def _begin_logging(level: str) -> None:
         level=_LEVELS.get(level.upper(), logging.getLevelNamesMapping().get(level.upper(), logging.INFO)),
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",
     )
+
+
+def _raise_open_files() -> None:
+    """As many open files as this process may have: connections and segments each take one, and the usual soft limit is 1,024."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:

@@ -14,6 +14,7 @@ from ottla.log.errors import InconsistentMetadata, LogDirLocked
 from ottla.log.memdisk import MemDisk
 from ottla.server.broker import Broker
 from ottla.server.config import BrokerConfig
+from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import create_topics, metadata
 from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from tests.fakes import NOW_MS
@@ -150,6 +151,21 @@ def test_an_address_in_use_leaves_nothing_open() -> None:
             assert refused.value.errno == errno.EADDRINUSE
         broker = Broker(config(), disk=storage)
         await broker.start()
+        await broker.stop()
+
+    run(scenario)
+
+
+def test_it_says_so_when_no_log_directory_works_any_more() -> None:
+    async def scenario() -> None:
+        storage = disk()
+        broker = Broker(config(), disk=storage)
+        await broker.start()
+        storage.fail("append", errno.EIO, path="__cluster_metadata-0")
+        request = CreateTopicsRequest([CreatableTopic("late", 1, 1)], 1000)
+        answer = await ask(broker.port, create_topics, 4, request)
+        assert answer.topics[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        await broker.offline.wait()
         await broker.stop()
 
     run(scenario)
