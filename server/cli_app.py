@@ -41,7 +41,7 @@ def program(version: _Version = False) -> None:
 
 
 @app.command(help=_SERVE_HELP)
-def serve(  # noqa: PLR0917 - typer passes them by name
+def serve(
     properties: Annotated[
         str | None,
         typer.Argument(metavar="SERVER.PROPERTIES", help="Settings, as Kafka's own file has them.", show_default=False),

@@ -81,7 +81,7 @@ _CHECKS: Final[dict[str, Callable[[Value], str | None]]] = {
 }
 
 
-def _setting(  # noqa: PLR0917 - the columns of a row
+def _setting(
     name: str, kind: str, default: Value, low: float | None = None, high: float | None = None, flags: str = ""
 ) -> Setting:
     return Setting(
