@@ -44,6 +44,7 @@ from ottla.server.txn.producer_ids import ProducerIds
 from ottla.wire.primitives import uuid_to_text
 
 if TYPE_CHECKING:
+    from ottla.log.directory import LogDirectory
     from ottla.log.files import Disk
     from ottla.server.config import BrokerConfig
 
@@ -152,8 +153,11 @@ class Broker:
                 logger.critical("every log directory is offline")
                 self.offline.set()
 
+        def failed(_: LogDirectory) -> None:
+            loop.call_soon_threadsafe(look)  # a flush may fail in its thread
+
         for directory in logs.directories:
-            directory.on_failure = lambda _: loop.call_soon_threadsafe(look)  # a flush may fail in its thread
+            directory.on_failure = failed
 
     def _agree_on_cluster_id(self, logs: LogManager) -> str:
         found = {meta.cluster_id for meta in logs.meta_properties().values() if meta is not None}
@@ -190,7 +194,7 @@ class Broker:
         match event:
             case TopicDeleted(topic=topic):
                 self.context.groups.topic_deleted(topic.name)
-            case PartitionChanged(topic=topic, index=index) if topic.name == CONSUMER_OFFSETS:
+            case PartitionChanged(topic=topic, partition=index) if topic.name == CONSUMER_OFFSETS:
                 self.context.groups.follow(index)
 
     def _begin_passes(self, clock: Clock, logs: LogManager, groups: GroupCoordinator, values: Mapping[str, Any]) -> None:

@@ -169,7 +169,7 @@ def record_fields(buf: bytes, at: i64, stop: i64) -> tuple[i64, i64, i64, i64]:
     return OK, delta, offset_delta, key_size
 
 
-def check_records(  # noqa: PLR0917 - native calls take their arguments by position
+def check_records(
     buf: bytes,
     at: i64,
     end: i64,

@@ -1,4 +1,4 @@
-"""The whole broker, started and stopped on a disk in memory and real sockets: identity, restarts, and that nothing is left open."""
+"""The whole broker on a disk in memory and real sockets: identity, restarts, failures, and that nothing is left open."""
 
 from __future__ import annotations
 
