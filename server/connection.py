@@ -22,12 +22,13 @@ import asyncio
 import logging
 import os
 from collections import deque
+from struct import Struct
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from ottla.log.errors import StorageError
 from ottla.log.files import FileSlice
 from ottla.server.context import RequestContext
-from ottla.server.dispatch import FETCH, Waiting, finish
+from ottla.server.dispatch import Waiting, finish
 from ottla.server.errors import CloseConnection
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("ottla.server.connection")
 
+_SIZE: Final = Struct(">i")
 RECEIVE_BYTES: Final = 256 * 1024
 FIRST_BUFFER: Final = 4 * 1024
 GROWTH: Final = 4
@@ -77,12 +79,12 @@ class Connection(asyncio.BufferedProtocol):
         "_partial",
         "_paused",
         "_reading",
+        "_regions",
         "_sending",
         "_serve",
         "_shared",
         "_size",
         "_small_frame",
-        "_streams",
         "_transport",
         "active",
         "host",
@@ -103,8 +105,8 @@ class Connection(asyncio.BufferedProtocol):
         self._backlog: deque[bytes | bytearray] = deque()  # frames behind it
         self._backlog_bytes = 0
         self._reading = True
-        self._out: list[Any] = []  # parts of answers, not handed over yet; with regions among them if `_streams`
-        self._streams = False
+        self._out: list[Any] = []  # parts of answers, not handed over yet; with regions among them if `_regions`
+        self._regions = False
         self._sending: deque[bytes | FileSlice] = deque()  # what the transport does not take now
         self._paused = False  # the transport is full
         self._closing = False
@@ -177,7 +179,7 @@ class Connection(asyncio.BufferedProtocol):
         view, at = self._shared, 0
         self._partial = b""
         while end - at >= 4 and not self._closing:
-            size = int.from_bytes(view[at : at + 4], "big", signed=True)
+            size: int = _SIZE.unpack_from(view, at)[0]
             if not 0 < size <= self._max_request_bytes:
                 self.close(f"it announces a frame of {size} bytes")
                 return
@@ -233,12 +235,13 @@ class Connection(asyncio.BufferedProtocol):
         except CloseConnection as reason:
             self.close(str(reason))
             return
-        if type(response) is Waiting:
+        if type(response) is bytes:
+            self._out.append(response)
+        elif type(response) is Waiting:
             self._wait(response)
         elif response is not None:
-            if context.api_key == FETCH:
-                self._streams = True
             self._out += response
+            self._regions = True
 
     def _wait(self, waiting: Waiting) -> None:
         self._answer = answer = asyncio.ensure_future(waiting.answer)
@@ -258,8 +261,11 @@ class Connection(asyncio.BufferedProtocol):
             return
         if self._closing:
             return
-        self._out += response
-        self._streams |= self._context.api_key == FETCH
+        if isinstance(response, bytes):
+            self._out.append(response)
+        else:
+            self._out += response
+            self._regions = True
         self.active = True
         self._flush()
         self._work_off_backlog()
@@ -283,10 +289,10 @@ class Connection(asyncio.BufferedProtocol):
     def _flush(self) -> None:
         """Hands the answers collected so far to the transport, in one write."""
         out, self._out = self._out, []
-        if not self._streams and not self._sending:
+        if not self._regions and not self._sending:
             self._transport.write(b"".join(out))
             return
-        self._streams = False
+        self._regions = False
         waiting: list[Any] = []
         for part in out:
             if type(part) is FileSlice:

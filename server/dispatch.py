@@ -21,6 +21,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from importlib import import_module
+from struct import Struct
 from typing import Any, Final, NamedTuple
 
 from ottla.server.context import RequestContext
@@ -34,10 +35,11 @@ from ottla.wire.primitives import Buffer, Parts, WireStruct
 
 logger = logging.getLogger("ottla.server.dispatch")
 
-FETCH: Final = 1
-"""The API whose answers hold regions of files."""
-
-_SIZE = 4
+_REGIONS: Final = frozenset({1})
+"""APIs whose answers may hold regions of files: Fetch."""
+_SIZE: Final = 4  # bytes of a frame's size, which does not count itself
+_HEAD: Final = Struct(">ii")
+_HEAD_TAGS: Final = Struct(">iix")
 
 
 class Route(NamedTuple):
@@ -46,8 +48,10 @@ class Route(NamedTuple):
     decode: Callable[[Buffer, int], tuple[Any, int]]
     handle: Callable[[Any, RequestContext], Any]
     encode: Callable[[Any, Parts], None]
-    header_end: bytes
-    """What follows the correlation id in the response's header: the empty tagged fields of flexible versions, or nothing."""
+    head: Struct
+    """Size and correlation id, and in flexible versions the header's tagged fields, of which there are none."""
+    regions: bool
+    """The answer may hold regions of files: its parts are not joined."""
 
 
 class Waiting(NamedTuple):
@@ -67,8 +71,9 @@ class Dispatch:
         self._routes: dict[int, Route] = {}
         self.requests: dict[int, int] = dict.fromkeys(served(), 0)
 
-    def serve(self, frame: Buffer, context: RequestContext) -> Parts | Waiting | None:
-        """Answers one request: the parts of its frame, size included; or Waiting; or None where the client wants no answer.
+    def serve(self, frame: Buffer, context: RequestContext) -> bytes | Parts | Waiting | None:
+        """Answers one request: with a frame, in parts if there are regions of files in it; or Waiting; or None where the client
+        wants no answer.
 
         `context` is filled in with what the header says. Raises CloseConnection.
         """
@@ -112,14 +117,18 @@ class Dispatch:
         handler = import_module(f"ottla.server.handlers.{api.module}")
         flexible = version >= api.flexible_from and key != API_VERSIONS
         route = Route(
-            messages.DECODE_REQUEST[version], handler.handle, messages.ENCODE_RESPONSE[version], b"\0" if flexible else b""
+            messages.DECODE_REQUEST[version],
+            handler.handle,
+            messages.ENCODE_RESPONSE[version],
+            _HEAD_TAGS if flexible else _HEAD,
+            key in _REGIONS,
         )
         self._routes[key << 16 | version] = route
         return route
 
 
-def finish(answer: asyncio.Future[Any], waiting: Waiting, context: RequestContext) -> Parts:
-    """The frame of an answer that has come, in parts. Raises CloseConnection."""
+def finish(answer: asyncio.Future[Any], waiting: Waiting, context: RequestContext) -> bytes | Parts:
+    """The frame of an answer that has come. Raises CloseConnection."""
     try:
         return encoded(answer.result(), waiting.route, waiting.correlation_id)
     except CloseConnection:
@@ -128,21 +137,24 @@ def finish(answer: asyncio.Future[Any], waiting: Waiting, context: RequestContex
         raise failed(error, context) from error
 
 
-def encoded(response: Any, route: Route, correlation_id: int) -> Parts:
-    """The answer's frame, in parts."""
-    parts: Parts = [b"", correlation_id.to_bytes(4, "big", signed=True) + route.header_end]
+def encoded(response: Any, route: Route, correlation_id: int) -> bytes | Parts:
+    """The answer's frame."""
+    parts: Parts = []
     route.encode(response, parts)
-    parts[0] = sum(map(len, parts)).to_bytes(_SIZE, "big")
-    return parts
+    head = route.head
+    if not route.regions:
+        body = b"".join(parts)
+        return head.pack(len(body) + head.size - _SIZE, correlation_id) + body
+    return [head.pack(sum(map(len, parts)) + head.size - _SIZE, correlation_id), *parts]
 
 
-def unsupported_api_versions(correlation_id: int) -> Parts:
+def unsupported_api_versions(correlation_id: int) -> bytes | Parts:
     """Version 0, whatever was asked: error 35, and which versions of ApiVersions there are."""
     from ottla.wire.messages.api_versions import ENCODE_RESPONSE, ApiVersion, ApiVersionsResponse
 
     api = APIS[API_VERSIONS]
     response = ApiVersionsResponse(ErrorCode.UNSUPPORTED_VERSION, [ApiVersion(api.key, api.min_version, api.max_version)])
-    return encoded(response, Route(_never, _never, ENCODE_RESPONSE[0], b""), correlation_id)
+    return encoded(response, Route(_never, _never, ENCODE_RESPONSE[0], _HEAD, False), correlation_id)
 
 
 def _never(*_: object) -> Any:

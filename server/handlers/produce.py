@@ -66,13 +66,16 @@ _NOT_THE_LOG: Final = (CorruptRecord, NotOneBatch, RecordTooLarge, RecordListToo
 
 
 def handle(request: ProduceRequest, ctx: RequestContext) -> ProduceResponse | None:
-    transactional = _has_transactional_batches(request)
+    topics = request.topic_data
+    if len(topics) != 1 or len(topics[0].partition_data) != 1:
+        topics = _each_once(topics)
+    nameless = request.transactional_id is None and _has_transactional_batches(topics)
     responses: list[TopicProduceResponse] = []
     failed = False
-    for topic in _each_once(request.topic_data):
+    for topic in topics:
         answers = []
         for data in topic.partition_data:
-            if transactional and request.transactional_id is None:
+            if nameless:
                 answer = _refusal(data.index, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
             else:
                 answer = _append(topic, data, request, ctx)
@@ -114,8 +117,6 @@ def _append(
 
 def _each_once(topics: list[TopicProduceData]) -> list[TopicProduceData]:
     """The topics with each partition once, the later of two batches for one."""
-    if len(topics) == 1 and len(topics[0].partition_data) == 1:  # nearly every request
-        return topics
     merged: dict[tuple[str, bytes], dict[int, PartitionProduceData]] = {}
     for topic in topics:
         merged.setdefault((topic.name, topic.topic_id), {}).update({data.index: data for data in topic.partition_data})
@@ -125,8 +126,8 @@ def _each_once(topics: list[TopicProduceData]) -> list[TopicProduceData]:
 # Transactions
 
 
-def _has_transactional_batches(request: ProduceRequest) -> bool:
-    for topic in request.topic_data:
+def _has_transactional_batches(topics: list[TopicProduceData]) -> bool:
+    for topic in topics:
         for data in topic.partition_data:
             if _is_transactional(data.records):
                 return True

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+from struct import Struct
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ from ottla.log.files import FileSlice
 from ottla.server import connection as module
 from ottla.server.connection import BACKLOG_FRAMES, HIGH_WATER, PIECE_BYTES, Connection, ReceiveBuffer
 from ottla.server.context import RequestContext
-from ottla.server.dispatch import FETCH, Route, Waiting
+from ottla.server.dispatch import Route, Waiting
 from ottla.server.errors import CloseConnection
 from ottla.server.listener import Listener, SocketSettings
 from tests.fakes import FakeTransport, MemoryBroker
@@ -30,7 +31,7 @@ def echo(answer: Any, parts: list[Any]) -> None:
     parts.append(answer)
 
 
-ROUTE = Route(lambda buf, pos: (buf, pos), lambda request, context: request, echo, b"")
+ROUTE = Route(lambda buf, pos: (buf, pos), lambda request, context: request, echo, Struct(">ii"), False)
 
 
 def framed(body: bytes) -> bytes:
@@ -60,10 +61,9 @@ class EchoDispatch:
         if request.startswith(b"bad"):
             raise CloseConnection("it is bad")
         if request in self.slices:
-            context.api_key = FETCH
             part = self.slices[request]
-            return [framed(b"")[:0], len(part).to_bytes(4, "big"), part]
-        return [framed(request)]
+            return [len(part).to_bytes(4, "big"), part]
+        return framed(request)
 
     async def _finish(self, promise: asyncio.Future[bytes]) -> bytes:
         return await promise

@@ -36,8 +36,8 @@ def frame(key: int, version: int, request: Any, messages: Any) -> bytes:
 
 def body(answer: Any) -> bytes:
     """An answer's frame without its size, which is checked."""
-    assert isinstance(answer, list)
-    data = b"".join(part.read() if hasattr(part, "read") else part for part in answer)
+    parts = [answer] if isinstance(answer, bytes) else answer
+    data = b"".join(part.read() if hasattr(part, "read") else part for part in parts)
     assert int.from_bytes(data[:4], "big") == len(data) - 4
     return data[4:]
 

@@ -16,7 +16,6 @@ import uvloop
 from ottla.log.files import FileSlice, OsDisk
 from ottla.server.connection import Connection, ReceiveBuffer
 from ottla.server.context import RequestContext
-from ottla.server.dispatch import FETCH
 from ottla.server.listener import KAFKA_BUFFER_BYTES, SWEEPS, Listener, SocketSettings, bound_socket
 from tests.fakes import MemoryBroker
 
@@ -33,10 +32,9 @@ class SliceDispatch:
     def serve(self, frame: memoryview, context: RequestContext) -> Any:
         context.api_key = 3
         if bytes(frame) == b"f" and self.part is not None:
-            context.api_key = FETCH
             part = FileSlice(self.part.file, self.part.position, self.part.length)
             return [len(part).to_bytes(4, "big"), part]
-        return [len(frame).to_bytes(4, "big"), bytes(frame)]
+        return len(frame).to_bytes(4, "big") + bytes(frame)
 
 
 class WatchedListener(Listener):
