@@ -22,6 +22,10 @@ class CorruptRecord(LogError):
     """A batch whose CRC, size or magic is wrong: damaged on the way or on disk; sending it again can help. 2 CORRUPT_MESSAGE."""
 
 
+class NotABatch(CorruptRecord):
+    """Bytes that cannot be the beginning of a batch of any format. 2 CORRUPT_MESSAGE."""
+
+
 class _RecordErrors(LogError):
     """A refusal that may name single records: `record_errors` holds (index in the batch, text), empty if all are meant."""
 

@@ -38,6 +38,7 @@ from ottla.log.errors import (
     InvalidProducerEpoch,
     InvalidRecord,
     InvalidTimestamp,
+    NotABatch,
     NotOneBatch,
     RecordListTooLarge,
     RecordTooLarge,
@@ -207,11 +208,11 @@ def _framed_size(buf: Buffer, pos: int) -> int | None:
     length: int
     length, magic = _SIZE_AND_MAGIC.unpack_from(buf, pos)
     if length < _MIN_BATCH_LENGTH:
-        raise CorruptRecord(f"a batch length of {length} bytes")
+        raise NotABatch(f"a batch length of {length} bytes")
     if magic != MAGIC:
         if 0 <= magic < MAGIC:
             raise NotOneBatch(f"record format {magic} is no longer taken, only {MAGIC}")
-        raise CorruptRecord(f"record format {magic} is not known, only {MAGIC}")
+        raise NotABatch(f"record format {magic} is not known, only {MAGIC}")
     size = length + LENGTH_OVERHEAD
     return size if size <= left else None
 

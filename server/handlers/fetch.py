@@ -110,7 +110,8 @@ class _Fetch:
         results += unknown
         response = self._fetching.answer(results)
         if self._ctx.api_version >= HINTS_SINCE:
-            response.node_endpoints = self._add_hints(results)
+            endpoints = self._add_hints(results)
+            response.node_endpoints = [] if self._follower else endpoints  # brokers know where brokers are
         return response
 
     def _find(self, interest: Interest) -> Replica | None:

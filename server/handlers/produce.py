@@ -26,6 +26,7 @@ from ottla.log.errors import (
     InvalidRecord,
     InvalidTimestamp,
     LogError,
+    NotABatch,
     NotOneBatch,
     RecordListTooLarge,
     RecordTooLarge,
@@ -167,6 +168,8 @@ def _refused_by_log(index: int, error: LogError, replica: Replica) -> PartitionP
         answer.log_start_offset = replica.log.log_start_offset
     if isinstance(error, InvalidRecord | InvalidTimestamp) and error.record_errors:
         answer.record_errors = [BatchIndexAndErrorMessage(number, text) for number, text in error.record_errors]
+        answer.error_message = str(error)
+    elif isinstance(error, NotABatch):
         answer.error_message = str(error)
     return answer
 

@@ -14,6 +14,7 @@ from ottla.wire.batch import HEADER_SIZE, BatchHeader, computed_crc, pack_header
 ERROR_NAMES = {
     errors.CorruptRecord: "CORRUPT_MESSAGE",
     errors.InvalidRecord: "INVALID_RECORD",
+    errors.NotABatch: "CORRUPT_MESSAGE",
     errors.NotOneBatch: "INVALID_RECORD",
     errors.InvalidTimestamp: "INVALID_TIMESTAMP",
     errors.RecordTooLarge: "MESSAGE_TOO_LARGE",

@@ -121,6 +121,9 @@ def test_another_broker_leads(broker: MemoryBroker, version: int) -> None:
 def test_a_follower_that_is_no_replica(broker: MemoryBroker, version: int) -> None:
     produce(broker, "t", ONE)
     assert fetch(broker, "t", version=version, replica_id=99).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    answer = call(broker, "fetch", 16, fetch_request("t", {0: 0}, 16, replica_id=99))
+    assert answer.responses[0].partitions[0].current_leader.leader_id == 1
+    assert answer.node_endpoints == []  # brokers know where brokers are
 
 
 # Epochs

@@ -91,7 +91,9 @@ UNFIT = {
 @pytest.mark.parametrize("case", UNREADABLE)
 def test_what_cannot_be_read(broker: MemoryBroker, case: str) -> None:
     records, wanted = UNREADABLE[case]
-    assert code(produce(broker, "t", records)) == (wanted, -1, -1, -1)
+    answer = produce(broker, "t", records)
+    assert code(answer) == (wanted, -1, -1, -1)
+    assert bool(answer.error_message) is (case == "P7b magic 3")
 
 
 @pytest.mark.parametrize("case", UNFIT)
