@@ -68,7 +68,7 @@ def test_describe_single_keys(wire: Wire) -> Any:
 
 
 BROKER_KEYS = [
-    "node.id", "broker.id", "process.roles", "num.partitions", "auto.create.topics.enable", "offsets.topic.num.partitions",
+    "broker.id", "num.partitions", "auto.create.topics.enable", "offsets.topic.num.partitions",
     "group.initial.rebalance.delay.ms", "group.min.session.timeout.ms", "group.max.session.timeout.ms", "log.retention.ms",
     "log.retention.hours", "log.segment.bytes", "message.max.bytes", "log.cleanup.policy", "compression.type",
     "min.insync.replicas", "socket.request.max.bytes", "default.replication.factor", "delete.topic.enable",
@@ -79,6 +79,12 @@ BROKER_KEYS = [
 @same_answer("DCF5")
 def test_describe_the_broker(wire: Wire) -> Any:
     return [describe(wire, BROKER, "1", [key]).results for key in BROKER_KEYS]
+
+
+@same_answer("DCF5own")
+def test_what_kafka_has_no_default_for(wire: Wire) -> Any:
+    results = describe(wire, BROKER, "1", ["node.id", "process.roles"]).results
+    return [[synonym.source for synonym in config.synonyms] for config in sorted(results[0].configs, key=lambda each: each.name)]
 
 
 @same_answer("DCF6")

@@ -14,6 +14,7 @@ import pytest
 from reference_kafka import BrokerProcess
 
 from compat_tests.brokers import CLASSES, KINDS, Address
+from compat_tests.waiting import wait_for
 from compat_tests.wire import Wire, batch
 from compat_tests.wire_diff.members import Member, stable
 from compat_tests.wire_diff.same import compare, normalise
@@ -21,6 +22,7 @@ from compat_tests.wire_diff.test_offsets import fetched
 from ottla.wire.messages import create_topics, describe_configs, describe_groups, fetch, incremental_alter_configs, list_groups
 
 PARTITIONS = 3
+LOADING = 14  # COORDINATOR_LOAD_IN_PROGRESS: Apache Kafka loads the partitions of __consumer_offsets one by one
 NOW_MS = int(time.time() * 1000)  # a producer whose newest record is a day old is forgotten in a restart
 
 
@@ -66,6 +68,10 @@ def before(wire: Wire) -> dict[str, Any]:
     return {"topic": topic, "producer": producer_id, "member": member, "session": session, "answers": answers}
 
 
+def described_groups(wire: Wire, groups: list[str]) -> Any:
+    return wire.call(describe_groups.DescribeGroupsRequest(groups), 6)
+
+
 def after(wire: Wire, known: dict[str, Any]) -> dict[str, Any]:
     topic, producer_id, member = known["topic"], known["producer"], known["member"]
     wire.wait_for_topic(topic, PARTITIONS)
@@ -73,11 +79,14 @@ def after(wire: Wire, known: dict[str, Any]) -> dict[str, Any]:
     alive = Member(wire, member.group, "again", "inst")
     alive.id, alive.generation = member.id, member.generation
     groups = [wire.name(stem) for stem in ("living", "simple", "left")]
+    wait_for(
+        lambda: all(described.error_code != LOADING for described in described_groups(wire, groups).groups), "groups are loaded"
+    )
     settings = describe_configs.DescribeConfigsResource(2, topic, ["retention.ms", "cleanup.policy", "flush.ms"])
     found = {
         "stale session": wire.call(fetch.FetchRequest(max_bytes=1 << 20, session_id=known["session"], session_epoch=1), 12),
         "records": [bytes(wire.fetch(topic, partition=p).responses[0].partitions[0].records) for p in range(PARTITIONS)],
-        "groups": wire.call(describe_groups.DescribeGroupsRequest(groups), 6),
+        "groups": described_groups(wire, groups),
         "listed": sorted(g.group_id for g in wire.call(list_groups.ListGroupsRequest(), 4).groups if g.group_id in groups),
         "offsets": [fetched(wire, group, None) for group in groups],
         "heartbeat": alive.heartbeat(),
