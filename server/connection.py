@@ -10,7 +10,11 @@ silent cost nothing.
 rebalance), or while the client does not read its answers, the frames behind it are kept, as copies, and served afterwards; when
 they are too many we stop reading.
 
-**Out.** All answers to what one read brought go out in one write. A region of a log file is sent by `os.sendfile` straight onto
+**Turns.** One read holds thousands of small requests, and their answers need not be small. When a turn has made TURN_BYTES of
+answers they go out, the frames behind are kept, and all other connections come first. So neither memory nor anybody else's
+latency depends on how much a client sends at once, nor on whether it reads.
+
+**Out.** All answers of a turn go out in one write. A region of a log file is sent by `os.sendfile` straight onto
 the transport's own descriptor, which is right as long as nothing waits inside the transport. If the socket is full, a piece is
 read and handed to the transport, whose `resume_writing` says when there is room to go on: a slow consumer of 50 MB costs one
 piece of memory.
@@ -45,6 +49,9 @@ BACKLOG_BYTES: Final = 1024 * 1024
 HIGH_WATER: Final = 64 * 1024
 """So many unsent bytes inside the transport and we stop working for this client until it has read them."""
 PIECE_BYTES: Final = 256 * 1024
+TURN_BYTES: Final = 128 * 1024
+REQUEST_COST: Final = 64
+"""In bytes of answers: what a request adds to its turn besides its answer."""
 
 
 class ReceiveBuffer:
@@ -76,10 +83,12 @@ class Connection(asyncio.BufferedProtocol):
         "_listener",
         "_max_request_bytes",
         "_out",
+        "_out_bytes",
         "_partial",
         "_paused",
         "_reading",
         "_regions",
+        "_resting",
         "_sending",
         "_serve",
         "_shared",
@@ -105,6 +114,8 @@ class Connection(asyncio.BufferedProtocol):
         self._backlog: deque[bytes | bytearray] = deque()  # frames behind it
         self._backlog_bytes = 0
         self._reading = True
+        self._resting = False  # the turn is over, the next is called for
+        self._out_bytes = 0  # what this turn made
         self._out: list[Any] = []  # parts of answers, not handed over yet; with regions among them if `_regions`
         self._regions = False
         self._sending: deque[bytes | FileSlice] = deque()  # what the transport does not take now
@@ -219,7 +230,9 @@ class Connection(asyncio.BufferedProtocol):
 
     def _take(self, frame: memoryview) -> None:
         """A whole frame: served now, or kept until its turn comes."""
-        if self._answer is None and not self._paused:
+        if self._out_bytes > TURN_BYTES:
+            self._end_turn()
+        if self._answer is None and not self._paused and not self._resting:
             self._serve_one(frame)
             return
         self._backlog.append(bytes(frame))
@@ -237,10 +250,12 @@ class Connection(asyncio.BufferedProtocol):
             return
         if type(response) is bytes:
             self._out.append(response)
+            self._out_bytes += len(response) + REQUEST_COST
         elif type(response) is Waiting:
             self._wait(response)
         elif response is not None:
             self._out += response
+            self._out_bytes += sum(map(len, response)) + REQUEST_COST
             self._regions = True
 
     def _wait(self, waiting: Waiting) -> None:
@@ -272,23 +287,34 @@ class Connection(asyncio.BufferedProtocol):
 
     def _work_off_backlog(self) -> None:
         backlog = self._backlog
-        while backlog and self._answer is None and not self._paused and not self._closing:
+        while backlog and self._answer is None and not self._paused and not self._resting and not self._closing:
             frame = backlog.popleft()
             self._backlog_bytes -= len(frame)
             self._serve_one(memoryview(frame))
-            if not backlog or len(self._out) > BACKLOG_FRAMES:
-                self._flush()
+            if backlog and self._out_bytes > TURN_BYTES:
+                self._end_turn()
         if self._out:
             self._flush()
         if not self._reading and not self._closing and not backlog:
             self._reading = True
             self._transport.resume_reading()
 
+    def _end_turn(self) -> None:
+        """Lets all other connections come first."""
+        self._flush()
+        self._resting = True
+        asyncio.get_running_loop().call_soon(self._begin_turn)
+
+    def _begin_turn(self) -> None:
+        self._resting = False
+        self._work_off_backlog()
+
     # Sending
 
     def _flush(self) -> None:
         """Hands the answers collected so far to the transport, in one write."""
         out, self._out = self._out, []
+        self._out_bytes = 0
         if not self._regions and not self._sending:
             self._transport.write(b"".join(out))
             return

@@ -17,7 +17,7 @@ import pytest
 from ottla.log.errors import StorageError
 from ottla.log.files import FileSlice
 from ottla.server import connection as module
-from ottla.server.connection import BACKLOG_FRAMES, HIGH_WATER, PIECE_BYTES, Connection, ReceiveBuffer
+from ottla.server.connection import BACKLOG_FRAMES, HIGH_WATER, PIECE_BYTES, TURN_BYTES, Connection, ReceiveBuffer
 from ottla.server.context import RequestContext
 from ottla.server.dispatch import Route, Waiting
 from ottla.server.errors import CloseConnection
@@ -45,6 +45,7 @@ class EchoDispatch:
         self.served: list[bytes] = []
         self.promises: list[asyncio.Future[bytes]] = []
         self.slices: dict[bytes, FileSlice] = {}
+        self.long: dict[bytes, bytes] = {}
 
     def serve(self, frame: memoryview, context: RequestContext) -> Any:
         request = bytes(frame)
@@ -63,7 +64,7 @@ class EchoDispatch:
         if request in self.slices:
             part = self.slices[request]
             return [len(part).to_bytes(4, "big"), part]
-        return framed(request)
+        return framed(self.long.get(request, request))
 
     async def _finish(self, promise: asyncio.Future[bytes]) -> bytes:
         return await promise
@@ -95,6 +96,11 @@ class Peer:
             del buffer
             self.shared.view[:] = b"\xa5" * len(self.shared.view)
             data = data[count:]
+
+    def shared_holds(self, data: bytes) -> int:
+        """Puts what a read brings where a connection finds it; says how much."""
+        self.shared.view[: len(data)] = data
+        return len(data)
 
     def received(self) -> list[bytes]:
         sent, frames = self.transport.sent, []
@@ -284,6 +290,55 @@ def test_a_peer_that_does_not_read_is_not_worked_for() -> None:
     assert peer.received() == [answer] * (served + 10)
 
 
+def test_one_read_of_many_requests_is_not_served_to_a_peer_that_does_not_read() -> None:
+    """A request of a few bytes can have a long answer, and one read holds thousands of them."""
+
+    async def run() -> None:
+        peer = Peer()
+        peer.transport.full = True
+        peer.dispatch.long[b"all"] = answer = b"r" * TURN_BYTES
+        peer.send(framed(b"all") * 50)
+        for _ in range(50):
+            await turn()
+            assert len(peer.transport.held) <= len(answer) + 4
+            peer.transport.drain()
+        assert peer.received() == [answer] * 50
+
+    asyncio.run(run())
+
+
+def test_one_read_of_many_requests_is_served_in_turns_with_others() -> None:
+    async def run() -> None:
+        peer = Peer()
+        other, transport = peer.connect()
+        peer.dispatch.long[b"all"] = answer = b"r" * TURN_BYTES
+        peer.send(framed(b"all") * 50)
+        peer.send(framed(b"and this"))
+        assert len(peer.received()) == 1
+        asyncio.get_running_loop().call_soon(other.buffer_updated, peer.shared_holds(framed(b"me too")))
+        await turn()
+        assert transport.sent == framed(b"me too")
+        assert len(peer.received()) <= 4
+        while len(peer.received()) < 51:
+            await turn()
+        assert peer.received() == [answer] * 50 + [b"and this"]
+
+    asyncio.run(run())
+
+
+def test_who_is_gone_before_its_next_turn_is_served_no_more() -> None:
+    async def run() -> None:
+        peer = Peer()
+        peer.dispatch.long[b"all"] = b"r" * TURN_BYTES
+        peer.send(framed(b"all") * 3)
+        peer.connection.abort()
+        peer.connection.connection_lost(None)
+        await turn()
+        assert len(peer.dispatch.served) == 1
+
+    asyncio.run(run())
+
+
 def region(size: int) -> tuple[FileSlice, bytes]:
     """A region of a file in memory, which has no descriptor."""
     broker = MemoryBroker({})
@@ -302,18 +357,22 @@ def test_regions_of_files_are_sent_between_bytes() -> None:
 
 
 def test_a_slow_peer_costs_one_piece_of_a_large_region() -> None:
-    peer = Peer()
-    part, data = region(PIECE_BYTES * 3 + 5)
-    peer.dispatch.slices[b"fetch"] = part
-    peer.transport.full = True
-    peer.send(framed(b"fetch") + framed(b"behind"))
-    pieces = 0
-    while peer.transport.held:
-        assert len(peer.transport.held) <= PIECE_BYTES + 100
-        pieces += 1
-        peer.transport.drain()
-    assert pieces >= 4
-    assert peer.received() == [data, b"behind"]
+    async def run() -> None:
+        peer = Peer()
+        part, data = region(PIECE_BYTES * 3 + 5)
+        peer.dispatch.slices[b"fetch"] = part
+        peer.transport.full = True
+        peer.send(framed(b"fetch") + framed(b"behind"))
+        await turn()
+        pieces = 0
+        while peer.transport.held:
+            assert len(peer.transport.held) <= PIECE_BYTES + 100
+            pieces += 1
+            peer.transport.drain()
+        assert pieces >= 4
+        assert peer.received() == [data, b"behind"]
+
+    asyncio.run(run())
 
 
 def test_a_region_that_was_cut_meanwhile_ends_the_connection(caplog: pytest.LogCaptureFixture) -> None:
