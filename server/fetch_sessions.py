@@ -16,10 +16,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.wire.errors import ErrorCode
-from ottla.wire.messages.fetch import FetchableTopicResponse, FetchPartition, FetchRequest, FetchResponse, PartitionData
+
+if TYPE_CHECKING:  # this module is loaded with every broker, the messages of Fetch with the first one
+    from ottla.wire.messages.fetch import FetchPartition, FetchRequest, PartitionData
 
 SESSIONLESS: Final = 0
 INITIAL_EPOCH: Final = 0
@@ -60,6 +62,17 @@ class Interest:
         return told
 
 
+Result = tuple[Interest, "PartitionData"]
+
+
+class Told(NamedTuple):
+    """The part of an answer that sessions decide."""
+
+    error_code: ErrorCode
+    session_id: int
+    results: Sequence[Result]
+
+
 class FetchSession:
     """`epoch` is the one that the next request must have."""
 
@@ -94,8 +107,8 @@ class Fetching:
         self._epoch = session.epoch if session is not None else 0
         self._create = create
 
-    def answer(self, results: Sequence[tuple[Interest, PartitionData]]) -> FetchResponse:
-        """The response to these results, which come in the order they are to have."""
+    def tell(self, results: Sequence[Result]) -> Told:
+        """What the client is told of these results, in their order."""
         session = self._session
         if session is None:
             session_id = SESSIONLESS
@@ -103,9 +116,9 @@ class Fetching:
                 session_id = self._create(self)
                 for interest, data in results:
                     interest.news(data)
-            return FetchResponse(0, ErrorCode.NONE, session_id, grouped(results))
+            return Told(ErrorCode.NONE, session_id, results)
         if session.epoch != self._epoch:  # a duplicate of this request overtook it
-            return FetchResponse(0, ErrorCode.INVALID_FETCH_SESSION_EPOCH, session.session_id)
+            return Told(ErrorCode.INVALID_FETCH_SESSION_EPOCH, session.session_id, ())
         told = []
         interests = session.interests
         for result in results:
@@ -115,24 +128,7 @@ class Fetching:
                 if data.records:  # its next turn is after the others
                     key = (interest.topic, interest.index)
                     interests[key] = interests.pop(key, interest)
-        return FetchResponse(0, ErrorCode.NONE, session.session_id, grouped(told))
-
-
-def grouped(results: Sequence[tuple[Interest, PartitionData]]) -> list[FetchableTopicResponse]:
-    """Neighbours of one topic share an entry."""
-    topics: list[FetchableTopicResponse] = []
-    last: str | bytes | None = None
-    for interest, data in results:
-        topic = interest.topic
-        if topic == last:
-            topics[-1].partitions.append(data)
-            continue
-        last = topic
-        if isinstance(topic, bytes):
-            topics.append(FetchableTopicResponse("", topic, [data]))
-        else:
-            topics.append(FetchableTopicResponse(topic, partitions=[data]))
-    return topics
+        return Told(ErrorCode.NONE, session.session_id, told)
 
 
 class FetchSessions:
@@ -148,8 +144,8 @@ class FetchSessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def begin(self, request: FetchRequest, version: int, *, privileged: bool = False) -> Fetching | FetchResponse:
-        """What the request asks for, in its session; or the answer where the session is not as the request believes."""
+    def begin(self, request: FetchRequest, version: int, *, privileged: bool = False) -> Fetching | ErrorCode:
+        """What the request asks for, in its session; or the error where the session is not as the request believes."""
         by_id = version >= TOPIC_IDS_SINCE
         epoch = request.session_epoch
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
@@ -161,11 +157,11 @@ class FetchSessions:
             return Fetching(interests, create=lambda fetching: self._create(fetching.interests, by_id, privileged))
         session = self._sessions.get(request.session_id)
         if session is None:
-            return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+            return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
         if session.epoch != epoch:
-            return FetchResponse(error_code=ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+            return ErrorCode.INVALID_FETCH_SESSION_EPOCH
         if session.uses_topic_ids != by_id:
-            return FetchResponse(error_code=ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
+            return ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
         self._update(session, request, by_id)
         if not session.interests:
             del self._sessions[session.session_id]

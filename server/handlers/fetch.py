@@ -22,7 +22,7 @@ from typing import Final
 from ottla.log.errors import LogError, OffsetOutOfRange
 from ottla.server.context import RequestContext
 from ottla.server.errors import code_of
-from ottla.server.fetch_sessions import TOPIC_IDS_SINCE, Fetching, Interest
+from ottla.server.fetch_sessions import TOPIC_IDS_SINCE, Fetching, Interest, Result
 from ottla.server.leader_hints import leader_hint
 from ottla.server.replicas import Replica
 from ottla.server.waiting import park
@@ -30,6 +30,7 @@ from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.fetch import (
     AbortedTransaction,
     EpochEndOffset,
+    FetchableTopicResponse,
     FetchPartition,
     FetchRequest,
     FetchResponse,
@@ -52,8 +53,8 @@ def handle(request: FetchRequest, ctx: RequestContext) -> FetchResponse | asynci
     state = request.replica_state
     replica_id = request.replica_id if ctx.api_version < REPLICA_STATE_SINCE else state.replica_id if state is not None else -1
     fetching = ctx.broker.fetch_sessions.begin(request, ctx.api_version, privileged=replica_id >= 0)
-    if isinstance(fetching, FetchResponse):
-        return fetching
+    if isinstance(fetching, ErrorCode):
+        return FetchResponse(error_code=fetching)
     fetch = _Fetch(request, fetching, ctx, follower=replica_id >= 0)
     response = fetch.attempt(last=request.max_wait_ms <= 0)
     if response is not None:
@@ -84,8 +85,8 @@ class _Fetch:
 
     def attempt(self, last: bool) -> FetchResponse | None:
         """The answer, or None where it is worth waiting; the last attempt gives one always."""
-        results: list[tuple[Interest, PartitionData]] = []
-        unknown: list[tuple[Interest, PartitionData]] = []
+        results: list[Result] = []
+        unknown: list[Result] = []
         found = 0
         ready = last
         for interest in self._fetching.interests.values():
@@ -108,7 +109,7 @@ class _Fetch:
         if not ready and results and found < self._min_bytes:
             return None
         results += unknown
-        response = self._fetching.answer(results)
+        response = answer(self._fetching, results)
         if self._ctx.api_version >= HINTS_SINCE:
             endpoints = self._add_hints(results)
             response.node_endpoints = [] if self._follower else endpoints  # brokers know where brokers are
@@ -170,7 +171,7 @@ class _Fetch:
             b"" if records is None else records,
         )
 
-    def _add_hints(self, results: list[tuple[Interest, PartitionData]]) -> list[NodeEndpoint]:
+    def _add_hints(self, results: list[Result]) -> list[NodeEndpoint]:
         """Names the leader beside each error that says it is another; returns where those leaders are."""
         metadata = self._ctx.broker.metadata
         endpoints: dict[int, NodeEndpoint] = {}
@@ -185,6 +186,24 @@ class _Fetch:
             if hint.host is not None:
                 endpoints[hint.leader_id] = NodeEndpoint(hint.leader_id, hint.host, hint.port, hint.rack)
         return list(endpoints.values())
+
+
+def answer(fetching: Fetching, results: list[Result]) -> FetchResponse:
+    """The response, with what the session has to tell of the results; neighbours of one topic share an entry."""
+    told = fetching.tell(results)
+    topics: list[FetchableTopicResponse] = []
+    last: str | bytes | None = None
+    for interest, data in told.results:
+        topic = interest.topic
+        if topic == last:
+            topics[-1].partitions.append(data)
+            continue
+        last = topic
+        if isinstance(topic, bytes):
+            topics.append(FetchableTopicResponse("", topic, [data]))
+        else:
+            topics.append(FetchableTopicResponse(topic, partitions=[data]))
+    return FetchResponse(0, told.error_code, told.session_id, topics)
 
 
 def _parting(replica: Replica, asked: FetchPartition) -> EpochEndOffset | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import logging
 from types import SimpleNamespace
@@ -97,7 +98,7 @@ class Handler:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, result: Any) -> None:
         self.requests: list[Any] = []
         self.result = result
-        real = module.import_module
+        real = importlib.import_module
 
         def fake(name: str) -> Any:
             return SimpleNamespace(handle=self.handle) if name.startswith("ottla.server.handlers.") else real(name)
@@ -134,7 +135,7 @@ def test_no_answer_and_an_answer_that_comes_later(broker: MemoryBroker, monkeypa
 
 def test_modules_are_imported_with_their_first_request(broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     imported: list[str] = []
-    real = module.import_module
+    real = importlib.import_module
 
     def watched(name: str) -> Any:
         imported.append(name)
@@ -152,7 +153,7 @@ def test_only_produce_requests_hold_views_of_the_frame() -> None:
     """Handlers may wait, and the next read reuses the buffer. Generated decoders slice `view` for a view."""
     viewing = set()
     for api in APIS.values():
-        decoders = module.import_module(f"ottla.wire.messages.{api.module}").DECODE_REQUEST
+        decoders = importlib.import_module(f"ottla.wire.messages.{api.module}").DECODE_REQUEST
         if any("= view[" in inspect.getsource(decoders[version]) for version in decoders):
             viewing.add(api.name)
     assert viewing == {"Produce"}
@@ -170,4 +171,5 @@ def test_produce_holds_no_view_when_it_returns(broker: MemoryBroker) -> None:
     assert response.responses[0].partition_responses[0].error_code == ErrorCode.NONE
     ask = fetch.FetchRequest(topics=[fetch.FetchTopic("t", partitions=[fetch.FetchPartition(0, partition_max_bytes=1 << 20)])])
     fetched, _ = fetch.DECODE_RESPONSE[12](body(Dispatch().serve(frame(1, 12, ask, fetch), broker.request(0))), 5)
-    assert bytes(fetched.responses[0].partitions[0].records)[16:] == records[16:]
+    found: Any = fetched.responses[0].partitions[0].records
+    assert bytes(found)[16:] == records[16:]

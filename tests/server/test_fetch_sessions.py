@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from ottla.server.fetch_sessions import EVICTION_MS, Fetching, FetchSession, FetchSessions
+from ottla.server.handlers.fetch import answer
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.fetch import (
     EpochEndOffset,
@@ -53,13 +54,13 @@ class Client:
         self, request: FetchRequest, results: dict[int, PartitionData] | None = None, version: int = BY_NAME
     ) -> FetchResponse:
         fetching = self.sessions.begin(request, version)
-        if isinstance(fetching, FetchResponse):
-            return fetching
+        if isinstance(fetching, ErrorCode):
+            return FetchResponse(error_code=fetching)
         return self.answer(fetching, results)
 
     def answer(self, fetching: Fetching, results: dict[int, PartitionData] | None = None) -> FetchResponse:
         found = results or {}
-        return fetching.answer([(each, found.get(each.index) or data(each.index)) for each in fetching.interests.values()])
+        return answer(fetching, [(each, found.get(each.index) or data(each.index)) for each in fetching.interests.values()])
 
     def open(self, *indexes: int) -> int:
         response = self.fetch(ask(topics={"t": list(indexes)}))
@@ -104,7 +105,7 @@ def test_a_full_fetch_replaces_the_session_it_names() -> None:
 
 
 @pytest.mark.parametrize(
-    "answer",
+    "found",
     [
         data(records=b"x"),
         data(high_watermark=11),
@@ -114,10 +115,10 @@ def test_a_full_fetch_replaces_the_session_it_names() -> None:
         data(preferred_read_replica=2),
     ],
 )
-def test_what_counts_as_news(answer: PartitionData) -> None:
+def test_what_counts_as_news(found: PartitionData) -> None:
     client = Client()
     session = client.open(0)
-    assert indexes(client.fetch(ask(session, 1), {0: answer})) == [0]
+    assert indexes(client.fetch(ask(session, 1), {0: found})) == [0]
 
 
 def test_an_error_is_told_each_time_and_so_is_its_end() -> None:

@@ -7,8 +7,8 @@ from typing import Any
 
 from ottla.wire.api import BY_MODULE
 from ottla.wire.frame import decode_whole
-from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData, ReplicaState
-from ottla.wire.messages.produce import PartitionProduceData, PartitionProduceResponse, ProduceRequest, TopicProduceData
+from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
+from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.fakes import MemoryBroker
 
 
@@ -53,11 +53,10 @@ def produce_request(
 
 def produce(
     broker: MemoryBroker, topic: str, records: bytes | None, version: int = 9, index: int = 0, **options: Any
-) -> PartitionProduceResponse:
+) -> Any:
     """The one partition's answer."""
     answer = call(broker, "produce", version, produce_request(topic, {index: records}, version, **options))
     ((response,),) = (each.partition_responses for each in answer.responses)
-    assert isinstance(response, PartitionProduceResponse)
     return response
 
 
@@ -93,10 +92,9 @@ def fetch_request(
     )
 
 
-def fetch(broker: MemoryBroker, topic: str, offset: int = 0, version: int = 12, **options: Any) -> PartitionData:
+def fetch(broker: MemoryBroker, topic: str, offset: int = 0, version: int = 12, **options: Any) -> Any:
     """The one partition's data."""
     answer = call(broker, "fetch", version, fetch_request(topic, {0: offset}, version, **options))
     assert answer.error_code == 0
     ((data,),) = (each.partitions for each in answer.responses)
-    assert isinstance(data, PartitionData)
     return data

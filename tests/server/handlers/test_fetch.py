@@ -168,7 +168,7 @@ def three_partitions(broker: MemoryBroker, records: bytes) -> None:
         produce(broker, "t", records, index=index)
 
 
-def sizes(broker: MemoryBroker, **limits: int) -> dict[int, int]:
+def sizes(broker: MemoryBroker, **limits: Any) -> dict[int, int]:
     answer = call(broker, "fetch", 12, fetch_request("t", {0: 0, 1: 0, 2: 0}, **limits))
     return {data.partition_index: len(data.records) for topic in answer.responses for data in topic.partitions}
 
