@@ -99,12 +99,12 @@ class Dispatch:
         self.requests[key] += 1
         try:
             response = route.handle(request, context)
+            if isinstance(response, WireStruct):
+                return encoded(response, route, correlation_id)
         except CloseConnection:
             raise
         except Exception as error:
             raise failed(error, context) from error
-        if isinstance(response, WireStruct):
-            return encoded(response, route, correlation_id)
         return None if response is None else Waiting(response, route, correlation_id)
 
     def _make_route(self, key: int, version: int) -> Route:

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("ottla.server.serve")
 
 _LEVELS: Final = {"TRACE": logging.DEBUG, "WARN": logging.WARNING, "FATAL": logging.CRITICAL, "OFF": logging.CRITICAL + 1}
+LONGEST_LINE: Final = 4_000
 _BAD_ADDRESS: Final = (errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EACCES, errno.EPERM, errno.EAFNOSUPPORT)
 
 
@@ -209,11 +210,20 @@ def _explained(error: Exception, config: BrokerConfig) -> str:
 
 
 def _begin_logging(level: str) -> None:
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(LineFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     logging.basicConfig(
-        stream=sys.stderr,
         level=_LEVELS.get(level.upper(), logging.getLevelNamesMapping().get(level.upper(), logging.INFO)),
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+        handlers=[handler],
     )
+
+
+class LineFormatter(logging.Formatter):
+    """A message is one line of at most LONGEST_LINE characters, whatever clients call themselves and their groups."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        record.message = "".join(c if c.isprintable() else repr(c)[1:-1] for c in record.message[:LONGEST_LINE])
+        return super().formatMessage(record)
 
 
 def _raise_open_files() -> None:

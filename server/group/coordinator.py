@@ -27,6 +27,8 @@ logger = logging.getLogger("ottla.server.group")
 
 TOPIC = "__consumer_offsets"
 LOAD_SLICE_SECONDS = 0.02
+LONGEST_STRING = 32_767
+"""In bytes: the keys and values in `__consumer_offsets` have lengths of 16 bits, which newer requests do not."""
 
 
 class GroupLog(Protocol):
@@ -68,7 +70,13 @@ class GroupCoordinator:
         return java_hash_bucket(group_id, count)
 
     def shard(self, group_id: str) -> Shard:
-        """Where `group_id` lives. GroupError: COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS."""
+        """Where `group_id` lives.
+
+        GroupError: INVALID_GROUP_ID if no record could hold it, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR,
+        COORDINATOR_LOAD_IN_PROGRESS.
+        """
+        if len(group_id.encode()) > LONGEST_STRING:
+            raise GroupError(ErrorCode.INVALID_GROUP_ID)
         partition = self.partition_for(group_id)
         shard = self._shards.get(partition)
         if shard is None:

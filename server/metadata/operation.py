@@ -18,6 +18,9 @@ from ottla.wire.primitives import WireStruct
 MAX_RECORDS: Final = 10_000
 """Most records that one request may ask for, as in Kafka: they are one batch, and every broker must take it whole."""
 
+LONGEST_MESSAGE: Final = 10_000
+"""In characters. Old versions cannot carry more than 32,767 bytes, and a message may quote what the client sent."""
+
 _Answer = TypeVar("_Answer")
 
 
@@ -27,7 +30,7 @@ class Refused(Exception):
     def __init__(self, code: ErrorCode, message: str | None = None) -> None:
         super().__init__(message)
         self.code = code
-        self.message = message
+        self.message = message if message is None else message[:LONGEST_MESSAGE]
 
 
 class Outcome(NamedTuple, Generic[_Answer]):

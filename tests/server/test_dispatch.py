@@ -173,3 +173,13 @@ def test_produce_holds_no_view_when_it_returns(broker: MemoryBroker) -> None:
     fetched, _ = fetch.DECODE_RESPONSE[12](body(Dispatch().serve(frame(1, 12, ask, fetch), broker.request(0))), 5)
     found: Any = fetched.responses[0].partitions[0].records
     assert bytes(found)[16:] == records[16:]
+
+
+def test_an_answer_that_its_version_cannot_carry_closes(
+    broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    topics = [list_offsets.ListOffsetsTopicResponse("t" * 40_000)]
+    Handler(monkeypatch, list_offsets.ListOffsetsResponse(topics=topics))
+    with caplog.at_level(logging.INFO), pytest.raises(CloseConnection, match="ListOffsets v1"):
+        Dispatch().serve(frame(2, 1, list_offsets.ListOffsetsRequest(), list_offsets), broker.request(0))
+    assert "ListOffsets v1" in caplog.text

@@ -11,7 +11,7 @@ import pytest
 
 from ottla.log.errors import InconsistentMetadata, LogDirLocked
 from ottla.server.config import BrokerConfig
-from ottla.server.serve import CannotStart, ServeOptions, _explained, _remark, gather
+from ottla.server.serve import LONGEST_LINE, CannotStart, LineFormatter, ServeOptions, _explained, _remark, gather
 
 
 def config(options: ServeOptions, **environment: str) -> BrokerConfig:
@@ -106,3 +106,11 @@ def test_a_failed_start_is_one_line_with_key_and_remedy(error: Exception, begins
     assert text.startswith(begins)
     assert has in text
     assert "\n" not in text
+
+
+def test_a_message_is_one_line_whatever_clients_call_themselves() -> None:
+    formatter = LineFormatter("%(levelname)s %(message)s")
+    record = logging.makeLogRecord({"levelname": "INFO", "msg": "%s is closed", "args": ("ü\nERROR all is lost\r\x1b[2J",)})
+    assert formatter.format(record) == r"INFO ü\nERROR all is lost\r\x1b[2J is closed"
+    record = logging.makeLogRecord({"levelname": "INFO", "msg": "%s", "args": ("g" * 200_000,)})
+    assert len(formatter.format(record)) == len("INFO ") + LONGEST_LINE

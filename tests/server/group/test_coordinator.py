@@ -180,3 +180,10 @@ def test_settings_come_from_the_brokers_by_name() -> None:
     assert settings == GroupSettings(max_size=3, offsets_retention_ms=120_000, offsets_codec=4)
     assert GroupSettings.from_broker({"offsets.topic.compression.codec": 2}).offsets_codec == 2
     assert GroupSettings.from_broker({}) == GroupSettings()
+
+
+@in_loop
+async def test_an_id_that_no_record_can_hold() -> None:
+    broker = Broker()
+    assert refused(broker, "ä" * 16_384) is ErrorCode.INVALID_GROUP_ID
+    assert broker.groups.shard("ä" * 16_383) is not None

@@ -51,3 +51,18 @@ async def test_a_client_without_a_name() -> None:
     parked = join_group.handle(request(), context)
     broker.clock.advance(0)
     assert parked.result().member_id.startswith("-")  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("name", ["group_instance_id", "protocol_type"])
+@in_loop
+async def test_names_that_no_record_can_hold(name: str) -> None:
+    long = request()
+    setattr(long, name, "i" * 40_000)
+    assert call(Broker(), "join_group", 9, long).error_code == ErrorCode.INVALID_REQUEST
+
+
+@in_loop
+async def test_protocols_that_no_record_can_hold() -> None:
+    long = request()
+    long.protocols = [*PROTOCOLS, JoinGroupRequestProtocol("p" * 40_000, b"meta")]
+    assert call(Broker(), "join_group", 9, long).error_code == ErrorCode.INVALID_REQUEST

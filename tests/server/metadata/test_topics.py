@@ -11,7 +11,7 @@ import pytest
 from ottla.server.metadata import placement
 from ottla.server.metadata.image import TOPIC, BrokerImage
 from ottla.server.metadata.names import collision, invalid_reason
-from ottla.server.metadata.operation import Refused, random_uuid
+from ottla.server.metadata.operation import LONGEST_MESSAGE, Refused, random_uuid
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.create_topics import (
     CreatableReplicaAssignment,
@@ -274,3 +274,9 @@ def test_dt_by_name_and_by_the_id_of_the_same_topic(node: Node) -> None:
     (result,) = delete(node, DeleteTopicState("a"), DeleteTopicState(None, made.topic_id))
     assert (result.name, result.topic_id, result.error_code) == ("a", made.topic_id, ErrorCode.INVALID_REQUEST)
     assert list(node.image.topics) == ["a"]
+
+
+def test_a_message_that_quotes_the_client_is_not_too_long_for_old_versions(node: Node) -> None:
+    (result,) = create(node, topic(retention_ms="x" * 32_760))
+    assert result.error_code == ErrorCode.INVALID_CONFIG
+    assert len(str(result.error_message)) == LONGEST_MESSAGE
