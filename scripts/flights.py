@@ -155,7 +155,6 @@ class Group:
         from kafka.errors import KafkaError
 
         consumer = KafkaConsumer(
-            self.topic,
             bootstrap_servers=self.bootstrap,
             group_id=f"{self.topic}-readers",
             auto_offset_reset="earliest",
@@ -163,6 +162,9 @@ class Group:
             max_poll_records=2000,
         )
         try:
+            while not consumer.partitions_for_topic(self.topic):  # kafka-python may hang when it joins before it knows the topic
+                continue
+            consumer.subscribe([self.topic])
             while not self._done.is_set():
                 try:
                     for records in consumer.poll(timeout_ms=500).values():
