@@ -30,6 +30,6 @@ DELIBERATE: dict[str, Difference] = {
     "I14b": Difference("", 0, 47, "a producer id without an epoch is refused, also from a producer the partition never saw"),
     "DCF5own": Difference("", [4], [4, 5], "Kafka must be told node.id and process.roles; ours have defaults"),
     "trailing zeros": Difference(
-        "error_message", None, "<text>", "Kafka says why only where the first batch is none; ottla always"
+        "error_message", None, "<text>", "Kafka says why only where the first batch is none, we always"
     ),
 }
