@@ -242,6 +242,12 @@ class LogManager:
             log.directory.partitions.pop((topic, partition), None)
             log.delete()
 
+    def set_aside(self, topic: str, partition: int) -> None:
+        """Takes out a partition that no topic claims; its files stay under another name. StorageError."""
+        log = self.logs.pop((topic, partition))
+        log.directory.partitions.pop((topic, partition), None)
+        log.set_aside()
+
     # Passes, for the server's scheduler. A directory that fails in one is offline; the pass goes on with the others.
 
     def _each_online(self) -> Iterator[PartitionLog]:

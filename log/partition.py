@@ -464,6 +464,14 @@ class PartitionLog:
             removal.delete_directory(self)
         self._let_go()
 
+    def set_aside(self) -> None:
+        """Renames the directory, which no topic claims; its files stay. StorageError."""
+        self.directory.check()
+        with self.directory.guard(f"setting {self.path} aside"):
+            renamed = removal.rename_directory(self, removal.STRAY_DIR_SUFFIX)
+        _log.warning("%s-%d belongs to no topic and is set aside as %s", self.topic, self.partition, renamed)
+        self._let_go()
+
     def close(self, clean: bool = True) -> None:
         """Ends the log's use. `clean`: writes what a start without recovery needs, and syncs it. StorageError."""
         if self.closed:

@@ -2,7 +2,8 @@
 
 The delay lets readers finish that hold only a name (Kafka's do; ours hold the open file), and gives an operator a minute to
 regret. A restart removes what carries these names: `.deleted` files, and directories `<topic>-<partition>.<32 hex
-digits>-delete`.
+digits>-delete`. `-stray` are those that no topic claims (a crash came between a topic's end and that of its files, or the
+metadata is gone): as in Kafka they are out of the way and never removed.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from ottla.log.partition import PartitionLog
 
 DELETE_DIR_SUFFIX: Final = "-delete"
+STRAY_DIR_SUFFIX: Final = "-stray"
 _MAX_NAME_BYTES: Final = 255
 
 
@@ -50,9 +52,15 @@ def cut_segments(log: PartitionLog, offset: int) -> None:
 
 def delete_directory(log: PartitionLog) -> None:
     """Renames the partition's directory, durably, so that a topic of the same name can be made again. OSError."""
+    renamed = rename_directory(log, DELETE_DIR_SUFFIX)
+    log.directory.remove_later(renamed, log.now_ms() + log.config.file_delete_delay_ms)
+
+
+def rename_directory(log: PartitionLog, ending: str) -> str:
+    """Gives the partition's directory, durably, a name that is no partition's; returns its new path. OSError."""
     directory = log.directory
-    suffix = f"-{log.partition}.{log.random.getrandbits(128):032x}{DELETE_DIR_SUFFIX}"
+    suffix = f"-{log.partition}.{log.random.getrandbits(128):032x}{ending}"
     renamed = f"{directory.path}/{log.topic[: _MAX_NAME_BYTES - len(suffix)]}{suffix}"
     directory.disk.rename(log.path, renamed)
     directory.disk.sync_dir(directory.path)
-    directory.remove_later(renamed, log.now_ms() + log.config.file_delete_delay_ms)
+    return renamed

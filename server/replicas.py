@@ -18,6 +18,7 @@ from ottla.log.errors import FencedLeaderEpoch, InconsistentMetadata, StorageErr
 from ottla.log.validate import Origin
 from ottla.server.config import overlaid
 from ottla.server.metadata.image import BROKER, TOPIC, ConfigChanged, PartitionChanged, PartitionImage, TopicDeleted
+from ottla.server.metadata.names import CLUSTER_METADATA
 from ottla.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -107,7 +108,18 @@ class Replicas:
         for topic in list(self._image.topics.values()):
             for index, partition in topic.partitions.items():
                 self._apply(topic.name, topic.topic_id, index, partition)
+        self._set_strays_aside()
         self._image.subscribe(self._on_event)
+
+    def _set_strays_aside(self) -> None:
+        """A crash can come after a topic is deleted and before its files are."""
+        for topic, partition in list(self.logs.logs):
+            if topic == CLUSTER_METADATA or self._image.partition(topic, partition) is not None:
+                continue
+            try:
+                self.logs.set_aside(topic, partition)
+            except StorageError as error:
+                logger.error("%s-%d belongs to no topic and stays: %s", topic, partition, error)
 
     def _on_event(self, event: object) -> None:
         match event:

@@ -283,3 +283,17 @@ def test_more_partitions_than_open_files(tmp_path: Path) -> None:
     manager.open_all()
     assert {log.log_end_offset for log in manager.logs.values()} == {6}
     manager.close()
+
+
+def test_what_is_set_aside_stays_so_and_its_name_is_free(broker: Broker) -> None:
+    broker.fill("t", 0, 2)
+    broker.manager.set_aside("t", 0)
+    broker.manager.close()
+    broker.start()
+    broker.now_ms += 86_400_000
+    broker.manager.delete_pass(broker.now_ms)
+    assert broker.ends() == {}
+    (stray,) = (name for path in broker.paths for name in broker.disk.list(path) if name.endswith("-stray"))
+    assert stray.startswith("t-0.")
+    broker.fill("t", 0, 1)
+    assert len(broker.ends()) == 1

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import errno
+import re
 
 import pytest
 
+from ottla.log.config import LogConfig
 from ottla.log.errors import FencedLeaderEpoch, StorageError, UnknownLeaderEpoch
-from ottla.server.replicas import InternalTopicLog, Replica
+from ottla.server.metadata.names import CLUSTER_METADATA
+from ottla.server.replicas import InternalTopicLog, Replica, Replicas
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.internal.config_record import ConfigRecord
 from tests.fakes import MemoryBroker
@@ -30,6 +33,19 @@ def test_a_topic_makes_its_logs_and_its_deletion_takes_them() -> None:
     assert broker.replicas.get_by_id(broker.topic_id("t"), 1) is None
     assert not replica.is_leader
     assert replica.log.closed
+
+
+def test_what_no_topic_claims_is_set_aside_at_the_start() -> None:
+    broker = MemoryBroker({"t": 1})
+    for topic in ("gone", CLUSTER_METADATA):
+        broker.logs.create(topic, 0, broker.topic_id(topic), LogConfig.from_overrides({}, None))
+    Replicas(broker.logs, broker.image, 1, broker.config.values).start()
+    names = sorted(name for name in broker.disk.list("/data") if broker.disk.is_dir(f"/data/{name}"))
+    assert names[0] == f"{CLUSTER_METADATA}-0"
+    assert re.fullmatch(r"gone-0\.[0-9a-f]{32}-stray", names[1])
+    assert names[2:] == ["t-0"]
+    assert ("gone", 0) not in broker.logs.logs
+    assert broker.disk.list(f"/data/{names[1]}"), "its files stay"
 
 
 def test_an_append_moves_the_high_watermark_of_a_lone_replica_and_wakes_once() -> None:
