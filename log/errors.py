@@ -23,7 +23,7 @@ class CorruptRecord(LogError):
 
 
 class NotABatch(CorruptRecord):
-    """Bytes that cannot be the beginning of a batch of any format. 2 CORRUPT_MESSAGE."""
+    """Bytes that do not even begin like a batch of any format. 2 CORRUPT_MESSAGE."""
 
 
 class _RecordErrors(LogError):

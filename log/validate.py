@@ -207,12 +207,13 @@ def _framed_size(buf: Buffer, pos: int) -> int | None:
         return None
     length: int
     length, magic = _SIZE_AND_MAGIC.unpack_from(buf, pos)
+    not_a_batch = NotABatch if pos == 0 else CorruptRecord
     if length < _MIN_BATCH_LENGTH:
-        raise NotABatch(f"a batch length of {length} bytes")
+        raise not_a_batch(f"a batch length of {length} bytes")
     if magic != MAGIC:
         if 0 <= magic < MAGIC:
             raise NotOneBatch(f"record format {magic} is no longer taken, only {MAGIC}")
-        raise NotABatch(f"record format {magic} is not known, only {MAGIC}")
+        raise not_a_batch(f"record format {magic} is not known, only {MAGIC}")
     size = length + LENGTH_OVERHEAD
     return size if size <= left else None
 

@@ -74,6 +74,7 @@ def test_other_acks_are_invalid_and_append_nothing(broker: MemoryBroker, acks: i
 UNREADABLE = {  # refused before the log's start plays a part
     "P6 wrong crc": (patched(THREE, 17, "I", 1), ErrorCode.CORRUPT_MESSAGE),
     "P7b magic 3": (patched(THREE, 16, "b", 3), ErrorCode.CORRUPT_MESSAGE),
+    "trailing zeros": (THREE + bytes(40), ErrorCode.CORRUPT_MESSAGE),
     "P8 two batches": (THREE + THREE, ErrorCode.INVALID_RECORD),
     "P15 cut": (THREE[:-5], ErrorCode.INVALID_RECORD),
     "P9 null": (None, ErrorCode.INVALID_RECORD),
