@@ -134,6 +134,7 @@ class LogManager:
                 raise StorageError(f"{name} is in two log directories, {self.logs[topic_partition].directory.path} and {path}")
             opening = self._opening(*topic_partition, None, self._config_for(topic_partition[0]))
             opening.clean = clean
+            opening.every_append_synced = topic_partition[0] == METADATA_TOPIC
             opening.recovery_point = recovery_points.get(topic_partition, 0)
             opening.log_start_offset = log_starts.get(topic_partition, 0)
             opening.cleaned_upto = cleaned.get(topic_partition, 0)

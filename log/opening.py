@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 class Opening:
     """Identity, settings, and the partition's lines in the checkpoints.
 
-    `topic_id`: None where the caller does not know it yet. `clean`: the last stop was.
+    `topic_id`: None where the caller does not know it yet. `clean`: the last stop was. `every_append_synced`: so a crash can
+    have torn the last batch only; a sound one behind a bad one means damage.
     """
 
     topic: str
@@ -30,6 +31,7 @@ class Opening:
     cleaned_upto: int = 0
     high_watermark: int = 0
     producer_expiration_ms: int = 86_400_000
+    every_append_synced: bool = False
 
     @property
     def directory_name(self) -> str:

@@ -26,7 +26,7 @@ from ottla.log.opening import Opening
 from ottla.log.partition import PartitionLog
 from ottla.log.producers import ProducerStates
 from ottla.log.replay import load_producers, remove_stray_snapshots
-from ottla.log.scan import walk_batches, walk_headers
+from ottla.log.scan import sound_batch_behind, walk_batches, walk_headers
 from ottla.log.segment import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
@@ -226,11 +226,24 @@ class _Loader:
                         f"{segment!r} is damaged at position {segment.size}, offset {expected}, below the recovery point "
                         f"{recovery_point} up to which it was fsynced: {reason}"
                     )
+                self._refuse_damage(segment, expected, reason, last=index + 1 == len(segments))
                 self._cut(segment, reason)
                 self._drop_from(index + 1, f"segment {segment.base_offset} was cut")
                 return
             if index + 1 < len(segments):
                 self.written += segment.write_indexes(final=True)
+
+    def _refuse_damage(self, segment: Segment, expected: int, reason: str, *, last: bool) -> None:
+        """CorruptLog where no crash can have left this: see Opening.every_append_synced."""
+        if not self._opening.every_append_synced:
+            return
+        file = segment.open_file()
+        behind = None if not last else sound_batch_behind(file, segment.size, file.size)
+        if not last or behind is not None:
+            raise CorruptLog(
+                f"{segment!r} is damaged at position {segment.size}, offset {expected}, and goes on behind it: {reason}; "
+                "restore it from a copy"
+            )
 
     def _does_not_follow(self, segment: Segment, expected: int) -> bool:
         """Beyond the recovery point no segment is believed for being there.

@@ -22,7 +22,7 @@ from ottla.log.settings import LONG_MAX
 from ottla.server.metadata import snapshot
 from ottla.server.metadata.controller import Controller
 from ottla.server.metadata.elections import elect
-from ottla.server.metadata.image import Endpoint, MetadataImage
+from ottla.server.metadata.image import Endpoint, MetadataError, MetadataImage
 from ottla.server.metadata.metadata_log import TOPIC_ID, MetadataLog
 from ottla.server.metadata.names import CLUSTER_METADATA, CONSUMER_OFFSETS, TRANSACTION_STATE
 from ottla.server.metadata.operation import Outcome, random_uuid
@@ -207,6 +207,8 @@ def open_standalone(
     partition_log = logs.create(CLUSTER_METADATA, 0, TOPIC_ID, metadata_log_config(config.values))
     directory_id = _directory_ids(logs)[partition_log.directory.path]
     log = MetadataLog(partition_log, disk, settings.node_id, clock.now_ms)
+    if log.is_new:
+        _refuse_orphans(logs, partition_log.path)
     if log.is_new and not snapshot.find(disk, partition_log.path):
         controls = _voters(settings, directory_id) if settings.names_voters_in_log else []
         try:
@@ -221,6 +223,17 @@ def open_standalone(
     if is_new:  # the first leader repeats in the log what the directory was formatted with
         controller._commit([FeatureLevelRecord(name, level) for name, level in image.features.items()])
     return controller
+
+
+def _refuse_orphans(logs: LogManager, path: str) -> None:
+    """MetadataError where there are partitions and no metadata that says what they are: somebody lost it, and a start on empty
+    metadata would make every topic disappear.
+    """
+    held = sum(topic != CLUSTER_METADATA for topic, _ in (*logs.logs, *logs.unavailable))
+    if held:
+        raise MetadataError(
+            f"{path} is empty, but {held} partitions lie beside it; restore it from a copy, or move the data away"
+        )
 
 
 def metadata_log_config(values: Mapping[str, object]) -> LogConfig:

@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
-from ottla.log.errors import InconsistentMetadata, LogDirLocked
+from ottla.log.errors import InconsistentMetadata, LogDirLocked, StorageError
 from ottla.log.memdisk import MemDisk
 from ottla.server.broker import Broker
 from ottla.server.config import BrokerConfig
+from ottla.server.metadata.image import MetadataError
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import create_topics, metadata
 from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -167,5 +168,54 @@ def test_it_says_so_when_no_log_directory_works_any_more() -> None:
         assert answer.topics[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
         await broker.offline.wait()
         await broker.stop()
+
+    run(scenario)
+
+
+METADATA_LOG = "/data/__cluster_metadata-0/00000000000000000000.log"
+
+
+async def run_with_topics(storage: MemDisk, *, crash: bool) -> None:
+    broker = Broker(config(), disk=storage)
+    await broker.start()
+    for name in ("first", "second"):
+        request = CreateTopicsRequest([CreatableTopic(name, 1, 1)], 1000)
+        assert (await ask(broker.port, create_topics, 4, request)).topics[0].error_code == 0
+    if not crash:
+        await broker.stop()
+        return
+    storage.crash()
+    for listener in broker.listeners:
+        await listener.close(0)
+
+
+def test_damage_inside_the_metadata_log_is_refused_and_nothing_is_cut() -> None:
+    async def scenario() -> None:
+        storage = disk()
+        await run_with_topics(storage, crash=True)
+        good = storage.read_bytes(METADATA_LOG)
+        bad = bytearray(good)
+        bad[70] ^= 1
+        storage.write_bytes(METADATA_LOG, bytes(bad))
+        with pytest.raises(StorageError, match="is damaged at position 0"):
+            await Broker(config(), disk=storage).start()
+        assert storage.read_bytes(METADATA_LOG) == bytes(bad)
+        storage.write_bytes(METADATA_LOG, good + b"\0" * 30)  # a torn last append is no damage
+        broker = Broker(config(), disk=storage)
+        await broker.start()
+        assert broker.context is not None
+        assert set(broker.context.metadata.topics) == {"first", "second"}
+        await broker.stop()
+
+    run(scenario)
+
+
+def test_partitions_without_metadata_are_refused() -> None:
+    async def scenario() -> None:
+        storage = disk()
+        await run_with_topics(storage, crash=False)
+        storage.write_bytes(METADATA_LOG, b"")
+        with pytest.raises(MetadataError, match="2 partitions lie beside it"):
+            await Broker(config(), disk=storage).start()
 
     run(scenario)
