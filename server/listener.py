@@ -44,8 +44,7 @@ class SocketSettings:
     def from_broker(cls, values: Mapping[str, Any]) -> SocketSettings:
         """From the broker's settings by name; a missing one has its default.
 
-        Kafka's default of 100 KiB for both buffers halves the throughput of large fetches, so buffers are set only to sizes that
-        somebody chose.
+        A size that is set keeps the kernel from sizing by demand, so Kafka's default of 100 KiB, which nobody chose, sets none.
         """
         default = cls()
 
