@@ -51,9 +51,7 @@ def produce_request(
     return ProduceRequest(transactional_id, acks, 1000, [TopicProduceData(*named(topic, version), data)])
 
 
-def produce(
-    broker: MemoryBroker, topic: str, records: bytes | None, version: int = 9, index: int = 0, **options: Any
-) -> Any:
+def produce(broker: MemoryBroker, topic: str, records: bytes | None, version: int = 9, index: int = 0, **options: Any) -> Any:
     """The one partition's answer."""
     answer = call(broker, "produce", version, produce_request(topic, {index: records}, version, **options))
     ((response,),) = (each.partition_responses for each in answer.responses)
