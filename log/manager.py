@@ -140,9 +140,9 @@ class LogManager:
             opening.cleaned_upto = cleaned.get(topic_partition, 0)
             opening.high_watermark = high_watermarks.get(topic_partition, 0)
             self._open_partition(directory, opening)
-        _log.info(
-            "opened %d partitions in %s after %s stop", len(directory.partitions), path, "a clean" if clean else "an unclean"
-        )
+        if directory.partitions or self.unavailable:
+            stop = "a clean" if clean else "an unclean"
+            _log.info("opened %d partitions in %s after %s stop", len(directory.partitions), path, stop)
         return broker_epoch
 
     def _open_partition(self, directory: LogDirectory, opening: Opening) -> None:

@@ -5,18 +5,23 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root"
 
 prepare() { # prepare EXTRAS: '' or '[dev,compat]'
-    local venv="${VIRTUAL_ENV:-$root/.venv}" stamp wanted
+    local venv="${VIRTUAL_ENV:-$root/.venv}" stamp sources
     if [ ! -x "$venv/bin/python" ]; then
         python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "ottla needs Python 3.11 or newer as python3" >&2; exit 1; }
         python3 -m venv "$venv" || { echo "python3 -m venv failed; on Debian: apt-get install python3-venv" >&2; exit 1; }
     fi
     export PATH="$venv/bin:$PATH" VIRTUAL_ENV="$venv"
-    wanted="$1 $(cat pyproject.toml setup.py wire/kernel.py | cksum)"
-    stamp="$venv/.ottla-installed"
-    if [ "$(cat "$stamp" 2>/dev/null)" != "$wanted" ]; then
-        python -m pip install --quiet --disable-pip-version-check --editable ".$1"
-        python -m compileall -q ottla wire log server  # or the first start compiles, and takes a quarter of a second longer
-        echo "$wanted" >"$stamp"
+    sources=$(cat pyproject.toml setup.py wire/kernel.py | cksum)
+    stamp="$venv/.ottla-installed" # a line for each set of extras that is there; '' is part of every other
+    if ! grep -qsF "$sources $1" "$stamp"; then
+        echo "installing ottla$1 into $venv, once; this takes a minute" >&2
+        python -m pip install --quiet --disable-pip-version-check --editable ".$1" || {
+            echo "pip could not install ottla$1: it needs the package index, its message above says more" >&2
+            exit 1
+        }
+        python -m compileall -q ottla wire log server # or the first start compiles, and takes a quarter of a second longer
+        grep -qsF "$sources" "$stamp" || : >"$stamp"
+        echo "$sources $1" >>"$stamp"
     fi
 }
 

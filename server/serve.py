@@ -202,6 +202,8 @@ def _explained(error: Exception, config: BrokerConfig) -> str:
             remedy = "stop what listens there, or choose" if error.errno == errno.EADDRINUSE else "choose"
             addresses = ", ".join(str(listener) for listener in config.listeners)
             return f"listeners: {addresses}: {error.strerror}; {remedy} another address (--host HOST, --port N, 0 for a free one)"
+        case FileExistsError() | NotADirectoryError():
+            return f"log.dirs: {error.filename}: not a directory; choose another (--data-dir DIR)"
         case OSError():
             path = error.filename or ", ".join(config.log_dirs)
             return f"log.dirs: {path}: {error.strerror or error}; make it writable, or choose another directory (--data-dir DIR)"
