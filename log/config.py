@@ -38,7 +38,7 @@ _UNIT_MS: Final = {"hours": 3_600_000, "minutes": 60_000}  # by the last part of
 
 def check_gzip_level(value: Value) -> str | None:
     """1 to 9, or -1 for the library's own choice; 0 would be no compression."""
-    return None if value == -1 or value in range(1, 10) else "Value must be between 1 and 9 or equal to -1"
+    return None if value == -1 or value in range(1, 10) else "is no level of gzip; use 1 to 9, or -1"
 
 
 def _throttled(name: str, doc: str) -> Setting:
@@ -46,10 +46,7 @@ def _throttled(name: str, doc: str) -> Setting:
         # A trailing comma is forgiven, as Kafka does.
         if not value or value == ("*",) or (isinstance(value, tuple) and _REPLICA.fullmatch(value[0]) and _all_replicas(value)):
             return None
-        return (
-            f"{name} must be the literal '*' or a list of replicas in the following format: "
-            "[partitionId]:[brokerId],[partitionId]:[brokerId],..."
-        )
+        return "is neither * nor a list of partition:broker pairs such as 0:1,1:2"
 
     return Setting(name, _LIST, (), check=check, doc=doc, effective=False)
 
@@ -324,19 +321,17 @@ def in_topic_unit(broker_name: str, value: Any) -> Value:
 def validate_overrides(overrides: Mapping[str, str], broker: Mapping[str, object] | None = None) -> LogConfig:
     """What CreateTopics and IncrementalAlterConfigs check: names, values, and values against each other.
 
-    Returns the topic's settings. Raises ConfigError with Kafka's sentence, names first.
+    Returns the topic's settings. Raises ConfigError; unknown names come first.
     """
     for name in overrides:
         if name not in TOPIC_SETTINGS:
-            raise ConfigError(f"Unknown topic config name: {name}")
+            raise ConfigError(f"{name}: topics have no such setting; check the spelling")
     config = LogConfig.from_overrides(overrides, broker)
     if config.min_compaction_lag_ms > config.max_compaction_lag_ms:
         raise ConfigError(
-            f"conflict topic config setting min.compaction.lag.ms ({config.min_compaction_lag_ms}) > "
-            f"max.compaction.lag.ms ({config.max_compaction_lag_ms})"
+            f"min.compaction.lag.ms: {config.min_compaction_lag_ms} is above max.compaction.lag.ms, "
+            f"{config.max_compaction_lag_ms}; lower it or raise that"
         )
     if config.remote_storage_enable:
-        raise ConfigError(
-            "Tiered Storage functionality is disabled in the broker. Topic cannot be configured with remote log storage."
-        )
+        raise ConfigError("remote.storage.enable: this broker has no tiered storage; leave it false")
     return config

@@ -6,8 +6,8 @@ so they cannot disagree about a name, a default or a bound.
 
 Values arrive as text from everywhere (files, environment, requests, ConfigRecord), and their grammar is that of Java's
 `Integer.parseInt` and friends, not of Python's `int()`: "1_000" is refused, "+5" and " 7 " are fine, "0.5f" is a double. What
-clients see when a value is refused is Kafka's own sentence, because tools and tests of users match on it
-(`shared/protocol/edge_cases.md` IAC3..IAC12; the rest was asked of Kafka 4.4.0's ConfigDef).
+is refused is as in Kafka (`shared/protocol/edge_cases.md` IAC3..IAC12; the rest was asked of Kafka 4.4.0's ConfigDef). What is
+said then is ours: one line that begins with the setting's name and says what would be accepted.
 """
 
 from __future__ import annotations
@@ -52,10 +52,10 @@ class ConfigError(ValueError):
 
 
 class InvalidSetting(ConfigError):
-    """The value does not fit its setting; the text is the sentence Kafka says then."""
+    """The value does not fit its setting: `name: 'text' reason`, where the reason is the rest of a sentence about the text."""
 
     def __init__(self, name: str, text: object, reason: str) -> None:
-        super().__init__(f"Invalid value {text} for configuration {name}: {reason}")
+        super().__init__(f"{name}: '{text}' {reason}")
         self.name = name
         self.text = text
         self.reason = reason
@@ -65,7 +65,7 @@ INT_MAX: Final = 2**31 - 1
 LONG_MAX: Final = 2**63 - 1
 DOUBLE_MAX: Final = 1.7976931348623157e308
 
-_WIDTHS: Final = {ConfigType.SHORT: 2**15, ConfigType.INT: 2**31, ConfigType.LONG: 2**63}
+_BITS: Final = {ConfigType.SHORT: 16, ConfigType.INT: 32, ConfigType.LONG: 64}
 _INTEGER: Final = re.compile(r"[+-]?\d+")
 _DOUBLE: Final = re.compile(
     r"(?P<decimal>[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)[fFdD]?"
@@ -81,7 +81,7 @@ class Setting(NamedTuple):
 
     `default` is the parsed value, in the setting's own unit; None means "not set". `low` and `high` are inclusive, `choices`
     are the words allowed (of each element, for a LIST). `synonyms` are the broker's settings that give the default of a topic's
-    or a group's, in order of precedence. `check` looks for what bounds cannot say, and returns the reason for a refusal.
+    or a group's, in order of precedence. `check` looks for what bounds cannot say, and returns an InvalidSetting's reason.
     `effective` is False where the broker knows the setting by name only. `internal` ones are not shown to clients. A `unique`
     list drops repetitions and refuses empty elements; what is `required` may not be empty itself.
     """
@@ -112,7 +112,7 @@ class Setting(NamedTuple):
         return self.type is ConfigType.PASSWORD
 
     def parse(self, text: str) -> Value:
-        """The value of a text. Raises InvalidSetting with Kafka's words."""
+        """The value of a text. Raises ConfigError, which begins with the name."""
         value = self._read(text)
         self._check(value)
         return value
@@ -127,18 +127,18 @@ class Setting(NamedTuple):
         match self.type:
             case ConfigType.BOOLEAN:
                 if text.lower() not in ("true", "false"):
-                    raise InvalidSetting(self.name, raw, "Expected value to be either true or false")
+                    raise InvalidSetting(self.name, raw, "is neither true nor false")
                 return text.lower() == "true"
             case ConfigType.INT | ConfigType.LONG | ConfigType.SHORT:
-                number = int(text) if _INTEGER.fullmatch(text) else None
-                if number is None or not -_WIDTHS[self.type] <= number < _WIDTHS[self.type]:
-                    raise InvalidSetting(self.name, raw, f"Not a number of type {self.type.name}")
+                number, bits = _whole_number(text), _BITS[self.type]
+                if number is None or not -(1 << bits - 1) <= number < 1 << bits - 1:
+                    raise InvalidSetting(self.name, raw, f"is no whole number of {bits} bits; write it in digits")
                 return number
             case ConfigType.DOUBLE:
                 match = _DOUBLE.fullmatch(text)
                 if match is None:
-                    raise InvalidSetting(self.name, raw, f"Not a number of type {self.type.name}")
-                return float.fromhex(match["hex"]) if match["hex"] else float(match["decimal"] or match["word"])
+                    raise InvalidSetting(self.name, raw, "is no number; write one such as 0.5")
+                return _from_hex(match["hex"]) if match["hex"] else float(match["decimal"] or match["word"])
             case ConfigType.LIST:
                 words = _COMMA.split(text) if text else []
                 return tuple(dict.fromkeys(words) if self.unique else words)
@@ -156,28 +156,44 @@ class Setting(NamedTuple):
             case str():
                 self._check_choice(value)
         if self.check is not None and (reason := self.check(value)) is not None:
-            raise InvalidSetting(self.name, f"[{', '.join(value)}]" if isinstance(value, tuple) else text_of(value), reason)
+            raise InvalidSetting(self.name, text_of(value), reason)
 
     def _check_bounds(self, value: float) -> None:
         if self.low is not None and value < self.low:
-            raise InvalidSetting(self.name, text_of(value), f"Value must be at least {self.low}")
+            raise InvalidSetting(self.name, text_of(value), f"is too small; the least is {self.low}")
         if self.high is not None and value > self.high:
-            raise InvalidSetting(self.name, text_of(value), f"Value must be no more than {self.high}")
+            raise InvalidSetting(self.name, text_of(value), f"is too large; the most is {self.high}")
 
     def _check_list(self, value: tuple[str, ...]) -> None:
         if self.required and not value:
-            valid = f"[{', '.join(self.choices)}]" if self.choices else "any non-empty value"
-            raise ConfigError(f"Configuration '{self.name}' must not be empty. Valid values include: {valid}")
+            remedy = f"choose from {', '.join(self.choices)}" if self.choices else "name at least one element"
+            raise ConfigError(f"{self.name}: an empty list is not accepted; {remedy}")
         for word in value:
             if self.unique and not word:
-                raise ConfigError(f"Configuration '{self.name}' values must not be empty.")
+                raise ConfigError(f"{self.name}: an element of the list is empty; take out the comma that is too many")
             self._check_choice(word)
 
     def _check_choice(self, word: str) -> None:
         if self.required and not word:
-            raise InvalidSetting(self.name, word, "String must be non-empty")
+            raise InvalidSetting(self.name, word, "is empty; give it a value")
         if self.choices and word not in self.choices:
-            raise InvalidSetting(self.name, word, f"String must be one of: {', '.join(self.choices)}")
+            raise InvalidSetting(self.name, word, f"is none of {', '.join(self.choices)}")
+
+
+def _whole_number(text: str) -> int | None:
+    """None if it is none, or has more digits than Python is ready to read."""
+    try:
+        return int(text) if _INTEGER.fullmatch(text) else None
+    except ValueError:
+        return None
+
+
+def _from_hex(text: str) -> float:
+    """Infinite where it is too large, as in Java."""
+    try:
+        return float.fromhex(text)
+    except OverflowError:
+        return -math.inf if text.startswith("-") else math.inf
 
 
 def text_of(value: Value) -> str | None:

@@ -57,7 +57,7 @@ def _in_any_case(choices: tuple[str, ...]) -> Callable[[Value], str | None]:
     def check(value: Value) -> str | None:
         if isinstance(value, str) and value.upper() in choices:
             return None
-        return f"String must be one of (case insensitive): {', '.join(choices)}"
+        return f"is none of {', '.join(choices)}, in capitals or not"
 
     return check
 
@@ -68,7 +68,7 @@ def _all_match(pattern: str, form: str) -> Callable[[Value], str | None]:
 
     def check(value: Value) -> str | None:
         wrong = [each for each in value if not compiled.fullmatch(each)] if isinstance(value, tuple) else []
-        return f"'{wrong[0]}' is not {form}" if wrong else None
+        return f"has the element '{wrong[0]}', which is not {form}" if wrong else None
 
     return check
 
@@ -182,7 +182,7 @@ class BrokerConfig:
         for name, text in texts.items():
             setting = BROKER_SETTINGS.get(name)
             if setting is not None:
-                values[name] = _parse(setting, text)
+                values[name] = setting.parse(text)
         config = cls(values, texts, cluster_id)
         return config, list(config.unknown)
 
@@ -201,11 +201,6 @@ class BrokerConfig:
         """Where `__cluster_metadata-0` lies: `metadata.log.dir`, or the first log directory."""
         path = self.values["metadata.log.dir"]
         return os.path.abspath(path) if path else self.log_dirs[0]
-
-    @property
-    def fetch_max_bytes(self) -> int:
-        """`fetch.max.bytes`: the most that one fetch returns, beyond its first batch."""
-        return int(self.values["fetch.max.bytes"])
 
     def advertised_for(self, name: str, bound_port: int) -> ListenerAddress:
         """What clients are told for listener `name`, now that its port is known."""
@@ -290,16 +285,6 @@ def overlaid(values: Mapping[str, Any], *layers: Mapping[str, str]) -> Mapping[s
             except ConfigError as error:
                 _log.warning("dynamic setting ignored: %s", error)
     return result
-
-
-def _parse(setting: Setting, text: str) -> Value:
-    """As Kafka, but the message begins with the key. ConfigError."""
-    try:
-        return setting.parse(text)
-    except InvalidSetting as error:
-        raise ConfigError(f"{setting.name}: '{error.text}' is no value for it. {error.reason}") from error
-    except ConfigError as error:
-        raise ConfigError(f"{setting.name}: {error}") from error
 
 
 def _directories(paths: Iterable[str]) -> list[str]:

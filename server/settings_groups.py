@@ -34,14 +34,14 @@ ISOLATION_LEVELS: Final = ("read_committed", "read_uncommitted")
 def _check_offset_reset(value: Value) -> str | None:
     if value in ("earliest", "latest") or (isinstance(value, str) and _DURATION.fullmatch(value)):
         return None
-    return "Value must be earliest, latest, or by_duration: and an ISO 8601 duration such as PT1H"
+    return "is none of earliest, latest and by_duration: with an ISO 8601 duration such as PT1H"
 
 
 def _check_match(value: Value) -> str | None:
     for pair in value if isinstance(value, tuple) else ():
         key, equals, pattern = pair.partition("=")
         if not equals or not pattern or key.strip() not in MATCH_KEYS:
-            return f"Illegal client matching pattern: {pair}"
+            return f"has the element '{pair}', which is not key=pattern with one of {', '.join(sorted(MATCH_KEYS))}"
     return None
 
 

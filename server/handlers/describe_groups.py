@@ -42,7 +42,7 @@ def _describe(group_id: str, ctx: RequestContext) -> DescribedGroup:
         unknown = DescribedGroup(group_id=group_id, group_state=State.DEAD.value)
         if ctx.api_version >= 6:
             unknown.error_code = ErrorCode.GROUP_ID_NOT_FOUND
-            unknown.error_message = f"Group {group_id} not found."
+            unknown.error_message = f"There is no group '{group_id}'."
         return unknown
     stable = group.state is State.STABLE
     return DescribedGroup(

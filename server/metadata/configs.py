@@ -158,7 +158,7 @@ def _check_other(kind: int, name: str, after: Mapping[str, str]) -> None:
         raise Refused(ErrorCode.INVALID_REQUEST, f"The settings of a {_KINDS[kind]} need its name.")
     unknown = next((key for key in after if key not in _TABLES[kind]), None)
     if unknown is not None:
-        raise Refused(ErrorCode.INVALID_CONFIG, f"Unknown {_KINDS[kind]} config name: {unknown}")
+        raise Refused(ErrorCode.INVALID_CONFIG, f"{unknown}: a {_KINDS[kind]} has no such setting; check the spelling")
     _parse_all({key: _TABLES[kind][key] for key in after}, after, ErrorCode.INVALID_CONFIG)
 
 
