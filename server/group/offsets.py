@@ -21,6 +21,7 @@ from ottla.wire.primitives import ZERO_UUID
 
 NO_PRODUCER_ID = -1
 NO_EXPIRY = -1
+FOR_EVER = 2**63 - 1
 
 
 class Commit(NamedTuple):
@@ -77,7 +78,7 @@ class Offsets:
     @staticmethod
     def commit(group_id: str, commits: Sequence[Commit], now_ms: int, retention_ms: int) -> list[OffsetRecord]:
         """`retention_ms` as the client asked (versions 2-4), or -1: the broker's setting holds."""
-        expire_ms = NO_EXPIRY if retention_ms == -1 else now_ms + retention_ms
+        expire_ms = NO_EXPIRY if retention_ms == -1 else min(now_ms + retention_ms, FOR_EVER)
         return [
             OffsetRecord(
                 OffsetCommitKey(group_id, commit.topic, commit.partition),

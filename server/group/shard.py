@@ -33,6 +33,8 @@ logger = logging.getLogger("ottla.server.group")
 
 T = TypeVar("T")
 
+PIECE_BYTES = 256 * 1024
+TOMBSTONE_BYTES = 300  # the most that one takes beside its group's id: a topic's name of 249 bytes, a partition, a frame
 COMMIT_MARKER = 1  # the control record types of a transaction's end: 0 abort, 1 commit
 
 
@@ -211,13 +213,26 @@ class Shard:
                 records.append(group_tombstone(group.group_id))
         if records:
             logger.info("partition %d of __consumer_offsets: %d offsets and groups expired", self.partition, len(records))
-            self.run(Result(records, None))
+            self._run_in_pieces(records)
 
     def delete_topic(self, topic: str) -> None:
         records = self.offsets.delete_topic(topic)
         if records:
             logger.info("topic %s is deleted, and with it %d committed offsets", topic, len(records))
-            self.run(Result(records, None))
+            self._run_in_pieces(records)
+
+    def _run_in_pieces(self, tombstones: Sequence[GroupRecord]) -> None:
+        """For records that need not become true together, and may be more than a batch may hold. GroupError."""
+        piece: list[GroupRecord] = []
+        size = 0
+        for tombstone in tombstones:
+            piece.append(tombstone)
+            size += TOMBSTONE_BYTES + len(tombstone.key.group.encode())
+            if size >= PIECE_BYTES:
+                self.run(Result(piece, None))
+                piece, size = [], 0
+        if piece:
+            self.run(Result(piece, None))
 
     # Groups
 

@@ -12,7 +12,7 @@ from ottla.server.clock import Cancellable, Clock
 
 
 class Timer:
-    """Calls `callback` once `reset(seconds)` lies that long in the past; `cancel()` stops it, `reset()` starts it anew."""
+    """Calls `callback` once `reset(delay_ms)` lies that long in the past; `cancel()` stops it, `reset()` starts it anew."""
 
     __slots__ = ("_armed_for", "_callback", "_clock", "_due", "_handle")
 

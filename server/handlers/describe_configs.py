@@ -21,6 +21,7 @@ from ottla.server.config_sources import Described, Source, Sources
 from ottla.server.context import BrokerContext, RequestContext
 from ottla.server.metadata.image import BROKER, GROUP, TOPIC
 from ottla.server.metadata.names import invalid_reason
+from ottla.server.metadata.operation import Refused
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -33,15 +34,7 @@ from ottla.wire.messages.describe_configs import (
 
 LOGGER: Final = 8
 CLIENT_METRICS: Final = 16
-
-
-class _Refused(Exception):
-    """One resource that cannot be described."""
-
-    def __init__(self, code: ErrorCode, message: str = "") -> None:
-        super().__init__(message)
-        self.code = code
-        self.message = message
+_LONGEST_ID: Final = len(str(-(2**31)))
 
 
 def handle(request: DescribeConfigsRequest, ctx: RequestContext) -> DescribeConfigsResponse:
@@ -64,8 +57,8 @@ def _describe(resource: DescribeConfigsResource, request: DescribeConfigsRequest
         result.configs = [
             _entry(described, kind, request) for described in _KINDS[kind](name, broker) if not keys or described.name in keys
         ]
-    except _Refused as refused:
-        result.error_code, result.error_message = refused.code, refused.message
+    except Refused as refused:
+        result.error_code, result.error_message = refused.code, refused.message or ""
     return result
 
 
@@ -94,9 +87,9 @@ def _entry(described: Described, kind: int, request: DescribeConfigsRequest) -> 
 def _topic(name: str, broker: BrokerContext) -> Iterable[Described]:
     reason = invalid_reason(name)
     if reason is not None:
-        raise _Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, reason)
+        raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, reason)
     if name not in broker.metadata.topics:
-        raise _Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     return _sources(broker).of_topic(TOPIC_SETTINGS, broker.metadata.config_of(TOPIC, name))
 
 
@@ -114,13 +107,13 @@ def _logger(name: str, broker: BrokerContext) -> Iterable[Described]:
 
 def _client_metrics(name: str, broker: BrokerContext) -> Iterable[Described]:
     if not name:
-        raise _Refused(ErrorCode.INVALID_REQUEST, "A subscription to client metrics needs a name.")
+        raise Refused(ErrorCode.INVALID_REQUEST, "A subscription to client metrics needs a name.")
     return _sources(broker).of_client_metrics(CLIENT_METRICS_SETTINGS, broker.metadata.config_of(CLIENT_METRICS, name))
 
 
 def _group(name: str, broker: BrokerContext) -> Iterable[Described]:
     if not name:
-        raise _Refused(ErrorCode.INVALID_REQUEST, "A group needs a name.")
+        raise Refused(ErrorCode.INVALID_REQUEST, "A group needs a name.")
     return _sources(broker).of_group(GROUP_SETTINGS, broker.metadata.config_of(GROUP, name))
 
 
@@ -141,6 +134,6 @@ def _sources(broker: BrokerContext) -> Sources:
 def _check_own_id(name: str, broker: BrokerContext) -> None:
     node_id = broker.config.node_id
     if not name.removeprefix("-").isdecimal():
-        raise _Refused(ErrorCode.INVALID_REQUEST, f"A broker is named by its number, and '{name}' is none.")
-    if int(name) != node_id:
-        raise _Refused(ErrorCode.INVALID_REQUEST, f"This is broker {node_id} and cannot answer for broker {name}.")
+        raise Refused(ErrorCode.INVALID_REQUEST, f"A broker is named by its number, and '{name}' is none.")
+    if len(name) > _LONGEST_ID or int(name) != node_id:
+        raise Refused(ErrorCode.INVALID_REQUEST, f"This is broker {node_id} and cannot answer for broker {name}.")

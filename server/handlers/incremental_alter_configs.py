@@ -16,6 +16,7 @@ from typing import Final
 from ottla.log.errors import StorageError
 from ottla.server import loggers
 from ottla.server.context import RequestContext
+from ottla.server.metadata.operation import Refused
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.incremental_alter_configs import (
     AlterableConfig,
@@ -30,15 +31,6 @@ SET: Final = 0
 DELETE: Final = 1
 
 
-class _Refused(Exception):
-    """A change of loggers that is not made."""
-
-    def __init__(self, code: ErrorCode, message: str) -> None:
-        super().__init__(message)
-        self.code = code
-        self.message = message
-
-
 async def handle(request: IncrementalAlterConfigsRequest, ctx: RequestContext) -> IncrementalAlterConfigsResponse:
     times = Counter(each.resource_name for each in request.resources if each.resource_type == LOGGER)
     elsewhere = [each for each in request.resources if each.resource_type != LOGGER]
@@ -51,9 +43,9 @@ async def handle(request: IncrementalAlterConfigsRequest, ctx: RequestContext) -
         answer = AlterConfigsResourceResponse(0, None, LOGGER, resource.resource_name)
         try:
             if times[resource.resource_name] > 1:
-                raise _Refused(ErrorCode.INVALID_REQUEST, "A request may name each resource only once.")
+                raise Refused(ErrorCode.INVALID_REQUEST, "A request may name each resource only once.")
             _check_loggers(resource, ctx.broker.config.node_id)
-        except _Refused as refused:
+        except Refused as refused:
             answer.error_code, answer.error_message = refused.code, refused.message
         else:
             if not request.validate_only:
@@ -76,24 +68,24 @@ async def _by_controller(
 
 
 def _check_loggers(resource: AlterConfigsResource, node_id: int) -> None:
-    """Whether all changes can be made. _Refused."""
+    """Whether all changes can be made. Refused."""
     if resource.resource_name != str(node_id):
         text = f"This is broker {node_id}; its loggers are not those of '{resource.resource_name}'."
-        raise _Refused(ErrorCode.INVALID_REQUEST, text)
+        raise Refused(ErrorCode.INVALID_REQUEST, text)
     names = [config.name for config in resource.configs]
     if len(set(names)) < len(names):
-        raise _Refused(ErrorCode.INVALID_REQUEST, "A request may name each setting of a resource only once.")
+        raise Refused(ErrorCode.INVALID_REQUEST, "A request may name each setting of a resource only once.")
     for config in resource.configs:
         _check_logger(config)
 
 
 def _check_logger(config: AlterableConfig) -> None:
     if config.config_operation not in (SET, DELETE):
-        raise _Refused(ErrorCode.INVALID_REQUEST, "Levels of loggers take SET and DELETE only.")
+        raise Refused(ErrorCode.INVALID_REQUEST, "Levels of loggers take SET and DELETE only.")
     if config.config_operation == SET and config.value is None:
-        raise _Refused(ErrorCode.INVALID_REQUEST, f"Only DELETE goes without a value: {config.name}.")
+        raise Refused(ErrorCode.INVALID_REQUEST, f"Only DELETE goes without a value: {config.name}.")
     reason = loggers.check(config.name, config.value if config.config_operation == SET else None)
     if reason is not None:
-        raise _Refused(ErrorCode.INVALID_CONFIG, reason)
+        raise Refused(ErrorCode.INVALID_CONFIG, reason)
     if config.config_operation == DELETE and config.name == loggers.ROOT:
-        raise _Refused(ErrorCode.INVALID_REQUEST, "The root logger has no level above it to fall back to.")
+        raise Refused(ErrorCode.INVALID_REQUEST, "The root logger has no level above it to fall back to.")

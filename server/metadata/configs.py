@@ -34,6 +34,8 @@ SET: Final = 0
 DELETE: Final = 1
 APPEND: Final = 2
 SUBTRACT: Final = 3
+LONGEST_TEXT: Final = 32_767
+"""In bytes, of a setting's name or value: the most that older versions of DescribeConfigs can show, and Kafka's limit."""
 _OPERATION_NAMES: Final = {SET: "SET", DELETE: "DELETE", APPEND: "APPEND", SUBTRACT: "SUBTRACT"}
 
 _TABLES: Final[dict[int, Mapping[str, Setting]]] = {
@@ -81,6 +83,7 @@ def _alter(image: MetadataImage, settings: BrokerSettings, resource: AlterConfig
     current = image.config_of(kind, name)
     changes = {config.name: _changed(_TABLES[kind], current.get(config.name), config) for config in resource.configs}
     after = {key: value for key, value in {**current, **changes}.items() if value is not None}
+    check_lengths(after)
     if kind == TOPIC:
         _check_topic_name(name)
         check_topic(settings, after)
@@ -126,6 +129,13 @@ def _changed(table: Mapping[str, Setting], current: str | None, config: Alterabl
     else:
         elements = [element for element in elements if element not in named]
     return ",".join(elements)
+
+
+def check_lengths(texts: Mapping[str, str]) -> None:
+    """Refused: 40 INVALID_CONFIG."""
+    for name, text in texts.items():
+        if max(len(name.encode()), len(text.encode())) > LONGEST_TEXT:
+            raise Refused(ErrorCode.INVALID_CONFIG, f"{name[:100]}: name and value may have {LONGEST_TEXT} bytes each, no more.")
 
 
 def check_topic(settings: BrokerSettings, overrides: Mapping[str, str]) -> None:

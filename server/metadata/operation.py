@@ -18,8 +18,8 @@ from ottla.wire.primitives import WireStruct
 MAX_RECORDS: Final = 10_000
 """Most records that one request may ask for, as in Kafka: they are one batch, and every broker must take it whole."""
 
-LONGEST_MESSAGE: Final = 10_000
-"""In characters. Old versions cannot carry more than 32,767 bytes, and a message may quote what the client sent."""
+LONGEST_MESSAGE: Final = 8_000
+"""In characters, of up to four bytes. Old versions cannot carry more than 32,767 bytes, and a message may quote the client."""
 
 _Answer = TypeVar("_Answer")
 

@@ -79,6 +79,7 @@ def _create(
     """The records of one topic (topic, settings, partitions, in Kafka's order) and the answer. Refused."""
     _check_new_name(image, topic.name)
     overrides = _overrides(topic)
+    configs.check_lengths(overrides)
     configs.check_topic(settings, overrides)
     partitions = _partitions(image, settings, random, topic)
     check_size(1 + len(overrides) + len(partitions.replicas))

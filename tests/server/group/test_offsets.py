@@ -181,6 +181,27 @@ async def test_a_retention_time_of_the_client_holds_instead() -> None:
 
 
 @in_loop
+async def test_a_retention_time_beyond_all_time_is_for_ever() -> None:
+    driver = Driver()
+    assert driver.commit({0: 1}, retention_ms=2**63 - 1, version=2) == [NONE]
+    driver.clock.advance(RETENTION_S + 1)
+    driver.broker.groups.expire()
+    assert driver.fetch() == {"t": {0: 1}}
+
+
+@in_loop
+async def test_what_expires_at_once_may_be_more_than_a_batch_may_hold() -> None:
+    driver = Driver()
+    for number in range(40):
+        driver.commit({0: 1}, group=f"{number}-{'x' * 30_000}")
+    driver.clock.advance(RETENTION_S + 1)
+    driver.broker.groups.expire()
+    batches = [batch for batches in driver.broker.log.batches for batch in batches]
+    assert max(map(len, batches)) < 300_000
+    assert list(driver.broker.groups.all_groups()) == []
+
+
+@in_loop
 async def test_a_group_that_is_about_to_be_joined_is_not_abandoned() -> None:
     driver = Driver()
     pending = driver.join().member_id

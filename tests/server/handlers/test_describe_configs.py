@@ -93,6 +93,7 @@ def test_unknown_keys_are_left_out_and_no_keys_are_all(node: Node) -> None:
         (LOGGER, "2", ErrorCode.INVALID_REQUEST),
         (GROUP, "", ErrorCode.INVALID_REQUEST),
         (CLIENT_METRICS, "", ErrorCode.INVALID_REQUEST),
+        (BROKER, "1" * 5_000, ErrorCode.INVALID_REQUEST),
         (3, "x", ErrorCode.INVALID_REQUEST),
     ],
 )
@@ -100,6 +101,12 @@ def test_errors(node: Node, kind: int, name: str, code: ErrorCode) -> None:
     result = describe(node, kind, name)
     assert (result.error_code, result.resource_type, result.resource_name, result.configs) == (code, kind, name, [])
     assert (result.error_message == "") == (code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+
+@pytest.mark.parametrize("kind", [BROKER, TOPIC, LOGGER])
+def test_a_name_that_fills_the_request_fits_the_answer(node: Node, kind: int) -> None:
+    result = describe(node, kind, "\u20ac" * 10_922)
+    assert len(str(result.error_message).encode()) < 2**15
 
 
 def test_an_impossible_type_spoils_the_whole_request(node: Node) -> None:

@@ -117,6 +117,16 @@ def test_what_changes_nothing_is_not_written(node: Node) -> None:
     assert node.image.highest_offset == before
 
 
+def test_names_and_values_that_old_versions_could_not_show(node: Node) -> None:
+    long = ",".join(["0:1"] * 10_000)
+    assert topic(node, ("leader.replication.throttled.replicas", SET, long))[0] == ErrorCode.INVALID_CONFIG
+    for key, value in (("some.plugin", "x" * 32_768), ("x" * 32_768, "1")):
+        (answer,) = alter(node, resource(BROKER, "1", (key, SET, value)))
+        assert answer.error_code == ErrorCode.INVALID_CONFIG
+    (answer,) = alter(node, resource(BROKER, "1", ("some.plugin", SET, "x" * 32_767)))
+    assert answer.error_code == 0
+
+
 def test_settings_outlive_a_restart(node: Node) -> None:
     topic(node, ("retention.ms", SET, "5"))
     node.kill()

@@ -280,3 +280,5 @@ def test_a_message_that_quotes_the_client_is_not_too_long_for_old_versions(node:
     (result,) = create(node, topic(retention_ms="x" * 32_760))
     assert result.error_code == ErrorCode.INVALID_CONFIG
     assert len(str(result.error_message)) == LONGEST_MESSAGE
+    (result,) = create(node, topic(retention_ms="\U0001f600" * 8_191))
+    assert len(str(result.error_message).encode()) < 2**15
