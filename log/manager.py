@@ -41,7 +41,8 @@ _RESERVED_IDS: Final = (bytes(16), bytes(15) + b"\x01", bytes(15) + b"\x02")  # 
 
 class LogManager:
     """`logs` are the open partitions. `config_for` gives a topic's settings when its partitions are opened; the metadata may be
-    unknown then, and sets `PartitionLog.config` later. `max_open_files` bounds descriptors for segments."""
+    unknown then, and sets `PartitionLog.config` later. `max_open_files` bounds descriptors for segments. `metadata_dir` is where
+    the metadata log lies, and may be none of `log_dirs`, which hold everything else; by default it is the first of them."""
 
     def __init__(
         self,
@@ -54,15 +55,18 @@ class LogManager:
         random: Random | None = None,
         producer_expiration_ms: int = 86_400_000,
         max_open_files: int = DEFAULT_OPEN_FILES,
+        metadata_dir: str | None = None,
     ) -> None:
         assert log_dirs
+        self._log_dirs = frozenset(log_dirs)
+        self._metadata_dir = metadata_dir or log_dirs[0]
         self._disk = disk
         self._now_ms = now_ms
         self._config_for = config_for or (lambda topic: config)
         self._random = random or Random()
         self._producer_expiration_ms = producer_expiration_ms
         self.open_files = OpenFiles(max_open_files)
-        self.directories = [LogDirectory(disk, path, self.open_files) for path in log_dirs]
+        self.directories = [LogDirectory(disk, path, self.open_files) for path in dict.fromkeys((*log_dirs, self._metadata_dir))]
         self.logs: dict[TopicPartition, PartitionLog] = {}
         self.unavailable: dict[TopicPartition, str] = {}
         """Partitions that are on disk and could not be opened, and why."""
@@ -198,11 +202,14 @@ class LogManager:
     def get(self, topic: str, partition: int) -> PartitionLog | None:
         return self.logs.get((topic, partition))
 
-    def create(self, topic: str, partition: int, topic_id: bytes | None, config: LogConfig) -> PartitionLog:
+    def create(
+        self, topic: str, partition: int, topic_id: bytes | None, config: LogConfig, *, is_new: bool = True
+    ) -> PartitionLog:
         """The partition, made if it is not there, in the directory with the fewest partitions.
 
         One that is there gets `config`, and `topic_id` if it has none. InconsistentMetadata if it has another: the caller deletes
-        it first. StorageError if it is there and unavailable, or no directory works.
+        it first. StorageError if it is there and unavailable, or no directory works. One that is not new (`is_new`) may have been
+        there before: it is not made while a directory is offline, for its records may lie in that one.
         """
         log = self.logs.get((topic, partition))
         if log is not None:
@@ -210,10 +217,12 @@ class LogManager:
             return log
         if (topic, partition) in self.unavailable:
             raise StorageError(self.unavailable[topic, partition])
-        online = [directory for directory in self.directories if directory.failed is None]
-        if not online:
-            raise StorageError("every log directory is offline")
-        directory = min(online, key=lambda candidate: len(candidate.partitions))
+        offline = next((directory for directory in self.directories if directory.failed is not None), None)
+        if offline is not None and not is_new:
+            raise StorageError(
+                f"{topic}-{partition} is in no directory that works, and there is one that does not: {offline.failed}"
+            )
+        directory = self._directory_for(topic)
         opening = self._opening(topic, partition, topic_id, config)
         opening.clean = True
         try:
@@ -222,6 +231,15 @@ class LogManager:
             raise directory.fail(f"creating {topic}-{partition}", error) from error
         self._add(directory, log)
         return log
+
+    def _directory_for(self, topic: str) -> LogDirectory:
+        places = {self._metadata_dir} if topic == METADATA_TOPIC else self._log_dirs
+        online = [directory for directory in self.directories if directory.failed is None and directory.path in places]
+        if not online:
+            raise StorageError(
+                "every log directory is offline" if places is self._log_dirs else f"{self._metadata_dir} is offline"
+            )
+        return min(online, key=lambda candidate: len(candidate.partitions))
 
     def _adopt(self, log: PartitionLog, topic_id: bytes | None, config: LogConfig) -> None:
         if topic_id is not None and log.topic_id is not None and log.topic_id != topic_id:

@@ -137,6 +137,7 @@ class Broker:
             clock.now_ms,
             LogConfig.from_overrides({}, values),
             producer_expiration_ms=values["producer.id.expiration.ms"],
+            metadata_dir=self.config.metadata_log_dir,
         )
         self._watch(logs)
         logs.lock()

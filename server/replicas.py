@@ -107,7 +107,7 @@ class Replicas:
         """Take over what the image holds now, and follow it from here on."""
         for topic in list(self._image.topics.values()):
             for index, partition in topic.partitions.items():
-                self._apply(topic.name, topic.topic_id, index, partition)
+                self._apply(topic.name, topic.topic_id, index, partition, is_new=False)
         self._set_strays_aside()
         self._image.subscribe(self._on_event)
 
@@ -123,21 +123,21 @@ class Replicas:
 
     def _on_event(self, event: object) -> None:
         match event:
-            case PartitionChanged(topic=topic, partition=index, image=partition):
-                self._apply(topic.name, topic.topic_id, index, partition)
+            case PartitionChanged(topic=topic, partition=index, image=partition, previous=previous):
+                self._apply(topic.name, topic.topic_id, index, partition, is_new=previous is None)
             case TopicDeleted(topic=topic):
                 for index in topic.partitions:
                     self._remove(topic.name, index)
             case ConfigChanged(resource_type=resource_type, name=name):
                 self._reconfigure(resource_type, name)
 
-    def _apply(self, topic: str, topic_id: bytes, index: int, image: PartitionImage) -> None:
+    def _apply(self, topic: str, topic_id: bytes, index: int, image: PartitionImage, *, is_new: bool) -> None:
         """Make what the image says of one partition true here."""
         if self._node_id not in image.replicas:
             if (topic, index) in self._replicas:
                 self._remove(topic, index)
             return
-        replica = self._replicas.get((topic, index)) or self._open(topic, topic_id, index)
+        replica = self._replicas.get((topic, index)) or self._open(topic, topic_id, index, is_new=is_new)
         if replica is None:
             return
         replica.leader = image.leader
@@ -150,10 +150,10 @@ class Replicas:
             replica.log.high_watermark = replica.log.log_end_offset
         replica.wake()
 
-    def _open(self, topic: str, topic_id: bytes, index: int) -> Replica | None:
+    def _open(self, topic: str, topic_id: bytes, index: int, *, is_new: bool) -> Replica | None:
         """The log, made where it is missing. None, and a line in the log, where the disk refuses: clients are told 56."""
         try:
-            log = self._create(topic, topic_id, index)
+            log = self._create(topic, topic_id, index, is_new=is_new)
         except StorageError as error:
             logger.error("%s-%d is not available: %s", topic, index, error)
             return None
@@ -162,10 +162,10 @@ class Replicas:
         self._by_id[topic_id, index] = replica
         return replica
 
-    def _create(self, topic: str, topic_id: bytes, index: int) -> PartitionLog:
+    def _create(self, topic: str, topic_id: bytes, index: int, *, is_new: bool) -> PartitionLog:
         config = self.config_of(topic)
         try:
-            return self.logs.create(topic, index, topic_id, config)
+            return self.logs.create(topic, index, topic_id, config, is_new=is_new)
         except InconsistentMetadata as error:
             logger.warning("%s-%d was another topic of that name and is deleted: %s", topic, index, error)
             self.logs.delete(topic, index)

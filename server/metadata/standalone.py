@@ -203,9 +203,10 @@ def open_standalone(
 
     MetadataError, StorageError: the broker must not start.
     """
-    settings = BrokerSettings(config, _directory_ids(logs))
-    partition_log = logs.create(CLUSTER_METADATA, 0, TOPIC_ID, metadata_log_config(config.values))
-    directory_id = _directory_ids(logs)[partition_log.directory.path]
+    directory_ids = _directory_ids(logs)
+    settings = BrokerSettings(config, {path: directory_ids[path] for path in config.log_dirs})
+    partition_log = logs.create(CLUSTER_METADATA, 0, TOPIC_ID, metadata_log_config(config.values), is_new=False)
+    directory_id = directory_ids[partition_log.directory.path]
     log = MetadataLog(partition_log, disk, settings.node_id, clock.now_ms)
     if log.is_new:
         _refuse_orphans(logs, partition_log.path)

@@ -219,6 +219,31 @@ def test_a_directory_that_cannot_be_read_at_the_start(broker: Broker) -> None:
     assert "offline" in broker.manager.unavailable["t", 0]
 
 
+def test_what_may_lie_in_a_directory_that_is_offline_is_not_made_anew(broker: Broker) -> None:
+    broker.fill("t", 0, 5)
+    broker.manager.close()
+    broker.disk.fail("list", path="/a")
+    broker.start()
+    assert broker.ends() == {}
+    with pytest.raises(StorageError, match="t-0 is in no directory that works"):
+        broker.manager.create("t", 0, TOPIC_ID, broker.config, is_new=False)
+    assert broker.manager.create("u", 0, TOPIC_ID, broker.config).path == "/b/u-0"
+    broker.manager.close()
+    broker.start()
+    assert broker.ends() == {("t", 0): 5, ("u", 0): 0}
+
+
+def test_the_metadata_log_has_a_place_of_its_own() -> None:
+    disk, config = MemDisk(lambda: NOW_MS), settings()
+    for directory in ("/m", "/b"):
+        manager = LogManager(disk, ["/a", "/b"], lambda: NOW_MS, config, metadata_dir=directory)
+        manager.open_all()
+        assert manager.create("__cluster_metadata", 0, TOPIC_ID, config).path == f"{directory}/__cluster_metadata-0"
+        placed = [manager.create(f"t{directory[1:]}", partition, TOPIC_ID, config).directory.path for partition in range(4)]
+        assert sorted(placed) == ["/a", "/a", "/b", "/b"]
+        manager.close()
+
+
 # Passes
 
 

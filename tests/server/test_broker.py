@@ -219,3 +219,24 @@ def test_partitions_without_metadata_are_refused() -> None:
             await Broker(config(), disk=storage).start()
 
     run(scenario)
+
+
+def test_a_partition_in_a_directory_that_failed_is_not_begun_anew_in_another() -> None:
+    async def scenario() -> None:
+        memory = disk()
+        broker = Broker(config(log_dirs="/data,/more"), disk=memory)
+        await broker.start()
+        await ask(broker.port, create_topics, 4, CreateTopicsRequest([CreatableTopic("t", 2, 1)]))
+        await broker.stop()
+        assert memory.exists("/more/t-1")
+        memory.fail("list", path="/more")
+        broker = Broker(config(log_dirs="/data,/more"), disk=memory)
+        await broker.start()
+        assert broker.context is not None
+        assert broker.context.replicas.get("t", 0) is not None
+        assert broker.context.replicas.get("t", 1) is None
+        assert broker.context.replicas.why_missing("t", 1) == ErrorCode.KAFKA_STORAGE_ERROR
+        assert not memory.exists("/data/t-1")
+        await broker.stop()
+
+    run(scenario)

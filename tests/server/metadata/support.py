@@ -83,7 +83,13 @@ class Node:
     def start(self) -> StandaloneController:
         """Formats, opens, registers: what Broker.start does."""
         values = self.config.values
-        self.logs = LogManager(self.disk, self.config.log_dirs, self.clock.now_ms, LogConfig.from_overrides({}, values))
+        self.logs = LogManager(
+            self.disk,
+            self.config.log_dirs,
+            self.clock.now_ms,
+            LogConfig.from_overrides({}, values),
+            metadata_dir=self.config.metadata_log_dir,
+        )
         self.logs.lock()
         self.logs.format(CLUSTER_ID, self.config.node_id)
         self.logs.open_all()

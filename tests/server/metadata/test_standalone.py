@@ -108,3 +108,13 @@ def test_a_failure_in_the_background_is_logged(caplog: pytest.LogCaptureFixture)
     node.clock.run()
     assert "__consumer_offsets are not created" in caplog.text
     assert not node.image.topics
+
+
+def test_the_metadata_log_lies_where_the_setting_says() -> None:
+    node = Node(log_dirs="/data,/more", metadata_log_dir="/meta")
+    node.start()
+    assert node.disk.exists("/meta/__cluster_metadata-0/00000000000000000000.log")
+    assert len(node.image.brokers[1].log_dirs) == 2, "partitions lie in two"
+    node.stop()
+    node.start()
+    assert not node.disk.exists("/data/__cluster_metadata-0")
