@@ -42,9 +42,19 @@ class Unsynced:
         self.paths, self.directories, self.epochs = [], [], False
         return taken
 
+    def give_back(self, paths: list[str], directories: list[str], epochs: bool) -> None:
+        """A job took these and did not sync them."""
+        self.paths += paths
+        for directory in directories:
+            self.names_in(directory)
+        self.epochs |= epochs
+
 
 class FlushJob:
-    """An fsync to be done. `run` may be called in any thread, one job of a log at a time; the rest belongs to the log's own."""
+    """An fsync to be done. `run` may be called in any thread, one job of a log at a time; the rest belongs to the log's own.
+
+    After it comes `finish`, or, where it failed, `give_up`.
+    """
 
     __slots__ = ("_directories", "_epochs", "_files", "_log", "_paths", "cuts", "upto")
 
@@ -57,7 +67,7 @@ class FlushJob:
         self.cuts = log.cuts
 
     def run(self) -> None:
-        """Syncs. On failure the log directory goes offline: StorageError."""
+        """Syncs. StorageError: the log directory is offline, or descriptors ran out."""
         disk = self._log.directory.disk
         with self._log.directory.guard(f"flushing {self._log.path}"):
             for file in self._files:
@@ -75,3 +85,7 @@ class FlushJob:
     def finish(self) -> None:
         """After `run`: moves the recovery point."""
         self._log.finish_flush(self)
+
+    def give_up(self) -> None:
+        """What was to be synced waits for the next job: before that the recovery point may not pass a segment's name."""
+        self._log.unsynced.give_back(self._paths, self._directories, self._epochs is not None)

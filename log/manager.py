@@ -314,6 +314,7 @@ class LogManager:
             try:
                 job.run()
             except StorageError:  # logged where the directory went offline
+                job.give_up()
                 continue
             job.finish()
             flushed += 1

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from ottla.log import removal, retention, timestamps
 from ottla.log.directory import LogDirectory
 from ottla.log.epochs import LeaderEpochs, format_checkpoint
-from ottla.log.errors import OffsetOutOfRange, PolicyViolation
+from ottla.log.errors import OffsetOutOfRange, PolicyViolation, StorageError
 from ottla.log.files import Buffer, FileSlice
 from ottla.log.flush import FlushJob, Unsynced
 from ottla.log.markers import check_producer, end_transaction
@@ -367,9 +367,14 @@ class PartitionLog:
     def flush(self, upto: int | None = None) -> None:
         """Syncs everything below `upto` (default: all) before it returns. StorageError."""
         job = self.start_flush(upto)
-        if job is not None:
+        if job is None:
+            return
+        try:
             job.run()
-            job.finish()
+        except StorageError:
+            job.give_up()
+            raise
+        job.finish()
 
     def flush_due(self, now_ms: int) -> int | None:
         """Up to which offset a flush is due: all after `flush.messages` or `flush.ms`, the rolled segments after a roll; None

@@ -78,6 +78,7 @@ async def flush_in_threads(logs: LogManager, now_ms: int) -> int:
         try:
             await asyncio.get_running_loop().run_in_executor(None, job.run)
         except StorageError:  # logged where the directory went offline, and all its partitions answer 56 from now on
+            job.give_up()
             return 0
         job.finish()
         return 1

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import pytest
+
+from ottla.log.errors import StorageError
 from ottla.log.files import OsDisk
 from ottla.log.flush import Unsynced
 from tests.log.support import Rig, batch, settings
@@ -62,6 +66,19 @@ def test_files_that_went_meanwhile_are_no_failure() -> None:
     rig.manager.delete_pass(rig.now_ms + 120_000)
     job.run()
     rig.log.directory.check()
+
+
+@pytest.mark.parametrize("operation", ["open", "sync_dir"])
+def test_what_a_job_without_descriptors_did_not_sync_the_next_one_does(operation: str) -> None:
+    rig = Rig(settings(segment_bytes=2 * SIZE))
+    rig.fill(3)
+    rig.memory.fail(operation, errno.EMFILE)
+    with pytest.raises(StorageError):
+        rig.log.flush()
+    rig.log.directory.check()
+    rig.memory.trace.clear()
+    rig.log.flush()
+    assert {("sync_dir", rig.path), ("sync", f"{rig.path}/{0:020d}.index")} <= set(rig.memory.trace)
 
 
 def test_in_a_thread_beside_appends(tmp_path: Path) -> None:
