@@ -278,6 +278,12 @@ class LogManager:
         """Deletes segments that may go (every log.retention.check.interval.ms); returns how many."""
         return self._sum(lambda log: log.apply_retention(now_ms))
 
+    def set_producer_expiration(self, expiration_ms: int) -> None:
+        """producer.id.expiration.ms, changed."""
+        self._producer_expiration_ms = expiration_ms
+        for log in self.logs.values():
+            log.producer_expiration_ms = expiration_ms
+
     def expiration_pass(self, now_ms: int) -> int:
         """Forgets silent producers (every producer.id.expiration.check.interval.ms); returns how many."""
         return self._sum(lambda log: log.forget_expired_producers(now_ms))

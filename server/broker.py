@@ -18,8 +18,8 @@ import asyncio
 import contextlib
 import gc
 import logging
-import secrets
 from collections.abc import Callable, Mapping
+from random import SystemRandom
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.log.config import LogConfig
@@ -36,7 +36,8 @@ from ottla.server.group.coordinator import GroupCoordinator
 from ottla.server.group.settings import GroupSettings
 from ottla.server.listener import Listener, SocketSettings
 from ottla.server.listener_settings import PROTOCOLS
-from ottla.server.metadata.image import Endpoint, PartitionChanged, TopicDeleted
+from ottla.server.metadata.image import BROKER, ConfigChanged, Endpoint, PartitionChanged, TopicDeleted
+from ottla.server.metadata.operation import random_uuid
 from ottla.server.metadata.standalone import open_standalone
 from ottla.server.replicas import InternalTopicLog, Replicas
 from ottla.server.scheduler import Scheduler, flush_in_threads
@@ -124,6 +125,7 @@ class Broker:
         self._broker_epoch = controller.register_broker(self._endpoints(), rack=self.config.rack)
         replicas.start()
         groups.refresh()
+        self._reconfigure(context)
         image.subscribe(self._follow)
         self._begin_passes(clock, logs, groups, values)
         gc.collect()
@@ -163,7 +165,7 @@ class Broker:
     def _agree_on_cluster_id(self, logs: LogManager) -> str:
         found = {meta.cluster_id for meta in logs.meta_properties().values() if meta is not None}
         if not found:
-            return self._wanted_cluster_id or uuid_to_text(secrets.token_bytes(16))
+            return self._wanted_cluster_id or uuid_to_text(random_uuid(SystemRandom()))
         cluster_id = found.pop()
         if found:
             raise InconsistentMetadata(f"the log directories belong to different clusters, {cluster_id} and {found.pop()}")
@@ -190,13 +192,24 @@ class Broker:
         return endpoints
 
     def _follow(self, event: object) -> None:
-        """What the group coordinator has to know of the cluster."""
+        """What the group coordinator and the listeners have to know of the cluster."""
         assert self.context is not None
         match event:
             case TopicDeleted(topic=topic):
                 self.context.groups.topic_deleted(topic.name)
             case PartitionChanged(topic=topic, partition=index) if topic.name == CONSUMER_OFFSETS:
                 self.context.groups.follow(index)
+            case ConfigChanged(resource_type=kind) if kind == BROKER:
+                self._reconfigure(self.context)
+
+    def _reconfigure(self, context: BrokerContext) -> None:
+        """The broker's settings that count at once; those that are defaults of topics' are the replicas' business."""
+        assert self._logs is not None
+        values = context.replicas.broker_values()
+        settings = SocketSettings.from_broker(values)
+        for listener in self.listeners:
+            listener.settings = settings
+        self._logs.set_producer_expiration(values["producer.id.expiration.ms"])
 
     def _begin_passes(self, clock: Clock, logs: LogManager, groups: GroupCoordinator, values: Mapping[str, Any]) -> None:
         scheduler = self._scheduler = Scheduler(clock)

@@ -29,9 +29,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("ottla.server.replicas")
 
-INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
-"""Written by coordinators only; clients may read them."""
-
 
 class Replica:
     """One partition on this broker."""
@@ -187,9 +184,9 @@ class Replicas:
 
     def config_of(self, topic: str) -> LogConfig:
         """The topic's settings: its own, else the dynamic broker ones, else those of the start, else Kafka's defaults."""
-        return LogConfig.from_overrides(self._image.config_of(TOPIC, topic), self._broker_defaults())
+        return LogConfig.from_overrides(self._image.config_of(TOPIC, topic), self.broker_values())
 
-    def _broker_defaults(self) -> Mapping[str, Any]:
+    def broker_values(self) -> Mapping[str, Any]:
         """Broker settings with the cluster-wide dynamic ones and then this broker's own laid over those of the start."""
         cluster_wide = self._image.config_of(BROKER, "")
         own = self._image.config_of(BROKER, str(self._node_id))

@@ -36,7 +36,8 @@ from ottla.log.errors import (
 from ottla.server.context import RequestContext
 from ottla.server.errors import CloseConnection, code_of
 from ottla.server.leader_hints import leader_hint
-from ottla.server.replicas import INTERNAL_TOPICS, Replica
+from ottla.server.metadata.names import INTERNAL_TOPICS
+from ottla.server.replicas import Replica
 from ottla.wire.batch import HEADER_SIZE, LENGTH_OVERHEAD, TRANSACTIONAL_BIT
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.produce import (

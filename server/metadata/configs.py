@@ -36,6 +36,8 @@ APPEND: Final = 2
 SUBTRACT: Final = 3
 LONGEST_TEXT: Final = 32_767
 """In bytes, of a setting's name or value: the most that older versions of DescribeConfigs can show, and Kafka's limit."""
+_FIXED_HERE: Final = frozenset(("listeners", "listener.security.protocol.map"))
+"""What Kafka changes while it runs and we do not: refused, for an answer of 0 would be a promise."""
 _OPERATION_NAMES: Final = {SET: "SET", DELETE: "DELETE", APPEND: "APPEND", SUBTRACT: "SUBTRACT"}
 
 _TABLES: Final[dict[int, Mapping[str, Setting]]] = {
@@ -156,7 +158,7 @@ def _check_broker(node_id: int, name: str, after: Mapping[str, str]) -> None:
     if name and name != str(node_id):
         raise Refused(ErrorCode.INVALID_REQUEST, f"This is broker {node_id}; its settings are not those of '{name}'.")
     known = {key: BROKER_SETTINGS[key] for key in after if key in BROKER_SETTINGS}
-    fixed = sorted(key for key, setting in known.items() if not setting.dynamic)
+    fixed = sorted(key for key, setting in known.items() if not setting.dynamic or key in _FIXED_HERE)
     if fixed:
         raise Refused(ErrorCode.INVALID_REQUEST, f"These settings cannot change while the broker runs: {', '.join(fixed)}.")
     _parse_all(known, after, ErrorCode.INVALID_REQUEST)

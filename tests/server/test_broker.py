@@ -16,7 +16,7 @@ from ottla.server.broker import Broker
 from ottla.server.config import BrokerConfig
 from ottla.server.metadata.image import MetadataError
 from ottla.wire.errors import ErrorCode
-from ottla.wire.messages import create_topics, metadata
+from ottla.wire.messages import create_topics, incremental_alter_configs, metadata
 from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from tests.fakes import NOW_MS
 
@@ -237,6 +237,30 @@ def test_a_partition_in_a_directory_that_failed_is_not_begun_anew_in_another() -
         assert broker.context.replicas.get("t", 1) is None
         assert broker.context.replicas.why_missing("t", 1) == ErrorCode.KAFKA_STORAGE_ERROR
         assert not memory.exists("/data/t-1")
+        await broker.stop()
+
+    run(scenario)
+
+
+def test_settings_of_the_broker_that_change_count_at_once_and_after_a_restart() -> None:
+    async def scenario() -> None:
+        memory = disk()
+        broker = Broker(config(), disk=memory)
+        await broker.start()
+        changes = [
+            incremental_alter_configs.AlterableConfig("max.connections.per.ip", 0, "1"),
+            incremental_alter_configs.AlterableConfig("producer.id.expiration.ms", 0, "77"),
+        ]
+        resource = incremental_alter_configs.AlterConfigsResource(4, "1", changes)
+        request = incremental_alter_configs.IncrementalAlterConfigsRequest([resource])
+        assert (await ask(broker.port, incremental_alter_configs, 0, request)).responses[0].error_code == 0
+        for _ in range(2):
+            assert broker.listeners[0].settings.max_connections_per_ip == 1
+            assert broker.context is not None
+            assert {log.producer_expiration_ms for log in broker.context.replicas.logs.logs.values()} == {77}
+            await broker.stop()
+            broker = Broker(config(), disk=memory)
+            await broker.start()
         await broker.stop()
 
     run(scenario)

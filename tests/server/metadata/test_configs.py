@@ -143,6 +143,7 @@ def test_settings_outlive_a_restart(node: Node) -> None:
         (resource(BROKER, "2", ("message.max.bytes", SET, "5")), ErrorCode.INVALID_REQUEST),
         (resource(BROKER, "x", ("message.max.bytes", SET, "5")), ErrorCode.INVALID_REQUEST),
         (resource(BROKER, "1", ("log.dirs", SET, "/x")), ErrorCode.INVALID_REQUEST),  # IAC11
+        (resource(BROKER, "1", ("listeners", SET, "PLAINTEXT://:1")), ErrorCode.INVALID_REQUEST),
         (resource(BROKER, "", ("message.max.bytes", SET, "x")), ErrorCode.INVALID_REQUEST),
         (resource(GROUP, "", ("consumer.session.timeout.ms", SET, "5")), ErrorCode.INVALID_REQUEST),
         (resource(GROUP, "g", ("no.such", SET, "5")), ErrorCode.INVALID_CONFIG),
