@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import logging
 import socket
+import sys
 from pathlib import Path
 
 import pytest
+import uvloop
 
 from ottla.log.errors import InconsistentMetadata, LogDirLocked
 from ottla.server.config import BrokerConfig
-from ottla.server.serve import LONGEST_LINE, CannotStart, LineFormatter, ServeOptions, _explained, _remark, gather
+from ottla.server.serve import (
+    LONGEST_LINE,
+    CannotStart,
+    LineFormatter,
+    ServeOptions,
+    _explained,
+    _loop_factory,
+    _remark,
+    gather,
+)
 
 
 def config(options: ServeOptions, **environment: str) -> BrokerConfig:
@@ -114,3 +126,9 @@ def test_a_message_is_one_line_whatever_clients_call_themselves() -> None:
     assert formatter.format(record) == r"INFO ü\nERROR all is lost\r\x1b[2J is closed"
     record = logging.makeLogRecord({"levelname": "INFO", "msg": "%s", "args": ("g" * 200_000,)})
     assert len(formatter.format(record)) == len("INFO ") + LONGEST_LINE
+
+
+def test_the_event_loop_is_uvloop_s_where_it_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert _loop_factory() is uvloop.new_event_loop
+    monkeypatch.setitem(sys.modules, "uvloop", None)
+    assert _loop_factory() is asyncio.new_event_loop
