@@ -35,7 +35,8 @@ DELETE: Final = 1
 APPEND: Final = 2
 SUBTRACT: Final = 3
 LONGEST_TEXT: Final = 32_767
-"""In bytes, of a setting's name or value: the most that older versions of DescribeConfigs can show, and Kafka's limit."""
+"""In bytes, of a setting's name or value: the most that DescribeConfigs below v4 can carry. Kafka sets no limit here; we would
+close the connection of everyone who asks for the resource in such a version."""
 _FIXED_HERE: Final = frozenset(("listeners", "listener.security.protocol.map"))
 """What Kafka changes while it runs and we do not: refused, for an answer of 0 would be a promise."""
 _OPERATION_NAMES: Final = {SET: "SET", DELETE: "DELETE", APPEND: "APPEND", SUBTRACT: "SUBTRACT"}
