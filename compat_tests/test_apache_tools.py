@@ -142,7 +142,7 @@ def test_offsets_are_reset_and_the_group_deleted(tools: Tools, unique: Callable[
     found = lags(tools.run("consumer-groups", "--describe", "--group", group))
     assert {current for current, _, _ in found.values()} == {"0"}
     assert "successful" in tools.run("consumer-groups", "--delete", "--group", group)
-    assert "not found" in tools.run("consumer-groups", "--describe", "--group", group)  # with exit code 0
+    assert "GroupIdNotFoundException" in tools.run("consumer-groups", "--describe", "--group", group)  # with exit code 0
 
 
 def test_delete_records_and_broker_api_versions(tools: Tools, unique: Callable[[str], str], tmp_path: Path) -> None:
