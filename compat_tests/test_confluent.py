@@ -33,10 +33,11 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 from reference_kafka import BrokerProcess
 
+from compat_tests.times import TODAY_MS
 from compat_tests.waiting import collect, wait_for
 
 Unique = Callable[[str], str]
-TIMES_MS = 1_700_000_000_000
+TIMES_MS = TODAY_MS
 
 
 @pytest.fixture

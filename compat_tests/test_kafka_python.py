@@ -24,10 +24,11 @@ from kafka.errors import (  # type: ignore[import-untyped]
 from kafka.structs import OffsetAndMetadata, OffsetAndTimestamp  # type: ignore[import-untyped]
 from reference_kafka import BrokerProcess
 
+from compat_tests.times import TODAY_MS
 from compat_tests.waiting import collect, wait_for
 
 Unique = Callable[[str], str]
-TIMES_MS = 1_700_000_000_000
+TIMES_MS = TODAY_MS
 
 
 @pytest.fixture

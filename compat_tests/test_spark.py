@@ -17,6 +17,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from compat_tests.times import TODAY_MS
+
 pytestmark = pytest.mark.spark
 
 STREAM_TIMEOUT_S = 120
@@ -93,7 +95,7 @@ def test_what_a_batch_job_writes_a_batch_job_reads(spark: SparkSession, bootstra
 
 def test_batch_read_from_timestamps(spark: SparkSession, bootstrap: str) -> None:
     topic = create_topic(bootstrap, "spark-times", partitions=2)
-    start_ms = 1_700_000_000_000
+    start_ms = TODAY_MS
     produce(bootstrap, topic, [(i % 2, str(i), f"v{i}", start_ms + i * 1000) for i in range(100)])
 
     later = read(spark, bootstrap, subscribe=topic, startingTimestamp=str(start_ms + 40_000))
@@ -117,7 +119,7 @@ def test_subscribe_pattern_finds_the_matching_topics_only(spark: SparkSession, b
     for future in admin.create_topics([NewTopic(name, 1, 1) for name in names]).values():
         future.result(timeout=30)
     for name in names:
-        produce(bootstrap, name, [(0, "k", name, 1_700_000_000_000)])
+        produce(bootstrap, name, [(0, "k", name, TODAY_MS)])
 
     frame = read(spark, bootstrap, subscribePattern=f"{stem}[.]orders[.].*")
     assert values(frame) == names[:2]
@@ -125,7 +127,7 @@ def test_subscribe_pattern_finds_the_matching_topics_only(spark: SparkSession, b
 
 def test_assign_reads_the_given_partitions_and_offsets(spark: SparkSession, bootstrap: str) -> None:
     topic = create_topic(bootstrap, "spark-assign")
-    produce(bootstrap, topic, [(p, str(p), f"p{p}-{i}", 1_700_000_000_000) for p in range(3) for i in range(10)])
+    produce(bootstrap, topic, [(p, str(p), f"p{p}-{i}", TODAY_MS) for p in range(3) for i in range(10)])
 
     frame = read(
         spark,
@@ -139,7 +141,7 @@ def test_assign_reads_the_given_partitions_and_offsets(spark: SparkSession, boot
 
 def test_read_committed_and_many_tasks_for_one_partition(spark: SparkSession, bootstrap: str) -> None:
     topic = create_topic(bootstrap, "spark-tasks", partitions=1)
-    produce(bootstrap, topic, [(0, str(i), f"v{i}", 1_700_000_000_000) for i in range(3000)])
+    produce(bootstrap, topic, [(0, str(i), f"v{i}", TODAY_MS) for i in range(3000)])
 
     frame = read(spark, bootstrap, subscribe=topic, minPartitions="4", **{"kafka.isolation.level": "read_committed"})
     assert frame.rdd.getNumPartitions() >= 4
@@ -172,11 +174,11 @@ def test_stream_to_files_goes_on_from_its_checkpoint(spark: SparkSession, bootst
             .start()
         )
 
-    produce(bootstrap, topic, [(i % 3, str(i), f"a{i}", 1_700_000_000_000) for i in range(2000)])
+    produce(bootstrap, topic, [(i % 3, str(i), f"a{i}", TODAY_MS) for i in range(2000)])
     run_once()
     first = values(spark.read.parquet(str(tmp_path / "out")))
     assert first == sorted(f"a{i}" for i in range(2000))
-    produce(bootstrap, topic, [(i % 3, str(i), f"b{i}", 1_700_000_000_000) for i in range(500)])
+    produce(bootstrap, topic, [(i % 3, str(i), f"b{i}", TODAY_MS) for i in range(500)])
     run_once()
     both = spark.read.parquet(str(tmp_path / "out"))
     assert values(both) == sorted(first + [f"b{i}" for i in range(500)])  # no loss, and nothing twice
@@ -185,7 +187,7 @@ def test_stream_to_files_goes_on_from_its_checkpoint(spark: SparkSession, bootst
 
 def test_stream_from_topic_to_topic_with_a_starting_timestamp(spark: SparkSession, bootstrap: str, tmp_path: Path) -> None:
     source, target = create_topic(bootstrap, "spark-from"), create_topic(bootstrap, "spark-to")
-    start_ms = 1_700_000_000_000
+    start_ms = TODAY_MS
     produce(bootstrap, source, [(i % 3, str(i), f"v{i}", start_ms + i * 1000) for i in range(900)])
 
     stream = (

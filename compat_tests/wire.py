@@ -17,6 +17,7 @@ from typing import Any, Final
 from crc32c import crc32c
 
 from compat_tests.brokers import Address
+from compat_tests.times import TODAY_MS
 from compat_tests.waiting import wait_for
 from ottla.wire.batch import build_batch
 from ottla.wire.header import decode_response_header, encode_request_header
@@ -27,7 +28,7 @@ CLOSED: Final = "connection closed by the broker"
 SILENT: Final = "no answer"
 ANSWER_TIMEOUT_S: Final = 15.0
 CLIENT_ID: Final = "compat"
-TIME_MS: Final = 1_700_000_000_000  # record timestamps: the same for both brokers
+TIME_MS: Final = TODAY_MS  # record timestamps: the same for both brokers
 CRC_AT: Final = 17
 CRC_FROM: Final = 21
 
