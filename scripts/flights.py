@@ -152,7 +152,7 @@ class Group:
 
     def _consume(self, number: int) -> None:
         from kafka import KafkaConsumer
-        from kafka.errors import KafkaError
+        from kafka.errors import CommitFailedError, KafkaError, RebalanceInProgressError
 
         consumer = KafkaConsumer(
             bootstrap_servers=self.bootstrap,
@@ -174,6 +174,8 @@ class Group:
                         consumer.commit()
                         self.left_early = True
                         return
+                except (RebalanceInProgressError, CommitFailedError):  # a commit met a rebalance: the next poll joins again
+                    continue
                 except KafkaError as error:  # kafka-python lets a broker that is away just now show in poll and commit
                     if not error.retriable:
                         raise
