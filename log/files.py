@@ -253,11 +253,13 @@ class _OsLock:
 class OsDisk:
     """The operating system's file system."""
 
+    file_type: type[OsFile] = OsFile
+
     def open(self, path: str, create: bool = False) -> File:
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
         fd = os.open(path, flags, 0o644)
         try:
-            return OsFile(path, fd, os.fstat(fd).st_size)
+            return self.file_type(path, fd, os.fstat(fd).st_size)
         except OSError:
             os.close(fd)
             raise

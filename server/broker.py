@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 import logging
 from collections.abc import Callable, Mapping
 from random import SystemRandom
@@ -128,8 +127,6 @@ class Broker:
         self._reconfigure(context)
         image.subscribe(self._follow)
         self._begin_passes(clock, logs, groups, values)
-        gc.collect()
-        gc.freeze()  # what is here now stays: the collector need not look at it again
 
     def _open_logs(self, clock: Clock) -> LogManager:
         values = self.config.values

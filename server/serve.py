@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import gc
 import logging
 import os
 import resource
@@ -143,7 +144,7 @@ def run(options: ServeOptions) -> int:
         config, given = gather(options, os.environ)
         _remark(config, given)
         _raise_open_files()
-        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        with asyncio.Runner(loop_factory=loop_factory()) as runner:
             runner.run(_serve(config))
     except CannotStart as problem:
         print(f"ottla: {problem}", file=sys.stderr)
@@ -171,6 +172,8 @@ async def _serve(config: BrokerConfig) -> None:
         await broker.start()
     except (LogError, MetadataError, OSError) as error:
         raise CannotStart(_explained(error, config)) from error
+    gc.collect()
+    gc.freeze()  # what is here now stays: the collector need not look at it again
     _announce(broker, config)
     waiting = [asyncio.ensure_future(event.wait()) for event in (stop, broker.offline)]
     await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
@@ -235,7 +238,7 @@ def _raise_open_files() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
+def loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
     """uvloop's where it is installed, else asyncio's own."""
     try:
         import uvloop

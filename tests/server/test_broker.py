@@ -6,7 +6,6 @@ import asyncio
 import errno
 import socket
 from collections.abc import Awaitable, Callable
-from typing import Any
 
 import pytest
 
@@ -18,6 +17,7 @@ from ottla.server.metadata.image import MetadataError
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import create_topics, incremental_alter_configs, metadata
 from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from tests.asking import ask
 from tests.fakes import NOW_MS
 
 OTHER_CLUSTER = "AAAAAAAAAAAAAAAAAAAAAQ"
@@ -46,21 +46,6 @@ def run(scenario: Callable[[], Awaitable[None]]) -> None:
         await asyncio.wait_for(scenario(), 30)
 
     asyncio.run(bounded())
-
-
-async def ask(port: int, messages: Any, version: int, request: Any) -> Any:
-    """One request on a connection of its own."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    body: list[bytes] = []
-    messages.ENCODE_REQUEST[version](request, body)
-    header = messages.API_KEY.to_bytes(2, "big") + version.to_bytes(2, "big") + (7).to_bytes(4, "big") + b"\xff\xff"
-    frame = header + b"".join(body)
-    writer.write(len(frame).to_bytes(4, "big") + frame)
-    answer = await reader.readexactly(int.from_bytes(await reader.readexactly(4), "big"))
-    writer.close()
-    await writer.wait_closed()
-    assert answer[:4] == (7).to_bytes(4, "big")
-    return messages.DECODE_RESPONSE[version](answer, 4)[0]
 
 
 def test_it_serves_on_the_port_that_was_free_and_says_so() -> None:

@@ -1,0 +1,260 @@
+"""A broker inside a test or a program of yours, on a free port and in a directory that goes with it.
+
+    with ottla.testing.Broker(num_partitions=3) as broker:          # a thread of its own
+        Producer({"bootstrap.servers": broker.bootstrap}) ...
+
+    async with ottla.testing.Broker() as broker:                    # the loop that is running
+        AIOKafkaProducer(bootstrap_servers=broker.bootstrap) ...
+
+It is the same broker as the command's, with the same settings, and serves when it is entered: nothing to wait for. Leaving ends
+its connections, closes its logs and removes its directory. `pip install ottla` also gives pytest the fixture `kafka_broker`
+(ottla/pytest_plugin.py).
+
+Two things are other than in production, for nobody keeps this data: a temporary directory is not synced to the disk, so creating
+a topic costs no fsync; and three settings of Kafka's that make a first consumer wait are set low (QUICK). Whatever is given as a
+keyword beats them, and a `data_dir` that is given is synced and kept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+import threading
+from concurrent.futures import Future
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Final, Self
+
+from ottla.log.files import OsDisk, OsFile
+from ottla.server.config import BrokerConfig, ConfigError, advice
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ottla.server.broker import Broker as ServerBroker
+
+HOST: Final = "127.0.0.1"
+
+QUICK: Final[Mapping[str, str]] = {
+    "group.initial.rebalance.delay.ms": "0",  # Kafka waits 3 s for more members before it gives the first one its partitions
+    "offsets.topic.num.partitions": "1",  # of 50, which are 50 directories at the first use of a group
+    "transaction.state.log.num.partitions": "1",
+}
+"""What a throwaway broker has other than Kafka's defaults."""
+
+
+class Broker:
+    """A broker to be entered, with `with` or with `async with`, or started and stopped by hand (`start`, `stop`).
+
+    `data_dir` is kept, and may be one of an earlier broker or of Apache Kafka; without it a temporary directory is made and
+    removed. `port` 0 is a free one. `settings` are Kafka's, as keywords with `_` for `.`: `log_retention_ms=1000`. True and False
+    are written as Kafka does; a list or tuple is joined by commas.
+
+    Raises ConfigError, before anything is started, for a value that does not parse and for a name that is no setting. Entering
+    raises what the command would have ended with: LogError where the directory is in use or another cluster's, OSError where the
+    port is not to be had.
+    """
+
+    def __init__(
+        self, *, data_dir: str | Path | None = None, port: int = 0, cluster_id: str | None = None, **settings: object
+    ) -> None:
+        self._data_dir = None if data_dir is None else Path(data_dir)
+        self._port = port
+        self._cluster_id = cluster_id
+        self._settings = {name.replace("_", "."): _as_text(value) for name, value in settings.items()}
+        self._configured("unused")  # a wrong setting is told where it was written
+        self._temporary: tempfile.TemporaryDirectory[str] | None = None
+        self._server: ServerBroker | None = None
+        self._thread: _Thread | None = None
+
+    # Where it is
+
+    @property
+    def bootstrap(self) -> str:
+        """host:port, as clients take it for bootstrap.servers."""
+        return self._running().bootstrap
+
+    @property
+    def port(self) -> int:
+        return self._running().port
+
+    @property
+    def cluster_id(self) -> str:
+        return self._running().cluster_id
+
+    @property
+    def data_dir(self) -> Path:
+        """The directory of the logs, for a look at the files while it runs."""
+        return Path(self._running().config.log_dirs[0])
+
+    def __repr__(self) -> str:
+        return f"<ottla.testing.Broker {self.bootstrap if self._server is not None else 'not running'}>"
+
+    # In a thread of its own
+
+    def start(self) -> Self:
+        """Runs the broker in a thread with a loop of its own; it serves when this returns."""
+        self._begin()
+        thread = _Thread(self)
+        try:
+            thread.run_until_ready()
+        except BaseException:
+            self._end()
+            raise
+        self._thread = thread
+        return self
+
+    def stop(self) -> None:
+        """Ends what `start` began; no error when nothing runs."""
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            try:
+                thread.end()
+            finally:
+                self._end()
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        self.stop()
+
+    # In the loop that runs
+
+    async def __aenter__(self) -> Self:
+        self._begin()
+        try:
+            await self._serve()
+        except BaseException:
+            self._end()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        try:
+            await self._running().stop()
+        finally:
+            self._end()
+
+    # Inside
+
+    def _running(self) -> ServerBroker:
+        if self._server is None:
+            raise RuntimeError("this broker does not run: enter it with `with` or `async with`, or call start()")
+        return self._server
+
+    def _begin(self) -> None:
+        if self._server is not None or self._temporary is not None:
+            raise RuntimeError("this broker runs already")
+        if self._data_dir is None:
+            self._temporary = tempfile.TemporaryDirectory(prefix="ottla-")
+
+    async def _serve(self) -> None:
+        """Builds the broker in the loop that will run it, and starts it."""
+        from ottla.server.broker import Broker as ServerBroker
+
+        temporary = self._temporary
+        config = self._configured(temporary.name if temporary is not None else str(self._data_dir))
+        server = ServerBroker(config, cluster_id=self._cluster_id, disk=OsDisk() if temporary is None else _UnsyncedDisk())
+        await server.start()
+        self._server = server
+
+    def _end(self) -> None:
+        self._server = None
+        temporary, self._temporary = self._temporary, None
+        if temporary is not None:
+            temporary.cleanup()
+
+    def _configured(self, directory: str) -> BrokerConfig:
+        place = {"log.dirs": directory, "listeners": f"PLAINTEXT://{HOST}:{self._port}"}
+        config, unknown = BrokerConfig.from_mapping({**QUICK, **place, **self._settings})
+        if unknown:
+            raise ConfigError("; ".join(advice(name) for name in unknown))
+        return config
+
+
+class _Thread:
+    """Runs a broker's loop until it is told to end. What the broker raises in it is raised by the caller's call."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._ready: Future[None] = Future()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._leave: asyncio.Event | None = None
+        self._failure: BaseException | None = None
+        # A daemon: a test run that dies before it leaves the broker must not hang at its end.
+        self._thread = threading.Thread(target=self._run, name="ottla-broker", daemon=True)
+
+    def run_until_ready(self) -> None:
+        self._thread.start()
+        try:
+            self._ready.result()
+        except BaseException:
+            if self._loop is not None:  # an interrupt while waiting: the broker may come up all the same
+                self._tell_to_leave()
+            self._thread.join()
+            raise
+
+    def end(self) -> None:
+        self._tell_to_leave()
+        self._thread.join()
+        if self._failure is not None:
+            raise self._failure
+
+    def _tell_to_leave(self) -> None:
+        assert self._loop is not None
+        assert self._leave is not None
+        if self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._leave.set)
+
+    def _run(self) -> None:
+        from ottla.server.serve import loop_factory
+
+        with asyncio.Runner(loop_factory=loop_factory()) as runner:
+            try:
+                runner.run(self._serve())
+            except BaseException as error:  # noqa: BLE001 - it is raised again in the thread that waits
+                if self._ready.done():
+                    self._failure = error
+                else:
+                    self._ready.set_exception(error)
+
+    async def _serve(self) -> None:
+        self._leave = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        await self._broker._serve()
+        self._ready.set_result(None)
+        await self._leave.wait()
+        await self._broker._running().stop()
+
+
+class _UnsyncedFile(OsFile):
+    __slots__ = ()
+
+    def sync(self) -> None:
+        """Nothing: the file does not outlive the process."""
+
+
+class _UnsyncedDisk(OsDisk):
+    """The operating system's files without fsync, for a directory that is removed in the end."""
+
+    file_type = _UnsyncedFile
+
+    def sync_dir(self, path: str) -> None:
+        """Nothing, as for files."""
+
+    def write_bytes(self, path: str, data: bytes, sync: bool = True) -> None:
+        super().write_bytes(path, data, sync=False)
+
+
+def _as_text(value: object) -> str:
+    """A setting's value as server.properties would have it."""
+    match value:
+        case bool():
+            return str(value).lower()
+        case list() | tuple() | set() | frozenset():
+            return ",".join(map(_as_text, value))
+        case _:
+            return str(value)

@@ -1,0 +1,64 @@
+"""The fixture kafka_broker, as a project that has ottla installed sees it: pytest finds it by its entry point."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ottla.testing import Broker
+
+TESTS = """
+import pytest, socket
+
+SEEN = []
+
+def test_it_serves(kafka_broker):
+    socket.create_connection(("127.0.0.1", kafka_broker.port)).close()
+    SEEN.append(kafka_broker.port)
+
+@pytest.mark.kafka_broker(num_partitions=7)
+def test_settings_by_the_marker(kafka_broker):
+    SEEN.append(kafka_broker.port)
+    assert kafka_broker._settings.get("num.partitions") == {partitions!r}
+
+def test_how_many_there_were():
+    assert len(set(SEEN)) == {brokers}
+"""
+
+
+def run(directory: Path, tests: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    (directory / "test_users.py").write_text(tests)
+    command = [sys.executable, "-m", "pytest", "-q", "--strict-markers", "-W", "error", *arguments]
+    return subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False)
+
+
+def test_each_test_has_its_own_broker_and_settings(tmp_path: Path) -> None:
+    ran = run(tmp_path, TESTS.format(partitions="7", brokers=2))
+    assert ran.returncode == 0, ran.stdout
+
+
+def test_a_wider_scope_shares_one(tmp_path: Path) -> None:
+    ran = run(tmp_path, TESTS.format(partitions=None, brokers=1), "-o", "kafka_broker_scope=session")
+    assert ran.returncode == 0, ran.stdout
+
+
+def test_settings_without_a_name_are_refused(tmp_path: Path) -> None:
+    ran = run(tmp_path, "import pytest\n@pytest.mark.kafka_broker(3)\ndef test_it(kafka_broker): pass\n")
+    assert ran.returncode != 0
+    assert "takes settings as keywords" in ran.stdout
+
+
+def test_a_run_that_does_not_use_it_loads_no_broker(tmp_path: Path) -> None:
+    ran = run(
+        tmp_path,
+        "import sys\ndef test_it():\n    assert 'ottla.testing' not in sys.modules and 'ottla.server' not in sys.modules\n",
+    )
+    assert ran.returncode == 0, ran.stdout
+
+
+@pytest.mark.kafka_broker(num_partitions=2)
+def test_our_own_tests_have_it(kafka_broker: Broker) -> None:
+    assert kafka_broker.data_dir.is_dir()

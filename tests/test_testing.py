@@ -1,0 +1,130 @@
+"""ottla.testing.Broker: entered it serves, left it leaves nothing behind; its settings are the broker's."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ottla.log.errors import LogDirLocked
+from ottla.server.config import ConfigError
+from ottla.testing import QUICK, Broker
+from ottla.wire.messages import create_topics, describe_configs, metadata
+from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from tests.asking import ask
+
+
+def broker_threads() -> list[str]:
+    return [thread.name for thread in threading.enumerate() if thread.name == "ottla-broker"]
+
+
+def create(broker: Broker, topic: str) -> Any:
+    request = CreateTopicsRequest([CreatableTopic(topic, -1, -1)], 1000)
+    return asyncio.run(ask(broker.port, create_topics, 4, request)).topics[0]
+
+
+def topics(broker: Broker) -> list[str]:
+    answer = asyncio.run(ask(broker.port, metadata, 5, metadata.MetadataRequest(topics=None)))
+    return [topic.name for topic in answer.topics]
+
+
+def setting(broker: Broker, name: str) -> str:
+    wanted = describe_configs.DescribeConfigsResource(4, "1", [name])
+    answer = asyncio.run(ask(broker.port, describe_configs, 1, describe_configs.DescribeConfigsRequest([wanted])))
+    return str(answer.results[0].configs[0].value)
+
+
+def test_in_a_thread_it_serves_when_entered_and_is_gone_when_left() -> None:
+    with Broker() as broker:
+        directory = broker.data_dir
+        assert broker.bootstrap == f"127.0.0.1:{broker.port}"
+        assert create(broker, "orders").error_code == 0
+        assert (directory / "orders-0").is_dir()
+        assert broker_threads() == ["ottla-broker"]
+    assert not directory.exists()
+    assert broker_threads() == []
+    with pytest.raises(RuntimeError, match="does not run"):
+        _ = broker.bootstrap
+
+
+def test_in_the_running_loop_it_serves_when_entered_and_is_gone_when_left() -> None:
+    async def scenario() -> None:
+        async with Broker() as broker:
+            directory = broker.data_dir
+            answer = await ask(broker.port, metadata, 5, metadata.MetadataRequest(topics=None))
+            assert answer.cluster_id == broker.cluster_id
+            assert broker_threads() == []
+        assert not directory.exists()
+        with pytest.raises(ConnectionRefusedError):
+            await ask(answer.brokers[0].port, metadata, 5, metadata.MetadataRequest(topics=None))
+
+    asyncio.run(scenario())
+
+
+def test_several_run_side_by_side() -> None:
+    with Broker() as one, Broker() as other:
+        create(one, "here")
+        create(other, "there")
+        assert (topics(one), topics(other)) == (["here"], ["there"])
+        assert one.cluster_id != other.cluster_id
+
+
+def test_settings_are_keywords() -> None:
+    with Broker(num_partitions=3, auto_create_topics_enable=False, log_cleanup_policy=["compact", "delete"]) as broker:
+        create(broker, "wide")
+        assert sorted(path.name for path in broker.data_dir.glob("wide-*")) == ["wide-0", "wide-1", "wide-2"]
+        assert setting(broker, "auto.create.topics.enable") == "false"
+        assert setting(broker, "log.cleanup.policy") == "compact,delete"
+
+
+def test_what_makes_a_first_consumer_wait_is_low_unless_it_is_asked_for() -> None:
+    with Broker() as broker:
+        assert {name: setting(broker, name) for name in QUICK} == QUICK
+    with Broker(group_initial_rebalance_delay_ms=3000) as broker:
+        assert setting(broker, "group.initial.rebalance.delay.ms") == "3000"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [({"num_partitoins": 3}, "did you mean num.partitions"), ({"num_partitions": "many"}, "num.partitions: 'many'")],
+)
+def test_a_wrong_setting_is_told_before_anything_starts(wrong: dict[str, Any], told: str) -> None:
+    with pytest.raises(ConfigError, match=told):
+        Broker(**wrong)
+
+
+def test_a_directory_that_is_given_is_kept_and_may_be_used_again(tmp_path: Path) -> None:
+    with Broker(data_dir=tmp_path) as broker:
+        create(broker, "kept")
+        cluster_id = broker.cluster_id
+    assert (tmp_path / ".kafka_cleanshutdown").exists()
+    with Broker(data_dir=tmp_path) as broker:
+        assert topics(broker) == ["kept"]
+        assert broker.cluster_id == cluster_id
+
+
+def test_a_failed_start_raises_leaves_no_thread_and_may_be_tried_again(tmp_path: Path) -> None:
+    second = Broker(data_dir=tmp_path)
+    with Broker(data_dir=tmp_path):
+        with pytest.raises(LogDirLocked):
+            second.start()
+        assert broker_threads() == ["ottla-broker"]
+    with second as broker:
+        assert topics(broker) == []
+
+
+def test_it_cannot_be_entered_twice_at_once_but_once_more_afterwards() -> None:
+    broker = Broker()
+    with broker, pytest.raises(RuntimeError, match="runs already"):
+        broker.start()
+    broker.stop()  # nothing runs: no error
+    with broker:
+        assert topics(broker) == []
+
+
+def test_a_port_that_is_taken_is_an_error_of_the_system() -> None:
+    with Broker() as broker, pytest.raises(OSError, match="in use"):
+        Broker(port=broker.port).start()
