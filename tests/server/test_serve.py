@@ -20,7 +20,7 @@ from ottla.server.serve import (
     LineFormatter,
     ServeOptions,
     _explained,
-    _loop_factory,
+    loop_factory,
     _remark,
     gather,
 )
@@ -129,6 +129,6 @@ def test_a_message_is_one_line_whatever_clients_call_themselves() -> None:
 
 
 def test_the_event_loop_is_uvloop_s_where_it_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert _loop_factory() is uvloop.new_event_loop
+    assert loop_factory() is uvloop.new_event_loop
     monkeypatch.setitem(sys.modules, "uvloop", None)
-    assert _loop_factory() is asyncio.new_event_loop
+    assert loop_factory() is asyncio.new_event_loop
