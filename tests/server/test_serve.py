@@ -20,9 +20,9 @@ from ottla.server.serve import (
     LineFormatter,
     ServeOptions,
     _explained,
-    loop_factory,
     _remark,
     gather,
+    loop_factory,
 )
 
 
