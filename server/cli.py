@@ -1,6 +1,7 @@
 """The `ottla` command.
 
     ottla [serve] [server.properties] [options]
+    ottla produce | consume | log ...
 
 `serve` is what happens where no command is named, so `ottla`, `ottla server.properties` and `ottla --port 0` all start a broker.
 
@@ -12,6 +13,7 @@ two readings together.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import fields
@@ -22,6 +24,9 @@ from ottla.server.serve import ServeOptions, run
 COMMANDS: Final = ("serve",)
 _OF_THE_PROGRAM: Final = ("--help", "-h", "--version", "--install-completion", "--show-completion")
 
+_COMPLETION: Final = "_OTTLA_COMPLETE"
+"""A shell that asks for completions says so in this variable, and gives the words typed so far in others (typer's convention)."""
+
 OPTIONS: Final = {f"--{field.name.replace('_', '-')}": field.name for field in fields(ServeOptions) if field.name != "properties"}
 """The options of `serve`, all of which take a value."""
 _NUMBERS: Final = ("port", "node_id")
@@ -31,7 +36,7 @@ def main() -> NoReturn:
     """The entry point of the `ottla` script and of `python -m ottla`."""
     arguments = with_command(sys.argv[1:])
     options = plain_options(arguments)
-    if options is not None:
+    if options is not None and _COMPLETION not in os.environ:
         sys.exit(run(options))
     from ottla.server.cli_app import app
 

@@ -62,3 +62,7 @@ def serve(
 ) -> None:
     """Run a broker until SIGTERM or Ctrl-C."""
     raise typer.Exit(run(ServeOptions(properties, tuple(override or ()), port, host, data_dir, cluster_id, node_id)))
+
+
+# The everyday commands, one module each in server/commands. A command of one word: app.command("produce")(produce.produce); a group
+# of them: app.add_typer(topic.app, name="topic"). Its first word must also stand in server/cli.py's COMMANDS.

@@ -28,7 +28,19 @@ async def main():
 asyncio.run(main())
 """
 
-COLD = ("typer", "rich", "click", "lz4", "zstandard", "cramjam", "difflib", "prometheus_client", "ottla.log.memdisk")
+COLD = (
+    "typer",
+    "rich",
+    "click",
+    "lz4",
+    "zstandard",
+    "cramjam",
+    "difflib",
+    "prometheus_client",
+    "confluent_kafka",
+    "ottla.log.memdisk",
+    "ottla.server.commands",
+)
 GROUP_MESSAGES = {"join_group", "leave_group", "sync_group"}  # the coordinator's answers are these messages
 
 

@@ -1,0 +1,180 @@
+"""What every command owes the one who runs it: where its words go, and how it ends.
+
+Standard output carries data and nothing else; notes, progress and errors go to standard error. A terminal gets tables and
+progress bars; a pipe gets tab-separated lines without a heading, or JSON where the user asks for it (`--json`).
+
+| exit code | |
+|---|---|
+| 0 | done; also when the reader of our output went away (`ottla consume t \\| head -1`) |
+| 1 | it failed: one line on standard error says what and why |
+| 2 | the command line was wrong (typer's own; a command raises `typer.BadParameter`) |
+| 130 | Ctrl-C |
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Annotated, Any, Final, NoReturn, get_type_hints
+
+import typer
+
+OK: Final = 0
+FAILED: Final = 1
+INTERRUPTED: Final = 130
+
+NOTHING: Final = "-"
+"""A cell without a value, for people; JSON has null."""
+
+Json = Annotated[bool, typer.Option("--json", help="Write JSON, for programs.")]
+"""The type of a command's parameter `as_json`."""
+
+Cell = str | int | float | bool | None
+
+
+class Failure(Exception):
+    """What a command could not do, as one line for the user. Exit code 1."""
+
+
+def guarded(function: Callable[..., None]) -> Callable[..., None]:
+    """The command, ending as this file's table says whatever happens in it."""
+
+    @functools.wraps(function)
+    def run(*args: Any, **kwargs: Any) -> None:
+        try:
+            function(*args, **kwargs)
+            sys.stdout.flush()
+        except KeyboardInterrupt:
+            _drop_output_of_closed_pipe()
+            raise typer.Exit(INTERRUPTED) from None
+        except BrokenPipeError:
+            _forget(sys.stdout)
+            raise typer.Exit(OK) from None
+        except Failure as failure:
+            fail(str(failure))
+        except OSError as error:
+            _forget(sys.stdout)
+            fail(f"{error.filename or 'output'}: {error.strerror or error}")
+
+    with_resolved_types(run, function)
+    return run
+
+
+def with_resolved_types(run: Callable[..., None], function: Callable[..., None], **replaced: Sequence[inspect.Parameter]) -> None:
+    """Give `run` the signature of `function` for typer, with each parameter named in `replaced` exchanged for others."""
+    hints = get_type_hints(function, include_extras=True)
+    parameters: list[inspect.Parameter] = []
+    for name, parameter in inspect.signature(function).parameters.items():
+        if name not in replaced:
+            parameters.append(parameter.replace(annotation=hints[name]))
+    for added in replaced.values():
+        parameters += added
+    keyword_only = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in parameters]
+    run.__signature__ = inspect.Signature(keyword_only)  # type: ignore[attr-defined]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+
+
+def fail(message: str) -> NoReturn:
+    """End with one line on standard error and exit code 1."""
+    note(f"ottla: {' '.join(message.split())}")
+    raise typer.Exit(FAILED)
+
+
+def note(message: str) -> None:
+    """A line for the user that is no data. Lost where standard error is closed."""
+    try:
+        print(message, file=sys.stderr, flush=True)
+    except BrokenPipeError:
+        _forget(sys.stderr)
+
+
+def _drop_output_of_closed_pipe() -> None:
+    try:
+        sys.stdout.flush()
+    except OSError:
+        _forget(sys.stdout)
+
+
+def _forget(stream: Any) -> None:
+    """What is still buffered goes nowhere, so that the interpreter has nothing to complain of when it flushes at its end."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, stream.fileno())
+    os.close(null)
+
+
+# Data
+
+
+def write_json(value: Any) -> None:
+    """One JSON value, one line."""
+    sys.stdout.write(json.dumps(value, ensure_ascii=False) + "\n")
+
+
+def write_table(
+    columns: Sequence[str], rows: Sequence[Sequence[Cell]], *, as_json: bool = False, title: str | None = None
+) -> None:
+    """Rows for whoever reads: a table on a terminal; else tab-separated lines; with `as_json` an array of objects by column."""
+    if as_json:
+        write_json([dict(zip((key_of(column) for column in columns), row, strict=True)) for row in rows])
+    elif sys.stdout.isatty():
+        _write_rich_table(columns, rows, title)
+    else:
+        for row in rows:
+            sys.stdout.write("\t".join(_plain(cell) for cell in row) + "\n")
+
+
+def key_of(column: str) -> str:
+    """A column's name in JSON: `Log end offset` is `log_end_offset`."""
+    return column.lower().replace(" ", "_").replace("-", "_")
+
+
+def _plain(cell: Cell) -> str:
+    """A cell in a line of cells: tabs and line ends within it would be read as more cells."""
+    return as_text(cell).replace("\\", "\\\\").replace("\t", "\\t").replace("\r", "\\r").replace("\n", "\\n")
+
+
+def as_text(cell: Cell) -> str:
+    if cell is None:
+        return NOTHING
+    return str(cell).lower() if isinstance(cell, bool) else str(cell)
+
+
+def _write_rich_table(columns: Sequence[str], rows: Sequence[Sequence[Cell]], title: str | None) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, title=title, title_justify="left", show_edge=False)
+    for at, column in enumerate(columns):
+        numbers = bool(rows) and all(row[at] is None or type(row[at]) in {int, float} for row in rows)
+        table.add_column(column, justify="right" if numbers else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(as_text(cell)) for cell in row))  # Text: a topic's name is no markup
+    Console(file=sys.stdout).print(table)
+
+
+# Progress
+
+
+@contextmanager
+def progress(what: str, total: int | None, *, in_bytes: bool = False) -> Iterator[Callable[[int], None]]:
+    """A bar on standard error if that is a terminal; the value is `advance(n)`. With `total` None it only shows that it lives."""
+    if not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    amount = DownloadColumn() if in_bytes else MofNCompleteColumn()
+    console = Console(file=sys.stderr)
+    with Progress(
+        TextColumn("{task.description}"), BarColumn(), amount, TimeRemainingColumn(), console=console, transient=True
+    ) as bar:
+        task = bar.add_task(what, total=total)
+        yield lambda count: bar.advance(task, count)
