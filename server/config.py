@@ -270,7 +270,8 @@ def _with_both_ids(texts: Mapping[str, str]) -> Mapping[str, str]:
 def overlaid(values: Mapping[str, Any], *layers: Mapping[str, str]) -> Mapping[str, Any]:
     """`values` with dynamic settings (text, as in ConfigRecords) laid over them, later layers on top.
 
-    A text that does not parse counts as not there: it was written by somebody with other bounds, and the broker must run.
+    One that has a family (the same in other units) puts the rest of it back to the defaults, so that it counts alone. A text that
+    does not parse counts as not there: it was written by somebody with other bounds, and the broker must run.
     """
     if not any(layers):
         return values
@@ -281,9 +282,12 @@ def overlaid(values: Mapping[str, Any], *layers: Mapping[str, str]) -> Mapping[s
             if setting is None or not setting.dynamic:
                 continue
             try:
-                result[name] = setting.parse(text)
+                value = setting.parse(text)
             except ConfigError as error:
                 _log.warning("dynamic setting ignored: %s", error)
+                continue
+            result.update((each, _DEFAULTS[each]) for each in setting.synonyms)
+            result[name] = value
     return result
 
 

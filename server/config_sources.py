@@ -4,9 +4,11 @@ A broker setting may be written at four levels: for this broker while it ran (DY
 (DYNAMIC_DEFAULT), at the start (STATIC), and in the table (DEFAULT). Settings of one meaning in other units (log.retention.ms,
 .minutes, .hours) are candidates for each other. Topics and groups come before all of these with their own.
 
-Two habits of Kafka's answers are kept, since tools show what they get. Candidates before the one that carries the asked name
-are left out, so that `retention.ms` with nothing but `log.retention.hours` behind it has none, and counts as a default. And of
-settings that nobody knows the value is hidden: it may be a plug-in's password.
+Habits of Kafka's answers are kept, since tools show what they get. Candidates before the one that carries the asked name are
+left out, so that `retention.ms` with nothing but `log.retention.hours` behind it has none, and counts as a default; only the
+answer to CreateTopics names the true source, and writes the value as it was written. Of settings that nobody knows the value is
+hidden: it may be a plug-in's password. And what a broker setting's family was given at the start is as if it were not there once
+one of the family is set while the broker runs (`overlaid`), though it stays a candidate.
 """
 
 from __future__ import annotations
@@ -16,8 +18,8 @@ from enum import IntEnum
 from itertools import dropwhile
 from typing import Any, NamedTuple
 
-from ottla.log.config import inherited
-from ottla.log.settings import ConfigType, Setting, Value
+from ottla.log.config import in_topic_unit, inherited
+from ottla.log.settings import ConfigError, ConfigType, Setting, Value
 from ottla.server.config import BROKER_SETTINGS, BrokerConfig, base_name, overlaid
 
 
@@ -52,6 +54,11 @@ class Described(NamedTuple):
     read_only: bool
     setting: Setting | None
     candidates: Sequence[Candidate]
+
+    @property
+    def documented(self) -> bool:
+        """Whether Kafka would have a text: it has one for each name of its table, and for no listener's own and no quota."""
+        return self.setting is not None and self.setting.name == self.name and not _only_dynamic(self.name)
 
     @property
     def sensitive(self) -> bool:
@@ -89,13 +96,26 @@ class Sources:
             inherits = self._inherited(setting) if setting is not None else []
             yield self._resource_setting(name, setting, overrides, Source.TOPIC, inherits)
 
+    def of_new_topic(self, settings: Mapping[str, Setting], overrides: Mapping[str, str]) -> Iterator[Described]:
+        """What a topic with these overrides begins with, for the answer to CreateTopics: each value as it was written."""
+        for name, setting in sorted(settings.items()):
+            if setting.internal:
+                continue
+            written = next((each for each in self._written(setting.synonyms) if _parses(each)), None)
+            value, source = setting.format(setting.default), Source.DEFAULT
+            if name in overrides:
+                value, source = overrides[name], Source.TOPIC
+            elif written is not None:
+                value, source = _in_unit(setting, written), written.source
+            yield Described(name, None if setting.sensitive else value, source, False, setting, ())
+
     def of_group(self, settings: Mapping[str, Setting], overrides: Mapping[str, str]) -> Iterator[Described]:
-        """`settings` is GROUP_SETTINGS. One without a broker's setting behind it is its own default."""
+        """`settings` is GROUP_SETTINGS. One without a broker's setting behind it has its own default."""
         for name, setting in sorted(settings.items()):
             if setting.internal:
                 continue
             inherits = self._inherited(setting)
-            if not setting.synonyms and name not in overrides:
+            if not setting.synonyms:
                 inherits = [Candidate(name, setting.format(setting.default), Source.DEFAULT)]
             yield self._resource_setting(name, setting, overrides, Source.GROUP, inherits)
 
@@ -106,13 +126,18 @@ class Sources:
 
     # Parts
 
+    def _written(self, names: Sequence[str]) -> Iterator[Candidate]:
+        """What somebody wrote for these names, which have one meaning, the strongest level first. This is the precedence."""
+        levels = ((self.own, Source.DYNAMIC_BROKER), (self.common, Source.DYNAMIC_DEFAULT), (self.static, Source.STATIC))
+        for texts, source in levels:
+            yield from (Candidate(name, texts[name], source) for name in names if name in texts)
+
     def _candidates(self, name: str) -> list[Candidate]:
         """Of a broker setting: level by level, and at each level all settings of its meaning."""
         base = base_name(name)
         setting = BROKER_SETTINGS.get(base)
         names: Sequence[str] = (name,) if setting is None else setting.synonyms if base == name else (name, base)
-        levels = ((self.own, Source.DYNAMIC_BROKER), (self.common, Source.DYNAMIC_DEFAULT), (self.static, Source.STATIC))
-        found = [Candidate(each, texts[each], source) for texts, source in levels for each in names if each in texts]
+        found = list(self._written(names))
         for each in names:
             known = BROKER_SETTINGS.get(each)
             if known is not None and known.default is not None and not _only_dynamic(each):
@@ -159,6 +184,22 @@ def _hidden(name: str) -> bool:
 def _only_dynamic(name: str) -> bool:
     """Quotas of replication: they exist while somebody has set them, and have no value otherwise."""
     return name.endswith(".throttled.rate") or name == "replica.alter.log.dirs.io.max.bytes.per.second"
+
+
+def _parses(written: Candidate) -> bool:
+    """Whether a broker setting's text is one. What does not parse counts as not there, as in `overlaid`."""
+    try:
+        BROKER_SETTINGS[written.name].parse(written.value or "")
+    except ConfigError:
+        return False
+    return True
+
+
+def _in_unit(setting: Setting, written: Candidate) -> str | None:
+    """A broker setting's text for a topic's: as it stands where the unit is the same."""
+    value = BROKER_SETTINGS[written.name].parse(written.value or "")
+    converted = in_topic_unit(written.name, value)
+    return written.value if converted == value else setting.format(converted)
 
 
 def _first_of_list(setting: Setting, value: Value) -> Value:

@@ -67,7 +67,7 @@ def _entry(described: Described, kind: int, request: DescribeConfigsRequest) -> 
     doc = None
     if kind == LOGGER:
         doc = ""
-    elif request.include_documentation and setting is not None:
+    elif request.include_documentation and setting is not None and described.documented:
         doc = documentation(setting)
     return DescribeConfigsResourceResult(
         name=described.name,

@@ -1,13 +1,11 @@
-"""What the controller takes from the broker's settings, and what a topic's settings come to, each with its source."""
+"""What the controller takes from the broker's settings. Which of several written values counts: server/config_sources.py."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from ottla.log.config import TOPIC_SETTINGS, in_topic_unit, validate_overrides
-from ottla.log.settings import ConfigError, Setting
-from ottla.server.config import BROKER_SETTINGS
+from ottla.log.config import validate_overrides
 from ottla.server.listener_settings import PROTOCOLS, reachable_host
 from ottla.server.metadata.image import BROKER, Endpoint, MetadataImage
 from ottla.server.metadata.names import CONSUMER_OFFSETS, TRANSACTION_STATE
@@ -15,24 +13,9 @@ from ottla.wire.primitives import ZERO_UUID
 
 if TYPE_CHECKING:
     from ottla.server.config import BrokerConfig
-
-DYNAMIC_TOPIC: Final = 1
-"""Sources of a setting's value, as DescribeConfigs and CreateTopics number them."""
-DYNAMIC_BROKER: Final = 2
-DYNAMIC_DEFAULT_BROKER: Final = 3
-STATIC_BROKER: Final = 4
-DEFAULT: Final = 5
+    from ottla.server.config_sources import Sources
 
 _UNASSIGNED: Final = ZERO_UUID  # directory of a replica that its broker has not placed yet (KIP-858)
-
-
-class EffectiveConfig(NamedTuple):
-    """One setting as it counts for a topic. `value` is text, None where it is not set."""
-
-    name: str
-    value: str | None
-    source: int
-    is_sensitive: bool
 
 
 class InternalTopic(NamedTuple):
@@ -98,33 +81,12 @@ class BrokerSettings:
             overrides,
         )
 
-    def effective_topic_configs(self, image: MetadataImage, overrides: Mapping[str, str]) -> list[EffectiveConfig]:
-        """Every topic setting that clients may see, sorted by name, for a topic with these overrides."""
-        layers = [
-            (DYNAMIC_BROKER, image.config_of(BROKER, str(self.node_id))),
-            (DYNAMIC_DEFAULT_BROKER, image.config_of(BROKER, "")),
-            (STATIC_BROKER, self._config.texts),
-        ]
-        return [
-            EffectiveConfig(name, *_effective(setting, overrides.get(name), layers), setting.sensitive)
-            for name, setting in sorted(TOPIC_SETTINGS.items())
-            if not setting.internal
-        ]
+    def sources(self, image: MetadataImage) -> Sources:
+        """The broker's settings as the image has them now, level by level."""
+        from ottla.server.config_sources import Sources  # not needed at a start, which is to be quick
+
+        return Sources(self._config, image.config_of(BROKER, str(self.node_id)), image.config_of(BROKER, ""))
 
     def validate_topic(self, overrides: Mapping[str, str]) -> None:
         """All settings of one topic, alone and against each other and the broker's. ConfigError."""
         validate_overrides(overrides, self._config.values)
-
-
-def _effective(setting: Setting, override: str | None, layers: Sequence[tuple[int, Mapping[str, str]]]) -> tuple[str | None, int]:
-    """Text and source. A broker setting of another unit counts where no setting of a stronger source does."""
-    if override is not None:
-        return override, DYNAMIC_TOPIC
-    for source, texts in layers:
-        for name in setting.synonyms:
-            if name in texts:
-                try:
-                    return setting.format(in_topic_unit(name, BROKER_SETTINGS[name].parse(texts[name]))), source
-                except ConfigError:
-                    continue  # written by somebody with other bounds; server.config.overlaid ignores it too
-    return setting.format(setting.default), DEFAULT

@@ -11,6 +11,7 @@ from collections import Counter
 from random import Random
 from typing import Final, NamedTuple
 
+from ottla.log.config import TOPIC_SETTINGS
 from ottla.server.metadata import configs, placement
 from ottla.server.metadata.image import TOPIC, MetadataImage, TopicImage
 from ottla.server.metadata.names import CLUSTER_METADATA, collision
@@ -95,10 +96,8 @@ def _create(
         num_partitions=len(partitions.replicas),
         replication_factor=partitions.replication_factor,
         configs=[
-            CreatableTopicConfigs(
-                entry.name, None if entry.is_sensitive else entry.value, False, entry.source, entry.is_sensitive
-            )
-            for entry in settings.effective_topic_configs(image, overrides)
+            CreatableTopicConfigs(entry.name, entry.value, entry.read_only, entry.source, entry.sensitive)
+            for entry in settings.sources(image).of_new_topic(TOPIC_SETTINGS, overrides)
         ],
     )
     return records, result

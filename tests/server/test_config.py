@@ -142,11 +142,18 @@ def test_a_listener_s_own_settings(name: str, base: str) -> None:
 
 
 def test_dynamic_settings_lie_over_those_of_the_start(caplog: pytest.LogCaptureFixture) -> None:
-    values = {"log.retention.ms": 1, "log.dirs": ("a",), "message.max.bytes": 5}
+    values = {"log.segment.bytes": 1 << 20, "log.dirs": ("a",), "message.max.bytes": 5}
     assert overlaid(values, {}, {}) is values
-    common = {"log.retention.ms": "2", "message.max.bytes": "x", "log.dirs": "b", "nobody.s": "1"}
-    assert overlaid(values, common, {"log.retention.ms": "3"}) == values | {"log.retention.ms": 3}
+    common = {"log.segment.bytes": "2000000", "message.max.bytes": "x", "log.dirs": "b", "nobody.s": "1"}
+    assert overlaid(values, common, {"log.segment.bytes": "3000000"}) == values | {"log.segment.bytes": 3_000_000}
     assert "message.max.bytes: 'x' is no whole number" in caplog.text
+
+
+def test_a_dynamic_setting_puts_its_family_in_other_units_back() -> None:
+    values = config(log_retention_hours="2", log_retention_minutes="3", log_roll_hours="4").values
+    changed = overlaid(values, {"log.retention.ms": "5"}, {})
+    family = {"log.retention.ms": 5, "log.retention.minutes": None, "log.retention.hours": 168}
+    assert changed == {**values, **family}
 
 
 def test_a_setting_is_still_a_setting() -> None:
