@@ -110,6 +110,10 @@ class Disk(Protocol):
         """When a file was last written, milliseconds since 1970."""
         ...
 
+    def space(self, path: str) -> tuple[int, int]:
+        """(bytes in all, bytes that we may still write) of the file system that `path` lies on."""
+        ...
+
     def sync_dir(self, path: str) -> None:
         """Returns when creates, renames and removes in the directory are durable."""
         ...
@@ -290,6 +294,10 @@ class OsDisk:
 
     def modified_ms(self, path: str) -> int:
         return os.stat(path).st_mtime_ns // 1_000_000
+
+    def space(self, path: str) -> tuple[int, int]:
+        found = os.statvfs(path)
+        return found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize
 
     def sync_dir(self, path: str) -> None:
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

@@ -130,7 +130,8 @@ class MemDisk:
     # Faults and crashes
 
     def fail(self, operation: str, code: int = errno.EIO, *, path: str = "", skip: int = 0, written: int = 0) -> None:
-        """Orders a fault. Operations: open append pread truncate sync rename remove sync_dir read_bytes write_bytes list."""
+        """Orders a fault. Operations: open append pread truncate sync rename remove sync_dir read_bytes write_bytes list
+        space."""
         self._faults.append(Fault(operation, code, path, skip, written))
 
     def stop_after(self, changes: int | None) -> None:
@@ -293,6 +294,11 @@ class MemDisk:
 
     def modified_ms(self, path: str) -> int:
         return self._inode(path).modified_ms
+
+    def space(self, path: str) -> tuple[int, int]:
+        """As if of 1 GiB, whatever directory is asked for."""
+        self._raise_fault("space", path)
+        return 1 << 30, (1 << 30) - sum(len(inode.data) for inode in self._files.values())
 
     def sync_dir(self, path: str) -> None:
         """Makes the directory's own entries durable, and as a journal must, everything that happened before the last of them."""

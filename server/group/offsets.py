@@ -10,7 +10,7 @@ topics it is not subscribed to. A client before OffsetCommit version 5 may set i
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from ottla.server.group.classic import ClassicGroup, State
@@ -93,6 +93,15 @@ class Offsets:
         for producer_id in self._open.get(group_id, ()):
             keys.update(_keys(self._pending[producer_id][group_id]))
         return [offset_tombstone(group_id, topic, partition) for topic, partition in sorted(keys)]
+
+    def delete(self, group_id: str, topic: str, partitions: Iterable[int]) -> list[OffsetRecord]:
+        """Tombstones for those offsets that there are, pending ones included."""
+        committed = self.of_group(group_id).get(topic, {})
+        return [
+            offset_tombstone(group_id, topic, partition)
+            for partition in dict.fromkeys(partitions)
+            if partition in committed or self.is_unstable(group_id, topic, partition)
+        ]
 
     def delete_topic(self, topic: str) -> list[OffsetRecord]:
         """Tombstones for all offsets of a topic that is no more, pending ones included."""

@@ -14,7 +14,7 @@ from typing import TypeVar
 from ottla.log.errors import LogError
 from ottla.server.clock import Clock
 from ottla.server.group import joins, membership
-from ottla.server.group.classic import ClassicGroup, State, new_group_record
+from ottla.server.group.classic import CONSUMER_PROTOCOL_TYPE, ClassicGroup, State, new_group_record
 from ottla.server.group.errors import GroupError
 from ottla.server.group.joins import Join, JoinAnswer
 from ottla.server.group.membership import Leaving, Sync, SyncAnswer
@@ -201,6 +201,30 @@ class Shard:
         if group.state is State.COMPLETING_REBALANCE:
             raise GroupError(ErrorCode.REBALANCE_IN_PROGRESS)
         self._rebalance.reset_session(group, member)
+
+    def delete_offsets(self, group_id: str, topics: Sequence[tuple[str, Sequence[int]]]) -> list[ErrorCode]:
+        """Forget offsets of a group, all of them or none; what each topic comes to: NONE or GROUP_SUBSCRIBED_TO_TOPIC.
+
+        An offset that is not there counts as forgotten. GroupError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, or not written.
+        """
+        group = self.groups.get(group_id)
+        if group is None:
+            raise GroupError(ErrorCode.GROUP_ID_NOT_FOUND)
+        if group.state is not State.EMPTY and group.protocol_type != CONSUMER_PROTOCOL_TYPE:
+            raise GroupError(ErrorCode.NON_EMPTY_GROUP)  # what its members read is theirs to know
+        records: dict[tuple[str, int], GroupRecord] = {}
+        codes = []
+        for topic, partitions in topics:
+            if group.is_subscribed(topic):
+                codes.append(ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC)
+                continue
+            codes.append(ErrorCode.NONE)
+            records |= {
+                (topic, tombstone.key.partition): tombstone for tombstone in self.offsets.delete(group_id, topic, partitions)
+            }
+        if records:
+            self.run(Result(list(records.values()), None))
+        return codes
 
     def expire(self) -> None:
         """Drop offsets that are too old, and groups that have neither members nor offsets left."""

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from ottla.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
     from ottla.wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
     from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+    from ottla.wire.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
+    from ottla.wire.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
     from ottla.wire.messages.incremental_alter_configs import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
 
 
@@ -38,6 +40,14 @@ class Controller(ABC):
     @abstractmethod
     async def incremental_alter_configs(self, request: IncrementalAlterConfigsRequest) -> IncrementalAlterConfigsResponse:
         """Settings of topics, brokers and groups; resources that the broker has dealt with itself are not in the request."""
+
+    @abstractmethod
+    async def elect_leaders(self, request: ElectLeadersRequest) -> ElectLeadersResponse:
+        """Elections that an administrator asks for, each partition on its own."""
+
+    @abstractmethod
+    async def describe_quorum(self, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
+        """Who votes on the metadata, who leads, and how far each has come."""
 
     @abstractmethod
     async def allocate_producer_ids(self) -> range:

@@ -83,8 +83,11 @@ class Transactions:
 class MetadataLog:
     """`load`, then `begin_epoch`, then `append`. `epoch` is this leader's, -1 before `begin_epoch`."""
 
-    def __init__(self, log: PartitionLog, disk: Disk, node_id: int, now_ms: Callable[[], int]) -> None:
+    def __init__(
+        self, log: PartitionLog, disk: Disk, node_id: int, now_ms: Callable[[], int], directory_id: bytes = ZERO_UUID
+    ) -> None:
         self._log = log
+        self._directory_id = directory_id
         self._disk = disk
         self._node_id = node_id
         self._now_ms = now_ms
@@ -96,6 +99,11 @@ class MetadataLog:
     @property
     def end_offset(self) -> int:
         return self._log.log_end_offset
+
+    @property
+    def directory_id(self) -> bytes:
+        """Tells this voter from one of the same id on another disk; zeros where voters have ids only (kraft.version 0)."""
+        return self._directory_id if self._kraft_version > 0 else ZERO_UUID
 
     @property
     def is_new(self) -> bool:

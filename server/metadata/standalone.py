@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from ottla.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
     from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
     from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+    from ottla.wire.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
+    from ottla.wire.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
     from ottla.wire.messages.incremental_alter_configs import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
 
 PRODUCER_IDS_BLOCK: Final = 1000
@@ -135,6 +137,17 @@ class StandaloneController(Controller):
 
         return self._carry_out(configs.alter(self.image, self._settings, request))
 
+    async def elect_leaders(self, request: ElectLeadersRequest) -> ElectLeadersResponse:
+        from ottla.server.metadata import elect_leaders
+
+        return self._carry_out(elect_leaders.elect_leaders(self.image, frozenset((self._settings.node_id,)), request))
+
+    async def describe_quorum(self, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
+        from ottla.server.metadata import quorum
+
+        voter = quorum.Voter(self._settings.node_id, self._log.directory_id, self._settings.controller_endpoints)
+        return quorum.describe(voter, self._log.epoch, self._log.end_offset, self._clock.now_ms(), request)
+
     async def allocate_producer_ids(self) -> range:
         from ottla.wire.messages.internal.producer_ids_record import ProducerIdsRecord
 
@@ -207,7 +220,7 @@ def open_standalone(
     settings = BrokerSettings(config, {path: directory_ids[path] for path in config.log_dirs})
     partition_log = logs.create(CLUSTER_METADATA, 0, TOPIC_ID, metadata_log_config(config.values), is_new=False)
     directory_id = directory_ids[partition_log.directory.path]
-    log = MetadataLog(partition_log, disk, settings.node_id, clock.now_ms)
+    log = MetadataLog(partition_log, disk, settings.node_id, clock.now_ms, directory_id)
     if log.is_new:
         _refuse_orphans(logs, partition_log.path)
     if log.is_new and not snapshot.find(disk, partition_log.path):

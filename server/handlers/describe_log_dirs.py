@@ -1,0 +1,64 @@
+"""DescribeLogDirs v1-5: what lies in each entry of log.dirs, and how full it is (KIP-113, KIP-827, KIP-1066).
+
+- Every directory is in the answer; `topics` null asks for all partitions in it, a list for those that are there of the ones it
+  names. What is not here is left out without an error. The metadata log is nobody's partition and never listed.
+- A partition's size is that of its segments. Its `offset_lag` is how far its end is behind the high watermark: 0 where it leads,
+  -1 for a log that no topic claims. We never move a partition between directories, so none is a future one.
+- v4 total and usable bytes of the file system. v5 `is_cordoned`: no directory is, for cordoned.log.dirs has no effect yet.
+- Errors, each directory its own: 56 KAFKA_STORAGE_ERROR, without partitions and with -1 for the bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container
+
+from ottla.log.checkpoint import TopicPartition
+from ottla.log.directory import LogDirectory
+from ottla.log.errors import StorageError
+from ottla.log.partition import PartitionLog
+from ottla.server.context import RequestContext
+from ottla.server.metadata.names import CLUSTER_METADATA
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.describe_log_dirs import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+
+NO_LAG_KNOWN = -1
+
+
+def handle(request: DescribeLogDirsRequest, ctx: RequestContext) -> DescribeLogDirsResponse:
+    logs = ctx.broker.replicas.logs
+    asked: Container[TopicPartition] = logs.logs
+    if request.topics is not None:
+        asked = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
+    found: dict[str, list[PartitionLog]] = {path: [] for path in ctx.broker.config.log_dirs}
+    for name, log in logs.logs.items():
+        if name in asked and name[0] != CLUSTER_METADATA and log.directory.path in found:
+            found[log.directory.path].append(log)
+    return DescribeLogDirsResponse(
+        results=[_directory(directory, found[directory.path], ctx) for directory in logs.directories if directory.path in found]
+    )
+
+
+def _directory(directory: LogDirectory, logs: list[PartitionLog], ctx: RequestContext) -> DescribeLogDirsResult:
+    try:
+        directory.check()
+        total_bytes, usable_bytes = directory.disk.space(directory.path)
+    except (StorageError, OSError):
+        return DescribeLogDirsResult(ErrorCode.KAFKA_STORAGE_ERROR, directory.path)
+    topics: dict[str, list[DescribeLogDirsPartition]] = {}
+    for log in logs:
+        claimed = ctx.broker.replicas.get(log.topic, log.partition) is not None
+        lag = max(log.high_watermark - log.log_end_offset, 0) if claimed else NO_LAG_KNOWN
+        topics.setdefault(log.topic, []).append(DescribeLogDirsPartition(log.partition, log.size_bytes, lag))
+    return DescribeLogDirsResult(
+        ErrorCode.NONE,
+        directory.path,
+        [DescribeLogDirsTopic(name, partitions) for name, partitions in topics.items()],
+        total_bytes,
+        usable_bytes,
+    )

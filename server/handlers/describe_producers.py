@@ -1,0 +1,62 @@
+"""DescribeProducers v0: the idempotent and transactional producers that partitions remember (KIP-664).
+
+- Only the leader of a partition answers. A producer is remembered until it was silent for producer.id.expiration.ms.
+- `last_sequence` is -1 before the first batch of an epoch, `current_txn_start_offset` -1 without an open transaction,
+  `coordinator_epoch` -1 while no transaction ever ended here.
+- Partitions and topics named twice are answered twice.
+- Errors, each partition its own: 3 UNKNOWN_TOPIC_OR_PARTITION, 6 NOT_LEADER_OR_FOLLOWER, 17 INVALID_TOPIC_EXCEPTION, 56
+  KAFKA_STORAGE_ERROR. Those of the whole topic come with a message.
+"""
+
+from __future__ import annotations
+
+from ottla.server.context import RequestContext
+from ottla.server.metadata.names import invalid_reason
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicRequest,
+    TopicResponse,
+)
+
+
+def handle(request: DescribeProducersRequest, ctx: RequestContext) -> DescribeProducersResponse:
+    return DescribeProducersResponse(topics=[_topic(topic, ctx) for topic in request.topics])
+
+
+def _topic(topic: TopicRequest, ctx: RequestContext) -> TopicResponse:
+    code, message = ErrorCode.NONE, invalid_reason(topic.name)
+    if message is not None:
+        code = ErrorCode.INVALID_TOPIC_EXCEPTION
+    elif topic.name not in ctx.broker.metadata.topics:
+        code, message = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic '{topic.name}'."
+    if code is not ErrorCode.NONE:
+        return TopicResponse(topic.name, [PartitionResponse(index, code, message) for index in topic.partition_indexes])
+    return TopicResponse(topic.name, [_partition(topic.name, index, ctx) for index in topic.partition_indexes])
+
+
+def _partition(topic: str, index: int, ctx: RequestContext) -> PartitionResponse:
+    replica = ctx.broker.replicas.get(topic, index)
+    if replica is None:
+        return PartitionResponse(index, ctx.broker.replicas.why_missing(topic, index))
+    if replica.log.directory.failed is not None:
+        return PartitionResponse(index, ErrorCode.KAFKA_STORAGE_ERROR)
+    if not replica.is_leader:
+        return PartitionResponse(index, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    return PartitionResponse(
+        index,
+        active_producers=[
+            ProducerState(
+                state.producer_id,
+                state.producer_epoch,
+                state.last_sequence,
+                state.last_timestamp_ms,
+                state.coordinator_epoch,
+                state.txn_first_offset,
+            )
+            for state in replica.log.producers
+        ],
+    )

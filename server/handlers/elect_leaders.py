@@ -1,0 +1,23 @@
+"""ElectLeaders v0-2: hold elections that an administrator asks for (KIP-183, KIP-460); the rules: metadata/elect_leaders.py.
+
+- v0 knows preferred elections only; v1 has a type (0 preferred, 1 unclean) and an error for the request as a whole.
+- No topics (null) are all partitions; those that need no election are then left out. A partition named twice is answered twice.
+- Errors, of a partition: 3 UNKNOWN_TOPIC_OR_PARTITION, 80 PREFERRED_LEADER_NOT_AVAILABLE, 83 ELIGIBLE_LEADERS_NOT_AVAILABLE, 84
+  ELECTION_NOT_NEEDED. Of the request, and then of each partition too: 7 REQUEST_TIMED_OUT (no time given), 42 INVALID_REQUEST (no
+  such type), 44 POLICY_VIOLATION (over 10,000 elections), 56 KAFKA_STORAGE_ERROR.
+"""
+
+from __future__ import annotations
+
+from ottla.log.errors import StorageError
+from ottla.server.context import RequestContext
+from ottla.server.metadata.elect_leaders import refused_whole
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
+
+
+async def handle(request: ElectLeadersRequest, ctx: RequestContext) -> ElectLeadersResponse:
+    try:
+        return await ctx.broker.controller.elect_leaders(request)
+    except StorageError as error:
+        return refused_whole(request, ErrorCode.KAFKA_STORAGE_ERROR, str(error))

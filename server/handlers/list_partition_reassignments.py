@@ -1,0 +1,40 @@
+"""ListPartitionReassignments v0: which partitions are on their way to other replicas (KIP-455).
+
+- `topics` null: all of them. Topics and partitions that are not being moved, or do not exist, are left out without an error.
+- A partition is on its way while its metadata names replicas to add or to remove; `replicas` are those it has meanwhile.
+- What this broker alone holds is never moved; partitions of a data directory that came from a larger cluster may be.
+- `timeout_ms` has no effect: the answer is at hand.
+"""
+
+from __future__ import annotations
+
+from ottla.server.context import RequestContext
+from ottla.server.metadata.image import TopicImage
+from ottla.wire.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+    OngoingPartitionReassignment,
+    OngoingTopicReassignment,
+)
+
+
+def handle(request: ListPartitionReassignmentsRequest, ctx: RequestContext) -> ListPartitionReassignmentsResponse:
+    topics = ctx.broker.metadata.topics
+    if request.topics is None:
+        wanted = [(topic, list(topic.partitions)) for topic in topics.values()]
+    else:
+        wanted = [(topics[topic.name], topic.partition_indexes) for topic in request.topics if topic.name in topics]
+    ongoing = [(topic.name, _ongoing(topic, indexes)) for topic, indexes in wanted]
+    return ListPartitionReassignmentsResponse(
+        error_message=None,
+        topics=[OngoingTopicReassignment(name, partitions) for name, partitions in ongoing if partitions],
+    )
+
+
+def _ongoing(topic: TopicImage, indexes: list[int]) -> list[OngoingPartitionReassignment]:
+    found = ((index, topic.partitions[index]) for index in indexes if index in topic.partitions)
+    return [
+        OngoingPartitionReassignment(index, list(image.replicas), list(image.adding_replicas), list(image.removing_replicas))
+        for index, image in found
+        if image.adding_replicas or image.removing_replicas
+    ]

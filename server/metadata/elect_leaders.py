@@ -1,0 +1,136 @@
+"""ElectLeaders: the rules, as functions of the image. An administrator asks for elections; a start holds its own (elections.py).
+
+Two kinds, by Kafka's numbers. A *preferred* election (0) gives a partition back to the first of its replicas: that one if it is
+alive and has all that was committed; else things stay as they are, or, where nobody leads, any such replica takes over. An
+*unclean* one (1) is for a partition without a leader: rather than none it makes one of whoever is alive, and what only the others
+had is lost.
+
+Who has all that was committed: the in-sync replicas; when there are none any more, those that were eligible (KIP-966).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from typing import Final, NamedTuple
+
+from ottla.server.metadata.image import NO_LEADER, MetadataImage, PartitionImage
+from ottla.server.metadata.operation import Outcome, Refused, check_size
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse, PartitionResult, ReplicaElectionResult
+from ottla.wire.messages.internal.partition_change_record import PartitionChangeRecord
+from ottla.wire.primitives import WireStruct
+
+PREFERRED: Final = 0
+UNCLEAN: Final = 1
+_NOT_ELECTED: Final = {
+    PREFERRED: ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
+    UNCLEAN: ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
+}
+
+
+class Winner(NamedTuple):
+    """Who won. `clean` is False where committed records may be lost with it."""
+
+    broker_id: int
+    clean: bool
+
+
+def elect_leaders(image: MetadataImage, alive: Container[int], request: ElectLeadersRequest) -> Outcome[ElectLeadersResponse]:
+    """Each partition on its own; `alive` are the brokers that may lead. No topics (null): all partitions, of which those that
+    need no election are not in the answer.
+    """
+    if request.topic_partitions is not None and not request.topic_partitions:
+        return Outcome([], ElectLeadersResponse())
+    try:
+        if request.timeout_ms <= 0:
+            raise Refused(ErrorCode.REQUEST_TIMED_OUT)
+        if request.election_type not in _NOT_ELECTED:
+            raise Refused(ErrorCode.INVALID_REQUEST, f"There is no election of type {request.election_type}.")
+        return _elect_all(image, alive, request)
+    except Refused as refused:
+        return Outcome([], refused_whole(request, refused.code, refused.message))
+
+
+def refused_whole(request: ElectLeadersRequest, code: ErrorCode, message: str | None) -> ElectLeadersResponse:
+    """The same for everything that was asked for; version 0 has room for nothing else."""
+    return ElectLeadersResponse(
+        error_code=code,
+        replica_election_results=[
+            ReplicaElectionResult(topic.topic, [PartitionResult(index, code, message) for index in topic.partitions])
+            for topic in request.topic_partitions or ()
+        ],
+    )
+
+
+def _elect_all(image: MetadataImage, alive: Container[int], request: ElectLeadersRequest) -> Outcome[ElectLeadersResponse]:
+    everything = request.topic_partitions is None
+    wanted = (
+        [(topic.name, list(topic.partitions)) for topic in image.topics.values()]
+        if request.topic_partitions is None
+        else [(topic.topic, topic.partitions) for topic in request.topic_partitions]
+    )
+    elected: dict[tuple[str, int], WireStruct] = {}
+    results = []
+    for name, indexes in wanted:
+        partition_results = []
+        for index in indexes:
+            code, message = ErrorCode.NONE, None
+            if (name, index) not in elected:
+                try:
+                    elected[name, index] = _elect(image, alive, request.election_type, name, index)
+                except Refused as refused:
+                    if everything and refused.code is ErrorCode.ELECTION_NOT_NEEDED:
+                        continue
+                    code, message = refused.code, refused.message
+            partition_results.append(PartitionResult(index, code, message))
+        results.append(ReplicaElectionResult(name, partition_results))
+    check_size(len(elected))
+    return Outcome(list(elected.values()), ElectLeadersResponse(replica_election_results=results))
+
+
+def _elect(image: MetadataImage, alive: Container[int], kind: int, name: str, index: int) -> PartitionChangeRecord:
+    """Refused: 3, 80, 83, 84."""
+    topic = image.topics.get(name)
+    if topic is None:
+        raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic '{name}'.")
+    partition = topic.partitions.get(index)
+    if partition is None:
+        raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic '{name}' has no partition {index}.")
+    if partition.leader == partition.replicas[0] if kind == PREFERRED else partition.leader != NO_LEADER:
+        raise Refused(ErrorCode.ELECTION_NOT_NEEDED, "The partition has such a leader already.")
+    winner = _winner(partition, alive, kind)
+    if winner is None or winner.broker_id == partition.leader:
+        raise Refused(_NOT_ELECTED[kind], "No replica that could take over is alive.")
+    return _record(topic.topic_id, index, partition, winner)
+
+
+def _winner(partition: PartitionImage, alive: Container[int], kind: int) -> Winner | None:
+    complete = partition.isr or partition.elr
+    candidates = [partition.leader, *partition.replicas]
+    if kind == PREFERRED:
+        candidates.insert(0, partition.replicas[0])
+    for broker_id in candidates:
+        if broker_id in complete and broker_id in alive:
+            return Winner(broker_id, True)
+    if not complete and len(partition.last_known_elr) == 1 and partition.last_known_elr[0] in alive:
+        return Winner(partition.last_known_elr[0], False)
+    if kind == UNCLEAN:
+        for broker_id in partition.replicas:
+            if broker_id in alive:
+                return Winner(broker_id, False)
+    return None
+
+
+def _record(topic_id: bytes, index: int, partition: PartitionImage, winner: Winner) -> PartitionChangeRecord:
+    """An unclean leader is in sync with itself alone. Kafka then marks the partition as recovering until its leader has looked at
+    its log, and says so; our leader has nothing to look at, so it is not marked.
+    """
+    record = PartitionChangeRecord(index, topic_id, leader=winner.broker_id)
+    if not winner.clean or winner.broker_id not in partition.isr:
+        record.isr = [winner.broker_id]
+    elr = [broker_id for broker_id in partition.elr if winner.clean and broker_id != winner.broker_id]
+    if elr != list(partition.elr):
+        record.eligible_leader_replicas = elr
+    if partition.last_known_elr:
+        record.last_known_elr = []
+    return record
