@@ -7,6 +7,8 @@ from typing import Annotated, Final
 import typer
 
 from ottla import __version__
+from ottla.server.commands.consume import consume
+from ottla.server.commands.produce import produce
 from ottla.server.serve import ServeOptions, run
 
 KAFKA_VERSION: Final = "4.4.0"
@@ -64,5 +66,7 @@ def serve(
     raise typer.Exit(run(ServeOptions(properties, tuple(override or ()), port, host, data_dir, cluster_id, node_id)))
 
 
-# The everyday commands, one module each in server/commands. A command of one word: app.command("produce")(produce.produce); a group
-# of them: app.add_typer(topic.app, name="topic"). Its first word must also stand in server/cli.py's COMMANDS.
+# The everyday commands, one module each in server/commands. A command of one word: app.command("produce")(produce); a group of
+# them: app.add_typer(topic.app, name="topic"). The first word must also stand in server/cli.py's COMMANDS.
+app.command("produce")(produce)
+app.command("consume")(consume)

@@ -183,8 +183,13 @@ class Cluster:
         """The last thing librdkafka complained of, or `otherwise`."""
         return explain(self.last_error) if self.last_error is not None else otherwise
 
-    def reach(self, client: AdminClient | Consumer | Producer, topic: str | None = None) -> ClusterMetadata:
-        """The metadata of the cluster, or of one topic (which may make a broker create it). Failure if it does not answer."""
+    def reach(
+        self, client: AdminClient | Consumer | Producer, topic: str | None = None, *, patient: bool = False
+    ) -> ClusterMetadata:
+        """The metadata of the cluster, or of one topic (asked by a producer, that may make a broker create it).
+
+        Failure if it does not answer: as soon as every address has failed once, or if `patient` when the timeout is over.
+        """
         from confluent_kafka import KafkaException
 
         deadline = time.monotonic() + self.timeout_s
@@ -192,17 +197,20 @@ class Cluster:
             left_s = deadline - time.monotonic()
             try:
                 # Short calls: librdkafka's do not see Ctrl-C, and go on trying where nobody listens.
-                if topic is None:
-                    return client.list_topics(timeout=max(0.001, min(_POLL_S, left_s)))
-                return client.list_topics(topic, timeout=max(0.001, min(_POLL_S, left_s)))
+                wait_s = max(0.001, min(_POLL_S, left_s))
+                found = client.list_topics(timeout=wait_s) if topic is None else client.list_topics(topic, timeout=wait_s)
             except KafkaException as error:
-                client.poll(0)
+                if not patient:
+                    client.poll(0)  # calls _on_error. Of a consumer that reads, it would take a record
                 code: KafkaError = error.args[0]
                 if code.name() not in {"_TRANSPORT", "_TIMED_OUT"}:
                     raise
-                if self.all_down or left_s <= _POLL_S:
-                    why = self.reason(f"no answer within {self.timeout_s:g} s")
-                    raise Failure(f"cannot reach {self.bootstrap}: {why}") from None
+                if (self.all_down and not patient) or left_s <= _POLL_S:
+                    why = self.reason("it ends the connection" if self.all_down else f"no answer within {self.timeout_s:g} s")
+                    raise Failure(f"cannot reach {self.bootstrap}: {why.removeprefix(f'{self.bootstrap}: ')}") from None
+            else:
+                self.all_down = False
+                return found
 
     def result(self, future: Future[T]) -> T:
         """What an operation of the admin client gives. KafkaException as the cluster says; Failure where it says nothing."""

@@ -17,6 +17,7 @@ import functools
 import inspect
 import json
 import os
+import select
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -91,6 +92,14 @@ def note(message: str) -> None:
         print(message, file=sys.stderr, flush=True)
     except BrokenPipeError:
         _forget(sys.stderr)
+
+
+def check_reader() -> None:
+    """BrokenPipeError if nobody reads standard output any more: for a command that waits and has nothing to write."""
+    poller = select.poll()
+    poller.register(sys.stdout.fileno(), 0)
+    if any(event & (select.POLLERR | select.POLLNVAL) for _, event in poller.poll(0)):
+        raise BrokenPipeError
 
 
 def _drop_output_of_closed_pipe() -> None:
