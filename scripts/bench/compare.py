@@ -1,0 +1,205 @@
+#!/usr/bin/env python3
+"""ottla, Apache Kafka 4.4.0 and kfake side by side on this machine, by the same load.
+
+    python scripts/bench/compare.py [--rounds 3] [--brokers ottla,kafka,kfake] [--loads small,e2e] [--docs]
+
+Every broker is started on an empty directory, warmed with each load (a JVM needs it), and then the loads go round: each of them
+against each broker, one after the other, as often as --rounds says. Never two at once. A figure is the median of the rounds;
+ratios are to Kafka's in the same run, for absolute numbers say as much of the machine as of the broker. Both read the same
+server.properties; Kafka has the heap and collector of its own start script.
+
+With --docs the table, the plot and the raw figures are written to docs/benchmarks.{md,svg,json} (the plot by matplotlib: the
+extra `bench`). Exit code 1 where a target of rows.py is missed. Takes some ten minutes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+BENCH = Path(__file__).resolve().parent
+sys.path[:0] = [str(BENCH.parent), str(BENCH)]
+
+import maven  # noqa: E402 - needs the path above
+from kload import Process  # noqa: E402
+from kload_wire import API_VERSIONS, Connection  # noqa: E402
+from reference_kafka import HOST, BrokerFailed, BrokerProcess, RealKafka  # noqa: E402
+from report import table, write_docs  # noqa: E402
+from rows import LOADS, ROWS, Load, Place  # noqa: E402
+
+Figures = dict[str, dict[str, dict[str, list[float]]]]
+"""broker -> load -> figure -> a value a round"""
+
+SETTINGS = {"log.segment.delete.delay.ms": "1000"}  # or a run's topics would fill the disk for a minute each
+IDLE_SECONDS = 2
+WARM_UP_SECONDS = 3
+
+
+class Ottla(BrokerProcess):
+    kind = "ottla"
+
+    def command(self) -> list[str]:
+        return [sys.executable, "-m", "ottla", "serve", str(self.properties)]
+
+
+class WarmKafka(RealKafka):
+    """Kafka as its own scripts start it, the compiler included."""
+
+    def _java(self) -> list[str]:
+        jvm = "-Xms1G -Xmx1G -server -XX:+UseG1GC -XX:MaxGCPauseMillis=20 -XX:InitiatingHeapOccupancyPercent=35"
+        return ["java", *jvm.split(), "-cp", maven.classpath("kafka")]
+
+
+class Kfake(BrokerProcess):
+    """franz-go's fake broker, which keeps everything in memory: a lower bound for start and memory."""
+
+    kind = "kfake"
+
+    def command(self) -> list[str]:
+        return [str(self._built()), str(self.port)]
+
+    def stop(self) -> int:
+        return self._end(signal.SIGINT)
+
+    @staticmethod
+    def _built() -> Path:
+        """Built once a version, by Go and its module proxy."""
+        source = BENCH / "kfake"
+        program = maven.cache_dir() / "kfake" / "kfake"
+        newest = max(path.stat().st_mtime for path in source.iterdir())
+        if not program.exists() or program.stat().st_mtime < newest:
+            program.parent.mkdir(parents=True, exist_ok=True)
+            done = subprocess.run(
+                ["go", "build", "-o", str(program), "."], cwd=source, capture_output=True, text=True, check=False
+            )
+            if done.returncode != 0:
+                raise BrokerFailed(f"kfake could not be built:\n{done.stderr}")
+        return program
+
+
+BROKERS: dict[str, type[BrokerProcess]] = {"ottla": Ottla, "kafka": WarmKafka, "kfake": Kfake}
+
+
+def start(broker: BrokerProcess) -> dict[str, float]:
+    """Starts a broker whose directory is formatted; returns seconds to its first answer and MiB when it has come to rest."""
+    broker.directory.mkdir(parents=True)
+    broker.properties.write_text("".join(f"{key}={value}\n" for key, value in broker.settings.items()))
+    if isinstance(broker, WarmKafka):
+        broker.format()  # Kafka has a tool for it, which is not counted
+    elif isinstance(broker, Kfake):
+        broker.command()  # builds it
+    with open(broker.log_file, "ab") as log:
+        begin = time.perf_counter()
+        broker.process = subprocess.Popen(
+            broker.command(), cwd=broker.directory, stdout=log, stderr=log, stdin=subprocess.DEVNULL
+        )
+    _first_answer(broker)
+    ready_s = time.perf_counter() - begin
+    time.sleep(IDLE_SECONDS)  # a JVM goes on loading classes
+    return {"ready_s": round(ready_s, 3), "idle_rss_mib": round(Process(broker.process.pid).resident_mib(), 1)}
+
+
+def _first_answer(broker: BrokerProcess) -> None:
+    assert broker.process is not None
+    while broker.process.poll() is None:
+        with contextlib.suppress(ConnectionError, TimeoutError):
+            connection = Connection((HOST, broker.port), 4096)
+            connection.socket.settimeout(60)
+            connection.ask(API_VERSIONS)
+            connection.close()
+            return
+        time.sleep(0.002)  # between two attempts: another process's readiness has no event to wait for
+    raise BrokerFailed(f"{broker.kind} ended:\n{broker.log_tail()}")
+
+
+def run_load(broker: BrokerProcess, load: Load, tag: str, *extra: str) -> dict[str, Any] | None:
+    """kload's figures; None, with a line on stderr, where the broker does not do it."""
+    assert broker.process is not None
+    command = [sys.executable, str(BENCH / "kload.py"), "--bootstrap", broker.bootstrap, "--pid", str(broker.process.pid)]
+    command += ["--topic", f"{load.name}-{tag}", *load.arguments.split(), *extra]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
+    if done.returncode != 0:
+        print(f"{broker.kind}, {load.name}: {done.stderr.strip()[-300:]}", file=sys.stderr)
+        return None
+    figures: dict[str, Any] = json.loads(done.stdout)
+    shown = {name: figures[name] for name in (row.figure for row in ROWS if row.load == load.name) if name in figures}
+    print(f"{tag:>8}  {load.name:13} {broker.kind:6} {shown}", flush=True)
+    return figures
+
+
+def compare(kinds: list[str], loads: list[Load], rounds: int) -> Figures:
+    found: Figures = {kind: {} for kind in kinds}
+    for place in Place:
+        here = [load for load in loads if load.place is place]
+        if not here:
+            continue
+        parent = "/dev/shm" if place is Place.TMPFS else None
+        with tempfile.TemporaryDirectory(prefix="ottla-bench-", dir=parent) as directory:
+            _compare_at(place, Path(directory), kinds, here, rounds, found)
+    return found
+
+
+def _compare_at(place: Place, directory: Path, kinds: list[str], loads: list[Load], rounds: int, found: Figures) -> None:
+    brokers = [BROKERS[kind](directory / kind, SETTINGS) for kind in kinds]
+    try:
+        for broker in brokers:
+            figures = start(broker)
+            if place is Place.DISK:
+                _note(found, broker.kind, "start", figures)
+                print(f"   start  {broker.kind} {figures}", flush=True)
+            for load in loads:
+                if load.rounds:
+                    run_load(broker, load, "warm-up", "--seconds", str(WARM_UP_SECONDS))
+        for number in range(1, rounds + 1):
+            for load in loads:
+                for broker in brokers if number % 2 else reversed(brokers):
+                    if load.rounds or number == rounds:
+                        _note(found, broker.kind, load.name, run_load(broker, load, f"round-{number}") or {})
+        for broker in brokers:
+            assert broker.process is not None
+            if place is Place.DISK:
+                _note(found, broker.kind, "end", {"rss_mib": round(Process(broker.process.pid).resident_mib(), 1)})
+    finally:
+        for broker in brokers:
+            broker.stop()
+
+
+def _note(found: Figures, kind: str, load: str, figures: dict[str, Any]) -> None:
+    for name, value in figures.items():
+        if isinstance(value, int | float):
+            found[kind].setdefault(load, {}).setdefault(name, []).append(value)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--brokers", default="ottla,kafka,kfake")
+    parser.add_argument("--loads", default=",".join(load.name for load in LOADS))
+    parser.add_argument("--docs", action="store_true", help="write docs/benchmarks.*")
+    arguments = parser.parse_args()
+    os.environ.setdefault("PYTHONUNBUFFERED", "1")
+    chosen = arguments.loads.split(",")
+    found = compare(arguments.brokers.split(","), [load for load in LOADS if load.name in chosen], arguments.rounds)
+    medians = {
+        kind: {load: {name: statistics.median(values) for name, values in figures.items()} for load, figures in loads.items()}
+        for kind, loads in found.items()
+    }
+    text, missed = table(medians)
+    print(text)
+    if arguments.docs:
+        write_docs(found, medians, arguments.rounds)
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,248 @@
+"""The bytes that kload sends, and what little it reads of the answers; the standard library only (crc32c where it is installed).
+
+Versions that every Kafka 4 broker takes and that have no tagged fields: CreateTopics v4, DeleteTopics v3, Produce v7, Fetch v11,
+ListOffsets v1, Metadata v8, FindCoordinator v1, JoinGroup v3, SyncGroup v2, Heartbeat v2, ApiVersions v0. The broker's own codecs
+are left out on purpose: the generator must run against any broker from any environment, and cannot share a fault with the one it
+measures.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+import time
+from collections.abc import Sequence
+
+Address = tuple[str, int]
+
+REBALANCE_IN_PROGRESS = 27
+TOPIC_ALREADY_EXISTS = 36
+COORDINATOR_ATTEMPTS = 400
+LATEST = -1
+
+
+class Refused(Exception):
+    """The broker answered with an error code; the text says to what."""
+
+
+def _castagnoli() -> list[int]:
+    table = []
+    for number in range(256):
+        for _ in range(8):
+            number = (number >> 1) ^ (0x82F63B78 if number & 1 else 0)  # noqa: PLW2901 - the register of the polynomial division
+        table.append(number)
+    return table
+
+
+def crc32c(data: bytes) -> int:
+    try:
+        import crc32c as library
+    except ImportError:
+        crc, table = 0xFFFFFFFF, _castagnoli()
+        for byte in data:
+            crc = (crc >> 8) ^ table[(crc ^ byte) & 0xFF]
+        return crc ^ 0xFFFFFFFF
+    return int(library.crc32c(data))
+
+
+def varint(number: int) -> bytes:
+    number = (number << 1) ^ (number >> 63)
+    out = bytearray()
+    while number & ~0x7F:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    out.append(number)
+    return bytes(out)
+
+
+def string(text: str) -> bytes:
+    raw = text.encode()
+    return struct.pack(">h", len(raw)) + raw
+
+
+def record_batch(values: Sequence[bytes], timestamp_ms: int) -> bytes:
+    """A v2 batch of records without key or header, all of one moment."""
+    records = bytearray()
+    for delta, value in enumerate(values):
+        body = b"\0" + varint(0) + varint(delta) + varint(-1) + varint(len(value)) + value + varint(0)
+        records += varint(len(body)) + body
+    head = struct.pack(">hiqqqhii", 0, len(values) - 1, timestamp_ms, timestamp_ms, -1, -1, -1, len(values))
+    crc = crc32c(head + records)
+    return struct.pack(">qiibI", 0, len(head) + len(records) + 9, -1, 2, crc) + head + records
+
+
+def request(key: int, version: int, body: bytes) -> bytes:
+    head = struct.pack(">hhi", key, version, 0) + string("kload")
+    return struct.pack(">i", len(head) + len(body)) + head + body
+
+
+API_VERSIONS = request(18, 0, b"")
+METADATA_OF_ALL = request(3, 8, struct.pack(">i???", -1, False, False, False))
+
+
+def produce_request(topic: str, partition: int, batch: bytes, acks: int) -> bytes:
+    body = struct.pack(">hhii", -1, acks, 30_000, 1) + string(topic)
+    return request(0, 7, body + struct.pack(">iii", 1, partition, len(batch)) + batch)
+
+
+def produce_error(answer: memoryview, topic: str) -> int:
+    return int(struct.unpack_from(">h", answer, 4 + 4 + 2 + len(topic) + 4 + 4)[0])
+
+
+def fetch_request(topic: str, offset: int, max_bytes: int, wait_ms: int) -> bytes:
+    """Partition 0 of one topic, without a session."""
+    body = struct.pack(">iiiibii", -1, wait_ms, 1, max_bytes, 0, 0, -1) + struct.pack(">i", 1) + string(topic)
+    body += struct.pack(">iiiqqi", 1, 0, -1, offset, -1, max_bytes) + struct.pack(">i", 0) + string("")
+    return request(1, 11, body)
+
+
+def fetch_answer(answer: memoryview, topic: str) -> tuple[int, memoryview]:
+    """(high watermark, records). Raises Refused."""
+    at = 4 + 4 + 2 + 4 + 4 + 2 + len(topic) + 4
+    _, error, high, _, _, aborted = struct.unpack_from(">ihqqqi", answer, at)
+    if error:
+        raise Refused(f"Fetch: error {error}")
+    at += 34 + max(aborted, 0) * 16 + 4
+    (size,) = struct.unpack_from(">i", answer, at)
+    return high, answer[at + 4 : at + 4 + max(size, 0)]
+
+
+def next_offset(records: memoryview, offset: int) -> tuple[int, int, int]:
+    """(the offset after the last whole batch, the bytes of whole batches, the records in them)."""
+    at = count = 0
+    while at + 61 <= len(records):
+        base, size = struct.unpack_from(">qi", records, at)
+        if at + 12 + size > len(records):
+            break
+        (last_delta,) = struct.unpack_from(">i", records, at + 23)
+        count += struct.unpack_from(">i", records, at + 57)[0]
+        offset, at = base + last_delta + 1, at + 12 + size
+    return offset, at, count
+
+
+class Connection:
+    """One socket; `receive` gives a view that the next call writes over."""
+
+    def __init__(self, address: Address, buffer_bytes: int = 1 << 20) -> None:
+        self.socket = socket.create_connection(address)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.buffer = bytearray(buffer_bytes)
+
+    def send(self, data: bytes) -> None:
+        self.socket.sendall(data)
+
+    def receive(self) -> memoryview:
+        """One answer, without its size."""
+        need, have = 4, 0
+        while have < need:
+            if need > len(self.buffer):
+                self.buffer = bytearray(self.buffer) + bytes(need - len(self.buffer))
+            got = self.socket.recv_into(memoryview(self.buffer)[have:need])
+            if not got:
+                raise ConnectionError("the broker closed the connection")
+            have += got
+            if have == 4 and need == 4:
+                need = 4 + struct.unpack_from(">i", self.buffer)[0]
+        return memoryview(self.buffer)[4:need]
+
+    def ask(self, data: bytes) -> memoryview:
+        self.send(data)
+        return self.receive()
+
+    def close(self) -> None:
+        self.socket.close()
+
+
+def create_topics(address: Address, topics: Sequence[str], partitions: int) -> None:
+    """Makes the topics and returns when every partition has a leader. Raises Refused."""
+    body = struct.pack(">i", len(topics))
+    body += b"".join(string(topic) + struct.pack(">ihii", partitions, 1, 0, 0) for topic in topics)
+    connection = Connection(address)
+    answer = bytes(connection.ask(request(19, 4, body + struct.pack(">ib", 60_000, 0))))
+    at = 4 + 4 + 4
+    for _ in topics:
+        at += 2 + struct.unpack_from(">h", answer, at)[0]
+        error, message = struct.unpack_from(">hh", answer, at)
+        at += 4 + max(message, 0)
+        if error not in (0, TOPIC_ALREADY_EXISTS):
+            raise Refused(f"CreateTopics: error {error}")
+    for topic in topics[-1:]:  # the last one is there after the others
+        entries = b"".join(struct.pack(">iq", partition, LATEST) for partition in range(partitions))
+        probe = request(2, 1, struct.pack(">ii", -1, 1) + string(topic) + struct.pack(">i", partitions) + entries)
+        while not _has_leaders(bytes(connection.ask(probe)), topic, partitions):
+            time.sleep(0.02)  # between two questions: another process's readiness has no event to wait for
+    connection.close()
+
+
+def _has_leaders(list_offsets: bytes, topic: str, partitions: int) -> bool:
+    """Whether each partition answers with an offset: then it has a leader that serves."""
+    at = 4 + 4 + 2 + len(topic) + 4
+    return all(struct.unpack_from(">h", list_offsets, at + 22 * index + 4)[0] == 0 for index in range(partitions))
+
+
+def delete_topics(address: Address, topics: Sequence[str]) -> None:
+    """Takes the topics away again. Raises Refused."""
+    connection = Connection(address)
+    body = struct.pack(">i", len(topics)) + b"".join(map(string, topics)) + struct.pack(">i", 60_000)
+    answer = bytes(connection.ask(request(20, 3, body)))
+    at = 4 + 4 + 4
+    for _ in topics:
+        at += 2 + struct.unpack_from(">h", answer, at)[0]
+        (error,) = struct.unpack_from(">h", answer, at)
+        at += 2
+        if error:
+            raise Refused(f"DeleteTopics: error {error}")
+    connection.close()
+
+
+def find_coordinator(address: Address, group: str) -> None:
+    """Returns when the group has a coordinator, for which a broker may have to make its internal topic. Raises Refused."""
+    connection = Connection(address)
+    for _ in range(COORDINATOR_ATTEMPTS):
+        (error,) = struct.unpack_from(">h", connection.ask(request(10, 1, string(group) + b"\0")), 8)
+        if error == 0:
+            connection.close()
+            return
+        time.sleep(0.05)
+    raise Refused(f"FindCoordinator: error {error}")
+
+
+class Member:
+    """A member of a classic group on a connection of its own."""
+
+    def __init__(self, connection: Connection, group: str) -> None:
+        self.connection, self.group = connection, string(group)
+        self.member_id, self.generation, self.leads = b"\0\0", -1, False
+
+    def join(self) -> int:
+        """The generation that the member is in then. Raises Refused."""
+        body = self.group + struct.pack(">ii", 30_000, 30_000) + self.member_id + string("consumer")
+        body += struct.pack(">i", 1) + string("range") + struct.pack(">i", 0)
+        answer = bytes(self.connection.ask(request(11, 3, body)))
+        error, self.generation = struct.unpack_from(">hi", answer, 8)
+        if error:
+            raise Refused(f"JoinGroup: error {error}")
+        at = 14 + 2 + struct.unpack_from(">h", answer, 14)[0]
+        leader_size = 2 + struct.unpack_from(">h", answer, at)[0]
+        own_size = 2 + struct.unpack_from(">h", answer, at + leader_size)[0]
+        leader = answer[at : at + leader_size]
+        self.member_id = answer[at + leader_size : at + leader_size + own_size]
+        self.leads = leader == self.member_id
+        return self.generation
+
+    def sync(self) -> int:
+        """An error code: 0 or that of a rebalance. Raises Refused for another."""
+        assignments = struct.pack(">i", 1) + self.member_id + struct.pack(">i", 0) if self.leads else struct.pack(">i", 0)
+        body = self.group + struct.pack(">i", self.generation) + self.member_id + assignments
+        return self._error(self.connection.ask(request(14, 2, body)), "SyncGroup")
+
+    def beat(self) -> int:
+        """As `sync`."""
+        body = self.group + struct.pack(">i", self.generation) + self.member_id
+        return self._error(self.connection.ask(request(12, 2, body)), "Heartbeat")
+
+    def _error(self, answer: memoryview, what: str) -> int:
+        (error,) = struct.unpack_from(">h", answer, 8)
+        if error not in (0, REBALANCE_IN_PROGRESS):
+            raise Refused(f"{what}: error {error}")
+        return int(error)

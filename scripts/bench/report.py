@@ -1,0 +1,119 @@
+"""The table and the plot of a comparison."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rows import ROWS, Row
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+NAMES = {"ottla": "ottla", "kafka": "Apache Kafka 4.4.0", "kfake": "kfake"}
+COLOURS = {"ottla": "#1f77b4", "kfake": "#bbbbbb"}
+
+Medians = Mapping[str, Mapping[str, Mapping[str, float]]]
+"""broker -> load -> figure -> median of the rounds"""
+
+
+def value(medians: Medians, kind: str, row: Row) -> float | None:
+    return medians.get(kind, {}).get(row.load, {}).get(row.figure)
+
+
+def ratio(medians: Medians, kind: str, row: Row) -> float | None:
+    """To Kafka's; None where one of them has no figure, or Kafka's is nothing."""
+    own, kafka = value(medians, kind, row), value(medians, "kafka", row)
+    return own / kafka if own is not None and kafka else None
+
+
+def held(medians: Medians, row: Row) -> bool | None:
+    """Whether ottla's figure meets the row's target; None where there is none, or nothing to compare."""
+    own, times = value(medians, "ottla", row), ratio(medians, "ottla", row)
+    if row.absolute is not None:
+        return None if own is None else own <= row.absolute
+    if times is None:
+        return None
+    if row.at_most is not None:
+        return times <= row.at_most
+    return None if row.at_least is None else times >= row.at_least
+
+
+def table(medians: Medians) -> tuple[str, int]:
+    """The table as markdown, and how many targets are missed."""
+    kinds = [kind for kind in NAMES if kind in medians]
+    lines = ["| load | " + " | ".join(NAMES[kind] for kind in kinds) + " | ottla to Kafka | target |"]
+    lines.append("|---|" + "---|" * (len(kinds) + 2))
+    missed = 0
+    for row in ROWS:
+        cells = [_number(value(medians, kind, row), row.unit) for kind in kinds]
+        times, ok = ratio(medians, "ottla", row), held(medians, row)
+        missed += ok is False
+        mark = {True: "", False: " **missed**", None: ""}[ok]
+        lines.append(f"| {row.title} | {' | '.join(cells)} | {'' if times is None else f'{times:.2f}'} | {_target(row)}{mark} |")
+    return "\n".join(lines), missed
+
+
+def _number(figure: float | None, unit: str) -> str:
+    if figure is None:
+        return "-"
+    digits = 0 if figure >= 100 else 1 if figure >= 10 else 2
+    return f"{figure:,.{digits}f} {unit}".replace(" /s", "/s")
+
+
+def _target(row: Row) -> str:
+    if row.absolute is not None:
+        return f"at most {row.absolute:g} {row.unit}"
+    if row.at_most is not None:
+        return f"at most {row.at_most:g} ×"
+    return "" if row.at_least is None else f"at least {row.at_least:g} ×"
+
+
+def write_docs(found: Mapping[str, Any], medians: Medians, rounds: int) -> None:
+    """docs/benchmarks.md, .svg and .json."""
+    DOCS.mkdir(exist_ok=True)
+    machine = f"{os.cpu_count()} cores, {platform.system()} {platform.release()}, Python {platform.python_version()}"
+    text = f"""# Benchmarks
+
+Written by `python scripts/bench/compare.py --docs`: the same requests at wire level (`scripts/bench/kload.py`) against each
+broker, one after the other, {rounds} rounds after a warm-up, medians. {machine}. CPU is that of the whole broker process. What
+counts is the ratio to Kafka's figure in the same run; lower is better but for requests/s. benchmarks.json has every round.
+
+{table(medians)[0]}
+
+![ratios to Apache Kafka](benchmarks.svg)
+"""
+    (DOCS / "benchmarks.md").write_text(text)
+    (DOCS / "benchmarks.json").write_text(json.dumps({"machine": machine, "rounds": rounds, "figures": found}, indent=1) + "\n")
+    plot(medians, DOCS / "benchmarks.svg")
+
+
+def plot(medians: Medians, path: Path) -> None:
+    """Bars of each row's ratio to Kafka's figure, on a logarithmic scale around 1."""
+    import matplotlib
+
+    matplotlib.use("svg")
+    matplotlib.rcParams["svg.hashsalt"] = "ottla"  # the same figures, the same file
+    from matplotlib import pyplot
+
+    kinds = [kind for kind in COLOURS if kind in medians]
+    rows = [row for row in ROWS if ratio(medians, "ottla", row)][::-1]
+    figure, axes = pyplot.subplots(figsize=(10, 0.45 * len(rows) + 1.5), layout="constrained")
+    height = 0.8 / len(kinds)
+    for place, kind in enumerate(kinds):
+        at = [number + 0.4 - height * (place + 0.5) for number in range(len(rows))]
+        ratios = [ratio(medians, kind, row) or 1.0 for row in rows]  # 1: no bar, where a broker has no such figure
+        bars = axes.barh(at, [each - 1 for each in ratios], height, left=1, color=COLOURS[kind], label=NAMES[kind])
+        axes.bar_label(bars, ["" if each == 1 else f"{each:.2f}" for each in ratios], padding=3, fontsize=8)
+    for number, row in enumerate(rows):
+        if target := row.at_most or row.at_least:
+            axes.plot([target, target], [number - 0.45, number + 0.45], color="#d62728", linewidth=2)
+    axes.axvline(1, color="black", linewidth=1)
+    axes.set_xscale("log")
+    axes.set_yticks(range(len(rows)), [f"{row.title} ({row.unit.lstrip('/')})" for row in rows], fontsize=8)
+    axes.set_xlabel("times Apache Kafka's figure in the same run (red: the target)")
+    axes.legend(loc="lower right")
+    figure.savefig(path, metadata={"Date": None})
+    pyplot.close(figure)

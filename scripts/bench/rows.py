@@ -1,0 +1,77 @@
+"""What is compared: kload's scenarios with their options, and the figures that are taken from them with their targets.
+
+A target is what issue 4 promises: a ratio to Apache Kafka measured in the same run, or an absolute bound.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Place(Enum):
+    """Where the brokers keep their directories: the storage decides what large batches cost."""
+
+    DISK = "on disk"
+    TMPFS = "on tmpfs"
+
+
+@dataclass(frozen=True)
+class Load:
+    """A scenario of kload. `rounds` False: it is run once, since it changes the broker for good."""
+
+    name: str
+    place: Place
+    arguments: str
+    rounds: bool = True
+
+
+@dataclass(frozen=True)
+class Row:
+    """A line of the table: `figure` of `load`. One of the targets: a ratio to Kafka's (at most, or at least where higher is
+    better), or an absolute number."""
+
+    title: str
+    load: str
+    figure: str
+    unit: str
+    at_most: float | None = None
+    at_least: float | None = None
+    absolute: float | None = None
+
+
+LOADS = (
+    Load("small", Place.DISK, "produce --conns 8 --depth 5 --partitions 4 --seconds 5"),
+    Load("middle", Place.DISK, "produce --conns 4 --depth 5 --partitions 4 --records 16 --record-bytes 1000 --seconds 5"),
+    Load("middle-tmpfs", Place.TMPFS, "produce --conns 4 --depth 5 --partitions 4 --records 16 --record-bytes 1000 --seconds 5"),
+    Load("large-tmpfs", Place.TMPFS, "produce --conns 2 --depth 2 --records 1000 --record-bytes 1000 --seconds 4"),
+    Load("fetch", Place.DISK, "fetch --mib 256 --passes 4 --records 1000 --record-bytes 1000"),
+    Load("e2e", Place.DISK, "e2e --rate 500 --seconds 5"),
+    Load("group", Place.DISK, "group --members 50 --seconds 60"),
+    Load("idle", Place.DISK, "idle --conns 1000 --seconds 1", rounds=False),
+    Load("metadata", Place.DISK, "metadata --topics 1000 --partitions 10 --seconds 5", rounds=False),
+)
+
+ROWS = (
+    Row(
+        "produce, 1 record of 100 B, 8 connections × 5 in flight: CPU",
+        "small",
+        "broker_cpu_us_per_request",
+        "us/request",
+        at_most=0.5,
+    ),
+    Row("the same: requests", "small", "requests_per_s", "/s", at_least=1.4),
+    Row("the same: p99", "small", "p99_ms", "ms"),
+    Row("produce 16 × 1 kB, 4 connections, on disk: CPU", "middle", "broker_cpu_s_per_gib", "s/GiB", at_most=0.7),
+    Row("the same, on tmpfs: CPU", "middle-tmpfs", "broker_cpu_s_per_gib", "s/GiB", at_most=0.7),
+    Row("produce 1,000 × 1 kB, on tmpfs: CPU", "large-tmpfs", "broker_cpu_s_per_gib", "s/GiB", at_most=0.5),
+    Row("fetch 1 MB batches: CPU", "fetch", "broker_cpu_s_per_gib", "s/GiB", at_most=0.7),
+    Row("end to end at 500/s: p50", "e2e", "e2e_p50_ms", "ms", at_most=0.5),
+    Row("the same: p99", "e2e", "e2e_p99_ms", "ms", at_most=0.5),
+    Row("start to first ApiVersions answer, empty directory", "start", "ready_s", "s", absolute=0.3),
+    Row("resident memory, idle", "start", "idle_rss_mib", "MiB", absolute=50),
+    Row("resident memory, after the loads", "end", "rss_mib", "MiB", absolute=120),
+    Row("metadata of 1,000 topics × 10 partitions: CPU", "metadata", "broker_cpu_us_per_request", "us/request", at_most=0.8),
+    Row("classic group of 50 members: time to stable", "group", "stable_s", "s", at_most=1.0),
+    Row("1,000 idle connections: memory", "idle", "broker_rss_grew_mib", "MiB", absolute=10),
+)
