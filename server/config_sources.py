@@ -79,7 +79,7 @@ class Sources:
 
     def of_broker(self) -> Iterator[Described]:
         """All that the broker itself has."""
-        names = [name for name, setting in BROKER_SETTINGS.items() if not (setting.internal or _only_dynamic(name))]
+        names = [name for name, setting in BROKER_SETTINGS.items() if not _only_where_written(setting)]
         for name in _with(names, self.static, self.common, self.own):
             yield self._broker_setting(name, self._candidates(name))
 
@@ -112,7 +112,7 @@ class Sources:
     def of_group(self, settings: Mapping[str, Setting], overrides: Mapping[str, str]) -> Iterator[Described]:
         """`settings` is GROUP_SETTINGS. One without a broker's setting behind it has its own default."""
         for name, setting in sorted(settings.items()):
-            if setting.internal:
+            if setting.internal and name not in overrides and not any(self._written(setting.synonyms)):
                 continue
             inherits = self._inherited(setting)
             if not setting.synonyms:
@@ -150,7 +150,7 @@ class Sources:
         setting = BROKER_SETTINGS.get(base_name(name))
         known = BROKER_SETTINGS.get(name)
         value = candidates[0].value if candidates else None
-        if known is not None:
+        if known is not None and not _only_where_written(known):
             value = known.format(self.values[name])
         source = candidates[0].source if candidates else Source.DEFAULT
         return Described(name, value, source, known is None or not known.dynamic, setting, candidates)
@@ -167,7 +167,7 @@ class Sources:
             return Described(name, None, source, False, None, [Candidate(name, None, source)])
         value = setting.format(_first_of_list(setting, inherited(setting, self.values)))
         if override is not None:
-            value = setting.format(setting.parse(override))
+            value = override if setting.internal else setting.format(setting.parse(override))
             inherits = [Candidate(name, value, source), *inherits]
         return Described(name, value, inherits[0].source if inherits else Source.DEFAULT, False, setting, inherits)
 
@@ -179,6 +179,11 @@ def _with(names: Iterable[str], *more: Mapping[str, str]) -> list[str]:
 def _hidden(name: str) -> bool:
     setting = BROKER_SETTINGS.get(base_name(name))
     return setting is None or setting.sensitive
+
+
+def _only_where_written(setting: Setting) -> bool:
+    """Whether a broker's setting is shown only if somebody wrote it, and then as it was written."""
+    return setting.internal or _only_dynamic(setting.name)
 
 
 def _only_dynamic(name: str) -> bool:

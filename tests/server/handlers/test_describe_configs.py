@@ -200,6 +200,35 @@ def test_groups(node: Node) -> None:
     assert candidates(config) == expected
 
 
+def test_a_group_s_own_value_has_the_default_behind_it(node: Node) -> None:
+    alter(node, GROUP, "g", share_isolation_level="read_committed")
+    expected = [("share.isolation.level", "read_committed", 8), ("share.isolation.level", "read_uncommitted", 5)]
+    assert candidates(one(node, GROUP, "g", "share.isolation.level")) == expected
+
+
+def test_internal_settings_are_shown_where_somebody_wrote_them_and_as_they_were_written(node: Node) -> None:
+    name = "group.share.assignor.offload.enable"
+    assert describe(node, BROKER, "1", [name]).configs == []
+    alter(node, BROKER, "", **{name: "FALSE"})
+    alter(node, GROUP, "g", share_assignor_offload_enable="TRUE")
+    assert (one(node, BROKER, "1", name).value, one(node, BROKER, "", name).value) == ("FALSE", "FALSE")
+    assert one(node, GROUP, "other", "share.assignor.offload.enable").value == "false"
+    assert one(node, GROUP, "g", "share.assignor.offload.enable").value == "TRUE"
+
+
+def test_a_quota_is_shown_as_it_was_written_and_without_a_text(node: Node) -> None:
+    alter(node, BROKER, "1", leader_replication_throttled_rate="+5")
+    config = one(node, BROKER, "1", "leader.replication.throttled.rate", docs=True)
+    assert (config.value, config.config_source, config.read_only, config.documentation) == ("+5", 2, False, None)
+
+
+def test_what_is_set_while_the_broker_runs_puts_the_same_in_other_units_back(node: Node) -> None:
+    alter(node, BROKER, "", log_retention_ms="5000000")
+    config = one(node, BROKER, "1", "log.retention.hours")
+    assert (config.value, config.config_source) == ("168", 4)
+    assert candidates(config) == [("log.retention.hours", "100", 4), ("log.retention.hours", "168", 5)]
+
+
 def test_client_metrics(node: Node) -> None:
     alter(node, CLIENT_METRICS, "m", interval_ms="1000")
     configs = describe(node, CLIENT_METRICS, "m").configs
@@ -232,3 +261,5 @@ def test_every_version(node: Node, version: int) -> None:
 def test_documentation_is_asked_for(node: Node) -> None:
     assert one(node, TOPIC, "t", "retention.ms").documentation is None
     assert one(node, BROKER, "1", "log.retention.hours", docs=True).documentation.startswith("What counts for topics without")
+    alter(node, BROKER, "", **{"listener.name.plaintext.max.connections": "20"})
+    assert one(node, BROKER, "1", "listener.name.plaintext.max.connections", docs=True).documentation is None
