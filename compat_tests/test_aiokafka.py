@@ -49,15 +49,12 @@ async def administering(bootstrap: str) -> AsyncIterator[AIOKafkaAdminClient]:
 
 
 async def topic_of(bootstrap: str, name: str, partitions: int = 3) -> str:
-    """A new topic that the broker leads: what acks=0 sends before that is lost."""
-
-    async def led() -> bool:
-        (found,) = await admin.describe_topics([name])
-        return sorted(p["leader"] for p in found["partitions"]) == [1] * partitions
-
+    """A new topic whose partitions answer: what acks=0 sends before that is lost."""
+    parts = [TopicPartition(name, p) for p in range(partitions)]
     async with administering(bootstrap) as admin:
         await admin.create_topics([NewTopic(name, partitions, 1)])
-        await until(led, f"{name} has leaders")
+    async with consumer(bootstrap) as reader:
+        assert await reader.end_offsets(parts) == dict.fromkeys(parts, 0)
     return name
 
 
@@ -68,10 +65,13 @@ def consumer(bootstrap: str, *topics: str, **settings: Any) -> AIOKafkaConsumer:
 async def drain(reader: AIOKafkaConsumer, count: int) -> list[Any]:
     """Exactly `count` records."""
     found: list[Any] = []
-    async with asyncio.timeout(TIMEOUT_S):
-        while len(found) < count:
-            for records in (await reader.getmany(timeout_ms=500)).values():
-                found += records
+
+    async def enough() -> bool:
+        for records in (await reader.getmany(timeout_ms=500)).values():
+            found.extend(records)
+        return len(found) >= count
+
+    await until(enough, f"{count} records")
     assert len(found) == count
     return found
 
