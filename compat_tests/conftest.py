@@ -23,6 +23,8 @@ sys.path += [str(ROOT), str(ROOT / "scripts")]  # compat_tests.brokers and refer
 
 from reference_kafka import BrokerProcess  # noqa: E402 - needs the path above
 
+pytest.register_assert_rewrite("compat_tests.client_jobs", "compat_tests.programs")
+
 from compat_tests.brokers import CLASSES, KINDS, Address, SharedBrokers  # noqa: E402
 
 DIRECTORY = pytest.StashKey[Path]()

@@ -1,0 +1,23 @@
+"""Go's clients: franz-go, IBM sarama and segmentio/kafka-go, through the program in compat_tests/go. The jobs: client_jobs.py."""
+
+from __future__ import annotations
+
+from compat_tests.client_jobs import ClientJobs, raw, topic
+from compat_tests.programs import GO, Program
+
+__all__ = ["raw", "topic"]  # fixtures
+
+
+class TestFranz(ClientJobs):
+    program = Program(GO, "franz")
+
+
+class TestSarama(ClientJobs):
+    program = Program(GO, "sarama")
+
+
+class TestKafkaGo(ClientJobs):
+    program = Program(GO, "kafka-go")
+    idempotent = False
+    empty_reads_as = None
+    no_call = frozenset({"delete_records", "log_dirs"})
