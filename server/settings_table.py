@@ -455,6 +455,9 @@ REQUIRED: Final = frozenset(
 )
 """What may not be set to nothing."""
 
+FIXED_HERE: Final = frozenset(("listeners", "listener.security.protocol.map"))
+"""What Kafka changes while it runs and we do not: a change is refused, for an answer of 0 would be a promise."""
+
 SAME_IN_OTHER_UNITS: Final = (
     ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
     ("log.roll.jitter.ms", "log.roll.jitter.hours"),

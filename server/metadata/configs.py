@@ -20,6 +20,7 @@ from ottla.server.config import BROKER_SETTINGS, CLIENT_METRICS_SETTINGS, GROUP_
 from ottla.server.metadata.image import BROKER, CLIENT_METRICS, GROUP, TOPIC, MetadataImage
 from ottla.server.metadata.operation import Outcome, Refused, check_name, check_size
 from ottla.server.metadata.settings import BrokerSettings
+from ottla.server.settings_table import FIXED_HERE
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.incremental_alter_configs import (
     AlterableConfig,
@@ -37,8 +38,6 @@ SUBTRACT: Final = 3
 LONGEST_TEXT: Final = 32_767
 """In bytes, of a setting's name or value: the most that DescribeConfigs below v4 can carry. Kafka sets no limit here; we would
 close the connection of everyone who asks for the resource in such a version."""
-_FIXED_HERE: Final = frozenset(("listeners", "listener.security.protocol.map"))
-"""What Kafka changes while it runs and we do not: refused, for an answer of 0 would be a promise."""
 _OPERATION_NAMES: Final = {SET: "SET", DELETE: "DELETE", APPEND: "APPEND", SUBTRACT: "SUBTRACT"}
 
 _TABLES: Final[dict[int, Mapping[str, Setting]]] = {
@@ -159,7 +158,7 @@ def _check_broker(node_id: int, name: str, after: Mapping[str, str]) -> None:
     if name and name != str(node_id):
         raise Refused(ErrorCode.INVALID_REQUEST, f"This is broker {node_id}; its settings are not those of '{name}'.")
     known = {key: BROKER_SETTINGS[key] for key in after if key in BROKER_SETTINGS}
-    fixed = sorted(key for key, setting in known.items() if not setting.dynamic or key in _FIXED_HERE)
+    fixed = sorted(key for key, setting in known.items() if not setting.dynamic or key in FIXED_HERE)
     if fixed:
         raise Refused(ErrorCode.INVALID_REQUEST, f"These settings cannot change while the broker runs: {', '.join(fixed)}.")
     _parse_all(known, after, ErrorCode.INVALID_REQUEST)
