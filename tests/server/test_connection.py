@@ -53,10 +53,10 @@ class EchoDispatch:
         context.api_key = 3
         if request.startswith(b"wait"):
             self.promises.append(asyncio.get_running_loop().create_future())
-            return Waiting(self.promises[-1], ROUTE, 0)
+            return Waiting(self.promises[-1], ROUTE, 0, 0)
         if request.startswith(b"task"):
             self.promises.append(asyncio.get_running_loop().create_future())
-            return Waiting(self._finish(self.promises[-1]), ROUTE, 0)
+            return Waiting(self._finish(self.promises[-1]), ROUTE, 0, 0)
         if request.startswith(b"none"):
             return None
         if request.startswith(b"bad"):
@@ -137,7 +137,37 @@ def test_large_frames_are_filled_in_place() -> None:
     assert peer.received() == requests
 
 
-def test_a_declared_size_costs_nothing_until_bytes_come() -> None:
+def test_large_frames_share_the_buffers_that_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "KEPT_BYTES", 50_000)
+    peer = Peer()
+    requests = [random.Random(size).randbytes(size) for size in (40_000, 49_999, 30_000, 26_000)]
+    used = set()
+    for wanted in requests:
+        data = framed(wanted)
+        peer.send(data[:20_000])
+        assert peer.connection._frame is not None
+        used.add(id(peer.connection._frame))
+        peer.send(data[20_000:] + framed(b"behind"))
+    assert peer.received() == [each for wanted in requests for each in (wanted, b"behind")]
+    assert len(used) == 1
+    assert [len(buffer) for buffer in peer.shared._kept] == [50_000]
+
+
+def test_few_buffers_are_kept_and_a_lost_connection_gives_its_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "KEPT_BYTES", 50_000)
+    peer = Peer()
+    connections = [peer.connect()[0] for _ in range(module.KEPT_BUFFERS + 2)]
+    for connection in connections:
+        peer.connection = connection
+        peer.send(framed(bytes(40_000))[:20_000])
+    assert peer.shared._kept == []
+    for connection in connections:
+        connection.connection_lost(None)
+    assert len(peer.shared._kept) == module.KEPT_BUFFERS
+
+
+def test_a_declared_size_costs_nothing_until_bytes_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "KEPT_BYTES", 50_000)
     peer = Peer()
     peer.send(MAX_REQUEST.to_bytes(4, "big") + b"xy")
     assert peer.connection._frame is not None
