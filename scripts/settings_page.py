@@ -1,0 +1,169 @@
+#!/usr/bin/env python3
+"""Writes docs/settings.md from the tables of settings, which are the only place where settings are described.
+
+    python scripts/settings_page.py
+
+tests/server/test_settings_page.py fails when the page and the tables do not say the same, or when a setting without effect has no
+reason in WHY_IDLE.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Final
+
+from ottla.log.config import TOPIC_SETTINGS
+from ottla.log.settings import ConfigType, Setting, Update, text_of
+from ottla.server.config import BROKER_SETTINGS, CLIENT_METRICS_SETTINGS, GROUP_SETTINGS, documentation
+from ottla.server.settings_table import FIXED_HERE
+
+PAGE: Final = Path(__file__).resolve().parents[1] / "docs" / "settings.md"
+
+WHY_IDLE: Final[dict[str, tuple[str, ...]]] = {
+    "There is no TLS and no authentication yet; a listener that asks for them is refused at the start": (
+        "ssl.", "sasl.", "security.", "principal.builder.class", "connections.max.reauth.ms",
+        "connection.failed.authentication.delay.ms", "delegation.token.",
+    ),
+    "There is no authorization yet; naming an authorizer is refused at the start": (
+        "authorizer.class.name", "early.start.listeners",
+    ),
+    "There is no JVM to load a class in": (
+        "alter.config.policy.class.name", "create.topic.policy.class.name", "client.quota.callback.class", "config.providers",
+        "group.streams.topology.description.plugin.class",
+    ),
+    "One node is the whole cluster: there is no other replica, broker or controller": (
+        "auto.leader.rebalance.enable", "leader.imbalance.", "broker.heartbeat.", "broker.session.", "controlled.shutdown.",
+        "controller.", "initial.broker.registration.", "replica.", "num.replica.", "follower.", "leader.replication.",
+        "follower.replication.", "replication.quota.", "alter.log.dirs.", "unclean.leader.election.", "min.insync.replicas",
+        "request.timeout.ms", "socket.connection.setup.", "log.dir.failure.timeout.ms", "cordoned.log.dirs",
+        "leader.replication.throttled.replicas",
+    ),
+    "Compacted topics are kept whole until there is a log cleaner": (
+        "log.cleaner.", "delete.retention.ms", "min.cleanable.dirty.ratio", "min.compaction.lag.ms",
+    ),
+    "Metrics are plain counts that are read when they are asked for": ("kafka.metrics.", "metric.reporters", "metrics."),
+    "There is no tiered storage": ("remote.", "log.remote.", "log.local.", "local."),
+    "Groups of the consumer protocol (KIP-848) are not served yet": ("group.consumer.", "consumer."),
+    "Share groups (KIP-932) are not served": ("group.share.", "share.", "errors.deadletterqueue."),
+    "Streams groups (KIP-1071) are not served": ("group.streams.", "streams."),
+    "Transactions are not served yet": ("transaction.", "transactional.id.", "add.partitions.to.txn."),
+    "Quotas are not enforced": ("quota.window.", "max.connection.creation.rate"),
+    "Clients' telemetry (KIP-714) is not gathered": ("telemetry.", "interval.ms", "match", "metrics"),
+    "The metadata log takes snapshots and rolls by rules of its own": ("metadata.",),
+    "Everything runs on one event loop and holds what waits in one place: there are no pools, purgatories or buffers to size": (
+        "background.threads", "num.", "queued.max.", "fetch.purgatory.", "producer.purgatory.", "delete.records.purgatory.",
+        "group.coordinator.", "offsets.load.buffer.size", "offsets.commit.timeout.ms", "max.request.partition.size.limit",
+    ),
+    "Files grow with what is written": ("log.preallocate", "preallocate"),
+    "Where logs begin is written down with how far they are flushed": ("log.flush.start.offset.checkpoint.interval.ms",),
+}  # fmt: skip
+"""Why settings do nothing -> names, or first words of names (they end in a dot)."""
+
+CHANGES: Final = {Update.READ_ONLY: "at a start", Update.PER_BROKER: "at once, per broker", Update.CLUSTER_WIDE: "at once"}
+TYPES: Final = {
+    ConfigType.BOOLEAN: "true or false",
+    ConfigType.STRING: "text",
+    ConfigType.INT: "whole number",
+    ConfigType.SHORT: "whole number",
+    ConfigType.LONG: "whole number",
+    ConfigType.DOUBLE: "number",
+    ConfigType.LIST: "list",
+    ConfigType.CLASS: "class",
+    ConfigType.PASSWORD: "password",
+}
+ACCEPTED: Final = {"compression.gzip.level": "-1, or a whole number, 1 to 9"}
+"""Where neither bounds nor choices say it."""
+HEAD: Final = """# Settings
+
+ottla knows every setting of Apache Kafka 4.4 by name, type, default and bounds: a `server.properties` of Kafka's is taken as it
+is, and `DescribeConfigs` (`kafka-configs.sh --describe --all`) answers as Kafka does for all of them. What a setting *does* is a
+different question, and this page answers it: first the settings that have an effect, then, by reason, those that have none yet.
+
+A value is the first of: the topic's or group's own, what was set for this broker while it ran, what was set for all brokers while
+they ran, `server.properties`, the environment and the command line, the default. Settings of a single listener
+(`listener.name.<name>.<setting>`) are kept and described, and have no effect yet.
+
+This page is written by `scripts/settings_page.py` from the tables in `log/config.py` and `server/settings_table.py`.
+"""
+
+
+def why_idle(name: str) -> str:
+    """The reason, by the longest of WHY_IDLE's words that fits. LookupError where nobody gave one."""
+    found = [(len(word), reason) for reason, words in WHY_IDLE.items() for word in words if fits(word, name)]
+    if not found:
+        raise LookupError(f"{name} has no effect, and scripts/settings_page.py does not say why")
+    return max(found)[1]
+
+
+def fits(word: str, name: str) -> bool:
+    return name == word or (word.endswith(".") and name.startswith(word))
+
+
+def accepted(setting: Setting) -> str:
+    """What may be written."""
+    if setting.name in ACCEPTED:
+        return ACCEPTED[setting.name]
+    if setting.choices:
+        return ", ".join(f"`{choice}`" for choice in setting.choices)
+    low, high = (None if bound is None else f"{bound:,}" for bound in (setting.low, setting.high))
+    kind = TYPES[setting.type]
+    if low is not None and high is not None:
+        return f"{kind}, {low} to {high}"
+    return kind if low is None else f"{kind}, at least {low}"
+
+
+def default(setting: Setting) -> str:
+    text = text_of(setting.default)
+    return "not set" if text is None else f"`{text}`" if text else "empty"
+
+
+def changes(setting: Setting) -> str:
+    return CHANGES[Update.READ_ONLY] if setting.name in FIXED_HERE else CHANGES[setting.update]
+
+
+def effective_table(settings: Mapping[str, Setting], *, with_changes: bool) -> list[str]:
+    """Sorted by name. Topics' and groups' settings can all be changed at once, which needs no column."""
+    shown = [setting for name, setting in sorted(settings.items()) if setting.effective and not setting.internal]
+    if not shown:
+        return ["None yet."]
+    more = " changes |" if with_changes else ""
+    lines = [f"| setting | default | accepted |{more} what it does |", f"|---|---|---|{'---|' if with_changes else ''}---|"]
+    for setting in shown:
+        middle = f" {changes(setting)} |" if with_changes else ""
+        lines.append(f"| `{setting.name}` | {default(setting)} | {accepted(setting)} |{middle} {documentation(setting)} |")
+    return lines
+
+
+def idle_list(settings: Iterable[Setting]) -> list[str]:
+    """By reason, in the order of WHY_IDLE. Internal ones are not for users."""
+    reasons: dict[str, list[str]] = {reason: [] for reason in WHY_IDLE}
+    for setting in settings:
+        if not setting.effective and not setting.internal:
+            reasons[why_idle(setting.name)].append(f"`{setting.name}`")
+    lines: list[str] = []
+    for reason, names in reasons.items():
+        if names:
+            lines += [f"- {reason}: {', '.join(sorted(names))}."]
+    return lines
+
+
+def page() -> str:
+    parts: list[tuple[str, list[str]]] = [
+        ("## Topics", effective_table(TOPIC_SETTINGS, with_changes=False)),
+        ("## The broker", effective_table(BROKER_SETTINGS, with_changes=True)),
+        ("## Groups", effective_table(GROUP_SETTINGS, with_changes=False)),
+        ("## Subscriptions to clients' metrics", effective_table(CLIENT_METRICS_SETTINGS, with_changes=False)),
+        ("## Known, and without effect yet", ["Accepted, checked, kept and described, and nothing else:"]),
+        ("### Of topics", idle_list(TOPIC_SETTINGS.values())),
+        ("### Of the broker", idle_list(BROKER_SETTINGS.values())),
+        ("### Of groups", idle_list(GROUP_SETTINGS.values())),
+        ("### Of subscriptions", idle_list(CLIENT_METRICS_SETTINGS.values())),
+    ]
+    return HEAD + "".join(f"\n{title}\n\n{chr(10).join(lines)}\n" for title, lines in parts)
+
+
+if __name__ == "__main__":
+    PAGE.parent.mkdir(exist_ok=True)
+    PAGE.write_text(page())
+    print(PAGE)
