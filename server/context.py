@@ -45,6 +45,7 @@ class RequestContext:
         "client_id",
         "connection",
         "correlation_id",
+        "failed",
         "listener",
         "principal",
     )
@@ -70,3 +71,5 @@ class RequestContext:
         self.listener = listener
         self.connection = connection
         self.principal = principal
+        self.failed = False
+        """Set by Produce and Fetch where their answer holds errors, which are counted then. Dispatch sets it back."""

@@ -13,6 +13,10 @@ its handler appends before it does anything else. A handler that waits *before* 
 
 A handler's exception is our bug: it is logged once, with its traceback, and the connection is closed, since no answer would be
 honest. `CloseConnection` is how a handler closes on purpose.
+
+**What is counted.** Each route counts its requests. With metrics on (`Dispatch` is given ticks then) it also counts its answers
+by how long they took, a promised one until the promise is kept, and the error codes in them. All of it is plain integers, which
+server/metrics reads when it is asked.
 """
 
 from __future__ import annotations
@@ -25,6 +29,7 @@ from struct import Struct
 from typing import Any, Final, NamedTuple
 
 from ottla.server.context import RequestContext
+from ottla.server.error_counts import Places, count_errors, places_in
 from ottla.server.errors import CloseConnection
 from ottla.server.handlers import served
 from ottla.wire.api import APIS
@@ -37,39 +42,98 @@ logger = logging.getLogger("ottla.server.dispatch")
 
 _REGIONS: Final = frozenset({1})
 """APIs whose answers may hold regions of files: Fetch."""
+_TELLS_OF_ERRORS: Final = frozenset({0, 1})
+"""APIs whose handlers set `RequestContext.failed` where an answer holds errors: Produce and Fetch, at which every step counts."""
 _SIZE: Final = 4  # bytes of a frame's size, which does not count itself
 _HEAD: Final = Struct(">ii")
 _HEAD_TAGS: Final = Struct(">iix")
 
 
-class Route(NamedTuple):
-    """One API at one version."""
+BUCKETS: Final = 65
+"""Of a route: the last is for what took 2**63 ns and more, which nothing does."""
 
-    decode: Callable[[Buffer, int], tuple[Any, int]]
-    handle: Callable[[Any, RequestContext], Any]
-    encode: Callable[[Any, Parts], None]
-    head: Struct
-    """Size and correlation id, and in flexible versions the header's tagged fields, of which there are none."""
-    regions: bool
-    """The answer may hold regions of files: its parts are not joined."""
+Ticks = Callable[[], int]
+"""A clock of nanoseconds that never goes back and is never at 0, such as time.perf_counter_ns."""
+
+
+class Route:
+    """One API at one version, and what came of its requests."""
+
+    __slots__ = (
+        "decode",
+        "encode",
+        "error_places",
+        "errors",
+        "handle",
+        "head",
+        "regions",
+        "requests",
+        "tells_of_errors",
+        "ticks",
+        "took",
+        "took_ns",
+    )
+
+    def __init__(
+        self,
+        decode: Callable[[Buffer, int], tuple[Any, int]],
+        handle: Callable[[Any, RequestContext], Any],
+        encode: Callable[[Any, Parts], None],
+        head: Struct,
+        regions: bool,
+        ticks: Ticks | None = None,
+        error_places: Places | None = None,
+        tells_of_errors: bool = False,
+    ) -> None:
+        self.decode = decode
+        self.handle = handle
+        self.encode = encode
+        self.head = head
+        """Size and correlation id, and in flexible versions the header's tagged fields, of which there are none."""
+        self.regions = regions
+        """The answer may hold regions of files: its parts are not joined."""
+        self.requests = 0
+        self.ticks = ticks
+        self.took = [0] * (BUCKETS if ticks is not None else 0)
+        """Answers by the time they took: bucket n is for 2**(n-1) to 2**n - 1 ns. Those that closed the connection are not in."""
+        self.took_ns = 0
+        """The sum of these times."""
+        self.error_places = error_places
+        """Where in an answer error codes can stand; None if nowhere."""
+        self.tells_of_errors = tells_of_errors
+        """The handler says whether there are any: the others' answers are looked through."""
+        self.errors: dict[int, int] = {}
+        """How often each error code was answered."""
+
+    def note(self, answer: Any, started: int, context: RequestContext) -> None:
+        """Counts an answer that is done; None for one that nobody wants."""
+        assert self.ticks is not None
+        took = self.ticks() - started
+        self.took_ns += took
+        self.took[took.bit_length()] += 1
+        if answer is not None and self.error_places is not None and (context.failed or not self.tells_of_errors):
+            context.failed = False
+            count_errors(answer, self.error_places, self.errors)
 
 
 class Waiting(NamedTuple):
-    """A request whose answer comes later."""
+    """A request whose answer comes later. `started` is in the route's ticks."""
 
     answer: Awaitable[Any]
     route: Route
     correlation_id: int
+    started: int
+    """In the route's ticks; 0 where there are none."""
 
 
 class Dispatch:
-    """The broker's routes, and how often each API was asked (by key)."""
+    """The broker's routes: those that somebody asked for, by key << 16 | version."""
 
-    __slots__ = ("_routes", "requests")
+    __slots__ = ("_ticks", "routes")
 
-    def __init__(self) -> None:
-        self._routes: dict[int, Route] = {}
-        self.requests: dict[int, int] = dict.fromkeys(served(), 0)
+    def __init__(self, ticks: Ticks | None = None) -> None:
+        self._ticks = ticks
+        self.routes: dict[int, Route] = {}
 
     def serve(self, frame: Buffer, context: RequestContext) -> bytes | Parts | Waiting | None:
         """Answers one request: with a frame, in parts if there are regions of files in it; or Waiting; or None where the client
@@ -77,6 +141,8 @@ class Dispatch:
 
         `context` is filled in with what the header says. Raises CloseConnection.
         """
+        ticks = self._ticks
+        started = ticks() if ticks is not None else 0
         try:
             header, pos = decode_request_header(frame, 0)
         except MALFORMED as error:
@@ -85,7 +151,7 @@ class Dispatch:
         context.api_key = key
         context.api_version = version
         context.correlation_id = correlation_id
-        route = self._routes.get(key << 16 | version)
+        route = self.routes.get(key << 16 | version)
         if route is None:
             if key == API_VERSIONS and not 0 <= version <= APIS[API_VERSIONS].max_version:
                 return unsupported_api_versions(correlation_id)
@@ -96,16 +162,22 @@ class Dispatch:
             raise CloseConnection(f"{APIS[key].name} v{version} does not decode: {error!r}") from None
         if end > len(frame):
             raise CloseConnection(f"{APIS[key].name} v{version} ends {end - len(frame)} bytes behind its frame")
-        self.requests[key] += 1
+        route.requests += 1
         try:
             response = route.handle(request, context)
             if isinstance(response, WireStruct):
-                return encoded(response, route, correlation_id)
+                answer = encoded(response, route, correlation_id)
+            elif response is not None:
+                return Waiting(response, route, correlation_id, started)
+            else:
+                answer = None
         except CloseConnection:
             raise
         except Exception as error:
             raise failed(error, context) from error
-        return None if response is None else Waiting(response, route, correlation_id)
+        if started:
+            route.note(response, started, context)
+        return answer
 
     def _make_route(self, key: int, version: int) -> Route:
         api = served().get(key)
@@ -122,19 +194,27 @@ class Dispatch:
             messages.ENCODE_RESPONSE[version],
             _HEAD_TAGS if flexible else _HEAD,
             key in _REGIONS,
+            self._ticks,
+            places_in(getattr(messages, f"{api.name}Response")) or None if self._ticks is not None else None,
+            key in _TELLS_OF_ERRORS,
         )
-        self._routes[key << 16 | version] = route
+        self.routes[key << 16 | version] = route
         return route
 
 
 def finish(answer: asyncio.Future[Any], waiting: Waiting, context: RequestContext) -> bytes | Parts:
     """The frame of an answer that has come. Raises CloseConnection."""
+    route = waiting.route
     try:
-        return encoded(answer.result(), waiting.route, waiting.correlation_id)
+        response = answer.result()
+        frame = encoded(response, route, waiting.correlation_id)
     except CloseConnection:
         raise
     except Exception as error:
         raise failed(error, context) from error
+    if waiting.started:
+        route.note(response, waiting.started, context)
+    return frame
 
 
 def encoded(response: Any, route: Route, correlation_id: int) -> bytes | Parts:

@@ -30,12 +30,37 @@ if TYPE_CHECKING:
 logger = logging.getLogger("ottla.server.replicas")
 
 
+class Traffic:
+    """What went in and out of a topic's partitions here since the broker started; plain integers that server/metrics reads.
+
+    `appends` are batches written, those of coordinators included, and `refused` those that the log of a partition refused;
+    `fetches` are looks at a partition, of which a parked request takes several, and `failed_fetches` those among them that ended
+    in an error. Kafka counts the same.
+    """
+
+    __slots__ = ("appends", "bytes_in", "bytes_out", "failed_fetches", "fetches", "messages_in", "refused")
+
+    def __init__(self) -> None:
+        self.appends = 0
+        self.refused = 0
+        self.bytes_in = 0
+        self.bytes_out = 0
+        self.messages_in = 0
+        self.fetches = 0
+        self.failed_fetches = 0
+
+    def add(self, other: Traffic) -> None:
+        for name in self.__slots__:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+
+
 class Replica:
-    """One partition on this broker."""
+    """One partition on this broker. `traffic` is shared by all partitions of the topic."""
 
-    __slots__ = ("is_leader", "leader", "leader_epoch", "log", "parked", "partition", "topic", "topic_id")
+    __slots__ = ("is_leader", "leader", "leader_epoch", "log", "parked", "partition", "topic", "topic_id", "traffic")
 
-    def __init__(self, topic: str, topic_id: bytes, partition: int, log: PartitionLog) -> None:
+    def __init__(self, topic: str, topic_id: bytes, partition: int, log: PartitionLog, traffic: Traffic) -> None:
+        self.traffic = traffic
         self.topic = topic
         self.topic_id = topic_id
         self.partition = partition
@@ -49,6 +74,10 @@ class Replica:
     def append(self, records: Buffer | None, *, origin: Origin = Origin.CLIENT, zstd_allowed: bool = True) -> AppendInfo:
         """Write one batch as the leader and wake who waits. Raises the errors of PartitionLog.append_as_leader."""
         info = self.log.append_as_leader(records, leader_epoch=self.leader_epoch, origin=origin, api_version_zstd_ok=zstd_allowed)
+        traffic = self.traffic
+        traffic.appends += 1
+        traffic.bytes_in += len(records)  # type: ignore[arg-type]  # None would have been refused
+        traffic.messages_in += info.last_offset - info.base_offset + 1
         if self.parked:
             self.wake()
         return info
@@ -78,6 +107,10 @@ class Replicas:
         self._broker_values = broker_values
         self._replicas: dict[tuple[str, int], Replica] = {}
         self._by_id: dict[tuple[bytes, int], Replica] = {}
+        self.traffic: dict[str, Traffic] = {}
+        """By topic."""
+        self.past_traffic = Traffic()
+        """That of topics which are gone."""
 
     def get(self, topic: str, partition: int) -> Replica | None:
         return self._replicas.get((topic, partition))
@@ -125,6 +158,9 @@ class Replicas:
             case TopicDeleted(topic=topic):
                 for index in topic.partitions:
                     self._remove(topic.name, index)
+                gone = self.traffic.pop(topic.name, None)
+                if gone is not None:
+                    self.past_traffic.add(gone)
             case ConfigChanged(resource_type=resource_type, name=name):
                 self._reconfigure(resource_type, name)
 
@@ -154,7 +190,7 @@ class Replicas:
         except StorageError as error:
             logger.error("%s-%d is not available: %s", topic, index, error)
             return None
-        replica = Replica(topic, topic_id, index, log)
+        replica = Replica(topic, topic_id, index, log, self.traffic.setdefault(topic, Traffic()))
         self._replicas[topic, index] = replica
         self._by_id[topic_id, index] = replica
         return replica

@@ -24,7 +24,7 @@ from ottla.server.context import RequestContext
 from ottla.server.errors import code_of
 from ottla.server.fetch_sessions import TOPIC_IDS_SINCE, Fetching, Interest, Result
 from ottla.server.leader_hints import leader_hint
-from ottla.server.replicas import Replica
+from ottla.server.replicas import Replica, Traffic
 from ottla.server.waiting import park
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.fetch import (
@@ -54,6 +54,7 @@ def handle(request: FetchRequest, ctx: RequestContext) -> FetchResponse | asynci
     replica_id = request.replica_id if ctx.api_version < REPLICA_STATE_SINCE else state.replica_id if state is not None else -1
     fetching = ctx.broker.fetch_sessions.begin(request, ctx.api_version, privileged=replica_id >= 0)
     if isinstance(fetching, ErrorCode):
+        ctx.failed = True
         return FetchResponse(error_code=fetching)
     fetch = _Fetch(request, fetching, ctx, follower=replica_id >= 0)
     response = fetch.attempt(last=request.max_wait_ms <= 0)
@@ -87,6 +88,7 @@ class _Fetch:
         """The answer, or None where it is worth waiting; the last attempt gives one always."""
         results: list[Result] = []
         unknown: list[Result] = []
+        sent: list[tuple[Traffic, int]] = []
         found = 0
         ready = last
         for interest in self._fetching.interests.values():
@@ -98,17 +100,23 @@ class _Fetch:
                     continue
             else:
                 data = self._read(replica, interest.request, max(0, self._max_bytes - found), min_one_batch=not found)
-            if data.records:
-                found += len(data.records)
+            if data.records and replica is not None:
+                size = len(data.records)
+                found += size
+                sent.append((replica.traffic, size))
             elif data.error_code or data.diverging_epoch is not None:
-                ready = True
+                ready = self._ctx.failed = True
             results.append((interest, data))
         if len(unknown) != self._unknown:
             ready |= self._unknown is not None  # a topic came or went while we waited
             self._unknown = len(unknown)
         if not ready and results and found < self._min_bytes:
             return None
-        results += unknown
+        if unknown:
+            self._ctx.failed = True
+            results += unknown
+        for traffic, size in sent:
+            traffic.bytes_out += size
         response = answer(self._fetching, results)
         if self._ctx.api_version >= HINTS_SINCE:
             endpoints = self._add_hints(results)
@@ -137,6 +145,7 @@ class _Fetch:
     def _read(self, replica: Replica, asked: FetchPartition, max_bytes: int, *, min_one_batch: bool) -> PartitionData:
         """What one partition has for this request: a region of its log, and how far that goes."""
         log = replica.log
+        replica.traffic.fetches += 1
         try:
             if asked.current_leader_epoch >= 0:
                 replica.check_epoch(asked.current_leader_epoch)
@@ -156,6 +165,7 @@ class _Fetch:
                 min_one_batch=min_one_batch,
             )
         except LogError as error:
+            replica.traffic.failed_fetches += 1
             return _refusal(asked.partition, self._of_version(code_of(error)))
         return PartitionData(
             asked.partition,

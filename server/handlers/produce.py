@@ -90,8 +90,10 @@ def handle(request: ProduceRequest, ctx: RequestContext) -> ProduceResponse | No
             raise CloseConnection(f"acks is 0 and there are errors: {_summary(responses)}")
         return None
     response = ProduceResponse(responses)
-    if failed and ctx.api_version >= HINTS_SINCE:
-        response.node_endpoints = _add_hints(responses, ctx)
+    if failed:
+        ctx.failed = True
+        if ctx.api_version >= HINTS_SINCE:
+            response.node_endpoints = _add_hints(responses, ctx)
     return response
 
 
@@ -113,6 +115,7 @@ def _append(
     try:
         info = replica.append(records, zstd_allowed=version >= ZSTD_SINCE)
     except LogError as error:
+        replica.traffic.refused += 1
         return _refused_by_log(index, error, replica)
     return PartitionProduceResponse(index, 0, info.base_offset, info.log_append_time_ms, info.log_start_offset)
 

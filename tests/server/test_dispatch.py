@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import inspect
 import logging
@@ -53,7 +54,7 @@ def test_a_request_is_answered_under_its_correlation_id(broker: MemoryBroker, ve
     assert (end, response.error_code) == (len(data), ErrorCode.NONE)
     assert [key.api_key for key in response.api_keys] == list(served())
     assert (context.api_key, context.api_version, context.correlation_id, context.client_id) == (18, version, 77, "me")
-    assert dispatch.requests[API_VERSIONS] == 1
+    assert dispatch.routes[API_VERSIONS << 16 | version].requests == 1
 
 
 def test_flexible_responses_have_a_tagged_header(broker: MemoryBroker) -> None:
@@ -131,6 +132,64 @@ def test_no_answer_and_an_answer_that_comes_later(broker: MemoryBroker, monkeypa
     waiting = Dispatch().serve(request, broker.request(0))
     assert isinstance(waiting, Waiting)
     assert waiting.answer is promise
+
+
+def test_with_ticks_answers_are_counted_by_time_and_error(broker: MemoryBroker) -> None:
+    now = iter(range(1_000, 9_000_000, 1_000))
+    dispatch, context = Dispatch(lambda: next(now)), broker.request(0)
+    asked = [list_offsets.ListOffsetsTopic(name, [list_offsets.ListOffsetsPartition(0)]) for name in ("t", "nowhere", "gone")]
+    for _ in range(2):
+        dispatch.serve(frame(2, 1, list_offsets.ListOffsetsRequest(-1, 0, asked), list_offsets), context)
+    route = dispatch.routes[2 << 16 | 1]
+    assert route.requests == 2
+    assert route.errors == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: 4}
+    assert {bucket: count for bucket, count in enumerate(route.took) if count} == {10: 2}  # 512..1,023 ns is bucket 10
+    assert route.took_ns == 2_000
+
+
+def test_a_promise_is_counted_when_it_is_kept(broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        now = iter((7, 1_000_007))
+        dispatch, context = Dispatch(lambda: next(now)), broker.request(0)
+        promise = asyncio.get_running_loop().create_future()
+        Handler(monkeypatch, promise)
+        waiting = dispatch.serve(frame(2, 1, list_offsets.ListOffsetsRequest(), list_offsets), context)
+        assert isinstance(waiting, Waiting)
+        assert sum(waiting.route.took) == 0
+        promise.set_result(list_offsets.ListOffsetsResponse())
+        module.finish(promise, waiting, context)
+        assert (sum(waiting.route.took), waiting.route.took_ns) == (1, 1_000_000)
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("messages", [produce, fetch])
+def test_produce_and_fetch_tell_of_their_errors(broker: MemoryBroker, messages: Any) -> None:
+    dispatch, context = Dispatch(lambda: 1), broker.request(0)
+
+    def ask(topic: str) -> dict[int, int]:
+        request: Any
+        if messages is produce:
+            data = [produce.PartitionProduceData(0, batch())]
+            request = produce.ProduceRequest(None, 1, 0, [produce.TopicProduceData(topic, partition_data=data)])
+        else:
+            wanted = [fetch.FetchPartition(0, partition_max_bytes=100)]
+            request = fetch.FetchRequest(max_bytes=100, topics=[fetch.FetchTopic(topic, partitions=wanted)])
+        dispatch.serve(frame(messages.API_KEY, 9, request, messages), context)
+        return dispatch.routes[messages.API_KEY << 16 | 9].errors
+
+    assert ask("t") == {}
+    assert ask("nowhere") == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: 1}
+    assert ask("t") == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: 1}
+    assert not context.failed
+
+
+def test_without_ticks_nothing_is_timed_or_searched(broker: MemoryBroker) -> None:
+    dispatch = Dispatch()
+    asked = [list_offsets.ListOffsetsTopic("nowhere", [list_offsets.ListOffsetsPartition(0)])]
+    dispatch.serve(frame(2, 1, list_offsets.ListOffsetsRequest(-1, 0, asked), list_offsets), broker.request(0))
+    route = dispatch.routes[2 << 16 | 1]
+    assert (route.requests, route.took, route.took_ns, route.errors) == (1, [], 0, {})
 
 
 def test_modules_are_imported_with_their_first_request(broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -109,3 +109,14 @@ def test_a_coordinator_sees_a_topic_as_partitions_to_append_to_and_read() -> Non
     assert [log.append(1, batch(2)), log.append(1, batch(1))] == [0, 2]
     assert len(list(log.read(1))) == 2
     assert list(log.read(0)) == []
+
+
+def test_what_a_deleted_topic_did_stays_in_the_broker_s_sum() -> None:
+    broker = MemoryBroker({"t": 2, "u": 1})
+    for index in (0, 1):
+        replica_of(broker, "t", index).append(batch(3))
+    broker.delete_topic("t")
+    assert set(broker.replicas.traffic) == {"u"}
+    assert (broker.replicas.past_traffic.appends, broker.replicas.past_traffic.messages_in) == (2, 6)
+    broker.create_topic("t")
+    assert broker.replicas.traffic["t"].appends == 0

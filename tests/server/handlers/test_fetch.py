@@ -336,3 +336,20 @@ def test_small_limits_give_every_partition_its_turn(broker: MemoryBroker) -> Non
         answer = call(broker, "fetch", 12, fetch_request("t", {}, session=(session, epoch), max_bytes=0))
         turns += [data.partition_index for topic in answer.responses for data in topic.partitions if data.records]
     assert turns == [0, 1, 2, 0, 1, 2]
+
+
+def test_what_went_out_is_counted_by_topic_once_it_is_answered(broker: MemoryBroker) -> None:
+    async def scenario() -> None:
+        records = batch(3)
+        produce(broker, "t", records)
+        traffic = broker.replicas.traffic["t"]
+        waiting = call(broker, "fetch", 12, fetch_request("t", {0: 0}, max_wait_ms=1000, min_bytes=len(records) + 1))
+        assert (traffic.bytes_out, traffic.fetches) == (0, 1)
+        produce(broker, "t", records)
+        broker.clock.advance()
+        assert waiting.done()
+        assert (traffic.bytes_out, traffic.fetches, traffic.failed_fetches) == (2 * len(records), 2, 0)
+        fetch(broker, "t", offset=99)
+        assert (traffic.bytes_out, traffic.failed_fetches) == (2 * len(records), 1)
+
+    asyncio.run(scenario())

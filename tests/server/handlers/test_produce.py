@@ -228,3 +228,13 @@ def test_flush_messages_1_syncs_before_the_answer(broker: MemoryBroker) -> None:
     replica = broker.replicas.get("safe", 0)
     assert replica is not None
     assert replica.log.recovery_point == 3
+
+
+def test_what_came_in_is_counted_by_topic(broker: MemoryBroker) -> None:
+    for index in (0, 1):
+        produce(broker, "t", THREE, index=index)
+    produce(broker, "t", THREE[:-1])
+    produce(broker, "nowhere", THREE)
+    traffic = broker.replicas.traffic["t"]
+    assert (traffic.appends, traffic.refused, traffic.messages_in, traffic.bytes_in) == (2, 1, 6, 2 * len(THREE))
+    assert set(broker.replicas.traffic) == {"t"}
