@@ -21,7 +21,7 @@ from typing import Any, Final, NoReturn
 
 from ottla.server.serve import ServeOptions, run
 
-COMMANDS: Final = ("serve", "produce", "consume")
+COMMANDS: Final = ("serve", "produce", "consume", "log")
 _OF_THE_PROGRAM: Final = ("--help", "-h", "--version", "--install-completion", "--show-completion")
 
 _COMPLETION: Final = "_OTTLA_COMPLETE"

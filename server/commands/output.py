@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import io
 import json
 import os
 import select
@@ -47,6 +48,9 @@ def guarded(function: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(function)
     def run(*args: Any, **kwargs: Any) -> None:
+        for stream in (sys.stdout, sys.stderr):  # whatever the locale: data is UTF-8, and no text can stop a command
+            if isinstance(stream, io.TextIOWrapper):
+                stream.reconfigure(encoding="utf-8", errors="backslashreplace")
         try:
             function(*args, **kwargs)
             sys.stdout.flush()

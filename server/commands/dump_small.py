@@ -1,0 +1,159 @@
+"""`ottla log dump` of everything beside the segments: indexes, producer snapshots, checkpoints, properties.
+
+Indexes carry no checksum, so their entries are held against each other and against the segment beside them: ascending, inside the
+file, and pointing at the start of a batch (log/index.py has the formats). What is read whole is small by nature and bounded here.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from ottla.log.checkpoint import PARTITION_METADATA, read_epochs, read_offsets
+from ottla.log.errors import CorruptSnapshot
+from ottla.log.files import File, OsDisk
+from ottla.log.index import OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE
+from ottla.log.producers import decode_snapshot
+from ottla.server.commands.dump_schemas import fields_of
+from ottla.server.commands.dump_segment import Found, Item, Problem, Window
+from ottla.wire.batch import HEADER_SIZE, MAGIC, read_header
+from ottla.wire.frame import MALFORMED
+
+MAX_WHOLE_BYTES: Final = 256 * 1024 * 1024
+_OFFSET_ENTRY: Final = struct.Struct(">ii")
+_TIME_ENTRY: Final = struct.Struct(">qi")
+_TXN_ENTRY_SIZE: Final = 34  # int16 version, four int64
+_INT16: Final = struct.Struct(">h")
+
+
+def _entries(window: Window, size: int, where: int = 0) -> Iterator[tuple[int, memoryview]]:
+    """(position, bytes) of each whole entry of an index."""
+    for position in range(where, window.size - size + 1, size):
+        yield position, window.view(position, size)
+
+
+def _end(window: Window, size: int) -> Iterator[Found]:
+    left = window.size % size
+    if left:
+        yield Problem(window.size - left, f"torn: {left} bytes are no whole entry of {size}")
+
+
+def offset_index(file: File, base_offset: int, log: File | None) -> Iterator[Found]:
+    """The entries of a `.index`."""
+    window, segment = Window(file), None if log is None else Window(log)
+    previous_offset = previous_position = -1
+    for at, data in _entries(window, OFFSET_ENTRY_SIZE):
+        relative, position = _OFFSET_ENTRY.unpack(data)
+        if (relative, position) == (0, 0) and at and window.is_zero(at):
+            yield Item("preallocated", {"position": at, "bytes": window.size - at})
+            return
+        offset = base_offset + relative
+        yield Item("entry", {"offset": offset, "position": position})
+        if relative < 0 or position < 0 or relative <= previous_offset or position <= previous_position:
+            yield Problem(at, f"corrupt: offset {offset} at {position} does not ascend")
+        elif segment is not None and (why := _not_a_batch(segment, position, offset)):
+            yield Problem(at, f"corrupt: offset {offset} at {position} of the segment: {why}")
+        previous_offset, previous_position = relative, position
+    yield from _end(window, OFFSET_ENTRY_SIZE)
+
+
+def _not_a_batch(segment: Window, position: int, offset: int) -> str | None:
+    """Why an entry cannot point there; None if it may."""
+    if position + HEADER_SIZE > segment.size:
+        return f"it has {segment.size} bytes"
+    data = segment.view(position, HEADER_SIZE)
+    if len(data) < HEADER_SIZE:
+        return "it was cut off while it was read"
+    header = read_header(data)
+    if header.magic != MAGIC or header.size < HEADER_SIZE or header.base_offset > offset:
+        return "no batch with that offset begins there"
+    return None
+
+
+def time_index(file: File, base_offset: int) -> Iterator[Found]:
+    """The entries of a `.timeindex`."""
+    window = Window(file)
+    previous_ms = previous_offset = -1
+    for at, data in _entries(window, TIME_ENTRY_SIZE):
+        timestamp_ms, relative = _TIME_ENTRY.unpack(data)
+        if (timestamp_ms, relative) == (0, 0) and at and window.is_zero(at):
+            yield Item("preallocated", {"position": at, "bytes": window.size - at})
+            return
+        yield Item("entry", {"timestamp": timestamp_ms, "offset": base_offset + relative})
+        if timestamp_ms < 0 or relative < 0 or timestamp_ms <= previous_ms or relative < previous_offset:
+            yield Problem(at, f"corrupt: timestamp {timestamp_ms} at offset {base_offset + relative} does not ascend")
+        previous_ms, previous_offset = timestamp_ms, relative
+    yield from _end(window, TIME_ENTRY_SIZE)
+
+
+def transaction_index(file: File) -> Iterator[Found]:
+    """The aborted transactions of a `.txnindex`."""
+    from ottla.wire.messages.internal import aborted_txn
+
+    window = Window(file)
+    for at, data in _entries(window, _TXN_ENTRY_SIZE):
+        version: int = _INT16.unpack_from(data)[0]
+        decode = aborted_txn.DECODE.get(version)
+        if decode is None:
+            yield Problem(at, f"corrupt: version {version} of an entry is not known")
+            return
+        yield Item("aborted_transaction", fields_of(decode(data, _INT16.size)[0]))
+    yield from _end(window, _TXN_ENTRY_SIZE)
+
+
+def whole(path: Path) -> Iterator[Found]:
+    """A file that is read at once, by its name. Whatever it holds, a Problem says where it is not what it should be."""
+    size = path.stat().st_size
+    if size > MAX_WHOLE_BYTES:
+        yield Problem(0, f"{size} bytes are too many for such a file")
+        return
+    name = path.name
+    try:
+        if name.endswith(".snapshot"):
+            yield from producer_snapshot(path.read_bytes())
+        elif name == "leader-epoch-checkpoint":
+            for entry in read_epochs(OsDisk(), str(path)):
+                yield Item("epoch", {"epoch": entry.epoch, "start_offset": entry.start_offset})
+        elif name.endswith("-offset-checkpoint"):
+            for (topic, partition), offset in read_offsets(OsDisk(), str(path)).items():
+                yield Item("checkpoint", {"topic": topic, "partition": partition, "offset": offset})
+        else:
+            yield from text_lines(path.read_bytes(), ":" if name == PARTITION_METADATA else "=")
+    except CorruptSnapshot as error:
+        yield Problem(0, f"corrupt: {str(error).removeprefix(f'{path}: ')}")
+    except (*MALFORMED, RecursionError) as error:  # the latter for nested JSON
+        yield Problem(0, f"corrupt: {error}")
+
+
+def producer_snapshot(data: bytes) -> Iterator[Found]:
+    """The producers of a `.snapshot`. CorruptSnapshot."""
+    for state in decode_snapshot(data):
+        yield Item(
+            "producer",
+            {
+                "producer_id": state.producer_id,
+                "producer_epoch": state.producer_epoch,
+                "last_sequence": state.last_sequence,
+                "last_offset": state.last_offset,
+                "last_timestamp": state.last_timestamp_ms,
+                "coordinator_epoch": state.coordinator_epoch,
+                "transaction_first_offset": state.txn_first_offset,
+            },
+        )
+
+
+def text_lines(data: bytes, delimiter: str) -> Iterator[Found]:
+    """Files of a few names and values. UnicodeDecodeError."""
+    text = data.decode()
+    if text.lstrip().startswith("{"):  # quorum-state, .kafka_cleanshutdown
+        found = json.loads(text)
+        for name, value in found.items():
+            yield Item("value", {"name": name, "value": value})
+        return
+    for line in text.splitlines():
+        if line and not line.startswith("#"):
+            name, _, value = line.partition(delimiter)
+            yield Item("value", {"name": name.strip(), "value": value.strip()})

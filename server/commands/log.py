@@ -1,0 +1,180 @@
+"""`ottla log dump FILE...`: what is in the files of a data directory, ours or Apache Kafka's, with no broker running.
+
+A file is known by its name, as Kafka gives it: segments, `.index`, `.timeindex`, `.txnindex`, `.snapshot`, the metadata log's
+`.checkpoint`, the checkpoints, `meta.properties`, `partition.metadata`, `quorum-state`. A directory stands for the files in it.
+What Kafka appends to a name (`.deleted`, `.cleaned`, `.swap`) is passed over.
+
+A line an item: its kind and `name=value` fields, times as ISO 8601; with `--json` an object. Files are only read. What is damaged is
+said on standard error with its place in the file, as an object of type `problem` in JSON too, and the exit code is 1.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import stat
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from ottla.log.files import File, OsFile
+from ottla.server.commands import output
+from ottla.server.commands.dump_schemas import Schema, decoder_of
+from ottla.server.commands.dump_segment import Found, Item, SegmentDump
+from ottla.server.commands.dump_small import offset_index, time_index, transaction_index, whole
+from ottla.server.commands.output import Failure
+
+app = typer.Typer(help="Look into the files of a data directory.", no_args_is_help=True)
+
+_SUFFIX: Final = re.compile(r"\.(deleted|cleaned|swap)$")
+_SEGMENT: Final = re.compile(r"(\d{20})\.(log|index|timeindex|txnindex)")
+_METADATA_SNAPSHOT: Final = re.compile(r"\d{20}-\d{10}\.checkpoint")
+_WHOLE: Final = re.compile(
+    r"\d{20}\.snapshot|leader-epoch-checkpoint|[a-z-]+-offset-checkpoint"
+    r"|meta\.properties|partition\.metadata|quorum-state|\.kafka_cleanshutdown"
+)
+_PARTITION_DIRECTORY: Final = re.compile(r"(.+)-\d+(?:\.[0-9a-f]{32}-(?:delete|future|stray))?")
+_BARE: Final = re.compile(r"[!-<>-~]+")  # a value that needs no quotes
+_LARGEST_MS: Final = 253_402_300_799_999  # the end of the year 9999
+
+
+@app.callback()
+def log() -> None:
+    """Look into the files of a data directory."""
+
+
+@app.command("dump")
+@output.guarded
+def dump(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Files or directories.", show_default=False)],
+    records: Annotated[bool, typer.Option("--records", "-r", help="Show the records of each batch.")] = False,
+    decode: Annotated[
+        Schema | None, typer.Option(help="Read records as those of Kafka's own topics; auto goes by the directory's name.")
+    ] = None,
+    as_json: output.Json = False,
+) -> None:
+    """Show batches and records of segments, and what the files beside them say."""
+    reader = Reader(records=records or decode not in {None, Schema.NONE}, decode=decode or Schema.AUTO)
+    write = _write_json if as_json else _write_text
+    problems = 0
+    for path in expanded(files):
+        write(path, Item("file", {"path": str(path), "size": path.stat().st_size}))
+        for found in reader.read(path):
+            if isinstance(found, Item):
+                write(path, found)
+                continue
+            problems += 1
+            output.note(f"{path}: position {found.position}: {found.text}")
+            if as_json:
+                _write_json(path, Item("problem", {"position": found.position, "text": found.text}))
+    if problems:
+        raise Failure(f"{problems} problem{'s' if problems > 1 else ''} found")
+
+
+def expanded(files: list[Path]) -> Iterator[Path]:
+    """The files, those in directories included. Failure for one of no known kind, or a directory without any."""
+    for file in files:
+        if file.is_dir():
+            inside = [path for path in sorted(file.iterdir()) if kind_of(path) is not None]
+            if not inside:
+                raise Failure(f"{file}: no file of a data directory is in it; give a partition's directory, or files")
+            yield from inside
+        elif kind_of(file) is None:
+            raise Failure(f"{file}: {'is no name that Kafka gives' if file.exists() else 'No such file or directory'}")
+        else:
+            yield file
+
+
+def kind_of(path: Path) -> str | None:
+    """What a file is, by its name: `log`, `index`, ..., `checkpoint`, `whole`; None for a stranger."""
+    name = _SUFFIX.sub("", path.name)
+    if found := _SEGMENT.fullmatch(name):
+        return found[2]
+    if _METADATA_SNAPSHOT.fullmatch(name):
+        return "checkpoint"
+    if name.endswith(".log"):
+        return "log"  # a copy under another name
+    return "whole" if _WHOLE.fullmatch(name) else None
+
+
+def topic_of(path: Path) -> str | None:
+    """The topic whose partition's directory holds the file."""
+    found = _PARTITION_DIRECTORY.fullmatch(path.resolve().parent.name)
+    return found[1] if found else None
+
+
+class Reader:
+    """Reads files of every kind."""
+
+    def __init__(self, *, records: bool, decode: Schema) -> None:
+        self.records = records
+        self.decode = decode
+
+    def read(self, path: Path) -> Iterator[Found]:
+        """What a file holds. Failure or OSError if it cannot be opened."""
+        kind = kind_of(path)
+        if kind == "whole":
+            yield from whole(path)
+            return
+        base = _SEGMENT.fullmatch(_SUFFIX.sub("", path.name))
+        base_offset = int(base[1]) if base else None
+        file = open_to_read(path)
+        if kind in {"log", "checkpoint"}:
+            schema = Schema.METADATA if kind == "checkpoint" and self.decode is Schema.AUTO else self.decode
+            yield from self._segment(path, file, base_offset, schema)
+        elif kind == "index":
+            beside = path.with_suffix(".log")
+            yield from offset_index(file, base_offset or 0, open_to_read(beside) if beside.exists() else None)
+        elif kind == "timeindex":
+            yield from time_index(file, base_offset or 0)
+        else:
+            yield from transaction_index(file)
+
+    def _segment(self, path: Path, file: File, base_offset: int | None, schema: Schema) -> Iterator[Found]:
+        with ExitStack() as stack:
+            advance: Callable[[int], object] = int
+            if not sys.stdout.isatty():
+                advance = stack.enter_context(output.progress(path.name, file.size, in_bytes=True))
+            decoder = decoder_of(schema, topic_of(path))
+            yield from SegmentDump(file, base_offset=base_offset, records=self.records, decoder=decoder, advance=advance)
+
+
+def open_to_read(path: Path) -> OsFile:
+    """A regular file. OSError; Failure if it is something else."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    about = os.fstat(fd)
+    file = OsFile(str(path), fd, about.st_size)  # closes with its last reference
+    if not stat.S_ISREG(about.st_mode):
+        raise Failure(f"{path}: is no regular file")
+    return file
+
+
+# Lines
+
+
+def _write_json(path: Path, item: Item) -> None:
+    output.write_json({"type": item.kind, "file": str(path), **item.fields})
+
+
+def _write_text(_: Path, item: Item) -> None:
+    indent = {"file": "", "record": "    "}.get(item.kind, "  ")
+    fields = (f"{name}={_text(name, value)}" for name, value in item.fields.items())
+    sys.stdout.write(f"{indent}{item.kind} {' '.join(fields)}\n")
+
+
+def _text(name: str, value: Any) -> str:
+    if value is None:
+        return output.NOTHING
+    if isinstance(value, str):
+        return value if _BARE.fullmatch(value) and value != output.NOTHING else json.dumps(value, ensure_ascii=False)
+    if name.endswith("timestamp") and type(value) is int and 0 <= value <= _LARGEST_MS:
+        return datetime.fromtimestamp(value / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    if name == "flags":
+        return ",".join(value) or output.NOTHING
+    return json.dumps(value, ensure_ascii=False)
