@@ -1,0 +1,79 @@
+// kafkajs and @platformatic/kafka behind one command shape, for compat_tests/test_node.py.
+//
+//   node client.mjs NAME COMMAND BOOTSTRAP      NAME: kafkajs or platformatic
+//
+// The command's arguments are one line of JSON on stdin, its answer is lines of JSON on stdout. What each command takes and
+// prints is written down in compat_tests/programs.py, for all programs. An error ends the program with status 1 and its text on
+// stderr; only `admin` goes on after one, for there an error may be the expected answer.
+
+import { createInterface } from 'node:readline'
+
+const MODULES = { kafkajs: './kafkajs.mjs', platformatic: './platformatic.mjs' }
+
+/** Whole lines; numbers of any width become JSON numbers. */
+export function emit(line) {
+  process.stdout.write(JSON.stringify(line, (_, value) => (typeof value === 'bigint' ? Number(value) : value)) + '\n')
+}
+
+/** The text of a Buffer or string, or null. */
+export function text(raw) {
+  return raw === null || raw === undefined ? null : raw.toString()
+}
+
+/** Offsets of one send's records: each partition counts on from the first offset it was given; -1 where none was. */
+export function offsetsFrom(records, firstOffsets) {
+  const next = new Map(firstOffsets)
+  return records.map(({ partition }) => {
+    if (!next.has(partition)) return -1
+    const offset = next.get(partition)
+    next.set(partition, offset + 1)
+    return offset
+  })
+}
+
+async function admin(client, calls) {
+  for (const call of calls) {
+    try {
+      emit({ result: (await client.admin(call)) ?? null })
+    } catch (error) {
+      emit({ error: describe(error) })
+    }
+  }
+}
+
+/** An error with those that caused it. */
+function describe(error) {
+  const causes = [...(error.errors ?? []), ...(error.cause ? [error.cause] : [])]
+  return [String(error.stack ?? error), ...causes.map(describe)].join('\n')
+}
+
+async function main(name, command, bootstrap) {
+  const lines = createInterface({ input: process.stdin })
+  const closed = new Promise((resolve) => lines.once('close', resolve))
+  const args = JSON.parse(await new Promise((resolve) => lines.once('line', resolve)))
+  const { open } = await import(MODULES[name])
+  const client = await open(bootstrap)
+  if (command === 'produce') {
+    for (const send of args.sends) emit({ offsets: await client.produce(args.topic, send) })
+  } else if (command === 'consume') {
+    await client.consume(args)
+  } else if (command === 'join') {
+    await client.join(args, closed)
+    emit({ left: true })
+  } else if (command === 'admin') {
+    await admin(client, args.calls)
+  } else {
+    throw new Error(`no command ${command}`)
+  }
+  await client.close?.()
+}
+
+if (process.argv.length !== 5) {
+  console.error('usage: client.mjs NAME COMMAND BOOTSTRAP, and the arguments as a line of JSON on stdin')
+  process.exit(2)
+}
+// Clients may leave timers and sockets behind; what they printed must be out before the end.
+main(...process.argv.slice(2)).then(
+  () => process.stdout.write('', () => process.exit(0)),
+  (error) => process.stderr.write(describe(error) + '\n', () => process.exit(1)),
+)
