@@ -143,11 +143,11 @@ class SegmentDump:
         if len(data) < HEADER_SIZE:
             return "the file was cut off while it was read"
         header = read_header(data)
-        if header.size < HEADER_SIZE:
-            return f"a batch length of {header.batch_length} is less than a header's"
         if header.magic != MAGIC:
             old = ", a message format of before Kafka 0.11" if header.magic in (0, 1) else ""
             return f"magic {header.magic}{old} where {MAGIC} is known"
+        if header.size < HEADER_SIZE:
+            return f"a batch length of {header.batch_length} is less than a header's"
         if header.size > left:
             return f"a batch of {header.size} bytes, of which {left} are there"
         return header

@@ -4,8 +4,8 @@ A file is known by its name, as Kafka gives it: segments, `.index`, `.timeindex`
 `.checkpoint`, the checkpoints, `meta.properties`, `partition.metadata`, `quorum-state`. A directory stands for the files in it.
 What Kafka appends to a name (`.deleted`, `.cleaned`, `.swap`) is passed over.
 
-A line an item: its kind and `name=value` fields, times as ISO 8601; with `--json` an object. Files are only read. What is damaged is
-said on standard error with its place in the file, as an object of type `problem` in JSON too, and the exit code is 1.
+A line an item: its kind and `name=value` fields, times as ISO 8601; with `--json` an object. Files are only read. What is damaged
+is said on standard error with its place in the file, as an object of type `problem` in JSON too, and the exit code is 1.
 """
 
 from __future__ import annotations
