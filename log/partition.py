@@ -201,11 +201,11 @@ class PartitionLog:
         """Appends the one batch in `records`, which is only borrowed and may be reused when this returns.
 
         `api_version_zstd_ok`: False for Produce below version 7. Raises the errors of log.validate and log.producers with nothing
-        changed, and StorageError, after which the log directory is offline.
+        changed, and StorageError: the log is closed, or its directory offline, if only since this append.
         """
         directory = self.directory
-        if directory.failed is not None:
-            directory.check()
+        if self.closed or directory.failed is not None:
+            removal.check_usable(self)
         now_ms = self.now_ms()
         batch = validate_for_append(records, self._config, now_ms, origin, zstd_allowed=api_version_zstd_ok)
         header = batch.header
@@ -313,8 +313,8 @@ class PartitionLog:
                 f"offset {offset} is not in {self.log_start_offset}..{end_offset} of {self.topic}-{self.partition}"
             )
         directory = self.directory
-        if directory.failed is not None:
-            directory.check()
+        if self.closed or directory.failed is not None:
+            removal.check_usable(self)
         try:
             return self.segments.read(offset, max_bytes, min(upto, end_offset), end_offset, min_one_batch)
         except OSError as error:
@@ -362,6 +362,8 @@ class PartitionLog:
         """`job.run` returned: everything below its `upto` is durable."""
         if job.cuts == self.cuts:
             self.recovery_point = max(self.recovery_point, job.upto)
+        self.directory.flushes += 1
+        self.directory.flushed_ms += job.took_ms
         self.last_flush_ms = self.now_ms()
 
     def flush(self, upto: int | None = None) -> None:

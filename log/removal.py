@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from ottla.log.errors import StorageError
 from ottla.log.segment import SNAPSHOT_SUFFIX, Segment
 
 if TYPE_CHECKING:
@@ -18,6 +19,17 @@ if TYPE_CHECKING:
 DELETE_DIR_SUFFIX: Final = "-delete"
 STRAY_DIR_SUFFIX: Final = "-stray"
 _MAX_NAME_BYTES: Final = 255
+
+
+def check_usable(log: PartitionLog) -> None:
+    """StorageError if the log was closed, deleted or set aside, or if its directory is offline.
+
+    Whoever still holds a log that is gone must not look for its files: not to find them would take the directory offline, and to
+    find them after a clean stop would be worse.
+    """
+    log.directory.check()
+    if log.closed:
+        raise StorageError(f"{log.topic}-{log.partition} is closed")
 
 
 def drop_segments(log: PartitionLog, segments: list[Segment]) -> None:

@@ -322,8 +322,12 @@ class ClassicGroup:
         )
 
     def restore(self, value: GroupMetadataValue) -> None:
-        """Become what a record read back from the log says. For a new object only: what lay between two records is unknown."""
+        """Become what a record read back from the log says. For a new object only: what lay between two records is unknown.
+
+        ValueError: no group is like that. The object is of no use then.
+        """
         assert not self.members
+        _check_sound(self.group_id, value)
         for metadata in value.members:
             self.add(_restored(metadata, value.protocol), value.protocol_type)
         self._take(value)
@@ -364,6 +368,16 @@ def with_protocol_name(response: JoinGroupResponse, version: int) -> JoinGroupRe
     if not response.protocol_name:
         response.protocol_name = None if version >= 7 else ""
     return response
+
+
+def _check_sound(group_id: str, value: GroupMetadataValue) -> None:
+    """ValueError where members share an id, or have no protocol: the disk may say anything, and whoever wrote it, too."""
+    ids = [member.member_id for member in value.members]
+    instances = [member.group_instance_id for member in value.members if member.group_instance_id is not None]
+    if len(set(ids)) < len(ids) or len(set(instances)) < len(instances):
+        raise ValueError(f"a record of group {group_id} has two members of one id")
+    if value.members and value.protocol is None:
+        raise ValueError(f"a record of group {group_id} has members and no protocol")
 
 
 def _restored(metadata: MemberMetadata, protocol: str | None) -> Member:

@@ -96,8 +96,9 @@ class Shard:
             if gone is not None:
                 self._rebalance.discard(gone, ErrorCode.UNKNOWN_MEMBER_ID)
         elif self.loading or group_id not in self.groups:
-            self.groups[group_id] = group = ClassicGroup(group_id, record.value.current_state_timestamp)
+            group = ClassicGroup(group_id, record.value.current_state_timestamp)
             group.restore(record.value)
+            self.groups[group_id] = group
         else:
             self.groups[group_id].replay(record.value)
 

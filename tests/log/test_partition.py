@@ -434,6 +434,20 @@ def test_a_closed_log_needs_no_recovery(rig: Rig) -> None:
     assert (rig.log.log_end_offset, rig.log.recovery_point) == (3, 3)
 
 
+@pytest.mark.parametrize("ending", ["close", "delete", "set_aside"])
+def test_nobody_appends_to_a_log_that_is_gone_or_reads_it(rig: Rig, ending: str) -> None:
+    rig.fill(3)
+    log = rig.log
+    getattr(log, ending)()
+    before = rig.memory.changes
+    with pytest.raises(StorageError, match="t-0 is closed"):
+        log.append_as_leader(batch(), leader_epoch=0)
+    with pytest.raises(StorageError, match="t-0 is closed"):
+        log.read(0, 1000, upto=3)
+    assert rig.memory.changes == before
+    assert log.directory.failed is None, "the directory is in order"
+
+
 @pytest.fixture
 def batches_with_gap(rig: Rig) -> Rig:
     """A log whose batch 2 is gone, as compaction leaves it."""

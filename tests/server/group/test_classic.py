@@ -10,6 +10,7 @@ from ottla.server.group.classic import TRANSITIONS, ClassicGroup, State, subscri
 from ottla.server.group.errors import GroupError
 from ottla.server.group.members import Client, Member, MemberProtocol
 from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.internal.group_metadata_value import GroupMetadataValue, MemberMetadata
 from ottla.wire.messages.join_group import JoinGroupResponse
 from tests.server.group.fakes import in_loop
 
@@ -143,3 +144,22 @@ def test_an_unknown_subscription_of_consumers_counts_as_all_topics() -> None:
     assert running.is_subscribed("anything")
     running.protocol_type = "connect"
     assert not running.is_subscribed("anything")
+
+
+def restored(*members: MemberMetadata, protocol: str | None = "range") -> ClassicGroup:
+    created = ClassicGroup("g", 0)
+    created.restore(GroupMetadataValue("consumer", 1, protocol, None, 5, list(members)))
+    return created
+
+
+def test_a_record_of_the_log_that_no_group_is_like() -> None:
+    """Who wrote it is unknown, so it is no bug of ours: ValueError, which loading a partition reports."""
+    one = MemberMetadata("a", "i", "c", "/h", 1, 1, b"", b"")
+    assert list(restored(one, MemberMetadata("b", None), MemberMetadata("c", None)).members) == ["a", "b", "c"]
+    with pytest.raises(ValueError, match="two members of one id"):
+        restored(one, MemberMetadata("a", "j"))
+    with pytest.raises(ValueError, match="two members of one id"):
+        restored(one, MemberMetadata("b", "i"))
+    with pytest.raises(ValueError, match="members and no protocol"):
+        restored(one, protocol=None)
+    assert restored(protocol=None).state is State.EMPTY

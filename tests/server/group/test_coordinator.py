@@ -9,9 +9,12 @@ import pytest
 from ottla.log.errors import CorruptLog, PolicyViolation, RecordTooLarge
 from ottla.server.group.coordinator import LOAD_SLICE_SECONDS, TOPIC, java_hash_bucket
 from ottla.server.group.errors import GroupError
+from ottla.server.group.records import MetadataRecord, encode_batch
 from ottla.server.group.settings import GroupSettings
 from ottla.server.group.shard import append_error
 from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.internal.group_metadata_key import GroupMetadataKey
+from ottla.wire.messages.internal.group_metadata_value import GroupMetadataValue, MemberMetadata
 from tests.server.group.fakes import Broker, Driver, GroupClock, GroupLog, answer_of, in_loop
 
 
@@ -157,6 +160,24 @@ async def test_a_malformed_batch_is_left_out() -> None:
     batches[0] = batches[0][:-3] + b"\xff\xff\xff"
     again = Driver(driver.broker.restarted())
     assert again.fetch() == {}
+    assert again.fetch(group="other") == {"t": {0: 2}}
+
+
+@in_loop
+async def test_a_record_that_no_group_is_like_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
+    """The group is what an earlier record says, and nobody else is the worse for it."""
+    driver = Driver(Broker(GroupLog(partitions=1)))
+    driver.stable()
+    driver.commit({0: 2}, group="other")
+    member = MemberMetadata("twice", None)
+    value = GroupMetadataValue("consumer", 7, "range", "twice", 5, [member, member])
+    driver.broker.log.append(0, encode_batch([MetadataRecord(GroupMetadataKey("g"), value)], 1))
+    again = Driver(driver.broker.restarted())
+    assert "a batch was left out" in caplog.text
+    assert "two members of one id" in caplog.text
+    found = again.broker.groups.find("g")
+    assert found is not None
+    assert (found.generation, len(found.members)) == (1, 1)
     assert again.fetch(group="other") == {"t": {0: 2}}
 
 
