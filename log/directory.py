@@ -41,7 +41,7 @@ class Checkpointed(Protocol):
 class LogDirectory:
     """`path` is the directory; `failed` is why it is offline, None while it is not."""
 
-    __slots__ = ("_doomed", "_saved", "disk", "failed", "on_failure", "open_files", "partitions", "path")
+    __slots__ = ("_doomed", "_saved", "disk", "failed", "flushed_ms", "flushes", "on_failure", "open_files", "partitions", "path")
 
     def __init__(self, disk: Disk, path: str, open_files: OpenFiles) -> None:
         self.disk = disk
@@ -49,6 +49,9 @@ class LogDirectory:
         self.open_files = open_files
         self.failed: str | None = None
         self.on_failure: Callable[[LogDirectory], None] | None = None
+        self.flushes = 0
+        """Flushes of its partitions that are done, and in `flushed_ms` how long they took together."""
+        self.flushed_ms = 0
         self.partitions: dict[checkpoint.TopicPartition, Checkpointed] = {}
         self._doomed: list[tuple[int, str]] = []
         self._saved: dict[str, bytes] = {}

@@ -56,7 +56,7 @@ class FlushJob:
     After it comes `finish`, or, where it failed, `give_up`.
     """
 
-    __slots__ = ("_directories", "_epochs", "_files", "_log", "_paths", "cuts", "upto")
+    __slots__ = ("_directories", "_epochs", "_files", "_log", "_paths", "cuts", "took_ms", "upto")
 
     def __init__(self, log: PartitionLog, upto: int, files: list[File], epochs: bytes | None) -> None:
         self._log = log
@@ -65,10 +65,12 @@ class FlushJob:
         self._epochs = epochs
         self.upto = upto
         self.cuts = log.cuts
+        self.took_ms = 0
 
     def run(self) -> None:
         """Syncs. StorageError: the log directory is offline, or descriptors ran out."""
         disk = self._log.directory.disk
+        began_ms = self._log.now_ms()
         with self._log.directory.guard(f"flushing {self._log.path}"):
             for file in self._files:
                 file.sync()
@@ -81,6 +83,7 @@ class FlushJob:
             for path in self._directories:
                 with suppress(FileNotFoundError):
                     disk.sync_dir(path)
+        self.took_ms = max(0, self._log.now_ms() - began_ms)  # the wall clock may be set back
 
     def finish(self) -> None:
         """After `run`: moves the recovery point."""
