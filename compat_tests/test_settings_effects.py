@@ -308,6 +308,7 @@ def test_levels_of_compression(rig: Rig, topic_with: Topic, codec: str, least: s
     for level in (least, most):
         topic = topic_with(**{"compression_type": codec, f"compression_{codec}_level": level})
         rig.sent(topic, text)
+        assert read_header(rig.stored(topic)).attributes & CODEC_MASK
         sizes.append(len(rig.stored(topic)))
     assert sizes[0] > sizes[1]
 

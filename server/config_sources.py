@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 from ottla.log.config import in_topic_unit, inherited
 from ottla.log.settings import ConfigError, ConfigType, Setting, Value
 from ottla.server.config import BROKER_SETTINGS, BrokerConfig, base_name, overlaid
+from ottla.server.metadata.image import BROKER, MetadataImage
 
 
 class Source(IntEnum):
@@ -74,6 +75,11 @@ class Sources:
         self.static = config.texts
         self.values: Mapping[str, Any] = overlaid(config.values, common, own)
         """What counts now, parsed."""
+
+    @classmethod
+    def now(cls, config: BrokerConfig, image: MetadataImage) -> Sources:
+        """As the image has them: dynamic settings are records like any other."""
+        return cls(config, image.config_of(BROKER, str(config.node_id)), image.config_of(BROKER, ""))
 
     # Of each kind of resource
 

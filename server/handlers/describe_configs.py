@@ -127,8 +127,7 @@ _KINDS: Final[dict[int, Callable[[str, BrokerContext], Iterable[Described]]]] = 
 
 
 def _sources(broker: BrokerContext) -> Sources:
-    image = broker.metadata
-    return Sources(broker.config, image.config_of(BROKER, str(broker.config.node_id)), image.config_of(BROKER, ""))
+    return Sources.now(broker.config, broker.metadata)
 
 
 def _check_own_id(name: str, broker: BrokerContext) -> None:

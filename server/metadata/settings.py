@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ottla.log.config import validate_overrides
 from ottla.server.listener_settings import PROTOCOLS, reachable_host
-from ottla.server.metadata.image import BROKER, Endpoint, MetadataImage
+from ottla.server.metadata.image import Endpoint, MetadataImage
 from ottla.server.metadata.names import CONSUMER_OFFSETS, TRANSACTION_STATE
 from ottla.wire.primitives import ZERO_UUID
 
@@ -85,7 +85,7 @@ class BrokerSettings:
         """The broker's settings as the image has them now, level by level."""
         from ottla.server.config_sources import Sources  # not needed at a start, which is to be quick
 
-        return Sources(self._config, image.config_of(BROKER, str(self.node_id)), image.config_of(BROKER, ""))
+        return Sources.now(self._config, image)
 
     def validate_topic(self, overrides: Mapping[str, str]) -> None:
         """All settings of one topic, alone and against each other and the broker's. ConfigError."""
