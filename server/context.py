@@ -6,8 +6,10 @@ whatever parts it needs.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from ottla.server.kept_answers import KeptAnswers
 
 if TYPE_CHECKING:
     from ottla.server.clock import Clock
@@ -32,6 +34,7 @@ class BrokerContext:
     producer_ids: ProducerIds
     fetch_sessions: FetchSessions
     clock: Clock
+    kept_answers: KeptAnswers = field(default_factory=KeptAnswers)
 
 
 class RequestContext:

@@ -32,6 +32,7 @@ from ottla.server.context import RequestContext
 from ottla.server.error_counts import Places, count_errors, places_in
 from ottla.server.errors import CloseConnection
 from ottla.server.handlers import served
+from ottla.server.kept_answers import Encoded
 from ottla.wire.api import APIS
 from ottla.wire.errors import ErrorCode
 from ottla.wire.frame import MALFORMED
@@ -106,12 +107,14 @@ class Route:
         """How often each error code was answered."""
 
     def note(self, answer: Any, started: int, context: RequestContext) -> None:
-        """Counts an answer that is done; None for one that nobody wants."""
+        """Counts an answer that is done; None for one that nobody wants. One that is encoded already has no errors."""
         assert self.ticks is not None
         took = self.ticks() - started
         self.took_ns += took
         self.took[took.bit_length()] += 1
-        if answer is not None and self.error_places is not None and (context.failed or not self.tells_of_errors):
+        if answer is None or type(answer) is Encoded:
+            return
+        if self.error_places is not None and (context.failed or not self.tells_of_errors):
             context.failed = False
             count_errors(answer, self.error_places, self.errors)
 
@@ -220,7 +223,10 @@ def finish(answer: asyncio.Future[Any], waiting: Waiting, context: RequestContex
 def encoded(response: Any, route: Route, correlation_id: int) -> bytes | Parts:
     """The answer's frame."""
     parts: Parts = []
-    route.encode(response, parts)
+    if type(response) is Encoded:
+        parts.append(response.body)
+    else:
+        route.encode(response, parts)
     head = route.head
     if not route.regions:
         body = b"".join(parts)

@@ -12,6 +12,8 @@
   null name comes before v12. A topic with neither name nor id is 42, too; Kafka 4.4 answers -1 to everything then.
 - Errors of a partition: 5 LEADER_NOT_AVAILABLE; 72 LISTENER_NOT_FOUND (v6+) where its leader lacks the listener; in v0, which
   knows no offline replicas, 9 REPLICA_NOT_AVAILABLE with the replicas that are there.
+
+The answer to a null list is kept, encoded, until the metadata changes (server/kept_answers.py), unless there is an error in it.
 """
 
 from __future__ import annotations
@@ -20,10 +22,13 @@ from collections.abc import Iterable
 from typing import Final
 
 from ottla.server.context import RequestContext
+from ottla.server.kept_answers import Encoded
 from ottla.server.metadata.image import BrokerImage, MetadataImage, PartitionImage, TopicImage
 from ottla.server.metadata.names import INTERNAL_TOPICS, invalid_reason
 from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.metadata import API_KEY as METADATA
 from ottla.wire.messages.metadata import (
+    ENCODE_RESPONSE,
     MetadataRequest,
     MetadataRequestTopic,
     MetadataResponse,
@@ -31,7 +36,7 @@ from ottla.wire.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from ottla.wire.primitives import ZERO_UUID
+from ottla.wire.primitives import ZERO_UUID, Parts
 
 # Bit n is AclOperation n: READ 3, WRITE 4, CREATE 5, DELETE 6, ALTER 7, DESCRIBE 8, CLUSTER_ACTION 9, DESCRIBE_CONFIGS 10,
 # ALTER_CONFIGS 11, IDEMPOTENT_WRITE 12.
@@ -41,7 +46,24 @@ _UNASKED: Final = -(2**31)
 _NO_LEADER: Final = -1
 
 
-def handle(request: MetadataRequest, ctx: RequestContext) -> MetadataResponse:
+def handle(request: MetadataRequest, ctx: RequestContext) -> MetadataResponse | Encoded:
+    if request.topics is not None:
+        return _answer(request, ctx)
+    changes, kept = ctx.broker.metadata.changes, ctx.broker.kept_answers
+    operations = request.include_topic_authorized_operations, request.include_cluster_authorized_operations
+    question = METADATA, ctx.api_version, ctx.listener, operations
+    answer = kept.get(changes, question)
+    if answer is not None:
+        return answer
+    response = _answer(request, ctx)
+    if any(partition.error_code for topic in response.topics for partition in topic.partitions):
+        return response
+    body: Parts = []
+    ENCODE_RESPONSE[ctx.api_version](response, body)
+    return kept.keep(changes, question, b"".join(body))
+
+
+def _answer(request: MetadataRequest, ctx: RequestContext) -> MetadataResponse:
     image, version = ctx.broker.metadata, ctx.api_version
     asked = request.topics
     if asked and version < 12 and any(topic.name is None or topic.topic_id != ZERO_UUID for topic in asked):

@@ -170,6 +170,8 @@ class MetadataImage:
     features: dict[str, int] = field(default_factory=dict)
     next_producer_id: int = 0
     highest_offset: int = -1
+    changes: int = 0
+    """Counts what was applied: what was made from the image is right as long as this is the same."""
     kept: dict[tuple[object, ...], WireStruct] = field(default_factory=dict)
     """Records that nothing acts on yet, by kind and identity."""
     _subscribers: list[Callable[[Event], None]] = field(default_factory=list)
@@ -198,6 +200,7 @@ class MetadataImage:
 
     def apply_all(self, records: Iterable[WireStruct], last_offset: int | None = None) -> None:
         """The records of one batch, then their events. MetadataError, after which the image is of no use."""
+        self.changes += 1
         for record in records:
             try:
                 apply = _APPLY[type(record).__name__]

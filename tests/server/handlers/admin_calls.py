@@ -7,6 +7,7 @@ import inspect
 from importlib import import_module
 from typing import Any
 
+from ottla.server.kept_answers import Encoded
 from ottla.wire.frame import decode_whole
 from ottla.wire.primitives import WireStruct
 from tests.server.metadata.support import Node
@@ -22,8 +23,9 @@ def call(node: Node, api: str, request: WireStruct, version: int, listener: str 
     answer = handler.handle(received, node.context(version, listener))
     if inspect.isawaitable(answer):
         answer = asyncio.run(_result(answer))
-    out = []
-    messages.ENCODE_RESPONSE[version](answer, out)
+    out = [answer.body] if isinstance(answer, Encoded) else []
+    if not out:
+        messages.ENCODE_RESPONSE[version](answer, out)
     return decode_whole(messages.DECODE_RESPONSE[version], b"".join(out))
 
 

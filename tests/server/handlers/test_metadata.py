@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 
+from ottla.server.handlers.metadata import handle
 from ottla.server.metadata.image import Endpoint
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.wire.messages.internal.broker_registration_change_record import BrokerRegistrationChangeRecord
 from ottla.wire.messages.internal.partition_change_record import PartitionChangeRecord
 from ottla.wire.messages.internal.register_broker_record import BrokerEndpoint, RegisterBrokerRecord
-from ottla.wire.messages.metadata import MAX_VERSION, MIN_VERSION, MetadataRequest, MetadataRequestTopic
+from ottla.wire.messages.metadata import MAX_VERSION, MIN_VERSION, MetadataRequest, MetadataRequestTopic, MetadataResponse
 from ottla.wire.primitives import ZERO_UUID, WireStruct
 from tests.server.handlers.admin_calls import call
 from tests.server.metadata.support import CLUSTER_ID, Node
@@ -67,6 +68,21 @@ def test_mdnone_mdv0_all_and_none(node: Node, version: int) -> None:
     if version > 0:
         assert outline(call(node, "metadata", MetadataRequest(None), version)) == every
         assert node.clock.run() == 0
+
+
+def test_the_answer_of_all_topics_is_kept_until_the_metadata_changes(node: Node) -> None:
+    ctx = node.context(9, "PLAINTEXT")
+    kept = handle(MetadataRequest(None), ctx)
+    assert handle(MetadataRequest(None), ctx) is kept
+    ctx.api_version = 10
+    assert handle(MetadataRequest(None), ctx) is not kept
+    assert handle(MetadataRequest(None, include_topic_authorized_operations=True), ctx) is not kept
+    ctx.api_version = 9
+    assert handle(MetadataRequest(None), ctx) is kept
+    node.image.apply(PartitionChangeRecord(0, node.image.topics["md"].topic_id, leader=-1))
+    changed = handle(MetadataRequest(None), ctx)
+    assert isinstance(changed, MetadataResponse)  # there is an error in it, which is counted
+    assert [partition.error_code for partition in changed.topics[0].partitions] == [ErrorCode.LEADER_NOT_AVAILABLE, 0]
 
 
 def test_md1_unknown_without_creation(node: Node) -> None:

@@ -22,6 +22,7 @@ from ottla.log.manager import LogManager
 from ottla.log.memdisk import MemDisk
 from ottla.server.config import BrokerConfig
 from ottla.server.context import RequestContext
+from ottla.server.kept_answers import KeptAnswers
 from ottla.server.metadata.image import Endpoint, MetadataImage
 from ottla.server.metadata.standalone import StandaloneController, open_standalone
 from ottla.server.txn.producer_ids import ProducerIds
@@ -115,7 +116,11 @@ class Node:
     def context(self, api_version: int, listener: str = "PLAINTEXT") -> RequestContext:
         """A request of this version, as a handler sees it."""
         broker: Any = SimpleNamespace(
-            config=self.config, metadata=self.image, controller=self.controller, producer_ids=ProducerIds(self.controller)
+            config=self.config,
+            metadata=self.image,
+            controller=self.controller,
+            producer_ids=ProducerIds(self.controller),
+            kept_answers=KeptAnswers(),
         )
         return RequestContext(broker, 0, api_version, 1, "client", "127.0.0.1", listener, object())
 
