@@ -5,7 +5,8 @@ A start, in an order that matters:
 1. lock the log directories, and make sure that they are this node's of this cluster, or format them;
 2. open every partition on disk, recovering what was not stopped cleanly;
 3. replay `__cluster_metadata-0` into the image and begin a new epoch of it;
-4. bind the listeners, so that ports are known, and register the broker with them: it leads its partitions from here on;
+4. bind the listeners, and the metrics' if they are on, so that ports are known, and register the broker with them: it leads its
+   partitions from here on;
 5. bring logs in step with the image, load the groups, begin the recurring passes.
 
 Between 4 and the end nothing waits, so no request is served by half a broker. A stop goes the other way round, and what makes it
@@ -19,6 +20,7 @@ import contextlib
 import logging
 from collections.abc import Callable, Mapping
 from random import SystemRandom
+from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.log.config import LogConfig
@@ -47,6 +49,8 @@ if TYPE_CHECKING:
     from ottla.log.directory import LogDirectory
     from ottla.log.files import Disk
     from ottla.server.config import BrokerConfig
+    from ottla.server.metrics.server import MetricsServer
+    from ottla.server.metrics.sources import Sources
 
 logger = logging.getLogger("ottla.server.broker")
 
@@ -78,6 +82,9 @@ class Broker:
         self._clock = clock
         self._logs: LogManager | None = None
         self._scheduler: Scheduler | None = None
+        self._dispatch = Dispatch(perf_counter_ns if config.values["ottla.metrics.port"] is not None else None)
+        self._metrics: MetricsServer | None = None
+        self._sources: Sources | None = None
         self._broker_epoch = -1
 
     @property
@@ -91,9 +98,14 @@ class Broker:
         endpoint = self._endpoints()[0]
         return f"{endpoint.host}:{endpoint.port}"
 
+    @property
+    def metrics_url(self) -> str | None:
+        """Where /metrics, /healthz and /readyz are, without the path; None where they are off."""
+        return self._metrics.url if self._metrics is not None else None
+
     async def start(self) -> None:
         """Serves when it returns. Raises StorageError and its kinds (locked, another cluster's), MetadataError, OSError where an
-        address is not to be had; nothing is left open then.
+        address is not to be had, ConfigError where the metrics' is not; nothing is left open then.
         """
         try:
             await self._start()
@@ -121,12 +133,15 @@ class Broker:
             clock=clock,
         )
         await self._open_listeners(context)
+        await self._open_metrics(context, logs)
         self._broker_epoch = controller.register_broker(self._endpoints(), rack=self.config.rack)
         replicas.start()
         groups.refresh()
         self._reconfigure(context)
         image.subscribe(self._follow)
         self._begin_passes(clock, logs, groups, values)
+        if self._sources is not None:
+            self._sources.serving = True
 
     def _open_logs(self, clock: Clock) -> LogManager:
         values = self.config.values
@@ -173,12 +188,24 @@ class Broker:
         return cluster_id
 
     async def _open_listeners(self, context: BrokerContext) -> None:
-        dispatch, buffer = Dispatch(), ReceiveBuffer()
+        dispatch, buffer = self._dispatch, ReceiveBuffer()
         settings = SocketSettings.from_broker(self.config.values)
         for address in self.config.listeners:
             listener = Listener(address.name, context, dispatch, settings, buffer)
             self.listeners.append(listener)
             await listener.open(address.host, address.port)
+
+    async def _open_metrics(self, context: BrokerContext, logs: LogManager) -> None:
+        """Where they are wanted: their code is loaded only then."""
+        port = self.config.values["ottla.metrics.port"]
+        if port is None:
+            return
+        from ottla.server.metrics.server import MetricsServer
+        from ottla.server.metrics.sources import Sources
+
+        self._sources = Sources(context, self._dispatch, self.listeners, logs)
+        self._metrics = MetricsServer(self._sources)
+        await self._metrics.open(self.config.values["ottla.metrics.host"], port)
 
     def _endpoints(self) -> list[Endpoint]:
         """What the broker registers: where clients reach each listener."""
@@ -234,6 +261,8 @@ class Broker:
         with contextlib.ExitStack() as last:
             if self._logs is not None:
                 last.callback(self._logs.close, clean, self._broker_epoch)
+            if self._sources is not None:
+                self._sources.serving = False
             for listener in self.listeners:
                 listener.stop_accepting()
             for listener in self.listeners:
@@ -242,3 +271,5 @@ class Broker:
                 await self._scheduler.stop()
             if self.context is not None:
                 self.context.groups.close()
+            if self._metrics is not None:
+                self._metrics.close()

@@ -29,7 +29,8 @@ _COMPLETION: Final = "_OTTLA_COMPLETE"
 
 OPTIONS: Final = {f"--{field.name.replace('_', '-')}": field.name for field in fields(ServeOptions) if field.name != "properties"}
 """The options of `serve`, all of which take a value."""
-_NUMBERS: Final = ("port", "node_id")
+_NUMBERS: Final = {"port": 65535, "metrics_port": 65535, "node_id": 2**31 - 1}
+"""Options that are numbers, and the greatest allowed."""
 
 
 def main() -> NoReturn:
@@ -77,4 +78,4 @@ def plain_options(arguments: Sequence[str]) -> ServeOptions | None:
 
 
 def _is_number(name: str, text: str) -> bool:
-    return text.isascii() and text.isdecimal() and int(text) <= (65535 if name == "port" else 2**31 - 1)
+    return text.isascii() and text.isdecimal() and int(text) <= _NUMBERS[name]

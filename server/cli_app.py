@@ -61,10 +61,16 @@ def serve(
         str | None, typer.Option(metavar="ID", help="For an empty directory; a used one must agree. Also: CLUSTER_ID.")
     ] = None,
     node_id: Annotated[int | None, typer.Option(min=0, max=2**31 - 1, metavar="N", help="node.id: this broker's number.")] = None,
+    metrics_port: Annotated[
+        int | None,
+        typer.Option(min=0, max=65535, help="ottla.metrics.port: /metrics for Prometheus, /healthz, /readyz; 0 is a free port."),
+    ] = None,
     version: _Version = False,
 ) -> None:
     """Run a broker until SIGTERM or Ctrl-C."""
-    raise typer.Exit(run(ServeOptions(properties, tuple(override or ()), port, host, data_dir, cluster_id, node_id)))
+    raise typer.Exit(
+        run(ServeOptions(properties, tuple(override or ()), port, host, data_dir, cluster_id, node_id, metrics_port))
+    )
 
 
 # The everyday commands, one module each in server/commands. A command of one word: app.command("produce")(produce); a group of

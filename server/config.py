@@ -37,6 +37,7 @@ __all__ = [
     "BROKER_SETTINGS",
     "CLIENT_METRICS_SETTINGS",
     "GROUP_SETTINGS",
+    "OWN_SETTINGS",
     "BrokerConfig",
     "ConfigError",
     "InvalidSetting",
@@ -104,7 +105,28 @@ def _setting(
 BROKER_SETTINGS: Final[dict[str, Setting]] = {str(row[0]): _setting(*row) for row in BROKER_ROWS}  # type: ignore[arg-type]
 """Every broker setting of Kafka 4.4, by name; internal ones included."""
 
-_DEFAULTS: Final[dict[str, Value]] = {name: setting.default for name, setting in BROKER_SETTINGS.items()}
+OWN_SETTINGS: Final[dict[str, Setting]] = {
+    setting.name: setting
+    for setting in (
+        Setting(
+            "ottla.metrics.port",
+            ConfigType.INT,
+            None,
+            0,
+            65535,
+            doc="Where /metrics, /healthz and /readyz are served over HTTP; 0 is a free port. Not set: they are not served.",
+        ),
+        Setting(
+            "ottla.metrics.host",
+            ConfigType.STRING,
+            "127.0.0.1",
+            doc="The address for them; empty is every interface. Whoever reaches it can read them.",
+        ),
+    )
+}
+"""Settings of ottla that Kafka does not have, read from the same places. Clients are not shown them."""
+
+_DEFAULTS: Final[dict[str, Value]] = {name: setting.default for name, setting in (BROKER_SETTINGS | OWN_SETTINGS).items()}
 
 
 def documentation(setting: Setting) -> str:
@@ -143,7 +165,7 @@ def advice(name: str) -> str:
             return f"{name} has no effect: {reason}; remove it"
     from difflib import get_close_matches
 
-    nearest = get_close_matches(name, BROKER_SETTINGS, n=1, cutoff=0.75)
+    nearest = get_close_matches(name, [*BROKER_SETTINGS, *OWN_SETTINGS], n=1, cutoff=0.75)
     hint = f"did you mean {nearest[0]}?" if nearest else "it is ignored; remove it"
     return f"{name} is not a broker setting of Kafka 4.4: {hint}"
 
@@ -159,7 +181,7 @@ class BrokerConfig:
         self.values = values
         self.texts = dict(texts)
         self.cluster_id = cluster_id
-        self.unknown = tuple(name for name in texts if base_name(name) not in BROKER_SETTINGS)
+        self.unknown = tuple(name for name in texts if base_name(name) not in BROKER_SETTINGS and name not in OWN_SETTINGS)
         protocols = self._protocols()
         controllers = {name.upper() for name in values["controller.listener.names"] or ()}
         everything = parse_addresses("listeners", values["listeners"], protocols)
@@ -180,7 +202,7 @@ class BrokerConfig:
         values: dict[str, Any] = dict(_DEFAULTS)
         texts = _with_both_ids(texts)
         for name, text in texts.items():
-            setting = BROKER_SETTINGS.get(name)
+            setting = BROKER_SETTINGS.get(name) or OWN_SETTINGS.get(name)
             if setting is not None:
                 values[name] = setting.parse(text)
         config = cls(values, texts, cluster_id)

@@ -95,6 +95,7 @@ class Listener:
         self.port = 0
         self.connections: dict[Connection, int] = {}
         """Open connections, and for how many sweeps nothing moved there."""
+        self.accepted = 0
         self.refused = 0
         self._from_host: dict[str, int] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -113,6 +114,11 @@ class Listener:
         )
         if self.settings.max_idle_ms > 0:
             self._schedule_sweep()
+
+    @property
+    def accepting(self) -> bool:
+        """Clients can connect."""
+        return self._server is not None
 
     def stop_accepting(self) -> None:
         """The address is free again; connections stay."""
@@ -151,6 +157,7 @@ class Listener:
         if from_host >= settings.max_from(host):
             self.refused += 1
             return f"max.connections.per.ip is {settings.max_from(host)}"
+        self.accepted += 1
         self.connections[connection] = 0
         self._from_host[host] = from_host + 1
         return None

@@ -103,6 +103,10 @@ class GroupCoordinator:
         for shard in self._shards.values():
             yield from shard.groups.values()
 
+    def loaded_shards(self) -> list[Shard]:
+        """The partitions whose groups are known; those that are loading are not among them."""
+        return [shard for shard in self._shards.values() if not shard.loading]
+
     # Leadership
 
     def refresh(self) -> None:

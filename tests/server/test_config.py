@@ -7,7 +7,7 @@ import os
 import pytest
 
 from ottla.log.settings import ConfigError, InvalidSetting
-from ottla.server.config import BROKER_SETTINGS, BrokerConfig, advice, base_name, overlaid
+from ottla.server.config import BROKER_SETTINGS, OWN_SETTINGS, BrokerConfig, advice, base_name, overlaid
 
 # As it comes with Kafka for a combined node, by key; the values that matter are all here.
 STOCK = {
@@ -49,7 +49,7 @@ def test_without_anything_it_is_a_loopback_broker() -> None:
     assert result.log_dirs == [os.path.abspath("ottla-data")]
     assert result.metadata_log_dir == result.log_dirs[0]
     assert (result.node_id, result.rack, result.cluster_id) == (1, None, None)
-    assert set(result.values) == set(BROKER_SETTINGS)
+    assert set(result.values) == set(BROKER_SETTINGS) | set(OWN_SETTINGS)
 
 
 def test_kafka_s_own_file_is_taken_as_it_is() -> None:

@@ -38,6 +38,7 @@ COLD = (
     "difflib",
     "prometheus_client",
     "confluent_kafka",
+    "ottla.server.metrics",
     "ottla.log.memdisk",
     "ottla.server.commands",
 )

@@ -1,0 +1,25 @@
+"""Whether the broker is ready, and if not, why.
+
+`/healthz` needs no judgement: it is answered by the broker's own event loop, so one that hangs does not answer at all, which
+every prober takes for a failure. `/readyz` is for whoever sends clients here.
+"""
+
+from __future__ import annotations
+
+from ottla.server.metrics.sources import Sources
+
+
+def reasons_not_ready(sources: Sources) -> list[str]:
+    """What keeps the broker from serving clients as it should, a line each; empty when it is ready."""
+    context = sources.context
+    reasons = []
+    if not sources.serving:
+        reasons.append("the broker is starting or stopping")
+    reasons += [f"listener {each.name} does not accept connections" for each in sources.listeners if not each.accepting]
+    reasons += [each.failed for each in sources.logs.directories if each.failed is not None]
+    broker = context.metadata.brokers.get(context.config.node_id)
+    if broker is None:
+        reasons.append("the metadata does not know this broker")
+    elif not broker.active:
+        reasons.append("this broker is fenced")
+    return reasons

@@ -1,0 +1,71 @@
+"""How long requests took: from buckets that double to quantiles.
+
+Bucket n of a route's `took` counts what took 2**(n-1) to 2**n - 1 ns. So a quantile is known to a factor of two, and is put
+between the bucket's ends in proportion, as Prometheus does it with histograms. Times are sums of integers, never samples.
+
+Quantiles are of the last five to ten minutes, as Kafka's lean to the last five: `Window` keeps the buckets of some time ago and
+takes them off. It moves on when it is read, so with no reader nothing happens; with several all see the same window.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from ottla.server.dispatch import BUCKETS, Route
+
+WINDOW_SECONDS: Final = 300
+Key = tuple[str, ...]
+QUANTILES: Final = ("0.50", "0.75", "0.95", "0.98", "0.99", "0.999")
+"""Written as the JMX exporter writes Kafka's percentiles."""
+
+
+class Times(NamedTuple):
+    """Some durations: how many in `total`, their sum in ns, and buckets of them (empty where only the sum is known)."""
+
+    total: int
+    sum_ns: int
+    took: Sequence[int] = ()
+
+
+def summed(routes: Iterable[Route]) -> Times:
+    """The times of several routes together."""
+    took, sum_ns = [0] * BUCKETS, 0
+    for route in routes:
+        sum_ns += route.took_ns
+        for bucket, count in enumerate(route.took):
+            took[bucket] += count
+    return Times(sum(took), sum_ns, took)
+
+
+def quantile_ns(took: Sequence[int], quantile: float) -> float:
+    """The time below which this share of the durations lies; 0.0 where there are none."""
+    rank = quantile * sum(took)
+    below = 0
+    for bucket, count in enumerate(took):
+        if count and below + count >= rank:
+            low, high = (1 << bucket) >> 1, 1 << bucket
+            return low + (high - low) * (rank - below) / count
+        below += count
+    return 0.0
+
+
+class Window:
+    """Takes what is older than the window off the buckets of each key, the values of a metric's labels."""
+
+    def __init__(self) -> None:
+        self._since: float | None = None
+        self._begin: Mapping[Key, Sequence[int]] = {}
+        self._next_begin: Mapping[Key, Sequence[int]] = {}
+
+    def recent(self, key: Key, took: Sequence[int]) -> Sequence[int]:
+        """What came to these buckets since the window began."""
+        before = self._begin.get(key)
+        return took if before is None else [new - old for new, old in zip(took, before, strict=True)]
+
+    def move(self, monotonic: float, took: Mapping[Key, Sequence[int]]) -> None:
+        """Called with all buckets as they are at a reading: the window after the next WINDOW_SECONDS begins there."""
+        if self._since is None:
+            self._since = monotonic
+        elif monotonic - self._since >= WINDOW_SECONDS:
+            self._begin, self._next_begin, self._since = self._next_begin, took, monotonic

@@ -1,0 +1,64 @@
+"""The address where metrics and health are served, opened and closed with the broker."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from ottla.log.settings import ConfigError
+from ottla.server.listener import SocketSettings, bound_socket
+from ottla.server.metrics.health import reasons_not_ready
+from ottla.server.metrics.http import HttpConnection, HttpServer, Page
+
+if TYPE_CHECKING:
+    from ottla.server.metrics.sources import Sources
+
+PORT = "ottla.metrics.port"
+HOST = "ottla.metrics.host"
+
+
+class MetricsServer:
+    """`/metrics`, `/healthz` and `/readyz` of one broker. `url` is known once it is open."""
+
+    def __init__(self, sources: Sources) -> None:
+        """ConfigError where prometheus_client is missing."""
+        try:
+            from ottla.server.metrics.exposition import CONTENT_TYPE, Exposition
+        except ImportError as error:
+            raise ConfigError(
+                f"{PORT}: metrics need {error.name}, which is not installed: pip install prometheus-client"
+            ) from error
+        exposition = Exposition(sources)
+
+        def metrics() -> Page:
+            return Page(exposition.pieces(), content_type=CONTENT_TYPE)
+
+        def alive() -> Page:
+            return Page((b"alive\n",))
+
+        def ready() -> Page:
+            reasons = reasons_not_ready(sources)
+            return Page((("\n".join(reasons) + "\n").encode(),), 503) if reasons else Page((b"ready\n",))
+
+        self._http = HttpServer({"/metrics": metrics, "/healthz": alive, "/readyz": ready}, sources.context.clock)
+        self._server: asyncio.Server | None = None
+        self.url = ""
+
+    async def open(self, host: str, port: int) -> None:
+        """Binds and serves; port 0 is a free one. ConfigError where the address is not to be had."""
+        try:
+            sock = bound_socket(host, port, SocketSettings())
+        except OSError as error:
+            raise ConfigError(
+                f"{PORT}: {host}:{port}: {error.strerror}; choose another (--metrics-port N, 0 for a free one), or another {HOST}"
+            ) from error
+        port = sock.getsockname()[1]
+        self._server = await asyncio.get_running_loop().create_server(lambda: HttpConnection(self._http), sock=sock)
+        self.url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+
+    def close(self) -> None:
+        """The address is free again and whoever was being answered is cut off."""
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+        self._http.abort()

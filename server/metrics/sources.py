@@ -1,0 +1,24 @@
+"""What metrics are read from: the parts of one running broker."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ottla.log.manager import LogManager
+    from ottla.server.context import BrokerContext
+    from ottla.server.dispatch import Dispatch
+    from ottla.server.listener import Listener
+
+
+@dataclass(slots=True)
+class Sources:
+    """`serving` is set by the broker: true from the end of its start to the beginning of its stop."""
+
+    context: BrokerContext
+    dispatch: Dispatch
+    listeners: Sequence[Listener]
+    logs: LogManager
+    serving: bool = False

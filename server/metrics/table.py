@@ -1,0 +1,442 @@
+"""Every metric: name, kind, labels, what it means, and how its rows come about.
+
+Names are those under which the JMX exporter's usual rules show Kafka's own (`kafka_server_brokertopicmetrics_bytesin_total`), and
+those of kafka-exporter for consumer groups; what Kafka has no name for begins with `ottla_`. Kinds are Prometheus'; a counter's
+name ends in `_total`, and it starts at 0 with the process.
+
+`rows` gives (values of the labels, number), or Times in place of the number where the kind is summary or histogram. A reader may
+stop in the middle and let the broker run: so rows are made from copies of whatever may change meanwhile, never while iterating
+over it, and what is gone by then is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final, Literal, NamedTuple
+
+from ottla import __version__
+from ottla.server.group.classic import State
+from ottla.server.group.offsets import is_stale
+from ottla.server.metrics.latency import Times, summed
+from ottla.server.metrics.sources import Sources
+from ottla.wire.api import APIS
+from ottla.wire.errors import ErrorCode
+
+Kind = Literal["counter", "gauge", "summary", "histogram"]
+Row = tuple[tuple[str, ...], float]
+TimesRow = tuple[tuple[str, ...], Times]
+
+RUNNING: Final = 3
+"""Kafka's numbers for a broker's state."""
+SHUTTING_DOWN: Final = 7
+
+
+class Metric(NamedTuple):
+    """See the module's docstring. `doc` is the help text and the docs' description."""
+
+    name: str
+    kind: Kind
+    labels: tuple[str, ...]
+    doc: str
+    rows: Callable[[Sources], Iterable[Row] | Iterable[TimesRow]]
+
+
+def single(value: Callable[[Sources], float]) -> Callable[[Sources], list[Row]]:
+    """Rows of a metric without labels."""
+    return lambda sources: [((), value(sources))]
+
+
+# Topics
+
+
+def traffic(*fields: str) -> Callable[[Sources], Iterator[Row]]:
+    """The sum of these counters of Traffic: of the whole broker under topic "", then of each topic that had any traffic."""
+
+    def value(of: Any) -> int:
+        return sum(getattr(of, field) for field in fields)
+
+    def rows(sources: Sources) -> Iterator[Row]:
+        replicas = sources.context.replicas
+        topics = list(replicas.traffic.items())
+        yield ("",), value(replicas.past_traffic) + sum(value(each) for _, each in topics)
+        for topic, each in topics:
+            if each.appends or each.refused or each.fetches:
+                yield (topic,), value(each)
+
+    return rows
+
+
+def of_logs(value: Callable[[Any], int]) -> Callable[[Sources], Iterator[Row]]:
+    """A number of each partition's log, the metadata log included."""
+
+    def rows(sources: Sources) -> Iterator[Row]:
+        for log in list(sources.logs.logs.values()):
+            yield (log.topic, str(log.partition)), value(log)
+
+    return rows
+
+
+# Requests
+
+
+def request_counts(sources: Sources) -> Iterator[Row]:
+    for key_and_version, route in sorted(sources.dispatch.routes.items()):
+        yield (APIS[key_and_version >> 16].name, str(key_and_version & 0xFFFF)), route.requests
+
+
+def request_errors(sources: Sources) -> Iterator[Row]:
+    counts: dict[tuple[int, int], int] = {}
+    for key_and_version, route in sources.dispatch.routes.items():
+        for code, count in route.errors.items():
+            found = (key_and_version >> 16, code)
+            counts[found] = counts.get(found, 0) + count
+    for (key, code), count in sorted(counts.items()):
+        yield (APIS[key].name, ErrorCode(code).name), count
+
+
+def request_times(sources: Sources) -> Iterator[TimesRow]:
+    routes = sources.dispatch.routes
+    for key in sorted({key_and_version >> 16 for key_and_version in routes}):
+        yield (APIS[key].name,), summed(route for at, route in routes.items() if at >> 16 == key and route.took)
+
+
+# Groups
+
+
+def members(sources: Sources) -> Iterator[Row]:
+    for shard in sources.context.groups.loaded_shards():
+        for group in list(shard.groups.values()):
+            yield (group.group_id,), len(group.members)
+
+
+def groups_in(*states: State) -> Callable[[Sources], list[Row]]:
+    return single(
+        lambda sources: sum(
+            not states or group.state in states
+            for shard in sources.context.groups.loaded_shards()
+            for group in shard.groups.values()
+        )
+    )
+
+
+def offset_count(sources: Sources) -> int:
+    return sum(
+        len(partitions)
+        for shard in sources.context.groups.loaded_shards()
+        for group_id in shard.groups
+        for partitions in shard.offsets.of_group(group_id).values()
+    )
+
+
+def committed(sources: Sources) -> Iterator[tuple[str, str, int, int, int | None]]:
+    """(group, topic, partition, offset, lag), of partitions that are here; lag is None where the partition is not."""
+    replicas = sources.context.replicas
+    for shard in sources.context.groups.loaded_shards():
+        for group_id in list(shard.groups):
+            for topic, partitions in list(shard.offsets.of_group(group_id).items()):
+                for index, found in sorted(partitions.items()):
+                    replica = replicas.get(topic, index)
+                    if replica is not None and is_stale(found.value.topic_id, replica.topic_id):
+                        continue  # of a former topic of this name
+                    offset = found.value.offset
+                    yield group_id, topic, index, offset, None if replica is None else max(0, replica.log.high_watermark - offset)
+
+
+def current_offsets(sources: Sources) -> Iterator[Row]:
+    for group_id, topic, index, offset, _ in committed(sources):
+        yield (group_id, topic, str(index)), offset
+
+
+def lags(sources: Sources) -> Iterator[Row]:
+    for group_id, topic, index, _, lag in committed(sources):
+        if lag is not None:
+            yield (group_id, topic, str(index)), lag
+
+
+def lag_sums(sources: Sources) -> Iterator[Row]:
+    current, total = ("", ""), 0
+    for group_id, topic, _, _, lag in committed(sources):
+        if (group_id, topic) != current:
+            if any(current):
+                yield current, total
+            current, total = (group_id, topic), 0
+        total += lag or 0
+    if any(current):
+        yield current, total
+
+
+# The broker and the cluster
+
+
+def partitions_that(holds: Callable[[Any], bool]) -> Callable[[Sources], list[Row]]:
+    """How many partitions of the cluster are like this."""
+    return single(
+        lambda sources: sum(
+            holds(partition) for topic in sources.context.metadata.topics.values() for partition in topic.partitions.values()
+        )
+    )
+
+
+def offline_replicas(sources: Sources) -> int:
+    context = sources.context
+    node_id = context.config.node_id
+    return sum(
+        node_id in partition.replicas and (replica is None or replica.log.directory.failed is not None)
+        for topic in context.metadata.topics.values()
+        for index, partition in topic.partitions.items()
+        for replica in (context.replicas.get(topic.name, index),)
+    )
+
+
+def directories_offline(sources: Sources) -> Iterator[Row]:
+    for directory in sources.logs.directories:
+        yield (directory.path,), float(directory.failed is not None)
+
+
+def flush_times(sources: Sources) -> Iterator[TimesRow]:
+    directories = sources.logs.directories
+    yield (), Times(sum(each.flushes for each in directories), sum(each.flushed_ms for each in directories) * 1_000_000)
+
+
+def of_listeners(value: Callable[[Any], int]) -> Callable[[Sources], Iterator[Row]]:
+    def rows(sources: Sources) -> Iterator[Row]:
+        for listener in sources.listeners:
+            yield (listener.name,), value(listener)
+
+    return rows
+
+
+def brokers(*, fenced: bool) -> Callable[[Sources], list[Row]]:
+    return single(lambda sources: sum(broker.fenced == fenced for broker in sources.context.metadata.brokers.values()))
+
+
+_TOPIC: Final = ("topic",)
+_PARTITION: Final = ("topic", "partition")
+_GROUP_PARTITION: Final = ("group", "topic", "partition")
+_TRAFFIC: Final = "kafka_server_brokertopicmetrics_"
+_REQUESTS: Final = "kafka_network_requestmetrics_"
+_CONTROLLER: Final = "kafka_controller_kafkacontroller_"
+_GROUPS: Final = "kafka_coordinator_group_groupmetadatamanager_"
+_SOCKETS: Final = "kafka_server_socketservermetrics_"
+
+METRICS: Final[tuple[Metric, ...]] = (
+    Metric(
+        f"{_TRAFFIC}messagesin_total",
+        "counter",
+        _TOPIC,
+        'Records appended; topic "" is the whole broker.',
+        traffic("messages_in"),
+    ),
+    Metric(f"{_TRAFFIC}bytesin_total", "counter", _TOPIC, "Bytes of record batches appended.", traffic("bytes_in")),
+    Metric(
+        f"{_TRAFFIC}bytesout_total", "counter", _TOPIC, "Bytes of record batches in answers to fetches.", traffic("bytes_out")
+    ),
+    Metric(
+        f"{_TRAFFIC}totalproducerequests_total",
+        "counter",
+        _TOPIC,
+        "Batches that were to be appended, those refused included.",
+        traffic("appends", "refused"),
+    ),
+    Metric(
+        f"{_TRAFFIC}failedproducerequests_total", "counter", _TOPIC, "Batches that a partition's log refused.", traffic("refused")
+    ),
+    Metric(
+        f"{_TRAFFIC}totalfetchrequests_total",
+        "counter",
+        _TOPIC,
+        "Looks of fetches at a partition; a long poll takes several.",
+        traffic("fetches"),
+    ),
+    Metric(
+        f"{_TRAFFIC}failedfetchrequests_total",
+        "counter",
+        _TOPIC,
+        "Looks of fetches at a partition that ended in an error.",
+        traffic("failed_fetches"),
+    ),
+    Metric(f"{_REQUESTS}requests_total", "counter", ("request", "version"), "Requests by API and version.", request_counts),
+    Metric(
+        f"{_REQUESTS}errors_total",
+        "counter",
+        ("request", "error"),
+        "Error codes in answers, each where it stands; NONE is not counted.",
+        request_errors,
+    ),
+    Metric(
+        f"{_REQUESTS}totaltimems",
+        "summary",
+        ("request",),
+        "Time from a request to its answer in ms, waiting included; quantiles of the last 5 to 10 minutes.",
+        request_times,
+    ),
+    Metric(
+        "ottla_request_duration_seconds",
+        "histogram",
+        ("request",),
+        "The same times in seconds, in buckets that double: for quantiles over any time and over several brokers.",
+        request_times,
+    ),
+    Metric("kafka_log_log_size", "gauge", _PARTITION, "Bytes in the partition's segments.", of_logs(lambda log: log.size_bytes)),
+    Metric(
+        "kafka_log_log_logstartoffset",
+        "gauge",
+        _PARTITION,
+        "First offset that can be read.",
+        of_logs(lambda log: log.log_start_offset),
+    ),
+    Metric(
+        "kafka_log_log_logendoffset", "gauge", _PARTITION, "Offset of the next record.", of_logs(lambda log: log.log_end_offset)
+    ),
+    Metric(
+        "kafka_log_log_numlogsegments", "gauge", _PARTITION, "Segments of the partition.", of_logs(lambda log: len(log.segments))
+    ),
+    Metric(
+        "kafka_log_logflushstats_logflushrateandtimems",
+        "summary",
+        (),
+        "Flushes (fsync) of partitions and the time they took in ms.",
+        flush_times,
+    ),
+    Metric(
+        "kafka_log_logmanager_offlinelogdirectorycount",
+        "gauge",
+        (),
+        "Log directories that failed.",
+        single(lambda sources: sum(each.failed is not None for each in sources.logs.directories)),
+    ),
+    Metric(
+        "kafka_log_logmanager_logdirectoryoffline",
+        "gauge",
+        ("logDirectory",),
+        "1 for a log directory that failed.",
+        directories_offline,
+    ),
+    Metric(
+        "kafka_server_replicamanager_partitioncount",
+        "gauge",
+        (),
+        "Partitions that this broker holds.",
+        single(lambda sources: len(sources.context.replicas)),
+    ),
+    Metric(
+        "kafka_server_replicamanager_leadercount",
+        "gauge",
+        (),
+        "Partitions that this broker leads.",
+        single(lambda sources: sum(replica.is_leader for replica in sources.context.replicas)),
+    ),
+    Metric(
+        "kafka_server_replicamanager_offlinereplicacount",
+        "gauge",
+        (),
+        "Partitions whose log here cannot be used.",
+        single(offline_replicas),
+    ),
+    Metric(
+        "kafka_server_replicamanager_underreplicatedpartitions",
+        "gauge",
+        (),
+        "Partitions with replicas that are not in sync.",
+        partitions_that(lambda partition: len(partition.isr) < len(partition.replicas)),
+    ),
+    Metric(
+        "kafka_server_kafkaserver_brokerstate",
+        "gauge",
+        (),
+        "3: running, 7: shutting down.",
+        single(lambda sources: RUNNING if sources.serving else SHUTTING_DOWN),
+    ),
+    Metric(
+        "kafka_server_fetchsessioncache_numincrementalfetchsessions",
+        "gauge",
+        (),
+        "Fetch sessions.",
+        single(lambda sources: len(sources.context.fetch_sessions)),
+    ),
+    Metric(
+        "kafka_server_fetchsessioncache_incrementalfetchsessionevictions_total",
+        "counter",
+        (),
+        "Fetch sessions that made room for others.",
+        single(lambda sources: sources.context.fetch_sessions.evictions),
+    ),
+    Metric(
+        f"{_SOCKETS}connection_count",
+        "gauge",
+        ("listener",),
+        "Open connections.",
+        of_listeners(lambda listener: len(listener.connections)),
+    ),
+    Metric(
+        f"{_SOCKETS}connection_creation_total",
+        "counter",
+        ("listener",),
+        "Connections let in.",
+        of_listeners(lambda listener: listener.accepted),
+    ),
+    Metric(
+        f"{_SOCKETS}connection_close_total",
+        "counter",
+        ("listener",),
+        "Connections that ended.",
+        of_listeners(lambda listener: listener.accepted - len(listener.connections)),
+    ),
+    Metric(
+        "ottla_listener_refused_connections_total",
+        "counter",
+        ("listener",),
+        "Connections refused by max.connections and max.connections.per.ip.",
+        of_listeners(lambda listener: listener.refused),
+    ),
+    Metric(f"{_CONTROLLER}activecontrollercount", "gauge", (), "1: this broker is the controller.", single(lambda sources: 1)),
+    Metric(f"{_CONTROLLER}activebrokercount", "gauge", (), "Brokers that are registered and not fenced.", brokers(fenced=False)),
+    Metric(f"{_CONTROLLER}fencedbrokercount", "gauge", (), "Brokers that are fenced.", brokers(fenced=True)),
+    Metric(
+        f"{_CONTROLLER}globaltopiccount",
+        "gauge",
+        (),
+        "Topics of the cluster.",
+        single(lambda sources: len(sources.context.metadata.topics)),
+    ),
+    Metric(
+        f"{_CONTROLLER}globalpartitioncount", "gauge", (), "Partitions of the cluster.", partitions_that(lambda partition: True)
+    ),
+    Metric(
+        f"{_CONTROLLER}offlinepartitionscount",
+        "gauge",
+        (),
+        "Partitions without a leader.",
+        partitions_that(lambda partition: partition.leader < 0),
+    ),
+    Metric(
+        f"{_CONTROLLER}preferredreplicaimbalancecount",
+        "gauge",
+        (),
+        "Partitions that another than their first replica leads.",
+        partitions_that(lambda partition: partition.leader != partition.replicas[0]),
+    ),
+    Metric(f"{_GROUPS}numgroups", "gauge", (), "Groups that this broker coordinates.", groups_in()),
+    Metric(f"{_GROUPS}numgroupsempty", "gauge", (), "Groups without members.", groups_in(State.EMPTY)),
+    Metric(
+        f"{_GROUPS}numgroupspreparingrebalance",
+        "gauge",
+        (),
+        "Groups whose members are joining.",
+        groups_in(State.PREPARING_REBALANCE),
+    ),
+    Metric(
+        f"{_GROUPS}numgroupscompletingrebalance",
+        "gauge",
+        (),
+        "Groups that wait for their leader's assignment.",
+        groups_in(State.COMPLETING_REBALANCE),
+    ),
+    Metric(f"{_GROUPS}numgroupsstable", "gauge", (), "Groups at work.", groups_in(State.STABLE)),
+    Metric(f"{_GROUPS}numoffsets", "gauge", (), "Committed offsets.", single(offset_count)),
+    Metric("kafka_consumergroup_members", "gauge", ("group",), "Members of the group.", members),
+    Metric("kafka_consumergroup_current_offset", "gauge", _GROUP_PARTITION, "Committed offset.", current_offsets),
+    Metric("kafka_consumergroup_lag", "gauge", _GROUP_PARTITION, "Records that the group has not committed yet.", lags),
+    Metric("kafka_consumergroup_lag_sum", "gauge", ("group", "topic"), "The same, of the whole topic.", lag_sums),
+    Metric("ottla_info", "gauge", ("version",), "Always 1; says which ottla this is.", lambda sources: [((__version__,), 1)]),
+)
