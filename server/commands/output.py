@@ -20,7 +20,7 @@ import json
 import os
 import select
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Annotated, Any, Final, NoReturn, get_type_hints
 
@@ -126,6 +126,11 @@ def _forget(stream: Any) -> None:
 def write_json(value: Any) -> None:
     """One JSON value, one line."""
     sys.stdout.write(json.dumps(value, ensure_ascii=False) + "\n")
+
+
+def write_lines(lines: Iterable[str]) -> None:
+    for line in lines:
+        sys.stdout.write(line + "\n")
 
 
 def write_table(
