@@ -123,7 +123,8 @@ def explain(error: KafkaError) -> str:
     detail = _DETAIL.match(text)
     if detail:  # of a connection: who, and what the system said
         what = _REFUSED.sub(lambda found: found[1], detail["what"])
-        return f"{detail['address']}: {what[:1].lower()}{what[1:]}"
+        begins_word = what[1:2].islower()  # not an acronym
+        return f"{detail['address']}: {what[:1].lower() if begins_word else what[:1]}{what[1:]}"
     words = WORDS.get(name)
     if words is None:
         return f"{text} ({name})"

@@ -55,7 +55,7 @@ def guarded(function: Callable[..., None]) -> Callable[..., None]:
             function(*args, **kwargs)
             sys.stdout.flush()
         except KeyboardInterrupt:
-            _drop_output_of_closed_pipe()
+            _flush_or_forget()
             raise typer.Exit(INTERRUPTED) from None
         except BrokenPipeError:
             _forget(sys.stdout)
@@ -63,7 +63,7 @@ def guarded(function: Callable[..., None]) -> Callable[..., None]:
         except Failure as failure:
             fail(str(failure))
         except OSError as error:
-            _forget(sys.stdout)
+            _flush_or_forget()
             fail(f"{error.filename or 'output'}: {error.strerror or error}")
 
     with_resolved_types(run, function)
@@ -106,7 +106,7 @@ def check_reader() -> None:
         raise BrokenPipeError
 
 
-def _drop_output_of_closed_pipe() -> None:
+def _flush_or_forget() -> None:
     try:
         sys.stdout.flush()
     except OSError:

@@ -262,16 +262,18 @@ def read_files(stack: ExitStack, files: Sequence[Path], template: Template, max_
     if regular:  # of a pipe nobody knows the end, and on a terminal a bar would be in the way
         advance = stack.enter_context(output.progress("sending", sum(size.st_size for size in sizes), in_bytes=True))
     for name, stream in streams:
-        yield from made(numbered_lines(stream, max_bytes, advance), template, name)
+        yield from made(numbered_lines(name, stream, max_bytes, advance), template, name)
 
 
-def numbered_lines(stream: BinaryIO, max_bytes: int, advance: Callable[[int], object]) -> Iterator[tuple[int, bytes]]:
+def numbered_lines(
+    source: str, stream: BinaryIO, max_bytes: int, advance: Callable[[int], object]
+) -> Iterator[tuple[int, bytes]]:
     """Lines without their newline, counted from 1; the last may lack one. BadRecord at one that is longer than `max_bytes`."""
     number = 0
     while line := stream.readline(max_bytes + 1):
         number += 1
         if len(line) > max_bytes and not line.endswith(b"\n"):
-            raise BadRecord(f"line {number} is longer than {max_bytes} bytes; -X message.max.bytes=... allows more")
+            raise BadRecord(f"{source}, line {number} is longer than {max_bytes} bytes; -X message.max.bytes=... allows more")
         advance(len(line))
         yield number, line.removesuffix(b"\n")
 

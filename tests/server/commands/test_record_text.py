@@ -1,0 +1,149 @@
+"""Records as text and back, and kcat's formats. A fake message stands for librdkafka's."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+import typer
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ottla.server.commands.record_text import (
+    BadRecord,
+    Encoding,
+    bytes_from_json,
+    bytes_to_json,
+    format_formatter,
+    json_formatter,
+    line_formatter,
+    record_from_json,
+)
+
+
+class FakeMessage:
+    """What the formatters ask of a message."""
+
+    def __init__(self, key: bytes | None, value: bytes | None, headers: Any = None, timestamp: tuple[int, int] = (1, 7)) -> None:
+        self.parts = key, value, headers, timestamp
+
+    def topic(self) -> str:
+        return "t"
+
+    def partition(self) -> int:
+        return 2
+
+    def offset(self) -> int:
+        return 9
+
+    def key(self) -> bytes | None:
+        return self.parts[0]
+
+    def value(self) -> bytes | None:
+        return self.parts[1]
+
+    def headers(self) -> Any:
+        return self.parts[2]
+
+    def timestamp(self) -> tuple[int, int]:
+        return self.parts[3]
+
+
+def message(*parts: Any) -> Any:
+    return FakeMessage(*parts)
+
+
+@given(st.one_of(st.none(), st.binary()), st.sampled_from(Encoding))
+def test_bytes_come_back(data: bytes | None, encoding: Encoding) -> None:
+    assert bytes_from_json(json.loads(json.dumps(bytes_to_json(data, encoding))), "value") == data
+
+
+@given(
+    st.one_of(st.none(), st.binary()),
+    st.one_of(st.none(), st.binary()),
+    st.lists(st.tuples(st.text(st.characters(codec="utf-8")), st.one_of(st.none(), st.binary()))),
+)
+def test_records_come_back(key: bytes | None, value: bytes | None, headers: list[tuple[str, bytes | None]]) -> None:
+    line = json_formatter(Encoding.UTF8, Encoding.UTF8)(message(key, value, headers))
+    assert line.count(b"\n") == 1
+    record = record_from_json(line)
+    assert record == (key, value, headers, 2, 7)
+
+
+def test_no_timestamp_is_null() -> None:
+    line = json_formatter(Encoding.UTF8, Encoding.UTF8)(message(b"k", b"v", None, (0, -1)))
+    assert json.loads(line)["timestamp"] is None
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        (b"", "no JSON"),
+        (b"\xff", "no JSON"),
+        (b"[" * 100_000, "no JSON"),
+        (b"[]", "no JSON object"),
+        (b'{"val": 1}', "'val' is nothing a record has"),
+        (b'{"value": 1}', "value must be a string"),
+        (b'{"key": {"base64": "*"}}', "key: "),
+        (b'{"key": {"hex": 5}}', "key: "),
+        (b'{"key": {"hex": "00", "base64": ""}}', "key must be"),
+        (b'{"value": "\\ud800"}', "value: "),
+        (b'{"headers": [["a"]]}', "headers must be"),
+        (b'{"headers": "a=b"}', "headers must be"),
+        (b'{"headers": {"a": 1}}', "header 'a' must be"),
+        (b'{"partition": -1}', "partition must be a whole number from 0 to 2147483647"),
+        (b'{"partition": true}', "partition must be"),
+        (b'{"timestamp": 1.5}', "timestamp must be"),
+        (b'{"timestamp": "soon"}', "timestamp 'soon' is no time"),
+        (b'{"timestamp": "1960-01-01T00:00Z"}', "is no time"),
+    ],
+)
+def test_lines_that_are_no_record(line: bytes, words: str) -> None:
+    with pytest.raises(BadRecord, match=words):
+        record_from_json(line)
+
+
+@given(st.binary())
+def test_any_line_is_a_record_or_says_why_not(line: bytes) -> None:
+    try:
+        record_from_json(line)
+    except BadRecord:
+        return
+
+
+def test_lines() -> None:
+    record, empty = message(b"k", b"v"), message(None, None)
+    assert line_formatter(None, "~", Encoding.UTF8, Encoding.HEX)(record) == b"76\n"
+    assert line_formatter(None, "~", Encoding.UTF8, Encoding.HEX)(empty) == b"~\n"
+    assert line_formatter(": ", "~", Encoding.BASE64, Encoding.UTF8)(record) == b"aw==: v\n"
+    assert line_formatter(": ", "~", Encoding.BASE64, Encoding.UTF8)(empty) == b"~: ~\n"
+
+
+@pytest.mark.parametrize(
+    ("template", "text"),
+    [
+        ("", b""),
+        ("%t %p %o %T", b"t 2 9 7"),
+        ("%k/%K %s/%S", b"k\xff/2 v/1"),
+        ("%h", b"a=1,b="),
+        ("100%%\\n", b"100%\n"),
+        (r"\t\r\n\\\0\x00\xfFé", b"\t\r\n\\\0\0\xff\xc3\xa9"),
+        (r"\\n", b"\\n"),
+        ("%%k", b"%k"),
+    ],
+)
+def test_formats(template: str, text: bytes) -> None:
+    show = format_formatter(template, "", Encoding.UTF8, Encoding.UTF8)
+    assert show(message(b"k\xff", b"v", [("a", b"1"), ("b", None)])) == text
+
+
+def test_formats_of_nothing() -> None:
+    show = format_formatter("%k|%K|%s|%S|%h|%T", "NULL", Encoding.UTF8, Encoding.UTF8)
+    assert show(message(None, None, None, (0, -1))) == b"NULL|-1|NULL|-1||-1"
+
+
+@pytest.mark.parametrize("template", ["%q", "%", "\\", "\\q", "\\x", "\\x1", "a%\n"])
+def test_formats_with_unknown_tokens(template: str) -> None:
+    with pytest.raises(typer.BadParameter, match="means nothing"):
+        format_formatter(template, "", Encoding.UTF8, Encoding.UTF8)
