@@ -53,7 +53,7 @@ WHY_IDLE: Final[dict[str, tuple[str, ...]]] = {
     "The metadata log takes snapshots and rolls by rules of its own": ("metadata.",),
     "Everything runs on one event loop and holds what waits in one place: there are no pools, purgatories or buffers to size": (
         "background.threads", "num.", "queued.max.", "fetch.purgatory.", "producer.purgatory.", "delete.records.purgatory.",
-        "group.coordinator.", "offsets.load.buffer.size", "offsets.commit.timeout.ms", "max.request.partition.size.limit",
+        "group.coordinator.", "offsets.load.buffer.size", "offsets.commit.timeout.ms",
     ),
     "Files grow with what is written": ("log.preallocate", "preallocate"),
     "Where logs begin is written down with how far they are flushed": ("log.flush.start.offset.checkpoint.interval.ms",),

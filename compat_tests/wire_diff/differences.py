@@ -20,6 +20,8 @@ class Difference(NamedTuple):
 DELIBERATE: dict[str, Difference] = {
     "MDzero": Difference("", -1, 42, "Kafka leaks UNKNOWN_SERVER_ERROR for a topic with neither name nor id"),
     "IAC8": Difference("", -1, 42, "an unknown operation makes Kafka's controller fail and give up its leadership"),
+    "DTPempty": Difference("", -1, 17, "a topic without a name makes Kafka 4.4 answer -1 for every topic of the request"),
+    "DTPhuge": Difference("", False, True, "a cursor near 2**31 overflows in Kafka, and its next one has a negative partition"),
     "P9": Difference("", SILENT, 87, "null records kill Kafka's request handler: the client waits for ever"),
     "P22": Difference("error_code", -1, 87, "a batch of an undefined codec is an invalid one, not an unknown server error"),
     "P23": Difference("error_code", -1, 87, "records that do not decompress are invalid ones, not an unknown server error"),

@@ -1,0 +1,17 @@
+"""CreateAcls v1-3: add access rules. There is no authorizer yet, and so every rule is refused with 54 SECURITY_DISABLED.
+
+- One rule with an unknown (0) resource type, pattern type, operation or permission closes the connection, as in Kafka.
+"""
+
+from __future__ import annotations
+
+from ottla.server.context import RequestContext
+from ottla.server.security.acls import DISABLED, check_elements
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.create_acls import AclCreationResult, CreateAclsRequest, CreateAclsResponse
+
+
+def handle(request: CreateAclsRequest, ctx: RequestContext) -> CreateAclsResponse:
+    for rule in request.creations:
+        check_elements(rule.resource_type, rule.resource_pattern_type, rule.operation, rule.permission_type)
+    return CreateAclsResponse(results=[AclCreationResult(ErrorCode.SECURITY_DISABLED, DISABLED) for _ in request.creations])

@@ -1,0 +1,19 @@
+"""DeleteAcls v1-3: remove the access rules that match filters. There is no authorizer yet: 54 SECURITY_DISABLED for every filter.
+
+- One filter with an unknown (0) resource type, pattern type, operation or permission closes the connection, as in Kafka.
+"""
+
+from __future__ import annotations
+
+from ottla.server.context import RequestContext
+from ottla.server.security.acls import DISABLED, check_elements
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.delete_acls import DeleteAclsFilterResult, DeleteAclsRequest, DeleteAclsResponse
+
+
+def handle(request: DeleteAclsRequest, ctx: RequestContext) -> DeleteAclsResponse:
+    for each in request.filters:
+        check_elements(each.resource_type_filter, each.pattern_type_filter, each.operation, each.permission_type)
+    return DeleteAclsResponse(
+        filter_results=[DeleteAclsFilterResult(ErrorCode.SECURITY_DISABLED, DISABLED) for _ in request.filters]
+    )

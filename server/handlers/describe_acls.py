@@ -1,0 +1,16 @@
+"""DescribeAcls v1-3: the access rules that match a filter. There is no authorizer yet, and so the answer is 54 SECURITY_DISABLED.
+
+- A filter with an unknown (0) resource type, pattern type, operation or permission closes the connection, as in Kafka.
+"""
+
+from __future__ import annotations
+
+from ottla.server.context import RequestContext
+from ottla.server.security.acls import DISABLED, check_elements
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
+
+
+def handle(request: DescribeAclsRequest, ctx: RequestContext) -> DescribeAclsResponse:
+    check_elements(request.resource_type_filter, request.pattern_type_filter, request.operation, request.permission_type)
+    return DescribeAclsResponse(error_code=ErrorCode.SECURITY_DISABLED, error_message=DISABLED)

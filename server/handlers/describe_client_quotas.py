@@ -1,0 +1,98 @@
+"""DescribeClientQuotas v0-1: the quotas of the client entities that a filter matches (KIP-546).
+
+- An entity is a user, a client id, both, or an ip; a null name is the default for all of its kind. Quotas are doubles by key.
+- The filter has at most one component a kind of name. Match type 0 EXACT needs a name, 1 DEFAULT matches the default only, 2
+  SPECIFIED (any) either; both go without a name. `strict` leaves out entities that have other kinds of names, too. No components
+  match everything, and with `strict` nothing.
+- What the metadata holds is answered. Nothing here sets quotas yet; a data directory of Kafka's may bring some along.
+- Errors, with null entries: 35 UNSUPPORTED_VERSION (no such kind of name), 42 INVALID_REQUEST (any other fault of the filter).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from ottla.server.context import RequestContext
+from ottla.server.metadata.image import MetadataImage
+from ottla.server.metadata.operation import Refused
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.describe_client_quotas import (
+    ComponentData,
+    DescribeClientQuotasRequest,
+    DescribeClientQuotasResponse,
+    EntityData,
+    EntryData,
+    ValueData,
+)
+from ottla.wire.messages.internal.client_quota_record import ClientQuotaRecord
+
+USER: Final = "user"
+CLIENT_ID: Final = "client-id"
+IP: Final = "ip"
+EXACT: Final = 0
+DEFAULT: Final = 1
+ANY: Final = 2
+
+Entity = tuple[tuple[str, str | None], ...]
+
+
+class Anything:
+    """The name that every name matches."""
+
+
+ANYTHING: Final = Anything()
+
+
+def handle(request: DescribeClientQuotasRequest, ctx: RequestContext) -> DescribeClientQuotasResponse:
+    try:
+        wanted = _filter(request.components)
+    except Refused as refused:
+        return DescribeClientQuotasResponse(error_code=refused.code, error_message=refused.message, entries=None)
+    entries = [
+        EntryData([EntityData(*part) for part in entity], [ValueData(*value) for value in values.items()])
+        for entity, values in _quotas(ctx.broker.metadata).items()
+        if _matches(dict(entity), wanted, request.strict)
+    ]
+    return DescribeClientQuotasResponse(entries=entries)
+
+
+def _filter(components: Iterable[ComponentData]) -> dict[str, str | Anything | None]:
+    """Kind of name -> the name to have, None for the default. Refused: 35, 42; the first fault counts."""
+    wanted: dict[str, str | Anything | None] = {}
+    for component in components:
+        kind = component.entity_type
+        if not kind:
+            raise Refused(ErrorCode.INVALID_REQUEST, "A component of the filter has no entity type.")
+        if kind in wanted:
+            raise Refused(ErrorCode.INVALID_REQUEST, f"The filter has more than one component of type '{kind}'.")
+        if kind not in (USER, CLIENT_ID, IP):
+            raise Refused(ErrorCode.UNSUPPORTED_VERSION, f"There are no entities of type '{kind}'.")
+        wanted[kind] = _name(component)
+    if IP in wanted and len(wanted) > 1:
+        raise Refused(ErrorCode.INVALID_REQUEST, "No entity has an ip together with a user or a client id.")
+    return wanted
+
+
+def _name(component: ComponentData) -> str | Anything | None:
+    """Refused: 42."""
+    if component.match_type not in (EXACT, DEFAULT, ANY):
+        raise Refused(ErrorCode.INVALID_REQUEST, f"{component.match_type} is no match type.")
+    if (component.match is None) == (component.match_type == EXACT):
+        raise Refused(ErrorCode.INVALID_REQUEST, "A component needs a name to match exactly, and has none otherwise.")
+    return ANYTHING if component.match_type == ANY else component.match
+
+
+def _quotas(image: MetadataImage) -> dict[Entity, dict[str, float]]:
+    found: dict[Entity, dict[str, float]] = {}
+    for record in image.kept.values():
+        if isinstance(record, ClientQuotaRecord):
+            entity = tuple((part.entity_type, part.entity_name) for part in record.entity)
+            found.setdefault(entity, {})[record.key] = record.value
+    return found
+
+
+def _matches(entity: Mapping[str, str | None], wanted: Mapping[str, str | Anything | None], strict: bool) -> bool:
+    if strict and len(entity) != len(wanted):
+        return False
+    return all(kind in entity and (name is ANYTHING or entity[kind] == name) for kind, name in wanted.items())

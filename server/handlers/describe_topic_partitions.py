@@ -1,0 +1,108 @@
+"""DescribeTopicPartitions v0: topics and their partitions, page by page, eligible leader replicas included (KIP-966).
+
+- No topics are all of them. Topics are answered in the order of their names, each once, and so unknown ones among the others.
+- A page ends after `response_partition_limit` partitions, and after `max.request.partition.size.limit` at the latest; it has one
+  at least. `next_cursor` says where the next page begins; a client sends it as `cursor`, with the same topics. Topics before the
+  cursor are left out. Behind the last partition of its topic the page goes on with the next topic.
+- A partition without a leader that the client could reach on its listener has leader -1, and no error.
+- Errors, of a topic: 3 UNKNOWN_TOPIC_OR_PARTITION, 17 INVALID_TOPIC_EXCEPTION; of every topic of the request, as it has them: 42
+  INVALID_REQUEST, where the cursor's topic is not among them or its partition is negative. With all topics asked for there is
+  nothing to carry that error, and the answer is empty.
+- Kafka 4.4 answers -1 for every topic if one has no name, and fails on cursors near 2**31; neither is imitated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ottla.server.context import RequestContext
+from ottla.server.metadata.image import MetadataImage, PartitionImage, TopicImage
+from ottla.server.metadata.names import INTERNAL_TOPICS, invalid_reason
+from ottla.server.security.operations import TOPIC_OPERATIONS
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.describe_topic_partitions import (
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+    RequestCursor,
+    ResponseCursor,
+)
+
+
+def handle(request: DescribeTopicPartitionsRequest, ctx: RequestContext) -> DescribeTopicPartitionsResponse:
+    image, cursor = ctx.broker.metadata, request.cursor
+    asked = [topic.name for topic in request.topics]
+    if cursor is not None and (cursor.partition_index < 0 or (asked and cursor.topic_name not in asked)):
+        code = ErrorCode.INVALID_REQUEST
+        return DescribeTopicPartitionsResponse(topics=[DescribeTopicPartitionsResponseTopic(code, name) for name in asked])
+    names = set(asked) or image.topics.keys()
+    if cursor is not None:
+        names = {name for name in names if _order(name) >= _order(cursor.topic_name)}
+    limit: int = ctx.broker.config.values["max.request.partition.size.limit"]
+    return _page(sorted(names, key=_order), cursor, max(1, min(limit, request.response_partition_limit)), ctx)
+
+
+def _order(name: str) -> bytes:
+    """Kafka compares strings by their UTF-16 units."""
+    return name.encode("utf-16-be")
+
+
+def _page(names: Iterable[str], cursor: RequestCursor | None, limit: int, ctx: RequestContext) -> DescribeTopicPartitionsResponse:
+    """`names` begin with the cursor's, if its topic is there."""
+    view = _View(ctx.broker.metadata, ctx.listener)
+    answer = DescribeTopicPartitionsResponse()
+    for name in names:
+        if not limit:
+            answer.next_cursor = ResponseCursor(name, 0)
+            break
+        topic = view.image.topics.get(name)
+        if topic is None:
+            invalid = invalid_reason(name) is not None
+            code = ErrorCode.INVALID_TOPIC_EXCEPTION if invalid else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            missing = DescribeTopicPartitionsResponseTopic(code, name, is_internal=name in INTERNAL_TOPICS)
+            missing.topic_authorized_operations = TOPIC_OPERATIONS
+            answer.topics.append(missing)
+            continue
+        first = cursor.partition_index if cursor is not None and cursor.topic_name == name else 0
+        end = min(first + limit, len(topic.partitions))
+        answer.topics.append(view.topic(topic, range(first, end)))
+        limit -= max(0, end - first)
+        if end < len(topic.partitions):
+            answer.next_cursor = ResponseCursor(name, end)
+            break
+    return answer
+
+
+class _View:
+    """The image as clients of one listener see it."""
+
+    def __init__(self, image: MetadataImage, listener: str) -> None:
+        self.image = image
+        self._reachable = {
+            broker.broker_id for broker in image.brokers.values() if not broker.fenced and listener in broker.endpoints
+        }
+
+    def topic(self, topic: TopicImage, indexes: range) -> DescribeTopicPartitionsResponseTopic:
+        return DescribeTopicPartitionsResponseTopic(
+            ErrorCode.NONE,
+            topic.name,
+            topic.topic_id,
+            topic.name in INTERNAL_TOPICS,
+            [self._partition(index, topic.partitions[index]) for index in indexes],
+            TOPIC_OPERATIONS,
+        )
+
+    def _partition(self, index: int, partition: PartitionImage) -> DescribeTopicPartitionsResponsePartition:
+        brokers = self.image.brokers
+        return DescribeTopicPartitionsResponsePartition(
+            ErrorCode.NONE,
+            index,
+            partition.leader if partition.leader in self._reachable else -1,
+            partition.leader_epoch,
+            list(partition.replicas),
+            list(partition.isr),
+            list(partition.elr),
+            list(partition.last_known_elr),
+            [replica for replica in partition.replicas if replica not in brokers or brokers[replica].fenced],
+        )

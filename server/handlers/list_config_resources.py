@@ -1,0 +1,40 @@
+"""ListConfigResources v0-1: the resources that settings can be asked of (KIP-1142).
+
+- v0 lists the subscriptions to client metrics. v1 lists the types asked for, each once; no types are all: topics (2), brokers
+  (4), the brokers' loggers (8), client metrics (16), groups (32).
+- Topics and brokers are listed whether or not they have settings of their own, subscriptions and groups only where they have.
+- Errors: 35 UNSUPPORTED_VERSION for the whole request where there is a type that does not exist.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from ottla.server.context import RequestContext
+from ottla.server.metadata.image import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC, MetadataImage
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.list_config_resources import (
+    ConfigResource,
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
+)
+
+TYPES: Final = (TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP)
+
+
+def handle(request: ListConfigResourcesRequest, ctx: RequestContext) -> ListConfigResourcesResponse:
+    asked = dict.fromkeys(request.resource_types or TYPES) if ctx.api_version > 0 else [CLIENT_METRICS]
+    if not set(asked) <= set(TYPES):
+        return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
+    return ListConfigResourcesResponse(
+        config_resources=[ConfigResource(name, kind) for kind in asked for name in _names(kind, ctx.broker.metadata)]
+    )
+
+
+def _names(kind: int, image: MetadataImage) -> Iterable[str]:
+    if kind == TOPIC:
+        return image.topics
+    if kind in (BROKER, BROKER_LOGGER):
+        return map(str, image.brokers)
+    return [name for each, name in image.configs if each == kind]
