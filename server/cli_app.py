@@ -7,7 +7,7 @@ from typing import Annotated, Final
 import typer
 
 from ottla import __version__
-from ottla.server.commands import log
+from ottla.server.commands import log, topic
 from ottla.server.commands.consume import consume
 from ottla.server.commands.produce import produce
 from ottla.server.serve import ServeOptions, run
@@ -75,6 +75,7 @@ def serve(
 
 # The everyday commands, one module each in server/commands. A command of one word: app.command("produce")(produce); a group of
 # them: app.add_typer(topic.app, name="topic"). The first word must also stand in server/cli.py's COMMANDS.
+app.add_typer(topic.app, name="topic")
 app.command("produce")(produce)
 app.command("consume")(consume)
 app.add_typer(log.app, name="log")

@@ -121,7 +121,7 @@ def resolve(
 
 def _offset_spec() -> Any:
     """librdkafka's three questions for an offset. The stub does not type them."""
-    from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
+    from confluent_kafka.admin import OffsetSpec
 
     return OffsetSpec
 

@@ -1,0 +1,237 @@
+"""What `ottla topic`, `group` and `config` share: which names are meant, how many calls, and how an alteration is told.
+
+**Names.** A command takes several, and an argument with `*`, `?` or `[...]` is a shell pattern; with `--regex` each argument is a
+regular expression that must match the whole name. A plain name that is not there is an error, a pattern without a match is not.
+A name that exists is meant as it is, whatever is in it.
+
+**Calls.** Questions go to the cluster in batches, never one a name, with a progress bar over the batches.
+
+**Alterations** are told as outcomes, one a name: a line on standard error, or with `--json` an array of objects
+`{"name", "result", "error"}` on standard output; `error` is null or the line's text and then `result` is "failed". One name's
+error does not keep the others from being done; if there was one, the exit code is 1. What destroys data asks first on a terminal
+and wants `--yes` anywhere else, for nobody can answer there: without it, exit code 2 and nothing has been done.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from enum import IntEnum
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, NoReturn, TypeVar
+
+import typer
+
+from ottla.server.commands import output
+from ottla.server.commands.client import Cluster, explain
+from ottla.server.commands.output import Failure
+from ottla.server.commands.positions import Partition
+
+if TYPE_CHECKING:
+    from confluent_kafka.admin import AdminClient, ConfigEntry
+
+K = TypeVar("K")
+T = TypeVar("T")
+
+NAMES_AT_ONCE: Final = 200
+"""Topics or groups in one question. A bar moves, and an answer of the cluster stays within a few MB."""
+PARTITIONS_AT_ONCE: Final = 2000
+
+INTERNAL_TOPICS: Final = frozenset(("__consumer_offsets", "__transaction_state", "__share_group_state"))
+"""What Kafka itself marks internal, the same in every cluster."""
+
+Regex = Annotated[bool, typer.Option("--regex", "-e", help="The names given are regular expressions.")]
+Internal = Annotated[bool, typer.Option("--internal", help="Patterns also mean Kafka's own topics, such as __consumer_offsets.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Names only, one a line.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only check: the cluster is asked, and nothing is changed.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask. Needed where there is no terminal.")]
+
+
+# Names
+
+
+def select(
+    names: Iterable[str], wanted: Sequence[str], *, regex: bool = False, hidden: Iterable[str] = ()
+) -> tuple[list[str], list[str]]:
+    """The names that are meant, sorted, and the plain ones asked for that are not there, as asked.
+
+    Nothing wanted is every name. `hidden` ones are meant only where they are written out. BadParameter for a wrong expression.
+    """
+    present = set(names)
+    offered = sorted(present - set(hidden))
+    if not wanted:
+        return offered, []
+    found: set[str] = set()
+    missing: list[str] = []
+    for word in dict.fromkeys(wanted):
+        if word in present and not regex:
+            found.add(word)
+        elif regex or any(mark in word for mark in "*?["):
+            match = _expression(word if regex else fnmatch.translate(word))
+            found.update(name for name in offered if match(name))
+        else:
+            missing.append(word)
+    return sorted(found), missing
+
+
+def _expression(text: str) -> Callable[[str], object]:
+    try:
+        return re.compile(text).fullmatch
+    except re.error as error:
+        raise typer.BadParameter(f"{text!r} is no regular expression: {error}", param_hint="--regex") from None
+
+
+def batches(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+    for start in range(0, len(items), size):
+        yield items[start : start + size]
+
+
+def pairs(words: Sequence[str], option: str) -> dict[str, str]:
+    """`key=value` words as a mapping. BadParameter for one without a key or `=`, and for a key given twice."""
+    found: dict[str, str] = {}
+    for word in words:
+        key, equals, value = word.partition("=")
+        if not key or not equals:
+            raise typer.BadParameter(f"{word!r} is not key=value", param_hint=option)
+        if key in found:
+            raise typer.BadParameter(f"{key} is given twice", param_hint=option)
+        found[key] = value
+    return found
+
+
+# Answers
+
+
+def settle(cluster: Cluster, futures: Mapping[K, Future[T]]) -> tuple[dict[K, T], dict[K, str]]:
+    """What became of each: the answers, and in words what went wrong with the others. Failure if the cluster is silent."""
+    from confluent_kafka import KafkaException
+
+    done: dict[K, T] = {}
+    failed: dict[K, str] = {}
+    for key, future in futures.items():
+        try:
+            done[key] = cluster.result(future)
+        except KafkaException as error:
+            failed[key] = explain(error.args[0])
+    return done, failed
+
+
+def list_offsets(
+    cluster: Cluster, admin: AdminClient, wanted: Mapping[Partition, Any]
+) -> tuple[dict[Partition, int], dict[Partition, str]]:
+    """The offset for each partition's OffsetSpec; and the errors of those that have none."""
+    from confluent_kafka import TopicPartition
+
+    found: dict[Partition, int] = {}
+    failed: dict[Partition, str] = {}
+    for batch in batches(list(wanted), PARTITIONS_AT_ONCE):
+        specs = {TopicPartition(topic, number): wanted[Partition(topic, number)] for topic, number in batch}
+        futures = admin.list_offsets(specs, request_timeout=cluster.timeout_s)
+        done, wrong = settle(cluster, {Partition(asked.topic, asked.partition): future for asked, future in futures.items()})
+        found |= {partition: answer.offset for partition, answer in done.items()}
+        failed |= wrong
+    return found, failed
+
+
+def offset_specs() -> Any:
+    """librdkafka's OffsetSpec, which its stub leaves untyped."""
+    from confluent_kafka.admin import OffsetSpec
+
+    return OffsetSpec
+
+
+# Alterations
+
+
+class Operation(IntEnum):
+    """What is done to a setting; the protocol's numbers. The last two are for lists."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+class Change(NamedTuple):
+    key: str
+    operation: Operation
+    value: str | None = None
+
+
+def incremental(changes: Iterable[Change]) -> list[ConfigEntry]:
+    """The changes as librdkafka takes them."""
+    from confluent_kafka.admin import AlterConfigOpType, ConfigEntry
+
+    return [ConfigEntry(key, value, incremental_operation=AlterConfigOpType(int(how))) for key, how, value in changes]
+
+
+class Outcome(NamedTuple):
+    """What an alteration came to, for one name. `error` is None unless `result` is FAILED."""
+
+    name: str
+    result: str
+    error: str | None = None
+
+
+FAILED: Final = "failed"
+
+
+def failed(name: str, error: str) -> Outcome:
+    return Outcome(name, FAILED, error)
+
+
+def outcomes(cluster: Cluster, futures: Mapping[str, Future[Any]], result: str) -> list[Outcome]:
+    """One for each future: `result`, or what went wrong."""
+    done, wrong = settle(cluster, futures)
+    return [Outcome(name, result) if name in done else failed(name, wrong[name]) for name in futures]
+
+
+def tell(what: str, told: Sequence[Outcome], *, as_json: bool) -> None:
+    """Say what came of an alteration of `what`s ("topic"), as the module's head describes, and end the command if one failed."""
+    if as_json:
+        output.write_table(("Name", "Result", "Error"), told, as_json=True)
+    for name, result, error in told:
+        if error is not None:
+            output.note(f"ottla: {what} {name}: {error}")
+        elif not as_json:
+            output.note(f"{what} {name}: {result}")
+    if any(outcome.error is not None for outcome in told):
+        raise typer.Exit(output.FAILED)
+
+
+def note_failures(what: str, errors: Mapping[str, str]) -> None:
+    for name, error in errors.items():
+        output.note(f"ottla: {what} {name}: {error}")
+
+
+def end_if(errors: Mapping[Any, str]) -> None:
+    """Exit code 1 if there were errors, which have been told."""
+    if errors:
+        raise typer.Exit(output.FAILED)
+
+
+def confirm(question: str, *, yes: bool) -> None:
+    """Go on if the user says so. Failure if not; wrong usage where nobody can be asked."""
+    if yes:
+        return
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise typer.BadParameter(f"there is no terminal to ask on ({question}); say --yes if it is meant", param_hint="--yes")
+    sys.stderr.write(f"{question} [y/N] ")
+    sys.stderr.flush()
+    if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
+        refused()
+
+
+def refused() -> NoReturn:
+    raise Failure("not confirmed; nothing was changed")
+
+
+def listed(names: Sequence[str], what: str) -> str:
+    """For a question: `topic a`, `topics a, b`, `12 topics: a, b, c, ...`."""
+    if len(names) == 1:
+        return f"{what} {names[0]}"
+    if len(names) <= 5:
+        return f"{what}s {', '.join(names)}"
+    return f"{len(names)} {what}s: {', '.join(names[:5])}, ..."
