@@ -9,7 +9,7 @@ is a page fault for each 4 KiB when it comes again, and that was a quarter of th
 
 **Order.** Kafka answers the requests of a connection strictly in order, one at a time. While one waits (a long poll, a
 rebalance), or while the client does not read its answers, the frames behind it are kept, as copies, and served afterwards; when
-they are too many we stop reading.
+they are too many, of this connection or of all together (`queued.max.requests`, `queued.max.request.bytes`), we stop reading.
 
 **Turns.** One read holds thousands of small requests, and their answers need not be small. When a turn has made TURN_BYTES of
 answers they go out, the frames behind are kept, and all other connections come first. So neither memory nor anybody else's
@@ -42,12 +42,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger("ottla.server.connection")
 
 _SIZE: Final = Struct(">i")
-RECEIVE_BYTES: Final = 256 * 1024
-FIRST_BUFFER: Final = 4 * 1024
-GROWTH: Final = 4
-KEPT_BYTES: Final = 1024 * 1024 + 128 * 1024
-"""Frames up to this size are filled into kept buffers: batches of Kafka's default max.message.bytes fit."""
-KEPT_BUFFERS: Final = 4
 BACKLOG_FRAMES: Final = 256
 BACKLOG_BYTES: Final = 1024 * 1024
 HIGH_WATER: Final = 64 * 1024
@@ -56,33 +50,6 @@ PIECE_BYTES: Final = 256 * 1024
 TURN_BYTES: Final = 128 * 1024
 REQUEST_COST: Final = 64
 """In bytes of answers: what a request adds to its turn besides its answer."""
-
-
-class ReceiveBuffer:
-    """The receive buffer that all connections of an event loop share.
-
-    A frame up to `small_frame` bytes that is not whole yet waits as a copy, and is put in front of the next read, which then
-    still brings as much as it can. Large frames take one of the buffers that are kept, as long as there is one.
-    """
-
-    __slots__ = ("_kept", "small_frame", "view")
-
-    def __init__(self, size: int = RECEIVE_BYTES) -> None:
-        self.view = memoryview(bytearray(size))
-        self.small_frame = size // 4
-        self._kept: list[bytearray] = []
-
-    def take(self, size: int, received: int) -> bytearray:
-        """A buffer for a frame of `size` bytes of which `received` are here: it need not hold all of them yet."""
-        grown = max(FIRST_BUFFER, GROWTH * received)
-        if size <= KEPT_BYTES and self._kept:
-            return self._kept.pop()
-        return bytearray(KEPT_BYTES if KEPT_BYTES // 2 < size <= min(grown, KEPT_BYTES) else min(size, grown))
-
-    def give_back(self, buffer: bytearray) -> None:
-        """The frame in it was served."""
-        if len(buffer) == KEPT_BYTES and len(self._kept) < KEPT_BUFFERS:
-            self._kept.append(buffer)
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -98,6 +65,7 @@ class Connection(asyncio.BufferedProtocol):
         "_filled",
         "_frame",
         "_listener",
+        "_max_queued",
         "_max_request_bytes",
         "_out",
         "_out_bytes",
@@ -111,8 +79,8 @@ class Connection(asyncio.BufferedProtocol):
         "_shared",
         "_size",
         "_small_frame",
-        "_spare",
         "_transport",
+        "_view",
         "active",
         "host",
         "peer",
@@ -121,10 +89,12 @@ class Connection(asyncio.BufferedProtocol):
     def __init__(self, listener: Listener) -> None:
         self._listener = listener
         self._serve = listener.dispatch.serve
-        self._spare = listener.receive_buffer
-        self._shared = listener.receive_buffer.view
-        self._small_frame = listener.receive_buffer.small_frame
-        self._max_request_bytes = listener.settings.max_request_bytes
+        self._shared = shared = listener.shared
+        self._view = shared.view
+        self._small_frame = shared.small_frame
+        settings = listener.settings
+        self._max_request_bytes = settings.max_request_bytes
+        self._max_queued = settings.max_queued_requests, settings.max_queued_bytes
         self._partial = b""  # the beginning of a small frame, or of its size
         self._frame: bytearray | None = None  # a large frame on its way, `_filled` bytes of `_size`
         self._filled = 0
@@ -153,6 +123,7 @@ class Connection(asyncio.BufferedProtocol):
         self.peer = f"{self.host}:{port}"
         listener = self._listener
         self._context = RequestContext(listener.broker, 0, 0, 0, None, self.host, listener.name, self)
+        self._context.client_port = port
         encrypted = transport.get_extra_info("sslcontext") is not None
         self._fd = -1 if encrypted else transport.get_extra_info("socket").fileno()
         refusal = listener.admit(self)
@@ -170,10 +141,11 @@ class Connection(asyncio.BufferedProtocol):
         answer = self._answer
         if answer is not None and not isinstance(answer, asyncio.Task):
             answer.cancel()  # nobody is left to hear it; a task is somewhere in the middle of its work and goes on
+        self._queue(-len(self._backlog), -self._backlog_bytes)
         self._backlog.clear()
         self._sending.clear()
         if self._frame is not None:
-            self._spare.give_back(self._frame)
+            self._shared.give_back(self._frame)
             self._frame = None
         self._listener.forget(self)
 
@@ -193,9 +165,9 @@ class Connection(asyncio.BufferedProtocol):
             return memoryview(self._frame)[self._filled : self._size]
         partial = self._partial
         if partial:
-            self._shared[: len(partial)] = partial
-            return self._shared[len(partial) :]
-        return self._shared
+            self._view[: len(partial)] = partial
+            return self._view[len(partial) :]
+        return self._view
 
     def buffer_updated(self, count: int) -> None:
         self.active = True
@@ -208,7 +180,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _take_frames(self, end: int) -> None:
         """Serves the whole frames among the first `end` bytes of the shared buffer, and keeps the rest."""
-        view, at = self._shared, 0
+        view, at = self._view, 0
         self._partial = b""
         while end - at >= 4 and not self._closing:
             size: int = _SIZE.unpack_from(view, at)[0]
@@ -231,7 +203,7 @@ class Connection(asyncio.BufferedProtocol):
         """Gives a large frame a buffer of its own."""
         self._filled = len(received)
         self._size = size
-        self._frame = self._spare.take(size, self._filled)
+        self._frame = self._shared.take(size, self._filled)
         self._frame[: self._filled] = received
 
     def _fill(self, count: int) -> None:
@@ -241,9 +213,9 @@ class Connection(asyncio.BufferedProtocol):
         if self._filled == self._size:
             self._frame = None
             self._take(memoryview(frame)[: self._size])
-            self._spare.give_back(frame)
+            self._shared.give_back(frame)
         elif self._filled == len(frame):  # a new one: the transport still holds a view of the old, which so cannot grow
-            self._frame = self._spare.take(self._size, self._filled)
+            self._frame = self._shared.take(self._size, self._filled)
             self._frame[: self._filled] = frame
 
     # Serving
@@ -256,10 +228,27 @@ class Connection(asyncio.BufferedProtocol):
             self._serve_one(frame)
             return
         self._backlog.append(bytes(frame))
-        self._backlog_bytes += len(frame)
-        if self._reading and (self._backlog_bytes > BACKLOG_BYTES or len(self._backlog) > BACKLOG_FRAMES):
+        self._queue(1, len(frame))
+        if self._reading and self._holds_enough():
             self._reading = False
             self._transport.pause_reading()
+
+    def _queue(self, requests: int, size: int) -> None:
+        """Counts frames that came to the backlog, or left it."""
+        shared = self._shared
+        shared.queued_requests += requests
+        shared.queued_bytes += size
+        self._backlog_bytes += size
+
+    def _holds_enough(self) -> bool:
+        """The frames that are kept are too many: those of this connection, or those of all."""
+        shared, (requests, size) = self._shared, self._max_queued
+        return (
+            self._backlog_bytes > BACKLOG_BYTES
+            or len(self._backlog) > BACKLOG_FRAMES
+            or shared.queued_requests >= requests
+            or 0 <= size <= shared.queued_bytes
+        )
 
     def _serve_one(self, frame: memoryview) -> None:
         context = self._context
@@ -309,7 +298,7 @@ class Connection(asyncio.BufferedProtocol):
         backlog = self._backlog
         while backlog and self._answer is None and not self._paused and not self._resting and not self._closing:
             frame = backlog.popleft()
-            self._backlog_bytes -= len(frame)
+            self._queue(-1, -len(frame))
             self._serve_one(memoryview(frame))
             if backlog and self._out_bytes > TURN_BYTES:
                 self._end_turn()

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ottla.server.metadata.controller import Controller
     from ottla.server.metadata.image import MetadataImage
     from ottla.server.replicas import Replicas
+    from ottla.server.telemetry import ClientTelemetry
     from ottla.server.txn.producer_ids import ProducerIds
 
 
@@ -35,6 +36,7 @@ class BrokerContext:
     fetch_sessions: FetchSessions
     clock: Clock
     kept_answers: KeptAnswers = field(default_factory=KeptAnswers)
+    telemetry: ClientTelemetry | None = None
 
 
 class RequestContext:
@@ -46,6 +48,8 @@ class RequestContext:
         "broker",
         "client_host",
         "client_id",
+        "client_port",
+        "client_software",
         "connection",
         "correlation_id",
         "failed",
@@ -71,6 +75,9 @@ class RequestContext:
         self.correlation_id = correlation_id
         self.client_id = client_id
         self.client_host = client_host
+        self.client_port = 0
+        self.client_software = ("unknown", "unknown")
+        """Name and version, as its ApiVersions said."""
         self.listener = listener
         self.connection = connection
         self.principal = principal

@@ -14,12 +14,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from ottla.server.connection import Connection, ReceiveBuffer
+from ottla.server.connection import Connection
 
 if TYPE_CHECKING:
     from ottla.server.clock import Cancellable
     from ottla.server.context import BrokerContext
     from ottla.server.dispatch import Dispatch
+    from ottla.server.shared import Shared
 
 logger = logging.getLogger("ottla.server.listener")
 
@@ -29,13 +30,16 @@ SWEEPS: Final = 10
 
 @dataclass(slots=True, frozen=True)
 class SocketSettings:
-    """The broker settings that sockets depend on. A buffer of -1 bytes leaves its size to the kernel, which goes by demand."""
+    """The broker settings that sockets depend on. A buffer of -1 bytes leaves its size to the kernel, which goes by
+    demand; -1 queued bytes are no bound."""
 
     max_request_bytes: int = 104_857_600
     max_idle_ms: int = 600_000
     max_connections: int = 2_147_483_647
     max_connections_per_ip: int = 2_147_483_647
     per_ip_overrides: Mapping[str, int] = field(default_factory=dict)
+    max_queued_requests: int = 500
+    max_queued_bytes: int = -1
     backlog: int = 50
     send_buffer_bytes: int = -1
     receive_buffer_bytes: int = -1
@@ -62,6 +66,8 @@ class SocketSettings:
             max_connections=number("max.connections", default.max_connections),
             max_connections_per_ip=number("max.connections.per.ip", default.max_connections_per_ip),
             per_ip_overrides=_overrides(values.get("max.connections.per.ip.overrides")),
+            max_queued_requests=number("queued.max.requests", default.max_queued_requests),
+            max_queued_bytes=number("queued.max.request.bytes", default.max_queued_bytes),
             backlog=number("socket.listen.backlog.size", default.backlog),
             send_buffer_bytes=buffer("socket.send.buffer.bytes"),
             receive_buffer_bytes=buffer("socket.receive.buffer.bytes"),
@@ -84,20 +90,17 @@ def _overrides(value: object) -> dict[str, int]:
 class Listener:
     """`name` is the listener's in the setting `listeners`; `port` is known once it is open."""
 
-    def __init__(
-        self, name: str, broker: BrokerContext, dispatch: Dispatch, settings: SocketSettings, receive_buffer: ReceiveBuffer
-    ) -> None:
+    def __init__(self, name: str, broker: BrokerContext, dispatch: Dispatch, settings: SocketSettings, shared: Shared) -> None:
         self.name = name
         self.broker = broker
         self.dispatch = dispatch
         self.settings = settings
-        self.receive_buffer = receive_buffer
+        self.shared = shared
         self.port = 0
         self.connections: dict[Connection, int] = {}
         """Open connections, and for how many sweeps nothing moved there."""
         self.accepted = 0
         self.refused = 0
-        self._from_host: dict[str, int] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._server: asyncio.Server | None = None
         self._sweep_timer: Cancellable | None = None
@@ -149,28 +152,25 @@ class Listener:
 
     def admit(self, connection: Connection) -> str | None:
         """Takes a new connection in; or says why not."""
-        settings, host = self.settings, connection.host
-        from_host = self._from_host.get(host, 0)
-        if len(self.connections) >= settings.max_connections:
+        settings, host, shared = self.settings, connection.host, self.shared
+        if shared.connections >= settings.max_connections:
             self.refused += 1
             return f"max.connections is {settings.max_connections}"
-        if from_host >= settings.max_from(host):
+        if shared.from_host.get(host, 0) >= settings.max_from(host):
             self.refused += 1
             return f"max.connections.per.ip is {settings.max_from(host)}"
         self.accepted += 1
         self.connections[connection] = 0
-        self._from_host[host] = from_host + 1
+        shared.connected(host)
         return None
 
     def forget(self, connection: Connection) -> None:
         """The connection is gone."""
         if self.connections.pop(connection, None) is None:
             return  # it was never let in
-        left = self._from_host[connection.host] - 1
-        if left:
-            self._from_host[connection.host] = left
-        else:
-            del self._from_host[connection.host]
+        if self.broker.telemetry is not None:
+            self.broker.telemetry.connection_lost(connection)
+        self.shared.disconnected(connection.host)
         if not self.connections:
             self._empty.set()
 

@@ -1,7 +1,8 @@
 """ApiVersions v0-5: what this broker speaks (KIP-511, KIP-584, KIP-1242).
 
-- The list is that of the handlers there are; see `handlers.served`. Produce is advertised from 0 although versions below 3 are
-  refused: older librdkafka takes a higher minimum for a broker without compression (client_needs.md, surprise 2).
+- The list is that of the handlers there are, but for NOT_ADVERTISED; see `handlers.served`. Produce is advertised from 0 although
+  versions below 3 are refused: older librdkafka takes a higher minimum for a broker without compression (client_needs.md,
+  surprise 2).
 - v3 the client's software name and version, which must be sound: 42 INVALID_REQUEST. From then on also features, supported and
   finalized: only those whose promises we keep, whatever the metadata log says. `transaction.version`, `group.version` and others
   come with the work that honours them.
@@ -27,6 +28,8 @@ from ottla.wire.messages.api_versions import (
 )
 
 HONOURED: Final = frozenset({"metadata.version"})
+NOT_ADVERTISED: Final = frozenset({71, 72})
+"""Served to who asks all the same: clients' telemetry, which nobody here gathers."""
 ADVERTISED_FROM: Final = {0: 0}
 """Lowest versions that differ from what is served."""
 _SOUND: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
@@ -38,6 +41,8 @@ def handle(request: ApiVersionsRequest, ctx: RequestContext) -> ApiVersionsRespo
         _SOUND.fullmatch(request.client_software_name) and _SOUND.fullmatch(request.client_software_version)
     ):
         return ApiVersionsResponse(ErrorCode.INVALID_REQUEST)
+    if ctx.api_version >= 3:
+        ctx.client_software = (request.client_software_name, request.client_software_version)
     metadata = ctx.broker.metadata
     if ctx.api_version >= 5:
         if (request.cluster_id is None) != (request.node_id == _ANY_NODE):
@@ -62,4 +67,8 @@ def handle(request: ApiVersionsRequest, ctx: RequestContext) -> ApiVersionsRespo
 
 @functools.cache
 def _api_keys() -> list[ApiVersion]:
-    return [ApiVersion(api.key, ADVERTISED_FROM.get(api.key, api.min_version), api.max_version) for api in served().values()]
+    return [
+        ApiVersion(api.key, ADVERTISED_FROM.get(api.key, api.min_version), api.max_version)
+        for api in served().values()
+        if api.key not in NOT_ADVERTISED
+    ]

@@ -1,0 +1,33 @@
+"""GetTelemetrySubscriptions v0: which metrics a client is to push, and how often (KIP-714); the rules: server/telemetry.py.
+
+- ApiVersions does not advertise it, as Kafka's without a reporter that takes clients' metrics, so that stock clients never ask.
+- An all-zero id gets a new one. Deltas are wanted, not totals; all codecs are taken.
+- Errors, with everything else at its default: 89 THROTTLING_QUOTA_EXCEEDED (asked again before the interval was over).
+"""
+
+from __future__ import annotations
+
+from ottla.server.context import RequestContext
+from ottla.server.telemetry import CODECS, telemetry_of
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.get_telemetry_subscriptions import (
+    GetTelemetrySubscriptionsRequest,
+    GetTelemetrySubscriptionsResponse,
+)
+
+
+def handle(request: GetTelemetrySubscriptionsRequest, ctx: RequestContext) -> GetTelemetrySubscriptionsResponse:
+    telemetry = telemetry_of(ctx.broker)
+    found = telemetry.get(request.client_instance_id, ctx)
+    if isinstance(found, ErrorCode):
+        return GetTelemetrySubscriptionsResponse(error_code=found)
+    instance_id, subscription = found
+    return GetTelemetrySubscriptionsResponse(
+        client_instance_id=instance_id,
+        subscription_id=subscription.id,
+        accepted_compression_types=list(CODECS),
+        push_interval_ms=subscription.interval_ms,
+        telemetry_max_bytes=telemetry.max_bytes,
+        delta_temporality=True,
+        requested_metrics=list(subscription.metrics),
+    )

@@ -1,0 +1,26 @@
+"""PushTelemetry v0: a client's metrics, checked and dropped (KIP-714); the rules: server/telemetry.py.
+
+- As GetTelemetrySubscriptions, it is not advertised. Nobody here takes the metrics, which is Kafka's way without a reporter, too.
+- A push needs no Get before it, if it knows its subscription id.
+- Errors: 42 INVALID_REQUEST (a reserved id, or anything after a terminating push), 76 UNSUPPORTED_COMPRESSION_TYPE, 87
+  INVALID_RECORD (does not decompress to telemetry.max.bytes or less), 89 THROTTLING_QUOTA_EXCEEDED, 117 UNKNOWN_SUBSCRIPTION_ID,
+  118 TELEMETRY_TOO_LARGE.
+"""
+
+from __future__ import annotations
+
+from ottla.server.context import RequestContext
+from ottla.server.telemetry import telemetry_of
+from ottla.wire.messages.push_telemetry import PushTelemetryRequest, PushTelemetryResponse
+
+
+def handle(request: PushTelemetryRequest, ctx: RequestContext) -> PushTelemetryResponse:
+    code = telemetry_of(ctx.broker).push(
+        request.client_instance_id,
+        request.subscription_id,
+        request.compression_type,
+        request.metrics,
+        ctx,
+        terminating=request.terminating,
+    )
+    return PushTelemetryResponse(error_code=code)
