@@ -85,6 +85,7 @@ class ClientJobs:
     idempotent: ClassVar[bool] = True
     acks: ClassVar[tuple[str, ...]] = ("none", "leader", "all")
     no_call: ClassVar[frozenset[str]] = frozenset()  # administrative calls it does not have
+    tells_of_refused_settings: ClassVar[bool] = True
     null_header: ClassVar[bool] = True  # it can send a header without a value
     empty_reads_as: ClassVar[str | None] = ""  # its reader may not tell "" and null apart
 
@@ -219,7 +220,8 @@ class ClientJobs:
             now = (now if how == "alter_configs" else {"max.message.bytes": "1048588"}) | change
             self.wait_for_settings(bootstrap, topic, now)
         refused = self.program.admin(bootstrap, call(how, topic=topic, settings={"max.message.bytes": "many"}))
-        assert "error" in refused[0], "a value that is no number was taken"
+        assert ("error" in refused[0]) == self.tells_of_refused_settings
+        self.wait_for_settings(bootstrap, topic, now)
 
     def wait_for_settings(self, bootstrap: str, topic: str, settings: dict[str, str]) -> None:
         describe = call("describe_configs", topic=topic, names=list(settings))
@@ -253,9 +255,10 @@ class ClientJobs:
 
     def test_the_cluster(self, bootstrap: str) -> None:
         if self.can("describe_cluster"):
+            known = {"cluster_id": CLUSTER_ID, "controller": NODE_ID, "brokers": [NODE_ID]}
             found = self.admin(bootstrap, call("describe_cluster"))[0]
-            assert found.pop("cluster_id", CLUSTER_ID) == CLUSTER_ID
-            assert found == {"controller": NODE_ID, "brokers": [NODE_ID]}
+            assert "brokers" in found
+            assert found == {name: known[name] for name in found}  # not every client tells all
 
     def test_single_offsets_of_a_group_go(self, bootstrap: str, topic: str, unique: Unique, raw: Wire) -> None:
         if self.can("delete_offsets"):

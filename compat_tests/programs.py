@@ -69,7 +69,7 @@ NODE = Language("node", "npm", "nodejs npm", ("npm", "ci", "--no-audit", "--no-f
 RUST = Language(
     "rust",
     "cargo",
-    "cargo cmake",
+    "cargo gcc make",
     ("sh", "-c", 'cargo build --quiet && cp "$CARGO_TARGET_DIR/debug/client" client'),
     ("./client",),
     {"CARGO_TARGET_DIR": "{cache}/rust-target", "CARGO_PROFILE_DEV_DEBUG": "0"},  # librdkafka is built once, not with each change
@@ -217,3 +217,8 @@ def wait_while_alive(members: list[Member], condition: Callable[[], bool], what:
         return condition()
 
     wait_for(check, what)
+
+
+if __name__ == "__main__":  # all of them, before the tests: a cold build takes longer than a test may
+    for language in (GO, NODE, RUST):
+        print(built(language))

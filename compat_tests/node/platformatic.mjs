@@ -64,21 +64,19 @@ class Client {
     })
   }
 
-  /** It reads in groups only: here one of its own. Partitions that are not asked for are read, and left out. */
+  /** It reads in groups only: here one of its own. Of partitions that are not asked for it stands at the end. */
   async consume({ topic, partitions, count, offset, timestamp_ms }) {
     const consumer = this.consumer(randomUUID())
-    const starts = (await consumer.listOffsets({ topics: [topic], timestamp: EARLIEST })).get(topic)
-    const found = timestamp_ms === undefined
-      ? starts
-      : (await consumer.listOffsets({ topics: [topic], timestamp: BigInt(timestamp_ms) })).get(topic)
-    const offsets = starts.map((start, partition) => {
-      const wanted = partitions.includes(partition)
-      return { topic, partition, offset: wanted && offset !== undefined ? BigInt(offset) : wanted ? found[partition] : start }
+    const at = async (timestamp) => (await consumer.listOffsets({ topics: [topic], timestamp })).get(topic)
+    const ends = await at(LATEST)
+    const starts = await at(timestamp_ms === undefined ? EARLIEST : BigInt(timestamp_ms))
+    const offsets = ends.map((end, partition) => {
+      const start = offset === undefined ? starts[partition] : BigInt(offset)
+      return { topic, partition, offset: partitions.includes(partition) ? start : end }
     })
     const stream = await consumer.consume({ topics: [topic], mode: 'manual', offsets })
     let seen = 0
     for await (const message of stream) {
-      if (!partitions.includes(message.partition)) continue
       emit({ record: recordOf(message) })
       if (++seen === count) break
     }
