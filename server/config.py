@@ -31,6 +31,7 @@ from ottla.server.listener_settings import (
     reachable_host,
 )
 from ottla.server.settings_groups import CLIENT_METRICS_SETTINGS, GROUP_SETTINGS
+from ottla.server.settings_rules import check_broker, check_references
 from ottla.server.settings_table import BROKER_ROWS, CHOICES, CHOICES_IN_ANY_CASE, REMOVED, REQUIRED, SAME_IN_OTHER_UNITS
 
 __all__ = [
@@ -195,6 +196,8 @@ class BrokerConfig:
         """Absolute paths."""
         self._check_listeners()
         self._check_roles()
+        check_broker(values, self.texts)
+        check_references(values, self.texts, {listener.name for listener in self.listeners}, controllers, self.log_dirs)
 
     @classmethod
     def from_mapping(cls, texts: Mapping[str, str], cluster_id: str | None = None) -> tuple[BrokerConfig, list[str]]:
@@ -261,7 +264,7 @@ class BrokerConfig:
     def _check_roles(self) -> None:
         """A standalone broker is all that there is yet."""
         broker_id = self.values["broker.id"]
-        if broker_id not in (-1, self.node_id):
+        if broker_id != self.node_id and "broker.id" in self.texts:
             raise ConfigError(f"broker.id: {broker_id} is not node.id {self.node_id}; set only node.id")
         if self.node_id < 0:
             raise ConfigError(f"node.id: {self.node_id} is negative; set node.id=1")

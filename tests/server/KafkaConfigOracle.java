@@ -2,16 +2,19 @@
 //   def <table> <name> <type> <default text> <internal>     every setting there is; an absent default is "\0"
 //   mode <name> <cluster-wide|per-broker>                   what can be changed while a broker runs
 //   synonym <topic|group> <name> <broker setting>
-// and then for each line "<table> <name> <text>" (URL-encoded) of standard input:
+// and then for each line "<table> <name> <text>" (the text URL-encoded) of standard input:
 //   ok <value as text>   or   refused <message>
+// The table "start" has no names: its text is lines of a server.properties, and what is asked is whether a broker would start.
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
+import java.io.StringReader;
 import java.net.URLDecoder;
 import java.net.URLEncoder;
 import java.nio.charset.StandardCharsets;
 import java.util.HashMap;
 import java.util.LinkedHashMap;
 import java.util.Map;
+import java.util.Properties;
 import java.util.TreeMap;
 import org.apache.kafka.common.config.ConfigDef;
 import org.apache.kafka.coordinator.group.GroupConfig;
@@ -45,10 +48,26 @@ public class KafkaConfigOracle {
         BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         for (String line = in.readLine(); line != null; line = in.readLine()) {
             String[] words = line.split("\t", -1);
-            out.append(ask(tables.get(words[0]), words[1], URLDecoder.decode(words[2], StandardCharsets.UTF_8))).append("\n");
+            String text = URLDecoder.decode(words[2], StandardCharsets.UTF_8);
+            out.append(words[0].equals("start") ? start(text) : ask(tables.get(words[0]), words[1], text)).append("\n");
         }
         System.out.write(out.toString().getBytes(StandardCharsets.UTF_8));
         System.out.flush();
+    }
+
+    private static String start(String lines) throws java.io.IOException {
+        Properties texts = new Properties();
+        texts.load(new StringReader(lines));
+        try {
+            new kafka.server.KafkaConfig(texts, false);
+            return "ok\t";
+        } catch (RuntimeException refusal) {
+            return refused(refusal);
+        }
+    }
+
+    private static String refused(RuntimeException refusal) {
+        return "refused\t" + URLEncoder.encode("" + refusal.getMessage(), StandardCharsets.UTF_8);
     }
 
     private static String ask(ConfigDef definition, String name, String text) {
@@ -59,7 +78,7 @@ public class KafkaConfigOracle {
             Object value = definition.parse(texts).get(name);
             return "ok\t" + URLEncoder.encode("" + ConfigDef.convertToString(value, definition.configKeys().get(name).type), StandardCharsets.UTF_8);
         } catch (RuntimeException refusal) {
-            return "refused\t" + URLEncoder.encode("" + refusal.getMessage(), StandardCharsets.UTF_8);
+            return refused(refusal);
         }
     }
 }
