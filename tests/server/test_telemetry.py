@@ -1,0 +1,255 @@
+"""Clients' telemetry: who is told what, when it may ask and push again, and when it is forgotten."""
+
+from __future__ import annotations
+
+import gzip
+from random import Random
+
+import pytest
+
+from ottla.server.context import RequestContext
+from ottla.server.metadata.image import CLIENT_METRICS
+from ottla.server.telemetry import MAX_INSTANCES, ClientTelemetry, Subscription, telemetry_of
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.internal.config_record import ConfigRecord
+from tests.fakes import MemoryBroker
+
+NONE = ErrorCode.NONE
+EARLY = ErrorCode.THROTTLING_QUOTA_EXCEEDED
+UNKNOWN = ErrorCode.UNKNOWN_SUBSCRIPTION_ID
+ID = bytes(range(16))
+DEFAULT_ID_OF_ID = -725132322
+"""What Apache Kafka 4.4.0 answered for ID without subscriptions."""
+INTERVAL_S = 300
+
+
+class Rig:
+    """One client on one connection."""
+
+    def __init__(self) -> None:
+        self.broker = MemoryBroker({}, {"telemetry.max.bytes": "1000"})
+        self.telemetry = ClientTelemetry(self.broker.image, self.broker.clock, Random(1), 1000)
+        self.context = self.connect()
+
+    def connect(self) -> RequestContext:
+        return self.broker.request(0)
+
+    def subscribe(self, name: str, **settings: str | None) -> None:
+        dotted = {key.replace("_", "."): value for key, value in settings.items()}
+        self.broker.image.apply_all([ConfigRecord(CLIENT_METRICS, name, *setting) for setting in dotted.items()])
+
+    def get(self, instance_id: bytes = ID, context: RequestContext | None = None) -> Subscription | ErrorCode:
+        found = self.telemetry.get(instance_id, context or self.context)
+        if isinstance(found, ErrorCode):
+            return found
+        assert found[0] == instance_id
+        return found[1]
+
+    def push(
+        self,
+        subscription_id: int = DEFAULT_ID_OF_ID,
+        metrics: bytes = b"abc",
+        codec: int = 0,
+        *,
+        terminating: bool = False,
+        instance_id: bytes = ID,
+    ) -> ErrorCode:
+        return self.telemetry.push(instance_id, subscription_id, codec, metrics, self.context, terminating=terminating)
+
+    def pass_time(self, seconds: float = INTERVAL_S) -> None:
+        self.broker.clock.advance(seconds)
+
+
+@pytest.fixture
+def rig() -> Rig:
+    return Rig()
+
+
+# Subscriptions
+
+
+def test_without_subscriptions_nothing_is_wanted(rig: Rig) -> None:
+    assert rig.get() == Subscription((), 300_000, DEFAULT_ID_OF_ID)
+
+
+def test_subscriptions_that_match_are_put_together(rig: Rig) -> None:
+    rig.subscribe("one", metrics="b.c,a", interval_ms="60000")
+    rig.subscribe("two", metrics="a,d", interval_ms="1000", match="client_id=cli.*,client_source_address=127\\..*")
+    rig.subscribe("not ours", metrics="e", interval_ms="500", match="client_id=cli")
+    found = rig.get()
+    assert isinstance(found, Subscription)
+    assert found[:2] == (("a", "b.c", "d"), 1000)
+    rig.subscribe("three", metrics="*")
+    again = rig.get()
+    assert isinstance(again, Subscription)
+    assert again.metrics == ("*",)
+    assert len({found.id, again.id, DEFAULT_ID_OF_ID}) == 3
+
+
+@pytest.mark.parametrize(
+    ("match", "fits"),
+    [
+        ("client_instance_id=AAECAwQFBgcICQoLDA0ODw", True),
+        ("client_id=client", True),
+        ("client_id=clien", False),
+        (" client_id = client ", True),
+        ("client_software_name=lib,client_software_version=1\\.[0-9]", True),
+        ("client_software_name=lib,client_software_version=2.*", False),
+        ("client_source_port=4\\d+", True),
+        ("client_id=nope,client_id=client", True),
+        ("client_id=\\p{Lower}+", False),
+        ("", True),
+    ],
+)
+def test_patterns(rig: Rig, match: str, fits: bool) -> None:
+    rig.context.client_software = ("lib", "1.2")
+    rig.context.client_port = 4321
+    rig.subscribe("s", metrics="m", match=match)
+    found = rig.get()
+    assert isinstance(found, Subscription)
+    assert found.metrics == (("m",) if fits else ())
+
+
+def test_a_client_without_an_id_matches_no_pattern_of_it(rig: Rig) -> None:
+    rig.context.client_id = None
+    rig.subscribe("s", metrics="m", match="client_id=.*")
+    assert rig.get() == Subscription((), 300_000, DEFAULT_ID_OF_ID)
+
+
+def test_settings_of_somebody_elses_making_are_passed_over(rig: Rig) -> None:
+    rig.subscribe("s", metrics="m", interval_ms="1", of_the_future="x")
+    found = rig.get()
+    assert isinstance(found, Subscription)
+    assert found[:2] == (("m",), 300_000)
+
+
+# Keeping time
+
+
+def test_a_get_before_the_interval_is_over(rig: Rig) -> None:
+    rig.get()
+    rig.pass_time(INTERVAL_S - 1)
+    assert rig.get() is EARLY
+    assert rig.get(context=rig.connect()) is EARLY, "on another connection as well"
+    rig.pass_time(1)
+    assert isinstance(rig.get(), Subscription)
+
+
+def test_one_push_after_each_get_and_one_each_interval(rig: Rig) -> None:
+    rig.get()
+    assert [rig.push(), rig.push()] == [NONE, EARLY]
+    rig.pass_time()
+    assert [rig.push(), rig.push(), rig.get()] == [NONE, EARLY, EARLY]
+    rig.pass_time()
+    assert isinstance(rig.get(), Subscription)
+    assert rig.push() is NONE
+
+
+def test_a_push_needs_no_get(rig: Rig) -> None:
+    assert rig.push() is NONE
+    assert rig.get() is EARLY
+
+
+def test_a_new_subscription_counts_at_once(rig: Rig) -> None:
+    rig.get()
+    rig.subscribe("s", metrics="m")
+    assert rig.push() is UNKNOWN
+    found = rig.get()
+    assert isinstance(found, Subscription)
+    assert found.metrics == ("m",)
+    rig.subscribe("s", metrics=None)
+    assert rig.get() == Subscription((), 300_000, DEFAULT_ID_OF_ID)
+
+
+@pytest.mark.parametrize(
+    ("refused", "forgiven"),
+    [
+        ({"subscription_id": 5}, True),
+        ({"codec": 9}, True),
+        ({"metrics": b"x" * 1001}, False),
+        ({"codec": 1, "metrics": b"x"}, False),
+    ],
+)
+def test_a_get_that_mends_what_a_push_was_refused_for(rig: Rig, refused: dict[str, int | bytes], forgiven: bool) -> None:
+    rig.get()
+    assert rig.push(**refused) is not NONE  # type: ignore[arg-type]
+    assert isinstance(rig.get(), Subscription) == forgiven
+    assert rig.get() is EARLY, "once"
+
+
+def test_the_last_push_may_come_early_and_is_the_last(rig: Rig) -> None:
+    rig.get()
+    assert [rig.push(), rig.push(terminating=True)] == [NONE, NONE]
+    rig.pass_time()
+    assert rig.push(terminating=True) is ErrorCode.INVALID_REQUEST
+    rig.subscribe("s", interval_ms="1000")
+    assert rig.push() is UNKNOWN, "after a change of subscriptions everything begins anew"
+
+
+# Pushes
+
+
+@pytest.mark.parametrize(
+    ("codec", "metrics", "code"),
+    [
+        (0, b"", NONE),
+        (0, b"x" * 1000, NONE),
+        (0, b"x" * 1001, ErrorCode.TELEMETRY_TOO_LARGE),
+        (1, gzip.compress(b"x" * 1000), NONE),
+        (1, gzip.compress(b"x" * 1001), ErrorCode.INVALID_RECORD),
+        (1, b"", NONE),
+        (2, b"garbage", ErrorCode.INVALID_RECORD),
+        (3, b"garbage", ErrorCode.INVALID_RECORD),
+        (4, b"garbage", ErrorCode.INVALID_RECORD),
+        (5, b"", ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
+        (-1, b"", ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
+    ],
+)
+def test_what_is_pushed(rig: Rig, codec: int, metrics: bytes, code: ErrorCode) -> None:
+    assert rig.push(metrics=metrics, codec=codec) is code
+
+
+@pytest.mark.parametrize("instance_id", [bytes(16), bytes(15) + b"\1"])
+def test_reserved_ids(rig: Rig, instance_id: bytes) -> None:
+    assert rig.push(instance_id=instance_id) is ErrorCode.INVALID_REQUEST
+    assert len(rig.telemetry) == 0
+
+
+# Being forgotten
+
+
+def test_a_client_is_forgotten_with_the_connection_it_first_came_on(rig: Rig) -> None:
+    other = rig.connect()
+    rig.get()
+    assert rig.get(context=other) is EARLY
+    rig.telemetry.connection_lost(other.connection)
+    assert rig.get() is EARLY
+    rig.telemetry.connection_lost(rig.context.connection)
+    assert len(rig.telemetry) == 0
+    assert isinstance(rig.get(context=other), Subscription)
+
+
+def test_a_client_is_forgotten_after_a_long_silence(rig: Rig) -> None:
+    rig.push(terminating=True)
+    rig.pass_time(3 * INTERVAL_S - 1)
+    assert rig.push() is ErrorCode.INVALID_REQUEST
+    rig.pass_time(3 * INTERVAL_S)
+    assert rig.push() is NONE
+    rig.pass_time(3 * INTERVAL_S)
+    rig.push(instance_id=b"another client..")
+    assert len(rig.telemetry) == 1
+
+
+def test_there_is_room_for_so_many_and_no_more(rig: Rig) -> None:
+    rig.get()
+    for number in range(MAX_INSTANCES):
+        rig.get((number + 1000).to_bytes(16, "big"))
+    assert len(rig.telemetry) == MAX_INSTANCES
+    assert isinstance(rig.get(), Subscription), "who asked first was forgotten"
+
+
+def test_the_broker_has_one(rig: Rig) -> None:
+    context = rig.broker.context
+    assert context.telemetry is None
+    assert telemetry_of(context) is telemetry_of(context)
+    assert telemetry_of(context).max_bytes == 1000
