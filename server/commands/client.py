@@ -142,7 +142,7 @@ class Cluster:
         self.file = {"bootstrap.servers": DEFAULT_BOOTSTRAP, **(file or {})}
         self.timeout_s = timeout_s
         self.last_error: KafkaError | None = None
-        self.all_down = False
+        self.down_since: float | None = None  # when all addresses had failed, on the monotonic clock
 
     @property
     def bootstrap(self) -> str:
@@ -176,7 +176,7 @@ class Cluster:
 
     def _on_error(self, error: KafkaError) -> None:
         if error.name() == "_ALL_BROKERS_DOWN":
-            self.all_down = True
+            self.down_since = self.down_since or time.monotonic()
         else:
             self.last_error = error
 
@@ -206,11 +206,13 @@ class Cluster:
                 code: KafkaError = error.args[0]
                 if code.name() not in {"_TRANSPORT", "_TIMED_OUT"}:
                     raise
-                if (self.all_down and not patient) or left_s <= _POLL_S:
-                    why = self.reason("it ends the connection" if self.all_down else f"no answer within {self.timeout_s:g} s")
+                # librdkafka also says that all are down when a broker ends an idle connection; then there is no other error.
+                refused = self.down_since is not None and self.last_error is not None
+                if (refused and not patient) or left_s <= _POLL_S:
+                    why = self.reason(f"no answer within {self.timeout_s:g} s")
                     raise Failure(f"cannot reach {self.bootstrap}: {why.removeprefix(f'{self.bootstrap}: ')}") from None
             else:
-                self.all_down = False
+                self.down_since = None
                 return found
 
     def result(self, future: Future[T]) -> T:

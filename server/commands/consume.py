@@ -328,7 +328,7 @@ class Reader:
     def _on_idle(self, reading: Reading) -> None:
         """Nothing came for a moment: is anybody there, on either side, and has the time of `--until` come?"""
         output.check_reader()
-        if self.cluster.all_down:
+        if self.cluster.down_since is not None:
             self.cluster.reach(self.consumer, patient=True)
         until = self.limits.until
         if self.time_is_open and until is not None and time.time() * 1000 >= until.number:

@@ -13,6 +13,7 @@ many failed and why, and the exit code is 1. A line that is no record stops the 
 
 from __future__ import annotations
 
+import math
 import os
 import stat
 import sys
@@ -39,6 +40,7 @@ _DEFAULT_MESSAGE_MAX_BYTES: Final = 1_000_000  # librdkafka's
 _JSON_FACTOR: Final = 8  # a byte may take six characters (\u0000), and there are names around it
 _ENDING_FLUSH_S: Final = 2.0  # after Ctrl-C
 _CREATION_S: Final = 5.0  # how long a broker that makes topics on demand may say that there is none
+_DOWN_S: Final = 3.0  # how long no broker may be there before the user hears of it
 _POLL_S: Final = 0.1
 _PASSING: Final = frozenset({"UNKNOWN_TOPIC_OR_PART", "LEADER_NOT_AVAILABLE"})  # while a topic comes into being
 STANDARD_INPUT: Final = Path("-")
@@ -126,6 +128,7 @@ class Sender:
     def _on_delivery(self, error: KafkaError | None, message: Message) -> None:
         if error is None:
             self.delivered += 1
+            self.cluster.down_since = None
         else:
             self.failures[client.explain(error)] += 1
 
@@ -138,8 +141,9 @@ class Sender:
         return left
 
     def _say_if_down(self) -> None:
-        if self.cluster.all_down:
-            self.cluster.all_down = False
+        since = self.cluster.down_since
+        if since is not None and time.monotonic() - since > _DOWN_S:
+            self.cluster.down_since = math.inf  # said once, until records arrive again
             output.note(f"ottla: {self.cluster.reason('no connection to a broker')}; trying on, Ctrl-C ends it")
 
     def verdict(self) -> None:

@@ -1,0 +1,102 @@
+"""How a line becomes a record, and what bounds the reading. What needs a cluster is in compat_tests/test_commands_io.py."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from ottla.server.cli_app import app
+from ottla.server.commands.produce import Template, made, numbered_lines
+from ottla.server.commands.record_text import BadRecord, NewRecord
+
+PLAIN = Template(key=b"default", headers=(("h", b"1"),), partition=3, timestamp_ms=9)
+
+
+def test_a_line_as_it_is() -> None:
+    assert PLAIN.record(b"\xff:x\r") == NewRecord(b"default", b"\xff:x\r", [("h", b"1")], 3, 9)
+
+
+@pytest.mark.parametrize(
+    ("line", "key", "value"),
+    [(b"k::v::w", b"k", b"v::w"), (b"::v", b"", b"v"), (b"v", b"default", b"v"), (b"k::", b"k", None), (b"", b"default", None)],
+)
+def test_keys_and_tombstones(line: bytes, key: bytes, value: bytes | None) -> None:
+    record = PLAIN._replace(key_delimiter=b"::", null_value=b"").record(line)
+    assert (record.key, record.value) == (key, value)
+
+
+def test_json_beats_the_options() -> None:
+    template = PLAIN._replace(as_json=True)
+    assert template.record(b"{}") == NewRecord(b"default", None, [("h", b"1")], 3, 9)
+    line = b'{"key": "k", "value": "v", "headers": {"i": "2"}, "partition": 0, "timestamp": 0}'
+    assert template.record(line) == NewRecord(b"k", b"v", [("h", b"1"), ("i", b"2")], 0, 0)
+
+
+def test_lines_are_counted_and_measured() -> None:
+    read: list[int] = []
+    assert list(numbered_lines("f", io.BytesIO(b"a\n\nbc"), 2, read.append)) == [(1, b"a"), (2, b""), (3, b"bc")]
+    assert read == [2, 1, 2]
+
+
+def test_a_line_that_is_too_long() -> None:
+    lines = numbered_lines("f", io.BytesIO(b"ab\nabc\n"), 2, int)
+    assert next(lines) == (1, b"ab")
+    with pytest.raises(BadRecord, match="f, line 2 is longer than 2 bytes"):
+        next(lines)
+
+
+def test_the_place_of_a_bad_line() -> None:
+    with pytest.raises(BadRecord, match="f, line 7: no JSON"):
+        list(made([(7, b"x")], Template(as_json=True), "f"))
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("t --tombstone", "wants --key"),
+        ("t f --value x", "not both"),
+        ("t -H x", "is not name=value"),
+        ("t --key-delimiter=", "at least one character"),
+        ("t --timestamp soon", "is no time after"),
+        ("t --timestamp 0", "is no time after"),
+        ("t --acks 2", "--acks"),
+        ("t -z brotli", "--compression"),
+        ("t --batch 0", "--batch"),
+        ("t -p -1", "--partition"),
+    ],
+)
+def test_wrong_usage(line: str, words: str) -> None:
+    ran = CliRunner().invoke(app, ["produce", "--bootstrap", "127.0.0.1:1", *line.split()], env={"COLUMNS": "200"})
+    assert (ran.exit_code, ran.stdout) == (2, "")
+    assert words in ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("t --json -K :", "choose one"),
+        ("t -f %s --json", "choose one"),
+        ("t -g g -p 1", "the group says which partitions"),
+        ("t -g g --from 5", "with --group"),
+        ("t --from soon", "is no place in a topic"),
+        ("t --until ''", "is no place in a topic"),
+        ("t --value-encoding rot13", "--value-encoding"),
+        ("t --isolation none", "--isolation"),
+        ("t -f %q", "means nothing"),
+        ("t -c -1", "--count"),
+        ("", "Missing argument"),
+    ],
+)
+def test_wrong_usage_of_consume(line: str, words: str) -> None:
+    ran = CliRunner().invoke(app, ["consume", "--bootstrap", "127.0.0.1:1", *line.split()], env={"COLUMNS": "200"})
+    assert (ran.exit_code, ran.stdout) == (2, "")
+    assert words in ran.stderr
+
+
+def test_a_missing_file_is_known_before_anything_is_sent(tmp_path: Path) -> None:
+    """Even before the cluster is asked."""
+    ran = CliRunner().invoke(app, ["produce", "-b", "127.0.0.1:1", "t", str(tmp_path / "none")])
+    assert ran.exit_code == 1
