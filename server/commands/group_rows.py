@@ -1,0 +1,204 @@
+"""What `ottla group` shows, made of what a cluster answered: plain values in, rows and JSON out; nothing is asked here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from ottla.server.commands.output import Cell
+from ottla.server.commands.positions import Partition
+from ottla.server.commands.topic_rows import counted, numbers
+
+if TYPE_CHECKING:
+    from confluent_kafka.admin import ConsumerGroupDescription
+
+LIST_COLUMNS: Final = ("Group", "State", "Type")
+OFFSET_COLUMNS: Final = ("Group", "Topic", "Partition", "Committed", "End offset", "Lag", "Client id", "Host", "Member")
+MEMBER_COLUMNS: Final = ("Group", "Member", "Instance id", "Client id", "Host", "Partitions", "Assigned")
+RESET_COLUMNS: Final = ("Topic", "Partition", "Before", "After", "Lag after")
+
+STATES: Final = {
+    "PREPARING_REBALANCING": "PreparingRebalance",
+    "COMPLETING_REBALANCING": "CompletingRebalance",
+    "STABLE": "Stable",
+    "DEAD": "Dead",
+    "EMPTY": "Empty",
+}
+"""Kafka's words for what librdkafka names in its own way; another state is "Unknown"."""
+
+
+class Coordinator(NamedTuple):
+    broker: int
+    host: str
+    port: int
+
+
+@dataclass(frozen=True)
+class MemberState:
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    host: str
+    partitions: tuple[Partition, ...]
+
+
+@dataclass(frozen=True)
+class OffsetState:
+    """A partition that the group has committed, or that a member reads. `end_offset` is the next to be written."""
+
+    partition: Partition
+    committed: int | None
+    end_offset: int | None
+    member: MemberState | None = None
+
+    @property
+    def lag(self) -> int | None:
+        """Offsets between: what is left to read. Below zero if the topic was made anew since."""
+        return None if self.committed is None or self.end_offset is None else self.end_offset - self.committed
+
+
+@dataclass(frozen=True)
+class GroupState:
+    name: str
+    state: str
+    kind: str
+    assignor: str
+    coordinator: Coordinator | None
+    members: tuple[MemberState, ...]
+    offsets: tuple[OffsetState, ...]
+
+    @property
+    def total_lag(self) -> int:
+        """Of the partitions whose lag is known."""
+        return sum(offset.lag or 0 for offset in self.offsets)
+
+
+def state_name(state: Any) -> str:
+    """Of a ConsumerGroupState of librdkafka."""
+    return STATES.get(getattr(state, "name", ""), "Unknown")
+
+
+def type_name(kind: Any) -> str:
+    """Of a ConsumerGroupType."""
+    return str(getattr(kind, "name", "unknown")).lower()
+
+
+def group_state(
+    described: ConsumerGroupDescription, committed: Mapping[Partition, int], ends: Mapping[Partition, int]
+) -> GroupState:
+    """One group, of what DescribeGroups, OffsetFetch and ListOffsets said."""
+    members = tuple(sorted(map(member_state, described.members), key=lambda member: (member.client_id, member.member_id)))
+    readers = {partition: member for member in members for partition in member.partitions}
+    node = described.coordinator
+    return GroupState(
+        described.group_id,
+        state_name(described.state),
+        type_name(described.type),
+        described.partition_assignor,
+        Coordinator(node.id, node.host, node.port) if node else None,
+        members,
+        tuple(
+            OffsetState(partition, committed.get(partition), ends.get(partition), readers.get(partition))
+            for partition in sorted(committed.keys() | readers.keys())
+        ),
+    )
+
+
+def member_state(member: Any) -> MemberState:
+    """Of a MemberDescription of librdkafka."""
+    assigned = member.assignment.topic_partitions if member.assignment else ()
+    partitions = sorted(Partition(one.topic, one.partition) for one in assigned)
+    return MemberState(member.member_id, member.group_instance_id or None, member.client_id, member.host, tuple(partitions))
+
+
+def list_rows(groups: Iterable[Any]) -> list[tuple[Cell, ...]]:
+    """Of ConsumerGroupListings."""
+    return [
+        (group.group_id, state_name(getattr(group, "state", None)), type_name(getattr(group, "type", None))) for group in groups
+    ]
+
+
+def offset_rows(group: GroupState) -> list[tuple[Cell, ...]]:
+    rows: list[tuple[Cell, ...]] = []
+    for offset in group.offsets:
+        topic, number = offset.partition
+        reader = offset.member
+        by = (None, None, None) if reader is None else (reader.client_id, reader.host, reader.member_id)
+        rows.append((group.name, topic, number, offset.committed, offset.end_offset, offset.lag, *by))
+    return rows
+
+
+def member_rows(group: GroupState) -> list[tuple[Cell, ...]]:
+    return [
+        (
+            group.name,
+            member.member_id,
+            member.instance_id,
+            member.client_id,
+            member.host,
+            len(member.partitions),
+            assigned(member.partitions),
+        )
+        for member in group.members
+    ]
+
+
+def assigned(partitions: Sequence[Partition]) -> str | None:
+    """`flights:0,2 hotels:1`"""
+    by_topic: dict[str, list[int]] = {}
+    for topic, number in partitions:
+        by_topic.setdefault(topic, []).append(number)
+    return " ".join(f"{topic}:{numbers(found)}" for topic, found in by_topic.items()) or None
+
+
+def summary(group: GroupState) -> str:
+    """The line above a group's tables."""
+    parts = [group.state, f"type {group.kind}", counted(len(group.members), "member"), f"lag {group.total_lag:,}"]
+    if group.assignor:
+        parts.append(f"assignor {group.assignor}")
+    if group.coordinator is not None:
+        parts.append(f"coordinator {group.coordinator.host}:{group.coordinator.port} ({group.coordinator.broker})")
+    return f"{group.name}: {', '.join(parts)}"
+
+
+def as_object(group: GroupState) -> dict[str, Any]:
+    """The group in JSON; docs/commands.md is its description for users."""
+    return {
+        "group": group.name,
+        "state": group.state,
+        "type": group.kind,
+        "assignor": group.assignor or None,
+        "coordinator": None if group.coordinator is None else group.coordinator._asdict(),
+        "lag": group.total_lag,
+        "members": [
+            {
+                "member_id": member.member_id,
+                "instance_id": member.instance_id,
+                "client_id": member.client_id,
+                "host": member.host,
+                "partitions": [{"topic": topic, "partition": number} for topic, number in member.partitions],
+            }
+            for member in group.members
+        ],
+        "offsets": [
+            {
+                "topic": offset.partition.topic,
+                "partition": offset.partition.number,
+                "committed": offset.committed,
+                "end_offset": offset.end_offset,
+                "lag": offset.lag,
+                "member_id": None if offset.member is None else offset.member.member_id,
+            }
+            for offset in group.offsets
+        ],
+    }
+
+
+def reset_rows(
+    before: Mapping[Partition, int], after: Mapping[Partition, int], ends: Mapping[Partition, int]
+) -> list[tuple[Cell, ...]]:
+    return [
+        (partition.topic, partition.number, before.get(partition), after[partition], ends[partition] - after[partition])
+        for partition in sorted(after)
+    ]
