@@ -69,6 +69,12 @@ def test_names(place: tuple[Disk, str]) -> None:
         disk.remove(f"{path}/no")
 
 
+def test_how_full_it_is(place: tuple[Disk, str]) -> None:
+    disk, path = place
+    total, usable = disk.space(path)
+    assert 0 < usable <= total
+
+
 def test_a_slice_outlives_rename_removal_and_the_owner(place: tuple[Disk, str]) -> None:
     disk, path = place
     file = disk.open(f"{path}/a", create=True)

@@ -248,6 +248,19 @@ def test_a_transactions_commits_count_when_it_commits() -> None:
     assert not offsets.is_unstable("g", "t", 0)
 
 
+def test_deleting_takes_what_a_transaction_may_still_commit() -> None:
+    offsets = Offsets()
+    offsets.replay(commit_record(1), 0)
+    offsets.replay(commit_record(5, partition=1), 1, producer_id=9)
+    tombstones = offsets.delete("g", "t", [2, 1, 0, 1])
+    assert tombstones == [offset_tombstone("g", "t", 1), offset_tombstone("g", "t", 0)]
+    for tombstone in tombstones:
+        offsets.replay(tombstone, 2)
+    offsets.end_transaction(9, committed=True)
+    assert (stored(offsets), stored(offsets, 1)) == (None, None)
+    assert offsets.delete("g", "t", [0, 1]) == offsets.delete("nog", "t", [0]) == []
+
+
 def test_an_aborted_transactions_commits_never_count() -> None:
     offsets = Offsets()
     offsets.replay(commit_record(5), 1, producer_id=9)
