@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from ottla.log.config import TOPIC_SETTINGS
-from ottla.log.settings import ConfigError, ConfigType, Setting, text_of
+from ottla.log.settings import ConfigError, ConfigType, Setting, Value, text_of
 from ottla.server.config import BROKER_SETTINGS, CLIENT_METRICS_SETTINGS, GROUP_SETTINGS
 from ottla.server.metadata.image import BROKER, CLIENT_METRICS, GROUP, TOPIC, MetadataImage
 from ottla.server.metadata.operation import Outcome, Refused, check_name, check_size
@@ -92,9 +92,9 @@ def _alter(image: MetadataImage, settings: BrokerSettings, resource: AlterConfig
         if name not in image.topics:
             raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic '{name}'.")
     elif kind == BROKER:
-        _check_broker(settings.node_id, name, after)
+        _check_broker(image, settings, name, after)
     else:
-        _check_other(kind, name, after)
+        _check_other(image, settings, kind, name, after)
     # A broker's unchanged settings are written again: it is how an operator has one read anew, as from a changed key store.
     return [record for record in records(kind, name, changes) if kind == BROKER or record.value != current.get(record.name)]
 
@@ -154,29 +154,37 @@ def _check_topic_name(name: str) -> None:
     check_name(name)
 
 
-def _check_broker(node_id: int, name: str, after: Mapping[str, str]) -> None:
-    if name and name != str(node_id):
-        raise Refused(ErrorCode.INVALID_REQUEST, f"This is broker {node_id}; its settings are not those of '{name}'.")
+def _check_broker(image: MetadataImage, settings: BrokerSettings, name: str, after: Mapping[str, str]) -> None:
+    if name and name != str(settings.node_id):
+        raise Refused(ErrorCode.INVALID_REQUEST, f"This is broker {settings.node_id}; its settings are not those of '{name}'.")
     known = {key: BROKER_SETTINGS[key] for key in after if key in BROKER_SETTINGS}
     fixed = sorted(key for key, setting in known.items() if not setting.dynamic or key in FIXED_HERE)
     if fixed:
         raise Refused(ErrorCode.INVALID_REQUEST, f"These settings cannot change while the broker runs: {', '.join(fixed)}.")
     _parse_all(known, after, ErrorCode.INVALID_REQUEST)
+    try:
+        settings.validate_broker(image, name, after)
+    except ConfigError as error:
+        raise Refused(ErrorCode.INVALID_REQUEST, str(error)) from error
 
 
-def _check_other(kind: int, name: str, after: Mapping[str, str]) -> None:
+def _check_other(image: MetadataImage, settings: BrokerSettings, kind: int, name: str, after: Mapping[str, str]) -> None:
     """Groups and subscriptions: only settings that are in the table."""
     if not name:
         raise Refused(ErrorCode.INVALID_REQUEST, f"The settings of a {_KINDS[kind]} need its name.")
     unknown = next((key for key in after if key not in _TABLES[kind]), None)
     if unknown is not None:
         raise Refused(ErrorCode.INVALID_CONFIG, f"{unknown}: a {_KINDS[kind]} has no such setting; check the spelling")
-    _parse_all({key: _TABLES[kind][key] for key in after}, after, ErrorCode.INVALID_CONFIG)
-
-
-def _parse_all(settings: Mapping[str, Setting], texts: Mapping[str, str], code: ErrorCode) -> None:
-    for name, setting in settings.items():
+    values = _parse_all({key: _TABLES[kind][key] for key in after}, after, ErrorCode.INVALID_CONFIG)
+    if kind == GROUP:
         try:
-            setting.parse(texts[name])
+            settings.validate_group(image, values)
         except ConfigError as error:
-            raise Refused(code, str(error)) from error
+            raise Refused(ErrorCode.INVALID_CONFIG, str(error)) from error
+
+
+def _parse_all(settings: Mapping[str, Setting], texts: Mapping[str, str], code: ErrorCode) -> dict[str, Value]:
+    try:
+        return {name: setting.parse(texts[name]) for name, setting in settings.items()}
+    except ConfigError as error:
+        raise Refused(code, str(error)) from error

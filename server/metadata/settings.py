@@ -6,12 +6,15 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ottla.log.config import validate_overrides
+from ottla.server.config import overlaid
 from ottla.server.listener_settings import PROTOCOLS, reachable_host
-from ottla.server.metadata.image import Endpoint, MetadataImage
+from ottla.server.metadata.image import BROKER, Endpoint, MetadataImage
 from ottla.server.metadata.names import CONSUMER_OFFSETS, TRANSACTION_STATE
+from ottla.server.settings_rules import check_broker, check_group
 from ottla.wire.primitives import ZERO_UUID
 
 if TYPE_CHECKING:
+    from ottla.log.settings import Value
     from ottla.server.config import BrokerConfig
     from ottla.server.config_sources import Sources
 
@@ -90,3 +93,14 @@ class BrokerSettings:
     def validate_topic(self, overrides: Mapping[str, str]) -> None:
         """All settings of one topic, alone and against each other and the broker's. ConfigError."""
         validate_overrides(overrides, self._config.values)
+
+    def validate_broker(self, image: MetadataImage, name: str, texts: Mapping[str, str]) -> None:
+        """What would be all dynamic settings of this broker, or with "" of all brokers, against the rest. ConfigError."""
+        own = texts if name else image.config_of(BROKER, str(self.node_id))
+        common = image.config_of(BROKER, "") if name else texts
+        check_broker(overlaid(self._config.values, common, own), texts)
+
+    def validate_group(self, image: MetadataImage, overrides: Mapping[str, Value]) -> None:
+        """What would be all settings of one group, parsed, against the broker's bounds and each other. ConfigError."""
+        values = overlaid(self._config.values, image.config_of(BROKER, ""), image.config_of(BROKER, str(self.node_id)))
+        check_group(overrides, values)
