@@ -28,7 +28,6 @@ from ottla.log.errors import InconsistentMetadata
 from ottla.log.files import OsDisk
 from ottla.log.manager import LogManager
 from ottla.server.clock import Clock, LoopClock
-from ottla.server.connection import ReceiveBuffer
 from ottla.server.context import BrokerContext
 from ottla.server.dispatch import Dispatch
 from ottla.server.fetch_sessions import FetchSessions
@@ -42,6 +41,7 @@ from ottla.server.metadata.operation import random_uuid
 from ottla.server.metadata.standalone import open_standalone
 from ottla.server.replicas import InternalTopicLog, Replicas
 from ottla.server.scheduler import Scheduler, flush_in_threads
+from ottla.server.shared import Shared
 from ottla.server.txn.producer_ids import ProducerIds
 from ottla.wire.primitives import uuid_to_text
 
@@ -84,7 +84,8 @@ class Broker:
         self._scheduler: Scheduler | None = None
         self._dispatch = Dispatch(perf_counter_ns if config.values["ottla.metrics.port"] is not None else None)
         self._metrics: MetricsServer | None = None
-        self._sources: Sources | None = None
+        self.sources: Sources | None = None
+        """What the metrics are read from; None where they are off."""
         self._broker_epoch = -1
 
     @property
@@ -140,8 +141,8 @@ class Broker:
         self._reconfigure(context)
         image.subscribe(self._follow)
         self._begin_passes(clock, logs, groups, values)
-        if self._sources is not None:
-            self._sources.serving = True
+        if self.sources is not None:
+            self.sources.serving = True
 
     def _open_logs(self, clock: Clock) -> LogManager:
         values = self.config.values
@@ -188,10 +189,10 @@ class Broker:
         return cluster_id
 
     async def _open_listeners(self, context: BrokerContext) -> None:
-        dispatch, buffer = self._dispatch, ReceiveBuffer()
+        dispatch, shared = self._dispatch, Shared()
         settings = SocketSettings.from_broker(self.config.values)
         for address in self.config.listeners:
-            listener = Listener(address.name, context, dispatch, settings, buffer)
+            listener = Listener(address.name, context, dispatch, settings, shared)
             self.listeners.append(listener)
             await listener.open(address.host, address.port)
 
@@ -203,8 +204,8 @@ class Broker:
         from ottla.server.metrics.server import MetricsServer
         from ottla.server.metrics.sources import Sources
 
-        self._sources = Sources(context, self._dispatch, self.listeners, logs)
-        self._metrics = MetricsServer(self._sources)
+        self.sources = Sources(context, self._dispatch, self.listeners, logs)
+        self._metrics = MetricsServer(self.sources)
         await self._metrics.open(self.config.values["ottla.metrics.host"], port)
 
     def _endpoints(self) -> list[Endpoint]:
@@ -261,8 +262,8 @@ class Broker:
         with contextlib.ExitStack() as last:
             if self._logs is not None:
                 last.callback(self._logs.close, clean, self._broker_epoch)
-            if self._sources is not None:
-                self._sources.serving = False
+            if self.sources is not None:
+                self.sources.serving = False
             for listener in self.listeners:
                 listener.stop_accepting()
             for listener in self.listeners:

@@ -97,7 +97,9 @@ def request_errors(sources: Sources) -> Iterator[Row]:
 def request_times(sources: Sources) -> Iterator[TimesRow]:
     routes = sources.dispatch.routes
     for key in sorted({key_and_version >> 16 for key_and_version in routes}):
-        yield (APIS[key].name,), summed(route for at, route in routes.items() if at >> 16 == key and route.took)
+        timed = [route for at, route in routes.items() if at >> 16 == key and route.took]
+        if timed:
+            yield (APIS[key].name,), summed(timed)
 
 
 # Groups
@@ -204,6 +206,11 @@ def of_listeners(value: Callable[[Any], int]) -> Callable[[Sources], Iterator[Ro
             yield (listener.name,), value(listener)
 
     return rows
+
+
+def is_controller(sources: Sources) -> int:
+    """The quorum is this node alone."""
+    return int(sources.context.config.node_id in sources.context.metadata.brokers)
 
 
 def brokers(*, fenced: bool) -> Callable[[Sources], list[Row]]:
@@ -389,7 +396,7 @@ METRICS: Final[tuple[Metric, ...]] = (
         "Connections refused by max.connections and max.connections.per.ip.",
         of_listeners(lambda listener: listener.refused),
     ),
-    Metric(f"{_CONTROLLER}activecontrollercount", "gauge", (), "1: this broker is the controller.", single(lambda sources: 1)),
+    Metric(f"{_CONTROLLER}activecontrollercount", "gauge", (), "1: this broker is the controller.", single(is_controller)),
     Metric(f"{_CONTROLLER}activebrokercount", "gauge", (), "Brokers that are registered and not fenced.", brokers(fenced=False)),
     Metric(f"{_CONTROLLER}fencedbrokercount", "gauge", (), "Brokers that are fenced.", brokers(fenced=True)),
     Metric(

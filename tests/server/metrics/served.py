@@ -1,0 +1,87 @@
+"""A broker with metrics under some traffic, and a client of its pages."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import NamedTuple
+
+from prometheus_client.metrics_core import Metric as Family
+from prometheus_client.parser import text_string_to_metric_families
+
+from ottla.log.memdisk import MemDisk
+from ottla.server.broker import Broker
+from ottla.wire.messages import create_topics, fetch, list_offsets, metadata, offset_commit, produce
+from tests.asking import ask
+from tests.fakes import NOW_MS
+from tests.log.support import batch
+from tests.server.test_broker import config
+
+LIMIT_SECONDS = 30
+
+
+class Answer(NamedTuple):
+    status: int
+    fields: dict[str, str]
+    body: bytes
+
+
+async def send(url: str, request: bytes) -> Answer:
+    """Raw bytes to where a URL points; the answer, once the server closes."""
+    host, _, port = url.removeprefix("http://").rpartition(":")
+    reader, writer = await asyncio.open_connection(host.strip("[]"), int(port))
+    writer.write(request)
+    raw = await asyncio.wait_for(reader.read(), LIMIT_SECONDS)
+    writer.close()
+    head, _, body = raw.partition(b"\r\n\r\n")
+    status, *fields = head.decode().split("\r\n")
+    pairs = (field.partition(": ") for field in fields)
+    return Answer(int(status.split()[1]), {name.lower(): value for name, _, value in pairs}, body)
+
+
+async def get(url: str | None, path: str, method: str = "GET") -> Answer:
+    assert url is not None
+    return await send(url, f"{method} {path} HTTP/1.1\r\nHost: here\r\n\r\n".encode())
+
+
+def parsed(text: bytes) -> dict[str, Family]:
+    """Families by name, as the library's own parser reads them."""
+    return {family.name: family for family in text_string_to_metric_families(text.decode())}
+
+
+def metrics_config(**settings: str) -> Broker:
+    """Not started yet; on a disk in memory."""
+    return Broker(config(ottla_metrics_port="0", **settings), disk=MemDisk(lambda: NOW_MS))
+
+
+async def traffic(broker: Broker) -> None:
+    """Two topics, three records in, twice out, a group of offsets, and errors of three kinds."""
+    port = broker.port
+    topics = [create_topics.CreatableTopic("orders", 2, 1), create_topics.CreatableTopic("quiet", 1, 1)]
+    await ask(port, create_topics, 4, create_topics.CreateTopicsRequest(topics, 1000))
+    await ask(port, metadata, 5, metadata.MetadataRequest(topics=None))
+    records = batch(3)
+    for batches in (records, records[:-1]):
+        data = [produce.PartitionProduceData(0, batches)]
+        await ask(
+            port, produce, 8, produce.ProduceRequest(None, -1, 1000, [produce.TopicProduceData("orders", partition_data=data)])
+        )
+    for offset in (0, 1, 99):
+        wanted = [fetch.FetchPartition(0, fetch_offset=offset, partition_max_bytes=1 << 20)]
+        request = fetch.FetchRequest(max_bytes=1 << 20, topics=[fetch.FetchTopic("orders", partitions=wanted)])
+        await ask(port, fetch, 11, request)
+    nowhere = [list_offsets.ListOffsetsTopic("nowhere", [list_offsets.ListOffsetsPartition(0)])]
+    await ask(port, list_offsets, 4, list_offsets.ListOffsetsRequest(-1, 0, nowhere))
+    commits = [offset_commit.OffsetCommitRequestPartition(0, 1), offset_commit.OffsetCommitRequestPartition(1, 0)]
+    committed = offset_commit.OffsetCommitRequest(
+        "readers", -1, topics=[offset_commit.OffsetCommitRequestTopic("orders", partitions=commits)]
+    )
+    assert await coordinated(broker, committed)
+
+
+async def coordinated(broker: Broker, request: offset_commit.OffsetCommitRequest) -> bool:
+    """Commits once there is a place for offsets, which FindCoordinator makes."""
+    from ottla.wire.messages import find_coordinator
+
+    await ask(broker.port, find_coordinator, 2, find_coordinator.FindCoordinatorRequest("readers"))
+    answer = await ask(broker.port, offset_commit, 7, request)
+    return all(partition.error_code == 0 for topic in answer.topics for partition in topic.partitions)

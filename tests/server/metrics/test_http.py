@@ -1,0 +1,244 @@
+"""The responder: what it takes, what it refuses, and that nobody holds it up."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Iterator
+
+import pytest
+
+from ottla.server.metrics.http import (
+    ANSWER_SECONDS,
+    MAX_CONNECTIONS,
+    MAX_HEAD_BYTES,
+    REQUEST_SECONDS,
+    HttpConnection,
+    HttpServer,
+    Page,
+    Refused,
+    parse,
+)
+from tests.fakes import FakeTransport, ManualClock
+
+
+def failing() -> Iterator[bytes]:
+    yield b"so far"
+    raise ZeroDivisionError("oh")
+
+
+def broken() -> Page:
+    raise ZeroDivisionError("oh")
+
+
+def server() -> HttpServer:
+    pages = {
+        "/p": lambda: Page((b"one ", b"two")),
+        "/bad": lambda: Page((b"no\n",), 503),
+        "/broken": broken,
+        "/failing": lambda: Page(failing()),
+    }
+    return HttpServer(pages, ManualClock())
+
+
+def connect(http: HttpServer) -> tuple[HttpConnection, FakeTransport]:
+    connection, transport = HttpConnection(http), FakeTransport()
+    transport.protocol = connection
+    connection.connection_made(transport)
+    return connection, transport
+
+
+def ask(request: bytes, http: HttpServer | None = None, *, step: int = 1 << 20) -> bytes:
+    """What the client gets, which is closed then."""
+
+    async def scenario() -> bytes:
+        connection, transport = connect(http or server())
+        for at in range(0, len(request), step):
+            connection.data_received(request[at : at + step])
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert transport.closed
+        connection.connection_lost(None)
+        return transport.sent
+
+    return asyncio.run(scenario())
+
+
+def status(answer: bytes) -> int:
+    return int(answer.split(b" ", 2)[1])
+
+
+GET = b"GET /p HTTP/1.1\r\nHost: x\r\n\r\n"
+
+
+@pytest.mark.parametrize("step", [1, 7, 1000])
+def test_a_page(step: int) -> None:
+    answer = ask(GET, step=step)
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert head.split(b"\r\n")[0] == b"HTTP/1.1 200 OK"
+    assert b"Content-Length: 7\r\n" in head
+    assert b"Connection: close" in head
+    assert body == b"one two"
+
+
+def test_head_is_the_same_without_the_body() -> None:
+    assert ask(GET.replace(b"GET", b"HEAD")) == ask(GET).removesuffix(b"one two")
+
+
+def test_a_page_with_a_status_of_its_own() -> None:
+    answer = ask(GET.replace(b"/p", b"/bad"))
+    assert (status(answer), answer.endswith(b"\r\n\r\nno\n")) == (503, True)
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        b"GET /p?name[]=x HTTP/1.1\r\nhOsT:x\r\n\r\n",
+        b"GET /p HTTP/1.0\r\n\r\n",
+        b"GET /p HTTP/1.1\nHost: x\n\n",
+        b"GET http://h:1/p HTTP/1.1\r\nHost: h\r\nAccept: text/plain;q=0.5\r\nX-Name: \xff\r\n\r\n",
+        GET + b"GET /nothing HTTP/1.1\r\n\r\n",
+        b"GET /p HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc",
+    ],
+)
+def test_what_is_taken(request_: bytes) -> None:
+    answer = ask(request_)
+    assert status(answer) == 200
+    assert answer.count(b"HTTP/1.1") == 1
+
+
+@pytest.mark.parametrize(
+    ("request_", "code"),
+    [
+        (b"\r\n\r\n", 400),
+        (b"GET\r\n\r\n", 400),
+        (b"GET /p\r\n\r\n", 400),
+        (b"GET  /p HTTP/1.1\r\nHost: x\r\n\r\n", 400),
+        (b"GET /\xc3\xa4 HTTP/1.1\r\nHost: x\r\n\r\n", 400),
+        (b"GET /p HTTP/1.1\r\n\r\n", 400),
+        (b"GET /p HTTP/1.1\r\nHost: x\r\nHost: y\r\n\r\n", 400),
+        (b"GET /p HTTP/1.1\r\nHost: x\r\n folded\r\n\r\n", 400),
+        (b"GET /p HTTP/1.1\r\nHost: x\r\nno colon\r\n\r\n", 400),
+        (b"GET /p HTTP/1.1\r\nHost: x\r\nA: \x00\r\n\r\n", 400),
+        (b"\x16\x03\x01\x02\x00\x01\x00\n\n", 400),  # TLS
+        (b"\x00\x00\x00\x10\x00\x12\x00\x00\n\n", 400),  # Kafka
+        (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 505),
+        (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", 404),
+        (b"GET /p/ HTTP/1.1\r\nHost: x\r\n\r\n", 404),
+        (b"GET /../p HTTP/1.1\r\nHost: x\r\n\r\n", 404),
+        (b"OPTIONS * HTTP/1.1\r\nHost: x\r\n\r\n", 405),
+        (b"POST /p HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n", 405),
+        (b"get /p HTTP/1.1\r\nHost: x\r\n\r\n", 405),
+        (b"GET /p HTTP/1.1\r\nHost: x\r\nA: " + b"a" * MAX_HEAD_BYTES, 431),
+        (b"G" * (MAX_HEAD_BYTES + 1), 431),
+    ],
+)
+def test_what_is_refused(request_: bytes, code: int) -> None:
+    answer = ask(request_)
+    assert status(answer) == code
+    assert (b"Allow: GET, HEAD\r\n" in answer) == (code == 405)
+
+
+def test_a_head_of_just_the_bound_is_taken() -> None:
+    begin = b"GET /p HTTP/1.1\r\nHost: x\r\nA: "
+    assert status(ask(begin + b"a" * (MAX_HEAD_BYTES - len(begin)) + b"\r\n\r\n")) == 200
+
+
+@pytest.mark.parametrize("path", [b"/broken", b"/failing"])
+def test_a_page_that_fails_is_logged_and_a_500(path: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    answer = ask(GET.replace(b"/p", path))
+    assert status(answer) == 500
+    assert b"oh" not in answer
+    (record,) = caplog.records
+    assert record.exc_info is not None
+
+
+def test_who_is_slow_to_ask_is_told_and_closed() -> None:
+    http = server()
+    clock = http.clock
+    assert isinstance(clock, ManualClock)
+    connection, transport = connect(http)
+    connection.data_received(GET[:-1])
+    clock.advance(REQUEST_SECONDS - 0.001)
+    assert not transport.closed
+    clock.advance(0.001)
+    assert transport.closed
+    assert status(transport.sent) == 408
+    connection.data_received(GET[-1:])  # too late
+    assert transport.sent.count(b"HTTP") == 1
+    connection.connection_lost(None)
+    assert clock.waiting == 0
+
+
+def test_who_does_not_take_the_answer_is_cut_off() -> None:
+    async def scenario() -> None:
+        http = server()
+        clock = http.clock
+        assert isinstance(clock, ManualClock)
+        connection, transport = connect(http)
+        connection.data_received(GET)
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert transport.closed
+        assert not transport.aborted
+        clock.advance(ANSWER_SECONDS)
+        assert transport.aborted
+        connection.connection_lost(None)
+        assert clock.waiting == 0
+
+    asyncio.run(scenario())
+
+
+def test_who_goes_while_a_page_is_made_ends_the_making() -> None:
+    made = []
+
+    def endless() -> Iterator[bytes]:
+        while True:
+            made.append(1)
+            yield b"more"
+
+    async def scenario() -> None:
+        http = HttpServer({"/p": lambda: Page(endless())}, ManualClock())
+        connection, transport = connect(http)
+        connection.data_received(GET)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert connection.eof_received()  # it may still read
+        connection.connection_lost(None)
+        await asyncio.sleep(0)
+        so_far = len(made)
+        await asyncio.sleep(0)
+        assert 0 < len(made) == so_far
+        assert not transport.sent
+        assert not http.connections
+
+    asyncio.run(scenario())
+
+
+def test_who_goes_before_the_request_is_whole_is_gone() -> None:
+    connection, _ = connect(server())
+    connection.data_received(GET[:-2])
+    assert not connection.eof_received()
+
+
+def test_there_is_a_bound_on_connections() -> None:
+    http = server()
+    there = [connect(http) for _ in range(MAX_CONNECTIONS)]
+    late, transport = connect(http)
+    assert transport.aborted
+    late.data_received(GET)
+    late.connection_lost(None)
+    assert not transport.sent
+    assert len(http.connections) == MAX_CONNECTIONS
+    there[0][0].connection_lost(None)
+    assert not connect(http)[1].aborted
+    http.abort()
+    assert all(transport.aborted for _, transport in there[1:])
+
+
+def test_no_bytes_make_the_reader_fail() -> None:
+    whole = b"GET http://h/p?q HTTP/1.1\r\nHost: x\r\nA: b"
+    for at in range(len(whole)):
+        for byte in (0, 10, 13, 32, 47, 58, 127, 255):
+            with contextlib.suppress(Refused):
+                parse(whole[:at] + bytes([byte]) + whole[at + 1 :])

@@ -1,0 +1,89 @@
+"""Metrics on and off: where they are served, and what is said where they cannot be."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import sys
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from ottla.log.memdisk import MemDisk
+from ottla.server.broker import Broker
+from ottla.server.config import ConfigError
+from tests.fakes import NOW_MS
+from tests.server.metrics.served import get, metrics_config, parsed
+from tests.server.test_broker import config
+
+
+def run(scenario: Callable[[], Awaitable[None]]) -> None:
+    async def bounded() -> None:
+        await asyncio.wait_for(scenario(), 30)
+
+    asyncio.run(bounded())
+
+
+def test_off_unless_a_port_is_set() -> None:
+    async def scenario() -> None:
+        broker = Broker(config(), disk=MemDisk(lambda: NOW_MS))
+        await broker.start()
+        assert broker.metrics_url is None
+        await broker.stop()
+
+    run(scenario)
+
+
+def test_on_loopback_at_a_free_port_until_the_stop() -> None:
+    async def scenario() -> None:
+        broker = metrics_config()
+        await broker.start()
+        url = broker.metrics_url
+        assert url is not None
+        assert url.startswith("http://127.0.0.1:")
+        assert "ottla_info" in parsed((await get(url, "/metrics")).body)
+        _, idle = await asyncio.open_connection("127.0.0.1", int(url.rpartition(":")[2]))
+        await broker.stop()
+        with pytest.raises(ConnectionRefusedError):
+            await get(url, "/metrics")
+        idle.close()
+        with contextlib.suppress(ConnectionResetError):  # or the broker's end came first
+            await idle.wait_closed()
+
+    run(scenario)
+
+
+def test_another_host() -> None:
+    async def scenario() -> None:
+        broker = metrics_config(ottla_metrics_host="::1")
+        await broker.start()
+        assert broker.metrics_url is not None
+        assert broker.metrics_url.startswith("http://[::1]:")
+        assert (await get(broker.metrics_url, "/healthz")).status == 200
+        await broker.stop()
+
+    run(scenario)
+
+
+def test_an_address_in_use_keeps_the_broker_from_starting_and_names_the_setting() -> None:
+    async def scenario() -> None:
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            port = taken.getsockname()[1]
+            broker = Broker(config(ottla_metrics_port=str(port)), disk=MemDisk(lambda: NOW_MS))
+            with pytest.raises(ConfigError, match=rf"^ottla.metrics.port: 127.0.0.1:{port}: Address already in use; choose"):
+                await broker.start()
+        assert not broker.listeners[0].accepting
+
+    run(scenario)
+
+
+def test_a_missing_prometheus_client_is_told_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "ottla.server.metrics.exposition", raising=False)
+    monkeypatch.setitem(sys.modules, "prometheus_client", None)
+
+    async def scenario() -> None:
+        with pytest.raises(ConfigError, match=r"^ottla.metrics.port: .*prometheus_client.*: pip install prometheus-client$"):
+            await metrics_config().start()
+
+    run(scenario)
