@@ -1,0 +1,105 @@
+"""The Java client of Apache Kafka 4.4.0, driven from Python: compiles compat_tests/java, and keeps one JVM for a file of tests.
+
+`Java.call(command, **arguments)` sends a command and returns its result; what the client threw is raised as JavaError, named by
+its class. The commands are described in the Java files. `java.at(bootstrap)` fills in the address.
+"""
+
+from __future__ import annotations
+
+import json
+import queue
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import maven
+
+SOURCES = Path(__file__).parent / "java"
+ANSWER_TIMEOUT_S = 60
+SMALL_JVM = ["-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"]
+
+
+class JavaError(Exception):
+    """What the Java client threw: `name` is the simple name of its class."""
+
+    def __init__(self, name: str, message: str) -> None:
+        super().__init__(f"{name}: {message}")
+        self.name = name
+
+
+class Java:
+    """The running program."""
+
+    def __init__(self, process: subprocess.Popen[str], log: Path) -> None:
+        self.process, self.log = process, log
+        self.answers: queue.Queue[str] = queue.Queue()
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self.answers.put(line)
+        self.answers.put("")
+
+    def call(self, command: str, **arguments: Any) -> Any:
+        """The command's result. Raises JavaError; AssertionError with the JVM's log where no answer comes."""
+        assert self.process.stdin is not None
+        assert self.process.poll() is None, f"the JVM is gone:\n{self.log.read_text()[-5000:]}"
+        self.process.stdin.write(json.dumps({"command": command, **arguments}) + "\n")
+        self.process.stdin.flush()
+        try:
+            line = self.answers.get(timeout=ANSWER_TIMEOUT_S)
+        except queue.Empty:
+            line = ""
+            self.process.kill()  # its next answer would be taken for that of another command
+        assert line, f"no answer to {command} {str(arguments)[:500]}\n{self.log.read_text()[-5000:]}"
+        answer = json.loads(line)
+        if "error" in answer:
+            raise JavaError(answer["error"], answer["message"])
+        return answer["result"]
+
+    def at(self, bootstrap: str) -> JavaAt:
+        return JavaAt(self, bootstrap)
+
+
+class JavaAt:
+    """The program pointed at one broker."""
+
+    def __init__(self, java: Java, bootstrap: str) -> None:
+        self.java, self.bootstrap = java, bootstrap
+
+    def call(self, command: str, **arguments: Any) -> Any:
+        return self.java.call(command, bootstrap=self.bootstrap, **arguments)
+
+    def topic(self, name: str, partitions: int = 3, **configs: str) -> str:
+        """A new topic whose partitions answer: what acks=0 sends before that is lost. Underscores in settings stand for dots."""
+        self.call("create_topic", topic=name, partitions=partitions, configs={k.replace("_", "."): v for k, v in configs.items()})
+        self.call("positions", topic=name, partitions=list(range(partitions)), timestamp_ms=0)
+        return name
+
+
+@contextmanager
+def running(directory: Path) -> Iterator[Java]:
+    """The compiled program in `directory`, running. Raises MavenFailed, CalledProcessError where javac refuses."""
+    classpath = maven.classpath("kafka")
+    subprocess.run(["javac", "-d", str(directory), "-cp", classpath, *map(str, sorted(SOURCES.glob("*.java")))], check=True)
+    log = directory / "java.log"
+    level = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
+    command = ["java", *SMALL_JVM, level, "-cp", f"{directory}:{classpath}", "Program"]
+    with (
+        open(log, "w") as errors,
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True) as process,
+    ):
+        java = Java(process, log)
+        try:
+            yield java
+        finally:
+            assert process.stdin is not None
+            process.stdin.close()  # the program's end
+            try:
+                process.wait(10)
+            finally:
+                process.kill()
