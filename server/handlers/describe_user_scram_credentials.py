@@ -23,7 +23,7 @@ from ottla.wire.messages.internal.user_scram_credential_record import UserScramC
 
 def handle(request: DescribeUserScramCredentialsRequest, ctx: RequestContext) -> DescribeUserScramCredentialsResponse:
     credentials = _credentials(ctx.broker.metadata)
-    times = Counter(user.name for user in request.users) if request.users else Counter(credentials)
+    times = Counter(user.name for user in request.users) if request.users else Counter(list(credentials))
     return DescribeUserScramCredentialsResponse(
         results=[_describe(user, count, credentials.get(user, [])) for user, count in times.items()]
     )
