@@ -5,7 +5,8 @@ A setting's own bounds are in its table (server/settings_table.py). Here is what
 what Kafka 4.4's broker refuses at a start (tests/server/test_settings_rules.py asks its own classes); what is said is ours, one
 line that begins with a setting that somebody wrote.
 
-`check_broker` is for the values of a whole broker, `check_group` for one group's overrides, whose bounds are the broker's.
+`check_broker` is for the values of a whole broker, `check_group` for one group's overrides, whose bounds are the broker's. What
+only counts for a change while the broker runs stands in server/metadata/broker_changes.py.
 """
 
 from __future__ import annotations
@@ -99,6 +100,9 @@ def check_group(overrides: Mapping[str, Any], broker: Mapping[str, Any]) -> None
         _check_pairs(values, own, only=own)
     except ConfigError as error:
         raise ConfigError(str(error).removeprefix("group.")) from error
+    assignor, assignors = overrides.get("streams.assignor.name"), broker["group.streams.assignors"]
+    if assignor is not None and assignor not in assignors:
+        raise ConfigError(f"streams.assignor.name: '{assignor}' is none of {', '.join(assignors)} (group.streams.assignors)")
 
 
 def _check_pairs(values: Mapping[str, Any], written: Collection[str], only: Collection[str] | None = None) -> None:

@@ -21,7 +21,7 @@ from reference_kafka import SETTINGS, BrokerProcess
 from compat_tests.brokers import CLASSES, KINDS, Address
 from compat_tests.waiting import wait_for
 from compat_tests.wire import Wire
-from compat_tests.wire_diff.same import compare, normalise, without_cluster_default
+from compat_tests.wire_diff.same import check, compare, normalise, without_cluster_default
 from compat_tests.wire_diff.test_configs import BROKER, CLIENT_METRICS, DELETE, GROUP, LOGGER, SET, TOPIC, Change, alter, describe
 from ottla.log.config import TOPIC_SETTINGS
 from ottla.log.settings import ConfigType, Setting, Update, text_of
@@ -289,3 +289,47 @@ def test_what_is_set_can_be_found_again_and_deleted(pair: dict[str, Wire], chang
 
 def lacks(wire: Wire, described: Callable[[Wire], Any], name: str) -> bool:
     return all(entry.name != name for entry in described(wire))
+
+
+AGAINST_EACH_OTHER: Final = [
+    (GROUP, "g", {"consumer.session.timeout.ms": "44999"}),
+    (GROUP, "g", {"consumer.session.timeout.ms": "45000"}),
+    (GROUP, "g", {"consumer.session.timeout.ms": "60001"}),
+    (GROUP, "g", {"consumer.heartbeat.interval.ms": "4999"}),
+    (GROUP, "g", {"consumer.heartbeat.interval.ms": "15001"}),
+    (GROUP, "g", {"consumer.assignment.interval.ms": "15001"}),
+    (GROUP, "g", {"share.session.timeout.ms": "60001", "share.heartbeat.interval.ms": "7000"}),
+    (GROUP, "g", {"share.heartbeat.interval.ms": "16000"}),
+    (GROUP, "g", {"share.record.lock.duration.ms": "14999"}),
+    (GROUP, "g", {"share.record.lock.duration.ms": "60000"}),
+    (GROUP, "g", {"share.record.lock.duration.ms": "60001"}),
+    (GROUP, "g", {"share.delivery.count.limit": "11"}),
+    (GROUP, "g", {"share.partition.max.record.locks": "4001"}),
+    (GROUP, "g", {"streams.num.standby.replicas": "3"}),
+    (GROUP, "g", {"streams.num.warmup.replicas": "21"}),
+    (GROUP, "g", {"streams.task.offset.interval.ms": "14999"}),
+    (GROUP, "g", {"streams.session.timeout.ms": "44999"}),
+    (GROUP, "g", {"streams.initial.rebalance.delay.ms": "99999999"}),
+    (GROUP, "g", {"streams.assignor.name": "nobody"}),
+    (GROUP, "g", {"share.auto.offset.reset": "by_duration:PT5M"}),
+    (BROKER, "", {"group.consumer.assignment.interval.ms": "15001"}),
+    (BROKER, "", {"group.share.assignment.interval.ms": "15000"}),
+    (BROKER, "1", {"group.streams.assignment.interval.ms": "15001"}),
+    (BROKER, "", {"log.retention.ms": "0"}),
+    (BROKER, "", {"log.retention.ms": "-2"}),
+    (BROKER, "1", {"log.roll.ms": "0"}),
+    (BROKER, "1", {"log.roll.jitter.ms": "-1"}),
+    (BROKER, "", {"log.cleaner.threads": "0"}),
+    (BROKER, "", {"log.cleaner.threads": "2", "log.cleaner.dedupe.buffer.size": "2097152"}),
+    (BROKER, "", {"max.connections.per.ip": "0"}),
+    (BROKER, "", {"max.connections.per.ip": "0", "max.connections.per.ip.overrides": "127.0.0.1:5"}),
+    (BROKER, "", {"max.connections.per.ip.overrides": "nobody"}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", range(len(AGAINST_EACH_OTHER)))
+def test_settings_against_each_other(wires: dict[str, Wire], case: int) -> None:
+    """Only asked, not changed: the shared brokers have Kafka's defaults."""
+    resource, name, texts = AGAINST_EACH_OTHER[case]
+    changes = [Change(key, SET, text) for key, text in texts.items()]
+    check(wires, f"{resource} {texts}", lambda wire: alter(wire, resource, name, *changes, validate_only=True))

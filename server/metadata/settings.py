@@ -35,6 +35,7 @@ class BrokerSettings:
     def __init__(self, config: BrokerConfig, directory_ids: Mapping[str, bytes]) -> None:
         self._config = config
         self.directory_ids = tuple(directory_ids.values())
+        self._directories = dict(directory_ids)
         self.node_id: int = self._value("node.id")
         self.num_partitions: int = self._value("num.partitions")
         self.default_replication_factor: int = self._value("default.replication.factor")
@@ -58,6 +59,12 @@ class BrokerSettings:
         """Where a new replica will lie, as far as it is known now: with one log directory there is no choice."""
         directories = self.directory_ids if broker_id == self.node_id else registered
         return directories[0] if len(directories) == 1 else _UNASSIGNED
+
+    def cordoned_ids(self, image: MetadataImage) -> tuple[bytes, ...]:
+        """The log directories that get no new partitions (KIP-1066), as settings are now."""
+        values = overlaid(self._config.values, image.config_of(BROKER, ""), image.config_of(BROKER, str(self.node_id)))
+        paths = cordoned_paths(values, self._directories)
+        return tuple(directory_id for path, directory_id in self._directories.items() if path in paths)
 
     def internal_topic(self, name: str) -> InternalTopic:
         """Of `__consumer_offsets` and `__transaction_state`, in Kafka's own configuration."""
@@ -94,13 +101,37 @@ class BrokerSettings:
         """All settings of one topic, alone and against each other and the broker's. ConfigError."""
         validate_overrides(overrides, self._config.values)
 
-    def validate_broker(self, image: MetadataImage, name: str, texts: Mapping[str, str]) -> None:
-        """What would be all dynamic settings of this broker, or with "" of all brokers, against the rest. ConfigError."""
+    @property
+    def listener_names(self) -> tuple[str, ...]:
+        """Of clients and of controllers."""
+        return tuple(address.name for address in (*self._config.listeners, *self._config.controller_listeners))
+
+    @property
+    def log_dirs(self) -> Sequence[str]:
+        """Absolute paths."""
+        return self._config.log_dirs
+
+    def validate_broker(self, image: MetadataImage, name: str, texts: Mapping[str, str]) -> Mapping[str, Any]:
+        """What would be all dynamic settings of this broker, or with "" of all brokers, against the rest. ConfigError.
+
+        Returns the values that would count then.
+        """
         own = texts if name else image.config_of(BROKER, str(self.node_id))
         common = image.config_of(BROKER, "") if name else texts
-        check_broker(overlaid(self._config.values, common, own), texts)
+        values = overlaid(self._config.values, common, own)
+        check_broker(values, texts)
+        return values
 
     def validate_group(self, image: MetadataImage, overrides: Mapping[str, Value]) -> None:
         """What would be all settings of one group, parsed, against the broker's bounds and each other. ConfigError."""
         values = overlaid(self._config.values, image.config_of(BROKER, ""), image.config_of(BROKER, str(self.node_id)))
         check_group(overrides, values)
+
+
+def cordoned_paths(values: Mapping[str, Any], log_dirs: Iterable[str]) -> frozenset[str]:
+    """Those of `log_dirs` that cordoned.log.dirs names; `*` is all."""
+    named: Sequence[str] = values["cordoned.log.dirs"]
+    if not named:
+        return frozenset()
+    paths = {os.path.abspath(path) for path in named}
+    return frozenset(path for path in log_dirs if "*" in named or path in paths)

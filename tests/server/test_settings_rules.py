@@ -10,7 +10,7 @@ import pytest
 
 from ottla.log.settings import ConfigError
 from ottla.server.config import BROKER_SETTINGS, BrokerConfig
-from ottla.server.settings_rules import AT_MOST, BELOW
+from ottla.server.settings_rules import AT_MOST, BELOW, check_group
 from tests.server.config_oracle import ask
 
 NODE = {
@@ -110,3 +110,37 @@ def test_a_refusal_begins_with_a_setting_that_was_written() -> None:
             texts,
             says,
         )
+
+
+@pytest.mark.parametrize(
+    ("own", "says"),
+    [
+        ({"consumer.session.timeout.ms": 45_000, "share.auto.offset.reset": "latest"}, None),
+        ({"consumer.session.timeout.ms": 44_999},
+         "consumer.session.timeout.ms: 44999 is below group.consumer.min.session.timeout.ms, 45000; raise it or lower that"),
+        ({"share.delivery.count.limit": 11},
+         "share.delivery.count.limit: 11 is above group.share.max.delivery.count.limit, 10; lower it or raise that"),
+        ({"streams.assignor.name": "nobody"}, "streams.assignor.name: 'nobody' is none of sticky (group.streams.assignors)"),
+    ],
+)  # fmt: skip
+def test_a_group_keeps_to_the_broker_s_bounds(own: dict[str, int | str], says: str | None) -> None:
+    broker = {name: setting.default for name, setting in BROKER_SETTINGS.items()}
+    if says is None:
+        check_group(own, broker)
+        return
+    with pytest.raises(ConfigError) as refused:
+        check_group(own, broker)
+    assert str(refused.value) == says
+
+
+def test_what_is_wrong_with_the_broker_is_not_the_group_s_fault() -> None:
+    broker = {name: setting.default for name, setting in BROKER_SETTINGS.items()} | {"group.share.max.size": 9_999}
+    check_group({"share.session.timeout.ms": 50_000}, broker)
+
+
+def test_a_group_s_heartbeats_fit_its_own_session() -> None:
+    broker = {name: setting.default for name, setting in BROKER_SETTINGS.items()} | {"group.consumer.min.session.timeout.ms": 1}
+    with pytest.raises(
+        ConfigError, match=r"^consumer.heartbeat.interval.ms: 6000 must be below group.consumer.session.timeout.ms"
+    ):
+        check_group({"consumer.heartbeat.interval.ms": 6_000, "consumer.session.timeout.ms": 6_000}, broker)
