@@ -15,7 +15,7 @@ from typing import Final
 
 from ottla.log.config import TOPIC_SETTINGS
 from ottla.log.settings import ConfigType, Setting, Update, text_of
-from ottla.server.config import BROKER_SETTINGS, CLIENT_METRICS_SETTINGS, GROUP_SETTINGS, documentation
+from ottla.server.config import BROKER_SETTINGS, CLIENT_METRICS_SETTINGS, GROUP_SETTINGS, OWN_SETTINGS, documentation
 from ottla.server.settings_table import FIXED_HERE
 
 PAGE: Final = Path(__file__).resolve().parents[1] / "docs" / "settings.md"
@@ -36,7 +36,7 @@ WHY_IDLE: Final[dict[str, tuple[str, ...]]] = {
         "auto.leader.rebalance.enable", "leader.imbalance.", "broker.heartbeat.", "broker.session.", "controlled.shutdown.",
         "controller.", "initial.broker.registration.", "replica.", "num.replica.", "follower.", "leader.replication.",
         "follower.replication.", "replication.quota.", "alter.log.dirs.", "unclean.leader.election.", "min.insync.replicas",
-        "request.timeout.ms", "socket.connection.setup.", "log.dir.failure.timeout.ms", "cordoned.log.dirs",
+        "request.timeout.ms", "socket.connection.setup.", "log.dir.failure.timeout.ms",
         "leader.replication.throttled.replicas",
     ),
     "Compacted topics are kept whole until there is a log cleaner": (
@@ -52,7 +52,7 @@ WHY_IDLE: Final[dict[str, tuple[str, ...]]] = {
     "Clients' telemetry (KIP-714) is not gathered": ("telemetry.", "interval.ms", "match", "metrics"),
     "The metadata log takes snapshots and rolls by rules of its own": ("metadata.",),
     "Everything runs on one event loop and holds what waits in one place: there are no pools, purgatories or buffers to size": (
-        "background.threads", "num.", "queued.max.", "fetch.purgatory.", "producer.purgatory.", "delete.records.purgatory.",
+        "background.threads", "num.", "fetch.purgatory.", "producer.purgatory.", "delete.records.purgatory.",
         "group.coordinator.", "offsets.load.buffer.size", "offsets.commit.timeout.ms",
     ),
     "Files grow with what is written": ("log.preallocate", "preallocate"),
@@ -119,7 +119,7 @@ def default(setting: Setting) -> str:
 
 
 def changes(setting: Setting) -> str:
-    return CHANGES[Update.READ_ONLY] if setting.name in FIXED_HERE else CHANGES[setting.update]
+    return CHANGES[Update.READ_ONLY] if setting.name in FIXED_HERE | OWN_SETTINGS.keys() else CHANGES[setting.update]
 
 
 def effective_table(settings: Mapping[str, Setting], *, with_changes: bool) -> list[str]:
@@ -152,6 +152,7 @@ def page() -> str:
     parts: list[tuple[str, list[str]]] = [
         ("## Topics", effective_table(TOPIC_SETTINGS, with_changes=False)),
         ("## The broker", effective_table(BROKER_SETTINGS, with_changes=True)),
+        ("## ottla's own, which Kafka does not have", effective_table(OWN_SETTINGS, with_changes=True)),
         ("## Groups", effective_table(GROUP_SETTINGS, with_changes=False)),
         ("## Subscriptions to clients' metrics", effective_table(CLIENT_METRICS_SETTINGS, with_changes=False)),
         ("## Known, and without effect yet", ["Accepted, checked, kept and described, and nothing else:"]),

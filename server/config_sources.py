@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from ottla.log.config import in_topic_unit, inherited
 from ottla.log.settings import ConfigError, ConfigType, Setting, Value
-from ottla.server.config import BROKER_SETTINGS, BrokerConfig, base_name, overlaid
+from ottla.server.config import BROKER_SETTINGS, OWN_SETTINGS, BrokerConfig, base_name, overlaid
 from ottla.server.metadata.image import BROKER, MetadataImage
 
 
@@ -87,6 +87,8 @@ class Sources:
         """All that the broker itself has."""
         names = [name for name, setting in BROKER_SETTINGS.items() if not _only_where_written(setting)]
         for name in _with(names, self.static, self.common, self.own):
+            if name in OWN_SETTINGS:
+                continue
             yield self._broker_setting(name, self._candidates(name))
 
     def of_all_brokers(self) -> Iterator[Described]:

@@ -9,10 +9,16 @@ import pytest
 
 from ottla.log.config import TOPIC_SETTINGS
 from ottla.log.settings import Setting
-from ottla.server.config import BROKER_SETTINGS, CLIENT_METRICS_SETTINGS, GROUP_SETTINGS
+from ottla.server.config import BROKER_SETTINGS, CLIENT_METRICS_SETTINGS, GROUP_SETTINGS, OWN_SETTINGS
 from scripts.settings_page import PAGE, WHY_IDLE, fits, page, why_idle
 
-TABLES: tuple[Mapping[str, Setting], ...] = (TOPIC_SETTINGS, BROKER_SETTINGS, GROUP_SETTINGS, CLIENT_METRICS_SETTINGS)
+TABLES: tuple[Mapping[str, Setting], ...] = (
+    TOPIC_SETTINGS,
+    BROKER_SETTINGS,
+    OWN_SETTINGS,
+    GROUP_SETTINGS,
+    CLIENT_METRICS_SETTINGS,
+)
 SHOWN = [setting for table in TABLES for setting in table.values() if not setting.internal]
 
 

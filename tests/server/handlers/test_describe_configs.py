@@ -25,7 +25,9 @@ TOPIC, BROKER, LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 
 @pytest.fixture
 def node() -> Iterator[Node]:
-    node = Node(log_retention_hours="100", log_cleanup_policy="delete, compact", ssl_key_password="secret")
+    node = Node(
+        log_retention_hours="100", log_cleanup_policy="delete, compact", ssl_key_password="secret", ottla_metrics_port="0"
+    )
     node.start()
     topic = CreatableTopic("t", 1, 1, configs=[CreatableTopicConfig("segment.ms", " 700000 ")])
     assert call(node, "create_topics", CreateTopicsRequest([topic]), 7).topics[0].error_code == 0
