@@ -79,6 +79,11 @@ class Broker:
         return self._running().port
 
     @property
+    def metrics_url(self) -> str | None:
+        """Where /metrics, /healthz and /readyz are; None unless `ottla_metrics_port` was given (0 for a free port)."""
+        return self._running().metrics_url
+
+    @property
     def cluster_id(self) -> str:
         return self._running().cluster_id
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import urllib.request
 from pathlib import Path
 from typing import Any
 
@@ -128,3 +129,12 @@ def test_it_cannot_be_entered_twice_at_once_but_once_more_afterwards() -> None:
 def test_a_port_that_is_taken_is_an_error_of_the_system() -> None:
     with Broker() as broker, pytest.raises(OSError, match="in use"):
         Broker(port=broker.port).start()
+
+
+def test_metrics_are_there_where_a_port_is_given() -> None:
+    with Broker(ottla_metrics_port=0) as broker:
+        assert broker.metrics_url is not None
+        with urllib.request.urlopen(f"{broker.metrics_url}/readyz") as answer:
+            assert answer.status == 200
+    with Broker() as broker:
+        assert broker.metrics_url is None

@@ -54,7 +54,7 @@ class MetricsServer:
             ) from error
         port = sock.getsockname()[1]
         self._server = await asyncio.get_running_loop().create_server(lambda: HttpConnection(self._http), sock=sock)
-        self.url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+        self.url = f"http://{f'[{host}]' if ':' in host else host or 'localhost'}:{port}"
 
     def close(self) -> None:
         """The address is free again and whoever was being answered is cut off."""

@@ -180,14 +180,11 @@ def partitions_that(holds: Callable[[Any], bool]) -> Callable[[Sources], list[Ro
 
 
 def offline_replicas(sources: Sources) -> int:
+    """Those that the metadata places here, without those whose log is there and in a directory that works."""
     context = sources.context
     node_id = context.config.node_id
-    return sum(
-        node_id in partition.replicas and (replica is None or replica.log.directory.failed is not None)
-        for topic in context.metadata.topics.values()
-        for index, partition in topic.partitions.items()
-        for replica in (context.replicas.get(topic.name, index),)
-    )
+    placed = sum(node_id in each.replicas for topic in context.metadata.topics.values() for each in topic.partitions.values())
+    return placed - sum(replica.log.directory.failed is None for replica in context.replicas)
 
 
 def directories_offline(sources: Sources) -> Iterator[Row]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import select
 import signal
 import socket
@@ -93,6 +94,30 @@ def test_from_ready_to_a_clean_stop(tmp_path: Path, number: signal.Signals) -> N
     assert "Traceback" not in errors
     assert (tmp_path / "ottla-data" / ".kafka_cleanshutdown").exists()
     assert "node.id=7" in (tmp_path / "ottla-data" / "meta.properties").read_text()
+
+
+def test_the_ready_line_tells_where_the_metrics_are(tmp_path: Path) -> None:
+    with serving("--port", "0", "--metrics-port", "0", cwd=tmp_path) as broker:
+        found = re.search(r", metrics http://127\.0\.0\.1:(\d+)/metrics$", broker.lines[0])
+        assert found is not None
+        with socket.create_connection(("127.0.0.1", int(found[1])), timeout=TIMEOUT_S) as client:
+            client.sendall(b"GET /readyz HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert client.recv(1000).startswith(b"HTTP/1.1 200 OK")
+        assert broker.end(signal.SIGTERM)[0] == 0
+
+
+def test_a_metrics_port_that_is_taken_is_one_line_and_exit_code_1(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        arguments = [*OTTLA, "--port", "0", "--metrics-port", str(port)]
+        ran = subprocess.run(
+            arguments, cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
+        )
+    assert ran.returncode == 1
+    line = ran.stderr.splitlines()[-1]
+    assert line.startswith(
+        f"ottla: ottla.metrics.port: 127.0.0.1:{port}: Address already in use; choose another (--metrics-port N"
+    )
 
 
 def test_kafka_s_file_and_the_image_s_variables(tmp_path: Path) -> None:
@@ -217,6 +242,7 @@ def by_typer(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> ServeOpti
         "--data-dir -x",
         "--data-dir= file",
         "--port 65535",
+        "--metrics-port 0 --node-id 65536",
     ],
 )
 def test_both_readings_are_the_same(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -236,6 +262,7 @@ def test_both_readings_are_the_same(line: str, monkeypatch: pytest.MonkeyPatch) 
         "--port x",
         "--port 65536",
         "--port -1",
+        "--metrics-port 65536",
         "--port",
         "--node-id ٣",
         "a b",

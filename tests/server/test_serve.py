@@ -50,6 +50,19 @@ def test_ids() -> None:
     assert config(ServeOptions(), CLUSTER_ID="").cluster_id is None
 
 
+def test_metrics_are_off_unless_one_of_the_sources_of_settings_says_otherwise() -> None:
+    def found(options: ServeOptions, **environment: str) -> tuple[int | None, str]:
+        values = config(options, **environment).values
+        return values["ottla.metrics.port"], values["ottla.metrics.host"]
+
+    assert found(ServeOptions()) == (None, "127.0.0.1")
+    assert found(ServeOptions(metrics_port=0)) == (0, "127.0.0.1")
+    assert found(ServeOptions(metrics_port=7), KAFKA_OTTLA_METRICS_PORT="8", KAFKA_OTTLA_METRICS_HOST="::") == (7, "::")
+    assert config(ServeOptions(override=("ottla.metrics.port=9",))).unknown == ()
+    with pytest.raises(CannotStart, match=r"^ottla.metrics.port: '65536' .*--override\]$"):
+        config(ServeOptions(override=("ottla.metrics.port=65536",)))
+
+
 def test_a_port_moves_the_listener_of_clients() -> None:
     assert listeners(ServeOptions(port=0)) == (["PLAINTEXT://127.0.0.1:0"], ["PLAINTEXT://127.0.0.1:0"])
     both = {"KAFKA_LISTENERS": "CONTROLLER://:9093,PLAINTEXT://:9092", "KAFKA_ADVERTISED_LISTENERS": "PLAINTEXT://localhost:9092"}

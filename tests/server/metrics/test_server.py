@@ -54,12 +54,13 @@ def test_on_loopback_at_a_free_port_until_the_stop() -> None:
     run(scenario)
 
 
-def test_another_host() -> None:
+@pytest.mark.parametrize(("host", "shown"), [("::1", "[::1]"), ("", "localhost"), ("0.0.0.0", "0.0.0.0")])
+def test_another_host(host: str, shown: str) -> None:
     async def scenario() -> None:
-        broker = metrics_config(ottla_metrics_host="::1")
+        broker = metrics_config(ottla_metrics_host=host)
         await broker.start()
         assert broker.metrics_url is not None
-        assert broker.metrics_url.startswith("http://[::1]:")
+        assert broker.metrics_url.startswith(f"http://{shown}:")
         assert (await get(broker.metrics_url, "/healthz")).status == 200
         await broker.stop()
 

@@ -1,0 +1,128 @@
+"""Rows of metrics that need more than a broker at rest: groups and their states, offline logs, flushes, refusals."""
+
+from __future__ import annotations
+
+import errno
+from typing import Any
+
+from ottla.server.dispatch import Dispatch
+from ottla.server.metrics.sources import Sources
+from ottla.server.metrics.table import METRICS
+from tests.fakes import MemoryBroker
+from tests.log.support import batch
+from tests.server.group.fakes import Driver, in_loop
+
+
+class Rig:
+    """A broker in memory with a group coordinator."""
+
+    def __init__(self) -> None:
+        self.memory = MemoryBroker({"t": 3, "u": 1})
+        self.groups = Driver()
+        self.memory.context.groups = self.groups.broker.groups
+        for name, topic in self.groups.broker.metadata.topics.items():
+            topic.topic_id = MemoryBroker.topic_id(name)
+        self.sources = Sources(self.memory.context, Dispatch(), [], self.memory.logs, serving=True)
+
+    def append(self, topic: str, partition: int, records: int) -> None:
+        replica = self.memory.replicas.get(topic, partition)
+        assert replica is not None
+        replica.append(batch(records))
+
+    def rows(self, name: str) -> dict[tuple[str, ...], Any]:
+        (metric,) = (metric for metric in METRICS if metric.name == name)
+        found = list(metric.rows(self.sources))
+        assert all(len(labels) == len(metric.labels) for labels, _ in found)
+        assert len(dict(found)) == len(found)
+        return dict(found)
+
+
+@in_loop
+async def test_lag_is_what_is_not_committed_and_never_negative() -> None:
+    rig = Rig()
+    for partition, records in ((0, 10), (1, 5), (2, 1)):
+        rig.append("t", partition, records)
+    rig.append("u", 0, 7)
+    rig.groups.commit({0: 4, 1: 5, 2: 99})
+    rig.groups.commit({0: 1}, topic="u")
+    rig.groups.commit({0: 0}, group="other")
+    lag = {("g", "t", "0"): 6, ("g", "t", "1"): 0, ("g", "t", "2"): 0, ("g", "u", "0"): 6, ("other", "t", "0"): 10}
+    assert rig.rows("kafka_consumergroup_lag") == lag
+    assert rig.rows("kafka_consumergroup_lag_sum") == {("g", "t"): 6, ("g", "u"): 6, ("other", "t"): 10}
+    assert rig.rows("kafka_consumergroup_current_offset")["g", "t", "2"] == 99
+    assert rig.rows("kafka_coordinator_group_groupmetadatamanager_numoffsets") == {(): 5}
+    rig.append("u", 0, 3)
+    assert rig.rows("kafka_consumergroup_lag")["g", "u", "0"] == 9
+
+
+@in_loop
+async def test_offsets_of_a_former_topic_do_not_count_and_those_of_none_have_no_lag() -> None:
+    rig = Rig()
+    rig.groups.commit({0: 0})
+    rig.groups.commit({0: 0}, topic="u")
+    rig.memory.delete_topic("u")
+    assert set(rig.rows("kafka_consumergroup_current_offset")) == {("g", "t", "0"), ("g", "u", "0")}
+    assert set(rig.rows("kafka_consumergroup_lag")) == {("g", "t", "0")}
+    replica = rig.memory.replicas.get("t", 0)
+    assert replica is not None
+    replica.topic_id = bytes(15) + b"\x09"
+    assert set(rig.rows("kafka_consumergroup_current_offset")) == {("g", "u", "0")}
+
+
+@in_loop
+async def test_members_and_states_of_groups() -> None:
+    rig = Rig()
+    members, _ = rig.groups.stable(2)
+    rig.groups.stable(1, group="h")
+    rig.groups.enter("joining")
+    rig.groups.commit({0: 0}, group="offsets only")
+    assert rig.rows("kafka_consumergroup_members") == {("g",): 2, ("h",): 1, ("joining",): 1, ("offsets only",): 0}
+    states = "kafka_coordinator_group_groupmetadatamanager_numgroups"
+    assert rig.rows(states) == {(): 4}
+    assert rig.rows(f"{states}stable") == {(): 2}
+    assert rig.rows(f"{states}empty") == {(): 1}
+    assert rig.rows(f"{states}preparingrebalance")[()] + rig.rows(f"{states}completingrebalance")[()] == 1
+    rig.groups.leave(*members)
+    assert rig.rows("kafka_consumergroup_members")[("g",)] == 0
+    assert rig.rows(f"{states}empty") == {(): 2}
+
+
+def test_a_failed_directory_takes_its_partitions_with_it() -> None:
+    rig = Rig()
+    assert rig.rows("kafka_server_replicamanager_offlinereplicacount") == {(): 0}
+    rig.memory.disk.fail("append", errno.EIO, path="t-0")
+    rig.memory.replicas.logs.directories[0].fail("appending", OSError(errno.EIO, "no"))
+    assert rig.rows("kafka_server_replicamanager_offlinereplicacount") == {(): 4}
+    assert rig.rows("kafka_log_logmanager_offlinelogdirectorycount") == {(): 1}
+    assert rig.rows("kafka_log_logmanager_logdirectoryoffline") == {("/data",): 1}
+
+
+def test_partitions_that_others_lead() -> None:
+    rig = Rig()
+    controller = "kafka_controller_kafkacontroller_"
+    rig.memory.elect("t", -1, 2)
+    assert rig.rows(f"{controller}offlinepartitionscount") == {(): 1}
+    assert rig.rows("kafka_server_replicamanager_leadercount") == {(): 3}
+    assert rig.rows(f"{controller}preferredreplicaimbalancecount") == {(): 1}
+    assert rig.rows(f"{controller}globalpartitioncount") == {(): 4}
+
+
+def test_flushes_are_counted_with_their_time() -> None:
+    rig = Rig()
+    before = rig.rows("kafka_log_logflushstats_logflushrateandtimems")[()]
+    rig.append("t", 0, 1)
+    replica = rig.memory.replicas.get("t", 0)
+    assert replica is not None
+    job = replica.log.start_flush()
+    assert job is not None
+    job.run()
+    job.took_ms = 7
+    job.finish()
+    after = rig.rows("kafka_log_logflushstats_logflushrateandtimems")[()]
+    assert (after.total - before.total, after.sum_ns - before.sum_ns) == (1, 7_000_000)
+
+
+def test_names_are_there_once() -> None:
+    names = [metric.name for metric in METRICS]
+    assert len(names) == len(set(names))
+    assert all((metric.kind == "counter") == metric.name.endswith("_total") for metric in METRICS)
