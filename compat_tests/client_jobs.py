@@ -12,6 +12,8 @@ Administrative calls and their results (`topic`, `group`, `partition` and so on 
     create_partitions count (in all)      null          log_dirs          topic              bytes by partition
     delete_records    partition, offset   null          describe_cluster                     {"cluster_id", "controller",
     delete_topic                          null                                               "brokers"}
+    elect_leaders     partition           error code    list_reassignments partition             partitions on the move
+    describe_producers partition          producers     describe_quotas                          entries
     list_offsets      partition, and at ("earliest", "latest") or timestamp_ms: an offset
 
 `alter_configs` is IncrementalAlterConfigs, `replace_configs` the older AlterConfigs, which takes away what it does not name.
@@ -34,6 +36,7 @@ from ottla.wire.batch import CODEC_MASK, iter_batches
 
 Unique = Callable[[str], str]
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")  # by their numbers in a batch
+ELECTION_NOT_NEEDED = 84
 PARTITIONS = [0, 1, 2, 3]
 
 
@@ -279,3 +282,15 @@ class ClientJobs:
             assert sizes.keys() == {str(p) for p in PARTITIONS}
             assert sizes["0"] == 0
             assert 3000 < sizes["2"] < 3500
+
+    def test_what_one_broker_has_little_to_say_of(self, bootstrap: str, topic: str) -> None:
+        self.program.produce(bootstrap, topic, sending([record("x", 0, 3)], idempotent=self.idempotent))
+        expected = {
+            "elect_leaders": ELECTION_NOT_NEEDED,
+            "list_reassignments": 0,
+            "describe_producers": 1 if self.idempotent else 0,
+            "describe_quotas": 0,
+        }
+        names = [name for name in expected if self.can(name)]
+        found = self.admin(bootstrap, *(call(name, topic=topic, partition=3) for name in names))
+        assert dict(zip(names, found, strict=True)) == {name: expected[name] for name in names}

@@ -14,10 +14,11 @@ class TestFranz(ClientJobs):
 
 class TestSarama(ClientJobs):
     program = Program(GO, "sarama")
+    no_call = frozenset({"describe_producers"})
 
 
 class TestKafkaGo(ClientJobs):
     program = Program(GO, "kafka-go")
     idempotent = False
     empty_reads_as = None
-    no_call = frozenset({"delete_records", "log_dirs"})
+    no_call = frozenset({"delete_records", "log_dirs", "describe_producers", "describe_quotas"})

@@ -11,8 +11,9 @@ __all__ = ["raw", "topic"]  # fixtures
 class TestKafkaJs(ClientJobs):
     program = Program(NODE, "kafkajs")
     null_header = False
-    no_call = frozenset({"alter_configs", "delete_offsets", "log_dirs"})
+    no_call = frozenset({"alter_configs", "delete_offsets", "log_dirs", "elect_leaders", "describe_producers", "describe_quotas"})
 
 
 class TestPlatformatic(ClientJobs):
     program = Program(NODE, "platformatic")
+    no_call = frozenset({"elect_leaders", "list_reassignments", "describe_producers"})

@@ -10,5 +10,15 @@ __all__ = ["raw", "topic"]  # fixtures
 
 class TestRdkafka(ClientJobs):
     program = Program(RUST, "rdkafka")
-    no_call = frozenset({"alter_configs", "delete_offsets", "log_dirs"})
+    no_call = frozenset(
+        {
+            "alter_configs",
+            "delete_offsets",
+            "log_dirs",
+            "elect_leaders",
+            "list_reassignments",
+            "describe_producers",
+            "describe_quotas",
+        }
+    )
     tells_of_refused_settings = False  # its alter_configs drops the error of a resource

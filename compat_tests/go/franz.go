@@ -11,7 +11,9 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 type franz struct{ bootstrap string }
@@ -179,7 +181,9 @@ func (f franz) Admin(ctx context.Context, args Args) (any, error) {
 	}
 	defer client.Close()
 	admin := kadm.NewClient(client)
-	for _, part := range []func(context.Context, *kadm.Client, Args) (any, bool, error){franzTopics, franzConfigs, franzGroups} {
+	for _, part := range []func(context.Context, *kadm.Client, Args) (any, bool, error){
+		franzTopics, franzConfigs, franzGroups, franzCluster,
+	} {
 		if result, known, err := part(ctx, admin, args); known {
 			return result, err
 		}
@@ -225,18 +229,6 @@ func franzTopics(ctx context.Context, admin *kadm.Client, args Args) (any, bool,
 	case "list_offsets":
 		offset, err := franzListOffset(ctx, admin, args)
 		return offset, true, err
-	case "log_dirs":
-		sizes := map[int32]int64{}
-		dirs, err := admin.DescribeAllLogDirs(ctx, nil)
-		for _, broker := range dirs {
-			err = errors.Join(err, broker.Error())
-			broker.EachPartition(func(p kadm.DescribedLogDirPartition) {
-				if p.Topic == args.Topic {
-					sizes[p.Partition] += p.Size
-				}
-			})
-		}
-		return sizes, true, err
 	}
 	return nil, false, nil
 }
@@ -261,11 +253,6 @@ func franzListOffset(ctx context.Context, admin *kadm.Client, args Args) (int64,
 
 func franzConfigs(ctx context.Context, admin *kadm.Client, args Args) (any, bool, error) {
 	switch args.Call {
-	case "describe_cluster":
-		metadata, err := admin.BrokerMetadata(ctx)
-		return map[string]any{
-			"cluster_id": metadata.Cluster, "controller": metadata.Controller, "brokers": metadata.Brokers.NodeIDs(),
-		}, true, err
 	case "describe_configs":
 		resources, err := admin.DescribeTopicConfigs(ctx, args.Topic)
 		if err != nil {
@@ -339,6 +326,52 @@ func franzGroups(ctx context.Context, admin *kadm.Client, args Args) (any, bool,
 	case "delete_group":
 		_, err := admin.DeleteGroup(ctx, args.Group)
 		return nil, true, err
+	}
+	return nil, false, nil
+}
+
+func franzCluster(ctx context.Context, admin *kadm.Client, args Args) (any, bool, error) {
+	one := kadm.TopicsSet{}
+	one.Add(args.Topic, args.Partition)
+	switch args.Call {
+	case "describe_cluster":
+		metadata, err := admin.BrokerMetadata(ctx)
+		return map[string]any{
+			"cluster_id": metadata.Cluster, "controller": metadata.Controller, "brokers": metadata.Brokers.NodeIDs(),
+		}, true, err
+	case "log_dirs":
+		sizes := map[int32]int64{}
+		dirs, err := admin.DescribeAllLogDirs(ctx, nil)
+		for _, broker := range dirs {
+			err = errors.Join(err, broker.Error())
+			broker.EachPartition(func(p kadm.DescribedLogDirPartition) {
+				if p.Topic == args.Topic {
+					sizes[p.Partition] += p.Size
+				}
+			})
+		}
+		return sizes, true, err
+	case "elect_leaders":
+		results, err := admin.ElectLeaders(ctx, kadm.ElectPreferredReplica, one)
+		if err != nil {
+			return nil, true, err
+		}
+		var code *kerr.Error
+		if errors.As(results[args.Topic][args.Partition].Err, &code) {
+			return code.Code, true, nil
+		}
+		return 0, true, nil
+	case "list_reassignments":
+		moving, err := admin.ListPartitionReassignments(ctx, one)
+		return len(moving[args.Topic]), true, err
+	case "describe_producers":
+		topics, err := admin.DescribeProducers(ctx, one)
+		found := topics[args.Topic].Partitions[args.Partition]
+		return len(found.ActiveProducers), true, errors.Join(err, found.Err)
+	case "describe_quotas":
+		anyUser := []kadm.DescribeClientQuotaComponent{{Type: "user", MatchType: kmsg.QuotasMatchTypeAny}}
+		quotas, err := admin.DescribeClientQuotas(ctx, false, anyUser)
+		return len(quotas), true, err
 	}
 	return nil, false, nil
 }

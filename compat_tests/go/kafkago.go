@@ -181,7 +181,9 @@ func (k kafkaGo) read(ctx context.Context, generation *kafka.Generation, topic s
 }
 
 func (k kafkaGo) Admin(ctx context.Context, args Args) (any, error) {
-	for _, part := range []func(context.Context, Args) (any, bool, error){k.topics, k.configs, k.groups, k.groupOffsets} {
+	for _, part := range []func(context.Context, Args) (any, bool, error){
+		k.topics, k.configs, k.groups, k.groupOffsets, k.cluster,
+	} {
 		if result, known, err := part(ctx, args); known {
 			return result, err
 		}
@@ -262,16 +264,6 @@ func (k kafkaGo) listOffset(ctx context.Context, args Args) (int64, error) {
 
 func (k kafkaGo) configs(ctx context.Context, args Args) (any, bool, error) {
 	switch args.Call {
-	case "describe_cluster":
-		response, err := k.client.Metadata(ctx, &kafka.MetadataRequest{})
-		if err != nil {
-			return nil, true, err
-		}
-		ids := []int{}
-		for _, broker := range response.Brokers {
-			ids = append(ids, broker.ID)
-		}
-		return map[string]any{"cluster_id": response.ClusterID, "controller": response.Controller.ID, "brokers": ids}, true, nil
 	case "describe_configs":
 		resource := kafka.DescribeConfigRequestResource{
 			ResourceType: kafka.ResourceTypeTopic, ResourceName: args.Topic, ConfigNames: args.Names,
@@ -393,6 +385,43 @@ func (k kafkaGo) groupOffsets(ctx context.Context, args Args) (any, bool, error)
 			return nil, true, err
 		}
 		return nil, true, errors.Join(response.Error, response.Topics[args.Topic][0].Error)
+	}
+	return nil, false, nil
+}
+
+func (k kafkaGo) cluster(ctx context.Context, args Args) (any, bool, error) {
+	switch args.Call {
+	case "describe_cluster":
+		response, err := k.client.Metadata(ctx, &kafka.MetadataRequest{})
+		if err != nil {
+			return nil, true, err
+		}
+		ids := []int{}
+		for _, broker := range response.Brokers {
+			ids = append(ids, broker.ID)
+		}
+		return map[string]any{"cluster_id": response.ClusterID, "controller": response.Controller.ID, "brokers": ids}, true, nil
+	case "elect_leaders":
+		response, err := k.client.ElectLeaders(ctx, &kafka.ElectLeadersRequest{
+			Topic: args.Topic, Partitions: []int{int(args.Partition)}, Timeout: callTimeout,
+		})
+		if err != nil {
+			return nil, true, err
+		}
+		var code kafka.Error
+		errors.As(response.PartitionResults[0].Error, &code)
+		return int(code), true, response.Error
+	case "list_reassignments":
+		asked := map[string]kafka.ListPartitionReassignmentsRequestTopic{
+			args.Topic: {PartitionIndexes: []int{int(args.Partition)}},
+		}
+		response, err := k.client.ListPartitionReassignments(ctx, &kafka.ListPartitionReassignmentsRequest{
+			Topics: asked, Timeout: callTimeout,
+		})
+		if err != nil {
+			return nil, true, err
+		}
+		return len(response.Topics[args.Topic].Partitions), true, response.Error
 	}
 	return nil, false, nil
 }

@@ -21,6 +21,7 @@ func (s saramaClient) config() *sarama.Config {
 	config.Version = sarama.MaxVersion
 	config.Consumer.Return.Errors = true
 	config.Consumer.Offsets.Initial = sarama.OffsetOldest
+	config.Consumer.MaxWaitTime = 100 * time.Millisecond // a commit waits for a fetch on the same connection
 	config.Consumer.Offsets.AutoCommit.Enable = false
 	config.Consumer.Group.Heartbeat.Interval = 200 * time.Millisecond
 	config.Consumer.Group.Rebalance.Retry.Backoff = 100 * time.Millisecond // of 2 s
@@ -208,7 +209,9 @@ func (s saramaClient) Admin(_ context.Context, args Args) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, part := range []func(sarama.ClusterAdmin, Args) (any, bool, error){saramaTopics, saramaConfigs, saramaGroups} {
+	for _, part := range []func(sarama.ClusterAdmin, Args) (any, bool, error){
+		saramaTopics, saramaConfigs, saramaGroups, saramaCluster,
+	} {
 		if result, known, err := part(admin, args); known {
 			return result, err
 		}
@@ -273,16 +276,6 @@ func saramaTopics(admin sarama.ClusterAdmin, args Args) (any, bool, error) {
 
 func saramaConfigs(admin sarama.ClusterAdmin, args Args) (any, bool, error) {
 	switch args.Call {
-	case "describe_cluster":
-		brokers, controller, err := admin.DescribeCluster()
-		ids := []int32{}
-		for _, broker := range brokers {
-			ids = append(ids, broker.ID())
-		}
-		return map[string]any{"controller": controller, "brokers": ids}, true, err
-	case "log_dirs":
-		sizes, err := saramaLogDirs(admin, args.Topic)
-		return sizes, true, err
 	case "describe_configs":
 		resource := sarama.ConfigResource{Type: sarama.TopicResource, Name: args.Topic, ConfigNames: args.Names}
 		entries, err := admin.DescribeConfig(resource)
@@ -377,6 +370,35 @@ func saramaGroups(admin sarama.ClusterAdmin, args Args) (any, bool, error) {
 		return nil, true, admin.DeleteConsumerGroupOffset(args.Group, args.Topic, args.Partition)
 	case "delete_group":
 		return nil, true, admin.DeleteConsumerGroup(args.Group)
+	}
+	return nil, false, nil
+}
+
+func saramaCluster(admin sarama.ClusterAdmin, args Args) (any, bool, error) {
+	switch args.Call {
+	case "describe_cluster":
+		brokers, controller, err := admin.DescribeCluster()
+		ids := []int32{}
+		for _, broker := range brokers {
+			ids = append(ids, broker.ID())
+		}
+		return map[string]any{"controller": controller, "brokers": ids}, true, err
+	case "log_dirs":
+		sizes, err := saramaLogDirs(admin, args.Topic)
+		return sizes, true, err
+	case "elect_leaders":
+		results, err := admin.ElectLeaders(sarama.PreferredElection, map[string][]int32{args.Topic: {args.Partition}})
+		if err != nil {
+			return nil, true, err
+		}
+		return int(results[args.Topic][args.Partition].ErrorCode), true, nil
+	case "list_reassignments":
+		moving, err := admin.ListPartitionReassignments(args.Topic, []int32{args.Partition})
+		return len(moving[args.Topic]), true, err
+	case "describe_quotas":
+		anyUser := []sarama.QuotaFilterComponent{{EntityType: sarama.QuotaEntityUser, MatchType: sarama.QuotaMatchAny}}
+		quotas, err := admin.DescribeClientQuotas(anyUser, false)
+		return len(quotas), true, err
 	}
 	return nil, false, nil
 }

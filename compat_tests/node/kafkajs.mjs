@@ -202,4 +202,8 @@ const CALLS = {
     const { clusterId, controller, brokers } = await admin.describeCluster()
     return { cluster_id: clusterId, controller, brokers: brokers.map(({ nodeId }) => nodeId) }
   },
+  async list_reassignments(admin, { topic, partition }) {
+    const { topics } = await admin.listPartitionReassignments({ topics: [{ topic, partitions: [partition] }] })
+    return topics.length
+  },
 }

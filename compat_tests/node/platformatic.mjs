@@ -9,6 +9,7 @@ const ACKS = { none: 0, leader: 1, all: -1 }
 const TOPIC = 2 // resource type
 const EARLIEST = -2n
 const LATEST = -1n
+const ANY_NAME = 2 // match type of a quota's entity
 const SET = 0 // operation of IncrementalAlterConfigs
 
 export async function open(bootstrap) {
@@ -199,5 +200,8 @@ const CALLS = {
       }
     }
     return sizes
+  },
+  async describe_quotas(admin) {
+    return (await admin.describeClientQuotas({ components: [{ entityType: 'user', matchType: ANY_NAME }], strict: false })).length
   },
 }
