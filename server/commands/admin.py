@@ -30,7 +30,7 @@ from ottla.server.commands.output import Failure
 from ottla.server.commands.positions import Partition
 
 if TYPE_CHECKING:
-    from confluent_kafka.admin import AdminClient, ConfigEntry
+    from confluent_kafka.admin import AdminClient, ConfigEntry, ConfigResource
 
 K = TypeVar("K")
 T = TypeVar("T")
@@ -65,7 +65,7 @@ def select(
         return offered, []
     found: set[str] = set()
     missing: list[str] = []
-    for word in dict.fromkeys(wanted):
+    for word in dict.fromkeys(checked(wanted)):
         if word in present and not regex:
             found.add(word)
         elif regex or any(mark in word for mark in "*?["):
@@ -74,6 +74,16 @@ def select(
         else:
             missing.append(word)
     return sorted(found), missing
+
+
+def checked(names: Sequence[str]) -> Sequence[str]:
+    """The names, which librdkafka can take: they are not empty, and text. Wrong usage if not."""
+    for name in names:
+        if not name:
+            raise typer.BadParameter("a name is empty")
+        if not name.isprintable() and any("\ud800" <= letter <= "\udfff" for letter in name):
+            raise typer.BadParameter(f"the name {name!r} is not UTF-8")
+    return names
 
 
 def _expression(text: str) -> Callable[[str], object]:
@@ -167,6 +177,31 @@ def incremental(changes: Iterable[Change]) -> list[ConfigEntry]:
     return [ConfigEntry(key, value, incremental_operation=AlterConfigOpType(int(how))) for key, how, value in changes]
 
 
+def alter_settings(
+    cluster: Cluster, admin: AdminClient, resources: Sequence[ConfigResource], changes: Sequence[Change], *, dry_run: bool
+) -> dict[ConfigResource, str]:
+    """Send the changes that these resources carry, which are the same for all, in one call. The errors by resource.
+
+    A cluster puts back what it never heard of and says nothing; so a slip of the pen would look like success. Such a setting is
+    an error here, and then its resource keeps the others, too. A broker may be told anything: there are plugins.
+    """
+    from confluent_kafka.admin import ResourceType
+
+    wrong: dict[ConfigResource, str] = {}
+    keys = [change.key for change in changes if change.operation is Operation.DELETE]
+    checked = [resource for resource in resources if resource.restype is not ResourceType.BROKER]
+    if keys and checked:
+        known, wrong = settle(cluster, admin.describe_configs(checked, request_timeout=cluster.timeout_s))
+        for resource, entries in known.items():
+            if missing := [key for key in keys if key not in entries]:
+                wrong[resource] = f"there is no setting {', '.join(missing)}"
+    going_on = [resource for resource in resources if resource not in wrong]
+    if going_on:
+        futures = admin.incremental_alter_configs(going_on, validate_only=dry_run, request_timeout=cluster.timeout_s)
+        wrong |= settle(cluster, futures)[1]
+    return wrong
+
+
 class Outcome(NamedTuple):
     """What an alteration came to, for one name. `error` is None unless `result` is FAILED."""
 
@@ -188,22 +223,31 @@ def outcomes(cluster: Cluster, futures: Mapping[str, Future[Any]], result: str) 
     return [Outcome(name, result) if name in done else failed(name, wrong[name]) for name in futures]
 
 
-def tell(what: str, told: Sequence[Outcome], *, as_json: bool) -> None:
-    """Say what came of an alteration of `what`s ("topic"), as the module's head describes, and end the command if one failed."""
+def tell(what: str, told: Sequence[Outcome], *, as_json: bool, names: Sequence[Mapping[str, Any]] = ()) -> None:
+    """Say what came of an alteration of `what`s ("topic"), as the module's head describes, and end the command if one failed.
+
+    `names`: for each outcome, what its JSON object has for "name".
+    """
     if as_json:
-        output.write_table(("Name", "Result", "Error"), told, as_json=True)
+        called = names or [{"name": outcome.name} for outcome in told]
+        pairs_of = zip(called, told, strict=True)
+        output.write_json([{**name, "result": outcome.result, "error": outcome.error} for name, outcome in pairs_of])
     for name, result, error in told:
         if error is not None:
-            output.note(f"ottla: {what} {name}: {error}")
+            output.note(f"ottla: {_called(what, name)}: {error}")
         elif not as_json:
-            output.note(f"{what} {name}: {result}")
+            output.note(f"{_called(what, name)}: {result}")
     if any(outcome.error is not None for outcome in told):
         raise typer.Exit(output.FAILED)
 
 
 def note_failures(what: str, errors: Mapping[str, str]) -> None:
     for name, error in errors.items():
-        output.note(f"ottla: {what} {name}: {error}")
+        output.note(f"ottla: {_called(what, name)}: {error}")
+
+
+def _called(what: str, name: str) -> str:
+    return f"{what} {name}".lstrip()
 
 
 def end_if(errors: Mapping[Any, str]) -> None:

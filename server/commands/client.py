@@ -273,7 +273,9 @@ OPTIONS: Final = (
     _option(
         Annotated[
             float,
-            typer.Option(min=0.001, metavar="SECONDS", help="How long to wait for the cluster.", rich_help_panel="Cluster"),
+            typer.Option(
+                min=0.001, max=3600, metavar="SECONDS", help="How long the cluster may take.", rich_help_panel="Cluster"
+            ),
         ],
         DEFAULT_TIMEOUT_S,
         "timeout",

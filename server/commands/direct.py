@@ -33,8 +33,6 @@ MAX_ANSWER_BYTES: Final = 256 << 20
 CLIENT_ID: Final = "ottla"
 BROKER: Final = 4
 BROKER_LOGGER: Final = 8
-SET: Final = 0
-DELETE: Final = 1
 
 
 class Connection:
@@ -177,14 +175,14 @@ def log_sizes(connection: Connection, wanted: Mapping[str, Iterable[int]]) -> di
 def configs(connection: Connection, resource_type: int, name: str) -> list[Any]:
     """The DescribeConfigsResourceResult of every setting of a resource."""
     resource = describe_configs.DescribeConfigsResource(resource_type, name, None)
-    answer = connection.call(describe_configs.DescribeConfigsRequest([resource], include_synonyms=True))
+    answer = connection.call(describe_configs.DescribeConfigsRequest([resource]))
     (result,) = answer.results
     if result.error_code != 0:
         raise Failure(words(result.error_code, result.error_message))
     return list(result.configs)
 
 
-def alter(
+def alter_configs(
     connection: Connection, resource_type: int, name: str, operations: Iterable[tuple[str, int, str | None]], *, dry_run: bool
 ) -> None:
     """Change settings of a resource: (setting, operation, value). Failure with the broker's reason."""

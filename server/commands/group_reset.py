@@ -69,6 +69,7 @@ def reset(
     place = None if to is None else parse_position(_SYNONYMS.get(to, to), "--to")
     if by_duration is not None:
         place = Position(Kind.TIME, max(0, round(time.time() * 1000) - duration_ms(by_duration)))
+    admin.checked([group])
     wanted = [parse_topic(text) for text in topics or ()]
     ours = cluster.admin()
     known = cluster.reach(ours).topics

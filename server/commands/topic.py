@@ -39,6 +39,9 @@ app = typer.Typer(help="Topics: list, create, describe, alter, delete.", no_args
 
 NO_SUCH_TOPIC: Final = "there is no such topic"
 SETTINGS_OPTION: Final = "--config"
+MAX_PARTITIONS: Final = 100_000
+MAX_REPLICAS: Final = 10_000
+"""Both librdkafka's."""
 
 Names = Annotated[list[str], typer.Argument(metavar="TOPIC", help="Names, or patterns such as 'logs-*'.", show_default=False)]
 SomeNames = Annotated[
@@ -77,12 +80,20 @@ def create(
     cluster: client.Cluster,
     names: Annotated[list[str], typer.Argument(metavar="TOPIC", help="The new topics.", show_default=False)],
     partitions: Annotated[
-        int | None, typer.Option("--partitions", "-p", min=1, help="Default: the cluster's num.partitions.", show_default=False)
+        int | None,
+        typer.Option(
+            "--partitions", "-p", min=1, max=MAX_PARTITIONS, help="Default: the cluster's num.partitions.", show_default=False
+        ),
     ] = None,
     replication_factor: Annotated[
         int | None,
         typer.Option(
-            "--replication-factor", "-r", min=1, help="Default: the cluster's default.replication.factor.", show_default=False
+            "--replication-factor",
+            "-r",
+            min=1,
+            max=MAX_REPLICAS,
+            help="Default: the cluster's default.replication.factor.",
+            show_default=False,
         ),
     ] = None,
     settings: Settings = None,
@@ -96,7 +107,7 @@ def create(
     config = admin.pairs(settings or (), SETTINGS_OPTION)
     ours = cluster.admin()
     present = cluster.reach(ours).topics
-    there = {name for name in names if if_not_exists and name in present}
+    there = {name for name in admin.checked(names) if if_not_exists and name in present}
     told = {name: admin.Outcome(name, "exists already") for name in there}
     new = [
         NewTopic(name, -1 if partitions is None else partitions, replication_factor or -1, config=config)
@@ -154,7 +165,14 @@ def alter(
     regex: admin.Regex = False,
     partitions: Annotated[
         int | None,
-        typer.Option("--partitions", "-p", min=1, help="How many it shall have. Never fewer than now.", show_default=False),
+        typer.Option(
+            "--partitions",
+            "-p",
+            min=1,
+            max=MAX_PARTITIONS,
+            help="How many it shall have. Never fewer than now.",
+            show_default=False,
+        ),
     ] = None,
     settings: Settings = None,
     unset: Annotated[
@@ -343,6 +361,6 @@ def altered(
     if changes and going_on:
         entries = admin.incremental(changes)
         resources = [ConfigResource(ResourceType.TOPIC, name, incremental_configs=entries) for name in going_on]
-        futures = ours.incremental_alter_configs(resources, validate_only=dry_run, request_timeout=cluster.timeout_s)
-        wrong |= admin.settle(cluster, {resource.name: future for resource, future in futures.items()})[1]
+        errors = admin.alter_settings(cluster, ours, resources, changes, dry_run=dry_run)
+        wrong |= {resource.name: error for resource, error in errors.items()}
     return wrong
