@@ -189,6 +189,19 @@ def test_who_does_not_take_the_answer_is_cut_off() -> None:
     asyncio.run(scenario())
 
 
+def test_the_broker_has_its_turn_between_two_pieces() -> None:
+    seen = []
+
+    def pieces() -> Iterator[bytes]:
+        for piece in (b"a", b"b", b"c"):
+            seen.append(piece)
+            asyncio.get_running_loop().call_soon(seen.append, b"broker")
+            yield piece
+
+    ask(GET, HttpServer({"/p": lambda: Page(pieces())}, ManualClock()))
+    assert seen == [b"a", b"broker", b"b", b"broker", b"c", b"broker"]
+
+
 def test_who_goes_while_a_page_is_made_ends_the_making() -> None:
     made = []
 

@@ -126,3 +126,13 @@ def test_names_are_there_once() -> None:
     names = [metric.name for metric in METRICS]
     assert len(names) == len(set(names))
     assert all((metric.kind == "counter") == metric.name.endswith("_total") for metric in METRICS)
+
+
+def test_the_whole_broker_s_traffic_has_that_of_deleted_topics() -> None:
+    rig = Rig()
+    messages = "kafka_server_brokertopicmetrics_messagesin_total"
+    rig.append("t", 0, 5)
+    rig.append("u", 0, 2)
+    assert rig.rows(messages) == {("",): 7, ("t",): 5, ("u",): 2}
+    rig.memory.delete_topic("t")
+    assert rig.rows(messages) == {("",): 7, ("u",): 2}
