@@ -37,11 +37,21 @@ def _check_offset_reset(value: Value) -> str | None:
     return "is none of earliest, latest and by_duration: with an ISO 8601 duration such as PT1H"
 
 
+_ONLY_IN_JAVA: Final = r"\\[pPQEhHRXGkzZ]|\(\?<|&&"
+"""What regular expressions have in Java, or write otherwise there, and so for Kafka."""
+
+
 def _check_match(value: Value) -> str | None:
     for pair in value if isinstance(value, tuple) else ():
         key, equals, pattern = pair.partition("=")
-        if not equals or not pattern or key.strip() not in MATCH_KEYS:
+        pattern = pattern.rstrip("=")  # which Kafka does not see either
+        if not equals or not pattern or "=" in pattern or key.strip() not in MATCH_KEYS:
             return f"has the element '{pair}', which is not key=pattern with one of {', '.join(sorted(MATCH_KEYS))}"
+        try:
+            re.compile(pattern.strip())
+        except re.error as error:
+            if re.search(_ONLY_IN_JAVA, pattern) is None:
+                return f"has the element '{pair}', whose pattern is no regular expression: {error}"
     return None
 
 

@@ -1,4 +1,4 @@
-"""Changing settings while the cluster runs: IncrementalAlterConfigs, and the checks that a new topic's settings share with it.
+"""Changing settings while the cluster runs: IncrementalAlterConfigs, and what AlterConfigs and new topics share with it.
 
 Resources: a topic; the broker's own id, or "" for all brokers; a group; a client-metrics subscription. Operations: 0 SET, 1
 DELETE, 2 APPEND and 3 SUBTRACT of elements of a list. A resource's changes hold together or not at all; the resources of a
@@ -11,16 +11,17 @@ not. Broker settings that only count at a start are refused with 42, which is Ka
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Final, Protocol, TypeVar
 
 from ottla.log.config import TOPIC_SETTINGS
-from ottla.log.settings import ConfigError, ConfigType, Setting, Value, text_of
+from ottla.log.settings import ConfigError, ConfigType, Setting, text_of
 from ottla.server.config import BROKER_SETTINGS, CLIENT_METRICS_SETTINGS, GROUP_SETTINGS
+from ottla.server.metadata import broker_changes
 from ottla.server.metadata.image import BROKER, CLIENT_METRICS, GROUP, TOPIC, MetadataImage
 from ottla.server.metadata.operation import Outcome, Refused, check_name, check_size
 from ottla.server.metadata.settings import BrokerSettings
-from ottla.server.settings_table import FIXED_HERE
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.incremental_alter_configs import (
     AlterableConfig,
@@ -49,26 +50,47 @@ _TABLES: Final[dict[int, Mapping[str, Setting]]] = {
 _KINDS: Final = {CLIENT_METRICS: "client-metrics subscription", GROUP: "group"}
 
 
+class _Named(Protocol):
+    """A resource of a request of either kind."""
+
+    resource_type: int
+    resource_name: str
+
+
+_Resource = TypeVar("_Resource", bound=_Named)
+
+
 def alter(
     image: MetadataImage, settings: BrokerSettings, request: IncrementalAlterConfigsRequest
 ) -> Outcome[IncrementalAlterConfigsResponse]:
     """IncrementalAlterConfigs; no records where `validate_only`."""
-    times = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
+    made, refusals = each(request.resources, partial(_alter, image, settings))
+    answers = [
+        AlterConfigsResourceResponse(*refusal, resource.resource_type, resource.resource_name)
+        for resource, refusal in zip(request.resources, refusals, strict=True)
+    ]
+    return Outcome([] if request.validate_only else made, IncrementalAlterConfigsResponse(responses=answers))
+
+
+def each(
+    resources: Sequence[_Resource], alter_one: Callable[[_Resource], list[ConfigRecord]]
+) -> tuple[list[ConfigRecord], list[tuple[int, str | None]]]:
+    """The records of those that are not refused; and code and message for each."""
+    times = Counter((resource.resource_type, resource.resource_name) for resource in resources)
     made: list[ConfigRecord] = []
-    answers = []
-    for resource in request.resources:
-        answer = AlterConfigsResourceResponse(0, None, resource.resource_type, resource.resource_name)
-        answers.append(answer)
+    refusals: list[tuple[int, str | None]] = []
+    for resource in resources:
         try:
             if times[resource.resource_type, resource.resource_name] > 1:
                 raise Refused(ErrorCode.INVALID_REQUEST, "A request may name each resource only once.")
-            changes = _alter(image, settings, resource)
+            changes = alter_one(resource)
             check_size(len(made) + len(changes))
         except Refused as refused:
-            answer.error_code, answer.error_message = refused.code, refused.message
+            refusals.append((refused.code, refused.message))
             continue
+        refusals.append((ErrorCode.NONE, None))
         made += changes
-    return Outcome([] if request.validate_only else made, IncrementalAlterConfigsResponse(responses=answers))
+    return made, refusals
 
 
 def records(resource_type: int, name: str, changes: Mapping[str, str | None] | Mapping[str, str]) -> list[ConfigRecord]:
@@ -76,14 +98,11 @@ def records(resource_type: int, name: str, changes: Mapping[str, str | None] | M
     return [ConfigRecord(resource_type, name, key, value) for key, value in changes.items()]
 
 
-def _alter(image: MetadataImage, settings: BrokerSettings, resource: AlterConfigsResource) -> list[ConfigRecord]:
-    """One resource. Refused: 42 INVALID_REQUEST, 40 INVALID_CONFIG, 17, 3."""
-    kind, name = resource.resource_type, resource.resource_name
-    _check_request(resource)
-    if kind not in _TABLES:
-        raise Refused(ErrorCode.INVALID_REQUEST, f"Resources of type {kind} have no settings that can be changed.")
+def change(
+    image: MetadataImage, settings: BrokerSettings, kind: int, name: str, changes: Mapping[str, str | None]
+) -> list[ConfigRecord]:
+    """The settings of one resource, None to remove one; `check_resource` comes first. Refused: 40, 42, 17, 3."""
     current = image.config_of(kind, name)
-    changes = {config.name: _changed(_TABLES[kind], current.get(config.name), config) for config in resource.configs}
     after = {key: value for key, value in {**current, **changes}.items() if value is not None}
     check_lengths(after)
     if kind == TOPIC:
@@ -92,18 +111,44 @@ def _alter(image: MetadataImage, settings: BrokerSettings, resource: AlterConfig
         if name not in image.topics:
             raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic '{name}'.")
     elif kind == BROKER:
-        _check_broker(image, settings, name, after)
+        broker_changes.check(settings, image, name, after, changes)
+    elif not name:
+        raise Refused(ErrorCode.INVALID_REQUEST, f"The settings of a {_KINDS[kind]} need its name.")
+    elif kind == GROUP:
+        _check_group(image, settings, after)
     else:
-        _check_other(image, settings, kind, name, after)
+        _check_client_metrics(after)
     # A broker's unchanged settings are written again: it is how an operator has one read anew, as from a changed key store.
     return [record for record in records(kind, name, changes) if kind == BROKER or record.value != current.get(record.name)]
 
 
+def check_resource(settings: BrokerSettings, kind: int, name: str) -> None:
+    """Refused: 42, where the resource has no settings, or is another broker."""
+    if kind not in _TABLES:
+        raise Refused(ErrorCode.INVALID_REQUEST, f"Resources of type {kind} have no settings that can be changed.")
+    if kind == BROKER and name and name != str(settings.node_id):
+        raise Refused(ErrorCode.INVALID_REQUEST, f"This is broker {settings.node_id}; its settings are not those of '{name}'.")
+
+
+def check_once(names: Iterable[str]) -> None:
+    """Refused: 42."""
+    if any(count > 1 for count in Counter(names).values()):
+        raise Refused(ErrorCode.INVALID_REQUEST, "A request may name each setting of a resource only once.")
+
+
+def _alter(image: MetadataImage, settings: BrokerSettings, resource: AlterConfigsResource) -> list[ConfigRecord]:
+    """One resource. Refused: 42 INVALID_REQUEST, 40 INVALID_CONFIG, 17, 3."""
+    kind, name = resource.resource_type, resource.resource_name
+    _check_request(resource)
+    check_resource(settings, kind, name)
+    current = image.config_of(kind, name)
+    changes = {config.name: _changed(_TABLES[kind], current.get(config.name), config) for config in resource.configs}
+    return change(image, settings, kind, name, changes)
+
+
 def _check_request(resource: AlterConfigsResource) -> None:
     """What is wrong whatever the resource is. Refused: 42."""
-    times = Counter(config.name for config in resource.configs)
-    if any(count > 1 for count in times.values()):
-        raise Refused(ErrorCode.INVALID_REQUEST, "A request may name each setting of a resource only once.")
+    check_once(config.name for config in resource.configs)
     nulls = [config.name for config in resource.configs if config.value is None and config.config_operation != DELETE]
     if nulls:
         raise Refused(ErrorCode.INVALID_REQUEST, f"Only DELETE goes without a value: {', '.join(nulls)}.")
@@ -154,37 +199,29 @@ def _check_topic_name(name: str) -> None:
     check_name(name)
 
 
-def _check_broker(image: MetadataImage, settings: BrokerSettings, name: str, after: Mapping[str, str]) -> None:
-    if name and name != str(settings.node_id):
-        raise Refused(ErrorCode.INVALID_REQUEST, f"This is broker {settings.node_id}; its settings are not those of '{name}'.")
-    known = {key: BROKER_SETTINGS[key] for key in after if key in BROKER_SETTINGS}
-    fixed = sorted(key for key, setting in known.items() if not setting.dynamic or key in FIXED_HERE)
-    if fixed:
-        raise Refused(ErrorCode.INVALID_REQUEST, f"These settings cannot change while the broker runs: {', '.join(fixed)}.")
-    _parse_all(known, after, ErrorCode.INVALID_REQUEST)
-    try:
-        settings.validate_broker(image, name, after)
-    except ConfigError as error:
-        raise Refused(ErrorCode.INVALID_REQUEST, str(error)) from error
-
-
-def _check_other(image: MetadataImage, settings: BrokerSettings, kind: int, name: str, after: Mapping[str, str]) -> None:
-    """Groups and subscriptions: only settings that are in the table."""
-    if not name:
-        raise Refused(ErrorCode.INVALID_REQUEST, f"The settings of a {_KINDS[kind]} need its name.")
-    unknown = next((key for key in after if key not in _TABLES[kind]), None)
+def _check_group(image: MetadataImage, settings: BrokerSettings, after: Mapping[str, str]) -> None:
+    """Only settings that are in the table, and within the broker's bounds. Refused: 40."""
+    unknown = next((key for key in after if key not in GROUP_SETTINGS), None)
     if unknown is not None:
-        raise Refused(ErrorCode.INVALID_CONFIG, f"{unknown}: a {_KINDS[kind]} has no such setting; check the spelling")
-    values = _parse_all({key: _TABLES[kind][key] for key in after}, after, ErrorCode.INVALID_CONFIG)
-    if kind == GROUP:
-        try:
-            settings.validate_group(image, values)
-        except ConfigError as error:
-            raise Refused(ErrorCode.INVALID_CONFIG, str(error)) from error
-
-
-def _parse_all(settings: Mapping[str, Setting], texts: Mapping[str, str], code: ErrorCode) -> dict[str, Value]:
+        raise Refused(ErrorCode.INVALID_CONFIG, f"{unknown}: a group has no such setting; check the spelling")
     try:
-        return {name: setting.parse(texts[name]) for name, setting in settings.items()}
+        settings.validate_group(image, {key: GROUP_SETTINGS[key].parse(text) for key, text in after.items()})
+    except ConfigError as error:
+        raise Refused(ErrorCode.INVALID_CONFIG, str(error)) from error
+
+
+def _check_client_metrics(after: Mapping[str, str]) -> None:
+    """Kafka has 42 for an unknown name and for an interval out of bounds, 40 for a text that is none of the setting's type."""
+    unknown = next((key for key in after if key not in CLIENT_METRICS_SETTINGS), None)
+    if unknown is not None:
+        text = f"{unknown}: a client-metrics subscription has no such setting; check the spelling"
+        raise Refused(ErrorCode.INVALID_REQUEST, text)
+    code = ErrorCode.INVALID_CONFIG
+    try:
+        for key, text in after.items():
+            CLIENT_METRICS_SETTINGS[key]._replace(low=None, high=None).parse(text)
+        code = ErrorCode.INVALID_REQUEST
+        for key, text in after.items():
+            CLIENT_METRICS_SETTINGS[key].parse(text)
     except ConfigError as error:
         raise Refused(code, str(error)) from error

@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from ottla.wire.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
     from ottla.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
     from ottla.wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
     from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
@@ -40,6 +41,10 @@ class Controller(ABC):
     @abstractmethod
     async def incremental_alter_configs(self, request: IncrementalAlterConfigsRequest) -> IncrementalAlterConfigsResponse:
         """Settings of topics, brokers and groups; resources that the broker has dealt with itself are not in the request."""
+
+    @abstractmethod
+    async def alter_configs(self, request: AlterConfigsRequest) -> AlterConfigsResponse:
+        """Likewise, but all settings of a resource at once: what is not in the request goes back to its default."""
 
     @abstractmethod
     async def elect_leaders(self, request: ElectLeadersRequest) -> ElectLeadersResponse:

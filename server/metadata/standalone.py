@@ -22,7 +22,7 @@ from ottla.log.settings import LONG_MAX
 from ottla.server.metadata import snapshot
 from ottla.server.metadata.controller import Controller
 from ottla.server.metadata.elections import elect
-from ottla.server.metadata.image import Endpoint, MetadataError, MetadataImage
+from ottla.server.metadata.image import BROKER, ConfigChanged, Endpoint, MetadataError, MetadataImage
 from ottla.server.metadata.metadata_log import TOPIC_ID, MetadataLog
 from ottla.server.metadata.names import CLUSTER_METADATA, CONSUMER_OFFSETS, TRANSACTION_STATE
 from ottla.server.metadata.operation import Outcome, random_uuid
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from ottla.log.manager import LogManager
     from ottla.server.clock import Clock
     from ottla.server.config import BrokerConfig
+    from ottla.wire.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
     from ottla.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
     from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
     from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
@@ -98,9 +99,32 @@ class StandaloneController(Controller):
             rack=rack,
             fenced=False,
             log_dirs=list(self._settings.directory_ids),
+            cordoned_log_dirs=list(self._settings.cordoned_ids(self.image)) or None,
         )
         self._commit([*records, broker, *elect(self.image, node_id)])
+        self.image.subscribe(self._follow)
         return broker.broker_epoch
+
+    def _follow(self, event: object) -> None:
+        """What is registered may have changed with a setting: in the next turn, for this one is in the middle of an operation."""
+        if isinstance(event, ConfigChanged) and event.resource_type == BROKER and self._is_registered_otherwise():
+            self._clock.call_later(0, self._register_cordoned)
+
+    def _is_registered_otherwise(self) -> bool:
+        registered = self.image.brokers[self._settings.node_id].cordoned_log_dirs
+        return set(registered) != set(self._settings.cordoned_ids(self.image))
+
+    def _register_cordoned(self) -> None:
+        if not self._is_registered_otherwise():
+            return
+        from ottla.wire.messages.internal.broker_registration_change_record import BrokerRegistrationChangeRecord
+
+        broker = self.image.brokers[self._settings.node_id]
+        ids = list(self._settings.cordoned_ids(self.image))
+        try:
+            self._commit([BrokerRegistrationChangeRecord(broker.broker_id, broker.epoch, cordoned_log_dirs=ids)])
+        except StorageError as error:
+            logger.error("cordoned.log.dirs has no effect on new topics yet: %s", error)
 
     # Operations
 
@@ -136,6 +160,11 @@ class StandaloneController(Controller):
         from ottla.server.metadata import configs
 
         return self._carry_out(configs.alter(self.image, self._settings, request))
+
+    async def alter_configs(self, request: AlterConfigsRequest) -> AlterConfigsResponse:
+        from ottla.server.metadata import replace_configs
+
+        return self._carry_out(replace_configs.replace(self.image, self._settings, request))
 
     async def elect_leaders(self, request: ElectLeadersRequest) -> ElectLeadersResponse:
         from ottla.server.metadata import elect_leaders

@@ -1,0 +1,29 @@
+"""AlterConfigs v0-2: give topics (2), brokers (4), client metrics (16) or groups (32) these settings, and no others.
+
+- The old way (KIP-133): what is not named goes back to its default. IncrementalAlterConfigs changes single settings.
+- Broker "" is all brokers; one with a number must be this one. `validate_only` answers as if, and changes nothing.
+- Each resource succeeds or fails on its own, and as a whole; they are answered in the order of the request.
+- Errors: 3 UNKNOWN_TOPIC_OR_PARTITION, 17 INVALID_TOPIC_EXCEPTION, 40 INVALID_CONFIG, 42 INVALID_REQUEST (another broker's, a
+  resource or a setting twice, a null value, a type without settings, which loggers are here), 44 POLICY_VIOLATION (over 10,000
+  settings), 56 KAFKA_STORAGE_ERROR. Where a resource comes twice, Kafka 4.4 gives no answer at all.
+"""
+
+from __future__ import annotations
+
+from ottla.log.errors import StorageError
+from ottla.server.context import RequestContext
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.alter_configs import AlterConfigsRequest, AlterConfigsResourceResponse, AlterConfigsResponse
+
+
+async def handle(request: AlterConfigsRequest, ctx: RequestContext) -> AlterConfigsResponse:
+    try:
+        return await ctx.broker.controller.alter_configs(request)
+    except StorageError as error:
+        code = ErrorCode.KAFKA_STORAGE_ERROR
+        return AlterConfigsResponse(
+            responses=[
+                AlterConfigsResourceResponse(code, str(error), each.resource_type, each.resource_name)
+                for each in request.resources
+            ]
+        )

@@ -1,0 +1,145 @@
+"""What may be written to a broker's settings while it runs. Everything here is refused with 42 INVALID_REQUEST, Kafka's choice.
+
+Three kinds of rules. A setting by itself: whether it can change at all, its text, and whether it is one broker's or a listener's
+own matter. All settings together: the rules of a start (server/settings_rules.py), on the values as they would be. And the step:
+the size of a pool of threads may be halved or doubled at most. We have no threads to size; what was taken would be shown as if it
+counted, and the clusters that a tool manages should answer alike.
+
+Names that nobody knows are taken as they are; they may be a plug-in's. What others wrote into the metadata and could not be
+written today counts as not there, so that it keeps nobody from changing the rest.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Mapping
+from typing import Any, Final
+
+from ottla.log.config import in_topic_unit
+from ottla.log.settings import ConfigError, ConfigType, Setting, Update
+from ottla.server.config import BROKER_SETTINGS, base_name
+from ottla.server.metadata.image import MetadataImage
+from ottla.server.metadata.operation import Refused
+from ottla.server.metadata.settings import BrokerSettings
+from ottla.server.settings_table import FIXED_HERE, SAME_IN_OTHER_UNITS
+from ottla.wire.errors import ErrorCode
+
+POOLS: Final = frozenset((
+    "background.threads",
+    "log.cleaner.threads",
+    "num.io.threads",
+    "num.network.threads",
+    "num.recovery.threads.per.data.dir",
+    "num.replica.fetchers",
+    "remote.log.manager.copier.thread.pool.size",
+    "remote.log.manager.expiration.thread.pool.size",
+    "remote.log.manager.follower.thread.pool.size",
+    "remote.log.reader.threads",
+))  # fmt: skip
+"""Sizes of pools of threads."""
+_OF_ALL_LISTENERS: Final = frozenset(("max.connections", "max.connection.creation.rate", "num.network.threads"))
+"""A listener's own that may be set for all brokers at once; its others are for one broker."""
+_NOT_ZERO: Final = frozenset(("max.connections", "max.connection.creation.rate"))
+_OF_LISTENERS_ONLY: Final = ("ssl.key.", "ssl.keystore.", "ssl.truststore.")
+"""Beginnings of names that are refused without a listener's name before them."""
+_LOADED: Final = frozenset(("metric.reporters", "principal.builder.class", "ssl.engine.factory.class"))
+_LISTENER: Final = "listener.name."
+_AS_RETENTION: Final = -2
+_UNLIMITED: Final = -1
+
+
+def check(settings: BrokerSettings, image: MetadataImage, name: str, after: Mapping[str, str], written: Collection[str]) -> None:
+    """`after`: all settings that broker `name`, or "" for all of them, would have; `written`: those that the request sets."""
+    listeners = frozenset(f"{_LISTENER}{each.lower()}." for each in settings.listener_names)
+    legal: dict[str, str] = {}
+    for key, text in after.items():
+        try:
+            _check_one(key, text, listeners, for_all=not name)
+        except ConfigError as error:
+            if key in written:
+                raise Refused(ErrorCode.INVALID_REQUEST, str(error)) from error
+            continue
+        legal[key] = text
+    now = settings.sources(image)
+    try:
+        values = settings.validate_broker(image, name, legal)
+        _check_tiers(values)
+        _check_cordoned(values["cordoned.log.dirs"], settings.log_dirs)
+        _check_pools(now.values, {**now.common, **now.own}, values, legal, listeners)
+    except ConfigError as error:
+        raise Refused(ErrorCode.INVALID_REQUEST, str(error)) from error
+
+
+def _check_one(key: str, text: str, listeners: Collection[str], *, for_all: bool) -> None:
+    """One setting by itself. `listeners`: how the names of this broker's listeners' own settings begin. ConfigError."""
+    base = base_name(key)
+    setting = BROKER_SETTINGS.get(base)
+    plain = key == base
+    if setting is not None:
+        if plain and (not setting.dynamic or key in FIXED_HERE):
+            raise ConfigError(f"{key}: it cannot change while the broker runs; set it in server.properties and start again")
+        if plain and key.startswith(_OF_LISTENERS_ONLY):
+            raise ConfigError(f"{key}: it changes for one listener at a time; put listener.name.<name>. before it")
+        ours = plain or key.startswith(tuple(listeners))
+        if ours or setting.dynamic:
+            _check_text(key, setting, text)
+        if ours and base in _NOT_ZERO and setting.parse(text) == 0:
+            raise ConfigError(f"{key}: 0 lets nobody in; the least is 1")
+    per_broker = base not in _OF_ALL_LISTENERS if not plain else setting is not None and setting.update is Update.PER_BROKER
+    if for_all and per_broker:
+        raise ConfigError(f"{key}: it cannot be set for all brokers at once; name one")
+
+
+def _check_text(key: str, setting: Setting, text: str) -> None:
+    """ConfigError, which begins with the whole name."""
+    value = setting._replace(name=key).parse(text)
+    if setting.name in _LOADED and value not in (setting.default, ()):
+        kind = "classes" if setting.type is ConfigType.LIST else "class"
+        raise ConfigError(f"{key}: there is no JVM to load the {kind} '{text}' in; leave it as it is")
+
+
+def _check_tiers(values: Mapping[str, Any]) -> None:
+    """How long records stay here while a second storage has them, too: no longer than at all. ConfigError."""
+    for unit, retention in (("ms", _retention_ms(values)), ("bytes", values["log.retention.bytes"])):
+        local = values[f"log.local.retention.{unit}"]
+        if retention >= 0 and local != _AS_RETENTION and not 0 <= local <= retention:
+            raise ConfigError(f"log.local.retention.{unit}: {local} is more than log.retention.{unit}, {retention}; lower it")
+        here = retention if local == _AS_RETENTION else local
+        lag = values[f"log.remote.copy.lag.{unit}"]
+        if here >= 0 and lag != _UNLIMITED and lag > here:
+            raise ConfigError(f"log.remote.copy.lag.{unit}: {lag} is more than log.local.retention.{unit}, {here}; lower it")
+
+
+def _retention_ms(values: Mapping[str, Any]) -> int:
+    family = next(family for family in SAME_IN_OTHER_UNITS if "log.retention.ms" in family)
+    name = next(each for each in family if values[each] is not None)
+    return int(in_topic_unit(name, values[name]))  # type: ignore[arg-type]  # a number, as the table says
+
+
+def _check_cordoned(cordoned: Collection[str], log_dirs: Collection[str]) -> None:
+    """ConfigError."""
+    unknown = {os.path.abspath(path) for path in cordoned if path != "*"} - set(log_dirs)
+    if unknown:
+        raise ConfigError(f"cordoned.log.dirs: {min(unknown)} is not in log.dirs; name directories that are")
+
+
+def _check_pools(
+    before: Mapping[str, Any],
+    texts: Mapping[str, str],
+    values: Mapping[str, Any],
+    legal: Mapping[str, str],
+    listeners: Collection[str],
+) -> None:
+    """`before` and `values` are the broker's values without and with `legal`; `texts` what is set now. ConfigError."""
+    for name in POOLS:
+        _check_step(name, before[name], values[name])
+    for key, text in legal.items():
+        base = base_name(key)
+        if key != base and base in POOLS and key.startswith(tuple(listeners)):
+            setting = BROKER_SETTINGS[base]
+            _check_step(key, setting.parse(texts[key]) if key in texts else before[base], setting.parse(text))
+
+
+def _check_step(name: str, before: Any, after: Any) -> None:
+    if not before // 2 <= after <= before * 2:
+        raise ConfigError(f"{name}: {after} is too far from {before}, which it is now; at most halve or double it")
