@@ -70,6 +70,8 @@ class LogManager:
         self.logs: dict[TopicPartition, PartitionLog] = {}
         self.unavailable: dict[TopicPartition, str] = {}
         """Partitions that are on disk and could not be opened, and why."""
+        self.cordoned: frozenset[str] = frozenset()
+        """Paths of directories that get no new partition while another can."""
         self.previous_broker_epoch: int | None = None
         """Of the last clean stop (-1: not recorded); None if the last stop was not clean in every directory."""
         self._locks: list[Lock] = []
@@ -205,7 +207,7 @@ class LogManager:
     def create(
         self, topic: str, partition: int, topic_id: bytes | None, config: LogConfig, *, is_new: bool = True
     ) -> PartitionLog:
-        """The partition, made if it is not there, in the directory with the fewest partitions.
+        """The partition, made if it is not there, in the directory with the fewest partitions among those not cordoned.
 
         One that is there gets `config`, and `topic_id` if it has none. InconsistentMetadata if it has another: the caller deletes
         it first. StorageError if it is there and unavailable, or no directory works. One that is not new (`is_new`) may have been
@@ -239,7 +241,8 @@ class LogManager:
             raise StorageError(
                 "every log directory is offline" if places is self._log_dirs else f"{self._metadata_dir} is offline"
             )
-        return min(online, key=lambda candidate: len(candidate.partitions))
+        open_ones = [directory for directory in online if directory.path not in self.cordoned]
+        return min(open_ones or online, key=lambda candidate: len(candidate.partitions))
 
     def _adopt(self, log: PartitionLog, topic_id: bytes | None, config: LogConfig) -> None:
         if topic_id is not None and log.topic_id is not None and log.topic_id != topic_id:

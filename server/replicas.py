@@ -19,6 +19,7 @@ from ottla.log.validate import Origin
 from ottla.server.config import overlaid
 from ottla.server.metadata.image import BROKER, TOPIC, ConfigChanged, PartitionChanged, PartitionImage, TopicDeleted
 from ottla.server.metadata.names import CLUSTER_METADATA
+from ottla.server.metadata.settings import cordoned_paths
 from ottla.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -135,6 +136,7 @@ class Replicas:
 
     def start(self) -> None:
         """Take over what the image holds now, and follow it from here on."""
+        self._cordon()
         for topic in list(self._image.topics.values()):
             for index, partition in topic.partitions.items():
                 self._apply(topic.name, topic.topic_id, index, partition, is_new=False)
@@ -231,9 +233,15 @@ class Replicas:
     def _reconfigure(self, resource_type: int, name: str) -> None:
         if resource_type not in (TOPIC, BROKER):
             return
+        if resource_type == BROKER:
+            self._cordon()
         for replica in self:
             if resource_type == BROKER or replica.topic == name:
                 replica.log.config = self.config_of(replica.topic)
+
+    def _cordon(self) -> None:
+        """New partitions keep clear of the directories of cordoned.log.dirs."""
+        self.logs.cordoned = cordoned_paths(self.broker_values(), [directory.path for directory in self.logs.directories])
 
 
 class InternalTopicLog:

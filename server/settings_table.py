@@ -64,7 +64,7 @@ BROKER_ROWS: Final[tuple[Row, ...]] = (
     ("controller.quota.window.num", "INT", 11, 1),
     ("controller.quota.window.size.seconds", "INT", 1, 1),
     ("controller.socket.timeout.ms", "INT", 30000),
-    ("cordoned.log.dirs", "LIST", (), None, None, "b"),
+    ("cordoned.log.dirs", "LIST", (), None, None, "be"),
     ("create.topic.policy.class.name", "CLASS", None),
     ("default.replication.factor", "INT", 1, None, None, "e"),
     ("delegation.token.expiry.check.interval.ms", "LONG", 3600000, 1),

@@ -12,8 +12,8 @@ came on, after three intervals of silence (at least a minute), or when 16,384 ot
 
 - a Get before the interval is over since the last Get or Push: 89 THROTTLING_QUOTA_EXCEEDED, unless the last Push was refused
   for 117 or 76, which a client mends by asking again;
-- a Push before the interval is over since the last one: 89, unless a Get came between, or it is the client's last one
-  (`terminating`), after which there is only 42 INVALID_REQUEST.
+- a Push before the interval is over since the last one: 89, unless it is the client's last one (`terminating`), after which
+  there is only 42 INVALID_REQUEST.
 
 A change of subscriptions begins all of this anew.
 """
@@ -137,7 +137,7 @@ class ClientTelemetry:
         if instance.terminating:
             return ErrorCode.INVALID_REQUEST
         now_ms = self._clock.now_ms()
-        if instance.last_get_ms > instance.last_push_ms or _is_due(now_ms, instance.last_push_ms, instance):
+        if _is_due(now_ms, instance.last_push_ms, instance):
             instance.last_push_ms = now_ms
         elif not terminating:
             return ErrorCode.THROTTLING_QUOTA_EXCEEDED

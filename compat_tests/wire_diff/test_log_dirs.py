@@ -14,9 +14,13 @@ import pytest
 from reference_kafka import BrokerProcess
 
 from compat_tests.brokers import CLASSES, KINDS, Address
+from compat_tests.waiting import wait_for
 from compat_tests.wire import Wire, batch
 from compat_tests.wire_diff.same import check
+from ottla.wire.messages.create_partitions import CreatePartitionsAssignment, CreatePartitionsRequest, CreatePartitionsTopic
+from ottla.wire.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
 from ottla.wire.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
+from ottla.wire.messages.incremental_alter_configs import AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
 
 VERSIONS = range(1, 6)
 
@@ -94,3 +98,44 @@ def test_two_directories_share_the_partitions(two_directories: dict[str, Wire]) 
         return sorted(counts), sorted(sizes), sorted(len(result.topics) for result in alone.results)
 
     check(two_directories, "DLD3", scenario)
+
+
+def cordoned(wire: Wire, version: int, paths: list[str]) -> Any:
+    """Which directories are cordoned, once as many are as should be; and what becomes of new partitions then."""
+
+    def shown() -> list[bool]:
+        results = wire.call(DescribeLogDirsRequest([]), version).results
+        return [result.is_cordoned for result in sorted(results, key=lambda result: result.log_dir)]
+
+    def created() -> dict[str, int]:
+        by_itself = CreatableTopic(wire.name("new"), 1, 1)
+        by_hand = CreatableTopic(wire.name("by-hand"), -1, -1, [CreatableReplicaAssignment(0, [1])])
+        topics = wire.call(CreateTopicsRequest([by_itself, by_hand], 5000, True), 7).topics
+        return {topic.name: topic.error_code for topic in topics}
+
+    setting = AlterableConfig("cordoned.log.dirs", 0, ",".join(paths))
+    answer = wire.call(IncrementalAlterConfigsRequest([AlterConfigsResource(4, "1", [setting])]), 1)
+    closed = 2 if "*" in paths else len(paths)
+    wait_for(lambda: sum(shown()) == closed and any(created().values()) == (closed == 2), "the setting has its effect")
+    return answer, shown(), created()
+
+
+def test_cordoned_directories(two_directories: dict[str, Wire]) -> None:
+    def scenario(wire: Wire) -> Any:
+        paths = sorted(result.log_dir for result in wire.call(DescribeLogDirsRequest([]), 5).results)
+        wire.create("before", 2)
+        seen: list[Any] = [cordoned(wire, 5, named) for named in (paths, [], ["*"], paths[1:])]
+        topic = wire.create("t", 3)
+        places = [[len(found.partitions) for found in result.topics] for result in ask(wire, 5, [(topic, [0, 1, 2])]).results]
+        grown = [
+            wire.call(CreatePartitionsRequest([CreatePartitionsTopic(topic, 4, assigned)], 5000, True), 3)
+            for assigned in (None, [CreatePartitionsAssignment([1])])
+        ]
+        seen.append(cordoned(wire, 5, ["*"]))
+        refused = [
+            wire.call(CreatePartitionsRequest([CreatePartitionsTopic(topic, 4, assigned)], 5000, True), 3)
+            for assigned in (None, [CreatePartitionsAssignment([1])])
+        ]
+        return seen, sorted(places), grown, refused
+
+    check(two_directories, "DLD4", scenario)

@@ -4,7 +4,7 @@
   names. What is not here is left out without an error. The metadata log is nobody's partition and never listed.
 - A partition's size is that of its segments. Its `offset_lag` is how far its end is behind the high watermark: 0 where it leads,
   -1 for a log that no topic claims. We never move a partition between directories, so none is a future one.
-- v4 total and usable bytes of the file system. v5 `is_cordoned`: no directory is, for cordoned.log.dirs has no effect yet.
+- v4 total and usable bytes of the file system. v5 `is_cordoned`: cordoned.log.dirs keeps new partitions out.
 - Errors, each directory its own: 56 KAFKA_STORAGE_ERROR, without partitions and with -1 for the bytes.
 """
 
@@ -61,4 +61,5 @@ def _directory(directory: LogDirectory, logs: list[PartitionLog], ctx: RequestCo
         [DescribeLogDirsTopic(name, partitions) for name, partitions in topics.items()],
         total_bytes,
         usable_bytes,
+        directory.path in ctx.broker.replicas.logs.cordoned,
     )

@@ -81,6 +81,11 @@ class BrokerImage(NamedTuple):
         """May lead partitions and be shown to clients."""
         return not self.fenced and not self.in_controlled_shutdown
 
+    @property
+    def cordoned(self) -> bool:
+        """All of its log directories are closed to new partitions (KIP-1066)."""
+        return bool(self.log_dirs) and set(self.log_dirs) <= set(self.cordoned_log_dirs)
+
 
 class PartitionImage(NamedTuple):
     """One partition's replicas and leadership. `directories` has one directory id a replica. `leader` is -1 if there is none.

@@ -2,7 +2,8 @@
 
 Brokers with racks take turns rack by rack, so that a partition's replicas lie in as many racks as there are; within a rack
 brokers take turns too. Partitions go on where the one before stopped, with a random start a topic, which spreads leaders.
-Fenced brokers hold replicas only after all others, and never lead. With one broker all of this is one line.
+Fenced brokers hold replicas only after all others, and never lead. Those whose log directories are all cordoned hold none. With
+one broker all of this is one line.
 """
 
 from __future__ import annotations
@@ -25,10 +26,19 @@ def place(
             ErrorCode.INVALID_REPLICATION_FACTOR,
             f"{replication_factor} replicas of a partition need as many brokers; {len(brokers)} registered.",
         )
-    usable = _interleaved(broker for broker in brokers.values() if not broker.fenced)
+    open_ones = [broker for broker in brokers.values() if not broker.cordoned]
+    usable = _interleaved(broker for broker in open_ones if not broker.fenced)
     if not usable:
-        raise Refused(ErrorCode.INVALID_REPLICATION_FACTOR, "No broker can lead a partition: all are fenced.")
-    fenced = _interleaved(broker for broker in brokers.values() if broker.fenced)
+        raise Refused(
+            ErrorCode.INVALID_REPLICATION_FACTOR, "No broker can lead a partition: all are fenced or have cordoned.log.dirs."
+        )
+    if replication_factor > len(open_ones):
+        raise Refused(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"{replication_factor} replicas of a partition need as many brokers with a log directory that is not cordoned; "
+            f"there are {len(open_ones)}.",
+        )
+    fenced = _interleaved(broker for broker in open_ones if broker.fenced)
     start = random.randrange(len(usable))
     placed = []
     for index in range(start, start + partition_count):
@@ -62,6 +72,8 @@ def check_assignment(brokers: Mapping[int, BrokerImage], replicas: Sequence[int]
         unknown = next((broker_id for broker_id in sorted(replicas) if broker_id not in brokers), None)
         if unknown is not None:
             reason = f"The manual assignment names broker {unknown}, which is not registered."
+        elif any(brokers[broker_id].cordoned for broker_id in replicas):
+            reason = f"The manual assignment {list(replicas)} names a broker whose log directories are all cordoned."
         elif len(set(replicas)) != len(replicas):
             reason = f"The manual assignment {list(replicas)} names a broker more than once."
         elif replication_factor is not None and len(replicas) != replication_factor:

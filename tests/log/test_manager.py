@@ -120,6 +120,17 @@ def test_formatting(broker: Broker) -> None:
             broker.manager.format(cluster_id, node_id)
 
 
+def test_a_cordoned_directory_gets_no_new_partition_while_another_can(broker: Broker) -> None:
+    broker.fill("t", 0, 1)
+    broker.manager.cordoned = frozenset({"/a"})
+    for partition in range(1, 4):
+        broker.fill("t", partition, 1)
+    assert [broker.manager.logs["t", n].directory.path for n in range(4)] == ["/a", "/b", "/b", "/b"]
+    broker.manager.cordoned = frozenset({"/a", "/b"})
+    broker.fill("t", 4, 1)
+    assert broker.manager.logs["t", 4].directory.path == "/a", "whoever accepted it has to have it somewhere"
+
+
 def test_one_broker_a_directory(broker: Broker) -> None:
     with pytest.raises(LogDirLocked):
         broker.start()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 from random import Random
 
 import pytest
@@ -10,6 +9,7 @@ import pytest
 from ottla.server.context import RequestContext
 from ottla.server.metadata.image import CLIENT_METRICS
 from ottla.server.telemetry import MAX_INSTANCES, ClientTelemetry, Subscription, telemetry_of
+from ottla.wire.compression import compress
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.internal.config_record import ConfigRecord
 from tests.fakes import MemoryBroker
@@ -195,8 +195,8 @@ def test_the_last_push_may_come_early_and_is_the_last(rig: Rig) -> None:
         (0, b"", NONE),
         (0, b"x" * 1000, NONE),
         (0, b"x" * 1001, ErrorCode.TELEMETRY_TOO_LARGE),
-        (1, gzip.compress(b"x" * 1000), NONE),
-        (1, gzip.compress(b"x" * 1001), ErrorCode.INVALID_RECORD),
+        (1, compress(1, b"x" * 1000), NONE),
+        (1, compress(1, b"x" * 1001), ErrorCode.INVALID_RECORD),
         (1, b"", NONE),
         (2, b"garbage", ErrorCode.INVALID_RECORD),
         (3, b"garbage", ErrorCode.INVALID_RECORD),
@@ -204,6 +204,7 @@ def test_the_last_push_may_come_early_and_is_the_last(rig: Rig) -> None:
         (5, b"", ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
         (-1, b"", ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
     ],
+    ids=range(11),
 )
 def test_what_is_pushed(rig: Rig, codec: int, metrics: bytes, code: ErrorCode) -> None:
     assert rig.push(metrics=metrics, codec=codec) is code

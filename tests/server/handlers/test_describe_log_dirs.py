@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 
 from ottla.log.errors import StorageError
+from ottla.server.metadata.image import BROKER
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsPartition, DescribeLogDirsRequest
-from tests.fakes import MemoryBroker
+from ottla.wire.messages.internal.config_record import ConfigRecord
+from tests.fakes import NODE_ID, MemoryBroker
 from tests.log.support import batch
 from tests.server.handlers.data_calls import call, produce, versions
 
@@ -79,6 +81,18 @@ def test_a_directory_that_failed(broker: MemoryBroker) -> None:
     assert (failed.total_bytes, failed.usable_bytes) == (-1, -1)
     (other,) = results.values()
     assert (other.error_code, len(found([other])[other.log_dir])) == (ErrorCode.NONE, 2)
+
+
+@pytest.mark.parametrize("version", versions("describe_log_dirs"))
+@pytest.mark.parametrize(("setting", "cordoned"), [("/two", ["/two"]), ("*", ["/one", "/two"]), ("", [])])
+def test_cordoned_directories(version: int, setting: str, cordoned: list[str]) -> None:
+    broker = MemoryBroker({"before": 1}, {"log.dirs": "/one,/two"})
+    broker.image.apply_all([ConfigRecord(BROKER, str(NODE_ID), "cordoned.log.dirs", setting)])
+    shown = [r.log_dir for r in ask(broker, everything=True, version=version) if r.is_cordoned]
+    assert shown == (cordoned if version >= 5 else [])
+    broker.create_topic("after", 4)
+    places = {log.directory.path for name, log in broker.logs.logs.items() if name[0] == "after"}
+    assert places == ({"/one"} if setting == "/two" else {"/one", "/two"})
 
 
 def test_a_file_system_that_does_not_say_how_full_it_is(broker: MemoryBroker) -> None:
