@@ -31,7 +31,7 @@ MIB: Final = str(1 << 20)
 GZIP: Final = 1
 RECORD_TOO_LARGE, INVALID_TIMESTAMP, INVALID_RECORD = 10, 32, 87
 UNKNOWN_TOPIC_OR_PARTITION, MEMBER_ID_REQUIRED, INVALID_TRANSACTION_TIMEOUT = 3, 79, 50
-TOPIC_DELETION_DISABLED: Final = 73
+TOPIC_DELETION_DISABLED, INVALID_REPLICATION_FACTOR, OUT_OF_ORDER_SEQUENCE_NUMBER = 73, 38, 45
 INVALID_SESSION_TIMEOUT, GROUP_MAX_SIZE_REACHED, OFFSET_METADATA_TOO_LARGE = 26, 81, 12
 STATIC: Final = {
     "log.initial.task.delay.ms": "100",
@@ -47,7 +47,12 @@ STATIC: Final = {
     "transaction.max.timeout.ms": "1000",
     "group.min.session.timeout.ms": "1000",
     "group.max.session.timeout.ms": "20000",
-    "group.max.size": "1",
+    "group.max.size": "2",
+    "group.initial.rebalance.delay.ms": "1000",
+    "broker.rack": "rack-7",
+    "default.replication.factor": "2",
+    "offsets.topic.compression.codec": "1",
+    "producer.id.expiration.check.interval.ms": "100",
     "offset.metadata.max.bytes": "10",
     "offsets.topic.num.partitions": "2",
     "offsets.topic.segment.bytes": "2000000",
@@ -341,9 +346,11 @@ def test_topics_do_not_come_by_themselves(rig: Rig, unique: Callable[[str], str]
     assert rig.wire.metadata(unique("nobody"), create=True).topics[0].error_code == UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_partitions_by_default(rig: Rig, unique: Callable[[str], str]) -> None:
-    topic = create_topics.CreatableTopic(unique("t"), -1, -1)
-    assert rig.wire.call(create_topics.CreateTopicsRequest([topic], 30_000), 7).topics[0].num_partitions == 3
+def test_partitions_and_replicas_by_default(rig: Rig, unique: Callable[[str], str]) -> None:
+    topics = [create_topics.CreatableTopic(unique("t"), -1, 1), create_topics.CreatableTopic(unique("t"), 1, -1)]
+    alone, twofold = rig.wire.call(create_topics.CreateTopicsRequest(topics, 30_000), 7).topics
+    assert (alone.error_code, alone.num_partitions) == (0, 3)
+    assert twofold.error_code == INVALID_REPLICATION_FACTOR  # there is one broker
 
 
 def test_topics_stay(rig: Rig, unique: Callable[[str], str]) -> None:
@@ -372,6 +379,25 @@ def test_the_longest_transaction(rig: Rig, unique: Callable[[str], str]) -> None
     assert answer.error_code == INVALID_TRANSACTION_TIMEOUT
 
 
+def test_producers_are_forgotten(rig: Rig, unique: Callable[[str], str]) -> None:
+    """A limit that is set while the broker runs: it takes any sequence number from a producer that it does not know."""
+    topic = rig.wire.create(unique("t"))
+    producer_id = rig.wire.new_producer_id()
+
+    def send(sequence: int) -> int:
+        records = batch(b"x", first_ms=NOW_MS, producer_id=producer_id, producer_epoch=0, base_sequence=sequence)
+        return int(rig.wire.produce(topic, records).responses[0].partition_responses[0].error_code)
+
+    assert (send(0), send(5)) == (0, OUT_OF_ORDER_SEQUENCE_NUMBER)
+    rig.change(BROKER, "", producer_id_expiration_ms="1")
+    wait_for(lambda: send(5) == 0, "the producer is forgotten")
+    rig.drop(BROKER, "", "producer_id_expiration_ms")
+
+
+def test_where_the_broker_stands(rig: Rig) -> None:
+    assert [broker.rack for broker in rig.wire.metadata("__consumer_offsets").brokers] == ["rack-7"]
+
+
 def test_the_log_of_offsets(rig: Rig) -> None:
     assert len(rig.wire.metadata("__consumer_offsets").topics[0].partitions) == 2
     assert rig.shown(TOPIC, "__consumer_offsets", ["segment.bytes"]) == {"segment.bytes": "2000000"}
@@ -387,11 +413,26 @@ def test_bounds_of_session_timeouts(rig: Rig, unique: Callable[[str], str]) -> N
     assert member.join(session_timeout_ms=1_000).error_code == MEMBER_ID_REQUIRED
 
 
+def together(rig: Rig, group: str, *names: str) -> list[Any]:
+    """Members that join at the same time; their answers."""
+    members = [Member(rig.wire, group, name) for name in names]
+    for member in members:
+        assert member.join(session_timeout_ms=20_000).error_code == MEMBER_ID_REQUIRED
+        member.start_join(session_timeout_ms=20_000)
+    return [member.joined() for member in members]
+
+
 def test_the_largest_group(rig: Rig, unique: Callable[[str], str]) -> None:
     group = unique("g")
-    first, second = Member(rig.wire, group, "first"), Member(rig.wire, group, "second")
-    codes = [member.join(session_timeout_ms=20_000).error_code for member in (first, first, second, second)]
-    assert codes == [MEMBER_ID_REQUIRED, 0, GROUP_MAX_SIZE_REACHED, GROUP_MAX_SIZE_REACHED]
+    assert [answer.error_code for answer in together(rig, group, "first", "second")] == [0, 0]
+    assert Member(rig.wire, group, "third").join(session_timeout_ms=20_000).error_code == GROUP_MAX_SIZE_REACHED
+
+
+def test_the_first_rebalance_waits_for_more_members(rig: Rig, unique: Callable[[str], str]) -> None:
+    """Who comes within the delay is in the first generation; without a delay the second would begin another."""
+    answers = together(rig, unique("g"), "first", "second")
+    assert [(answer.error_code, answer.generation_id) for answer in answers] == [(0, 1), (0, 1)]
+    assert sorted(len(answer.members) for answer in answers) == [0, 2]
 
 
 def test_the_longest_note_to_an_offset(rig: Rig, unique: Callable[[str], str]) -> None:
@@ -404,6 +445,9 @@ def test_the_longest_note_to_an_offset(rig: Rig, unique: Callable[[str], str]) -
         )
         codes.append(rig.wire.call(request, 9).topics[0].partitions[0].error_code)
     assert codes == [0, OFFSET_METADATA_TOO_LARGE]
+    stored = [rig.wire.fetch("__consumer_offsets", partition=partition) for partition in range(2)]
+    records = [bytes(answer.responses[0].partitions[0].records or b"") for answer in stored]
+    assert {read_header(each).attributes & CODEC_MASK for each in records if each} == {GZIP}
 
 
 # Connections

@@ -86,6 +86,9 @@ FOR_ONE: Final = {
     "max.connections": "900",
     "leader.replication.throttled.rate": "1000000",
     "my.third.plugin": "z",
+    "listener.name.plaintext.max.connections": "600",
+    "listener.name.plaintext.max.connection.creation.rate": "+700",
+    "listener.name.nobody.ssl.truststore.type": "PEM",
 }
 
 
