@@ -24,6 +24,8 @@ import argparse
 import contextlib
 import json
 import os
+import resource
+import struct
 import sys
 import threading
 import time
@@ -300,6 +302,20 @@ def run_ready(options: argparse.Namespace, address: Address) -> dict[str, Any]:
     raise Refused(f"no answer in {options.seconds} s")
 
 
+def half_a_frame(address: Address, count: int) -> list[Connection]:
+    """Connections that announce a request of 1 KiB, send half of it, and stay. Raises OSError where they are not let in.
+
+    Not of 1 MiB: Apache Kafka reserves what is announced, and 5,000 MiB end its heap of 1 GiB.
+    """
+    if count:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
+    stuck = []
+    for _ in range(count):
+        stuck.append(Connection(address, 0))
+        stuck[-1].send(struct.pack(">i", 1024) + bytes(512))
+    return stuck
+
+
 def _in_threads(worker: Callable[[int], None], count: int, problems: list[Exception]) -> None:
     _finish(_start(worker, count, problems), problems)
 
@@ -349,6 +365,7 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument("--passes", type=int, default=3)
     parser.add_argument("--max-bytes", type=int, default=1 << 20)
     parser.add_argument("--rate", type=float, default=500)
+    parser.add_argument("--stuck", type=int, default=0, help="connections that send half a frame first, and stay")
     parser.add_argument("--members", type=int, default=50)
     return parser
 
@@ -358,13 +375,14 @@ def main() -> int:
     host, _, port = options.bootstrap.rpartition(":")
     address = host, int(port)
     try:
+        stuck = half_a_frame(address, options.stuck)
         result = SCENARIOS[options.scenario](options, address)
         if not options.keep and options.scenario in ("produce", "fetch", "e2e"):
             delete_topics(address, [options.topic])
     except (OSError, Refused) as error:
         print(f"kload {options.scenario}: {error}", file=sys.stderr)
         return 1
-    print(json.dumps({"scenario": options.scenario, **result}))
+    print(json.dumps({"scenario": options.scenario, **({"stuck": len(stuck)} if stuck else {}), **result}))
     return 0
 
 

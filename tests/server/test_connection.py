@@ -17,11 +17,13 @@ import pytest
 from ottla.log.errors import StorageError
 from ottla.log.files import FileSlice
 from ottla.server import connection as module
-from ottla.server.connection import BACKLOG_FRAMES, HIGH_WATER, PIECE_BYTES, TURN_BYTES, Connection, ReceiveBuffer
+from ottla.server import shared
+from ottla.server.connection import BACKLOG_FRAMES, HIGH_WATER, PIECE_BYTES, TURN_BYTES, Connection
 from ottla.server.context import RequestContext
 from ottla.server.dispatch import Route, Waiting
 from ottla.server.errors import CloseConnection
 from ottla.server.listener import Listener, SocketSettings
+from ottla.server.shared import Shared
 from tests.fakes import FakeTransport, MemoryBroker
 
 MAX_REQUEST = 1 << 20
@@ -76,7 +78,7 @@ class Peer:
     def __init__(self, **settings: Any) -> None:
         self.broker = MemoryBroker({})
         self.dispatch = EchoDispatch()
-        self.shared = ReceiveBuffer(1000)
+        self.shared = Shared(1000)
         limits = SocketSettings(max_request_bytes=MAX_REQUEST, **settings)
         self.listener = Listener("PLAINTEXT", self.broker.context, self.dispatch, limits, self.shared)  # type: ignore[arg-type]
         self.connection, self.transport = self.connect()
@@ -138,7 +140,7 @@ def test_large_frames_are_filled_in_place() -> None:
 
 
 def test_large_frames_share_the_buffers_that_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "KEPT_BYTES", 50_000)
+    monkeypatch.setattr(shared, "KEPT_BYTES", 50_000)
     peer = Peer()
     requests = [random.Random(size).randbytes(size) for size in (40_000, 49_999, 30_000, 26_000)]
     used = set()
@@ -154,30 +156,30 @@ def test_large_frames_share_the_buffers_that_are_kept(monkeypatch: pytest.Monkey
 
 
 def test_few_buffers_are_kept_and_a_lost_connection_gives_its_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "KEPT_BYTES", 50_000)
+    monkeypatch.setattr(shared, "KEPT_BYTES", 50_000)
     peer = Peer()
-    connections = [peer.connect()[0] for _ in range(module.KEPT_BUFFERS + 2)]
+    connections = [peer.connect()[0] for _ in range(shared.KEPT_BUFFERS + 2)]
     for connection in connections:
         peer.connection = connection
         peer.send(framed(bytes(40_000))[:20_000])
     assert peer.shared._kept == []
     for connection in connections:
         connection.connection_lost(None)
-    assert len(peer.shared._kept) == module.KEPT_BUFFERS
+    assert len(peer.shared._kept) == shared.KEPT_BUFFERS
 
 
 def test_a_declared_size_costs_nothing_until_bytes_come(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "KEPT_BYTES", 50_000)
+    monkeypatch.setattr(shared, "KEPT_BYTES", 50_000)
     peer = Peer()
     peer.send(MAX_REQUEST.to_bytes(4, "big") + b"xy")
     assert peer.connection._frame is not None
-    assert len(peer.connection._frame) <= module.FIRST_BUFFER
+    assert len(peer.connection._frame) <= shared.FIRST_BUFFER
     body = random.Random(3).randbytes(MAX_REQUEST - 2)
     held = 2
     while held < len(body) // 2:
         peer.send(body[held - 2 : held + 498])
         held += 500
-        assert len(peer.connection._frame) <= max(module.FIRST_BUFFER, module.GROWTH * held)
+        assert len(peer.connection._frame) <= max(shared.FIRST_BUFFER, shared.GROWTH * held)
     peer.send(body[held - 2 :])
     assert peer.received() == [b"xy" + body]
 
@@ -262,6 +264,27 @@ def test_too_many_bytes_behind_a_waiting_request_stop_the_reading() -> None:
         assert peer.transport.reading
         peer.send(framed(b"z"))
         assert not peer.transport.reading
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("limits", [{"max_queued_requests": 3}, {"max_queued_bytes": 3 * 100}])
+def test_requests_that_wait_are_bounded_over_all_connections(limits: dict[str, int]) -> None:
+    async def run() -> None:
+        peer = Peer(**limits)
+        first, second = peer.connect(), peer.connect()
+        for peer.connection, peer.transport in (first, second):
+            peer.send(framed(b"wait") + framed(bytes(100)))
+        assert [transport.reading for _, transport in (first, second)] == [True, True]
+        assert (peer.shared.queued_requests, peer.shared.queued_bytes) == (2, 200)
+        peer.send(framed(bytes(100)))
+        assert [transport.reading for _, transport in (first, second)] == [True, False]
+        peer.dispatch.promises[1].set_result(b"now")
+        await turn()
+        assert second[1].reading
+        assert (peer.shared.queued_requests, peer.shared.queued_bytes) == (1, 100)
+        first[0].connection_lost(None)
+        assert (peer.shared.queued_requests, peer.shared.queued_bytes) == (0, 0)
 
     asyncio.run(run())
 

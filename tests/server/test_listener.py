@@ -14,9 +14,10 @@ import pytest
 import uvloop
 
 from ottla.log.files import FileSlice, OsDisk
-from ottla.server.connection import Connection, ReceiveBuffer
+from ottla.server.connection import Connection
 from ottla.server.context import RequestContext
 from ottla.server.listener import KAFKA_BUFFER_BYTES, SWEEPS, Listener, SocketSettings, bound_socket
+from ottla.server.shared import Shared
 from tests.fakes import MemoryBroker
 
 LOOPS = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
@@ -58,7 +59,7 @@ class Rig:
     def __init__(self, dispatch: SliceDispatch, **settings: Any) -> None:
         self.broker = MemoryBroker({})
         limits = SocketSettings(max_idle_ms=IDLE_MS, **settings)
-        self.listener = WatchedListener("PLAINTEXT", self.broker.context, dispatch, limits, ReceiveBuffer())
+        self.listener = WatchedListener("PLAINTEXT", self.broker.context, dispatch, limits, Shared())
 
     async def connect(self, limit: int = 2**16) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         return await asyncio.open_connection("127.0.0.1", self.listener.port, limit=limit)
