@@ -11,12 +11,15 @@ never shown, and visible in LogConfig only as `segment_bytes`.
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from ottla.log.settings import INT_MAX, LONG_MAX, ConfigError, ConfigType, Setting, Value
+
+_log = logging.getLogger("ottla.log.config")
 
 _BOOLEAN, _STRING, _INT, _LONG, _DOUBLE, _LIST = (
     ConfigType.BOOLEAN,
@@ -296,6 +299,20 @@ class LogConfig:
         if small is not None:
             values["segment_bytes"] = TOPIC_SETTINGS["internal.segment.bytes"].parse(small)
         return cls(**values)
+
+
+def legible(topic: str, overrides: Mapping[str, str]) -> Mapping[str, str]:
+    """`overrides` without the texts that do not parse: they were written where other bounds held, as segments below 1 MiB were
+    allowed before Kafka 4.0. They count as not there, so that one topic keeps no broker from starting; the log says so."""
+    result = dict(overrides)
+    for name, text in overrides.items():
+        try:
+            if name in TOPIC_SETTINGS:
+                TOPIC_SETTINGS[name].parse(text)
+        except ConfigError as error:
+            _log.warning("topic %s: setting ignored: %s", topic, error)
+            del result[name]
+    return result
 
 
 def inherited(setting: Setting, broker: Mapping[str, object] | None) -> Value:

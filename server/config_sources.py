@@ -175,8 +175,9 @@ class Sources:
             return Described(name, None, source, False, None, [Candidate(name, None, source)])
         value = setting.format(_first_of_list(setting, inherited(setting, self.values)))
         if override is not None:
-            value = override if setting.internal else setting.format(setting.parse(override))
-            inherits = [Candidate(name, value, source), *inherits]
+            written = override if setting.internal else _formatted(setting, override)
+            value = value if written is None else written  # a text that does not parse is shown, and does not count
+            inherits = [Candidate(name, override if written is None else written, source), *inherits]
         return Described(name, value, inherits[0].source if inherits else Source.DEFAULT, False, setting, inherits)
 
 
@@ -206,6 +207,14 @@ def _parses(written: Candidate) -> bool:
     except ConfigError:
         return False
     return True
+
+
+def _formatted(setting: Setting, text: str) -> str | None:
+    """None where it does not parse."""
+    try:
+        return setting.format(setting.parse(text))
+    except ConfigError:
+        return None
 
 
 def _in_unit(setting: Setting, written: Candidate) -> str | None:

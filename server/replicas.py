@@ -13,7 +13,7 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ottla.log.config import LogConfig
+from ottla.log.config import LogConfig, legible
 from ottla.log.errors import FencedLeaderEpoch, InconsistentMetadata, StorageError, UnknownLeaderEpoch
 from ottla.log.validate import Origin
 from ottla.server.config import overlaid
@@ -222,7 +222,7 @@ class Replicas:
 
     def config_of(self, topic: str) -> LogConfig:
         """The topic's settings: its own, else the dynamic broker ones, else those of the start, else Kafka's defaults."""
-        return LogConfig.from_overrides(self._image.config_of(TOPIC, topic), self.broker_values())
+        return LogConfig.from_overrides(legible(topic, self._image.config_of(TOPIC, topic)), self.broker_values())
 
     def broker_values(self) -> Mapping[str, Any]:
         """Broker settings with the cluster-wide dynamic ones and then this broker's own laid over those of the start."""

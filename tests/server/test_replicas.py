@@ -9,6 +9,7 @@ import pytest
 
 from ottla.log.config import LogConfig
 from ottla.log.errors import FencedLeaderEpoch, StorageError, UnknownLeaderEpoch
+from ottla.server.metadata.image import TOPIC
 from ottla.server.metadata.names import CLUSTER_METADATA
 from ottla.server.replicas import InternalTopicLog, Replica, Replicas
 from ottla.wire.errors import ErrorCode
@@ -85,6 +86,16 @@ def test_settings_of_the_topic_win_over_dynamic_broker_ones() -> None:
     broker.image.apply(ConfigRecord(2, "t", "retention.ms", None))
     broker.image.apply(ConfigRecord(4, "1", "log.retention.ms", None))
     assert log.config.retention_ms == 6000
+
+
+def test_a_setting_that_does_not_parse_counts_as_not_there(caplog: pytest.LogCaptureFixture) -> None:
+    """A broker must not die of what an older Kafka took."""
+    broker = MemoryBroker({"t": 1})
+    for name, value in (("segment.bytes", "14"), ("retention.ms", "1000"), ("of.a.later.kafka", "x")):
+        broker.image.apply_all([ConfigRecord(TOPIC, "t", name, value)])
+    config = replica_of(broker, "t").log.config
+    assert (config.segment_bytes, config.retention_ms) == (1 << 30, 1000)
+    assert "topic t: setting ignored: segment.bytes: '14' is too small" in caplog.text
 
 
 def test_a_disk_that_refuses_is_told_to_clients_as_a_storage_error() -> None:

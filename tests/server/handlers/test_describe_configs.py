@@ -17,6 +17,7 @@ from ottla.wire.messages.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
+from ottla.wire.messages.internal.config_record import ConfigRecord
 from tests.server.handlers.admin_calls import call
 from tests.server.metadata.support import Node
 
@@ -121,6 +122,14 @@ def test_a_topic_s_own_value_comes_first(node: Node) -> None:
     config = one(node, TOPIC, "t", "segment.ms")
     assert (config.value, config.config_source, config.config_type) == ("700000", 1, 5)
     assert candidates(config) == [("segment.ms", "700000", 1)]
+
+
+def test_what_does_not_parse_is_shown_and_does_not_count(node: Node) -> None:
+    """An older Kafka took smaller segments."""
+    node.image.apply(ConfigRecord(TOPIC, "t", "segment.bytes", "14"))
+    config = one(node, TOPIC, "t", "segment.bytes")
+    assert (config.value, config.config_source) == ("1073741824", 1)
+    assert candidates(config) == [("segment.bytes", "14", 1), ("log.segment.bytes", "1073741824", 5)]
 
 
 def test_the_broker_s_start_is_behind_it(node: Node) -> None:
