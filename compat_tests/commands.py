@@ -4,10 +4,19 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import subprocess
 import sys
-from collections.abc import Mapping
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
+
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from compat_tests.times import TODAY_MS
+from compat_tests.waiting import wait_for
 
 OTTLA: Final = [sys.executable, "-m", "ottla"]
 TIMEOUT_S: Final = 60
@@ -58,3 +67,49 @@ def good(*arguments: str | bytes, bootstrap: str | None = None, stdin: bytes = b
     ran = ottla(*arguments, bootstrap=bootstrap, stdin=stdin, env=env)
     assert (ran.code, ran.errors) == (0, ""), ran
     return ran
+
+
+def made(bootstrap: str, partitions: int, name: str | None = None) -> str:
+    """A new topic; its name."""
+    name = name or f"commands-{uuid.uuid4().hex[:10]}"
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_topics([NewTopic(name, partitions, 1)])[name].result(30)
+    wait_for(lambda: len(admin.list_topics(name, timeout=30).topics[name].partitions) == partitions, f"{name} in the metadata")
+    return name
+
+
+def ten_records(bootstrap: str) -> str:
+    """A topic of ten records, 0 to 9, a second apart from TODAY_MS on."""
+    topic = made(bootstrap, 1)
+    lines = "".join(json.dumps({"value": str(number), "timestamp": TODAY_MS + 1000 * number}) + "\n" for number in range(10))
+    good("produce", topic, "--json", bootstrap=bootstrap, stdin=lines.encode())
+    return topic
+
+
+def committed(bootstrap: str, group: str, topic: str) -> int:
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
+    (found,) = consumer.committed([TopicPartition(topic, 0)], timeout=30)
+    consumer.close()
+    return int(found.offset)
+
+
+@contextmanager
+def running(*arguments: str, bootstrap: str, **streams: Any) -> Iterator[subprocess.Popen[bytes]]:
+    pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | streams
+    process = subprocess.Popen([*OTTLA, *arguments], env=environment(bootstrap), **pipes)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def read_until(stream: int, wanted: bytes) -> bytes:
+    """What comes from a descriptor, until it holds `wanted`."""
+    text = b""
+    while wanted not in text:
+        assert select.select([stream], [], [], TIMEOUT_S)[0], f"no {wanted!r} within {TIMEOUT_S} s after {text!r}"
+        more = os.read(stream, 65536)
+        assert more, f"it ended after {text!r}"
+        text += more
+    return text

@@ -14,12 +14,13 @@ blocks that are written whenever nothing more is at hand. A reader that goes awa
 
 from __future__ import annotations
 
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -232,6 +233,28 @@ def consume(
         reader.in_group(list(dict.fromkeys(topics)), show)
 
 
+class Interrupt:
+    """Ctrl-C while records are read: noted, and minded between two steps, for what was written must also be committed.
+
+    The second one ends it where it is.
+    """
+
+    def __init__(self) -> None:
+        self.came = False
+        self._before: Any = None
+
+    def __enter__(self) -> None:
+        self._before = signal.signal(signal.SIGINT, self._on_signal)
+
+    def __exit__(self, *_: object) -> None:
+        signal.signal(signal.SIGINT, self._before)
+
+    def _on_signal(self, *_: object) -> None:
+        if self.came:
+            raise KeyboardInterrupt
+        self.came = True
+
+
 class Reader:
     """The two ways to read: partitions of our own choice, or those that a group gives us."""
 
@@ -285,18 +308,19 @@ class Reader:
 
     def _run(self, reading: Reading, advance: Callable[[int], object]) -> None:
         """Read until it is over; a group's member then commits what was shown, and leaves."""
+        interrupt = Interrupt()
         try:
-            while not reading.is_over:
-                shown = reading.shown
-                if reading.step():
-                    advance(reading.shown - shown)
-                else:
-                    self._on_idle(reading)
-        except KeyboardInterrupt:
-            reading.flush()
-            raise
+            with interrupt:
+                while not reading.is_over and not interrupt.came:
+                    shown = reading.shown
+                    if reading.step():
+                        advance(reading.shown - shown)
+                    else:
+                        self._on_idle(reading)
         finally:
             self.consumer.close()
+        if interrupt.came:
+            raise KeyboardInterrupt
 
     def _partitions(self, topics: Sequence[str], numbers: Sequence[int] | None) -> list[Partition]:
         """The partitions to read. Failure if one of them is not there."""

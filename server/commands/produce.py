@@ -201,16 +201,7 @@ def produce(
         null_value=None if null_value is None else _bytes(null_value),
         as_json=as_json,
     )
-    chosen: dict[str, object | None] = {
-        "compression.type": compression,
-        "acks": acks,
-        "batch.num.messages": batch,
-        "batch.size": batch_bytes,
-        "linger.ms": linger_ms,
-    }
-    own = {"partitioner": "murmur2_random", "queue.buffering.max.kbytes": str(QUEUE_KIB)}
-    own |= {name: str(setting) for name, setting in chosen.items() if setting is not None}
-    sender = Sender(cluster, cluster.producer(own), topic)
+    sender = Sender(cluster, cluster.producer(_properties(compression, acks, batch, batch_bytes, linger_ms)), topic)
     check_topic(cluster, sender.producer, topic, partition)
     with ExitStack() as stack:
         if tombstone:
@@ -308,6 +299,22 @@ def check_topic(cluster: client.Cluster, producer: Producer, topic: str, partiti
 
 
 # Options
+
+
+def _properties(
+    compression: Codec | None, acks: Acks | None, batch: int | None, batch_bytes: int | None, linger_ms: float | None
+) -> dict[str, str]:
+    """What the options and this command set; what is not given is left to the user's file and to librdkafka."""
+    chosen: dict[str, object | None] = {
+        "partitioner": "murmur2_random",
+        "queue.buffering.max.kbytes": QUEUE_KIB,
+        "compression.type": compression,
+        "acks": acks,
+        "batch.num.messages": batch,
+        "batch.size": batch_bytes,
+        "linger.ms": linger_ms,
+    }
+    return {name: str(setting) for name, setting in chosen.items() if setting is not None}
 
 
 def _bytes(text: str) -> bytes:
