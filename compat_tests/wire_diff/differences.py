@@ -20,6 +20,14 @@ class Difference(NamedTuple):
 DELIBERATE: dict[str, Difference] = {
     "MDzero": Difference("", -1, 42, "Kafka leaks UNKNOWN_SERVER_ERROR for a topic with neither name nor id"),
     "IAC8": Difference("", -1, 42, "an unknown operation makes Kafka's controller fail and give up its leadership"),
+    "AC6": Difference(
+        "", SILENT, {42}, "a resource twice in AlterConfigs makes Kafka fail while it counts the errors of its answer"
+    ),
+    "AClong": Difference("", -1, 40, "Kafka's message quotes the name, and is then too long for its answer"),
+    "ACspelling": Difference("", 0, 42, "Kafka takes settings for a broker '01' or '+1', which then nobody reads"),
+    "ACelr": Difference(
+        "", 40, 0, "we have no eligible leader replicas, with which Kafka fixes min.insync.replicas for the cluster"
+    ),
     "DTPempty": Difference("", -1, 17, "a topic without a name makes Kafka 4.4 answer -1 for every topic of the request"),
     "DTPhuge": Difference("", False, True, "a cursor near 2**31 overflows in Kafka, and its next one has a negative partition"),
     "P9": Difference("", SILENT, 87, "null records kill Kafka's request handler: the client waits for ever"),

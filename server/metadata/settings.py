@@ -104,8 +104,8 @@ class BrokerSettings:
 
     @property
     def listener_names(self) -> tuple[str, ...]:
-        """Of clients and of controllers."""
-        return tuple(address.name for address in (*self._config.listeners, *self._config.controller_listeners))
+        """Of clients; the controllers' are not among them."""
+        return tuple(address.name for address in self._config.listeners)
 
     @property
     def log_dirs(self) -> Sequence[str]:
