@@ -195,8 +195,9 @@ async def _serve(config: BrokerConfig) -> None:
 
 
 def _settle_collector() -> None:
-    """What is here now stays: the cycle collector need not look at it again. And it looks less often: an answer of many partitions
-    makes more objects than its usual step, none of them in a cycle, and half the time of such an answer was spent there."""
+    """What is here now stays: the cycle collector need not look at it again. And it looks less often: an answer of many
+    partitions makes more objects than its usual step, none of them in a cycle, and half of the answer's time was spent there.
+    """
     gc.collect()
     gc.freeze()
     gc.set_threshold(COLLECTOR_STEP, 20, 20)
