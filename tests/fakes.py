@@ -92,7 +92,9 @@ class MemoryBroker:
         )
         assert not unknown
         self.image = MetadataImage(CLUSTER_ID)
-        self.logs = LogManager(self.disk, self.config.log_dirs, self.clock.now_ms, LogConfig.from_overrides({}, self.config.values))
+        self.logs = LogManager(
+            self.disk, self.config.log_dirs, self.clock.now_ms, LogConfig.from_overrides({}, self.config.values)
+        )
         self.logs.lock()
         self.logs.open_all()
         self.replicas = Replicas(self.logs, self.image, NODE_ID, self.config.values)

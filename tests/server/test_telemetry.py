@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
+import sys
 from random import Random
+from typing import Any
 
 import pytest
 
 from ottla.server.context import RequestContext
+from ottla.server.dispatch import Dispatch
+from ottla.server.listener import Listener, SocketSettings
 from ottla.server.metadata.image import CLIENT_METRICS
+from ottla.server.shared import Shared
 from ottla.server.telemetry import MAX_INSTANCES, ClientTelemetry, Subscription, telemetry_of
 from ottla.wire.compression import compress
 from ottla.wire.errors import ErrorCode
+from ottla.wire.header import decode_response_header, encode_request_header
+from ottla.wire.messages.api_versions import ApiVersionsRequest
+from ottla.wire.messages.get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
 from ottla.wire.messages.internal.config_record import ConfigRecord
 from tests.fakes import MemoryBroker
 
@@ -254,3 +263,34 @@ def test_the_broker_has_one(rig: Rig) -> None:
     assert context.telemetry is None
     assert telemetry_of(context) is telemetry_of(context)
     assert telemetry_of(context).max_bytes == 1000
+
+
+async def sent(writer: asyncio.StreamWriter, reader: asyncio.StreamReader, request: Any, version: int) -> Any:
+    """One request over a connection and its answer."""
+    module: Any = sys.modules[type(request).__module__]
+    parts: list[Any] = [encode_request_header(module.API_KEY, version, 1, "client")]
+    module.ENCODE_REQUEST[version](request, parts)
+    body = b"".join(parts)
+    writer.write(len(body).to_bytes(4, "big") + body)
+    answer = await reader.readexactly(int.from_bytes(await reader.readexactly(4), "big"))
+    _, at = decode_response_header(module.API_KEY, version, answer, 0)
+    return module.DECODE_RESPONSE[version](answer, at)[0]
+
+
+def test_a_connection_tells_who_it_is_and_takes_its_client_along(rig: Rig) -> None:
+    rig.subscribe("s", metrics="m", match="client_software_name=lib,client_software_version=1\\.2,client_source_port=[1-9]\\d+")
+
+    async def scenario() -> None:
+        context = rig.broker.context
+        listener = Listener("PLAINTEXT", context, Dispatch(), SocketSettings(), Shared())
+        await listener.open("127.0.0.1", 0)
+        reader, writer = await asyncio.open_connection("127.0.0.1", listener.port)
+        await sent(writer, reader, ApiVersionsRequest("lib", "1.2"), 3)
+        answer = await sent(writer, reader, GetTelemetrySubscriptionsRequest(ID), 0)
+        assert (answer.error_code, answer.requested_metrics) == (0, ["m"])
+        assert len(telemetry_of(context)) == 1
+        writer.close()
+        await listener.close(10.0)
+        assert len(telemetry_of(context)) == 0
+
+    asyncio.run(asyncio.wait_for(scenario(), 60))
