@@ -62,8 +62,9 @@ def _all_replicas(words: Iterable[str]) -> bool:
 _TABLE: Final = (
     Setting(
         "cleanup.policy", _LIST, ("delete",), choices=CLEANUP_POLICIES, unique=True, synonyms=("log.cleanup.policy",),
-        doc="What happens to old segments: `delete` drops them by time and size, `compact` keeps the last record of "
-        "every key, both together do both; an empty list keeps everything.",
+        doc="What happens to old segments: `delete` drops them by time and size; `compact` wants a key in every record, and "
+        "will keep the last record of every key once there is a log cleaner: until then it keeps all; an empty list keeps "
+        "everything.",
     ),
     Setting(
         "compression.gzip.level", _INT, -1, check=check_gzip_level, synonyms=("compression.gzip.level",),
@@ -133,8 +134,7 @@ _TABLE: Final = (
     ),
     Setting(
         "max.compaction.lag.ms", _LONG, LONG_MAX, 1, synonyms=("log.cleaner.max.compaction.lag.ms",),
-        doc="The longest time a record may wait for compaction. On a compacted topic the active segment also rolls at "
-        "this age.",
+        doc="The longest time a record may wait for compaction: on a compacted topic the active segment rolls at this age.",
     ),
     Setting(
         "max.decompressed.message.bytes", _INT, MAX_ARRAY_BYTES, 1, MAX_ARRAY_BYTES,
