@@ -7,6 +7,7 @@ The broker of each kind is this file's own: its passes come quickly, and groups 
 
 from __future__ import annotations
 
+import shutil
 import socket
 import time
 from collections.abc import Callable, Iterator
@@ -131,6 +132,7 @@ def rig(kind: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
         made.wire.close()
     finally:
         broker.stop()
+        shutil.rmtree(broker.directory, ignore_errors=True)
 
 
 Topic = Callable[..., str]

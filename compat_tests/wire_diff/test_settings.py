@@ -11,6 +11,7 @@ the roles, the addresses), texts of ours for two settings that have none, and wh
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, Final
@@ -140,6 +141,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Wire]]:
             wire.close()
         for broker in brokers.values():
             broker.stop()
+            shutil.rmtree(broker.directory, ignore_errors=True)
 
 
 def wire_of(broker: BrokerProcess) -> Wire:
