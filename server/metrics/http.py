@@ -44,11 +44,13 @@ _ORIGIN: Final = re.compile(r"https?://[^/?#]*", re.IGNORECASE)
 
 
 class Page(NamedTuple):
-    """An answer. Its pieces are made one by one while the loop runs on."""
+    """An answer. Its pieces are made one by one while the loop runs on; of long pages one at a time, or as many pieces as there
+    are clients would be made in every turn of the loop."""
 
     pieces: Iterable[bytes]
     status: int = 200
     content_type: str = PLAIN
+    is_long: bool = False
 
 
 class Refused(Exception):
@@ -93,6 +95,7 @@ class HttpServer:
         self.pages = pages
         self.clock = clock
         self.connections: set[HttpConnection] = set()
+        self.long_page = asyncio.Lock()
 
     def page(self, path: str) -> Page:
         """Refused where there is none."""
@@ -166,16 +169,17 @@ class HttpConnection(asyncio.Protocol):
         self._task = asyncio.ensure_future(self._send(page, head_only=request.head_only))
 
     async def _send(self, page: Page, *, head_only: bool) -> None:
-        parts: list[bytes] = []
         try:
-            for piece in page.pieces:
-                parts.append(piece)
-                await asyncio.sleep(0)  # the broker's turn
+            if page.is_long:
+                async with self._server.long_page:
+                    body = await _made(page)
+            else:
+                body = await _made(page)
         except Exception:
             logger.exception("a page failed")
             self._refuse(Refused(500, "this failed here; the broker's log says why"))
             return
-        self._answer(page.status, page.content_type, b"".join(parts), head_only=head_only)
+        self._answer(page.status, page.content_type, body, head_only=head_only)
 
     def _refuse(self, refused: Refused) -> None:
         self._set_timer(ANSWER_SECONDS, self.abort)
@@ -206,3 +210,11 @@ class HttpConnection(asyncio.Protocol):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+
+async def _made(page: Page) -> bytes:
+    parts: list[bytes] = []
+    for piece in page.pieces:
+        parts.append(piece)
+        await asyncio.sleep(0)  # the broker's turn
+    return b"".join(parts)

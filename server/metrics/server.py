@@ -31,7 +31,7 @@ class MetricsServer:
         exposition = Exposition(sources)
 
         def metrics() -> Page:
-            return Page(exposition.pieces(), content_type=CONTENT_TYPE)
+            return Page(exposition.pieces(), content_type=CONTENT_TYPE, is_long=True)
 
         def alive() -> Page:
             return Page((b"alive\n",))

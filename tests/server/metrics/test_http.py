@@ -202,6 +202,36 @@ def test_the_broker_has_its_turn_between_two_pieces() -> None:
     assert seen == [b"a", b"broker", b"b", b"broker", b"c", b"broker"]
 
 
+def test_of_long_pages_one_is_made_at_a_time() -> None:
+    made: list[str] = []
+
+    def pieces(name: str) -> Iterator[bytes]:
+        for part in "12":
+            made.append(f"{name}{part}")
+            yield part.encode()
+
+    async def scenario() -> None:
+        names = iter("abcd")
+        pages = {
+            "/long": lambda: Page(pieces(next(names)), is_long=True),
+            "/short": lambda: Page(pieces("short")),
+        }
+        http = HttpServer(pages, ManualClock())
+        asked = [connect(http) for _ in range(4)]
+        for connection, _ in asked[:3]:
+            connection.data_received(GET.replace(b"/p", b"/long"))
+        asked[3][0].data_received(GET.replace(b"/p", b"/short"))
+        await asyncio.sleep(0)
+        asked[1][0].connection_lost(None)  # it goes while it waits
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert [name for name in made if not name.startswith("short")] == ["a1", "a2", "c1", "c2"]
+        assert made.index("short1") < made.index("c1")
+        assert all(transport.sent.endswith(b"12") for _, transport in (asked[0], asked[2], asked[3]))
+
+    asyncio.run(scenario())
+
+
 def test_who_goes_while_a_page_is_made_ends_the_making() -> None:
     made = []
 
