@@ -18,7 +18,7 @@ from typing import Any
 import maven
 
 SOURCES = Path(__file__).parent / "java"
-ANSWER_TIMEOUT_S = 60
+ANSWER_TIMEOUT_S = 45
 SMALL_JVM = ["-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"]
 
 
@@ -50,11 +50,14 @@ class Java:
         assert self.process.poll() is None, f"the JVM is gone:\n{self.log.read_text()[-5000:]}"
         self.process.stdin.write(json.dumps({"command": command, **arguments}) + "\n")
         self.process.stdin.flush()
+        line = ""
         try:
             line = self.answers.get(timeout=ANSWER_TIMEOUT_S)
         except queue.Empty:
-            line = ""
-            self.process.kill()  # its next answer would be taken for that of another command
+            pass  # the failure below
+        finally:
+            if not line:  # late or interrupted: its next answer would be taken for that of another command
+                self.process.kill()
         assert line, f"no answer to {command} {str(arguments)[:500]}\n{self.log.read_text()[-5000:]}"
         answer = json.loads(line)
         if "error" in answer:
@@ -82,13 +85,17 @@ class JavaAt:
 
 
 @contextmanager
-def running(directory: Path) -> Iterator[Java]:
-    """The compiled program in `directory`, running. Raises MavenFailed, CalledProcessError where javac refuses."""
-    classpath = maven.classpath("kafka")
-    subprocess.run(["javac", "-d", str(directory), "-cp", classpath, *map(str, sorted(SOURCES.glob("*.java")))], check=True)
+def running(directory: Path, main: str = "Program", jars: str = "kafka") -> Iterator[Java]:
+    """A main class of compat_tests/java, compiled into `directory` and running with a set of jars of scripts/maven.
+
+    Raises MavenFailed, CalledProcessError where javac refuses.
+    """
+    classpath = maven.classpath(jars)
+    sources = ["-implicit:class", "-sourcepath", str(SOURCES), str(SOURCES / f"{main}.java")]
+    subprocess.run(["javac", "-d", str(directory), "-cp", classpath, *sources], check=True)
     log = directory / "java.log"
     level = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
-    command = ["java", *SMALL_JVM, level, "-cp", f"{directory}:{classpath}", "Program"]
+    command = ["java", *SMALL_JVM, level, "-cp", f"{directory}:{classpath}", main]
     with (
         open(log, "w") as errors,
         subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True) as process,

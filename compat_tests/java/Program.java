@@ -16,8 +16,9 @@ import java.util.concurrent.ExecutionException;
  * <p>A line on stdin is a command, {"command": NAME, ...arguments}; a line on stdout is its answer, {"result": ...} or, where the
  * client threw, {"error": SIMPLE CLASS NAME, "message": TEXT}. One at a time and in order. The end of stdin ends the program.
  *
- * <p>The commands are in Records (produce, consume, positions), Members (join, member, leave) and Administration (the rest). All take
- * "bootstrap" and "settings", which are the client's own settings by name. Keys, values and headers are texts or null.
+ * <p>The commands are in Records (produce, consume, positions), Members (join, member, leave), Administration and
+ * GroupAdministration; all of these take "bootstrap" and "settings", which are the client's own settings by name. Keys, values and
+ * headers are texts or null.
  */
 public final class Program {
     static final ObjectMapper JSON = new ObjectMapper();
@@ -36,13 +37,18 @@ public final class Program {
         Members.register(commands);
         Administration.register(commands);
         GroupAdministration.register(commands);
+        serve(commands);
+        Members.leaveAll();
+        Administration.closeAll();
+    }
+
+    /** Answers the lines of stdin until its end. */
+    static void serve(Map<String, Command> commands) throws Exception {
         BufferedReader input = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         PrintStream output = new PrintStream(System.out, true, StandardCharsets.UTF_8);
         for (String line = input.readLine(); line != null; line = input.readLine()) {
             output.println(JSON.writeValueAsString(answer(commands, JSON.readTree(line))));
         }
-        Members.leaveAll();
-        Administration.closeAll();
     }
 
     private static Map<String, Object> answer(Map<String, Command> commands, JsonNode request) {
