@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import IntEnum
 from itertools import dropwhile
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from ottla.log.config import in_topic_unit, inherited
@@ -75,6 +76,8 @@ class Sources:
         self.static = config.texts
         self.values: Mapping[str, Any] = overlaid(config.values, common, own)
         """What counts now, parsed."""
+        self._plain_topic: dict[str, Described] = {}
+        """What a topic without settings of its own has, by name; empty until somebody asks."""
 
     @classmethod
     def now(cls, config: BrokerConfig, image: MetadataImage) -> Sources:
@@ -98,8 +101,17 @@ class Sources:
             yield self._broker_setting(name, candidates)._replace(value=None if _hidden(name) else text)
 
     def of_topic(self, settings: Mapping[str, Setting], overrides: Mapping[str, str]) -> Iterator[Described]:
-        """`settings` is log.config.TOPIC_SETTINGS."""
-        for name in _with((name for name, setting in settings.items() if not setting.internal), overrides):
+        """`settings` is log.config.TOPIC_SETTINGS. What a topic does not have of its own is worked out once for all topics."""
+        if not self._plain_topic:
+            plain = (setting for setting in settings.values() if not setting.internal)
+            self._plain_topic = {
+                setting.name: self._resource_setting(setting.name, setting, {}, Source.TOPIC, self._inherited(setting))
+                for setting in sorted(plain, key=attrgetter("name"))
+            }
+        for name in _with(self._plain_topic, overrides) if overrides else self._plain_topic:
+            if name not in overrides:
+                yield self._plain_topic[name]
+                continue
             setting = settings.get(name)
             inherits = self._inherited(setting) if setting is not None else []
             yield self._resource_setting(name, setting, overrides, Source.TOPIC, inherits)

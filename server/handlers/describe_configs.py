@@ -47,19 +47,35 @@ def handle(request: DescribeConfigsRequest, ctx: RequestContext) -> DescribeConf
                 for each in request.resources
             ]
         )
-    return DescribeConfigsResponse(results=[_describe(each, request, ctx.broker) for each in request.resources])
+    describer = _Describer(request, ctx.broker)
+    return DescribeConfigsResponse(results=[describer.describe(each) for each in request.resources])
 
 
-def _describe(resource: DescribeConfigsResource, request: DescribeConfigsRequest, broker: BrokerContext) -> DescribeConfigsResult:
-    kind, name, keys = resource.resource_type, resource.resource_name, resource.configuration_keys
-    result = DescribeConfigsResult(0, "", kind, name)
-    try:
-        result.configs = [
-            _entry(described, kind, request) for described in _KINDS[kind](name, broker) if not keys or described.name in keys
-        ]
-    except Refused as refused:
-        result.error_code, result.error_message = refused.code, refused.message or ""
-    return result
+class _Describer:
+    """One request. Its resources share the levels of settings, and the entries of what they do not have of their own."""
+
+    def __init__(self, request: DescribeConfigsRequest, broker: BrokerContext) -> None:
+        self._request = request
+        self._broker = broker
+        self._sources = Sources.now(broker.config, broker.metadata)
+        self._entries: dict[int, tuple[Described, DescribeConfigsResourceResult]] = {}
+        """By the identity of what is described, which is kept beside it so that no other gets the same."""
+
+    def describe(self, resource: DescribeConfigsResource) -> DescribeConfigsResult:
+        kind, name, keys = resource.resource_type, resource.resource_name, resource.configuration_keys
+        result = DescribeConfigsResult(0, "", kind, name)
+        try:
+            found = _KINDS[kind](name, self._broker, self._sources)
+            result.configs = [self._entry(described, kind) for described in found if not keys or described.name in keys]
+        except Refused as refused:
+            result.error_code, result.error_message = refused.code, refused.message or ""
+        return result
+
+    def _entry(self, described: Described, kind: int) -> DescribeConfigsResourceResult:
+        known = self._entries.get(id(described))
+        if known is None:
+            known = self._entries[id(described)] = described, _entry(described, kind, self._request)
+        return known[1]
 
 
 def _entry(described: Described, kind: int, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
@@ -84,50 +100,46 @@ def _entry(described: Described, kind: int, request: DescribeConfigsRequest) -> 
 # Kinds of resources
 
 
-def _topic(name: str, broker: BrokerContext) -> Iterable[Described]:
+def _topic(name: str, broker: BrokerContext, sources: Sources) -> Iterable[Described]:
     reason = invalid_reason(name)
     if reason is not None:
         raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, reason)
     if name not in broker.metadata.topics:
         raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    return _sources(broker).of_topic(TOPIC_SETTINGS, broker.metadata.config_of(TOPIC, name))
+    return sources.of_topic(TOPIC_SETTINGS, broker.metadata.config_of(TOPIC, name))
 
 
-def _broker(name: str, broker: BrokerContext) -> Iterable[Described]:
+def _broker(name: str, broker: BrokerContext, sources: Sources) -> Iterable[Described]:
     if not name:
-        return _sources(broker).of_all_brokers()
+        return sources.of_all_brokers()
     _check_own_id(name, broker)
-    return _sources(broker).of_broker()
+    return sources.of_broker()
 
 
-def _logger(name: str, broker: BrokerContext) -> Iterable[Described]:
+def _logger(name: str, broker: BrokerContext, sources: Sources) -> Iterable[Described]:
     _check_own_id(name, broker)
     return [Described(logger, level, Source.LOGGER, False, None, []) for logger, level in loggers.levels().items()]
 
 
-def _client_metrics(name: str, broker: BrokerContext) -> Iterable[Described]:
+def _client_metrics(name: str, broker: BrokerContext, sources: Sources) -> Iterable[Described]:
     if not name:
         raise Refused(ErrorCode.INVALID_REQUEST, "A subscription to client metrics needs a name.")
-    return _sources(broker).of_client_metrics(CLIENT_METRICS_SETTINGS, broker.metadata.config_of(CLIENT_METRICS, name))
+    return sources.of_client_metrics(CLIENT_METRICS_SETTINGS, broker.metadata.config_of(CLIENT_METRICS, name))
 
 
-def _group(name: str, broker: BrokerContext) -> Iterable[Described]:
+def _group(name: str, broker: BrokerContext, sources: Sources) -> Iterable[Described]:
     if not name:
         raise Refused(ErrorCode.INVALID_REQUEST, "A group needs a name.")
-    return _sources(broker).of_group(GROUP_SETTINGS, broker.metadata.config_of(GROUP, name))
+    return sources.of_group(GROUP_SETTINGS, broker.metadata.config_of(GROUP, name))
 
 
-_KINDS: Final[dict[int, Callable[[str, BrokerContext], Iterable[Described]]]] = {
+_KINDS: Final[dict[int, Callable[[str, BrokerContext, Sources], Iterable[Described]]]] = {
     TOPIC: _topic,
     BROKER: _broker,
     LOGGER: _logger,
     CLIENT_METRICS: _client_metrics,
     GROUP: _group,
 }
-
-
-def _sources(broker: BrokerContext) -> Sources:
-    return Sources.now(broker.config, broker.metadata)
 
 
 def _check_own_id(name: str, broker: BrokerContext) -> None:

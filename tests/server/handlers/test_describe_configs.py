@@ -124,6 +124,17 @@ def test_a_topic_s_own_value_comes_first(node: Node) -> None:
     assert candidates(config) == [("segment.ms", "700000", 1)]
 
 
+def test_resources_of_one_request_keep_to_themselves(node: Node) -> None:
+    topics = [CreatableTopic(name, 1, 1) for name in ("u", "v")]
+    assert all(not topic.error_code for topic in call(node, "create_topics", CreateTopicsRequest(topics), 7).topics)
+    alter(node, TOPIC, "u", segment_ms="800000")
+    resources = [DescribeConfigsResource(TOPIC, name, None) for name in ("t", "u", "v")]
+    results = call(node, "describe_configs", DescribeConfigsRequest(resources, True, True), 4).results
+    assert [result.configs for result in results] == [describe(node, TOPIC, name, docs=True).configs for name in ("t", "u", "v")]
+    values = [next(config.value for config in result.configs if config.name == "segment.ms") for result in results]
+    assert values == ["700000", "800000", "604800000"]
+
+
 def test_what_does_not_parse_is_shown_and_does_not_count(node: Node) -> None:
     """An older Kafka took smaller segments."""
     node.image.apply(ConfigRecord(TOPIC, "t", "segment.bytes", "14"))
