@@ -222,7 +222,10 @@ class Replicas:
 
     def config_of(self, topic: str) -> LogConfig:
         """The topic's settings: its own, else the dynamic broker ones, else those of the start, else Kafka's defaults."""
-        return LogConfig.from_overrides(legible(topic, self._image.config_of(TOPIC, topic)), self.broker_values())
+        return self._config(topic, self.broker_values())
+
+    def _config(self, topic: str, values: Mapping[str, Any]) -> LogConfig:
+        return LogConfig.from_overrides(legible(topic, self._image.config_of(TOPIC, topic)), values)
 
     def broker_values(self) -> Mapping[str, Any]:
         """Broker settings with the cluster-wide dynamic ones and then this broker's own laid over those of the start."""
@@ -235,9 +238,16 @@ class Replicas:
             return
         if resource_type == BROKER:
             self._cordon()
-        for replica in self:
-            if resource_type == BROKER or replica.topic == name:
-                replica.log.config = self.config_of(replica.topic)
+            names = list(self._image.topics)
+        else:
+            names = [name] if name in self._image.topics else []
+        values = self.broker_values()
+        for topic in names:
+            config = self._config(topic, values)  # partitions share it
+            for index in self._image.topics[topic].partitions:
+                replica = self.get(topic, index)
+                if replica is not None:
+                    replica.log.config = config
 
     def _cordon(self) -> None:
         """New partitions keep clear of the directories of cordoned.log.dirs."""

@@ -9,7 +9,7 @@ import pytest
 
 from ottla.log.config import LogConfig
 from ottla.log.errors import FencedLeaderEpoch, StorageError, UnknownLeaderEpoch
-from ottla.server.metadata.image import TOPIC
+from ottla.server.metadata.image import BROKER, TOPIC
 from ottla.server.metadata.names import CLUSTER_METADATA
 from ottla.server.replicas import InternalTopicLog, Replica, Replicas
 from ottla.wire.errors import ErrorCode
@@ -86,6 +86,18 @@ def test_settings_of_the_topic_win_over_dynamic_broker_ones() -> None:
     broker.image.apply(ConfigRecord(2, "t", "retention.ms", None))
     broker.image.apply(ConfigRecord(4, "1", "log.retention.ms", None))
     assert log.config.retention_ms == 6000
+
+
+def test_changed_settings_reach_every_partition_that_they_are_for() -> None:
+    broker = MemoryBroker({"t": 2, "u": 2})
+
+    def retention() -> list[int]:
+        return [replica_of(broker, topic, index).log.config.retention_ms for topic in ("t", "u") for index in (0, 1)]
+
+    broker.image.apply_all([ConfigRecord(BROKER, "", "log.retention.ms", "6000")])
+    assert retention() == [6000] * 4
+    broker.image.apply_all([ConfigRecord(TOPIC, "u", "retention.ms", "7000"), ConfigRecord(TOPIC, "nobody", "retention.ms", "1")])
+    assert retention() == [6000, 6000, 7000, 7000]
 
 
 def test_a_setting_that_does_not_parse_counts_as_not_there(caplog: pytest.LogCaptureFixture) -> None:
