@@ -72,7 +72,10 @@ TYPES: Final = {
     ConfigType.CLASS: "class",
     ConfigType.PASSWORD: "password",
 }
-ACCEPTED: Final = {"compression.gzip.level": "-1, or a whole number, 1 to 9"}
+ACCEPTED: Final = {
+    "compression.gzip.level": "-1, or a whole number, 1 to 9",
+    "offsets.topic.compression.codec": "whole number, 0 to 4",
+}
 """Where neither bounds nor choices say it."""
 HEAD: Final = """# Settings
 

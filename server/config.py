@@ -146,8 +146,8 @@ def documentation(setting: Setting) -> str:
             if setting.name in heir.synonyms
         )
         unit = setting.name.rpartition(".")[2]
-        in_unit = f", in {unit}," if unit in ("hours", "minutes") else ""
-        text = f"What counts for {of} without a {heir.name} of their own{in_unit}. {heir.doc}"
+        in_unit = f", in {unit}" if unit in ("hours", "minutes") else ""
+        text = f"What `{heir.name}` is for {of} that do not set it{in_unit}. {heir.doc}"
     return text
 
 

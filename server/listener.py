@@ -84,7 +84,7 @@ def _overrides(value: object) -> dict[str, int]:
     """`max.connections.per.ip.overrides`: "host:count,host:count", as text or as a list of its parts."""
     parts = value.split(",") if isinstance(value, str) else value if isinstance(value, list | tuple) else ()
     pairs = (str(part).strip().rpartition(":") for part in parts)
-    return {host: int(count) for host, _, count in pairs if host and count.isdecimal()}
+    return {host.strip(): int(count) for host, _, count in pairs if host and count.strip(" +-").isdecimal()}
 
 
 class Listener:
