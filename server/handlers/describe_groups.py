@@ -12,6 +12,7 @@ from ottla.server.context import RequestContext
 from ottla.server.group.classic import ClassicGroup, State
 from ottla.server.group.errors import GroupError
 from ottla.server.group.members import Member
+from ottla.server.security.operations import GROUP_OPERATIONS
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_groups import (
     DescribedGroup,
@@ -19,9 +20,6 @@ from ottla.wire.messages.describe_groups import (
     DescribeGroupsRequest,
     DescribeGroupsResponse,
 )
-
-# Bits by AclOperation code: READ 3, DELETE 6, DESCRIBE 8, DESCRIBE_CONFIGS 10, ALTER_CONFIGS 11.
-GROUP_OPERATIONS = sum(1 << code for code in (3, 6, 8, 10, 11))
 
 
 def handle(request: DescribeGroupsRequest, ctx: RequestContext) -> DescribeGroupsResponse:

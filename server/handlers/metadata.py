@@ -25,6 +25,7 @@ from ottla.server.context import RequestContext
 from ottla.server.kept_answers import Encoded
 from ottla.server.metadata.image import BrokerImage, MetadataImage, PartitionImage, TopicImage
 from ottla.server.metadata.names import INTERNAL_TOPICS, invalid_reason
+from ottla.server.security.operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS, UNASKED
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.metadata import API_KEY as METADATA
 from ottla.wire.messages.metadata import (
@@ -38,11 +39,6 @@ from ottla.wire.messages.metadata import (
 )
 from ottla.wire.primitives import ZERO_UUID, Parts
 
-# Bit n is AclOperation n: READ 3, WRITE 4, CREATE 5, DELETE 6, ALTER 7, DESCRIBE 8, CLUSTER_ACTION 9, DESCRIBE_CONFIGS 10,
-# ALTER_CONFIGS 11, IDEMPOTENT_WRITE 12.
-TOPIC_OPERATIONS: Final = sum(1 << operation for operation in (3, 4, 5, 6, 7, 8, 10, 11))
-CLUSTER_OPERATIONS: Final = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12))
-_UNASKED: Final = -(2**31)
 _NO_LEADER: Final = -1
 
 
@@ -74,7 +70,7 @@ def _answer(request: MetadataRequest, ctx: RequestContext) -> MetadataResponse:
         broker.broker_id: broker for broker in image.brokers.values() if broker.active and ctx.listener in broker.endpoints
     }
     wants_operations = version >= 8 and request.include_topic_authorized_operations
-    view = _View(image, brokers, ctx, TOPIC_OPERATIONS if wants_operations else _UNASKED)
+    view = _View(image, brokers, ctx, TOPIC_OPERATIONS if wants_operations else UNASKED)
     if asked is None or (version == 0 and not asked):
         topics = [view.topic(topic) for topic in image.topics.values()]
     else:
@@ -85,7 +81,7 @@ def _answer(request: MetadataRequest, ctx: RequestContext) -> MetadataResponse:
         controller_id=next(iter(brokers), -1),
         topics=topics,
         cluster_authorized_operations=(
-            CLUSTER_OPERATIONS if 8 <= version <= 10 and request.include_cluster_authorized_operations else _UNASKED
+            CLUSTER_OPERATIONS if 8 <= version <= 10 and request.include_cluster_authorized_operations else UNASKED
         ),
     )
 
