@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -78,13 +79,14 @@ class SocketSettings:
 
 
 KAFKA_BUFFER_BYTES: Final = 102_400
+_COUNT: Final = re.compile(r"[+-]?\d{1,9}", re.ASCII)
 
 
 def _overrides(value: object) -> dict[str, int]:
     """`max.connections.per.ip.overrides`: "host:count,host:count", as text or as a list of its parts."""
     parts = value.split(",") if isinstance(value, str) else value if isinstance(value, list | tuple) else ()
     pairs = (str(part).strip().rpartition(":") for part in parts)
-    return {host.strip(): int(count) for host, _, count in pairs if host and count.strip(" +-").isdecimal()}
+    return {host.strip(): int(count) for host, _, count in pairs if host and _COUNT.fullmatch(count.strip())}
 
 
 class Listener:

@@ -210,7 +210,7 @@ def test_settings_from_the_broker() -> None:
     settings = SocketSettings.from_broker(
         {
             "socket.request.max.bytes": 1000,
-            "max.connections.per.ip.overrides": "127.0.0.1:3, ::1:4",
+            "max.connections.per.ip.overrides": "127.0.0.1:3, ::1 : +4,nobody,-:x,a:-1",
             "socket.send.buffer.bytes": KAFKA_BUFFER_BYTES,
             "socket.receive.buffer.bytes": 5000,
         }
