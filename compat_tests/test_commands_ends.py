@@ -175,6 +175,61 @@ def test_a_cluster_behind_properties(bootstrap: str, topic: str, tmp_path: Path)
     assert ottla("consume", topic, "-e", *config, "-b", "127.0.0.1:1").code == 1
 
 
+# A broker that goes away
+
+
+def test_a_broker_that_comes_back(fresh_broker: Callable[..., Any]) -> None:
+    """Whoever waits goes on: the reader shows what the writer was told before the broker fell."""
+    broker = fresh_broker()
+    bootstrap = f"127.0.0.1:{broker.port}"
+    topic = made(bootstrap, 1)
+    with (
+        running("produce", topic, bootstrap=bootstrap, stdin=subprocess.PIPE) as writer,
+        running("consume", topic, "--count", "2", "--timeout", "60", bootstrap=bootstrap) as reader,
+    ):
+        assert writer.stdin is not None
+        assert reader.stdout is not None
+        writer.stdin.write(b"before\n")
+        writer.stdin.flush()
+        read_until(reader.stdout.fileno(), b"before\n")
+        broker.kill()
+        writer.stdin.write(b"after\n")
+        writer.stdin.flush()
+        broker.start()
+        read_until(reader.stdout.fileno(), b"after\n")
+        assert reader.wait(TIMEOUT_S) == 0
+        assert writer.communicate(timeout=TIMEOUT_S)[0] == b""
+        assert writer.returncode == 0
+
+
+def test_a_broker_that_stays_away(fresh_broker: Callable[..., Any]) -> None:
+    """A reader gives up after its timeout; a writer says that it waits, and at Ctrl-C how much it could not send."""
+    broker = fresh_broker()
+    bootstrap = f"127.0.0.1:{broker.port}"
+    topic = made(bootstrap, 1)
+    with (
+        running("produce", topic, bootstrap=bootstrap, stdin=subprocess.PIPE) as writer,
+        running("consume", topic, "--timeout", "2", bootstrap=bootstrap) as reader,
+    ):
+        assert writer.stdin is not None
+        assert writer.stderr is not None
+        assert reader.stdout is not None
+        writer.stdin.write(b"before\n")
+        writer.stdin.flush()
+        read_until(reader.stdout.fileno(), b"before\n")
+        broker.kill()
+        _, errors = reader.communicate(timeout=TIMEOUT_S)
+        assert reader.returncode == 1
+        assert errors.startswith(f"ottla: cannot reach {bootstrap}: ".encode())
+        writer.stdin.write(b"after\n")
+        writer.stdin.close()
+        writer.stdin = None
+        assert b"trying on, Ctrl-C ends it" in read_until(writer.stderr.fileno(), b"\n")
+        writer.send_signal(signal.SIGINT)
+        assert b"interrupted: 1 records delivered, 1 not" in read_until(writer.stderr.fileno(), b"\n")
+        assert writer.wait(TIMEOUT_S) == 130
+
+
 # Files
 
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import base64
+import itertools
 import json
+import os
+import select
 import signal
 import time
 from collections.abc import Callable
@@ -17,6 +20,7 @@ from confluent_kafka import Producer
 from compat_tests.brokers import SharedBrokers
 from compat_tests.commands import TIMEOUT_S, committed, good, made, ottla, read_until, running, ten_records
 from compat_tests.times import TODAY_MS
+from compat_tests.waiting import wait_for
 
 Unique = Callable[[str], str]
 
@@ -277,3 +281,35 @@ def test_an_interrupted_member_has_committed_what_it_showed(bootstrap: str, ten:
         reader.send_signal(signal.SIGINT)
         assert reader.wait(TIMEOUT_S) == 130
     assert committed(bootstrap, group, ten) == 10
+
+
+def test_two_members_share_and_take_over(bootstrap: str, unique: Unique) -> None:
+    """Every record is shown once, by whoever has its partition; when one member leaves, the other gets all."""
+    topic, group = made(bootstrap, 2), unique("shared")
+    arguments = ("consume", topic, "--group", group, "--format", "%p:%s\n", "-X", "session.timeout.ms=6000")
+    with running(*arguments, bootstrap=bootstrap) as first, running(*arguments, bootstrap=bootstrap) as second:
+        outputs = {process: process.stdout.fileno() for process in (first, second) if process.stdout is not None}
+        shown: dict[Any, bytes] = {first: b"", second: b""}
+
+        def send_until(done: Callable[[], bool], what: str) -> None:
+            """A record for each partition, again and again, until the members have shown what they should."""
+
+            def step() -> bool:
+                for partition in ("0", "1"):
+                    good("produce", topic, "-p", partition, "--value", str(next(numbers)), bootstrap=bootstrap)
+                for process in shown:
+                    while select.select([outputs[process]], [], [], 0)[0] and (more := os.read(outputs[process], 65536)):
+                        shown[process] += more
+                return done()
+
+            wait_for(step, what)
+
+        numbers = itertools.count()
+        send_until(lambda: all(shown.values()), "both show records")
+        first.send_signal(signal.SIGINT)
+        assert first.wait(TIMEOUT_S) == 130
+        shown[first] += os.read(outputs[first], 65536)
+        before = len(shown[second])
+        send_until(lambda: {line[:1] for line in shown[second][before:].splitlines()} == {b"0", b"1"}, "the second has both")
+    lines = (shown[first] + shown[second]).splitlines()
+    assert len(lines) == len(set(lines)), "a record was shown twice"

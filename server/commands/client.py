@@ -314,6 +314,8 @@ def cluster_of(
     from ottla.log.settings import ConfigError
     from ottla.server.properties import read_file
 
+    if bootstrap is not None and not bootstrap.strip():
+        raise typer.BadParameter("is empty; write host:port", param_hint="--bootstrap")
     properties = {} if bootstrap is None else {"bootstrap.servers": bootstrap}
     for pair in pairs:
         key, equals, value = pair.partition("=")

@@ -14,13 +14,12 @@ blocks that are written whenever nothing more is at hand. A reader that goes awa
 
 from __future__ import annotations
 
-import signal
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -233,28 +232,6 @@ def consume(
         reader.in_group(list(dict.fromkeys(topics)), show)
 
 
-class Interrupt:
-    """Ctrl-C while records are read: noted, and minded between two steps, for what was written must also be committed.
-
-    The second one ends it where it is.
-    """
-
-    def __init__(self) -> None:
-        self.came = False
-        self._before: Any = None
-
-    def __enter__(self) -> None:
-        self._before = signal.signal(signal.SIGINT, self._on_signal)
-
-    def __exit__(self, *_: object) -> None:
-        signal.signal(signal.SIGINT, self._before)
-
-    def _on_signal(self, *_: object) -> None:
-        if self.came:
-            raise KeyboardInterrupt
-        self.came = True
-
-
 class Reader:
     """The two ways to read: partitions of our own choice, or those that a group gives us."""
 
@@ -303,12 +280,16 @@ class Reader:
             reading.flush()
             reading.revoke(Partition(one.topic, one.partition) for one in revoked)
 
-        self.consumer.subscribe(list(topics), on_assign=on_assign, on_revoke=on_revoke, on_lost=on_revoke)
+        def on_lost(_: Consumer, lost: list[TopicPartition]) -> None:
+            # Another member has them already, and what we showed of them it will show again.
+            reading.revoke(Partition(one.topic, one.partition) for one in lost)
+
+        self.consumer.subscribe(list(topics), on_assign=on_assign, on_revoke=on_revoke, on_lost=on_lost)
         self._run(reading, int)
 
     def _run(self, reading: Reading, advance: Callable[[int], object]) -> None:
         """Read until it is over; a group's member then commits what was shown, and leaves."""
-        interrupt = Interrupt()
+        interrupt = output.Interrupt()
         try:
             with interrupt:
                 while not reading.is_over and not interrupt.came:

@@ -19,6 +19,8 @@ import io
 import json
 import os
 import select
+import signal
+import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -98,11 +100,41 @@ def note(message: str) -> None:
         _forget(sys.stderr)
 
 
+class Interrupt:
+    """Ctrl-C as a flag, for work that must not be torn between two steps; the second one ends it where it is.
+
+    librdkafka's calls need it as well: a KeyboardInterrupt that rises within one may come out as SystemError. While `raises` is
+    set, for a read that may last, it rises at once as usual.
+    """
+
+    def __init__(self) -> None:
+        self.came = False
+        self.raises = False
+        self._before: Any = None
+
+    def __enter__(self) -> Interrupt:
+        self._before = signal.signal(signal.SIGINT, self._on_signal)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        signal.signal(signal.SIGINT, self._before)
+
+    def _on_signal(self, *_: object) -> None:
+        second, self.came = self.came, True
+        if self.raises:
+            raise KeyboardInterrupt
+        if second:
+            os._exit(INTERRUPTED)
+
+
 def check_reader() -> None:
     """BrokenPipeError if nobody reads standard output any more: for a command that waits and has nothing to write."""
+    mode = os.fstat(sys.stdout.fileno()).st_mode
+    if not (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)):
+        return  # of files and devices, poll says other things on other systems
     poller = select.poll()
     poller.register(sys.stdout.fileno(), 0)
-    if any(event & (select.POLLERR | select.POLLNVAL) for _, event in poller.poll(0)):
+    if any(event & (select.POLLERR | select.POLLHUP) for _, event in poller.poll(0)):
         raise BrokenPipeError
 
 

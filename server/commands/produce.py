@@ -101,11 +101,11 @@ class Sender:
         self.delivered = 0
         self.failures: Counter[str] = Counter()
 
-    def send(self, record: NewRecord) -> None:
+    def send(self, record: NewRecord, interrupt: output.Interrupt) -> None:
         """Queue a record; waits while the queue is full. What cannot even be queued counts as failed."""
         from confluent_kafka import KafkaException
 
-        while True:
+        while not interrupt.came:
             try:
                 self.producer.produce(
                     self.topic,
@@ -132,12 +132,15 @@ class Sender:
         else:
             self.failures[client.explain(error)] += 1
 
-    def flush(self, timeout_s: float | None = None) -> int:
-        """Wait until nothing is queued, or for so long; how many records are left."""
-        if timeout_s is not None:
-            return self.producer.flush(timeout_s)
-        while left := self.producer.flush(_POLL_S):  # in short calls, which Ctrl-C can end
+    def flush(self, interrupt: output.Interrupt) -> int:
+        """Wait until nothing is queued, after Ctrl-C for a little only; how many records are left."""
+        ends_at = math.inf
+        while left := self.producer.flush(_POLL_S):
             self._say_if_down()
+            if interrupt.came:
+                ends_at = min(ends_at, time.monotonic() + _ENDING_FLUSH_S)
+            if time.monotonic() > ends_at:
+                break
         return left
 
     def _say_if_down(self) -> None:
@@ -217,20 +220,33 @@ def produce(
 
 def send_all(sender: Sender, records: Iterator[NewRecord]) -> None:
     """Send, wait for what was sent, and say how it went."""
-    try:
-        for record in records:
-            sender.send(record)
-        sender.flush()
-    except KeyboardInterrupt:
-        left = sender.flush(_ENDING_FLUSH_S)
+    bad: BadRecord | None = None
+    with output.Interrupt() as interrupt:
+        try:
+            while (record := _next_record(records, interrupt)) is not None:
+                sender.send(record, interrupt)
+        except BadRecord as error:
+            bad = error
+        except KeyboardInterrupt:
+            assert interrupt.came
+        left = sender.flush(interrupt)
+    if interrupt.came:
         output.note(f"ottla: interrupted: {sender.delivered} records delivered, {left + sender.failures.total()} not")
-        raise
-    except BadRecord as error:
-        sender.flush()
-        raise Failure(f"{error}; of the records before it {sender.delivered} were delivered") from None
+        raise KeyboardInterrupt
+    if bad is not None:
+        raise Failure(f"{bad}; of the records before it {sender.delivered} were delivered")
     sender.verdict()
     if sys.stderr.isatty():
         output.note(f"{sender.delivered} records delivered")
+
+
+def _next_record(records: Iterator[NewRecord], interrupt: output.Interrupt) -> NewRecord | None:
+    """The next one; None at the end and after Ctrl-C, which ends the waiting for a line."""
+    interrupt.raises = True
+    try:
+        return None if interrupt.came else next(records, None)
+    finally:
+        interrupt.raises = False
 
 
 # Lines

@@ -5,8 +5,8 @@ In JSON a record is one object on one line:
     {"topic": "t", "partition": 0, "offset": 3, "timestamp": 1795251600000, "key": "k", "value": "v", "headers": [["name", "v"]]}
 
 Bytes are a string where they are UTF-8, else `{"base64": "..."}`; a user may ask for `{"base64": "..."}` or `{"hex": "..."}`
-always. No key, no value and no timestamp are null. Reading takes what writing gives, headers as an object too, and times as
-text; `topic` and `offset` are not looked at, for a record gets its own.
+always. No key, no value and no timestamp are null, and so are headers that the client library could not read. Reading takes what
+writing gives, headers as an object too, and times as text; `topic` and `offset` are not looked at, for a record gets its own.
 
 The tokens of a format:
 
@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import typer
 
+from ottla.server.commands.output import note
 from ottla.server.commands.positions import MAX_INT64, parse_time_ms
 
 if TYPE_CHECKING:
@@ -105,7 +106,7 @@ def json_formatter(key: Encoding, value: Encoding) -> Formatter:
     """A record as one line of JSON."""
 
     def line(message: Message) -> bytes:
-        timestamp_ms = timestamp_of(message)
+        timestamp_ms, headers = timestamp_of(message), headers_of(message)
         record = {
             "topic": message.topic(),
             "partition": message.partition(),
@@ -113,7 +114,7 @@ def json_formatter(key: Encoding, value: Encoding) -> Formatter:
             "timestamp": None if timestamp_ms < 0 else timestamp_ms,
             "key": bytes_to_json(message.key(), key),
             "value": bytes_to_json(message.value(), value),
-            "headers": [[name, bytes_to_json(text)] for name, text in headers_of(message)],
+            "headers": None if headers is None else [[name, bytes_to_json(text)] for name, text in headers],
         }
         return json.dumps(record, ensure_ascii=False).encode() + b"\n"
 
@@ -158,10 +159,14 @@ def _headers_from_json(found: Any) -> Headers:
 
 def _timestamp_from_json(found: object) -> int | None:
     if not isinstance(found, str):
+        if found == 0:
+            raise BadRecord("timestamp 0 cannot be sent: to the client library it means now")
         return _whole(found, "timestamp", MAX_INT64)
     time_ms = parse_time_ms(found)
-    if time_ms is None or time_ms < 0:
-        raise BadRecord(f"timestamp {found!r} is no time; write milliseconds since 1970 or 2026-11-21T09:00:00Z")
+    if time_ms is None or time_ms <= 0:
+        raise BadRecord(
+            f"timestamp {found!r} is no time after 1970-01-01T00:00:00Z; write milliseconds since 1970 or 2026-11-21T09:00:00Z"
+        )
     return time_ms
 
 
@@ -252,7 +257,7 @@ def _length(data: bytes | None) -> bytes:
 
 
 def _headers_text(message: Message) -> bytes:
-    return b",".join(name.encode() + b"=" + (b"" if value is None else value) for name, value in headers_of(message))
+    return b",".join(name.encode() + b"=" + (b"" if value is None else value) for name, value in headers_of(message) or ())
 
 
 def timestamp_of(message: Message) -> int:
@@ -261,6 +266,11 @@ def timestamp_of(message: Message) -> int:
     return -1 if kind == 0 else timestamp_ms
 
 
-def headers_of(message: Message) -> Headers:
-    found: Any = message.headers()
+def headers_of(message: Message) -> Headers | None:
+    """The headers; None, with a note to the user, where the client library cannot read them: it decodes their names as UTF-8."""
+    try:
+        found: Any = message.headers()
+    except (SystemError, UnicodeDecodeError):  # the former is how the latter arrives from C
+        note(f"{message.topic()} [{message.partition()}] offset {message.offset()}: headers are left out: a name is no UTF-8")
+        return None
     return list(found or ())

@@ -106,6 +106,6 @@ def test_somebody_listens_and_says_nothing() -> None:
 
 
 def test_wrong_usage() -> None:
-    for arguments in (["--nothing"], ["-X", "acks"], ["--timeout", "0"], ["-X", "acks=many"]):
+    for arguments in (["--nothing"], ["-X", "acks"], ["--timeout", "0"], ["-X", "acks=many"], ["-b", " "]):
         ran = CliRunner().invoke(app(), arguments)
         assert (ran.exit_code, ran.stdout) == (2, ""), arguments

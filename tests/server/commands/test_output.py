@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -43,6 +44,19 @@ def test_ctrl_c() -> None:
         raise KeyboardInterrupt
 
     assert code_of(command) == 130
+
+
+def test_ctrl_c_as_a_flag() -> None:
+    before = signal.getsignal(signal.SIGINT)
+    with output.Interrupt() as interrupt:
+        signal.raise_signal(signal.SIGINT)
+        assert interrupt.came
+    assert signal.getsignal(signal.SIGINT) is before
+    with output.Interrupt() as interrupt:
+        interrupt.raises = True
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+        assert interrupt.came
 
 
 def test_a_bug_is_not_hidden() -> None:

@@ -31,8 +31,8 @@ def test_keys_and_tombstones(line: bytes, key: bytes, value: bytes | None) -> No
 def test_json_beats_the_options() -> None:
     template = PLAIN._replace(as_json=True)
     assert template.record(b"{}") == NewRecord(b"default", None, [("h", b"1")], 3, 9)
-    line = b'{"key": "k", "value": "v", "headers": {"i": "2"}, "partition": 0, "timestamp": 0}'
-    assert template.record(line) == NewRecord(b"k", b"v", [("h", b"1"), ("i", b"2")], 0, 0)
+    line = b'{"key": "k", "value": "v", "headers": {"i": "2"}, "partition": 0, "timestamp": 5}'
+    assert template.record(line) == NewRecord(b"k", b"v", [("h", b"1"), ("i", b"2")], 0, 5)
 
 
 def test_lines_are_counted_and_measured() -> None:

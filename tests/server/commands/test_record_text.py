@@ -44,6 +44,8 @@ class FakeMessage:
         return self.parts[1]
 
     def headers(self) -> Any:
+        if isinstance(self.parts[2], Exception):
+            raise self.parts[2]
         return self.parts[2]
 
     def timestamp(self) -> tuple[int, int]:
@@ -76,6 +78,14 @@ def test_no_timestamp_is_null() -> None:
     assert json.loads(line)["timestamp"] is None
 
 
+def test_headers_that_the_client_library_cannot_read(capsys: pytest.CaptureFixture[str]) -> None:
+    """It raises SystemError for a name that is no UTF-8 (seen with confluent-kafka 2.16)."""
+    record = message(b"k", b"v", SystemError("returned a result with an exception set"))
+    assert json.loads(json_formatter(Encoding.UTF8, Encoding.UTF8)(record))["headers"] is None
+    assert format_formatter("%h;%s", "", Encoding.UTF8, Encoding.UTF8)(record) == b";v"
+    assert capsys.readouterr().err == "t [2] offset 9: headers are left out: a name is no UTF-8\n" * 2
+
+
 @pytest.mark.parametrize(
     ("line", "words"),
     [
@@ -95,6 +105,7 @@ def test_no_timestamp_is_null() -> None:
         (b'{"partition": -1}', "partition must be a whole number from 0 to 2147483647"),
         (b'{"partition": true}', "partition must be"),
         (b'{"timestamp": 1.5}', "timestamp must be"),
+        (b'{"timestamp": 0}', "timestamp 0 cannot be sent"),
         (b'{"timestamp": "soon"}', "timestamp 'soon' is no time"),
         (b'{"timestamp": "1960-01-01T00:00Z"}', "is no time"),
     ],
