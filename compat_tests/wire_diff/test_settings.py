@@ -28,7 +28,7 @@ from ottla.log.config import TOPIC_SETTINGS
 from ottla.log.settings import ConfigType, Setting, Update, text_of
 from ottla.server.config import BROKER_SETTINGS, GROUP_SETTINGS
 from ottla.server.settings_table import OWN_DEFAULTS
-from ottla.wire.messages import create_topics
+from ottla.wire.messages import create_topics, describe_configs
 
 DEFAULT: Final = 5
 CLUSTER_WIDE: Final = "min.insync.replicas"
@@ -338,3 +338,25 @@ def test_settings_against_each_other(wires: dict[str, Wire], case: int) -> None:
     resource, name, texts = AGAINST_EACH_OTHER[case]
     changes = [Change(key, SET, text) for key, text in texts.items()]
     check(wires, f"{resource} {texts}", lambda wire: alter(wire, resource, name, *changes, validate_only=True))
+
+
+@pytest.mark.parametrize("version", range(1, 5))
+def test_many_resources_at_once(wires: dict[str, Wire], version: int) -> None:
+    """Good ones and bad ones, some twice, each with keys of its own; and one whose type spoils the request."""
+
+    def scenario(wire: Wire) -> Any:
+        topic = wire.create("t", flush_ms="7")
+        keys = ["flush.ms", "retention.ms", "log.retention.hours", "share.isolation.level", "nosuch"]
+        resources = [
+            describe_configs.DescribeConfigsResource(kind, name, keys)
+            for kind, name in (
+                (TOPIC, topic), (TOPIC, wire.name("nosuch")), (TOPIC, "a b"), (TOPIC, topic),
+                *((BROKER, name) for name in ("1", "01", "+1", " 1", "0" * 50 + "1", "2", "x", "", "2147483648")),
+                *((LOGGER, name) for name in ("x", "", "7", "-1")),
+                (GROUP, "g"), (GROUP, ""), (CLIENT_METRICS, ""), (CLIENT_METRICS, "m"),
+            )
+        ]  # fmt: skip
+        spoilt = [*resources[:2], describe_configs.DescribeConfigsResource(1, "x", None)]
+        return [wire.call(describe_configs.DescribeConfigsRequest(each, True, True), version) for each in (resources, spoilt, [])]
+
+    check(wires, "many", scenario)

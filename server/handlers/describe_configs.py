@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from typing import Final
 
@@ -34,7 +35,8 @@ from ottla.wire.messages.describe_configs import (
 
 LOGGER: Final = 8
 CLIENT_METRICS: Final = 16
-_LONGEST_ID: Final = len(str(-(2**31)))
+_NUMBER: Final = re.compile(r"([+-]?)(\d+)")
+_LONGEST_ID: Final = len(str(2**31))
 
 
 def handle(request: DescribeConfigsRequest, ctx: RequestContext) -> DescribeConfigsResponse:
@@ -143,8 +145,11 @@ _KINDS: Final[dict[int, Callable[[str, BrokerContext, Sources], Iterable[Describ
 
 
 def _check_own_id(name: str, broker: BrokerContext) -> None:
+    """Spelled as Java reads numbers: "+1" and "01" are 1."""
     node_id = broker.config.node_id
-    if not name.removeprefix("-").isdecimal():
+    number = _NUMBER.fullmatch(name)
+    if number is None:
         raise Refused(ErrorCode.INVALID_REQUEST, f"A broker is named by its number, and '{name}' is none.")
-    if len(name) > _LONGEST_ID or int(name) != node_id:
+    sign, digits = number[1], number[2].lstrip("0") or "0"
+    if len(digits) > _LONGEST_ID or int(sign + digits) != node_id:
         raise Refused(ErrorCode.INVALID_REQUEST, f"This is broker {node_id} and cannot answer for broker {name}.")

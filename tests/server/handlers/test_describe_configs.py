@@ -180,6 +180,11 @@ def test_a_broker_has_all_but_the_internal_ones(node: Node) -> None:
     assert (config.read_only, config.config_source, config.config_type) == (True, 4, 7)
 
 
+@pytest.mark.parametrize("name", ["1", "+1", "01", "0" * 50 + "1"])
+def test_a_broker_s_number_as_java_reads_it(node: Node, name: str) -> None:
+    assert one(node, BROKER, name, "log.retention.hours").value == "100"
+
+
 def test_passwords_are_hidden_everywhere(node: Node) -> None:
     config = one(node, BROKER, "1", "ssl.key.password")
     assert (config.value, config.is_sensitive, candidates(config)) == (None, True, [("ssl.key.password", None, 4)])
