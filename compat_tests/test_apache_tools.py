@@ -25,6 +25,7 @@ CLASSES = {
     "get-offsets": "org.apache.kafka.tools.GetOffsetShell",
     "delete-records": "org.apache.kafka.tools.DeleteRecordsCommand",
     "broker-api-versions": "org.apache.kafka.tools.BrokerApiVersionsCommand",
+    "verifiable-producer": "org.apache.kafka.tools.VerifiableProducer",
 }
 
 
@@ -143,6 +144,18 @@ def test_offsets_are_reset_and_the_group_deleted(tools: Tools, unique: Callable[
     assert {current for current, _, _ in found.values()} == {"0"}
     assert "successful" in tools.run("consumer-groups", "--delete", "--group", group)
     assert "GroupIdNotFoundException" in tools.run("consumer-groups", "--describe", "--group", group)  # with exit code 0
+
+
+def test_verifiable_producer(tools: Tools, unique: Callable[[str], str]) -> None:
+    """Sends the rest when its process is told to end; so it needs one."""
+    topic = unique("at-verifiable")
+    tools.run("topics", "--create", "--topic", topic)
+    said = tools.run("verifiable-producer", "--topic", topic, "--max-messages", "30", "--acks", "-1", "--value-prefix", "7")
+    lines = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
+    sent = [(line["value"], line["offset"]) for line in lines if line["name"] == "producer_send_success"]
+    assert sent == [(f"7.{n}", n) for n in range(30)]
+    (summary,) = [line for line in lines if line["name"] == "tool_data"]
+    assert (summary["sent"], summary["acked"]) == (30, 30)
 
 
 def test_delete_records_and_broker_api_versions(tools: Tools, unique: Callable[[str], str], tmp_path: Path) -> None:
