@@ -19,6 +19,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import AbstractContextManager, nullcontext
 from enum import IntEnum
 from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, NoReturn, TypeVar
 
@@ -96,6 +97,11 @@ def _expression(text: str) -> Callable[[str], object]:
 def batches(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
     for start in range(0, len(items), size):
         yield items[start : start + size]
+
+
+def progress(what: str, total: int, at_once: int = NAMES_AT_ONCE) -> AbstractContextManager[Callable[[int], None]]:
+    """A bar over `total` things that are asked for `at_once` a call; none where one call does it, for it would only flash."""
+    return output.progress(what, total) if total > at_once else nullcontext(lambda _: None)
 
 
 def pairs(words: Sequence[str], option: str) -> dict[str, str]:

@@ -71,7 +71,7 @@ def list_settings(cluster: client.Cluster, as_json: output.Json = False) -> None
     reader = Settings(cluster, ours, metadata)
     rows = []
     errors: dict[str, str] = {}
-    with output.progress("reading settings", len(targets)) as advance:
+    with admin.progress("reading settings", len(targets)) as advance:
         for target, entries in reader.read(targets, errors, advance):
             mine = own(target.kind, entries)
             if target.kind is Kind.BROKER:  # the broker defaults have lines of their own
@@ -98,7 +98,7 @@ def describe(
     settings = Settings.of(cluster)
     meant = settings.meant(targets)
     errors: dict[str, str] = {}
-    with output.progress("reading settings", len(meant)) as advance:
+    with admin.progress("reading settings", len(meant)) as advance:
         found = [
             (target, entries if everything else own(target.kind, entries))
             for target, entries in settings.read(meant, errors, advance)
@@ -231,7 +231,7 @@ def alter(
     settings = Settings.of(cluster)
     meant = settings.meant(targets)
     result = f"would be {done}" if dry_run else done
-    with output.progress("altering", len(meant)) as advance:
+    with admin.progress("altering", len(meant)) as advance:
         wrong = settings.alter(meant, changes, advance, dry_run=dry_run)
     told = [
         admin.failed(str(target), wrong[target]) if target in wrong else admin.Outcome(str(target), result) for target in meant

@@ -89,7 +89,7 @@ def describe(
     errors |= dict.fromkeys(missing, group_reset.NO_SUCH_GROUP)
     states: list[GroupState] = []
     notes: dict[str, None] = {}  # each once, in order
-    with output.progress("describing", len(found)) as advance:
+    with admin.progress("describing", len(found)) as advance:
         for batch in admin.batches(found, admin.NAMES_AT_ONCE):
             more, wrong = states_of(cluster, ours, batch, notes)
             states += more
@@ -120,7 +120,7 @@ def delete(
     told = [admin.Outcome(name, "not there") if if_exists else admin.failed(name, group_reset.NO_SUCH_GROUP) for name in missing]
     if found:
         admin.confirm(f"Delete {admin.listed(found, 'group')}, with all offsets?", yes=yes)
-    with output.progress("deleting", len(found)) as advance:
+    with admin.progress("deleting", len(found)) as advance:
         for batch in admin.batches(found, admin.NAMES_AT_ONCE):
             futures = ours.delete_consumer_groups(list(batch), request_timeout=cluster.timeout_s)
             told += admin.outcomes(cluster, futures, "deleted")

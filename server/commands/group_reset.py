@@ -172,7 +172,7 @@ def spans_of(cluster: client.Cluster, ours: AdminClient, partitions: Sequence[Pa
     from confluent_kafka import IsolationLevel
 
     have: dict[Partition, Span] = {}
-    with output.progress("looking up offsets", len(partitions)) as advance:
+    with admin.progress("looking up offsets", len(partitions), admin.PARTITIONS_AT_ONCE) as advance:
         for batch in admin.batches(partitions, admin.PARTITIONS_AT_ONCE):
             have |= spans(cluster, ours, batch, IsolationLevel.READ_UNCOMMITTED)
             advance(len(batch))
@@ -218,7 +218,7 @@ def commit(cluster: client.Cluster, ours: AdminClient, group: str, after: Mappin
     from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 
     moved = 0
-    with output.progress("resetting", len(after)) as advance:
+    with admin.progress("resetting", len(after), admin.PARTITIONS_AT_ONCE) as advance:
         for batch in admin.batches(list(after), admin.PARTITIONS_AT_ONCE):
             offsets = [TopicPartition(topic, number, after[Partition(topic, number)]) for topic, number in batch]
             futures = ours.alter_consumer_group_offsets(

@@ -115,7 +115,7 @@ def create(
         if name not in there
     ]
     result = "would be created" if dry_run else "created"
-    with output.progress("creating", len(new)) as advance:
+    with admin.progress("creating", len(new)) as advance:
         for batch in admin.batches(new, admin.NAMES_AT_ONCE):
             futures = ours.create_topics(list(batch), validate_only=dry_run, **times(cluster))
             told |= {outcome.name: outcome for outcome in admin.outcomes(cluster, futures, result)}
@@ -142,7 +142,7 @@ def describe(
     errors = dict.fromkeys(missing, NO_SUCH_TOPIC)
     states: list[TopicState] = []
     notes: dict[str, None] = {}  # each once, in order
-    with output.progress("describing", len(found)) as advance:
+    with admin.progress("describing", len(found)) as advance:
         for batch in admin.batches(found, admin.NAMES_AT_ONCE):
             more, wrong = states_of(cluster, ours, batch, notes)
             states += more
@@ -193,7 +193,7 @@ def alter(
     ours = cluster.admin()
     found, missing = select(cluster.reach(ours).topics, names, regex=regex, internal=False)
     wrong = dict.fromkeys(missing, NO_SUCH_TOPIC)
-    with output.progress("altering", len(found)) as advance:
+    with admin.progress("altering", len(found)) as advance:
         for batch in admin.batches(found, admin.NAMES_AT_ONCE):
             wrong |= altered(cluster, ours, batch, partitions, changes, dry_run=dry_run)
             advance(len(batch))
@@ -218,7 +218,7 @@ def delete(
     told = [admin.Outcome(name, "not there") if if_exists else admin.failed(name, NO_SUCH_TOPIC) for name in missing]
     if found:
         admin.confirm(f"Delete {admin.listed(found, 'topic')}, with all records?", yes=yes)
-    with output.progress("deleting", len(found)) as advance:
+    with admin.progress("deleting", len(found)) as advance:
         for batch in admin.batches(found, admin.NAMES_AT_ONCE):
             told += admin.outcomes(cluster, ours.delete_topics(list(batch), **times(cluster)), "deleted")
             advance(len(batch))

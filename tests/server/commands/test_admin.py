@@ -125,3 +125,12 @@ def test_nobody_to_ask(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_a_list_for_a_question(names: Sequence[str], text: str) -> None:
     assert admin.listed(names, "topic") == text
+
+
+def test_a_bar_only_for_long_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    for total, is_shown in ((200, False), (201, True)):
+        said = Terminal()
+        monkeypatch.setattr(sys, "stderr", said)
+        with admin.progress("describing", total) as advance:
+            advance(1)
+        assert ("describing" in said.getvalue()) is is_shown
