@@ -278,6 +278,25 @@ def test_operations_on_a_broker(wires: dict[str, Wire], name: str, key: str) -> 
     check(wires, "AC-operations", scenario)
 
 
+@pytest.mark.parametrize(
+    ("kind", "key"), [(GROUP, "streams.rack.aware.assignment.tags"), (CLIENT_METRICS, "match"), (CLIENT_METRICS, "metrics")]
+)
+def test_lists_of_others_take_no_operations(wires: dict[str, Wire], kind: int, key: str) -> None:
+    def scenario(wire: Wire) -> Any:
+        return [
+            alter(wire, kind, name, Change(key, operation, "client_id=a"), validate_only=True)
+            for operation in (2, 3)
+            for name in (wire.name("x"), "")
+        ]
+
+    check(wires, "AC-lists", scenario)
+
+
+@same_answer("AC-loggers")
+def test_two_faults_of_loggers(wire: Wire) -> Any:
+    return alter(wire, LOGGER, "1", Change("no.such", SET, "INFO"), Change("root", SET, None), validate_only=True)
+
+
 @same_answer("ACelr")
 def test_min_insync_replicas_of_one_broker(wire: Wire) -> Any:
     return alter(wire, BROKER, "1", Change(CLUSTER_WIDE, SET, "1"), validate_only=True).responses[0].error_code

@@ -75,6 +75,9 @@ def _check_loggers(resource: AlterConfigsResource, node_id: int) -> None:
     names = [config.name for config in resource.configs]
     if len(set(names)) < len(names):
         raise Refused(ErrorCode.INVALID_REQUEST, "A request may name each setting of a resource only once.")
+    nulls = [config.name for config in resource.configs if config.value is None and config.config_operation != DELETE]
+    if nulls:
+        raise Refused(ErrorCode.INVALID_REQUEST, f"Only DELETE goes without a value: {', '.join(nulls)}.")
     for config in resource.configs:
         _check_logger(config)
 
@@ -82,8 +85,6 @@ def _check_loggers(resource: AlterConfigsResource, node_id: int) -> None:
 def _check_logger(config: AlterableConfig) -> None:
     if config.config_operation not in (SET, DELETE):
         raise Refused(ErrorCode.INVALID_REQUEST, "Levels of loggers take SET and DELETE only.")
-    if config.config_operation == SET and config.value is None:
-        raise Refused(ErrorCode.INVALID_REQUEST, f"Only DELETE goes without a value: {config.name}.")
     reason = loggers.check(config.name, config.value if config.config_operation == SET else None)
     if reason is not None:
         raise Refused(ErrorCode.INVALID_CONFIG, reason)

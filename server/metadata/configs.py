@@ -1,8 +1,8 @@
 """Changing settings while the cluster runs: IncrementalAlterConfigs, and what AlterConfigs and new topics share with it.
 
 Resources: a topic; the broker's own id, or "" for all brokers; a group; a client-metrics subscription. Operations: 0 SET, 1
-DELETE, 2 APPEND and 3 SUBTRACT of elements of a list. A resource's changes hold together or not at all; the resources of a
-request do not depend on each other.
+DELETE, 2 APPEND and 3 SUBTRACT of elements of a topic's or a broker's list. A resource's changes hold together or not at all; the
+resources of a request do not depend on each other.
 
 A broker's settings of unknown name are taken as they are, as Kafka does (they may be a plug-in's); a topic's and a group's are
 not. Broker settings that only count at a start are refused with 42, which is Kafka's choice of code.
@@ -41,12 +41,9 @@ LONGEST_TEXT: Final = 32_767
 close the connection of everyone who asks for the resource in such a version."""
 _OPERATION_NAMES: Final = {SET: "SET", DELETE: "DELETE", APPEND: "APPEND", SUBTRACT: "SUBTRACT"}
 
-_TABLES: Final[dict[int, Mapping[str, Setting]]] = {
-    TOPIC: TOPIC_SETTINGS,
-    BROKER: BROKER_SETTINGS,
-    CLIENT_METRICS: CLIENT_METRICS_SETTINGS,
-    GROUP: GROUP_SETTINGS,
-}
+_KNOWN: Final = frozenset((TOPIC, BROKER, CLIENT_METRICS, GROUP))
+_LISTS: Final[dict[int, Mapping[str, Setting]]] = {TOPIC: TOPIC_SETTINGS, BROKER: BROKER_SETTINGS}
+"""Where APPEND and SUBTRACT find lists: Kafka's controller does not know those of groups and subscriptions for what they are."""
 _KINDS: Final = {CLIENT_METRICS: "client-metrics subscription", GROUP: "group"}
 
 
@@ -124,7 +121,7 @@ def change(
 
 def check_resource(settings: BrokerSettings, kind: int, name: str) -> None:
     """Refused: 42, where the resource has no settings, or is another broker."""
-    if kind not in _TABLES:
+    if kind not in _KNOWN:
         raise Refused(ErrorCode.INVALID_REQUEST, f"Resources of type {kind} have no settings that can be changed.")
     if kind == BROKER and name and name != str(settings.node_id):
         raise Refused(ErrorCode.INVALID_REQUEST, f"This is broker {settings.node_id}; its settings are not those of '{name}'.")
@@ -142,7 +139,7 @@ def _alter(image: MetadataImage, settings: BrokerSettings, resource: AlterConfig
     _check_request(resource)
     check_resource(settings, kind, name)
     current = image.config_of(kind, name)
-    changes = {config.name: _changed(_TABLES[kind], current.get(config.name), config) for config in resource.configs}
+    changes = {config.name: _changed(_LISTS.get(kind, {}), current.get(config.name), config) for config in resource.configs}
     return change(image, settings, kind, name, changes)
 
 
@@ -158,7 +155,7 @@ def _check_request(resource: AlterConfigsResource) -> None:
 
 
 def _changed(table: Mapping[str, Setting], current: str | None, config: AlterableConfig) -> str | None:
-    """The setting's new text, None to remove it. Refused: 40, where a list operation meets something else."""
+    """The setting's new text, None to remove it. Refused: 40, where a list's operation meets what is none in `table`."""
     if config.config_operation == DELETE:
         return None
     value = config.value or ""

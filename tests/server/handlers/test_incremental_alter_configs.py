@@ -76,6 +76,11 @@ def test_refused_levels(node: Node, name: str, config: tuple[str, int, str | Non
     assert alter(node, resource(LOGGER, name, config)) == [code]
 
 
+def test_a_level_that_is_missing_counts_before_a_logger_that_does(node: Node) -> None:
+    asked = resource(LOGGER, "1", ("ottla.nowhere", SET, "INFO"), (NAME, SET, None))
+    assert alter(node, asked) == [ErrorCode.INVALID_REQUEST]
+
+
 def test_loggers_change_together_or_not_at_all(node: Node) -> None:
     assert alter(node, resource(LOGGER, "1", (NAME, SET, "DEBUG"), ("ottla.nowhere", SET, "INFO"))) == [ErrorCode.INVALID_CONFIG]
     assert alter(node, resource(LOGGER, "1", (NAME, SET, "DEBUG"), (NAME, SET, "INFO"))) == [ErrorCode.INVALID_REQUEST]

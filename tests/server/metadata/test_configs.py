@@ -152,6 +152,9 @@ def test_settings_outlive_a_restart(node: Node) -> None:
         (resource(CLIENT_METRICS, "m", ("interval.ms", SET, "99")), ErrorCode.INVALID_REQUEST),
         (resource(CLIENT_METRICS, "m", ("interval.ms", SET, "x")), ErrorCode.INVALID_CONFIG),
         (resource(CLIENT_METRICS, "m", ("match", SET, "client_id=[")), ErrorCode.INVALID_CONFIG),
+        (resource(CLIENT_METRICS, "m", ("match", APPEND, "client_id=a")), ErrorCode.INVALID_CONFIG),
+        (resource(CLIENT_METRICS, "", ("metrics", SUBTRACT, "a")), ErrorCode.INVALID_CONFIG),
+        (resource(GROUP, "g", ("streams.rack.aware.assignment.tags", APPEND, "a")), ErrorCode.INVALID_CONFIG),
         (resource(8, "1", ("root", SET, "INFO")), ErrorCode.INVALID_REQUEST),  # broker loggers are not the controller's
         (resource(3, "x", ("a", SET, "5")), ErrorCode.INVALID_REQUEST),
         (resource(TOPIC, "ct", ("retention.ms", SET, "5"), ("retention.ms", SET, "6")), ErrorCode.INVALID_REQUEST),
