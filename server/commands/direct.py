@@ -5,7 +5,7 @@ One broker, one request at a time, blocking, with the codecs of ottla.wire. It g
 | security.protocol | |
 |---|---|
 | plaintext (the default), ssl | ssl.ca.location, ssl.certificate.location, ssl.key.location, ssl.key.password, enable.ssl.certificate.verification, ssl.endpoint.identification.algorithm |
-| sasl_plaintext, sasl_ssl | sasl.mechanism PLAIN with sasl.username and sasl.password; with another mechanism, Failure |
+| sasl_plaintext, sasl_ssl | sasl.mechanism PLAIN, SCRAM-SHA-256 or -512 with sasl.username and sasl.password; with another, Failure |
 
 Versions are those both sides know, by ApiVersions. Everything that goes wrong is a Failure in words: no connection, no answer
 within the cluster's timeout, a request the broker does not know, an error code (which is explained as librdkafka's own are).
@@ -13,6 +13,7 @@ within the cluster's timeout, a request the broker does not know, an error code 
 
 from __future__ import annotations
 
+import secrets
 import socket
 import ssl
 import struct
@@ -22,6 +23,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from ottla.server.commands.client import Cluster, explain
+from ottla.server.commands.login import MECHANISMS, log_in
 from ottla.server.commands.output import Failure
 from ottla.server.commands.positions import Partition
 from ottla.wire.api import APIS
@@ -90,7 +92,7 @@ def connect(cluster: Cluster, host: str, port: int) -> Iterator[Connection]:
     """A connection to a broker, as the cluster's properties say. Failure if there is none to be had."""
     who = f"{host}:{port}"
     merged = {**cluster.file, **cluster.properties}
-    encrypted, login = _protocol(merged)
+    encrypted, mechanism = _protocol(merged)
     try:
         plain = socket.create_connection((host, port), timeout=cluster.timeout_s)
     except OSError as error:
@@ -105,19 +107,20 @@ def connect(cluster: Cluster, host: str, port: int) -> Iterator[Connection]:
             answer = connection.call(api_versions.ApiVersionsRequest(), API_VERSIONS_VERSION)
             _check(who, answer.error_code)
             connection.versions = {each.api_key: (each.min_version, each.max_version) for each in answer.api_keys}
-            if login:
-                _log_in(connection, merged)
+            if mechanism is not None:
+                _log_in(connection, mechanism, merged)
             yield connection
 
 
-def _protocol(properties: Mapping[str, str]) -> tuple[bool, bool]:
-    """Whether to encrypt, and whether to log in. Failure for a way of logging in that only librdkafka knows."""
+def _protocol(properties: Mapping[str, str]) -> tuple[bool, str | None]:
+    """Whether to encrypt, and how to log in. Failure for a way of logging in that only librdkafka knows."""
     protocol = properties.get("security.protocol", "plaintext").lower()
     login = protocol.startswith("sasl_")
     mechanism = properties.get("sasl.mechanism") or properties.get("sasl.mechanisms", "GSSAPI")
-    if login and mechanism != "PLAIN":
-        raise Failure(f"librdkafka has no such request, and ottla's own connections log in by PLAIN only, not by {mechanism}")
-    return protocol.endswith("ssl"), login
+    if login and mechanism not in MECHANISMS:
+        known = ", ".join(MECHANISMS)
+        raise Failure(f"librdkafka has no such request, and ottla's own connections log in by {known}, not by {mechanism}")
+    return protocol.endswith("ssl"), mechanism if login else None
 
 
 def _context(properties: Mapping[str, str]) -> ssl.SSLContext:
@@ -133,14 +136,18 @@ def _context(properties: Mapping[str, str]) -> ssl.SSLContext:
     return context
 
 
-def _log_in(connection: Connection, properties: Mapping[str, str]) -> None:
+def _log_in(connection: Connection, mechanism: str, properties: Mapping[str, str]) -> None:
     from ottla.wire.messages import sasl_authenticate, sasl_handshake
 
-    handshake = connection.call(sasl_handshake.SaslHandshakeRequest("PLAIN"), 1)
+    def exchange(message: bytes) -> bytes:
+        answer = connection.call(sasl_authenticate.SaslAuthenticateRequest(message))
+        _check(connection.who, answer.error_code, answer.error_message)
+        return bytes(answer.auth_bytes)
+
+    handshake = connection.call(sasl_handshake.SaslHandshakeRequest(mechanism), 1)
     _check(connection.who, handshake.error_code)
     name, password = properties.get("sasl.username", ""), properties.get("sasl.password", "")
-    answer = connection.call(sasl_authenticate.SaslAuthenticateRequest(f"\0{name}\0{password}".encode()))
-    _check(connection.who, answer.error_code, answer.error_message)
+    log_in(mechanism, name, password, exchange, secrets.token_urlsafe(24))
 
 
 def _check(who: str, code: int, message: str | None = None) -> None:
