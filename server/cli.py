@@ -46,8 +46,13 @@ def main() -> NoReturn:
 
 
 def with_command(arguments: Sequence[str]) -> list[str]:
-    """The arguments, with `serve` in front where they name no command and want nothing of the program itself."""
+    """The arguments, with `serve` in front where they name no command and want nothing of the program itself.
+
+    A plain word that is no file either is a mistyped command: typer says so, and which one is like it.
+    """
     if arguments and (arguments[0] in COMMANDS or arguments[0].partition("=")[0] in _OF_THE_PROGRAM):
+        return list(arguments)
+    if arguments and arguments[0].isalpha() and not os.path.exists(arguments[0]):
         return list(arguments)
     return ["serve", *arguments]
 

@@ -204,6 +204,14 @@ def test_wrong_usage_is_exit_code_2_without_colour(tmp_path: Path) -> None:
         assert "\x1b" not in done.stderr
 
 
+def test_a_mistyped_command(tmp_path: Path) -> None:
+    done = ottla("consum", "topic", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "No such command 'consum'. Did you mean 'consume'" in done.stderr
+    (tmp_path / "settings").write_text("log.retention.ms=soon\n")
+    assert "[settings, line 1]" in failure("settings", cwd=tmp_path)
+
+
 def test_version_and_help(tmp_path: Path) -> None:
     for arguments in (["--version"], ["serve", "--version"]):
         assert ottla(*arguments, cwd=tmp_path).stdout == f"ottla {__version__} (Kafka 4.4.0)\n"
