@@ -180,7 +180,25 @@ def codes(wire: Wire, kind: int, name: str, settings: Iterable[str], texts: Iter
     }
 
 
-TEXTS = ("", "0", "1", "-1", "-2", "3", "17", "100", "2147483647", "2147483648", "0.5", " 7 ", "true", "abc", "a,b", "delete")
+TEXTS = (
+    "",
+    "0",
+    "1",
+    "-1",
+    "-2",
+    "3",
+    "17",
+    "100",
+    "2147483647",
+    "2147483648",
+    "0.5",
+    " 7 ",
+    "true",
+    "abc",
+    "a,b",
+    "delete",
+    "delete,delete",
+)
 DYNAMIC = [name for name, setting in BROKER_SETTINGS.items() if setting.dynamic and name not in (*FIXED_HERE, CLUSTER_WIDE)]
 FIXED = [name for name, setting in BROKER_SETTINGS.items() if not setting.dynamic]
 OF_LISTENERS = [
@@ -272,7 +290,7 @@ def test_operations_on_a_broker(wires: dict[str, Wire], name: str, key: str) -> 
         return [
             alter(wire, BROKER, name, Change(key, operation, text), validate_only=True)
             for operation in (1, 2, 3)
-            for text in ("delete", "x", "")
+            for text in ("delete", "x", "", ",", "x,", "compact,compact")
         ]
 
     check(wires, "AC-operations", scenario)

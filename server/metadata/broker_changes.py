@@ -43,6 +43,8 @@ _NOT_ZERO: Final = frozenset(("max.connections", "max.connection.creation.rate")
 _OF_LISTENERS_ONLY: Final = ("ssl.key.", "ssl.keystore.", "ssl.truststore.")
 """Beginnings of names that are refused without a listener's name before them."""
 _LOADED: Final = frozenset(("metric.reporters", "principal.builder.class", "ssl.engine.factory.class"))
+_MAY_REPEAT: Final = frozenset(("config.providers", "metric.reporters"))
+"""Lists whose elements may come twice. At a start all lists are taken so, with what is repeated left out."""
 _LISTENER: Final = "listener.name."
 _AS_RETENTION: Final = -2
 _UNLIMITED: Final = -1
@@ -93,6 +95,9 @@ def _check_one(key: str, text: str, listeners: Collection[str], *, for_all: bool
 def _check_text(key: str, setting: Setting, text: str) -> None:
     """ConfigError, which begins with the whole name."""
     value = setting._replace(name=key).parse(text)
+    elements = [element.strip() for element in text.split(",")] if setting.type is ConfigType.LIST else []
+    if len(set(elements)) < len(elements) and setting.name not in _MAY_REPEAT:
+        raise ConfigError(f"{key}: '{text}' names an element twice; name each once")
     if setting.name in _LOADED and value not in (setting.default, ()):
         kind = "classes" if setting.type is ConfigType.LIST else "class"
         raise ConfigError(f"{key}: there is no JVM to load the {kind} '{text}' in; leave it as it is")

@@ -36,6 +36,7 @@ SET: Final = 0
 DELETE: Final = 1
 APPEND: Final = 2
 SUBTRACT: Final = 3
+TAGS: Final = "streams.rack.aware.assignment.tags"
 LONGEST_TEXT: Final = 32_767
 """In bytes, of a setting's name or value: the most that DescribeConfigs below v4 can carry. Kafka sets no limit here; we would
 close the connection of everyone who asks for the resource in such a version."""
@@ -139,7 +140,8 @@ def _alter(image: MetadataImage, settings: BrokerSettings, resource: AlterConfig
     _check_request(resource)
     check_resource(settings, kind, name)
     current = image.config_of(kind, name)
-    changes = {config.name: _changed(_LISTS.get(kind, {}), current.get(config.name), config) for config in resource.configs}
+    lists = _LISTS.get(kind, {})
+    changes = {config.name: _changed(lists, current.get(config.name), config, kind == BROKER) for config in resource.configs}
     return change(image, settings, kind, name, changes)
 
 
@@ -154,8 +156,11 @@ def _check_request(resource: AlterConfigsResource) -> None:
             raise Refused(ErrorCode.INVALID_REQUEST, f"{config.config_operation} is no operation on settings.")
 
 
-def _changed(table: Mapping[str, Setting], current: str | None, config: AlterableConfig) -> str | None:
-    """The setting's new text, None to remove it. Refused: 40, where a list's operation meets what is none in `table`."""
+def _changed(table: Mapping[str, Setting], current: str | None, config: AlterableConfig, repeats: bool) -> str | None:
+    """The setting's new text, None to remove it. Refused: 40, where a list's operation meets what is none in `table`.
+
+    With `repeats`, what is named twice is appended twice, and left to the checks.
+    """
     if config.config_operation == DELETE:
         return None
     value = config.value or ""
@@ -167,12 +172,20 @@ def _changed(table: Mapping[str, Setting], current: str | None, config: Alterabl
         raise Refused(ErrorCode.INVALID_CONFIG, f"{operation} needs a list, which {config.name} is not.")
     text = current if current is not None else text_of(setting.default) or ""
     elements = [element for element in text.split(",") if element]
-    named = value.split(",")
+    named = _split(value)
     if config.config_operation == APPEND:
-        elements += [element for element in dict.fromkeys(named) if element not in elements]
+        elements += [element for element in (named if repeats else dict.fromkeys(named)) if element not in elements]
     else:
         elements = [element for element in elements if element not in named]
     return ",".join(elements)
+
+
+def _split(text: str) -> list[str]:
+    """As Java does it: empty elements at the end are none, but an empty text is one."""
+    elements = text.split(",")
+    while text and elements and not elements[-1]:
+        elements.pop()
+    return elements
 
 
 def check_lengths(texts: Mapping[str, str]) -> None:
@@ -201,6 +214,9 @@ def _check_group(image: MetadataImage, settings: BrokerSettings, after: Mapping[
     unknown = next((key for key in after if key not in GROUP_SETTINGS), None)
     if unknown is not None:
         raise Refused(ErrorCode.INVALID_CONFIG, f"{unknown}: a group has no such setting; check the spelling")
+    tags = [tag.strip() for tag in after.get(TAGS, "").split(",")]
+    if len(set(tags)) < len(tags):
+        raise Refused(ErrorCode.INVALID_CONFIG, f"{TAGS}: '{after[TAGS]}' names a tag twice; name each once")
     try:
         settings.validate_group(image, {key: GROUP_SETTINGS[key].parse(text) for key, text in after.items()})
     except ConfigError as error:

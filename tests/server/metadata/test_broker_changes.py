@@ -144,6 +144,19 @@ def test_what_stays_here_stays_no_longer_than_at_all(node: Node, settings: dict[
     assert refused(node, "1", **settings) == wrong
 
 
+@pytest.mark.parametrize(
+    ("key", "text", "wrong"),
+    [
+        ("log.cleanup.policy", "delete,compact", False),
+        ("log.cleanup.policy", "delete, delete", True),
+        ("listener.name.plaintext.sasl.enabled.mechanisms", "PLAIN,PLAIN", True),
+        ("config.providers", "a,a", False),
+    ],
+)
+def test_elements_of_lists_come_once(node: Node, key: str, text: str, wrong: bool) -> None:
+    assert refused(node, "1", **{key: text}) == wrong
+
+
 @pytest.mark.parametrize(("text", "wrong"), [("", False), ("*", False), (DIRECTORY, False), ("/elsewhere", True)])
 def test_cordoned_directories_are_the_broker_s(node: Node, text: str, wrong: bool) -> None:
     assert refused(node, "1", cordoned_log_dirs=text) == wrong

@@ -62,6 +62,12 @@ def test_iac4_iac5_lists_start_from_the_default(node: Node) -> None:
     assert node.image.config_of(TOPIC, "ct")["leader.replication.throttled.replicas"] == "0:1,1:1"
 
 
+@pytest.mark.parametrize(("text", "after"), [(",", "delete"), ("compact,,", "delete,compact"), ("delete,", "delete")])
+def test_what_is_appended_has_no_empty_end(node: Node, text: str, after: str) -> None:
+    assert topic(node, ("cleanup.policy", APPEND, text)) == (0, None)
+    assert node.image.config_of(TOPIC, "ct") == {"cleanup.policy": after}
+
+
 @pytest.mark.parametrize(
     ("change", "code", "text"),
     [
@@ -155,6 +161,8 @@ def test_settings_outlive_a_restart(node: Node) -> None:
         (resource(CLIENT_METRICS, "m", ("match", APPEND, "client_id=a")), ErrorCode.INVALID_CONFIG),
         (resource(CLIENT_METRICS, "", ("metrics", SUBTRACT, "a")), ErrorCode.INVALID_CONFIG),
         (resource(GROUP, "g", ("streams.rack.aware.assignment.tags", APPEND, "a")), ErrorCode.INVALID_CONFIG),
+        (resource(GROUP, "g", ("streams.rack.aware.assignment.tags", SET, "a, a")), ErrorCode.INVALID_CONFIG),
+        (resource(BROKER, "1", ("log.cleanup.policy", APPEND, "compact,compact")), ErrorCode.INVALID_REQUEST),
         (resource(8, "1", ("root", SET, "INFO")), ErrorCode.INVALID_REQUEST),  # broker loggers are not the controller's
         (resource(3, "x", ("a", SET, "5")), ErrorCode.INVALID_REQUEST),
         (resource(TOPIC, "ct", ("retention.ms", SET, "5"), ("retention.ms", SET, "6")), ErrorCode.INVALID_REQUEST),
