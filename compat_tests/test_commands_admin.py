@@ -10,12 +10,15 @@ import pty
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka import Consumer
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
+from reference_kafka import HOST, free_port
 
+from compat_tests.brokers import CLASSES
 from compat_tests.commands import OTTLA, TIMEOUT_S, committed, environment, good, made, ottla, read_until, ten_records
 from compat_tests.times import TODAY_MS
 from compat_tests.waiting import wait_for
@@ -459,6 +462,39 @@ def test_one_error_does_not_keep_the_others(bootstrap: str) -> None:
     assert (told[1]["name"], told[1]["result"]) == ("none", "failed")
     assert ran.errors == f"ottla: topic none: {told[1]['error']}\n"
     wait_for(lambda: setting(bootstrap, "--topic", topic, key="segment.ms") == "5000", "the setting is known")
+
+
+def test_a_cluster_with_passwords(tmp_path: Path) -> None:
+    """Apache Kafka only, for ottla has no SASL yet: librdkafka's login and our own connection's, by each mechanism."""
+    port, login_port, controller = free_port(), free_port(), free_port()
+    module = "org.apache.kafka.common.security"
+    broker = CLASSES["kafka"](
+        tmp_path / "kafka",
+        {
+            "listeners": f"PLAINTEXT://{HOST}:{port},LOGIN://{HOST}:{login_port},CONTROLLER://{HOST}:{controller}",
+            "advertised.listeners": f"PLAINTEXT://{HOST}:{port},LOGIN://{HOST}:{login_port}",
+            "controller.quorum.bootstrap.servers": f"{HOST}:{controller}",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,LOGIN:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
+            "listener.name.login.plain.sasl.jaas.config": f'{module}.plain.PlainLoginModule required user_me="secret";',
+            "listener.name.login.scram-sha-256.sasl.jaas.config": f"{module}.scram.ScramLoginModule required;",
+            "listener.name.login.scram-sha-512.sasl.jaas.config": f"{module}.scram.ScramLoginModule required;",
+        },
+        port,
+    )
+    try:
+        broker.start()
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+        for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
+            account = UserScramCredentialUpsertion("me", ScramCredentialInfo(mechanism, 4096), b"secret")
+            admin.alter_user_scram_credentials([account])["me"].result(30)
+        asking = ("config", "set", "--broker-defaults", "log.retention.ms=7000000", "-X", "security.protocol=sasl_plaintext")
+        for mechanism in ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"):
+            login = ("-X", f"sasl.mechanism={mechanism}", "-X", "sasl.username=me", "-X")
+            ran = ottla(*asking, *login, "sasl.password=secret", bootstrap=f"{HOST}:{login_port}")
+            assert (ran.code, ran.errors) == (0, "broker defaults: set\n")
+    finally:
+        broker.stop()
 
 
 def test_a_cluster_that_is_not_there() -> None:

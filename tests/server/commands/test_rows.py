@@ -189,6 +189,7 @@ def test_rows_of_settings() -> None:
     assert config_rows.describe_rows(Target(Kind.BROKER_DEFAULTS), [entry("a", "broker-defaults")]) == [
         ("broker-defaults", None, "a", "1", "broker-defaults", False)
     ]
+    assert config_rows.list_rows(target, [entry("empty", "file", value=None)])[0][3] is None
     assert config_rows.as_object(target, [secret])["settings"][0]["value"] is None
     assert [str(Target(Kind.BROKER_DEFAULTS)), str(Target(Kind.BROKER_LOGGER, "1"))] == ["broker defaults", "broker logger 1"]
 
