@@ -22,7 +22,7 @@ Administrative calls and their results (`topic`, `group`, `partition` and so on 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import pytest
 from reference_kafka import CLUSTER_ID, NODE_ID
@@ -35,6 +35,7 @@ from compat_tests.wire import Wire
 from ottla.wire.batch import CODEC_MASK, iter_batches
 
 Unique = Callable[[str], str]
+Test = TypeVar("Test", bound=Callable[..., None])
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")  # by their numbers in a batch
 ELECTION_NOT_NEEDED = 84
 PARTITIONS = [0, 1, 2, 3]
@@ -80,6 +81,16 @@ def values(records: list[dict[str, Any]]) -> list[str]:
     return [one["value"] for one in records]
 
 
+def needs(name: str) -> Callable[[Test], Test]:
+    """Marks a test that is not one of a client without this administrative call."""
+
+    def mark(test: Test) -> Test:
+        test.needs = name  # type: ignore[attr-defined]
+        return test
+
+    return mark
+
+
 class ClientJobs:
     """The tests of one client. A subclass says which client and what it can; what it cannot is not tried."""
 
@@ -91,6 +102,13 @@ class ClientJobs:
     tells_of_refused_settings: ClassVar[bool] = True
     null_header: ClassVar[bool] = True  # it can send a header without a value
     empty_reads_as: ClassVar[str | None] = ""  # its reader may not tell "" and null apart
+
+    def __init_subclass__(cls) -> None:
+        for name, test in vars(ClientJobs).items():
+            if getattr(test, "needs", None) in cls.no_call:
+                setattr(cls, name, None)  # not collected
+        if not cls.no_call:
+            cls.test_has_no_more_calls_than_are_tried = None  # type: ignore[assignment, method-assign]
 
     def can(self, *calls: str) -> bool:
         return not self.no_call & set(calls)
@@ -177,15 +195,13 @@ class ClientJobs:
                 expected = fill(1)
                 wait_while_alive(both, lambda: all_seen(both, expected), "both read all")
                 assert len(second.records) > before, "the second member reads its own"
-                if self.can("describe_group"):
-                    assert self.admin(bootstrap, call("describe_group", group=group)) == [{"state": "Stable", "members": 2}]
+                assert self.admin(bootstrap, call("describe_group", group=group)) == [{"state": "Stable", "members": 2}]
                 first.leave()
                 wait_while_alive([second], lambda: second.assigned == PARTITIONS, "the second member has all")
                 expected = fill(2)
                 wait_while_alive([second], lambda: all_seen(both, expected), "the second member reads the rest")
         committed = self.admin(bootstrap, call("fetch_offsets", group=group, topic=topic, partitions=PARTITIONS))
-        if self.can("fetch_offsets"):
-            assert committed == [{str(p): 3 * round_size for p in PARTITIONS}]
+        assert committed == [{str(p): 3 * round_size for p in PARTITIONS}]
         expected = fill(3)
         with self.program.join(bootstrap, group, topic) as third:  # what was committed is not read again
             wait_while_alive([third], lambda: len(third.records) >= round_size * len(PARTITIONS), "the new round comes")
@@ -212,19 +228,25 @@ class ClientJobs:
         self.admin(bootstrap, call("delete_topic", topic=name))
         raw.wait_until_gone(name)
 
-    @pytest.mark.parametrize("how", ["alter_configs", "replace_configs"])
-    def test_settings_of_a_topic(self, bootstrap: str, topic: str, how: str) -> None:
-        """Two changes, one after the other: the older call takes the first one back."""
-        if not self.can(how):
-            return
-        now = {"max.message.bytes": "1048588", "retention.bytes": "-1"}
-        for change in ({"max.message.bytes": "2000000"}, {"retention.bytes": "3000000"}):
+    @needs("alter_configs")
+    def test_settings_change_one_by_one(self, bootstrap: str, topic: str) -> None:
+        first, second = {"max.message.bytes": "2000000"}, {"retention.bytes": "3000000"}
+        self.change_settings(bootstrap, topic, "alter_configs", (first, first), (second, first | second))
+
+    @needs("replace_configs")
+    def test_settings_replace_those_before(self, bootstrap: str, topic: str) -> None:
+        first, second = {"max.message.bytes": "2000000"}, {"retention.bytes": "3000000"}
+        default = {"max.message.bytes": "1048588"}
+        self.change_settings(bootstrap, topic, "replace_configs", (first, first), (second, default | second))
+
+    def change_settings(self, bootstrap: str, topic: str, how: str, *steps: tuple[dict[str, str], dict[str, str]]) -> None:
+        """Make the changes, each of which must lead to the settings beside it; then one that is refused and changes nothing."""
+        for change, after in steps:
             self.admin(bootstrap, call(how, topic=topic, settings=change))
-            now = (now if how == "alter_configs" else {"max.message.bytes": "1048588"}) | change
-            self.wait_for_settings(bootstrap, topic, now)
+            self.wait_for_settings(bootstrap, topic, after)
         refused = self.program.admin(bootstrap, call(how, topic=topic, settings={"max.message.bytes": "many"}))
         assert ("error" in refused[0]) == self.tells_of_refused_settings
-        self.wait_for_settings(bootstrap, topic, now)
+        self.wait_for_settings(bootstrap, topic, steps[-1][1])
 
     def wait_for_settings(self, bootstrap: str, topic: str, settings: dict[str, str]) -> None:
         describe = call("describe_configs", topic=topic, names=list(settings))
@@ -257,31 +279,36 @@ class ClientJobs:
         assert group not in self.admin(bootstrap, call("list_groups"))[0]
 
     def test_the_cluster(self, bootstrap: str) -> None:
-        if self.can("describe_cluster"):
-            known = {"cluster_id": CLUSTER_ID, "controller": NODE_ID, "brokers": [NODE_ID]}
-            found = self.admin(bootstrap, call("describe_cluster"))[0]
-            assert "brokers" in found
-            assert found == {name: known[name] for name in found}  # not every client tells all
+        known = {"cluster_id": CLUSTER_ID, "controller": NODE_ID, "brokers": [NODE_ID]}
+        found = self.admin(bootstrap, call("describe_cluster"))[0]
+        assert "brokers" in found
+        assert found == {name: known[name] for name in found}  # not every client tells all
 
+    @needs("delete_offsets")
     def test_single_offsets_of_a_group_go(self, bootstrap: str, topic: str, unique: Unique, raw: Wire) -> None:
-        if self.can("delete_offsets"):
-            raw.warm_up()
-            group = unique("admin-group")
-            self.admin(
-                bootstrap,
-                call("commit_offsets", group=group, topic=topic, offsets={"0": 4, "1": 7}),
-                call("delete_offsets", group=group, topic=topic, partition=0),
-            )
-            found = self.admin(bootstrap, call("fetch_offsets", group=group, topic=topic, partitions=PARTITIONS))[0]
-            assert found == {"1": 7}
+        raw.warm_up()
+        group = unique("admin-group")
+        self.admin(
+            bootstrap,
+            call("commit_offsets", group=group, topic=topic, offsets={"0": 4, "1": 7}),
+            call("delete_offsets", group=group, topic=topic, partition=0),
+        )
+        found = self.admin(bootstrap, call("fetch_offsets", group=group, topic=topic, partitions=PARTITIONS))[0]
+        assert found == {"1": 7}
 
+    @needs("log_dirs")
     def test_bytes_in_the_log_directories(self, bootstrap: str, topic: str) -> None:
-        if self.can("log_dirs"):
-            self.program.produce(bootstrap, topic, sending([record("x" * 1000, n, 2) for n in range(3)]))
-            sizes = self.admin(bootstrap, call("log_dirs", topic=topic))[0]
-            assert sizes.keys() == {str(p) for p in PARTITIONS}
-            assert sizes["0"] == 0
-            assert 3000 < sizes["2"] < 3500
+        self.program.produce(bootstrap, topic, sending([record("x" * 1000, n, 2) for n in range(3)]))
+        sizes = self.admin(bootstrap, call("log_dirs", topic=topic))[0]
+        assert sizes.keys() == {str(p) for p in PARTITIONS}
+        assert sizes["0"] == 0
+        assert 3000 < sizes["2"] < 3500
+
+    def test_has_no_more_calls_than_are_tried(self, bootstrap: str) -> None:
+        names = sorted(self.no_call)
+        answers = self.program.admin(bootstrap, *(call(name, topic="unused", group="unused") for name in names))
+        for name, answer in zip(names, answers, strict=True):
+            assert f"no call for {name}" in answer.get("error", ""), answer
 
     def test_what_one_broker_has_little_to_say_of(self, bootstrap: str, topic: str) -> None:
         self.program.produce(bootstrap, topic, sending([record("x", 0, 3)], idempotent=self.idempotent))
@@ -291,6 +318,6 @@ class ClientJobs:
             "describe_producers": 1 if self.idempotent else 0,
             "describe_quotas": 0,
         }
-        names = [name for name in expected if self.can(name)]
-        found = self.admin(bootstrap, *(call(name, topic=topic, partition=3) for name in names))
-        assert dict(zip(names, found, strict=True)) == {name: expected[name] for name in names}
+        asked = {name: call(name, topic=topic, partition=3) for name in expected if self.can(name)}
+        found = self.admin(bootstrap, *asked.values())
+        assert dict(zip(asked, found, strict=True)) == {name: expected[name] for name in asked}
