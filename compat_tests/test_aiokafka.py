@@ -103,6 +103,12 @@ def test_records_come_back_as_they_were_sent_in_every_codec(bootstrap: str, uniq
     async def check() -> None:
         topic = await topic_of(bootstrap, unique("ak"))
         offset = 0
+
+        async def arrived() -> bool:  # acks=0 tells nobody when, and the next producer's records could overtake these
+            where = TopicPartition(topic, 1)
+            async with consumer(bootstrap) as reader:
+                return bool(await reader.end_offsets([where]) == {where: offset})
+
         for codec in CODECS:
             async with AIOKafkaProducer(bootstrap_servers=bootstrap, compression_type=codec, linger_ms=20, **settings) as client:
                 placed = [
@@ -113,6 +119,7 @@ def test_records_come_back_as_they_were_sent_in_every_codec(bootstrap: str, uniq
             if settings.get("acks") != 0:
                 assert [(a.topic, a.partition, a.offset) for a in answers] == [(topic, 1, offset + n) for n in range(len(sent))]
             offset += len(sent)
+            await until(arrived, f"{codec} has arrived")
         async with consumer(bootstrap, topic) as reader:
             got = await drain(reader, offset)
         wanted = [(n, TODAY_MS + n, 0, *sent[n % len(sent)]) for n in range(offset)]

@@ -44,6 +44,11 @@ def fill(java: JavaAt, topic: str, per_partition: int, partitions: int = 3) -> N
     java.call("produce", topic=topic, records=records)
 
 
+def end_offset(java: JavaAt, topic: str, partition: int) -> int:
+    found: int = java.call("list_offsets", topic=topic, partition=partition, specs=["latest"])["latest"][0]
+    return found
+
+
 SETTINGS = {
     "acks-0": {"acks": "0", "enable.idempotence": "false"},
     "acks-1": {"acks": "1", "enable.idempotence": "false"},
@@ -65,6 +70,10 @@ def test_records_come_back_as_they_were_sent_in_every_codec(java: JavaAt, unique
         {"key": "large", "value": "0123456789abcdef" * 56_250, "headers": []},
     ]
     wanted: list[dict[str, Any]] = []
+
+    def arrived() -> bool:  # acks=0 tells nobody when, and the next producer's records could overtake these
+        return end_offset(java, topic, 1) == len(wanted)
+
     for codec in CODECS:
         first = len(wanted)
         records = [{**r, "partition": 1, "timestamp_ms": TODAY_MS + first + n} for n, r in enumerate(sent)]
@@ -74,6 +83,7 @@ def test_records_come_back_as_they_were_sent_in_every_codec(java: JavaAt, unique
             places = [{"partition": 1, "offset": first + n, "timestamp_ms": TODAY_MS + first + n} for n in range(len(sent))]
             assert answers == places
         wanted += [{**r, "offset": first + n, "timestamp_type": "CreateTime"} for n, r in enumerate(records)]
+        wait_for(arrived, f"{codec} has arrived")
     assert java.call("consume", topic=topic, partitions=[0, 1, 2], count=len(wanted)) == wanted
 
 
