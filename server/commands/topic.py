@@ -10,7 +10,8 @@ come by a request that librdkafka does not have (direct.py); where that way is c
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
@@ -32,6 +33,7 @@ from ottla.server.commands.topic_rows import (
 )
 
 if TYPE_CHECKING:
+    from confluent_kafka import TopicPartitionInfo
     from confluent_kafka.admin import AdminClient, ConfigEntry, TopicDescription
     from confluent_kafka.admin._metadata import TopicMetadata
 
@@ -140,19 +142,18 @@ def describe(
     topics = cluster.reach(ours).topics
     found, missing = select(topics, names or (), regex=regex, internal=internal)
     errors = dict.fromkeys(missing, NO_SUCH_TOPIC)
+    reader = Reader(cluster, ours)
     states: list[TopicState] = []
-    notes: dict[str, None] = {}  # each once, in order
     with admin.progress("describing", len(found)) as advance:
         for batch in admin.batches(found, admin.NAMES_AT_ONCE):
-            more, wrong = states_of(cluster, ours, batch, notes)
-            states += more
-            errors |= wrong
+            states += reader.states(batch)
             advance(len(batch))
     if under_replicated:
         states = [kept for state in states if (kept := only_under_replicated(state)).partitions]
     show(states, as_json=as_json)
-    for note in notes:
+    for note in reader.notes:
         output.note(note)
+    errors |= reader.errors
     admin.note_failures("topic", errors)
     admin.end_if(errors)
 
@@ -240,48 +241,78 @@ def times(cluster: client.Cluster) -> dict[str, float]:
 # Describing
 
 
-def states_of(
-    cluster: client.Cluster, ours: AdminClient, names: Sequence[str], notes: dict[str, None]
-) -> tuple[list[TopicState], dict[str, str]]:
-    """What the cluster says of these topics, and the errors by topic. What is missing without being an error goes to `notes`."""
-    from confluent_kafka import TopicCollection
-    from confluent_kafka.admin import ConfigResource, ResourceType
+class Reader:
+    """Reads what there is to say of topics, many at a time. `errors` are by topic; `notes`, each once, tell what is missing."""
 
-    asked = ours.describe_topics(TopicCollection(list(names)), request_timeout=cluster.timeout_s)
-    resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]
-    asked_settings = ours.describe_configs(resources, request_timeout=cluster.timeout_s)
-    described, errors = admin.settle(cluster, asked)
-    settings, setting_errors = admin.settle(cluster, {resource.name: future for resource, future in asked_settings.items()})
-    for name in described.keys() & setting_errors.keys():
-        notes[f"topic {name}: settings are not known: {setting_errors[name]}"] = None
-    with_leader = [Partition(name, one.id) for name, topic in described.items() for one in topic.partitions if one.leader]
-    specs = admin.offset_specs()
-    first, _ = admin.list_offsets(cluster, ours, dict.fromkeys(with_leader, specs.earliest()))
-    end, offset_errors = admin.list_offsets(cluster, ours, dict.fromkeys(with_leader, specs.latest()))
-    notes.update((f"offsets of {partition} are not known: {error}", None) for partition, error in offset_errors.items())
-    sizes = sizes_of(cluster, described, notes)
-    states = [
-        TopicState(
-            name,
-            url_safe(str(topic.topic_id)),
-            topic.is_internal,
-            tuple(
-                PartitionState(
-                    one.id,
-                    one.leader.id if one.leader else None,
-                    tuple(node.id for node in one.replicas),
-                    tuple(node.id for node in one.isr),
-                    first.get(Partition(name, one.id)),
-                    end.get(Partition(name, one.id)),
-                    sizes.get(Partition(name, one.id)),
-                )
-                for one in sorted(topic.partitions, key=lambda one: one.id)
-            ),
-            own_settings(settings.get(name, {})),
-        )
-        for name, topic in described.items()
-    ]
-    return states, errors
+    def __init__(self, cluster: client.Cluster, ours: AdminClient) -> None:
+        self.cluster = cluster
+        self.ours = ours
+        self.errors: dict[str, str] = {}
+        self.notes: dict[str, None] = {}
+        self._closed: set[tuple[str, int]] = set()  # brokers that do not tell bytes
+
+    def states(self, names: Sequence[str]) -> list[TopicState]:
+        from confluent_kafka import TopicCollection
+        from confluent_kafka.admin import ConfigResource, ResourceType
+
+        timeout = {"request_timeout": self.cluster.timeout_s}
+        asked = self.ours.describe_topics(TopicCollection(list(names)), **timeout)
+        asked_settings = self.ours.describe_configs([ConfigResource(ResourceType.TOPIC, name) for name in names], **timeout)
+        topics, errors = admin.settle(self.cluster, asked)
+        settings, wrong = admin.settle(self.cluster, {resource.name: future for resource, future in asked_settings.items()})
+        self.errors |= errors
+        self._note("settings of topic {} are not known: {}", {name: why for name, why in wrong.items() if name in topics})
+        with_leader = [Partition(name, one.id) for name, topic in topics.items() for one in topic.partitions if one.leader]
+        first, end = self._offsets(with_leader)
+        sizes = self._sizes(topics)
+
+        def partition_state(name: str, one: TopicPartitionInfo) -> PartitionState:
+            where = Partition(name, one.id)
+            replicas, in_sync = tuple(node.id for node in one.replicas), tuple(node.id for node in one.isr)
+            leader = one.leader.id if one.leader else None
+            return PartitionState(one.id, leader, replicas, in_sync, first.get(where), end.get(where), sizes.get(where))
+
+        return [
+            TopicState(
+                name,
+                url_safe(str(topic.topic_id)),
+                topic.is_internal,
+                tuple(partition_state(name, one) for one in sorted(topic.partitions, key=lambda one: one.id)),
+                own_settings(settings.get(name, {})),
+            )
+            for name, topic in topics.items()
+        ]
+
+    def _offsets(self, partitions: Sequence[Partition]) -> tuple[dict[Partition, int], dict[Partition, int]]:
+        """The first and the end offset of each, as far as they are known."""
+        specs = admin.offset_specs()
+        first, wrong = admin.list_offsets(self.cluster, self.ours, dict.fromkeys(partitions, specs.earliest()))
+        end, wrong_too = admin.list_offsets(self.cluster, self.ours, dict.fromkeys(partitions, specs.latest()))
+        self._note("offsets of {} are not known: {}", wrong | wrong_too)
+        return first, end
+
+    def _sizes(self, topics: Mapping[str, TopicDescription]) -> dict[Partition, int]:
+        """Bytes of each partition's log at its leader, from those that tell. One that does not is not asked again."""
+        by_leader: dict[tuple[str, int], dict[str, list[int]]] = {}
+        for name, topic in topics.items():
+            for one in topic.partitions:
+                if one.leader:
+                    wanted = by_leader.setdefault((one.leader.host, one.leader.port), {})
+                    wanted.setdefault(name, []).append(one.id)
+        sizes: dict[Partition, int] = {}
+        for leader, wanted in by_leader.items():
+            if leader in self._closed:
+                continue
+            try:
+                with direct.connect(self.cluster, *leader) as connection:
+                    sizes |= direct.log_sizes(connection, wanted)
+            except Failure as failure:
+                self._closed.add(leader)
+                self.notes[f"bytes are not known: {failure}"] = None
+        return sizes
+
+    def _note(self, form: str, missing: Mapping[Any, str]) -> None:
+        self.notes.update((form.format(what, why), None) for what, why in missing.items())
 
 
 def url_safe(topic_id: str) -> str:
@@ -297,27 +328,9 @@ def own_settings(entries: dict[str, ConfigEntry]) -> tuple[Setting, ...]:
     return tuple(Setting(entry.name, entry.value, "topic") for entry in sorted(own, key=lambda entry: entry.name))
 
 
-def sizes_of(cluster: client.Cluster, described: dict[str, TopicDescription], notes: dict[str, None]) -> dict[Partition, int]:
-    """Bytes of each partition's log at its leader. Where they cannot be had, none, and the reason among the notes."""
-    by_leader: dict[int, tuple[str, int, dict[str, list[int]]]] = {}
-    for name, topic in described.items():
-        for one in topic.partitions:
-            if one.leader:
-                wanted = by_leader.setdefault(one.leader.id, (one.leader.host, one.leader.port, {}))[2]
-                wanted.setdefault(name, []).append(one.id)
-    sizes: dict[Partition, int] = {}
-    for host, port, wanted in by_leader.values():
-        try:
-            with direct.connect(cluster, host, port) as connection:
-                sizes |= direct.log_sizes(connection, wanted)
-        except Failure as failure:
-            notes[f"bytes are not known: {failure}"] = None
-    return sizes
-
-
 def only_under_replicated(topic: TopicState) -> TopicState:
     kept = tuple(partition for partition in topic.partitions if partition.is_under_replicated)
-    return TopicState(topic.name, topic.topic_id, topic.is_internal, kept, topic.settings)
+    return replace(topic, partitions=kept)
 
 
 def show(states: Sequence[TopicState], *, as_json: bool) -> None:
