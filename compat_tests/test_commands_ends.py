@@ -203,7 +203,7 @@ def test_a_broker_that_comes_back(fresh_broker: Callable[..., Any]) -> None:
 
 
 def test_a_broker_that_stays_away(fresh_broker: Callable[..., Any]) -> None:
-    """A reader gives up after its timeout of ten seconds; a writer says that it waits, and at Ctrl-C how much it could not send."""
+    """A reader gives up after ten seconds; a writer says that it waits, and at Ctrl-C how much it could not send."""
     broker = fresh_broker()
     bootstrap = f"127.0.0.1:{broker.port}"
     topic = made(bootstrap, 1)
