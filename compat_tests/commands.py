@@ -69,6 +69,13 @@ def good(*arguments: str | bytes, bootstrap: str | None = None, stdin: bytes = b
     return ran
 
 
+def errors(*arguments: str, bootstrap: str, code: int = 1) -> list[str]:
+    """The lines on standard error of a command that must fail."""
+    ran = ottla(*arguments, bootstrap=bootstrap)
+    assert ran.code == code, ran
+    return ran.errors.splitlines()
+
+
 def made(bootstrap: str, partitions: int, name: str | None = None) -> str:
     """A new topic; its name."""
     name = name or f"commands-{uuid.uuid4().hex[:10]}"
