@@ -18,8 +18,12 @@ keyword beats them, and a `data_dir` that is given is synced and kept.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
+import shutil
 import tempfile
 import threading
+import weakref
 from concurrent.futures import Future
 from pathlib import Path
 from types import TracebackType
@@ -63,7 +67,7 @@ class Broker:
         self._cluster_id = cluster_id
         self._settings = {name.replace("_", "."): _as_text(value) for name, value in settings.items()}
         self._configured("unused")  # a wrong setting is told where it was written
-        self._temporary: tempfile.TemporaryDirectory[str] | None = None
+        self._temporary: _TemporaryDirectory | None = None
         self._server: ServerBroker | None = None
         self._thread: _Thread | None = None
 
@@ -154,14 +158,14 @@ class Broker:
         if self._server is not None or self._temporary is not None:
             raise RuntimeError("this broker runs already")
         if self._data_dir is None:
-            self._temporary = tempfile.TemporaryDirectory(prefix="ottla-")
+            self._temporary = _TemporaryDirectory()
 
     async def _serve(self) -> None:
         """Builds the broker in the loop that will run it, and starts it."""
         from ottla.server.broker import Broker as ServerBroker
 
         temporary = self._temporary
-        config = self._configured(temporary.name if temporary is not None else str(self._data_dir))
+        config = self._configured(temporary.path if temporary is not None else str(self._data_dir))
         server = ServerBroker(config, cluster_id=self._cluster_id, disk=OsDisk() if temporary is None else _UnsyncedDisk())
         await server.start()
         self._server = server
@@ -170,7 +174,7 @@ class Broker:
         self._server = None
         temporary, self._temporary = self._temporary, None
         if temporary is not None:
-            temporary.cleanup()
+            temporary.remove()
 
     def _configured(self, directory: str) -> BrokerConfig:
         place = {"log.dirs": directory, "listeners": f"PLAINTEXT://{HOST}:{self._port}"}
@@ -181,11 +185,15 @@ class Broker:
 
 
 class _Thread:
-    """Runs a broker's loop until it is told to end. What the broker raises in it is raised by the caller's call."""
+    """Runs a broker's loop until it is told to end. What the broker raises in it is raised by the caller's call.
+
+    Whoever waits may be interrupted (Ctrl-C) at any moment, so `_wanted` is for the time before there is a loop to tell.
+    """
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._ready: Future[None] = Future()
+        self._wanted = True
         self._loop: asyncio.AbstractEventLoop | None = None
         self._leave: asyncio.Event | None = None
         self._failure: BaseException | None = None
@@ -193,46 +201,69 @@ class _Thread:
         self._thread = threading.Thread(target=self._run, name="ottla-broker", daemon=True)
 
     def run_until_ready(self) -> None:
-        self._thread.start()
         try:
+            self._thread.start()
             self._ready.result()
-        except BaseException:
-            if self._loop is not None:  # an interrupt while waiting: the broker may come up all the same
-                self._tell_to_leave()
-            self._thread.join()
+        except BaseException:  # an interrupt, too: the broker may come up all the same
+            self._tell_to_leave()
+            with contextlib.suppress(RuntimeError):  # there is no thread yet, and should there be one, it is not wanted
+                self._thread.join()
             raise
 
     def end(self) -> None:
         self._tell_to_leave()
-        self._thread.join()
+        try:
+            self._thread.join()
+        except BaseException:  # an interrupt; the directory must not go before the broker has
+            self._thread.join()
+            raise
         if self._failure is not None:
             raise self._failure
 
     def _tell_to_leave(self) -> None:
-        assert self._loop is not None
-        assert self._leave is not None
-        if self._thread.is_alive():
-            self._loop.call_soon_threadsafe(self._leave.set)
+        self._wanted = False
+        if self._loop is not None and self._thread.is_alive():
+            assert self._leave is not None
+            with contextlib.suppress(RuntimeError):  # the loop is closed: it has left meanwhile
+                self._loop.call_soon_threadsafe(self._leave.set)
 
     def _run(self) -> None:
-        from ottla.server.serve import loop_factory
+        try:
+            from ottla.server.serve import loop_factory
 
-        with asyncio.Runner(loop_factory=loop_factory()) as runner:
-            try:
+            with asyncio.Runner(loop_factory=loop_factory()) as runner:
                 runner.run(self._serve())
-            except BaseException as error:  # noqa: BLE001 - it is raised again in the thread that waits
-                if self._ready.done():
-                    self._failure = error
-                else:
-                    self._ready.set_exception(error)
+        except BaseException as error:  # noqa: BLE001 - it is raised again in the thread that waits
+            if self._ready.done():
+                self._failure = error
+            else:
+                self._ready.set_exception(error)
 
     async def _serve(self) -> None:
         self._leave = asyncio.Event()
-        self._loop = asyncio.get_running_loop()
+        self._loop = asyncio.get_running_loop()  # from here on it can be told; `_wanted` says what it was told before
+        if not self._wanted:
+            return
         await self._broker._serve()
         self._ready.set_result(None)
         await self._leave.wait()
         await self._broker._running().stop()
+
+
+class _TemporaryDirectory:
+    """Removed when it is no longer wanted, at the latest when the program ends: by the process that made it. A child forked off
+    inside a broker's `with` block leaves that block, too, when it exits; tempfile's own would then take the parent's files away.
+    """
+
+    def __init__(self) -> None:
+        self.path = tempfile.mkdtemp(prefix="ottla-")
+        self.remove = weakref.finalize(self, _remove_in, os.getpid(), self.path)
+
+
+def _remove_in(process_id: int, path: str) -> None:
+    if os.getpid() == process_id:
+        with contextlib.suppress(FileNotFoundError):
+            shutil.rmtree(path)
 
 
 class _UnsyncedFile(OsFile):

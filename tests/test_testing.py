@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import subprocess
+import sys
 import threading
 import urllib.request
 from pathlib import Path
@@ -11,6 +14,7 @@ from typing import Any
 import pytest
 
 from ottla.log.errors import LogDirLocked
+from ottla.server import serve
 from ottla.server.config import ConfigError
 from ottla.testing import QUICK, Broker
 from ottla.wire.messages import create_topics, describe_configs, metadata
@@ -138,3 +142,61 @@ def test_metrics_are_there_where_a_port_is_given() -> None:
             assert answer.status == 200
     with Broker() as broker:
         assert broker.metrics_url is None
+
+
+INTERRUPTED = """
+import _thread, sys, threading
+import ottla.server.broker, ottla.server.serve as serve
+from ottla.testing import Broker
+
+factory, at = serve.loop_factory, sys.argv[1]
+
+def interrupting():
+    if at == "before the loop":
+        _thread.interrupt_main()
+    return factory()
+
+start = ottla.server.broker.Broker.start
+
+async def started(self):
+    await start(self)
+    if at == "in the start":
+        _thread.interrupt_main()
+
+serve.loop_factory, ottla.server.broker.Broker.start = interrupting, started
+broker = Broker()
+try:
+    broker.start()
+except KeyboardInterrupt:
+    print("interrupted", [each.name for each in threading.enumerate()], broker)
+"""
+
+
+@pytest.mark.parametrize("moment", ["before the loop", "in the start"])
+def test_an_interrupt_while_it_starts_ends_it(moment: str) -> None:
+    ran = subprocess.run([sys.executable, "-c", INTERRUPTED, moment], capture_output=True, text=True, timeout=60, check=False)
+    assert (ran.stdout, ran.stderr) == ("interrupted ['MainThread'] <ottla.testing.Broker not running>\n", "")
+
+
+def test_what_fails_before_there_is_a_loop_is_raised_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_loop() -> Any:
+        raise OSError("no more descriptors")
+
+    monkeypatch.setattr(serve, "loop_factory", no_loop)
+    with pytest.raises(OSError, match="no more descriptors"):
+        Broker().start()
+    assert broker_threads() == []
+
+
+def test_a_forked_child_that_leaves_takes_nothing_away() -> None:
+    with Broker() as broker:
+        directory = broker.data_dir
+        child = os.fork()
+        if child == 0:
+            try:
+                broker.stop()
+            finally:
+                os._exit(0 if directory.exists() else 1)
+        assert os.waitpid(child, 0)[1] == 0
+        assert create(broker, "still-here").error_code == 0
+    assert not directory.exists()
