@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.server.connection import Connection
+from ottla.server.settings_rules import limit_of_address
 
 if TYPE_CHECKING:
     from ottla.server.clock import Cancellable
@@ -79,14 +79,12 @@ class SocketSettings:
 
 
 KAFKA_BUFFER_BYTES: Final = 102_400
-_COUNT: Final = re.compile(r"[+-]?\d{1,9}", re.ASCII)
 
 
-def _overrides(value: object) -> dict[str, int]:
-    """`max.connections.per.ip.overrides`: "host:count,host:count", as text or as a list of its parts."""
-    parts = value.split(",") if isinstance(value, str) else value if isinstance(value, list | tuple) else ()
-    pairs = (str(part).strip().rpartition(":") for part in parts)
-    return {host.strip(): int(count) for host, _, count in pairs if host and _COUNT.fullmatch(count.strip())}
+def _overrides(text: str | None) -> dict[str, int]:
+    """`max.connections.per.ip.overrides`: "address:count,address:count". A part that is none counts as not there: somebody with
+    other rules wrote it while their broker ran."""
+    return dict(limit for limit in map(limit_of_address, (text or "").split(",")) if limit is not None)
 
 
 class Listener:

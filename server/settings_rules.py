@@ -56,7 +56,8 @@ BELOW: Final = tuple(
 CODECS: Final = range(5)
 _CODEC_SETTINGS: Final = ("offsets.topic.compression.codec", "share.coordinator.state.topic.compression.codec")
 _LEAST_DEDUPE_BYTES: Final = 1 << 20
-_LIMIT_OF_ADDRESS: Final = re.compile(r"\s*[^\s,]+\s*:\s*[+-]?\d{1,9}\s*", re.ASCII)
+_LIMIT_OF_ADDRESS: Final = re.compile(r"\s*([^\s,]+)\s*:\s*([+-]?\d{1,10})\s*", re.ASCII)
+_INTS: Final = range(-(1 << 31), 1 << 31)
 
 
 def check_broker(values: Mapping[str, Any], written: Collection[str] = ()) -> None:
@@ -143,7 +144,7 @@ def _check_times(values: Mapping[str, Any]) -> None:
 
 def _check_connections(values: Mapping[str, Any], written: Collection[str]) -> None:
     overrides = values["max.connections.per.ip.overrides"]
-    wrong = [part for part in overrides.split(",") if not _LIMIT_OF_ADDRESS.fullmatch(part)] if overrides else []
+    wrong = [part for part in overrides.split(",") if limit_of_address(part) is None] if overrides else []
     if wrong:
         raise ConfigError(f"max.connections.per.ip.overrides: '{wrong[0]}' is not address:count; write such as 127.0.0.1:100")
     if values["max.connections.per.ip"] == 0 and not overrides:
@@ -153,3 +154,11 @@ def _check_connections(values: Mapping[str, Any], written: Collection[str]) -> N
     if 0 <= values["connections.max.idle.ms"] <= values["connection.failed.authentication.delay.ms"]:
         pair = "connection.failed.authentication.delay.ms", "connections.max.idle.ms"
         raise _contradiction(*pair, values, written, strict=True)
+
+
+def limit_of_address(part: str) -> tuple[str, int] | None:
+    """One element of max.connections.per.ip.overrides, `address:count`; None for anything else."""
+    found = _LIMIT_OF_ADDRESS.fullmatch(part)
+    if found is None or int(found[2]) not in _INTS:
+        return None
+    return found[1], int(found[2])
