@@ -16,6 +16,9 @@ came on, after three intervals of silence (at least a minute), or when 16,384 ot
   there is only 42 INVALID_REQUEST.
 
 A change of subscriptions begins all of this anew.
+
+Whoever may write a subscription chooses its patterns, and whoever connects chooses what they are matched against, on the event
+loop. Python's regular expressions go back and try again, so a pattern that could take many tries fits nobody.
 """
 
 from __future__ import annotations
@@ -54,6 +57,11 @@ CODECS: Final = (4, 3, 1, 2)
 """Those we take, the best first: zstd, lz4, gzip, snappy."""
 NEVER_MS: Final = -1
 _DEFAULT_INTERVAL_MS: Final = 300_000
+_MOST_WAYS: Final = 100_000
+"""Some milliseconds of matching."""
+_BEYOND_COUNTING: Final = re.compile(r"\)[*+{]|\(\?(?!:|i\))")
+"""What is repeated as a whole takes exponentially many ways; and flags and assertions can write anything otherwise."""
+_CHOICE: Final = re.compile(r"[*+?|]")
 _MENDED_BY_GET: Final = (ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
 _RESERVED: Final = (bytes(16), bytes(15) + b"\x01")
 
@@ -244,7 +252,22 @@ def _matches(patterns: tuple[str, ...], attributes: Mapping[str, str | None]) ->
 
 def _fits(pattern: str, value: str | None) -> bool:
     compiled = _compiled(pattern)
-    return value is not None and compiled is not None and compiled.fullmatch(value) is not None
+    return value is not None and compiled is not None and _is_quick(pattern, len(value)) and compiled.fullmatch(value) is not None
+
+
+@functools.lru_cache(maxsize=100)
+def _is_quick(pattern: str, length: int) -> bool:
+    """Whether a text of that many characters can be matched in few ways. Each repetition of one character may stop at any of
+    them, each alternative may be taken or not, and in the worst case all of that is tried together. (`{1,9}` cannot come: a comma
+    begins the next pattern.)
+    """
+    ways = 1
+    for choice in _CHOICE.findall(pattern):
+        ways *= 2 if choice in "?|" else length + 1
+    if ways <= _MOST_WAYS and _BEYOND_COUNTING.search(pattern) is None:
+        return True
+    logger.warning("the pattern %r of a client-metrics subscription could take too long and fits nobody", pattern)
+    return False
 
 
 @functools.lru_cache(maxsize=100)

@@ -107,6 +107,9 @@ def test_subscriptions_that_match_are_put_together(rig: Rig) -> None:
         ("client_source_port=4\\d+", True),
         ("client_id=nope,client_id=client", True),
         ("client_id=\\p{Lower}+", False),
+        ("client_id=(?i)CLI.*", True),
+        ("client_id=(?:client|other)", True),
+        ("client_id=(c|l|i|e|n|t)+", False),  # it would, but so it could take for ever
         ("", True),
     ],
 )
@@ -117,6 +120,25 @@ def test_patterns(rig: Rig, match: str, fits: bool) -> None:
     found = rig.get()
     assert isinstance(found, Subscription)
     assert found.metrics == (("m",) if fits else ())
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "(a+)+b",
+        "(a|a)*b",
+        "(?:a|aa){30}b",
+        "(?x)(a+) +b",
+        "a*a*a*a*a*a*a*b",
+        "a?" * 40 + "a" * 40,
+        "(a|a)" * 40 + "b",
+    ],
+)
+def test_a_pattern_that_could_run_for_ever_fits_nobody(rig: Rig, pattern: str, caplog: pytest.LogCaptureFixture) -> None:
+    rig.context.client_id = "a" * 40
+    rig.subscribe("s", metrics="m", match=f"client_id={pattern}")
+    assert rig.get() == Subscription((), 300_000, DEFAULT_ID_OF_ID)
+    assert "could take too long" in caplog.text
 
 
 def test_a_client_without_an_id_matches_no_pattern_of_it(rig: Rig) -> None:
