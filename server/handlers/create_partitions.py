@@ -3,7 +3,8 @@
 - `count` is the new total. Records that are there stay where they are: keys may map to other partitions from now on.
 - Replicas as the topic's others, placed by the controller or assigned by hand. `validate_only` checks and changes nothing.
 - Errors: 3 UNKNOWN_TOPIC_OR_PARTITION, 37 INVALID_PARTITIONS (no increase), 38 INVALID_REPLICATION_FACTOR, 39
-  INVALID_REPLICA_ASSIGNMENT, 42 INVALID_REQUEST (named twice), 44 POLICY_VIOLATION (over 10,000), 56 KAFKA_STORAGE_ERROR.
+  INVALID_REPLICA_ASSIGNMENT, 42 INVALID_REQUEST (named twice), 56 KAFKA_STORAGE_ERROR. Of the whole request, for all
+  its topics: 7 REQUEST_TIMED_OUT (`timeout_ms` of 0 or less: nothing is done), 44 POLICY_VIOLATION (over 10,000 new partitions).
 """
 
 from __future__ import annotations

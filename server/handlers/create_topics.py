@@ -3,10 +3,12 @@
 - Partitions and replicas: given, or -1 for `num.partitions` and `default.replication.factor` (all versions; clients send it
   since v4), or assigned by hand. With `validate_only` everything is checked and nothing made.
 - v5 (KIP-525) answers partition count, replicas and all settings with their sources; v7 the topic id.
-- The topic can be used when the answer is there; `timeout_ms` does not matter to a lone controller, which is never away.
+- The topic can be used when the answer is there. `timeout_ms` of 0 or less: nothing is done. Otherwise it does not matter to a
+  lone controller, which is never away.
+- Errors of the whole request, for every topic in it: 7 REQUEST_TIMED_OUT (no time), 44 POLICY_VIOLATION (over 10,000 partitions).
 - Errors: 17 INVALID_TOPIC_EXCEPTION (name, or a name that collides in '.' and '_'), 36 TOPIC_ALREADY_EXISTS, 40 INVALID_CONFIG,
   37 INVALID_PARTITIONS, 38 INVALID_REPLICATION_FACTOR, 39 INVALID_REPLICA_ASSIGNMENT, 42 INVALID_REQUEST (named twice; both
-  counts and an assignment), 44 POLICY_VIOLATION (more than 10,000 partitions), 56 KAFKA_STORAGE_ERROR.
+  counts and an assignment), 44 (over 10,000 partitions and settings), 56 KAFKA_STORAGE_ERROR.
 """
 
 from __future__ import annotations

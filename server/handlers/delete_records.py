@@ -1,6 +1,7 @@
 """DeleteRecords v0-2: move a partition's log start offset up (KIP-107).
 
 - Offset -1 is the high watermark. An offset at or below the log's start changes nothing and answers the start there is.
+- A partition named twice is answered once: the later offset counts. A topic without partitions is not answered.
 - The files go with the next retention pass; records below the new start are out of range at once.
 - Errors: 1 OFFSET_OUT_OF_RANGE beyond the high watermark or below 0, 44 POLICY_VIOLATION on a topic that is only compacted,
   3 UNKNOWN_TOPIC_OR_PARTITION, 6 NOT_LEADER_OR_FOLLOWER, 17 INVALID_TOPIC_EXCEPTION for an internal topic, 56
@@ -26,10 +27,14 @@ NO_OFFSET = -1
 
 
 def handle(request: DeleteRecordsRequest, ctx: RequestContext) -> DeleteRecordsResponse:
+    wanted: dict[str, dict[int, DeleteRecordsPartition]] = {}
+    for topic in request.topics:
+        if topic.partitions:
+            wanted.setdefault(topic.name, {}).update({partition.partition_index: partition for partition in topic.partitions})
     return DeleteRecordsResponse(
         topics=[
-            DeleteRecordsTopicResult(topic.name, [_partition(topic.name, partition, ctx) for partition in topic.partitions])
-            for topic in request.topics
+            DeleteRecordsTopicResult(name, [_partition(name, partition, ctx) for partition in partitions.values()])
+            for name, partitions in wanted.items()
         ]
     )
 

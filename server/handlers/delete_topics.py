@@ -2,6 +2,7 @@
 
 - By name; since v6 (KIP-516) by name or id. v5 texts with errors. The log's files go after `file.delete.delay.ms`.
 - Errors: 3 UNKNOWN_TOPIC_OR_PARTITION, 100 UNKNOWN_TOPIC_ID, 42 INVALID_REQUEST (named twice, by both, by neither),
+  7 REQUEST_TIMED_OUT for every topic of the request (`timeout_ms` of 0 or less: nothing is done),
   73 TOPIC_DELETION_DISABLED where `delete.topic.enable` is false (42 before v3, which did not know 73), 56 KAFKA_STORAGE_ERROR.
 """
 

@@ -6,7 +6,7 @@
 - A special timestamp that came with a later version, and any other negative one, is 35 UNSUPPORTED_VERSION.
 - Any other timestamp: the first record from it on, if the asker may read that far; -1 and no error where there is none.
 - v4 checks the leader epoch (74, 75) and answers the record's. A partition that is asked for twice is answered once, with 42
-  INVALID_REQUEST.
+  INVALID_REQUEST. A topic is answered once, and not at all if none of its partitions was asked for.
 - Errors: 3 UNKNOWN_TOPIC_OR_PARTITION, 6 NOT_LEADER_OR_FOLLOWER, 56 KAFKA_STORAGE_ERROR.
 """
 
@@ -51,10 +51,8 @@ _NEVER: Final = 1 << 15
 def handle(request: ListOffsetsRequest, ctx: RequestContext) -> ListOffsetsResponse:
     asked = Counter((topic.name, partition.partition_index) for topic in request.topics for partition in topic.partitions)
     committed_only = request.isolation_level == READ_COMMITTED
-    response = ListOffsetsResponse()
+    answers: dict[str, list[ListOffsetsPartitionResponse]] = {}
     for topic in request.topics:
-        answered = ListOffsetsTopicResponse(name=topic.name)
-        response.topics.append(answered)
         for partition in topic.partitions:
             times = asked.pop((topic.name, partition.partition_index), 0)
             if not times:
@@ -63,8 +61,8 @@ def handle(request: ListOffsetsRequest, ctx: RequestContext) -> ListOffsetsRespo
                 answer = _refusal(partition, ErrorCode.INVALID_REQUEST)
             else:
                 answer = _partition(topic.name, partition, committed_only, ctx)
-            answered.partitions.append(answer)
-    return response
+            answers.setdefault(topic.name, []).append(answer)
+    return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name, partitions) for name, partitions in answers.items()])
 
 
 def _refusal(partition: ListOffsetsPartition, code: ErrorCode) -> ListOffsetsPartitionResponse:

@@ -4,6 +4,8 @@
 - Fine while members join, 27 REBALANCE_IN_PROGRESS between join and sync. Offsets themselves are not checked against the log.
 - Retention time (v2-4) is honoured as Kafka does. v6 leader epoch, v7 static members, v9 says 69 GROUP_ID_NOT_FOUND where older
   versions hear 22 ILLEGAL_GENERATION. v10 names topics by id.
+- Partitions that are refused for not existing come first in the answer. Once there are any, a topic named twice has one entry. A
+  topic without partitions is answered only if it does not exist.
 - Errors, each partition its own: 3 UNKNOWN_TOPIC_OR_PARTITION, 100 UNKNOWN_TOPIC_ID, 12 OFFSET_METADATA_TOO_LARGE; for all
   partitions: 22, 25 UNKNOWN_MEMBER_ID, 27, 69, 82 FENCED_INSTANCE_ID, and 14/15/16 of the coordinator.
 """
@@ -26,9 +28,10 @@ from ottla.wire.messages.offset_commit import (
 def handle(request: OffsetCommitRequest, ctx: RequestContext) -> OffsetCommitResponse:
     group_id = request.group_id
     commits: list[Commit] = []
-    accepted: list[OffsetCommitResponsePartition] = []
-    topics = [_read_topic(topic, ctx, commits, accepted) for topic in request.topics]
-    response = OffsetCommitResponse(topics=topics)
+    refused: dict[tuple[str, bytes], OffsetCommitResponseTopic] = {}
+    topics = [answer for topic in request.topics if (answer := _read_topic(topic, ctx, commits, refused)).partitions]
+    accepted = [partition for topic in topics for partition in topic.partitions]
+    response = OffsetCommitResponse(topics=_merged(refused, topics) if refused else topics)
     if not accepted:
         return response  # nothing that could be stored: as in Kafka, the group is not even asked
     try:
@@ -51,28 +54,44 @@ def _read_topic(
     topic: OffsetCommitRequestTopic,
     ctx: RequestContext,
     commits: list[Commit],
-    accepted: list[OffsetCommitResponsePartition],
+    refused: dict[tuple[str, bytes], OffsetCommitResponseTopic],
 ) -> OffsetCommitResponseTopic:
-    """One topic's answer. What can be stored goes to `commits`; partitions that exist to `accepted`, for the group's verdict."""
+    """The answer for the partitions that exist, which is the group's to give. What can be stored goes to `commits`, a topic or
+    partitions that are not there to `refused`.
+    """
     by_id = ctx.api_version >= 10
     metadata = ctx.broker.metadata
     image = metadata.topics_by_id.get(topic.topic_id) if by_id else metadata.topics.get(topic.name)
     missing = ErrorCode.UNKNOWN_TOPIC_ID if image is None and by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     max_bytes = ctx.broker.groups.settings.offset_metadata_max_bytes
-    answers = []
+    answers, absent = [], []
     for partition in topic.partitions:
         index = partition.partition_index
-        answer = OffsetCommitResponsePartition(index)
-        answers.append(answer)
         if image is None or index not in image.partitions:
-            answer.error_code = missing
+            absent.append(OffsetCommitResponsePartition(index, missing))
             continue
-        accepted.append(answer)
         text = partition.committed_metadata or ""
         if len(text) > max_bytes:
-            answer.error_code = ErrorCode.OFFSET_METADATA_TOO_LARGE
+            answers.append(OffsetCommitResponsePartition(index, ErrorCode.OFFSET_METADATA_TOO_LARGE))
             continue
+        answers.append(OffsetCommitResponsePartition(index))
         commits.append(
             Commit(image.name, image.topic_id, index, partition.committed_offset, partition.committed_leader_epoch, text)
         )
-    return OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=answers)
+    if absent or image is None:
+        _entry(refused, topic.name, topic.topic_id).partitions += absent
+    return OffsetCommitResponseTopic(topic.name, topic.topic_id, answers)
+
+
+def _merged(
+    refused: dict[tuple[str, bytes], OffsetCommitResponseTopic], topics: list[OffsetCommitResponseTopic]
+) -> list[OffsetCommitResponseTopic]:
+    for topic in topics:
+        _entry(refused, topic.name, topic.topic_id).partitions += topic.partitions
+    return list(refused.values())
+
+
+def _entry(topics: dict[tuple[str, bytes], OffsetCommitResponseTopic], name: str, topic_id: bytes) -> OffsetCommitResponseTopic:
+    if (name, topic_id) not in topics:
+        topics[name, topic_id] = OffsetCommitResponseTopic(name, topic_id)
+    return topics[name, topic_id]

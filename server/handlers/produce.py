@@ -3,7 +3,8 @@
 - acks -1 and 1 answer once the batch is in the log of all replicas in sync, or in the leader's; with one replica that is the
   same. fsync before the answer is for `flush.messages` to ask for, as in Kafka. acks 0 gets no answer; if anything went wrong the
   connection is closed, so that the client looks around. Any other acks is 21 INVALID_REQUIRED_ACKS.
-- Each partition succeeds or fails by itself. The same partition twice in a request: the later batch counts.
+- Each partition succeeds or fails by itself. The same partition twice in a request: the later batch counts. A topic
+  without partitions is not answered.
 - Produce never creates a topic. Internal topics are 17 INVALID_TOPIC_EXCEPTION. v13 names topics by id (100 UNKNOWN_TOPIC_ID).
 - A duplicate of one of the last five batches of an idempotent producer is a success, with the offset of the first time.
 - v7 zstd (76 below). v8 record errors and a text. v10 tells who leads instead (KIP-951).
@@ -121,9 +122,11 @@ def _append(
 
 
 def _each_once(topics: list[TopicProduceData]) -> list[TopicProduceData]:
-    """The topics with each partition once, the later of two batches for one."""
+    """The topics with each partition once, the later of two batches for one. Topics without partitions are left out."""
     merged: dict[tuple[str, bytes], dict[int, PartitionProduceData]] = {}
     for topic in topics:
+        if not topic.partition_data:
+            continue
         merged.setdefault((topic.name, topic.topic_id), {}).update({data.index: data for data in topic.partition_data})
     return [TopicProduceData(name, topic_id, list(each.values())) for (name, topic_id), each in merged.items()]
 

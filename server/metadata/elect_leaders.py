@@ -14,7 +14,7 @@ from collections.abc import Container
 from typing import Final, NamedTuple
 
 from ottla.server.metadata.image import NO_LEADER, MetadataImage, PartitionImage
-from ottla.server.metadata.operation import Outcome, Refused, check_size
+from ottla.server.metadata.operation import Outcome, Refused, check_size, check_time
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse, PartitionResult, ReplicaElectionResult
 from ottla.wire.messages.internal.partition_change_record import PartitionChangeRecord
@@ -42,8 +42,7 @@ def elect_leaders(image: MetadataImage, alive: Container[int], request: ElectLea
     if request.topic_partitions is not None and not request.topic_partitions:
         return Outcome([], ElectLeadersResponse())
     try:
-        if request.timeout_ms <= 0:
-            raise Refused(ErrorCode.REQUEST_TIMED_OUT)
+        check_time(request.timeout_ms)
         if request.election_type not in _NOT_ELECTED:
             raise Refused(ErrorCode.INVALID_REQUEST, f"There is no election of type {request.election_type}.")
         return _elect_all(image, alive, request)

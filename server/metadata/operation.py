@@ -53,6 +53,12 @@ def check_size(records: int) -> None:
         raise Refused(ErrorCode.POLICY_VIOLATION, f"One request may change at most {MAX_RECORDS} partitions and settings.")
 
 
+def check_time(timeout_ms: int) -> None:
+    """Refused: 7 REQUEST_TIMED_OUT. As in Kafka, nothing is begun for a client whose time is over before it has begun."""
+    if timeout_ms <= 0:
+        raise Refused(ErrorCode.REQUEST_TIMED_OUT)
+
+
 def random_uuid(random: Random) -> bytes:
     """A random (version 4) uuid: none that Kafka reserves, and none whose text begins with '-', as Kafka's tools want it."""
     while True:

@@ -1,4 +1,8 @@
-"""Adding partitions to topics: the rules, as functions of the image."""
+"""Adding partitions to topics: the rules, as functions of the image.
+
+A request without time, or for too many partitions, is refused as a whole: every topic in it hears the same. Topics named twice do
+not count there.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,7 @@ from random import Random
 
 from ottla.server.metadata import placement
 from ottla.server.metadata.image import MetadataImage, TopicImage
-from ottla.server.metadata.operation import Outcome, Refused, check_size
+from ottla.server.metadata.operation import Outcome, Refused, check_size, check_time
 from ottla.server.metadata.settings import BrokerSettings
 from ottla.server.metadata.topics import partition_records
 from ottla.wire.errors import ErrorCode
@@ -25,6 +29,11 @@ def create(
 ) -> Outcome[CreatePartitionsResponse]:
     """CreatePartitions. Each topic on its own; the records of those that succeed, none where `validate_only`."""
     times = Counter(topic.name for topic in request.topics)
+    try:
+        _check_whole(image, [topic for topic in request.topics if times[topic.name] == 1], request.timeout_ms)
+    except Refused as refused:
+        refusals = [CreatePartitionsTopicResult(topic.name, refused.code, refused.message) for topic in request.topics]
+        return Outcome([], CreatePartitionsResponse(results=refusals))
     records: list[WireStruct] = []
     results: list[CreatePartitionsTopicResult] = []
     for topic in {topic.name: topic for topic in request.topics}.values():
@@ -32,7 +41,6 @@ def create(
             if times[topic.name] > 1:
                 raise Refused(ErrorCode.INVALID_REQUEST, "The request names this topic more than once.")
             made = _create(image, settings, random, topic)
-            check_size(len(records) + len(made))
         except Refused as refused:
             results.append(CreatePartitionsTopicResult(topic.name, refused.code, refused.message))
             continue
@@ -41,8 +49,16 @@ def create(
     return Outcome([] if request.validate_only else records, CreatePartitionsResponse(results=results))
 
 
+def _check_whole(image: MetadataImage, topics: list[CreatePartitionsTopic], timeout_ms: int) -> None:
+    """What is wrong with a request as a whole, whatever its topics are. Refused: 7, 44."""
+    if topics:
+        check_time(timeout_ms)
+        known = [(topic.count, image.topics[topic.name]) for topic in topics if topic.name in image.topics]
+        check_size(sum(max(count - len(found.partitions), 0) for count, found in known))
+
+
 def _create(image: MetadataImage, settings: BrokerSettings, random: Random, topic: CreatePartitionsTopic) -> list[WireStruct]:
-    """Refused: 3 UNKNOWN_TOPIC_OR_PARTITION, 37 INVALID_PARTITIONS, 38, 39, 44."""
+    """Refused: 3 UNKNOWN_TOPIC_OR_PARTITION, 37 INVALID_PARTITIONS, 38, 39."""
     found = image.topics.get(topic.name)
     if found is None:
         raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -52,7 +68,6 @@ def _create(image: MetadataImage, settings: BrokerSettings, random: Random, topi
             ErrorCode.INVALID_PARTITIONS, f"Topic '{topic.name}' has {have} partition(s); {topic.count} would not be an increase."
         )
     added = topic.count - have
-    check_size(added)
     replicas = _replicas(image, random, found, topic, added)
     return [*partition_records(image, settings, found.topic_id, dict(enumerate(replicas, start=have)))]
 

@@ -1,8 +1,9 @@
 """Creating and deleting topics: the rules, as functions of the image.
 
-A new topic is checked in this order, and the first failure is the answer: name, collision, existence, null settings, settings,
-manual assignment, replication factor, partition count, placement. What each failure says is a row of CT* in the compatibility
-table (tests/server/metadata/test_topics.py); codes are Kafka's, sentences ours.
+A CreateTopics without time, or for too many partitions, is refused as a whole: every topic in it hears the same. Topics named
+twice do not count there. Then each new topic is checked in this order, and the first failure is the answer: name, collision,
+existence, null settings, settings, manual assignment, replication factor, partition count, placement. What each failure says is a
+row of CT* in the compatibility table (tests/server/metadata/test_topics.py); codes are Kafka's, sentences ours.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from ottla.log.config import TOPIC_SETTINGS
 from ottla.server.metadata import configs, placement
 from ottla.server.metadata.image import TOPIC, MetadataImage, TopicImage
 from ottla.server.metadata.names import CLUSTER_METADATA, collision
-from ottla.server.metadata.operation import Outcome, Refused, check_name, check_size, random_uuid
+from ottla.server.metadata.operation import Outcome, Refused, check_name, check_size, check_time, random_uuid
 from ottla.server.metadata.settings import BrokerSettings
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.create_topics import (
@@ -50,6 +51,13 @@ def create(
 ) -> Outcome[CreateTopicsResponse]:
     """CreateTopics. Each topic on its own; the records of those that succeed, none where `validate_only`."""
     times = Counter(topic.name for topic in request.topics)
+    try:
+        _check_whole(
+            [t for t in request.topics if times[t.name] == 1 and t.name != CLUSTER_METADATA], settings, request.timeout_ms
+        )
+    except Refused as refused:
+        refusals = [_failure(topic.name, refused.code, refused.message) for topic in request.topics]
+        return Outcome([], CreateTopicsResponse(topics=refusals))
     records: list[WireStruct] = []
     results: list[CreatableTopicResult] = []
     for topic in request.topics:
@@ -68,6 +76,20 @@ def create(
         if count > 1
     ]
     return Outcome([] if request.validate_only else records, CreateTopicsResponse(topics=results))
+
+
+def _check_whole(topics: list[CreatableTopic], settings: BrokerSettings, timeout_ms: int) -> None:
+    """What is wrong with a request as a whole, whatever its topics are. Refused: 7, 44."""
+    if topics:
+        check_time(timeout_ms)
+        check_size(sum(_count(topic, settings) for topic in topics))
+
+
+def _count(topic: CreatableTopic, settings: BrokerSettings) -> int:
+    """How many partitions are asked for; a number that is none counts as 0."""
+    if topic.assignments:
+        return len(topic.assignments)
+    return settings.num_partitions if topic.num_partitions == DEFAULT else max(topic.num_partitions, 0)
 
 
 def _failure(name: str, code: ErrorCode, message: str | None) -> CreatableTopicResult:
@@ -128,10 +150,8 @@ def _partitions(image: MetadataImage, settings: BrokerSettings, random: Random, 
         raise Refused(ErrorCode.INVALID_REPLICATION_FACTOR, "The replication factor must be at least 1, or -1 for the default.")
     if topic.num_partitions < DEFAULT or topic.num_partitions == 0:
         raise Refused(ErrorCode.INVALID_PARTITIONS, "The number of partitions must be at least 1, or -1 for the default.")
-    count = settings.num_partitions if topic.num_partitions == DEFAULT else topic.num_partitions
     factor = settings.default_replication_factor if topic.replication_factor == DEFAULT else topic.replication_factor
-    check_size(count)
-    return NewPartitions(dict(enumerate(placement.place(image.brokers, count, factor, random))))
+    return NewPartitions(dict(enumerate(placement.place(image.brokers, _count(topic, settings), factor, random))))
 
 
 def _assigned(image: MetadataImage, topic: CreatableTopic) -> NewPartitions:
@@ -174,6 +194,12 @@ def partition_records(
 def delete(image: MetadataImage, request: DeleteTopicsRequest) -> Outcome[DeleteTopicsResponse]:
     """DeleteTopics, in the form of version 6: `request.topics` by name or id. One that is named twice is not deleted."""
     states = Counter((state.name, state.topic_id) for state in request.topics)
+    if any(times == 1 and (name is None) != (topic_id == ZERO_UUID) for (name, topic_id), times in states.items()):
+        try:
+            check_time(request.timeout_ms)
+        except Refused as refused:
+            refusals = [DeletableTopicResult(state.name, state.topic_id, refused.code) for state in request.topics]
+            return Outcome([], DeleteTopicsResponse(responses=refusals))
     results: list[DeletableTopicResult] = []
     found: dict[str, tuple[TopicImage, int]] = {}  # name -> topic, how often it is meant
     for (name, topic_id), times in states.items():

@@ -30,11 +30,16 @@ def node() -> Node:
 @pytest.mark.parametrize("version", range(MIN_VERSION, MAX_VERSION + 1))
 def test_more_partitions(node: Node, version: int) -> None:
     assigned = CreatePartitionsTopic("ct", 2, [CreatePartitionsAssignment([1])])
-    answer = call(node, "create_partitions", CreatePartitionsRequest([assigned, CreatePartitionsTopic("nope", 2, None)]), version)
+    answer = call(
+        node, "create_partitions", CreatePartitionsRequest([assigned, CreatePartitionsTopic("nope", 2, None)], 1000), version
+    )
     assert [(topic.name, topic.error_code) for topic in answer.results] == [("ct", 0), ("nope", 3)]
     assert len(node.image.topics["ct"].partitions) == 2
     answer = call(
-        node, "create_partitions", CreatePartitionsRequest([CreatePartitionsTopic("ct", 3, None)], validate_only=True), version
+        node,
+        "create_partitions",
+        CreatePartitionsRequest([CreatePartitionsTopic("ct", 3, None)], 1000, validate_only=True),
+        version,
     )
     assert [topic.error_code for topic in answer.results] == [0]
     assert len(node.image.topics["ct"].partitions) == 2
@@ -42,5 +47,5 @@ def test_more_partitions(node: Node, version: int) -> None:
 
 def test_a_disk_that_fails(node: Node) -> None:
     node.disk.fail("append", path="__cluster_metadata-0")
-    answer = call(node, "create_partitions", CreatePartitionsRequest([CreatePartitionsTopic("ct", 3, None)]), MAX_VERSION)
+    answer = call(node, "create_partitions", CreatePartitionsRequest([CreatePartitionsTopic("ct", 3, None)], 1000), MAX_VERSION)
     assert [topic.error_code for topic in answer.results] == [ErrorCode.KAFKA_STORAGE_ERROR]

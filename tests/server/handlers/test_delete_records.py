@@ -44,6 +44,14 @@ def test_offsets_that_the_log_does_not_have(broker: MemoryBroker, offset: int) -
     assert delete(broker, offset) == (ErrorCode.OFFSET_OUT_OF_RANGE, -1)
 
 
+def test_each_partition_is_answered_once_and_the_later_offset_counts(broker: MemoryBroker) -> None:
+    asked = [(0, 6), (0, 2)], [], [(0, 4), (9, 0)]
+    topics = [DeleteRecordsTopic("t", [DeleteRecordsPartition(*each) for each in partitions]) for partitions in asked]
+    answer = call(broker, "delete_records", 2, DeleteRecordsRequest([*topics, DeleteRecordsTopic("nope", [])], 1000))
+    ((first, second),) = (topic.partitions for topic in answer.topics)
+    assert (first.partition_index, first.low_watermark, second.partition_index) == (0, 4, 9)
+
+
 def test_compacted_internal_unknown_and_foreign_topics(broker: MemoryBroker) -> None:
     broker.create_topic("compacted", cleanup_policy="compact")
     assert delete(broker, 0, "compacted") == (ErrorCode.POLICY_VIOLATION, -1)

@@ -25,9 +25,9 @@ def started(**settings: str) -> Node:
 
 def delete(node: Node, version: int, *names: str) -> Any:
     if version >= 6:
-        request = DeleteTopicsRequest([DeleteTopicState(name) for name in names])
+        request = DeleteTopicsRequest([DeleteTopicState(name) for name in names], timeout_ms=1000)
     else:
-        request = DeleteTopicsRequest(topic_names=list(names))
+        request = DeleteTopicsRequest(topic_names=list(names), timeout_ms=1000)
     return call(node, "delete_topics", request, version)
 
 
@@ -42,7 +42,7 @@ def test_by_name(version: int) -> None:
 def test_by_id() -> None:
     node = started()
     topic_id = node.image.topics["b"].topic_id
-    answer = call(node, "delete_topics", DeleteTopicsRequest([DeleteTopicState(None, topic_id)]), 6)
+    answer = call(node, "delete_topics", DeleteTopicsRequest([DeleteTopicState(None, topic_id)], timeout_ms=1000), 6)
     assert [(topic.name, topic.topic_id, topic.error_code) for topic in answer.responses] == [("b", topic_id, 0)]
 
 

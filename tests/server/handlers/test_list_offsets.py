@@ -98,6 +98,13 @@ def test_a_partition_asked_for_twice_is_refused_once(broker: MemoryBroker) -> No
     assert [answer.error_code for answer in ask(broker, -1, times=2)] == [ErrorCode.INVALID_REQUEST]
 
 
+def test_each_topic_is_answered_once(broker: MemoryBroker) -> None:
+    topics = [ListOffsetsTopic("t", [ListOffsetsPartition(index, -1, -1) for index in indexes]) for indexes in ([0], [], [0, 9])]
+    answer = call(broker, "list_offsets", NEWEST, ListOffsetsRequest(-1, 0, [*topics, ListOffsetsTopic("nope")]))
+    ((first, second),) = (each.partitions for each in answer.topics)
+    assert (first.error_code, second.error_code) == (ErrorCode.INVALID_REQUEST, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+
 def test_unknown_topics_and_other_leaders(broker: MemoryBroker) -> None:
     assert ask(broker, -1, topic="nope")[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     broker.elect("t", 2)

@@ -31,7 +31,7 @@ async def test_oc7_oc10_oc11_oc13_committing_at_every_version(version: int) -> N
     topics = [topic(version, "t", TOPICS["t"][0], 0, 1, 7), topic(version, "nope", UNKNOWN_ID, 0)]
     answer = call(broker, "offset_commit", version, OffsetCommitRequest("g", topics=topics))
     missing = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert codes(answer) == [[0, 0, missing], [ErrorCode.UNKNOWN_TOPIC_ID if version >= 10 else missing]]
+    assert codes(answer) == [[missing, 0, 0], [ErrorCode.UNKNOWN_TOPIC_ID if version >= 10 else missing]]
     assert [each.topic_id for each in answer.topics] == ([TOPICS["t"][0], UNKNOWN_ID] if version >= 10 else [ZERO_UUID] * 2)
     stored = broker.groups.shard("g").offsets.of_group("g")
     assert {(name, index, each.value.offset) for name, parts in stored.items() for index, each in parts.items()} == {
@@ -52,10 +52,24 @@ async def test_nothing_to_store_is_no_question_to_the_group() -> None:
 
 
 @in_loop
+async def test_topics_named_twice_and_topics_without_partitions() -> None:
+    broker = Broker()
+    known, unknown, none = topic(9, "t", ZERO_UUID, 0), topic(9, "nope", ZERO_UUID), topic(9, "t", ZERO_UUID)
+    for topics, wanted in (
+        ([known, none, known], [("t", [0]), ("t", [0])]),
+        ([none], []),
+        ([unknown], [("nope", [])]),
+        ([known, unknown, known], [("nope", []), ("t", [0, 0])]),
+    ):
+        answer = call(broker, "offset_commit", 9, OffsetCommitRequest("g", topics=topics))
+        assert list(zip([each.name for each in answer.topics], codes(answer), strict=True)) == wanted
+
+
+@in_loop
 async def test_the_groups_verdict_covers_all_partitions_that_exist() -> None:
     driver = Driver()
     driver.stable()
     request = OffsetCommitRequest("g", 7, "zzz", topics=[topic(9, "t", ZERO_UUID, 0, 7), topic(9, "u", ZERO_UUID, 0)])
     unknown = ErrorCode.UNKNOWN_MEMBER_ID
     answer = call(driver.broker, "offset_commit", 9, request)
-    assert codes(answer) == [[unknown, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION], [unknown]]
+    assert codes(answer) == [[ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, unknown], [unknown]]

@@ -178,6 +178,7 @@ def test_each_partition_for_itself_and_each_once(broker: MemoryBroker) -> None:
 
 def test_nothing_asked_nothing_answered(broker: MemoryBroker) -> None:
     assert call(broker, "produce", 9, ProduceRequest(None, -1, 1000, [])).responses == []
+    assert call(broker, "produce", 9, ProduceRequest(None, -1, 1000, [TopicProduceData("t")])).responses == []
 
 
 def test_transactional_batches(broker: MemoryBroker) -> None:

@@ -53,7 +53,7 @@ def create(node: Node, name: str, *replicas: int) -> int:
 
 def grow(node: Node, count: int, *replicas: int) -> int:
     assignments = [CreatePartitionsAssignment(list(replicas))] if replicas else None
-    request = CreatePartitionsRequest([CreatePartitionsTopic("t", count, assignments)])
+    request = CreatePartitionsRequest([CreatePartitionsTopic("t", count, assignments)], 1000)
     (answer,) = asyncio.run(node.controller.create_partitions(request)).results
     return answer.error_code
 

@@ -94,9 +94,9 @@ def _random_step(node: Node, random: Random) -> None:
             topics = [CreatableTopic(name, random.randrange(1, 4), 1, configs=configs), CreatableTopic("also" + name, -1, -1)]
             asyncio.run(controller.create_topics(CreateTopicsRequest(topics)))
         case 2:
-            asyncio.run(controller.delete_topics(DeleteTopicsRequest([DeleteTopicState(name)])))
+            asyncio.run(controller.delete_topics(DeleteTopicsRequest([DeleteTopicState(name)], timeout_ms=1000)))
         case 3:
-            asyncio.run(controller.create_partitions(CreatePartitionsRequest([CreatePartitionsTopic(name, 5, None)])))
+            asyncio.run(controller.create_partitions(CreatePartitionsRequest([CreatePartitionsTopic(name, 5, None)], 1000)))
         case 4 | 5:
             change = random.choice([("retention.ms", SET, "7"), ("retention.ms", DELETE, None), ("segment.ms", SET, "9")])
             policy = AlterableConfig("cleanup.policy", random.choice([APPEND, SUBTRACT]), "compact")

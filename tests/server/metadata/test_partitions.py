@@ -26,7 +26,7 @@ def node() -> Node:
 
 
 def grow(node: Node, *asked: CreatePartitionsTopic, validate_only: bool = False) -> list[CreatePartitionsTopicResult]:
-    request = CreatePartitionsRequest(list(asked), validate_only=validate_only)
+    request = CreatePartitionsRequest(list(asked), 1000, validate_only=validate_only)
     return asyncio.run(node.controller.create_partitions(request)).results
 
 
@@ -72,6 +72,30 @@ def test_named_twice_is_answered_once(node: Node) -> None:
     assert {result.name: result.error_code for result in results} == {"ct": ErrorCode.INVALID_REQUEST, "other": 0}
     assert len(results) == 2
     assert len(node.image.topics["other"].partitions) == 5
+
+
+def test_without_time_nothing_grows(node: Node) -> None:
+    twice = [to(3, "other"), to(3, "other")]
+    for timeout_ms in (0, -1):
+        request = CreatePartitionsRequest([*twice, to(3)], timeout_ms)
+        results = asyncio.run(node.controller.create_partitions(request)).results
+        assert [(result.name, result.error_code) for result in results] == [
+            (name, ErrorCode.REQUEST_TIMED_OUT) for name in ("other", "other", "ct")
+        ]
+        assert list(node.image.topics["ct"].partitions) == [0]
+        (result,) = asyncio.run(node.controller.create_partitions(CreatePartitionsRequest(twice, timeout_ms))).results
+        assert result.error_code == ErrorCode.INVALID_REQUEST
+
+
+def test_too_many_are_refused_whole(node: Node) -> None:
+    results = grow(node, to(9_000), to(1_004, "other"), to(7, "nope"))
+    assert [result.error_code for result in results] == [ErrorCode.POLICY_VIOLATION] * 3
+    results = grow(node, to(10_001), to(-20_000, "other"), to(20_000, "nope"), validate_only=True)
+    assert [result.error_code for result in results] == [
+        ErrorCode.NONE,
+        ErrorCode.INVALID_PARTITIONS,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ]
 
 
 def test_an_assignment(node: Node) -> None:

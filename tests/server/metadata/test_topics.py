@@ -48,7 +48,7 @@ def assigned(*replicas: tuple[int, list[int]], partitions: int = -1, factor: int
 
 
 def delete(node: Node, *states: DeleteTopicState) -> list[DeletableTopicResult]:
-    return asyncio.run(node.controller.delete_topics(DeleteTopicsRequest(list(states)))).responses
+    return asyncio.run(node.controller.delete_topics(DeleteTopicsRequest(list(states), timeout_ms=1000))).responses
 
 
 def test_ct1_a_new_topic(node: Node) -> None:
@@ -151,6 +151,34 @@ def test_ct15_named_twice_is_answered_once_and_not_made(node: Node) -> None:
     results = create(node, topic("twice"), topic("once"), topic("twice"))
     assert [(result.name, result.error_code) for result in results] == [("once", 0), ("twice", ErrorCode.INVALID_REQUEST)]
     assert list(node.image.topics) == ["once"]
+
+
+TWICE = [topic("twice"), topic("twice")]
+OWN = topic("__cluster_metadata")
+
+
+@pytest.mark.parametrize("timeout_ms", [0, -1])
+def test_without_time_nothing_is_made(node: Node, timeout_ms: int) -> None:
+    request = CreateTopicsRequest([*TWICE, OWN, topic("good")], timeout_ms)
+    results = asyncio.run(node.controller.create_topics(request)).topics
+    assert [(result.name, result.error_code, result.error_message) for result in results] == [
+        (name, ErrorCode.REQUEST_TIMED_OUT, None) for name in ("twice", "twice", "__cluster_metadata", "good")
+    ]
+    assert "good" not in node.image.topics
+    results = asyncio.run(node.controller.create_topics(CreateTopicsRequest([*TWICE, OWN], timeout_ms))).topics
+    assert {result.error_code for result in results} == {ErrorCode.INVALID_REQUEST}, "nothing to make needs no time"
+
+
+def test_too_many_partitions_are_refused_whole(node: Node) -> None:
+    assert {result.error_code for result in create(node, topic("a b", 9_999), topic("ok"), topic("c", -1))} == {
+        ErrorCode.POLICY_VIOLATION
+    }
+    results = create(node, topic("twice", 10_001), topic("twice", 10_001), topic("bad", -5), topic("ok"))
+    assert {result.name: result.error_code for result in results} == {
+        "twice": ErrorCode.INVALID_REQUEST,
+        "bad": ErrorCode.INVALID_PARTITIONS,
+        "ok": ErrorCode.NONE,
+    }
 
 
 def test_ct16_names_that_look_the_same_in_metrics(node: Node) -> None:
@@ -267,6 +295,20 @@ def test_dt_malformed(node: Node, states: list[DeleteTopicState], expected: list
     create(node, topic("a"))
     assert [(result.name, result.error_code) for result in delete(node, *states)] == expected
     assert list(node.image.topics) == ["a"]
+
+
+def test_without_time_nothing_is_deleted(node: Node) -> None:
+    create(node, topic())
+    malformed = [DeleteTopicState("twice"), DeleteTopicState("twice"), DeleteTopicState(), DeleteTopicState("both", b"1" * 16)]
+    for good in (DeleteTopicState("ct"), DeleteTopicState(None, b"1" * 16)):
+        request = DeleteTopicsRequest([*malformed, good])
+        results = asyncio.run(node.controller.delete_topics(request)).responses
+        assert [(result.name, result.error_code) for result in results] == [
+            (state.name, ErrorCode.REQUEST_TIMED_OUT) for state in request.topics
+        ]
+    assert "ct" in node.image.topics
+    results = asyncio.run(node.controller.delete_topics(DeleteTopicsRequest(malformed))).responses
+    assert [result.error_code for result in results] == [ErrorCode.INVALID_REQUEST] * 3
 
 
 def test_dt_by_name_and_by_the_id_of_the_same_topic(node: Node) -> None:
