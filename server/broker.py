@@ -259,18 +259,19 @@ class Broker:
         await self._close(clean=True)
 
     async def _close(self, *, clean: bool) -> None:
-        with contextlib.ExitStack() as last:
+        """Each part is closed whatever became of those before it, also when the wait for them is given up."""
+        async with contextlib.AsyncExitStack() as last_first:
             if self._logs is not None:
-                last.callback(self._logs.close, clean, self._broker_epoch)
+                last_first.callback(self._logs.close, clean, self._broker_epoch)
+            if self._metrics is not None:
+                last_first.callback(self._metrics.close)
+            if self.context is not None:
+                last_first.callback(self.context.groups.close)
+            if self._scheduler is not None:
+                last_first.push_async_callback(self._scheduler.stop)
+            for listener in reversed(self.listeners):
+                last_first.push_async_callback(listener.close, STOP_GRACE_SECONDS)
             if self.sources is not None:
                 self.sources.serving = False
             for listener in self.listeners:
                 listener.stop_accepting()
-            for listener in self.listeners:
-                await listener.close(STOP_GRACE_SECONDS)
-            if self._scheduler is not None:
-                await self._scheduler.stop()
-            if self.context is not None:
-                self.context.groups.close()
-            if self._metrics is not None:
-                self._metrics.close()

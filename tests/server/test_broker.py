@@ -142,6 +142,30 @@ def test_an_address_in_use_leaves_nothing_open() -> None:
     run(scenario)
 
 
+def test_a_stop_that_is_given_up_leaves_nothing_open_either() -> None:
+    async def scenario() -> None:
+        storage = disk()
+        broker = Broker(config(ottla_metrics_port="0"), disk=storage)
+        await broker.start()
+        assert broker.metrics_url is not None
+        metrics_port = int(broker.metrics_url.rpartition(":")[2])
+        in_work = asyncio.ensure_future(asyncio.Event().wait())
+        broker.listeners[0].keep(in_work)  # the stop waits for it
+        stopping = asyncio.ensure_future(broker.stop())
+        asyncio.get_running_loop().call_soon(stopping.cancel)
+        with pytest.raises(asyncio.CancelledError):
+            await stopping
+        for port in (broker.port, metrics_port):
+            with pytest.raises(ConnectionRefusedError):
+                await asyncio.open_connection("127.0.0.1", port)
+        in_work.cancel()
+        again = Broker(config(), disk=storage)  # the lock was given back
+        await again.start()
+        await again.stop()
+
+    run(scenario)
+
+
 def test_it_says_so_when_no_log_directory_works_any_more() -> None:
     async def scenario() -> None:
         storage = disk()
