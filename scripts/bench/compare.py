@@ -175,9 +175,10 @@ def _compare_at(place: Place, directory: Path, kinds: list[str], loads: list[Loa
 
 
 def _note(found: Figures, kind: str, load: str, figures: dict[str, Any]) -> None:
+    of_load = found[kind].setdefault(load, {})  # empty where the broker did not do it
     for name, value in figures.items():
         if isinstance(value, int | float):
-            found[kind].setdefault(load, {}).setdefault(name, []).append(value)
+            of_load.setdefault(name, []).append(value)
 
 
 def main() -> int:

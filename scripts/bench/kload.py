@@ -79,7 +79,8 @@ class Process:
         while todo:
             found.append(todo.pop())
             for task in Path(f"/proc/{found[-1]}/task").iterdir():
-                todo += map(int, (task / "children").read_text().split())
+                with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # a thread that has ended by now
+                    todo += map(int, (task / "children").read_text().split())
         return found
 
     def cpu_seconds(self) -> float:
@@ -201,11 +202,13 @@ def run_e2e(options: argparse.Namespace, address: Address) -> dict[str, Any]:
             for turn in range(total):
                 time.sleep(max(0.0, begin + turn / options.rate - time.perf_counter()))
                 sent_at.append(time.perf_counter())
-                connection.ask(data)
+                error = produce_error(connection.ask(data), topic)
                 acked.append(time.perf_counter() - sent_at[turn])
+                if error:
+                    raise Refused(f"Produce: error {error}")
             return
         offset = 0
-        while offset < total:
+        while offset < total and not problems:
             _, records = fetch_answer(connection.ask(fetch_request(topic, offset, 1 << 20, 500)), topic)
             now = time.perf_counter()
             upto, _, _ = next_offset(records, offset)
@@ -254,9 +257,10 @@ def run_group(options: argparse.Namespace, address: Address) -> dict[str, Any]:
     problems: list[Exception] = []
     settled = threading.Event()
     find_coordinator(address, group)
+    members = [Member(Connection(address, 1 << 14), group) for _ in range(options.members)]
 
     def worker(number: int) -> None:
-        member = Member(Connection(address, 1 << 14), group)
+        member = members[number]
         ready.wait()
         while not settled.is_set():
             newest[number] = member.join()
@@ -357,7 +361,7 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument("--partitions", type=int, default=1)
     parser.add_argument("--conns", type=int, default=1)
     parser.add_argument("--depth", type=int, default=5, help="requests in flight on a connection")
-    parser.add_argument("--acks", type=int, default=-1)
+    parser.add_argument("--acks", type=int, default=-1, choices=(-1, 1), help="0 has no answer that could be timed")
     parser.add_argument("--records", type=int, default=1, help="records in a batch")
     parser.add_argument("--record-bytes", type=int, default=100)
     parser.add_argument("--seconds", type=float, default=5)

@@ -30,10 +30,15 @@ def ratio(medians: Medians, kind: str, row: Row) -> float | None:
 
 
 def held(medians: Medians, row: Row) -> bool | None:
-    """Whether ottla's figure meets the row's target; None where there is none, or nothing to compare."""
+    """Whether ottla's figure meets the row's target, which no figure of a load that was run does not; None where there is no
+    target, or nothing to compare."""
+    if row.load not in medians.get("ottla", {}) or (row.absolute is None and row.at_most is None and row.at_least is None):
+        return None
     own, times = value(medians, "ottla", row), ratio(medians, "ottla", row)
+    if own is None:
+        return False
     if row.absolute is not None:
-        return None if own is None else own <= row.absolute
+        return own <= row.absolute
     if times is None:
         return None
     if row.at_most is not None:

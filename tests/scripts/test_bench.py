@@ -1,0 +1,76 @@
+"""The comparison of brokers: what counts as a missed target, and that the load generator ends where a broker refuses."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ottla.testing import Broker
+
+BENCH = Path(__file__).resolve().parents[2] / "scripts" / "bench"
+
+
+@pytest.fixture
+def report(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.syspath_prepend(BENCH)
+    import report
+
+    return report
+
+
+@pytest.mark.parametrize(
+    ("target", "ottla", "kafka", "held"),
+    [
+        ({"absolute": 0.3}, {"x": 0.3}, {}, True),
+        ({"absolute": 0.3}, {"x": 0.31}, {}, False),
+        ({"at_most": 0.5}, {"x": 1.0}, {"x": 2.0}, True),
+        ({"at_most": 0.5}, {"x": 1.1}, {"x": 2.0}, False),
+        ({"at_least": 1.4}, {"x": 1.4}, {"x": 1.0}, True),
+        ({"at_least": 1.4}, {"x": 1.3}, {"x": 1.0}, False),
+        ({"at_most": 0.5}, {"x": 1.0}, {}, None),
+        ({}, {"x": 1.0}, {"x": 1.0}, None),
+        ({"at_most": 0.5}, {}, {"x": 2.0}, False),  # it was run, and ottla did not do it
+        ({"absolute": 0.3}, {}, {}, False),
+    ],
+)
+def test_what_holds_a_target(
+    report: Any, target: dict[str, float], ottla: dict[str, float], kafka: dict[str, float], held: bool | None
+) -> None:
+    row = report.Row("title", "load", "x", "ms", **target)
+    assert report.held({"ottla": {"load": ottla}, "kafka": {"load": kafka}}, row) is held
+    assert report.held({"ottla": {}, "kafka": {"load": kafka}}, row) is None  # not run
+
+
+def kload(broker: Broker, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(BENCH / "kload.py"), "--bootstrap", broker.bootstrap, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+@pytest.mark.parametrize(
+    ("scenario", "figure"),
+    [
+        (("produce", "--seconds", "0.1"), "requests"),
+        (("fetch", "--mib", "1", "--passes", "1", "--records", "10"), "requests"),
+        (("e2e", "--seconds", "0.1"), "records"),
+        (("metadata", "--topics", "2", "--seconds", "0.1"), "requests"),
+        (("group", "--members", "3"), "generation"),
+        (("idle", "--conns", "3", "--seconds", "0"), "conns"),
+        (("ready",), "ready_s"),
+    ],
+)
+def test_every_scenario_has_its_figures(kafka_broker: Broker, scenario: tuple[str, ...], figure: str) -> None:
+    ran = kload(kafka_broker, *scenario)
+    assert ran.returncode == 0, ran.stderr
+    assert json.loads(ran.stdout)[figure] > 0
+
+
+@pytest.mark.parametrize("scenario", ["produce", "fetch", "e2e"])
+@pytest.mark.kafka_broker(message_max_bytes=1000)
+def test_a_broker_that_refuses_ends_the_run(kafka_broker: Broker, scenario: str) -> None:
+    ran = kload(kafka_broker, scenario, "--record-bytes", "2000", "--seconds", "1")
+    assert (ran.returncode, ran.stderr) == (1, f"kload {scenario}: Produce: error 10\n")
