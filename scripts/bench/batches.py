@@ -3,7 +3,7 @@
 
     python scripts/bench/batches.py
 
-Prints the best of five runs of each, in nanoseconds; the figures of hot_path.md were taken on two shared cores.
+Prints the best of five runs of each, in nanoseconds.
 """
 
 from __future__ import annotations
