@@ -66,10 +66,10 @@ class Broker:
         self._port = port
         self._cluster_id = cluster_id
         self._settings = {name.replace("_", "."): _as_text(value) for name, value in settings.items()}
-        self._configured("unused")  # a wrong setting is told where it was written
         self._temporary: _TemporaryDirectory | None = None
         self._server: ServerBroker | None = None
         self._thread: _Thread | None = None
+        self._configured("unused")  # a wrong setting is told where it was written, by a traceback that can show this object
 
     # Where it is
 

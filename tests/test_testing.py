@@ -97,8 +97,10 @@ def test_what_makes_a_first_consumer_wait_is_low_unless_it_is_asked_for() -> Non
     [({"num_partitoins": 3}, "did you mean num.partitions"), ({"num_partitions": "many"}, "num.partitions: 'many'")],
 )
 def test_a_wrong_setting_is_told_before_anything_starts(wrong: dict[str, Any], told: str) -> None:
+    broker = Broker.__new__(Broker)
     with pytest.raises(ConfigError, match=told):
-        Broker(**wrong)
+        broker.__init__(**wrong)  # type: ignore[misc]
+    assert repr(broker) == "<ottla.testing.Broker not running>"  # pytest shows it beside the error
 
 
 def test_a_directory_that_is_given_is_kept_and_may_be_used_again(tmp_path: Path) -> None:
