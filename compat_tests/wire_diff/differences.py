@@ -17,6 +17,31 @@ class Difference(NamedTuple):
     why: str
 
 
+class Failure(NamedTuple):
+    """`ottla`: the error codes of our answer."""
+
+    ottla: set[int]
+    why: str
+
+
+NO_TRANSACTIONS = Difference("error_code", 16, 53, "no transactions yet: final, where Kafka's clients ask on")
+NO_ISOLATION = Failure({0}, "an undefined isolation level makes Kafka fail; ottla reads as for read_uncommitted")
+NO_SHARD = "a session id that lies in none of the cache's shards makes Kafka fail"
+KAFKA_FAILS: dict[str, Failure] = {
+    **{f"fetch isolation_level {value}": NO_ISOLATION for value in ("lowest", "-1", "highest")},
+    **{f"list_offsets isolation_level {value}": NO_ISOLATION for value in ("lowest", "-1", "highest")},
+    "list_offsets all lowest": Failure({35}, NO_ISOLATION.why),
+    "list_offsets all highest": Failure({3}, NO_ISOLATION.why),
+    "fetch all lowest": Failure({70}, NO_SHARD),
+    "fetch all highest": Failure({70}, NO_SHARD),
+    "fetch session_id lowest": Failure({0}, NO_SHARD),
+    "fetch session_id highest": Failure({0}, NO_SHARD),
+    "metadata topics.name null": Failure({0, 42}, "MDzero"),
+    "describe_topic_partitions all defaults": Failure({17}, "DTPempty"),
+    "describe_topic_partitions topics.name empty": Failure({17}, "DTPempty"),
+}
+"""Bad input (test_bad_input.py) at which Kafka fails inside and answers -1 UNKNOWN_SERVER_ERROR, for all that was asked."""
+
 DELIBERATE: dict[str, Difference] = {
     "MDzero": Difference("", -1, 42, "Kafka leaks UNKNOWN_SERVER_ERROR for a topic with neither name nor id"),
     "IAC8": Difference("", -1, 42, "an unknown operation makes Kafka's controller fail and give up its leadership"),
@@ -38,5 +63,9 @@ DELIBERATE: dict[str, Difference] = {
     "F13b": Difference("", -1, 0, "a negative limit of a partition counts as none; the first batch comes"),
     "R1b": Difference("", 45, 0, "after kill -9 Kafka knows a producer's last batch only, ottla the last five, from the log"),
     "I14b": Difference("", 0, 47, "a producer id without an epoch is refused, also from a producer the partition never saw"),
+    **{f"init_producer_id transactional_id {name}": NO_TRANSACTIONS for name in ("unknown", "odd", "long")},
+    "J-twice": Difference(
+        "", SILENT, 0, "a member that names a protocol twice gets no answer, and its group never becomes stable"
+    ),
     "DCF5own": Difference("", [4], [4, 5], "Kafka must be told node.id and process.roles; ours have defaults"),
 }

@@ -82,7 +82,8 @@ def _has_room(group: ClassicGroup, member_id: str, max_size: int) -> bool:
 
 
 def _join_new(rebalance: Rebalance, group: ClassicGroup, request: Join) -> Result[JoinAnswer]:
-    member_id = f"{request.instance_id or request.client.client_id}-{uuid.uuid4()}"
+    stem = request.client.client_id if request.instance_id is None else request.instance_id
+    member_id = f"{stem}-{uuid.uuid4()}"
     if request.instance_id is not None:
         former_id = group.static_members.get(request.instance_id)
         if former_id is not None:

@@ -159,6 +159,9 @@ async def test_st1_static_membership() -> None:
     driver.clock.advance(0)
     old = answer_of(first).member_id
     assert old.startswith("i-")
+    nameless = driver.join(group="nameless", instance="")
+    driver.clock.advance(0)
+    assert answer_of(nameless).member_id.startswith("-"), "an empty name is one, too"
     driver.sync(old, 1, {old: b"ASG"}, instance="i")
 
     second = answer_of(driver.join(instance="i"))
