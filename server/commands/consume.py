@@ -173,7 +173,7 @@ class Reading:
 @client.command
 def consume(
     cluster: client.Cluster,
-    topics: Annotated[list[str], typer.Argument(metavar="TOPIC...", help="What to read.", show_default=False)],
+    topics: Annotated[list[str], typer.Argument(metavar="TOPIC", help="What to read.", show_default=False)],
     start: Annotated[
         str | None,
         typer.Option("--from", "-o", metavar="PLACE", help="beginning, end, OFFSET, -N, a time or @MS. Default: beginning."),

@@ -52,7 +52,7 @@ def log() -> None:
 @app.command("dump")
 @output.guarded
 def dump(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Files or directories.", show_default=False)],
+    files: Annotated[list[Path], typer.Argument(metavar="FILE", help="Files or directories.", show_default=False)],
     records: Annotated[bool, typer.Option("--records", "-r", help="Show the records of each batch.")] = False,
     decode: Annotated[
         Schema | None, typer.Option(help="Read records as those of Kafka's own topics; auto goes by the directory's name.")

@@ -159,9 +159,9 @@ class Sender:
 @client.command
 def produce(
     cluster: client.Cluster,
-    topic: Annotated[str, typer.Argument(help="Where the records go.", show_default=False)],
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Where the records go.", show_default=False)],
     files: Annotated[
-        list[Path] | None, typer.Argument(metavar="[FILE]...", help="Read these; - is standard input, the default.")
+        list[Path] | None, typer.Argument(metavar="FILE", help="Read these; - is standard input, the default.")
     ] = None,
     value: Annotated[
         list[str] | None, typer.Option(metavar="TEXT", help="A record, instead of reading. May be repeated.")
