@@ -100,7 +100,7 @@ class Connection(asyncio.BufferedProtocol):
         self._filled = 0
         self._size = 0
         self._answer: asyncio.Future[Any] | None = None  # the request that waits
-        self._backlog: deque[bytes | bytearray] = deque()  # frames behind it
+        self._backlog: deque[bytes] = deque()  # frames behind it
         self._backlog_bytes = 0
         self._reading = True
         self._resting = False  # the turn is over, the next is called for

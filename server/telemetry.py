@@ -12,8 +12,8 @@ came on, after three intervals of silence (at least a minute), or when 16,384 ot
 
 - a Get before the interval is over since the last Get or Push: 89 THROTTLING_QUOTA_EXCEEDED, unless the last Push was refused
   for 117 or 76, which a client mends by asking again;
-- a Push before the interval is over since the last one: 89, unless it is the client's last one (`terminating`), after which
-  there is only 42 INVALID_REQUEST.
+- a Push before the interval is over since the last one: 89, unless it is the client's last one (`terminating`); if another one
+  follows all the same it is refused: 42 INVALID_REQUEST.
 
 A change of subscriptions begins all of this anew.
 
@@ -36,6 +36,7 @@ from ottla.log.settings import ConfigError
 from ottla.server.config import CLIENT_METRICS_SETTINGS
 from ottla.server.metadata.image import CLIENT_METRICS, ConfigChanged
 from ottla.server.metadata.operation import random_uuid
+from ottla.server.settings_groups import NO_PATTERN
 from ottla.wire.compression import CompressionError, decompress
 from ottla.wire.errors import ErrorCode
 from ottla.wire.primitives import uuid_to_text
@@ -275,7 +276,7 @@ def _compiled(pattern: str) -> re.Pattern[str] | None:
     """None for one that only Java understands, which may come with a data directory of Kafka's."""
     try:
         return re.compile(pattern)
-    except re.error as error:
+    except NO_PATTERN as error:
         logger.warning("the pattern %r of a client-metrics subscription fits nobody: %s", pattern, error)
         return None
 

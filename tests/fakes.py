@@ -93,7 +93,11 @@ class MemoryBroker:
         assert not unknown
         self.image = MetadataImage(CLUSTER_ID)
         self.logs = LogManager(
-            self.disk, self.config.log_dirs, self.clock.now_ms, LogConfig.from_overrides({}, self.config.values)
+            self.disk,
+            self.config.log_dirs,
+            self.clock.now_ms,
+            LogConfig.from_overrides({}, self.config.values),
+            metadata_dir=self.config.metadata_log_dir,
         )
         self.logs.lock()
         self.logs.open_all()

@@ -113,6 +113,18 @@ def test_a_directory_that_is_given_is_kept_and_may_be_used_again(tmp_path: Path)
         assert broker.cluster_id == cluster_id
 
 
+def test_only_a_directory_that_is_given_is_synced(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    synced: list[int] = []
+    for name in ("fsync", "fdatasync"):
+        monkeypatch.setattr(os, name, synced.append)
+    with Broker() as broker:
+        create(broker, "fleeting")
+    assert synced == []
+    with Broker(data_dir=tmp_path) as broker:
+        create(broker, "kept")
+    assert synced != []
+
+
 def test_a_failed_start_raises_leaves_no_thread_and_may_be_tried_again(tmp_path: Path) -> None:
     second = Broker(data_dir=tmp_path)
     with Broker(data_dir=tmp_path):

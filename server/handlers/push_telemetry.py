@@ -2,7 +2,7 @@
 
 - As GetTelemetrySubscriptions, it is not advertised. Nobody here takes the metrics, which is Kafka's way without a reporter, too.
 - A push needs no Get before it, if it knows its subscription id.
-- Errors: 42 INVALID_REQUEST (a reserved id, or anything after a terminating push), 76 UNSUPPORTED_COMPRESSION_TYPE, 87
+- Errors: 42 INVALID_REQUEST (a reserved id, or the next push after a terminating one), 76 UNSUPPORTED_COMPRESSION_TYPE, 87
   INVALID_RECORD (does not decompress to telemetry.max.bytes or less), 89 THROTTLING_QUOTA_EXCEEDED, 117 UNKNOWN_SUBSCRIPTION_ID,
   118 TELEMETRY_TOO_LARGE.
 """

@@ -289,6 +289,17 @@ def test_requests_that_wait_are_bounded_over_all_connections(limits: dict[str, i
     asyncio.run(run())
 
 
+def test_one_that_is_refused_counts_nowhere_when_it_goes() -> None:
+    peer = Peer(max_connections=2)
+    there, _ = peer.connect("10.0.0.2")
+    refused, transport = peer.connect("10.0.0.2")
+    assert transport.aborted
+    refused.connection_lost(None)
+    assert (peer.shared.connections, peer.shared.from_host) == (2, {"10.0.0.1": 1, "10.0.0.2": 1})
+    there.connection_lost(None)
+    assert (peer.shared.connections, peer.shared.from_host) == (1, {"10.0.0.1": 1})
+
+
 def test_a_lost_connection_cancels_what_waits_but_no_task() -> None:
     async def run() -> None:
         peer = Peer()

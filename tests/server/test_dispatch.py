@@ -19,7 +19,7 @@ from ottla.server.handlers.api_versions import NOT_ADVERTISED
 from ottla.wire.api import APIS
 from ottla.wire.errors import ErrorCode
 from ottla.wire.header import encode_request_header
-from ottla.wire.messages import api_versions, fetch, list_offsets, produce
+from ottla.wire.messages import api_versions, fetch, list_offsets, metadata, produce
 from tests.fakes import MemoryBroker
 from tests.log.support import batch
 
@@ -146,6 +146,15 @@ def test_with_ticks_answers_are_counted_by_time_and_error(broker: MemoryBroker) 
     assert route.errors == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: 4}
     assert {bucket: count for bucket, count in enumerate(route.took) if count} == {10: 2}  # 512..1,023 ns is bucket 10
     assert route.took_ns == 2_000
+
+
+def test_an_answer_that_is_kept_encoded_is_counted_and_not_looked_through(broker: MemoryBroker) -> None:
+    now = iter(range(1_000, 9_000_000, 1_000))
+    dispatch, context = Dispatch(lambda: next(now)), broker.request(0)
+    answers = [dispatch.serve(frame(3, 5, metadata.MetadataRequest(None), metadata), context) for _ in range(2)]
+    assert answers[0] == answers[1]
+    route = dispatch.routes[3 << 16 | 5]
+    assert (route.requests, sum(route.took), route.errors) == (2, 2, {})
 
 
 def test_a_promise_is_counted_when_it_is_kept(broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from ottla.log.settings import ConfigError
+from ottla.server.config import CLIENT_METRICS_SETTINGS
 from ottla.server.context import RequestContext
 from ottla.server.dispatch import Dispatch
 from ottla.server.listener import Listener, SocketSettings
@@ -141,6 +143,15 @@ def test_a_pattern_that_could_run_for_ever_fits_nobody(rig: Rig, pattern: str, c
     assert "could take too long" in caplog.text
 
 
+@pytest.mark.parametrize("pattern", ["a{4294967296}", "(" * 3000 + ")" * 3000], ids=["count", "depth"])
+def test_a_pattern_beyond_what_can_be_compiled_fits_nobody(rig: Rig, pattern: str, caplog: pytest.LogCaptureFixture) -> None:
+    rig.subscribe("s", metrics="m", match=f"client_id=\\p{{L}}{pattern}")  # Java's, so it is not judged when it is set
+    assert rig.get() == Subscription((), 300_000, DEFAULT_ID_OF_ID)
+    assert "fits nobody" in caplog.text
+    with pytest.raises(ConfigError, match="no regular expression"):
+        CLIENT_METRICS_SETTINGS["match"].parse(f"client_id={pattern}")
+
+
 def test_a_client_without_an_id_matches_no_pattern_of_it(rig: Rig) -> None:
     rig.context.client_id = None
     rig.subscribe("s", metrics="m", match="client_id=.*")
@@ -213,6 +224,9 @@ def test_the_last_push_may_come_early_and_is_the_last(rig: Rig) -> None:
     assert [rig.push(), rig.push(terminating=True)] == [NONE, NONE]
     rig.pass_time()
     assert rig.push(terminating=True) is ErrorCode.INVALID_REQUEST
+    assert rig.push() is ErrorCode.INVALID_REQUEST
+    assert rig.push() is NONE, "whoever goes on all the same was refused once"
+    rig.push(terminating=True)
     rig.subscribe("s", interval_ms="1000")
     assert rig.push() is UNKNOWN, "after a change of subscriptions everything begins anew"
 

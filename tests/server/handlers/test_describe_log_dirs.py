@@ -69,6 +69,18 @@ def test_a_log_that_no_topic_claims(broker: MemoryBroker) -> None:
     assert partition.offset_lag == -1
 
 
+def test_the_metadata_log_and_a_directory_of_its_own_are_nobodys() -> None:
+    broker = MemoryBroker({"t": 1}, {"log.dirs": "/one", "metadata.log.dir": "/meta"})
+    broker.logs.create("__cluster_metadata", 0, None, broker.replicas.config_of("t"))
+    assert {directory.path for directory in broker.logs.directories} == {"/one", "/meta"}
+    assert found(ask(broker, everything=True)) == {"/one": {("t", 0)}}
+    broker.logs.logs["t", 0].directory = broker.logs.directories[1]  # somebody put it there
+    assert found(ask(broker, everything=True)) == {"/one": set()}
+    broker = MemoryBroker({}, {"log.dirs": "/one"})
+    broker.logs.create("__cluster_metadata", 0, None, broker.replicas.config_of("t"))
+    assert found(ask(broker, everything=True)) == {"/one": set()}
+
+
 def test_a_directory_that_failed(broker: MemoryBroker) -> None:
     replica = broker.replicas.get("t", 0)
     assert replica is not None

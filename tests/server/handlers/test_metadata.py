@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from ottla.server.handlers.metadata import handle
+from ottla.server.kept_answers import Encoded
 from ottla.server.metadata.image import Endpoint
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -184,6 +185,11 @@ def test_each_listener_has_its_addresses(node: Node) -> None:
     node.controller.register_broker([Endpoint("PLAINTEXT", "in", 1, 0), Endpoint("EXTERNAL", "out", 2, 0)])
     assert [(broker.host, broker.port) for broker in ask(node, "md", listener="EXTERNAL").brokers] == [("out", 2)]
     assert [(broker.host, broker.port) for broker in ask(node, "md").brokers] == [("in", 1)]
+    inside, outside = node.context(MAX_VERSION), node.context(MAX_VERSION, "EXTERNAL")
+    outside.broker = inside.broker
+    answers = [handle(MetadataRequest(None), context) for context in (inside, outside, inside)]
+    assert all(isinstance(answer, Encoded) for answer in answers)
+    assert answers[0] is answers[2] is not answers[1]
 
 
 @pytest.mark.parametrize("version", VERSIONS)
