@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, NoReturn, T
 import typer
 
 from ottla.server.commands import output
-from ottla.server.commands.client import Cluster, explain
+from ottla.server.commands.client import Cluster, explain, is_text
 from ottla.server.commands.output import Failure
 from ottla.server.commands.positions import Partition
 
@@ -82,7 +82,7 @@ def checked(names: Sequence[str]) -> Sequence[str]:
     for name in names:
         if not name:
             raise typer.BadParameter("a name is empty")
-        if not name.isprintable() and any("\ud800" <= letter <= "\udfff" for letter in name):
+        if not is_text(name):
             raise typer.BadParameter(f"the name {name!r} is not UTF-8")
     return names
 
@@ -111,6 +111,8 @@ def pairs(words: Sequence[str], option: str) -> dict[str, str]:
         key, equals, value = word.partition("=")
         if not key or not equals:
             raise typer.BadParameter(f"{word!r} is not key=value", param_hint=option)
+        if not is_text(word):
+            raise typer.BadParameter(f"{word!r} is not UTF-8", param_hint=option)
         if key in found:
             raise typer.BadParameter(f"{key} is given twice", param_hint=option)
         found[key] = value

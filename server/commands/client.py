@@ -168,9 +168,14 @@ class Cluster:
         from confluent_kafka import KafkaException
 
         quiet = {} if "debug" in self.properties or "debug" in self.file else {"log_level": 0}
-        merged = {"client.id": "ottla", **quiet, **self.file, **own, **self.properties, "error_cb": self._on_error}
+        merged = {"client.id": "ottla", **quiet, **self.file, **own, **self.properties}
+        for key, value in merged.items():  # the C code beneath takes neither: it ends the process
+            if not (is_text(key) and is_text(str(value))):
+                raise typer.BadParameter(f"{key!r} is not UTF-8", param_hint="--property")
+        if merged.get("group.id") == "":
+            raise typer.BadParameter("group.id is empty", param_hint="--property")
         try:
-            return kind(merged)
+            return kind({**merged, "error_cb": self._on_error})
         except KafkaException as error:  # a property it does not know, or a value that it refuses
             raise typer.BadParameter(str(error.args[0].str()), param_hint="--property") from None
 
@@ -327,6 +332,11 @@ def cluster_of(
     except ConfigError as error:
         raise typer.BadParameter(str(error), param_hint="--client-config") from None
     return Cluster(properties, file=from_file, timeout_s=timeout_s)
+
+
+def is_text(text: str) -> bool:
+    """Whether it can be UTF-8: what stands for other bytes in arguments, and JSON's lone surrogates, cannot."""
+    return not any("\ud800" <= letter <= "\udfff" for letter in text)
 
 
 def message_error(message: Message) -> KafkaError | None:

@@ -217,6 +217,8 @@ def parse_changes(words: Sequence[str]) -> list[Change]:
         found = _CHANGE.fullmatch(word)
         if found is None:
             raise typer.BadParameter(f"{word!r} is not KEY=VALUE", param_hint="KEY=VALUE")
+        if not client.is_text(word):
+            raise typer.BadParameter(f"{word!r} is not UTF-8", param_hint="KEY=VALUE")
         key, sign, value = found.groups()
         if key in changes:
             raise typer.BadParameter(f"{key} is given twice", param_hint="KEY=VALUE")

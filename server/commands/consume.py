@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from ottla.server.commands import client, output
+from ottla.server.commands.admin import checked
 from ottla.server.commands.output import Failure
 from ottla.server.commands.positions import Kind, Partition, Position, Span, parse_position, resolve, spans
 from ottla.server.commands.record_text import (
@@ -203,6 +204,7 @@ def consume(
         raise typer.BadParameter("--json, --format and --key-delimiter: choose one", param_hint="--format")
     if group is not None and partition:
         raise typer.BadParameter("the group says which partitions are read", param_hint="--partition")
+    checked([*topics, *([] if group is None else [group])])
     begin = parse_position(start or "beginning", "--from")
     if group is not None and begin.kind not in {Kind.BEGINNING, Kind.END}:
         raise typer.BadParameter("with --group: beginning or end; `ottla group` moves a group", param_hint="--from")

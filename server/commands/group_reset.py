@@ -37,8 +37,10 @@ if TYPE_CHECKING:
 NO_SUCH_GROUP: Final = "there is no such group"
 _SYNONYMS: Final = {"earliest": "beginning", "latest": "end"}
 _DURATION: Final = re.compile(
-    r"p?(?:(\d+)w)?(?:(\d+)d)?t?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?(?:(\d+)ms)?", re.ASCII | re.IGNORECASE
+    r"(?P<iso>p)?(?:(\d+)w)?(?:(\d+)d)?(?(iso)(?:t(?=\d)|$))(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?(?:(\d+)ms)?",
+    re.ASCII | re.IGNORECASE,
 )
+"""ISO's P1M is a month, which has no length; its minutes are behind the T."""
 _UNITS_MS: Final = (604_800_000, 86_400_000, 3_600_000, 60_000, 1000, 1)
 
 
@@ -106,9 +108,10 @@ def parse_topic(text: str) -> tuple[str, list[int] | None]:
 def duration_ms(text: str) -> int:
     """`90s`, `1h30m`, `7d`, or ISO 8601's `PT1H30M`. Wrong usage if it is none."""
     found = _DURATION.fullmatch(text)
-    if found is None or not any(found.groups()):
+    counts = () if found is None else found.groups()[1:]
+    if not any(counts):
         raise typer.BadParameter(f"{text!r} is no duration; write 90s, 1h30m, 7d or PT1H30M", param_hint="--by-duration")
-    return sum(int(count) * unit for count, unit in zip(found.groups(), _UNITS_MS, strict=True) if count)
+    return sum(int(count) * unit for count, unit in zip(counts, _UNITS_MS, strict=True) if count)
 
 
 def partitions_of(wanted: Sequence[tuple[str, list[int] | None]], known: Mapping[str, Any]) -> list[Partition]:

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO, Final, NamedTuple
 import typer
 
 from ottla.server.commands import client, output
+from ottla.server.commands.admin import checked
 from ottla.server.commands.output import Failure
 from ottla.server.commands.positions import MAX_INT64, parse_time_ms
 from ottla.server.commands.record_text import BadRecord, NewRecord, record_from_json
@@ -195,6 +196,7 @@ def produce(
         raise typer.BadParameter("wants --key, and no other source of records", param_hint="--tombstone")
     if value and files:
         raise typer.BadParameter("records come from files or from --value, not both", param_hint="--value")
+    checked([topic])
     template = Template(
         key=None if key is None else _bytes(key),
         headers=[_header(text) for text in header or ()],
@@ -342,6 +344,8 @@ def _header(text: str) -> tuple[str, bytes | None]:
     name, equals, value = text.partition("=")
     if not name or not equals:
         raise typer.BadParameter(f"{text!r} is not name=value", param_hint="--header")
+    if not client.is_text(name):
+        raise typer.BadParameter(f"the name {name!r} is not UTF-8", param_hint="--header")
     return name, _bytes(value)
 
 

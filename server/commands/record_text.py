@@ -22,6 +22,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import os
 import re
 from collections.abc import Callable
 from enum import StrEnum
@@ -29,6 +30,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import typer
 
+from ottla.server.commands.client import is_text
 from ottla.server.commands.output import note
 from ottla.server.commands.positions import MAX_INT64, parse_time_ms
 
@@ -153,6 +155,8 @@ def _headers_from_json(found: Any) -> Headers:
     for pair in pairs:
         if not (isinstance(pair, list | tuple) and len(pair) == 2 and isinstance(pair[0], str)):
             raise BadRecord("headers must be [[name, value], ...] or an object")
+        if "\0" in pair[0] or not is_text(pair[0]):  # the client library would end it there, or the process
+            raise BadRecord(f"the header's name {pair[0]!r} cannot be sent")
         headers.append((pair[0], bytes_from_json(pair[1], f"header {pair[0]!r}")))
     return headers
 
@@ -163,7 +167,7 @@ def _timestamp_from_json(found: object) -> int | None:
             raise BadRecord("timestamp 0 cannot be sent: to the client library it means now")
         return _whole(found, "timestamp", MAX_INT64)
     time_ms = parse_time_ms(found)
-    if time_ms is None or time_ms <= 0:
+    if time_ms is None or not 0 < time_ms <= MAX_INT64:
         raise BadRecord(
             f"timestamp {found!r} is no time after 1970-01-01T00:00:00Z; write milliseconds since 1970 or 2026-11-21T09:00:00Z"
         )
@@ -183,8 +187,8 @@ def _whole(found: object, what: str, high: int) -> int | None:
 
 def line_formatter(key_delimiter: str | None, null: str, key: Encoding, value: Encoding) -> Formatter:
     """A record as its value and a line end, with the key and a delimiter in front where one is given."""
-    nothing = null.encode()
-    between = None if key_delimiter is None else key_delimiter.encode()
+    nothing = os.fsencode(null)
+    between = None if key_delimiter is None else os.fsencode(key_delimiter)
 
     def line(message: Message) -> bytes:
         data = message.value()
@@ -203,11 +207,11 @@ _ESCAPES: Final = {"n": b"\n", "r": b"\r", "t": b"\t", "\\": b"\\", "0": b"\0"}
 
 def format_formatter(text: str, null: str, key: Encoding, value: Encoding) -> Formatter:
     """A record as kcat's `-f` writes it; no line end but the format's own. Wrong usage where a token is unknown."""
-    tokens = _tokens(null.encode(), key, value)
+    tokens = _tokens(os.fsencode(null), key, value)
     parts: list[bytes | Formatter] = []
     at = 0
     for found in _TOKEN.finditer(text):
-        parts.append(text[at : found.start()].encode())
+        parts.append(os.fsencode(text[at : found.start()]))
         at = found.end()
         token, escape = found["token"], found["escape"]
         if token == "%":
@@ -222,7 +226,7 @@ def format_formatter(text: str, null: str, key: Encoding, value: Encoding) -> Fo
             raise typer.BadParameter(
                 f"{found[0]} means nothing; %{' %'.join(tokens)} %% and \\n \\r \\t \\0 \\\\ \\xNN do", param_hint="--format"
             )
-    parts.append(text[at:].encode())
+    parts.append(os.fsencode(text[at:]))
 
     def formatted(message: Message) -> bytes:
         return b"".join([part if isinstance(part, bytes) else part(message) for part in parts])

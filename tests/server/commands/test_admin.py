@@ -45,7 +45,7 @@ def test_names_that_are_wrong_usage(wanted: list[str], regex: bool) -> None:
 
 def test_pairs() -> None:
     assert admin.pairs(["a=1", "b=", "c=x=y"], "-c") == {"a": "1", "b": "", "c": "x=y"}
-    for words in (["a"], ["=1"], ["a=1", "a=2"]):
+    for words in (["a"], ["=1"], ["a=1", "a=2"], ["a=\udcff"]):
         with pytest.raises(typer.BadParameter):
             admin.pairs(words, "-c")
 
@@ -128,6 +128,7 @@ def test_a_list_for_a_question(names: Sequence[str], text: str) -> None:
 
 
 def test_a_bar_only_for_long_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")  # on a dumb terminal, as some CI has, rich draws none
     for total, is_shown in ((200, False), (201, True)):
         said = Terminal()
         monkeypatch.setattr(sys, "stderr", said)

@@ -132,7 +132,7 @@ def test_durations(text: str, ms: int) -> None:
     assert group_reset.duration_ms(text) == ms
 
 
-@pytest.mark.parametrize("text", ["", "5", "P", "PT", "1y", "1m1h", "-1h", "1.5h", "one"])
+@pytest.mark.parametrize("text", ["", "5", "P", "PT", "1y", "1m1h", "-1h", "1.5h", "one", "P1M", "P1H", "T1H", "P1DT"])
 def test_durations_that_are_none(text: str) -> None:
     with pytest.raises(typer.BadParameter):
         group_reset.duration_ms(text)
@@ -206,7 +206,7 @@ def test_changes() -> None:
         Change("c", Operation.SUBTRACT, "z"),
         Change("d", Operation.SET, ""),
     ]
-    for words in (["a"], ["=1"], ["a=1", "a+=2"]):
+    for words in (["a"], ["=1"], ["a=1", "a+=2"], ["a+=\udcff"]):
         with pytest.raises(typer.BadParameter):
             config.parse_changes(words)
 
