@@ -57,13 +57,14 @@ class SharedBrokers:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
 
-    def get(self, kind: str) -> Address:
-        """The run's broker of this kind, started now if nobody did yet. Raises BrokerFailed."""
-        note = self.directory / f"{kind}.json"
-        with open(self.directory / f"{kind}.lock", "w") as lock:
+    def get(self, kind: str, purpose: str = "") -> Address:
+        """The run's broker of this kind, or one for this purpose only, started now if nobody did yet. Raises BrokerFailed."""
+        name = f"{kind}{purpose}"
+        note = self.directory / f"{name}.json"
+        with open(self.directory / f"{name}.lock", "w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not note.exists():
-                broker = CLASSES[kind](self.directory / kind)
+                broker = CLASSES[kind](self.directory / name)
                 broker.start()
                 assert broker.process is not None
                 broker.process.returncode = 0  # not ours to wait for: it outlives this worker, and stop_all ends it

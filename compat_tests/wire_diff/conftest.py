@@ -14,7 +14,10 @@ from compat_tests.wire import Wire
 
 @pytest.fixture(scope="session")
 def warm_brokers(shared_brokers: SharedBrokers) -> list[Address]:
-    addresses = [shared_brokers.get(kind) for kind in KINDS]
+    return warm([shared_brokers.get(kind) for kind in KINDS])
+
+
+def warm(addresses: list[Address]) -> list[Address]:
     for address in addresses:
         wire = Wire(address, "warm-up")
         wire.warm_up()

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import pytest
 
+from compat_tests.brokers import KINDS, Address, SharedBrokers
 from compat_tests.wire import SILENT, Wire
 from compat_tests.wire_diff.bad_requests import (
     GENERATION,
@@ -29,6 +30,7 @@ from compat_tests.wire_diff.bad_requests import (
     changes,
     layouts,
 )
+from compat_tests.wire_diff.conftest import warm
 from compat_tests.wire_diff.differences import KAFKA_FAILS
 from compat_tests.wire_diff.same import compare, normalise, same_answer
 from ottla.server.handlers import served
@@ -72,6 +74,12 @@ NOT_SENT: Final = {
 }
 UNKNOWN_SERVER_ERROR: Final = -1
 MEMBER: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
+
+
+@pytest.fixture(scope="session")
+def warm_brokers(shared_brokers: SharedBrokers) -> list[Address]:
+    """Not those of the other tests: whoever describes all groups would stumble over what members say here."""
+    return warm([shared_brokers.get(kind, "-bad-input") for kind in KINDS])
 
 
 def requests(module: str, names: Callable[[str], Names]) -> Iterator[tuple[str, int, Any]]:
