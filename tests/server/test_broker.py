@@ -15,10 +15,10 @@ from ottla.server.broker import Broker
 from ottla.server.config import BrokerConfig
 from ottla.server.metadata.image import MetadataError
 from ottla.wire.errors import ErrorCode
-from ottla.wire.messages import create_topics, incremental_alter_configs, metadata
+from ottla.wire.messages import create_topics, find_coordinator, incremental_alter_configs, join_group, metadata
 from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from tests.asking import ask
-from tests.fakes import NOW_MS
+from tests.fakes import NOW_MS, ManualClock
 
 OTHER_CLUSTER = "AAAAAAAAAAAAAAAAAAAAAQ"
 
@@ -138,6 +138,27 @@ def test_an_address_in_use_leaves_nothing_open() -> None:
         broker = Broker(config(), disk=storage)
         await broker.start()
         await broker.stop()
+
+    run(scenario)
+
+
+def test_after_a_stop_nothing_is_due_any_more() -> None:
+    async def scenario() -> None:
+        clock = ManualClock()
+        broker = Broker(config(offsets_topic_num_partitions="1"), disk=disk(), clock=clock)
+        await broker.start()
+        assert broker.context is not None
+        request = find_coordinator.FindCoordinatorRequest("g")
+        await ask(broker.port, find_coordinator, 2, request)
+        clock.advance()  # the topic for offsets is made
+        assert (await ask(broker.port, find_coordinator, 2, request)).error_code == 0
+        join = join_group.JoinGroupRequest("g", 10_000, 10_000, "", None, "consumer")
+        join.protocols = [join_group.JoinGroupRequestProtocol("range", b"")]
+        passes = clock.waiting
+        assert (await ask(broker.port, join_group, 4, join)).error_code == ErrorCode.MEMBER_ID_REQUIRED
+        assert clock.waiting > passes  # the new id is kept for a while
+        await broker.stop()
+        assert clock.waiting == 0
 
     run(scenario)
 

@@ -42,3 +42,7 @@ def test_what_a_larger_cluster_left_unfinished(broker: MemoryBroker, version: in
     assert ask(broker, None, version) == [("t", [moving])]
     assert ask(broker, [("u", [0]), ("t", [2, 1, 0])], version) == [("t", [moving])]
     assert ask(broker, [("t", [0, 2])], version) == []
+    broker.image.apply(PartitionChangeRecord(1, topic_id, adding_replicas=[]))
+    assert ask(broker, None, version) == [("t", [OngoingPartitionReassignment(1, [1, 2, 3], [], [3])])]
+    broker.image.apply(PartitionChangeRecord(1, topic_id, adding_replicas=[2], removing_replicas=[]))
+    assert ask(broker, None, version) == [("t", [OngoingPartitionReassignment(1, [1, 2, 3], [2], [])])]

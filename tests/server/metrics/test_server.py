@@ -43,8 +43,15 @@ def test_on_loopback_at_a_free_port_until_the_stop() -> None:
         assert url is not None
         assert url.startswith("http://127.0.0.1:")
         assert "ottla_info" in parsed((await get(url, "/metrics")).body)
-        _, idle = await asyncio.open_connection("127.0.0.1", int(url.rpartition(":")[2]))
+        reader, idle = await asyncio.open_connection("127.0.0.1", int(url.rpartition(":")[2]))
+        idle.write(b"GET")
+        await get(url, "/healthz")  # by when the idle one is served, too
+        assert broker.sources is not None
+        assert broker.sources.serving
         await broker.stop()
+        assert not broker.sources.serving
+        with contextlib.suppress(ConnectionResetError):
+            assert await reader.read() == b""  # its end, and not that of its patience
         with pytest.raises(ConnectionRefusedError):
             await get(url, "/metrics")
         idle.close()
