@@ -202,7 +202,8 @@ def scalar_changes(f: Field, fresh: str) -> dict[str, Any]:
     fresh += "-other"
     if f.type in RANGES:
         low, high = RANGES[f.type]
-        return {"lowest": low, "-1": max(-1, low), "0": 0, "highest": high}
+        small = {} if f.name.endswith("timeout_ms") else {"1": 1, "2": 2}  # as a time it could just suffice, or not
+        return {"lowest": low, "-1": max(-1, low), "0": 0, **small, "highest": high}
     return {
         "bool": {"false": False, "true": True},
         "string": {"empty": "", "unknown": fresh, "odd": f"{fresh} /\0\u00e4\U0001f600", "long": fresh.ljust(LONG, "l")},

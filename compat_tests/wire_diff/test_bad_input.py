@@ -59,6 +59,7 @@ NOT_SENT: Final = {
     "produce all null": "acks 0",
     "produce acks 0": "acks 0: test_produce.py",
     "produce topic_data.partition_data.records null": "Kafka never answers: P9",
+    "find_coordinator key_type 1": "makes Kafka's transaction coordinator, with which init_producer_id answers otherwise",
     "offset_commit group_id empty": "founds a group that the other tests' requests without a name would meet",
     "join_group all twice": "Kafka never answers: J-twice",
     "join_group protocols twice": "J-twice",
