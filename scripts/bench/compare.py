@@ -17,6 +17,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import math
 import os
 import signal
 import statistics
@@ -24,6 +25,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +45,7 @@ Figures = dict[str, dict[str, dict[str, list[float]]]]
 SETTINGS = {"log.segment.delete.delay.ms": "1000"}  # or a run's topics would fill the disk for a minute each
 IDLE_SECONDS = 2
 WARM_UP_SECONDS = 3
+MOST_SETTLING_SECONDS = 10
 
 
 class Ottla(BrokerProcess):
@@ -137,6 +140,18 @@ def run_load(broker: BrokerProcess, load: Load, tag: str, *extra: str) -> dict[s
     return figures
 
 
+def settle(brokers: Sequence[BrokerProcess]) -> None:
+    """Returns when the brokers are at rest: freeing the GiB of a deleted topic is no part of the next load."""
+    deadline = time.monotonic() + MOST_SETTLING_SECONDS
+    before = [math.inf] * len(brokers)
+    while time.monotonic() < deadline:
+        now = [Process(broker.process.pid).before for broker in brokers if broker.process is not None]
+        if all(used - earlier <= 0.01 for used, earlier in zip(now, before, strict=True)):
+            return
+        before = now
+        time.sleep(0.5)
+
+
 def compare(kinds: list[str], loads: list[Load], rounds: int) -> Figures:
     found: Figures = {kind: {} for kind in kinds}
     for place in Place:
@@ -164,6 +179,7 @@ def _compare_at(place: Place, directory: Path, kinds: list[str], loads: list[Loa
             for load in loads:
                 for broker in brokers if number % 2 else reversed(brokers):
                     if load.rounds or number == rounds:
+                        settle(brokers)
                         _note(found, broker.kind, load.name, run_load(broker, load, f"round-{number}") or {})
         for broker in brokers:
             assert broker.process is not None

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 
 Address = tuple[str, int]
 
+UNKNOWN_MEMBER_ID = 25
 REBALANCE_IN_PROGRESS = 27
 TOPIC_ALREADY_EXISTS = 36
 COORDINATOR_ATTEMPTS = 400
@@ -196,14 +197,21 @@ def delete_topics(address: Address, topics: Sequence[str]) -> None:
 
 
 def find_coordinator(address: Address, group: str) -> None:
-    """Returns when the group has a coordinator, for which a broker may have to make its internal topic. Raises Refused."""
+    """Returns when the group has a coordinator that serves: a broker may have to make its internal topic, and to load it.
+
+    Raises Refused.
+    """
     connection = Connection(address)
+    find = request(10, 1, string(group) + b"\0")
+    beat = request(12, 2, string(group) + struct.pack(">i", -1) + string("nobody"))
     for _ in range(COORDINATOR_ATTEMPTS):
-        (error,) = struct.unpack_from(">h", connection.ask(request(10, 1, string(group) + b"\0")), 8)
+        (error,) = struct.unpack_from(">h", connection.ask(find), 8)
         if error == 0:
+            (error,) = struct.unpack_from(">h", connection.ask(beat), 8)
+        if error == UNKNOWN_MEMBER_ID:
             connection.close()
             return
-        time.sleep(0.05)
+        time.sleep(0.05)  # between two questions: another process's readiness has no event to wait for
     raise Refused(f"FindCoordinator: error {error}")
 
 

@@ -44,7 +44,7 @@ LOADS = (
     Load("small", Place.DISK, "produce --conns 8 --depth 5 --partitions 4 --seconds 5"),
     Load("middle", Place.DISK, "produce --conns 4 --depth 5 --partitions 4 --records 16 --record-bytes 1000 --seconds 5"),
     Load("middle-tmpfs", Place.TMPFS, "produce --conns 4 --depth 5 --partitions 4 --records 16 --record-bytes 1000 --seconds 5"),
-    Load("large-tmpfs", Place.TMPFS, "produce --conns 2 --depth 2 --records 1000 --record-bytes 1000 --seconds 4"),
+    Load("large-tmpfs", Place.TMPFS, "produce --conns 2 --depth 2 --records 1000 --record-bytes 1000 --seconds 2"),
     Load("fetch", Place.DISK, "fetch --mib 256 --passes 4 --records 1000 --record-bytes 1000"),
     Load("e2e", Place.DISK, "e2e --rate 500 --seconds 5"),
     Load("e2e-stuck", Place.DISK, "e2e --rate 500 --seconds 5 --stuck 5000"),
