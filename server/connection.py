@@ -185,7 +185,7 @@ class Connection(asyncio.BufferedProtocol):
         while end - at >= 4 and not self._closing:
             size: int = _SIZE.unpack_from(view, at)[0]
             if not 0 < size <= self._max_request_bytes:
-                self.close(f"it announces a frame of {size} bytes")
+                self.close(_no_frame(size))
                 return
             start = at + 4
             if end - start >= size:
@@ -406,6 +406,16 @@ class Connection(asyncio.BufferedProtocol):
         """Closes at once, whatever is still unsent."""
         self._closing = True
         self._transport.abort()
+
+
+def _no_frame(size: int) -> str:
+    """What is wrong with a size that no request has: the first bytes of other protocols are told by their names."""
+    start = _SIZE.pack(size)
+    if start.startswith(b"\x16\x03"):  # a handshake record
+        return "it speaks TLS, which this listener does not; security.protocol is PLAINTEXT here"
+    if start in (b"GET ", b"HEAD", b"POST", b"PUT ", b"OPTI", b"CONN"):
+        return "it speaks HTTP; this listener is for clients of Kafka"
+    return f"it announces a frame of {size} bytes"
 
 
 def _descriptor(part: FileSlice) -> int:

@@ -79,7 +79,7 @@ class Peer:
         self.broker = MemoryBroker({})
         self.dispatch = EchoDispatch()
         self.shared = Shared(1000)
-        limits = SocketSettings(max_request_bytes=MAX_REQUEST, **settings)
+        limits = SocketSettings(**{"max_request_bytes": MAX_REQUEST, **settings})
         self.listener = Listener("PLAINTEXT", self.broker.context, self.dispatch, limits, self.shared)  # type: ignore[arg-type]
         self.connection, self.transport = self.connect()
 
@@ -193,6 +193,19 @@ def test_impossible_sizes_close_with_one_line(size: int, caplog: pytest.LogCaptu
     assert peer.transport.closed
     (record,) = caplog.records
     assert str(size) in record.message
+
+
+@pytest.mark.parametrize(
+    ("first", "said"),
+    [(b"\x16\x03\x01\x02\x00\x01", "TLS"), (b"GET / HTTP/1.1\r\n", "HTTP"), (b"POST / HTTP/1.1\r\n", "HTTP")],
+)
+def test_who_speaks_another_protocol_is_told_so_in_the_log(first: bytes, said: str, caplog: pytest.LogCaptureFixture) -> None:
+    peer = Peer(max_request_bytes=100 << 20)
+    with caplog.at_level(logging.INFO):
+        peer.send(first)
+    assert peer.transport.closed
+    (record,) = caplog.records
+    assert f"is closed: it speaks {said}" in record.message
 
 
 def test_the_limit_counts_for_frames_that_came_whole() -> None:
