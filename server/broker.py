@@ -5,12 +5,12 @@ A start, in an order that matters:
 1. lock the log directories, and make sure that they are this node's of this cluster, or format them;
 2. open every partition on disk, recovering what was not stopped cleanly;
 3. replay `__cluster_metadata-0` into the image and begin a new epoch of it;
-4. bind the listeners, and the metrics' if they are on, so that ports are known, and register the broker with them: it leads its
-   partitions from here on;
-5. bring logs in step with the image, load the groups, begin the recurring passes.
+4. bind the listeners, and serve the metrics if they are on, so that ports are known, and register the broker with them: it leads
+   its partitions from here on;
+5. bring logs in step with the image, load the groups, begin the recurring passes;
+6. let clients in: no request is served by half a broker.
 
-Between 4 and the end nothing waits, so no request is served by half a broker. A stop goes the other way round, and what makes it
-a clean one, the marker in each log directory, is written last of all.
+A stop goes the other way round, and what makes it a clean one, the marker in each log directory, is written last of all.
 """
 
 from __future__ import annotations
@@ -141,6 +141,8 @@ class Broker:
         self._reconfigure(context)
         image.subscribe(self._follow)
         self._begin_passes(clock, logs, groups, values)
+        for listener in self.listeners:
+            await listener.accept()
         if self.sources is not None:
             self.sources.serving = True
 

@@ -109,19 +109,26 @@ class Listener:
     # Open and close
 
     async def open(self, host: str | None, port: int) -> None:
-        """Binds and accepts. No host is every interface, port 0 a free one. OSError where the address is not to be had."""
+        """Takes the address; clients can connect once `accept` is called. No host is every interface, port 0 a free one. OSError
+        where the address is not to be had.
+        """
         sock = bound_socket(host, port, self.settings)
         self.port = sock.getsockname()[1]
         self._server = await asyncio.get_running_loop().create_server(
-            lambda: Connection(self), sock=sock, backlog=self.settings.backlog
+            lambda: Connection(self), sock=sock, backlog=self.settings.backlog, start_serving=False
         )
+
+    async def accept(self) -> None:
+        """Lets clients in. OSError where somebody else has come to listen at the address meanwhile."""
+        assert self._server is not None
+        await self._server.start_serving()
         if self.settings.max_idle_ms > 0:
             self._schedule_sweep()
 
     @property
     def accepting(self) -> bool:
         """Clients can connect."""
-        return self._server is not None
+        return self._server is not None and self._server.is_serving()
 
     def stop_accepting(self) -> None:
         """The address is free again; connections stay."""

@@ -6,6 +6,7 @@ import asyncio
 import errno
 import socket
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 
@@ -124,6 +125,31 @@ def test_two_brokers_on_one_directory() -> None:
         with pytest.raises(LogDirLocked):
             await Broker(config(), disk=storage).start()
         await first.stop()
+
+    run(scenario)
+
+
+def test_nobody_is_let_in_before_the_broker_is_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    begin = Broker._begin_passes
+
+    def last_step(self: Broker, *parts: Any) -> None:
+        begin(self, *parts)
+        for listener in self.listeners:
+            assert not listener.accepting
+            with pytest.raises(ConnectionRefusedError):
+                socket.create_connection(("127.0.0.1", listener.port))
+
+    monkeypatch.setattr(Broker, "_begin_passes", last_step)
+
+    async def scenario() -> None:
+        places = "PLAINTEXT://127.0.0.1:0,SECOND://127.0.0.1:0"
+        protocols = "PLAINTEXT:PLAINTEXT,SECOND:PLAINTEXT,CONTROLLER:PLAINTEXT"
+        broker = Broker(config(listeners=places, listener_security_protocol_map=protocols), disk=disk())
+        await broker.start()
+        for listener in broker.listeners:
+            assert listener.accepting
+            assert (await ask(listener.port, metadata, 5, metadata.MetadataRequest(topics=None))).brokers
+        await broker.stop()
 
     run(scenario)
 

@@ -69,6 +69,7 @@ def run(loop: str, scenario: Callable[[Rig], Awaitable[None]], dispatch: SliceDi
     async def main() -> None:
         rig = Rig(dispatch or SliceDispatch(), **settings)
         await rig.listener.open("127.0.0.1", 0)
+        await rig.listener.accept()
         try:
             await asyncio.wait_for(scenario(rig), 60)
         finally:
