@@ -15,9 +15,11 @@ from ottla.server.serve import ServeOptions, run
 KAFKA_VERSION: Final = "4.4.0"
 """Whose protocol and formats these are."""
 
+_HELP: Final = "A Kafka broker without the JVM. With no command it serves, with the options that `ottla serve --help` tells."
+
 app = typer.Typer(
     name="ottla",
-    help="A Kafka broker without the JVM. With no command it serves.",
+    help=_HELP,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -38,9 +40,9 @@ _SERVE_HELP: Final = (
 _Version = Annotated[bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Say which this is.")]
 
 
-@app.callback()
+@app.callback(help=_HELP)
 def program(version: _Version = False) -> None:
-    """A Kafka broker without the JVM. With no command it serves."""
+    """What stands before every command; _HELP is what is told of it."""
 
 
 @app.command(help=_SERVE_HELP)
