@@ -12,16 +12,17 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 
-from confluent_kafka import Consumer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from compat_tests.times import TODAY_MS
 from compat_tests.waiting import wait_for
 
 OTTLA: Final = [sys.executable, "-m", "ottla"]
 TIMEOUT_S: Final = 60
-_STRAY: Final = ("KAFKA_", "OTTLA_", "_OTTLA")
-ENVIRONMENT: Final = {name: value for name, value in os.environ.items() if not name.startswith(_STRAY)} | {"COLUMNS": "200"}
+_STRAY: Final = ("KAFKA_", "OTTLA_", "_OTTLA", "GITHUB_ACTIONS", "FORCE_COLOR", "PY_COLORS", "NO_COLOR", "TTY_")
+_LOOKS: Final = {"COLUMNS": "200", "TERM": "xterm"}  # of a terminal, whatever CI runs in
+ENVIRONMENT: Final = {name: value for name, value in os.environ.items() if not name.startswith(_STRAY)} | _LOOKS
 
 
 class Ran(NamedTuple):
@@ -81,8 +82,25 @@ def made(bootstrap: str, partitions: int, name: str | None = None) -> str:
     name = name or f"commands-{uuid.uuid4().hex[:10]}"
     admin = AdminClient({"bootstrap.servers": bootstrap})
     admin.create_topics([NewTopic(name, partitions, 1)])[name].result(30)
-    wait_for(lambda: len(admin.list_topics(name, timeout=30).topics[name].partitions) == partitions, f"{name} in the metadata")
+    wait_for_leaders(admin, name, partitions)
     return name
+
+
+def wait_for_leaders(admin: AdminClient, name: str, partitions: int) -> None:
+    """Kafka's metadata is ahead of its logs: a leader is named before it answers."""
+    asked = {TopicPartition(name, number): OffsetSpec.latest() for number in range(partitions)}
+
+    def all_answer() -> bool:
+        if len(admin.list_topics(name, timeout=30).topics[name].partitions) < partitions:
+            return False
+        try:
+            for answer in admin.list_offsets(asked).values():
+                answer.result(30)
+        except KafkaException:
+            return False
+        return True
+
+    wait_for(all_answer, f"{name} has leaders")
 
 
 def ten_records(bootstrap: str) -> str:

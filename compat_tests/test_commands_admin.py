@@ -16,7 +16,19 @@ import pytest
 from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient
 
-from compat_tests.commands import OTTLA, TIMEOUT_S, committed, environment, errors, good, made, ottla, read_until, ten_records
+from compat_tests.commands import (
+    OTTLA,
+    TIMEOUT_S,
+    committed,
+    environment,
+    errors,
+    good,
+    made,
+    ottla,
+    read_until,
+    ten_records,
+    wait_for_leaders,
+)
 from compat_tests.times import TODAY_MS
 from compat_tests.waiting import wait_for
 
@@ -24,10 +36,11 @@ Unique = Callable[[str], str]
 
 
 def created(bootstrap: str, names: list[str], *options: str) -> None:
-    """Topics made by the command, and known to the broker that describes them."""
+    """Topics made by the command, whose first partitions answer."""
     assert ottla("topic", "create", *names, *options, bootstrap=bootstrap).code == 0
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    wait_for(lambda: set(names) <= admin.list_topics(timeout=30).topics.keys(), f"{names} in the metadata")
+    for name in names:
+        wait_for_leaders(admin, name, 1)
 
 
 def described(bootstrap: str, topic: str) -> dict[str, Any]:
@@ -91,7 +104,8 @@ def test_a_topic_from_create_to_delete(bootstrap: str, unique: Unique) -> None:
     assert ottla(*altering, "--dry-run", bootstrap=bootstrap).errors == f"topic {topic}: would be altered\n"
     assert described(bootstrap, topic) == state
     assert ottla(*altering, bootstrap=bootstrap).errors == f"topic {topic}: altered\n"
-    wait_for(lambda: len(described(bootstrap, topic)["partitions"]) == 3, "the third partition")
+    wait_for_leaders(AdminClient({"bootstrap.servers": bootstrap}), topic, 3)
+    assert len(described(bootstrap, topic)["partitions"]) == 3
     assert described(bootstrap, topic)["settings"] == {"cleanup.policy": "compact,delete", "retention.bytes": "7"}
     ran = ottla("topic", "delete", topic, "--yes", bootstrap=bootstrap)
     assert (ran.code, ran.errors) == (0, f"topic {topic}: deleted\n")

@@ -247,6 +247,8 @@ def test_the_files_of_a_broker(fresh_broker: Callable[..., Any], kind: str, tmp_
         "zstd",
         "-X",
         "enable.idempotence=true",
+        "--linger-ms",
+        "10000",  # both are in one batch, however busy the machine; the end of the input sends it at once
         bootstrap=bootstrap,
         stdin=b"k:%s\nk:w\n" % (b"v" * 500),
     )

@@ -81,20 +81,28 @@ def test_connections_are_limited(fresh_broker: Callable[..., BrokerProcess], lim
     """Over max.connections Kafka lets a connection wait until there is room, and ottla closes it at once; nobody serves it."""
     broker = fresh_broker(**{limit: "5"})
 
-    def served() -> socket.socket | None:
-        connection = socket.create_connection((HOST, broker.port), timeout=2)
+    def served(timeout_s: float) -> socket.socket | None:
+        connection = socket.create_connection((HOST, broker.port), timeout=30)
         with suppress(ConnectionError, TimeoutError):
             connection.sendall(FRAME)
-            connection.settimeout(2)
+            connection.settimeout(timeout_s)
             if connection.recv(4, socket.MSG_WAITALL):
                 return connection
         connection.close()
         return None
 
     inside: list[Any] = []
-    wait_for(lambda: (found := served()) is None or inside.append(found), "one is left out")
-    assert len(inside) == 5
+
+    def one_more() -> bool:
+        if (found := served(30)) is None:
+            return False
+        inside.append(found)
+        return True
+
+    for _ in range(5):  # patiently: an answer that is only slow, or a place not yet free of the fixture's first call, is no limit
+        wait_for(one_more, "five are served")
+    assert served(2) is None
     inside.pop().close()
-    wait_for(lambda: (found := served()) is not None and inside.append(found) is None, "there is room again")
+    wait_for(one_more, "there is room again")
     for connection in inside:
         connection.close()

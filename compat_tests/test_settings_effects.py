@@ -21,7 +21,7 @@ from compat_tests.brokers import CLASSES, Address
 from compat_tests.waiting import wait_for
 from compat_tests.wire import CLOSED, Wire, batch
 from compat_tests.wire_diff.members import Member
-from compat_tests.wire_diff.test_configs import BROKER, DELETE, SET, TOPIC, Change, alter, describe
+from compat_tests.wire_diff.test_configs import BROKER, DELETE, GROUP, SET, TOPIC, Change, alter, describe
 from ottla.wire.batch import CODEC_MASK, read_header
 from ottla.wire.messages import create_topics, delete_topics, init_producer_id, list_offsets, offset_commit
 
@@ -67,6 +67,7 @@ class Rig:
         assert broker.process is not None
         self.wire = Wire(Address(broker.kind, broker.port, broker.process.pid, str(broker.log_file)), "effects")
         self.data = broker.data_dir
+        self._round = 0
 
     def send(self, topic: str, *values: bytes | None, first_ms: int = NOW_MS, key: bytes | None = b"k", codec: int = 0) -> Any:
         """One batch; the answer of its partition."""
@@ -104,11 +105,21 @@ class Rig:
         return points.get((topic, "0"), 0)
 
     def change(self, kind: int, name: str, **texts: str) -> None:
-        """Settings with underscores for dots; waits until the topic or the broker shows them."""
+        """Settings with underscores for dots; waits until they count.
+
+        Kafka shows a topic's settings a moment before its log hears of them. But it takes the changes of metadata one after the
+        other: once one that was made after that is shown, the log has heard.
+        """
         dotted = {key.replace("_", "."): text for key, text in texts.items()}
         self._alter(kind, name, [Change(key, SET, text) for key, text in dotted.items()])
-        shown = "1" if kind == BROKER else name
-        wait_for(lambda: dotted.items() <= self.shown(kind, shown, list(dotted)).items(), f"{name} has {dotted}")
+        self._wait_until_shown(kind, "1" if kind == BROKER else name, dotted)
+        self._round += 1
+        later = {"consumer.session.timeout.ms": str(45_000 + self._round % 10_000)}
+        self._alter(GROUP, "later", [Change(key, SET, text) for key, text in later.items()])
+        self._wait_until_shown(GROUP, "later", later)
+
+    def _wait_until_shown(self, kind: int, name: str, wanted: dict[str, str]) -> None:
+        wait_for(lambda: wanted.items() <= self.shown(kind, name, list(wanted)).items(), f"{name} has {wanted}")
 
     def drop(self, kind: int, name: str, *names: str) -> None:
         self._alter(kind, name, [Change(key.replace("_", "."), DELETE, None) for key in names])
@@ -199,7 +210,7 @@ def test_retention_by_size(rig: Rig, topic_with: Topic) -> None:
     for _ in range(8):
         rig.sent(topic, LARGE)
     wait_for(lambda: rig.earliest(topic) == 3, "the first segment is gone: without the second less than 700,000 bytes are left")
-    assert rig.segments(topic) == [3, 6]
+    wait_for(lambda: rig.segments(topic) == [3, 6], "and so is its file, which Kafka renames a moment later")
 
 
 # Rolling
@@ -325,7 +336,8 @@ def test_removed_segments_wait(rig: Rig, topic_with: Topic) -> None:
     topic = topic_with(file_delete_delay_ms="86400000", retention_ms="60000")
     rig.sent(topic, b"x", first_ms=NOW_MS - HOUR_MS)
     wait_for(lambda: rig.earliest(topic) == 1, "the segment is removed")
-    assert [name.partition(".")[2] for name in rig.set_aside(topic)] == ["index.deleted", "log.deleted", "timeindex.deleted"]
+    kept = ["index.deleted", "log.deleted", "timeindex.deleted"]
+    wait_for(lambda: [name.partition(".")[2] for name in rig.set_aside(topic)] == kept, "its files are set aside")
 
 
 def test_removed_segments_need_not_wait(rig: Rig, topic_with: Topic) -> None:
@@ -420,6 +432,7 @@ def together(rig: Rig, group: str, *names: str) -> list[Any]:
     members = [Member(rig.wire, group, name) for name in names]
     for member in members:
         assert member.join(session_timeout_ms=20_000).error_code == MEMBER_ID_REQUIRED
+    for member in members:  # nothing between them: the second must come within the first rebalance's delay
         member.start_join(session_timeout_ms=20_000)
     return [member.joined() for member in members]
 
