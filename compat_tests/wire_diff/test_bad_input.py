@@ -2,7 +2,7 @@
 
 bad_requests.py makes them of Kafka's message definitions, so that no handler and no field is left out; what is particular to an
 API (broken batches, sessions, generations, names that collide) is in that API's own file. Bytes that are no request at all are in
-test_framing.py and test_admin_bytes.py.
+test_framing.py, test_admin_bytes.py and test_bad_input_bytes.py.
 
 A difference that is meant has its row in differences.py, under "<api> <path> <change>".
 """
