@@ -112,13 +112,13 @@ def test_configs_of_a_topic(tools: Tools, unique: Unique) -> None:
 
 
 def test_configs_of_brokers_and_groups(tools: Tools, unique: Unique) -> None:
-    """Changed on the shared broker: so a setting and a value that no other test can feel."""
-    group, changed = unique("aa-group"), "log.segment.delete.delay.ms=59999"
+    """Changed on the shared broker: so a setting that no topic shows, and a value that no other test can feel."""
+    group, changed = unique("aa-group"), "producer.id.expiration.ms=86399999"
     for entity, level in ((["--broker", "1"], "BROKER"), (["--broker-defaults"], "DEFAULT_BROKER")):
         tools.run("configs", "--alter", *entity, "--add-config", changed)
         wanted = f"{changed} sensitive=false synonyms={{DYNAMIC_{level}_CONFIG:{changed}"
         wait_for(lambda e=entity, w=wanted: w in tools.run("configs", "--describe", *e), f"{entity} has the setting")
-        tools.run("configs", "--alter", *entity, "--delete-config", "log.segment.delete.delay.ms")
+        tools.run("configs", "--alter", *entity, "--delete-config", "producer.id.expiration.ms")
         wait_for(lambda e=entity: changed not in tools.run("configs", "--describe", *e), f"{entity} has it no more")
     assert "node.id=1 " in tools.run("configs", "--describe", "--broker", "1", "--all")
     assert "InvalidRequestException" in tools.run("configs", "--alter", "--broker", "1", "--add-config", "node.id=2", fails=True)
@@ -267,7 +267,8 @@ def test_consumer_group_offsets_are_reset_exported_and_deleted(tools: Tools, uni
     assert resets.committed() == {0: 0, 1: 7}
     assert rows(tools.run("consumer-groups", "--list", "--state"), group) == [[group, "Empty"]]
     assert group in tools.run("consumer-groups", "--list", "--type", "classic")
-    assert group in tools.run("consumer-groups", "--all-groups", "--describe", "--state")
+    states = ("consumer-groups", "--all-groups", "--describe", "--state")
+    wait_for(lambda: group in tools.run(*states), "the group is among all")  # it ends where one goes meanwhile
     deleted = tools.run("consumer-groups", "--delete-offsets", "--group", group, "--topic", f"{topic}:0")
     assert rows(deleted, topic) == [[topic, "0", "Successful"]]
     assert resets.committed() == {1: 7}
@@ -277,8 +278,9 @@ def test_consumer_group_offsets_are_reset_exported_and_deleted(tools: Tools, uni
 def test_topics_by_every_filter(tools: Tools, unique: Unique) -> None:
     topic = tools.topic(unique("aa-topics"), 3)
     for filters in (["--under-replicated-partitions"], ["--unavailable-partitions"], ["--under-min-isr-partitions"]):
-        assert topic not in tools.run("topics", "--describe", *filters)
-    assert len(re.findall(rf"Topic: {topic}\s+Partition:", tools.run("topics", "--describe", "--at-min-isr-partitions"))) == 3
+        assert topic not in tools.run("topics", "--describe", "--topic", topic, *filters)  # of others, some go meanwhile
+    fully = tools.run("topics", "--describe", "--topic", topic, "--at-min-isr-partitions")
+    assert len(re.findall(rf"Topic: {topic}\s+Partition:", fully)) == 3
     tools.run("configs", "--alter", "--topic", topic, "--add-config", "retention.ms=999999")
     overridden = tools.run("topics", "--describe", "--topics-with-overrides", "--topic", topic)
     assert f"Topic: {topic}" in overridden

@@ -164,7 +164,7 @@ def test_delete_records_and_broker_api_versions(tools: Tools, unique: Callable[[
     tools.run("console-producer", "--topic", name, stdin="a\nb\nc\nd\n")
     request.write_text(json.dumps({"partitions": [{"topic": name, "partition": 0, "offset": 3}], "version": 1}))
     assert re.search(r"low_watermark:\s*3", tools.run("delete-records", "--offset-json-file", str(request)))
-    output = tools.run("console-consumer", "--topic", name, "--from-beginning", "--timeout-ms", "8000", "--max-messages", "1")
+    output = tools.run("console-consumer", "--topic", name, "--from-beginning", "--timeout-ms", "30000", "--max-messages", "1")
     assert "d" in output.split()
     versions = tools.run("broker-api-versions")
     assert re.search(r"Fetch\(1\): 4 to 18", versions), versions

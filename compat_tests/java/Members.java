@@ -61,7 +61,7 @@ final class Members {
             consumer = Records.consumer(
                     request,
                     Map.of("auto.offset.reset", "earliest", "auto.commit.interval.ms", "200", "heartbeat.interval.ms", "300",
-                            "session.timeout.ms", "10000", "metadata.max.age.ms", "1000"));
+                            "session.timeout.ms", "30000", "metadata.max.age.ms", "1000"));
         }
 
         @Override
