@@ -39,6 +39,8 @@ def _check_offset_reset(value: Value) -> str | None:
 
 _ONLY_IN_JAVA: Final = r"\\[pPQEhHRXGkzZ]|\(\?<|&&"
 """What regular expressions have in Java, or write otherwise there, and so for Kafka."""
+NO_PATTERN: Final = (re.error, OverflowError, RecursionError)
+"""What re.compile raises: the last two for repetitions and nesting beyond what it takes."""
 
 
 def _check_match(value: Value) -> str | None:
@@ -49,7 +51,7 @@ def _check_match(value: Value) -> str | None:
             return f"has the element '{pair}', which is not key=pattern with one of {', '.join(sorted(MATCH_KEYS))}"
         try:
             re.compile(pattern.strip())
-        except re.error as error:
+        except NO_PATTERN as error:
             if re.search(_ONLY_IN_JAVA, pattern) is None:
                 return f"has the element '{pair}', whose pattern is no regular expression: {error}"
     return None

@@ -181,6 +181,8 @@ class MetadataImage:
     """Records that nothing acts on yet, by kind and identity."""
     _subscribers: list[Callable[[Event], None]] = field(default_factory=list)
     _events: list[Event] = field(default_factory=list)
+    _changed_resources: set[tuple[int, str]] = field(default_factory=set)
+    """Those of the ConfigChanged among `_events`: a snapshot has as many as there are topics with settings."""
 
     def config_of(self, resource_type: int, resource_name: str) -> Mapping[str, str]:
         """What was set for the resource itself, by name; defaults are not in it."""
@@ -215,6 +217,7 @@ class MetadataImage:
         if last_offset is not None:
             self.highest_offset = last_offset
         events, self._events = self._events, []
+        self._changed_resources.clear()
         for event in events:
             for subscriber in self._subscribers:
                 subscriber(event)
@@ -309,9 +312,9 @@ class MetadataImage:
             self.configs[resource] = configs
         else:
             self.configs.pop(resource, None)
-        event = ConfigChanged(*resource)
-        if event not in self._events:  # one for all settings that an operation changes
-            self._events.append(event)
+        if resource not in self._changed_resources:  # one event for all settings that an operation changes
+            self._changed_resources.add(resource)
+            self._events.append(ConfigChanged(*resource))
 
     def _register_broker(self, record: RegisterBrokerRecord) -> None:
         self._set_broker(
