@@ -64,7 +64,7 @@ class _Describer:
         """By the identity of what is described, which is kept beside it so that no other gets the same."""
 
     def describe(self, resource: DescribeConfigsResource) -> DescribeConfigsResult:
-        kind, name, keys = resource.resource_type, resource.resource_name, resource.configuration_keys
+        kind, name, keys = resource.resource_type, resource.resource_name, frozenset(resource.configuration_keys or ())
         result = DescribeConfigsResult(0, "", kind, name)
         try:
             found = _KINDS[kind](name, self._broker, self._sources)

@@ -50,6 +50,27 @@ def describe(
     return call(node, "describe_configs", request, version).results[0]
 
 
+class CountedText(str):
+    """Text that counts how often it is compared."""
+
+    __slots__ = ()
+    compared = 0
+
+    def __eq__(self, other: object) -> bool:
+        CountedText.compared += 1
+        return str.__eq__(self, other)
+
+    __hash__ = str.__hash__
+
+
+def test_many_keys_cost_no_comparison_of_each_setting_with_each(node: Node) -> None:
+    keys: list[str] = [CountedText(f"unknown.{number}") for number in range(1000)]
+    CountedText.compared = 0
+    found = describe(node, BROKER, "1", [*keys, "node.id"])
+    assert [entry.name for entry in found.configs] == ["node.id"]
+    assert CountedText.compared < 10 * len(keys)
+
+
 def alter(node: Node, kind: int, name: str, **changes: str) -> None:
     configs = [AlterableConfig(key.replace("_", "."), 0, value) for key, value in changes.items()]
     answer = call(
