@@ -190,11 +190,12 @@ class Cluster:
         return explain(self.last_error) if self.last_error is not None else otherwise
 
     def reach(
-        self, client: AdminClient | Consumer | Producer, topic: str | None = None, *, patient: bool = False
+        self, client: AdminClient | Consumer | Producer, topic: str | None = None, *, patient: output.Interrupt | None = None
     ) -> ClusterMetadata:
         """The metadata of the cluster, or of one topic (asked by a producer, that may make a broker create it).
 
-        Failure if it does not answer: as soon as every address has failed once, or if `patient` when the timeout is over.
+        Failure if it does not answer: as soon as every address has failed once, or if `patient` when the timeout is over. A
+        command that minds Ctrl-C by a flag is patient with that flag: KeyboardInterrupt once it is set.
         """
         from confluent_kafka import KafkaException
 
@@ -206,14 +207,16 @@ class Cluster:
                 wait_s = max(0.001, min(_POLL_S, left_s))
                 found = client.list_topics(timeout=wait_s) if topic is None else client.list_topics(topic, timeout=wait_s)
             except KafkaException as error:
-                if not patient:
+                if patient is None:
                     client.poll(0)  # calls _on_error. Of a consumer that reads, it would take a record
                 code: KafkaError = error.args[0]
                 if code.name() not in {"_TRANSPORT", "_TIMED_OUT"}:
                     raise
+                if patient is not None and patient.came:
+                    raise KeyboardInterrupt from None
                 # librdkafka also says that all are down when a broker ends an idle connection; then there is no other error.
                 refused = self.down_since is not None and self.last_error is not None
-                if (refused and not patient) or left_s <= _POLL_S:
+                if (refused and patient is None) or left_s <= _POLL_S:
                     why = self.reason(f"no answer within {self.timeout_s:g} s")
                     raise Failure(f"cannot reach {self.bootstrap}: {why.removeprefix(f'{self.bootstrap}: ')}") from None
             else:

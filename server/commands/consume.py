@@ -299,7 +299,7 @@ class Reader:
                     if reading.step():
                         advance(reading.shown - shown)
                     else:
-                        self._on_idle(reading)
+                        self._on_idle(reading, interrupt)
         finally:
             self.consumer.close()
         if interrupt.came:
@@ -332,11 +332,11 @@ class Reader:
         else:
             self.limits.bounds.update(resolve(self.cluster, self.admin, until, have, self.isolation))
 
-    def _on_idle(self, reading: Reading) -> None:
+    def _on_idle(self, reading: Reading, interrupt: output.Interrupt) -> None:
         """Nothing came for a moment: is anybody there, on either side, and has the time of `--until` come?"""
         output.check_reader()
         if self.cluster.down_since is not None:
-            self.cluster.reach(self.consumer, patient=True)
+            self.cluster.reach(self.consumer, patient=interrupt)
         until = self.limits.until
         if self.time_is_open and until is not None and time.time() * 1000 >= until.number:
             self.time_is_open = False

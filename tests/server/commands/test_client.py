@@ -10,7 +10,7 @@ import typer
 from confluent_kafka import KafkaError
 from typer.testing import CliRunner
 
-from ottla.server.commands import client
+from ottla.server.commands import client, output
 from ottla.server.commands.client import Cluster, cluster_of, explain
 
 
@@ -87,9 +87,10 @@ def app() -> typer.Typer:
 
 
 def test_nobody_listens_and_it_does_not_wait() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-    ran = CliRunner().invoke(app(), ["--bootstrap", f"127.0.0.1:{port}", "--timeout", "600"])
+    with socket.socket() as taken:  # bound and not listening: nobody else gets the port meanwhile
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+        ran = CliRunner().invoke(app(), ["--bootstrap", f"127.0.0.1:{port}", "--timeout", "600"])
     assert (ran.exit_code, ran.stdout) == (1, "")
     assert ran.stderr == f"ottla: cannot reach 127.0.0.1:{port}: connection refused\n"
 
@@ -103,6 +104,14 @@ def test_somebody_listens_and_says_nothing() -> None:
         assert ran.exit_code == 1
         ran = CliRunner().invoke(app(), ["--timeout", "0.2"], env={"KAFKA_BOOTSTRAP_SERVERS": address})
     assert ran.stderr == f"ottla: cannot reach {address}: no answer within 0.2 s\n"
+
+
+def test_ctrl_c_while_it_waits_patiently() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server, output.Interrupt() as interrupt:
+        cluster = cluster_of(f"127.0.0.1:{server.getsockname()[1]}", (), None, timeout_s=600)
+        interrupt.came = True
+        with pytest.raises(KeyboardInterrupt):
+            cluster.reach(cluster.consumer({"group.id": "g"}), patient=interrupt)
 
 
 def test_wrong_usage() -> None:
