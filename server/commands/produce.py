@@ -361,5 +361,8 @@ def _delimiter(text: str | None) -> bytes | None:
 def _timestamp_ms(text: str) -> int:
     time_ms = parse_time_ms(f"@{text}" if text.isascii() and text.isdecimal() else text)
     if time_ms is None or not 0 < time_ms <= MAX_INT64:
-        raise typer.BadParameter(f"{text!r} is no time after 1970-01-01T00:00:00Z", param_hint="--timestamp")
+        raise typer.BadParameter(
+            f"{text!r} is no time after 1970-01-01T00:00:00Z; write 2026-11-21T09:00:00Z, or milliseconds since 1970",
+            param_hint="--timestamp",
+        )
     return time_ms

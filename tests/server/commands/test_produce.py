@@ -64,7 +64,7 @@ def test_the_place_of_a_bad_line() -> None:
         ("t -X \udcff=x", "is not UTF-8"),
         ("t -X sasl.username=\udcff", "'sasl.username' is not UTF-8"),
         ("t --key-delimiter=", "at least one character"),
-        ("t --timestamp soon", "is no time after"),
+        ("t --timestamp 14:00", "write 2026-11-21T09:00:00Z"),
         ("t --timestamp 0", "is no time after"),
         ("t --acks 2", "--acks"),
         ("t -z brotli", "--compression"),
