@@ -1,13 +1,13 @@
 """Rows become Prometheus' text format, by prometheus_client.
 
 `BrokerCollector` is a collector as that library understands it: register it in any registry. `Exposition.pieces` gives the same
-as text in pieces of at most PIECE samples (about a millisecond each), between which the broker serves its clients.
+as text in pieces of at most PIECE samples, or of what took PIECE_SECONDS to find: one sample may be the sum of a group's lags in
+a thousand partitions. Between two pieces the broker serves its clients.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from itertools import islice
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from prometheus_client import GCCollector, ProcessCollector, generate_latest
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 PIECE: Final = 250
+PIECE_SECONDS: Final = 0.001
 BOUNDS: Final = range(14, 36)
 """Buckets of the histogram that are shown: up to 2**14 ns (16 us), then doubling, up to 2**35 ns (34 s)."""
 _NS_PER_MS: Final = 1_000_000
@@ -44,9 +45,10 @@ class BrokerCollector(Collector):
 
     def pieces(self) -> Iterator[Family]:
         """As `collect`, with large families in pieces, each of which is a family of that name; empty ones are left out."""
+        monotonic = self._sources.context.clock.monotonic
         for metric in METRICS:
             samples = self._samples(metric)
-            while piece := list(islice(samples, PIECE)):
+            while piece := _piece(samples, monotonic):
                 family = _family(metric)
                 family.samples.extend(piece)
                 yield family
@@ -74,6 +76,17 @@ class BrokerCollector(Collector):
                 yield Sample(metric.name, labels | {"quantile": quantile}, quantile_ns(took, float(quantile)) / _NS_PER_MS)
             yield Sample(f"{metric.name}_count", labels, float(times.total))
             yield Sample(f"{metric.name}_sum", labels, times.sum_ns / _NS_PER_MS)
+
+
+def _piece(samples: Iterator[Sample], monotonic: Callable[[], float]) -> list[Sample]:
+    """The next of them, as many as may be taken at a time; none when there are no more."""
+    piece: list[Sample] = []
+    until = monotonic() + PIECE_SECONDS
+    for sample in samples:
+        piece.append(sample)
+        if len(piece) == PIECE or monotonic() >= until:
+            break
+    return piece
 
 
 def _family(metric: Metric) -> Family:

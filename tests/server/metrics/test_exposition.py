@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from ottla.server.dispatch import Dispatch
 from ottla.server.group.coordinator import GroupCoordinator
 from ottla.server.metrics import exposition as module
-from ottla.server.metrics.exposition import PIECE, BrokerCollector, Exposition
+from ottla.server.metrics.exposition import PIECE, PIECE_SECONDS, BrokerCollector, Exposition
 from ottla.server.metrics.sources import Sources
 from ottla.wire.header import encode_request_header
 from ottla.wire.messages import produce
@@ -50,6 +50,14 @@ def test_a_large_family_comes_in_pieces_under_one_head(monkeypatch: pytest.Monke
     families = [family.name for family in text_string_to_metric_families(b"".join(pieces).decode())]
     assert len(families) == len(set(families))
     assert b"".join(pieces).count(b"# TYPE kafka_log_log_size ") == 1
+
+
+def test_what_takes_long_comes_in_small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    broker = MemoryBroker({"t": 5})
+    ticks = (tick * 0.4 * PIECE_SECONDS for tick in range(1_000_000))
+    monkeypatch.setattr(broker.clock, "monotonic", lambda: next(ticks))
+    pieces = [family.samples for family in BrokerCollector(sources(broker)).pieces() if family.name == "kafka_log_log_size"]
+    assert [len(samples) for samples in pieces] == [3, 2]
 
 
 def test_what_goes_while_a_scrape_is_on_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
