@@ -171,7 +171,7 @@ class Member(ConsumerRebalanceListener):  # type: ignore[misc]
     """A group member that reads in a task of its own, and commits whenever it must give partitions up and when it leaves."""
 
     def __init__(self, bootstrap: str, topic: str, group: str, **settings: Any) -> None:
-        own = {"group_id": group, "heartbeat_interval_ms": 300, "session_timeout_ms": 10_000, "auto_commit_interval_ms": 200}
+        own = {"group_id": group, "heartbeat_interval_ms": 300, "session_timeout_ms": 30_000, "auto_commit_interval_ms": 200}
         self.reader = consumer(bootstrap, **(own | settings))
         self.reader.subscribe([topic], listener=self)
         self.assigned: set[int] = set()

@@ -65,10 +65,13 @@ class Connection:
             raise Failure(f"{self.who}: no answer in time") from None
         except OSError as error:
             raise Failure(f"{self.who}: {error.strerror or error}") from None
-        correlation_id, at = decode_response_header(module.API_KEY, version, answer, 0)
-        if correlation_id != self.correlation_id:
-            raise Failure(f"{self.who}: answered another request than the one it was sent")
-        return module.DECODE_RESPONSE[version](answer, at)[0]
+        try:
+            correlation_id, at = decode_response_header(module.API_KEY, version, answer, 0)
+            if correlation_id != self.correlation_id:
+                raise Failure(f"{self.who}: answered another request than the one it was sent")
+            return module.DECODE_RESPONSE[version](answer, at)[0]
+        except (IndexError, ValueError, struct.error):
+            raise Failure(f"{self.who}: its answer cannot be read; that is no Kafka broker") from None
 
     def _version(self, module: Any) -> int:
         low, high = self.versions.get(module.API_KEY, (0, -1))

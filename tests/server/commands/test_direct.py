@@ -159,6 +159,13 @@ def test_a_broker_that_hangs_up() -> None:
             pass
 
 
+@pytest.mark.parametrize("body", [b"", b"\0", b"\0\0\x7f\xff\xff\xff"])
+def test_an_answer_that_cannot_be_read(body: bytes) -> None:
+    with broker_that(lambda *_: body) as port, pytest.raises(Failure, match="cannot be read"):
+        with direct.connect(CLUSTER, HOST, port):
+            pass
+
+
 def test_something_that_is_no_broker() -> None:
     with socket.create_server((HOST, 0)) as listener:
         port = listener.getsockname()[1]
@@ -178,11 +185,12 @@ def test_something_that_is_no_broker() -> None:
 
 
 def test_nobody_there() -> None:
-    with socket.create_server((HOST, 0)) as listener:
-        port = listener.getsockname()[1]
-    with pytest.raises(Failure, match=f"^{HOST}:{port}: Connection refused"):
-        with direct.connect(CLUSTER, HOST, port):
-            pass
+    with socket.socket() as taken:  # bound and not listening: nobody else gets the port meanwhile
+        taken.bind((HOST, 0))
+        port = taken.getsockname()[1]
+        with pytest.raises(Failure, match=f"^{HOST}:{port}: Connection refused"):
+            with direct.connect(CLUSTER, HOST, port):
+                pass
 
 
 def test_no_answer_in_time() -> None:
