@@ -9,6 +9,7 @@ import pytest
 
 from ottla.log.config import TOPIC_SETTINGS
 from ottla.server.config import BROKER_SETTINGS
+from ottla.server.handlers.describe_configs import handle
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from ottla.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
@@ -66,7 +67,8 @@ class CountedText(str):
 def test_many_keys_cost_no_comparison_of_each_setting_with_each(node: Node) -> None:
     keys: list[str] = [CountedText(f"unknown.{number}") for number in range(1000)]
     CountedText.compared = 0
-    found = describe(node, BROKER, "1", [*keys, "node.id"])
+    request = DescribeConfigsRequest([DescribeConfigsResource(BROKER, "1", [*keys, "node.id"])])
+    found = handle(request, node.context(4)).results[0]
     assert [entry.name for entry in found.configs] == ["node.id"]
     assert CountedText.compared < 10 * len(keys)
 
