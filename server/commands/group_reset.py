@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
 
 NO_SUCH_GROUP: Final = "there is no such group"
-_SYNONYMS: Final = {"earliest": "beginning", "latest": "end"}
 _DURATION: Final = re.compile(
     r"(?P<iso>p)?(?:(\d+)w)?(?:(\d+)d)?(?(iso)(?:t(?=\d)|$))(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?(?:(\d+)ms)?",
     re.ASCII | re.IGNORECASE,
@@ -68,7 +67,7 @@ def reset(
         raise typer.BadParameter("give one of --to, --shift-by and --by-duration", param_hint="--to")
     if bool(topics) == all_topics:
         raise typer.BadParameter("give either --topic or --all-topics", param_hint="--topic")
-    place = None if to is None else parse_position(_SYNONYMS.get(to, to), "--to")
+    place = None if to is None else parse_position(to, "--to")
     if by_duration is not None:
         place = Position(Kind.TIME, max(0, round(time.time() * 1000) - duration_ms(by_duration)))
     admin.checked([group])

@@ -2,7 +2,7 @@
 
 | written | the offset of a partition |
 |---|---|
-| `beginning`, `end` | its first, its next to be written |
+| `beginning` or `earliest`, `end` or `latest` | its first, its next to be written |
 | `17` | 17, or the nearest it has |
 | `-5` | five before its end |
 | `2026-11-21T09:00`, `2026-11-21T09:00:00Z`, `@1795251600000` | its first record then or later; its end if there is none |
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
 
 MAX_INT64: Final = 2**63 - 1
-_SYNTAX: Final = "write beginning, end, an offset (17), the last so many (-5), a time (2026-11-21T09:00) or @milliseconds"
+_SYNTAX: Final = "write earliest, latest, an offset (17), the last so many (-5), a time (2026-11-21T09:00) or @milliseconds"
 _MS: Final = re.compile(r"@(\d{1,19})", re.ASCII)
 _WHOLE: Final = re.compile(r"-?\d{1,19}", re.ASCII)
 
@@ -38,6 +38,10 @@ class Kind(Enum):
     OFFSET = "offset"
     TAIL = "tail"
     TIME = "time"
+
+
+_WORDS: Final = {"beginning": Kind.BEGINNING, "earliest": Kind.BEGINNING, "end": Kind.END, "latest": Kind.END}
+"""As kcat writes them, and as Kafka's own tools do."""
 
 
 class Position(NamedTuple):
@@ -76,8 +80,8 @@ def parse_time_ms(text: str) -> int | None:
 
 def parse_position(text: str, option: str) -> Position:
     """What the user wrote after `option`. Wrong usage if it is nothing of the table above."""
-    if text in {Kind.BEGINNING.value, Kind.END.value}:
-        return Position(Kind(text))
+    if text in _WORDS:
+        return Position(_WORDS[text])
     if _WHOLE.fullmatch(text):
         number = int(text)
         if abs(number) > MAX_INT64:

@@ -14,6 +14,8 @@ from ottla.server.commands.positions import Kind, Position, parse_position, pars
     ("text", "position"),
     [
         ("beginning", Position(Kind.BEGINNING)),
+        ("earliest", Position(Kind.BEGINNING)),
+        ("latest", Position(Kind.END)),
         ("end", Position(Kind.END)),
         ("0", Position(Kind.OFFSET, 0)),
         ("1795251600000", Position(Kind.OFFSET, 1795251600000)),
