@@ -197,6 +197,7 @@ class _Thread:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._leave: asyncio.Event | None = None
         self._failure: BaseException | None = None
+        self._ended = threading.Event()
         # A daemon: a test run that dies before it leaves the broker must not hang at its end.
         self._thread = threading.Thread(target=self._run, name="ottla-broker", daemon=True)
 
@@ -206,23 +207,28 @@ class _Thread:
             self._ready.result()
         except BaseException:  # an interrupt, too: the broker may come up all the same
             self._tell_to_leave()
-            with contextlib.suppress(RuntimeError):  # there is no thread yet, and should there be one, it is not wanted
-                self._thread.join()
+            if self._thread.ident is not None:  # else there is no thread yet, and should there be one, it is not wanted
+                self._wait_for_end()
             raise
 
     def end(self) -> None:
         self._tell_to_leave()
-        try:
-            self._thread.join()
-        except BaseException:  # an interrupt; the directory must not go before the broker has
-            self._thread.join()
-            raise
+        self._wait_for_end()
         if self._failure is not None:
             raise self._failure
 
+    def _wait_for_end(self) -> None:
+        """By an event of our own: a Thread whose join() was interrupted says that it has ended, whether it has or not."""
+        try:
+            self._ended.wait()
+        except BaseException:  # an interrupt; the directory must not go before the broker has
+            self._ended.wait()
+            raise
+        self._thread.join()
+
     def _tell_to_leave(self) -> None:
         self._wanted = False
-        if self._loop is not None and self._thread.is_alive():
+        if self._loop is not None and not self._ended.is_set():
             assert self._leave is not None
             with contextlib.suppress(RuntimeError):  # the loop is closed: it has left meanwhile
                 self._loop.call_soon_threadsafe(self._leave.set)
@@ -238,6 +244,8 @@ class _Thread:
                 self._failure = error
             else:
                 self._ready.set_exception(error)
+        finally:
+            self._ended.set()
 
     async def _serve(self) -> None:
         self._leave = asyncio.Event()

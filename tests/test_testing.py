@@ -192,6 +192,35 @@ def test_an_interrupt_while_it_starts_ends_it(moment: str) -> None:
     assert (ran.stdout, ran.stderr) == ("interrupted ['MainThread'] <ottla.testing.Broker not running>\n", "")
 
 
+INTERRUPTED_STOP = """
+import _thread, asyncio, pathlib
+import ottla.server.broker
+from ottla.testing import Broker
+
+stop = ottla.server.broker.Broker.stop
+
+async def stopping(self):
+    _thread.interrupt_main()
+    await asyncio.sleep(0.2)  # time for who does not wait to take the directory away
+    await stop(self)
+    print("stopped", pathlib.Path(self.config.log_dirs[0]).exists())
+
+ottla.server.broker.Broker.stop = stopping
+broker = Broker().start()
+directory = broker.data_dir
+try:
+    broker.stop()
+except KeyboardInterrupt:
+    print("interrupted", directory.exists())
+"""
+
+
+def test_an_interrupt_while_it_stops_lets_it_end_before_its_directory_goes() -> None:
+    command = [sys.executable, "-c", INTERRUPTED_STOP]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (ran.stdout, ran.stderr) == ("stopped True\ninterrupted False\n", "")
+
+
 def test_what_fails_before_there_is_a_loop_is_raised_too(monkeypatch: pytest.MonkeyPatch) -> None:
     def no_loop() -> Any:
         raise OSError("no more descriptors")
