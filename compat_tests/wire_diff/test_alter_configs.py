@@ -145,7 +145,7 @@ def test_resources_of_all_kinds(wires: dict[str, Wire], version: int) -> None:
 def test_a_resource_twice(wire: Wire) -> Any:
     """Kafka's answer has the resource twice, and its own count of errors fails on that."""
     topic = wire.create("t")
-    answer = replace(wire, (TOPIC, topic, []), (TOPIC, topic, [("flush.ms", "1")]), timeout_s=2)
+    answer = replace(wire, (TOPIC, topic, []), (TOPIC, topic, [("flush.ms", "1")]), timeout_s=wire.patience_s("kafka"))
     return answer if isinstance(answer, str) else {each.error_code for each in answer.responses}
 
 

@@ -18,7 +18,6 @@ from ottla.wire.records import Record, decode_records, encode_records
 LENGTH_AT, EPOCH_AT, MAGIC_AT, ATTRIBUTES_AT, LAST_DELTA_AT, BASE_TIME_AT, MAX_TIME_AT, COUNT_AT = 8, 12, 16, 21, 23, 27, 35, 57
 HEADER = 61
 THREE = batch(b"a", b"bb", b"ccc")
-UNANSWERED_TIMEOUT_S = 3.0
 
 
 @pytest.mark.parametrize("version", range(3, 14))
@@ -164,7 +163,7 @@ def test_offset_deltas_that_do_not_count_up(wires: dict[str, Wire], row: str, co
 @same_answer("P9")
 def test_null_records(wire: Wire) -> Any:
     topic = wire.create("t")
-    answer = wire.produce(topic, None, version=9, timeout_s=UNANSWERED_TIMEOUT_S, timeout_ms=1000)
+    answer = wire.produce(topic, None, version=9, timeout_s=wire.patience_s("kafka"), timeout_ms=1000)
     return SILENT if answer == SILENT else answer.responses[0].partition_responses[0].error_code
 
 
