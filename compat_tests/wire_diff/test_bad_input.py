@@ -206,5 +206,7 @@ def test_no_row_is_for_nothing() -> None:
 @same_answer("J-twice")
 def test_a_protocol_twice(wire: Wire) -> Any:
     protocols = [JoinGroupRequestProtocol("range", b""), JoinGroupRequestProtocol("range", b"")]
-    answer = wire.call(JoinGroupRequest(wire.name("g"), 30_000, 30_000, "", None, "consumer", protocols), 3, wire.patience_s("kafka"))
+    answer = wire.call(
+        JoinGroupRequest(wire.name("g"), 30_000, 30_000, "", None, "consumer", protocols), 3, wire.patience_s("kafka")
+    )
     return answer if answer == SILENT else answer.error_code
