@@ -198,6 +198,7 @@ class _Thread:
         self._leave: asyncio.Event | None = None
         self._failure: BaseException | None = None
         self._ended = threading.Event()
+        self._process_id = os.getpid()
         # A daemon: a test run that dies before it leaves the broker must not hang at its end.
         self._thread = threading.Thread(target=self._run, name="ottla-broker", daemon=True)
 
@@ -219,6 +220,8 @@ class _Thread:
 
     def _wait_for_end(self) -> None:
         """By an event of our own: a Thread whose join() was interrupted says that it has ended, whether it has or not."""
+        if os.getpid() != self._process_id:
+            return  # a forked child has no such thread
         try:
             self._ended.wait()
         except BaseException:  # an interrupt; the directory must not go before the broker has
@@ -228,7 +231,7 @@ class _Thread:
 
     def _tell_to_leave(self) -> None:
         self._wanted = False
-        if self._loop is not None and not self._ended.is_set():
+        if self._loop is not None and not self._ended.is_set() and os.getpid() == self._process_id:
             assert self._leave is not None
             with contextlib.suppress(RuntimeError):  # the loop is closed: it has left meanwhile
                 self._loop.call_soon_threadsafe(self._leave.set)
