@@ -193,14 +193,14 @@ def test_an_interrupt_while_it_starts_ends_it(moment: str) -> None:
 
 
 INTERRUPTED_STOP = """
-import _thread, asyncio, pathlib
+import asyncio, pathlib, signal, threading
 import ottla.server.broker
 from ottla.testing import Broker
 
 stop = ottla.server.broker.Broker.stop
 
 async def stopping(self):
-    _thread.interrupt_main()
+    signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
     await asyncio.sleep(0.2)  # time for who does not wait to take the directory away
     await stop(self)
     print("stopped", pathlib.Path(self.config.log_dirs[0]).exists())
