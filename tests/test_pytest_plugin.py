@@ -17,11 +17,11 @@ SEEN = []
 
 def test_it_serves(kafka_broker):
     socket.create_connection(("127.0.0.1", kafka_broker.port)).close()
-    SEEN.append(kafka_broker.port)
+    SEEN.append(kafka_broker.data_dir)
 
 @pytest.mark.kafka_broker(num_partitions=7)
 def test_settings_by_the_marker(kafka_broker):
-    SEEN.append(kafka_broker.port)
+    SEEN.append(kafka_broker.data_dir)
     assert kafka_broker._settings.get("num.partitions") == {partitions!r}
 
 def test_how_many_there_were():
