@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import sys
 import tempfile
 import uuid
@@ -34,6 +35,8 @@ def pytest_configure(config: pytest.Config) -> None:
     """The directory of the run's brokers: made by the first process, told to the workers through their input."""
     config.addinivalue_line("filterwarnings", "ignore:(read|open)_text is deprecated:DeprecationWarning")  # within kafka-python
     config.addinivalue_line("filterwarnings", "ignore:unclosed <socket:ResourceWarning")  # py4j and kafka-python leave some
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # in a run that a shell began in the background; programs inherit it
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     worker_input: dict[str, Any] | None = getattr(config, "workerinput", None)
     if worker_input is None:
         config.stash[DIRECTORY] = Path(tempfile.mkdtemp(prefix="ottla-compat-"))
