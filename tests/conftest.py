@@ -6,7 +6,8 @@ import signal
 
 
 def pytest_configure() -> None:
-    """Ctrl-C means what it means at a terminal, for programs that tests start as well: a shell that starts a run in the background
-    has it ignored, and a program inherits that."""
+    """Ctrl-C means what it means at a terminal, for programs of tests as well: in a run that a shell began in the background
+    it is ignored, and programs inherit that.
+    """
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
