@@ -40,7 +40,7 @@ QUEUE_KIB: Final = 65_536
 _DEFAULT_MESSAGE_MAX_BYTES: Final = 1_000_000  # librdkafka's
 _JSON_FACTOR: Final = 8  # a byte may take six characters (\u0000), and there are names around it
 _ENDING_FLUSH_S: Final = 2.0  # after Ctrl-C
-_CREATION_S: Final = 5.0  # how long a broker that makes topics on demand may say that there is none
+_CREATION_S: Final = 10.0  # how long a broker that makes topics on demand may say that there is none
 _DOWN_S: Final = 3.0  # how long no broker may be there before the user hears of it
 _POLL_S: Final = 0.1
 _PASSING: Final = frozenset({"UNKNOWN_TOPIC_OR_PART", "LEADER_NOT_AVAILABLE"})  # while a topic comes into being
@@ -103,7 +103,7 @@ class Sender:
         self.failures: Counter[str] = Counter()
 
     def send(self, record: NewRecord, interrupt: output.Interrupt) -> None:
-        """Queue a record; waits while the queue is full. What cannot even be queued counts as failed."""
+        """Queue a record; waits while the queue is full. What cannot even be queued, or not before Ctrl-C, counts as failed."""
         from confluent_kafka import KafkaException
 
         while not interrupt.came:
@@ -124,6 +124,8 @@ class Sender:
             except KafkaException as error:
                 self.failures[client.explain(error.args[0])] += 1
                 break
+        else:
+            self.failures["interrupted"] += 1
         self.producer.poll(0)
 
     def _on_delivery(self, error: KafkaError | None, message: Message) -> None:

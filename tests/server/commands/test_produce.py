@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import io
+import signal
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
 from ottla.server.cli_app import app
-from ottla.server.commands.produce import Template, made, numbered_lines
+from ottla.server.commands import produce
+from ottla.server.commands.client import Cluster
+from ottla.server.commands.output import Failure
+from ottla.server.commands.produce import Sender, Template, check_topic, made, numbered_lines, send_all
 from ottla.server.commands.record_text import BadRecord, NewRecord
 
 PLAIN = Template(key=b"default", headers=(("h", b"1"),), partition=3, timestamp_ms=9)
@@ -108,3 +114,40 @@ def test_a_missing_file_is_known_before_anything_is_sent(tmp_path: Path) -> None
     """Even before the cluster is asked."""
     ran = CliRunner().invoke(app, ["produce", "-b", "127.0.0.1:1", "t", str(tmp_path / "none")])
     assert ran.exit_code == 1
+
+
+def test_a_loaded_cluster_has_time_to_make_the_topic(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As long as the user would wait for any answer."""
+    now = [0.0]
+    monkeypatch.setattr(produce, "time", SimpleNamespace(monotonic=lambda: now[0]))
+
+    class Slow(Cluster):
+        def reach(self, *_: Any, **__: Any) -> Any:
+            now[0] += 1
+            return SimpleNamespace(topics={"t": SimpleNamespace(error=None, partitions={0: None})} if now[0] > 9 else {})
+
+    producer: Any = SimpleNamespace(poll=lambda _: 0)
+    check_topic(Slow({}, timeout_s=10), producer, "t", 0)
+    now[0] = 0
+    with pytest.raises(Failure, match="topic t: there is no such topic"):
+        check_topic(Slow({}, timeout_s=5), producer, "t", None)
+
+
+def test_the_record_in_hand_at_ctrl_c_is_counted(capsys: pytest.CaptureFixture[str]) -> None:
+    """The queue is full, and stays so."""
+
+    class Full:
+        def produce(self, *_: Any, **__: Any) -> None:
+            raise BufferError
+
+        def poll(self, timeout_s: float) -> None:
+            if timeout_s:
+                signal.raise_signal(signal.SIGINT)
+
+        def flush(self, _: float) -> int:
+            return 0
+
+    full: Any = Full()
+    with pytest.raises(KeyboardInterrupt):
+        send_all(Sender(Cluster({}), full, "t"), iter([NewRecord(None, b"v", [], None, None)]))
+    assert capsys.readouterr().err == "ottla: interrupted: 0 records delivered, 1 not\n"
