@@ -194,10 +194,7 @@ def produce(
     linger_ms: Annotated[float | None, typer.Option(min=0, max=900_000, help="How long a batch waits for more.")] = None,
 ) -> None:
     """Send records: lines of standard input, of files, or --value."""
-    if tombstone and (key is None or value or files):
-        raise typer.BadParameter("wants --key, and no other source of records", param_hint="--tombstone")
-    if value and files:
-        raise typer.BadParameter("records come from files or from --value, not both", param_hint="--value")
+    _check_usage(cluster, files, value, has_key=key is not None, tombstone=tombstone)
     checked([topic])
     template = Template(
         key=None if key is None else _bytes(key),
@@ -319,6 +316,19 @@ def check_topic(cluster: client.Cluster, producer: Producer, topic: str, partiti
 
 
 # Options
+
+
+def _check_usage(
+    cluster: client.Cluster, files: Sequence[Path] | None, value: Sequence[str] | None, *, has_key: bool, tombstone: bool
+) -> None:
+    """Wrong usage if options contradict each other, or want what this command does not do."""
+    if tombstone and (not has_key or value or files):
+        raise typer.BadParameter("wants --key, and no other source of records", param_hint="--tombstone")
+    if value and files:
+        raise typer.BadParameter("records come from files or from --value, not both", param_hint="--value")
+    for given, option in ((cluster.properties, "--property"), (cluster.file, "--client-config")):
+        if "transactional.id" in given:
+            raise typer.BadParameter("transactional.id: `ottla produce` sends without transactions", param_hint=option)
 
 
 def _properties(

@@ -64,6 +64,7 @@ def test_the_place_of_a_bad_line() -> None:
     [
         ("t --tombstone", "wants --key"),
         ("t f --value x", "not both"),
+        ("t -X transactional.id=x", "sends without transactions"),
         ("t -H x", "is not name=value"),
         ("t -H \udcff=x", "is not UTF-8"),
         ("\udcff", "is not UTF-8"),
