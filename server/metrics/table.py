@@ -216,7 +216,7 @@ def brokers(*, fenced: bool) -> Callable[[Sources], list[Row]]:
 
 _TOPIC: Final = ("topic",)
 _PARTITION: Final = ("topic", "partition")
-_GROUP_PARTITION: Final = ("group", "topic", "partition")
+_GROUP_PARTITION: Final = ("consumergroup", "topic", "partition")
 _TRAFFIC: Final = "kafka_server_brokertopicmetrics_"
 _REQUESTS: Final = "kafka_network_requestmetrics_"
 _CONTROLLER: Final = "kafka_controller_kafkacontroller_"
@@ -438,9 +438,9 @@ METRICS: Final[tuple[Metric, ...]] = (
     ),
     Metric(f"{_GROUPS}numgroupsstable", "gauge", (), "Groups at work.", groups_in(State.STABLE)),
     Metric(f"{_GROUPS}numoffsets", "gauge", (), "Committed offsets.", single(offset_count)),
-    Metric("kafka_consumergroup_members", "gauge", ("group",), "Members of the group.", members),
+    Metric("kafka_consumergroup_members", "gauge", ("consumergroup",), "Members of the group.", members),
     Metric("kafka_consumergroup_current_offset", "gauge", _GROUP_PARTITION, "Committed offset.", current_offsets),
     Metric("kafka_consumergroup_lag", "gauge", _GROUP_PARTITION, "Records that the group has not committed yet.", lags),
-    Metric("kafka_consumergroup_lag_sum", "gauge", ("group", "topic"), "The same, of the whole topic.", lag_sums),
+    Metric("kafka_consumergroup_lag_sum", "gauge", ("consumergroup", "topic"), "The same, of the whole topic.", lag_sums),
     Metric("ottla_info", "gauge", ("version",), "Always 1; says which ottla this is.", lambda sources: [((__version__,), 1)]),
 )

@@ -113,10 +113,10 @@ def test_the_numbers_are_those_of_the_traffic() -> None:
     assert value("kafka_server_replicamanager_partitioncount") == 4
     assert value("kafka_server_replicamanager_leadercount") == 4
     assert value("kafka_controller_kafkacontroller_globaltopiccount") == 3
-    assert value("kafka_consumergroup_lag", group="readers", topic="orders", partition="0") == 2
-    assert value("kafka_consumergroup_lag", group="readers", topic="orders", partition="1") == 0
-    assert value("kafka_consumergroup_lag_sum", group="readers", topic="orders") == 2
-    assert value("kafka_consumergroup_current_offset", group="readers", topic="orders", partition="0") == 1
+    assert value("kafka_consumergroup_lag", consumergroup="readers", topic="orders", partition="0") == 2
+    assert value("kafka_consumergroup_lag", consumergroup="readers", topic="orders", partition="1") == 0
+    assert value("kafka_consumergroup_lag_sum", consumergroup="readers", topic="orders") == 2
+    assert value("kafka_consumergroup_current_offset", consumergroup="readers", topic="orders", partition="0") == 1
     assert value("kafka_coordinator_group_groupmetadatamanager_numoffsets") == 2
     sockets = "kafka_server_socketservermetrics_connection"
     open_now = value(f"{sockets}_count", listener="PLAINTEXT")
