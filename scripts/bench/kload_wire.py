@@ -17,6 +17,7 @@ Address = tuple[str, int]
 
 UNKNOWN_MEMBER_ID = 25
 REBALANCE_IN_PROGRESS = 27
+GROUP_ID_NOT_FOUND = 69  # kfake's answer to a beat of nobody
 TOPIC_ALREADY_EXISTS = 36
 COORDINATOR_ATTEMPTS = 400
 LATEST = -1
@@ -208,7 +209,7 @@ def find_coordinator(address: Address, group: str) -> None:
         (error,) = struct.unpack_from(">h", connection.ask(find), 8)
         if error == 0:
             (error,) = struct.unpack_from(">h", connection.ask(beat), 8)
-        if error == UNKNOWN_MEMBER_ID:
+        if error in (UNKNOWN_MEMBER_ID, GROUP_ID_NOT_FOUND):
             connection.close()
             return
         time.sleep(0.05)  # between two questions: another process's readiness has no event to wait for
