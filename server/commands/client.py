@@ -71,6 +71,7 @@ WORDS: Final = {
     "_UNKNOWN_PARTITION": "there is no such partition",
     "_UNKNOWN_GROUP": "there is no such group",
     "_UNSUPPORTED_FEATURE": "the cluster cannot do that",
+    "_WAIT_COORD": "the group's coordinator is not available",
     "_NO_OFFSET": "no offset is committed",
     "_MAX_POLL_EXCEEDED": "the group took the partitions away: nothing was read for max.poll.interval.ms",
     "_AUTO_OFFSET_RESET": "the offset is not there any more",

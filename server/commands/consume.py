@@ -5,8 +5,8 @@ on until Ctrl-C; `--until`, `--count` and `--exit` (the end of every partition, 
 how places are written; `--until` is the first record that is not shown. A time to come is waited for.
 
 With `--group` the cluster gives it partitions and remembers what was shown: an offset is stored when its record has left this
-process, never before, and committed at the end and every few seconds between. `--from` then counts where the group has no
-offset.
+process, never before, and committed at the end and every few seconds between; if the last commit failed, so that the group will
+see records again, the exit code is 1. `--from` then counts where the group has no offset.
 
 On a terminal every record is written at once, and bytes that are no UTF-8 are escaped; elsewhere bytes come as they are, in
 blocks that are written whenever nothing more is at hand. A reader that goes away ends it, even while no record comes.
@@ -75,6 +75,24 @@ class Limits:
             return (message.offset() or 0) >= bound
         until = self.until
         return until is not None and until.kind is Kind.TIME and timestamp_of(message) >= until.number
+
+
+class Commits:
+    """How the last commit of offsets went. librdkafka makes them, the one of close() too, and says it to its callback only."""
+
+    def __init__(self) -> None:
+        self.error: KafkaError | None = None
+
+    def __call__(self, error: KafkaError | None, partitions: Iterable[TopicPartition]) -> None:
+        errors = [one for one in (error, *(partition.error for partition in partitions)) if one is not None]
+        if error is not None and error.name() == "_NO_OFFSET":
+            return  # there was nothing new to commit
+        self.error = errors[0] if errors else None
+
+    def check(self) -> None:
+        """Failure if offsets of shown records are not committed."""
+        if self.error is not None:
+            raise Failure(f"the last offsets are not committed, so records will be shown again: {client.explain(self.error)}")
 
 
 class Reading:
@@ -202,12 +220,10 @@ def consume(
     """Show records, to the end and beyond."""
     if sum((as_json, template is not None, key_delimiter is not None)) > 1:
         raise typer.BadParameter("--json, --format and --key-delimiter: choose one", param_hint="--format")
-    if group is not None and partition:
-        raise typer.BadParameter("the group says which partitions are read", param_hint="--partition")
-    checked([*topics, *([] if group is None else [group])])
     begin = parse_position(start or "beginning", "--from")
-    if group is not None and begin.kind not in {Kind.BEGINNING, Kind.END}:
-        raise typer.BadParameter("with --group: beginning or end; `ottla group` moves a group", param_hint="--from")
+    checked([*topics, *([] if group is None else [group])])
+    if group is not None:
+        _check_group_usage(begin, partition)
     limits = Limits(count=count, at_end=at_end, until=None if until is None else parse_position(until, "--until"))
     if as_json:
         show = json_formatter(key_encoding, value_encoding)
@@ -215,7 +231,9 @@ def consume(
         show = format_formatter(template, null_value, key_encoding, value_encoding)
     else:
         show = line_formatter(key_delimiter, null_value, key_encoding, value_encoding)
+    commits = Commits()
     own = {
+        "on_commit": commits,
         "group.id": group or "ottla-consume",  # librdkafka wants one; without --group it is never used
         "enable.auto.commit": str(group is not None).lower(),
         "enable.auto.offset.store": "false",
@@ -225,7 +243,7 @@ def consume(
     }
     if limits.ends_by_partition:
         own["fetch.wait.max.ms"] = "50"  # the end of a partition is seen when a fetch comes back empty
-    reader = Reader(cluster, cluster.consumer(own), limits, isolation)
+    reader = Reader(cluster, cluster.consumer(own), limits, isolation, commits)
     if count == 0:
         return
     if group is None:
@@ -234,14 +252,25 @@ def consume(
         reader.in_group(list(dict.fromkeys(topics)), show)
 
 
+def _check_group_usage(begin: Position, partitions: Sequence[int] | None) -> None:
+    """Wrong usage of what the group decides."""
+    if partitions:
+        raise typer.BadParameter("the group says which partitions are read", param_hint="--partition")
+    if begin.kind not in {Kind.BEGINNING, Kind.END}:
+        raise typer.BadParameter("with --group: beginning or end; `ottla group` moves a group", param_hint="--from")
+
+
 class Reader:
     """The two ways to read: partitions of our own choice, or those that a group gives us."""
 
-    def __init__(self, cluster: client.Cluster, consumer: Consumer, limits: Limits, isolation: Isolation) -> None:
+    def __init__(
+        self, cluster: client.Cluster, consumer: Consumer, limits: Limits, isolation: Isolation, commits: Commits
+    ) -> None:
         self.cluster = cluster
         self.consumer = consumer
         self.limits = limits
         self.isolation = isolation_level(isolation)
+        self.commits = commits
         self.admin = cluster.admin()
         self.time_is_open = False  # --until names a time that has not come
 
@@ -302,6 +331,7 @@ class Reader:
                         self._on_idle(reading, interrupt)
         finally:
             self.consumer.close()
+        self.commits.check()
         if interrupt.came:
             raise KeyboardInterrupt
 
