@@ -7,7 +7,7 @@ One broker, one request at a time, blocking, with the codecs of ottla.wire. It g
 | plaintext (the default), ssl | ssl.ca.location, ssl.certificate.location, ssl.key.location, ssl.key.password, enable.ssl.certificate.verification, ssl.endpoint.identification.algorithm |
 | sasl_plaintext, sasl_ssl | sasl.mechanism PLAIN, SCRAM-SHA-256 or -512 with sasl.username and sasl.password; with another, Failure |
 
-Versions are those both sides know, by ApiVersions. Everything that goes wrong is a Failure in words: no connection, no answer
+Another `ssl.` property is a Failure, too: who set it relies on it. Versions are those both sides know, by ApiVersions. Everything that goes wrong is a Failure in words: no connection, no answer
 within the cluster's timeout, a request the broker does not know, an error code (which is explained as librdkafka's own are).
 """  # noqa: E501 - a table's row
 
@@ -33,6 +33,15 @@ from ottla.wire.messages import api_versions, describe_configs, describe_log_dir
 API_VERSIONS_VERSION: Final = 0  # the one that every broker answers in the same way
 MAX_ANSWER_BYTES: Final = 256 << 20
 CLIENT_ID: Final = "ottla"
+KNOWN_TLS: Final = frozenset(
+    {
+        "ssl.ca.location",
+        "ssl.certificate.location",
+        "ssl.key.location",
+        "ssl.key.password",
+        "ssl.endpoint.identification.algorithm",
+    }
+)
 BROKER: Final = 4
 BROKER_LOGGER: Final = 8
 
@@ -127,6 +136,9 @@ def _protocol(properties: Mapping[str, str]) -> tuple[bool, str | None]:
 
 
 def _context(properties: Mapping[str, str]) -> ssl.SSLContext:
+    """TLS as the properties say. OSError for files that are not as they should be; Failure for what only librdkafka can do."""
+    if unknown := sorted(name for name in properties if name.startswith("ssl.") and name not in KNOWN_TLS):
+        raise Failure(f"librdkafka has no such request, and ottla's own connections do not know {', '.join(unknown)}")
     authorities = properties.get("ssl.ca.location")
     context = ssl.create_default_context(cafile=None if authorities in {None, "probe"} else authorities)
     if properties.get("ssl.endpoint.identification.algorithm", "https") == "none":
@@ -134,8 +146,14 @@ def _context(properties: Mapping[str, str]) -> ssl.SSLContext:
     if properties.get("enable.ssl.certificate.verification", "true").lower() in {"false", "f", "0"}:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
+
+    def password() -> str:  # called for an encrypted key only; without it OpenSSL would ask at the terminal
+        if (given := properties.get("ssl.key.password")) is None:
+            raise Failure("the key of ssl.key.location is encrypted: its password goes into ssl.key.password")
+        return given
+
     if certificate := properties.get("ssl.certificate.location"):
-        context.load_cert_chain(certificate, properties.get("ssl.key.location"), properties.get("ssl.key.password"))
+        context.load_cert_chain(certificate, properties.get("ssl.key.location"), password)
     return context
 
 
