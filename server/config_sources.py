@@ -98,7 +98,7 @@ class Sources:
         """What was set for all brokers while they ran, and nothing else."""
         for name, text in sorted(self.common.items()):
             candidates = [each for each in self._candidates(name) if each.source is Source.DYNAMIC_DEFAULT]
-            yield self._broker_setting(name, candidates)._replace(value=None if _hidden(name) else text)
+            yield self._broker_setting(name, candidates)._replace(value=None if is_hidden(name) else text)
 
     def of_topic(self, settings: Mapping[str, Setting], overrides: Mapping[str, str]) -> Iterator[Described]:
         """`settings` is log.config.TOPIC_SETTINGS. What a topic does not have of its own is worked out once for all topics."""
@@ -162,7 +162,7 @@ class Sources:
             known = BROKER_SETTINGS.get(each)
             if known is not None and known.default is not None and not _only_dynamic(each):
                 found.append(Candidate(each, known.format(known.default), Source.DEFAULT))
-        if _hidden(name):
+        if is_hidden(name):
             found = [candidate._replace(value=None) for candidate in found]
         return list(dropwhile(lambda candidate: candidate.name != name, found))
 
@@ -197,7 +197,8 @@ def _with(names: Iterable[str], *more: Mapping[str, str]) -> list[str]:
     return sorted({*names, *(name for texts in more for name in texts)})
 
 
-def _hidden(name: str) -> bool:
+def is_hidden(name: str) -> bool:
+    """Whether nobody is shown what a broker's setting has: a password, or what we do not know."""
     setting = BROKER_SETTINGS.get(base_name(name))
     return setting is None or setting.sensitive
 

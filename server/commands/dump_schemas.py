@@ -9,20 +9,23 @@
 Every kind that Kafka 4.4 defines is known, those of protocols that our broker does not speak included. In the dump a message is
 an object under its name: `{"OffsetCommitKey": {"group": "g", "topic": "t", "partition": 0}}`. What a classic group's members say
 about themselves (subscription, assignment) is decoded where it is the consumer protocol's.
+
+A dump is shown to others: what the metadata log keeps of passwords (SCRAM credentials, settings of brokers that are passwords or
+that we do not know, a plug-in's perhaps) stands there as `(secret)`, unless the user wants it.
 """
 
 from __future__ import annotations
 
 import importlib
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, Final
 
 from ottla.log.checkpoint import uuid_text
 from ottla.server.commands.record_text import bytes_to_json
 from ottla.server.metadata import records as metadata_records
-from ottla.server.metadata.image import MetadataError
+from ottla.server.metadata.image import BROKER, MetadataError
 from ottla.wire.frame import MALFORMED
 from ottla.wire.primitives import WireStruct
 from ottla.wire.records import Record
@@ -90,15 +93,17 @@ _CONTROL_NAMES: Final = {
 }
 _INT16: Final = struct.Struct(">h")
 _CONTROL_KEY: Final = struct.Struct(">hh")
+_SECRET: Final = "(secret)"
+_SCRAM_SECRETS: Final = ("salt", "stored_key", "server_key")
 _UUIDS: Final = frozenset({"directories", "log_dirs", "id", "incarnation_id"})
 
 
-def decoder_of(schema: Schema, topic: str | None) -> Decoder | None:
+def decoder_of(schema: Schema, topic: str | None, *, show_secrets: bool = False) -> Decoder | None:
     """How the records of a file are read: as the user says, or by its topic."""
     if schema is Schema.AUTO:
         schema = TOPICS.get(topic or "", Schema.NONE)
     if schema is Schema.METADATA:
-        return metadata_fields
+        return lambda record: metadata_fields(record, show_secrets=show_secrets)
     kinds = {Schema.OFFSETS: _OFFSETS, Schema.TRANSACTIONS: _TRANSACTIONS, Schema.SHARE: _SHARE}.get(schema)
     return None if kinds is None else lambda record: keyed_fields(record, kinds)
 
@@ -133,12 +138,28 @@ def _message(name: str, version: int, data: bytes) -> WireStruct:
     return message
 
 
-def metadata_fields(record: Record) -> dict[str, Any]:
+def metadata_fields(record: Record, *, show_secrets: bool) -> dict[str, Any]:
     """A record of the metadata log or of a snapshot of it. Undecodable."""
     try:
-        return {"key": plain(record.key), "value": named(metadata_records.decode_value(record.value))}
+        message = metadata_records.decode_value(record.value)
     except MetadataError as error:
         raise Undecodable(str(error)) from None
+    fields = fields_of(message)
+    if not show_secrets:
+        fields |= dict.fromkeys(_secrets(message), _SECRET)
+    return {"key": plain(record.key), "value": {type(message).__name__: fields}}
+
+
+def _secrets(message: Any) -> Sequence[str]:
+    """The fields of a metadata record that not everybody should see."""
+    match type(message).__name__:
+        case "UserScramCredentialRecord":
+            return _SCRAM_SECRETS
+        case "ConfigRecord" if message.resource_type == BROKER and message.value is not None:
+            from ottla.server.config_sources import is_hidden
+
+            return ("value",) if is_hidden(message.name) else ()
+    return ()
 
 
 def control_fields(record: Record) -> dict[str, Any]:

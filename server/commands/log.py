@@ -57,10 +57,14 @@ def dump(
     decode: Annotated[
         Schema | None, typer.Option(help="Read records as those of Kafka's own topics; auto goes by the directory's name.")
     ] = None,
+    show_secrets: Annotated[
+        bool, typer.Option("--show-secrets", help="Show passwords and SCRAM keys of the metadata log, too.")
+    ] = False,
     as_json: output.Json = False,
 ) -> None:
     """Show batches and records of segments, and what the files beside them say."""
-    reader = Reader(records=records or decode not in {None, Schema.NONE}, decode=decode or Schema.AUTO)
+    wanted = records or decode not in {None, Schema.NONE}
+    reader = Reader(records=wanted, decode=decode or Schema.AUTO, show_secrets=show_secrets)
     write = _write_json if as_json else _write_text
     problems = 0
     for path in expanded(files):
@@ -112,9 +116,10 @@ def topic_of(path: Path) -> str | None:
 class Reader:
     """Reads files of every kind."""
 
-    def __init__(self, *, records: bool, decode: Schema) -> None:
+    def __init__(self, *, records: bool, decode: Schema, show_secrets: bool) -> None:
         self.records = records
         self.decode = decode
+        self.show_secrets = show_secrets
 
     def read(self, path: Path) -> Iterator[Found]:
         """What a file holds. Failure or OSError if it cannot be opened."""
@@ -141,7 +146,7 @@ class Reader:
             advance: Callable[[int], object] = int
             if not sys.stdout.isatty():
                 advance = stack.enter_context(output.progress(path.name, file.size, in_bytes=True))
-            decoder = decoder_of(schema, topic_of(path))
+            decoder = decoder_of(schema, topic_of(path), show_secrets=self.show_secrets)
             yield from SegmentDump(file, base_offset=base_offset, records=self.records, decoder=decoder, advance=advance)
 
 

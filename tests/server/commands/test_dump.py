@@ -22,11 +22,15 @@ from ottla.server.commands.dump_schemas import Schema, decoder_of
 from ottla.server.commands.dump_segment import Item, Problem, SegmentDump
 from ottla.server.commands.log import open_to_read, topic_of
 from ottla.server.group.records import encode_batch, group_tombstone, offset_tombstone
+from ottla.server.metadata.image import BROKER, TOPIC
+from ottla.server.metadata.records import build_records
 from ottla.wire.batch import build_batch, read_header
 from ottla.wire.messages.internal import transaction_log_key, transaction_log_value
+from ottla.wire.messages.internal.config_record import ConfigRecord
 from ottla.wire.messages.internal.transaction_log_key import TransactionLogKey
 from ottla.wire.messages.internal.transaction_log_value import TransactionLogValue
-from ottla.wire.primitives import Parts
+from ottla.wire.messages.internal.user_scram_credential_record import UserScramCredentialRecord
+from ottla.wire.primitives import Parts, WireStruct
 from ottla.wire.records import Record
 from tests.log.support import NOW_MS, batch, marker
 
@@ -248,6 +252,32 @@ def test_transactions(version: int) -> None:
     found = decode(transaction("tx", version))
     assert found["key"] == {"TransactionLogKey": {"transactional_id": "tx"}}
     assert found["value"]["TransactionLogValue"]["producer_id"] == 9
+
+
+def test_passwords_of_the_metadata_log_are_shown_only_if_wanted(tmp_path: Path) -> None:
+    directory = tmp_path / "__cluster_metadata-0"
+    directory.mkdir()
+    settings = [
+        (BROKER, "listener.name.tls.ssl.keystore.password"),
+        (BROKER, "plugin.token"),
+        (BROKER, "log.retention.ms"),
+        (TOPIC, "retention.ms"),
+    ]
+    metadata: list[WireStruct] = [ConfigRecord(kind, "r", name, "hunter2") for kind, name in settings]
+    metadata.append(ConfigRecord(BROKER, "r", "plugin.token", None))
+    metadata.append(UserScramCredentialRecord("me", 1, b"hunter2", b"hunter2", b"hunter2", 4096))
+    (directory / NAME).write_bytes(build_records(metadata, 30, NOW_MS))
+
+    def values(*arguments: str) -> list[Any]:
+        found = items(directory, "-r", *arguments)
+        return [field for item in found if item["type"] == "record" for field in item["value"].values()]
+
+    hidden, shown = values(), values("--show-secrets")
+    assert [fields["value"] for fields in hidden[:-1]] == ["(secret)", "(secret)", "hunter2", "hunter2", None]
+    assert [fields["value"] for fields in shown[:-1]] == ["hunter2"] * 4 + [None]
+    scram = {"name": "me", "mechanism": 1, "iterations": 4096}
+    assert hidden[-1] == scram | dict.fromkeys(("salt", "stored_key", "server_key"), "(secret)")
+    assert shown[-1] == scram | dict.fromkeys(("salt", "stored_key", "server_key"), "hunter2")
 
 
 def test_records_that_follow_no_schema_are_shown_raw(tmp_path: Path) -> None:
