@@ -14,6 +14,7 @@ blocks that are written whenever nothing more is at hand. A reader that goes awa
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
 
 _IDLE_S: Final = 0.1  # how soon Ctrl-C is seen
 _BATCH: Final = 1000
+_WAIT_S: Final = 3.0  # how long a group may give nothing before the user hears of it, if something was complained of
+_SILENT_WAIT_S: Final = 10.0  # and if not: a group that is rebalancing gives nothing for a while, either
 
 
 class Isolation(StrEnum):
@@ -273,6 +276,7 @@ class Reader:
         self.commits = commits
         self.admin = cluster.admin()
         self.time_is_open = False  # --until names a time that has not come
+        self.waits_since: float | None = None  # for partitions of the group, on the monotonic clock; inf when that was said
 
     def alone(self, topics: Sequence[str], numbers: Sequence[int] | None, begin: Position, show: Formatter) -> None:
         from confluent_kafka import TopicPartition
@@ -367,11 +371,32 @@ class Reader:
         output.check_reader()
         if self.cluster.down_since is not None:
             self.cluster.reach(self.consumer, patient=interrupt)
+        self._mind_waiting(reading)
         until = self.limits.until
         if self.time_is_open and until is not None and time.time() * 1000 >= until.number:
             self.time_is_open = False
             self._bound(spans(self.cluster, self.admin, self.limits.open, self.isolation))
             self._finish_what_is_done(reading)
+
+    def _mind_waiting(self, reading: Reading) -> None:
+        """A group that gives no partitions: say it once, with the reason if there is one. Failure if there is no hope."""
+        if not reading.is_group or reading.assigned:
+            self.waits_since = None
+            return
+        error = self.cluster.last_error
+        if error is not None and error.fatal():
+            raise Failure(client.explain(error))
+        now = time.monotonic()
+        if self.waits_since is None:
+            self.waits_since = now
+        elif now - self.waits_since > (_SILENT_WAIT_S if error is None else _WAIT_S):
+            self.waits_since = math.inf
+            # librdkafka does not complain of a cluster that lacks this protocol: it asks for ever.
+            protocol = self.cluster.properties.get("group.protocol", self.cluster.file.get("group.protocol", "classic"))
+            otherwise = (
+                "it may be rebalancing" if protocol == "classic" else f"the cluster may not know group.protocol={protocol}"
+            )
+            output.note(f"ottla: the group gives no partitions: {self.cluster.reason(otherwise)}; trying on, Ctrl-C ends it")
 
     def _finish_what_is_done(self, reading: Reading) -> None:
         for partition in [partition for partition in self.limits.open if self.limits.is_done(partition)]:
