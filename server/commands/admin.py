@@ -2,7 +2,7 @@
 
 **Names.** A command takes several, and an argument with `*`, `?` or `[...]` is a shell pattern; with `--regex` each argument is a
 regular expression that must match the whole name. A plain name that is not there is an error, a pattern without a match is not.
-A name that exists is meant as it is, whatever is in it.
+A name that exists is meant as it is, whatever is in it. One that only a pattern means and that goes meanwhile is no error.
 
 **Calls.** Questions go to the cluster in batches, never one a name, with a progress bar over the batches.
 
@@ -75,6 +75,15 @@ def select(
         else:
             missing.append(word)
     return sorted(found), missing
+
+
+def not_gone(errors: Mapping[str, str], wanted: Sequence[str], there: Iterable[str], *, regex: bool) -> dict[str, str]:
+    """The errors, without those of names that nobody wrote out and that another has deleted meanwhile.
+
+    `there`: the names that there are now.
+    """
+    kept = {*there, *(() if regex else wanted)}
+    return {name: why for name, why in errors.items() if name in kept}
 
 
 def checked(names: Sequence[str]) -> Sequence[str]:

@@ -89,15 +89,20 @@ def describe(
     errors |= dict.fromkeys(missing, group_reset.NO_SUCH_GROUP)
     states: list[GroupState] = []
     notes: dict[str, None] = {}  # each once, in order
+    wrong: dict[str, str] = {}
     with admin.progress("describing", len(found)) as advance:
         for batch in admin.batches(found, admin.NAMES_AT_ONCE):
-            more, wrong = states_of(cluster, ours, batch, notes)
+            more, failed = states_of(cluster, ours, batch, notes)
             states += more
-            errors |= wrong
+            wrong |= failed
             advance(len(batch))
     show(states, members=members, as_json=as_json)
     for note in notes:
         output.note(note)
+    if wrong:
+        there, unheard = listing(cluster, ours)
+        # A group may be missing in what a broker did not tell: then nobody knows whether it is gone.
+        errors |= unheard | (wrong if unheard else admin.not_gone(wrong, names or (), there, regex=regex))
     admin.note_failures("group", errors)
     admin.end_if(errors)
 
@@ -158,7 +163,8 @@ def states_of(
     asked = ours.describe_consumer_groups(list(names), request_timeout=cluster.timeout_s)
     committed, errors = group_reset.committed_of(cluster, ours, names)
     described, wrong = admin.settle(cluster, asked)
-    errors |= wrong
+    dead = [name for name, group in described.items() if state_name(group.state) == "Dead" and not committed.get(name)]
+    errors |= dict.fromkeys(dead, group_reset.NO_SUCH_GROUP) | wrong
     wanted = {partition for offsets in committed.values() for partition in offsets}
     wanted |= {partition for group in described.values() for partition in assigned_to(group)}
     ends, end_errors = admin.list_offsets(cluster, ours, dict.fromkeys(sorted(wanted), admin.offset_specs().latest()))

@@ -153,7 +153,8 @@ def describe(
     show(states, as_json=as_json)
     for note in reader.notes:
         output.note(note)
-    errors |= reader.errors
+    if reader.errors:
+        errors |= admin.not_gone(reader.errors, names or (), cluster.reach(ours).topics, regex=regex)
     admin.note_failures("topic", errors)
     admin.end_if(errors)
 
