@@ -159,6 +159,12 @@ def base_name(name: str) -> str:
     return name
 
 
+def is_hidden(name: str) -> bool:
+    """Whether nobody is shown what a broker's setting has: a password, or what we do not know."""
+    setting = BROKER_SETTINGS.get(base_name(name))
+    return setting is None or setting.sensitive
+
+
 def advice(name: str) -> str:
     """What to do about a name that BROKER_SETTINGS does not have; one line."""
     for old, reason in REMOVED.items():

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 from ottla.log.config import in_topic_unit, inherited
 from ottla.log.settings import ConfigError, ConfigType, Setting, Value
-from ottla.server.config import BROKER_SETTINGS, OWN_SETTINGS, BrokerConfig, base_name, overlaid
+from ottla.server.config import BROKER_SETTINGS, OWN_SETTINGS, BrokerConfig, base_name, is_hidden, overlaid
 from ottla.server.metadata.image import BROKER, MetadataImage
 
 
@@ -195,12 +195,6 @@ class Sources:
 
 def _with(names: Iterable[str], *more: Mapping[str, str]) -> list[str]:
     return sorted({*names, *(name for texts in more for name in texts)})
-
-
-def is_hidden(name: str) -> bool:
-    """Whether nobody is shown what a broker's setting has: a password, or what we do not know."""
-    setting = BROKER_SETTINGS.get(base_name(name))
-    return setting is None or setting.sensitive
 
 
 def _only_where_written(setting: Setting) -> bool:

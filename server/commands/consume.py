@@ -221,12 +221,8 @@ def consume(
     ] = Isolation.COMMITTED,
 ) -> None:
     """Show records, to the end and beyond."""
-    if sum((as_json, template is not None, key_delimiter is not None)) > 1:
-        raise typer.BadParameter("--json, --format and --key-delimiter: choose one", param_hint="--format")
     begin = parse_position(start or "beginning", "--from")
-    checked([*topics, *([] if group is None else [group])])
-    if group is not None:
-        _check_group_usage(begin, partition)
+    _check_usage(topics, group, begin, partition, forms=(as_json, template is not None, key_delimiter is not None))
     limits = Limits(count=count, at_end=at_end, until=None if until is None else parse_position(until, "--until"))
     if as_json:
         show = json_formatter(key_encoding, value_encoding)
@@ -255,8 +251,15 @@ def consume(
         reader.in_group(list(dict.fromkeys(topics)), show)
 
 
-def _check_group_usage(begin: Position, partitions: Sequence[int] | None) -> None:
-    """Wrong usage of what the group decides."""
+def _check_usage(
+    topics: Sequence[str], group: str | None, begin: Position, partitions: Sequence[int] | None, *, forms: Sequence[bool]
+) -> None:
+    """Wrong usage if names are none, or options contradict each other."""
+    if sum(forms) > 1:
+        raise typer.BadParameter("--json, --format and --key-delimiter: choose one", param_hint="--format")
+    checked([*topics, *([] if group is None else [group])])
+    if group is None:
+        return
     if partitions:
         raise typer.BadParameter("the group says which partitions are read", param_hint="--partition")
     if begin.kind not in {Kind.BEGINNING, Kind.END}:

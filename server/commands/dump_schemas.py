@@ -156,7 +156,7 @@ def _secrets(message: Any) -> Sequence[str]:
         case "UserScramCredentialRecord":
             return _SCRAM_SECRETS
         case "ConfigRecord" if message.resource_type == BROKER and message.value is not None:
-            from ottla.server.config_sources import is_hidden
+            from ottla.server.config import is_hidden
 
             return ("value",) if is_hidden(message.name) else ()
     return ()
