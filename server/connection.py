@@ -15,10 +15,10 @@ they are too many, of this connection or of all together (`queued.max.requests`,
 answers they go out, the frames behind are kept, and all other connections come first. So neither memory nor anybody else's
 latency depends on how much a client sends at once, nor on whether it reads.
 
-**Out.** All answers of a turn go out in one write. A region of a log file is sent by `os.sendfile` straight onto
-the transport's own descriptor, which is right as long as nothing waits inside the transport. If the socket is full, a piece is
-read and handed to the transport, whose `resume_writing` says when there is room to go on: a slow consumer of 50 MB costs one
-piece of memory.
+**Out.** All answers of a turn go out in one write. Those that its appends bring to other connections follow in the same turn. A
+region of a log file is sent by `os.sendfile` straight onto the transport's own descriptor, which is right as long as nothing
+waits inside the transport. If the socket is full, a piece is read and handed to the transport, whose `resume_writing` says when
+there is room to go on: a slow consumer of 50 MB costs one piece of memory.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from ottla.log.files import FileSlice
 from ottla.server.context import RequestContext
 from ottla.server.dispatch import Waiting, finish
 from ottla.server.errors import CloseConnection
+from ottla.server.waiting import Promise
 
 if TYPE_CHECKING:
     from ottla.server.listener import Listener
@@ -81,6 +82,7 @@ class Connection(asyncio.BufferedProtocol):
         "_small_frame",
         "_transport",
         "_view",
+        "_woken",
         "active",
         "host",
         "peer",
@@ -89,6 +91,7 @@ class Connection(asyncio.BufferedProtocol):
     def __init__(self, listener: Listener) -> None:
         self._listener = listener
         self._serve = listener.dispatch.serve
+        self._woken = listener.broker.woken
         self._shared = shared = listener.shared
         self._view = shared.view
         self._small_frame = shared.small_frame
@@ -99,7 +102,7 @@ class Connection(asyncio.BufferedProtocol):
         self._frame: bytearray | None = None  # a large frame on its way, `_filled` bytes of `_size`
         self._filled = 0
         self._size = 0
-        self._answer: asyncio.Future[Any] | None = None  # the request that waits
+        self._answer: asyncio.Future[Any] | Promise[Any] | None = None  # the request that waits
         self._backlog: deque[bytes] = deque()  # frames behind it
         self._backlog_bytes = 0
         self._reading = True
@@ -177,6 +180,7 @@ class Connection(asyncio.BufferedProtocol):
             self._take_frames(len(self._partial) + count)
         if self._out:
             self._flush()
+        self._woken.run()
 
     def _take_frames(self, end: int) -> None:
         """Serves the whole frames among the first `end` bytes of the shared buffer, and keeps the rest."""
@@ -268,12 +272,17 @@ class Connection(asyncio.BufferedProtocol):
             self._regions = True
 
     def _wait(self, waiting: Waiting) -> None:
-        self._answer = answer = asyncio.ensure_future(waiting.answer)
+        promised = waiting.answer
+        if isinstance(promised, Promise):
+            self._answer = promised
+            promised.add_done_callback(lambda done: self._answered(done, waiting))
+            return
+        self._answer = answer = asyncio.ensure_future(promised)
         if isinstance(answer, asyncio.Task):
             self._listener.keep(answer)
         answer.add_done_callback(lambda done: self._answered(done, waiting))
 
-    def _answered(self, answer: asyncio.Future[Any], waiting: Waiting) -> None:
+    def _answered(self, answer: asyncio.Future[Any] | Promise[Any], waiting: Waiting) -> None:
         self._answer = None
         if answer.cancelled():
             self.close("its request was given up")

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ottla.server.kept_answers import KeptAnswers
+from ottla.server.waiting import Woken
 
 if TYPE_CHECKING:
     from ottla.server.clock import Clock
@@ -36,6 +37,11 @@ class BrokerContext:
     fetch_sessions: FetchSessions
     clock: Clock
     kept_answers: KeptAnswers = field(default_factory=KeptAnswers)
+    woken: Woken = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.woken = Woken(self.clock)
+
     telemetry: ClientTelemetry | None = None
 
 

@@ -33,6 +33,7 @@ from ottla.server.error_counts import Places, count_errors, places_in
 from ottla.server.errors import CloseConnection
 from ottla.server.handlers import served
 from ottla.server.kept_answers import Encoded
+from ottla.server.waiting import Promise
 from ottla.wire.api import APIS
 from ottla.wire.errors import ErrorCode
 from ottla.wire.frame import MALFORMED
@@ -205,7 +206,7 @@ class Dispatch:
         return route
 
 
-def finish(answer: asyncio.Future[Any], waiting: Waiting, context: RequestContext) -> bytes | Parts:
+def finish(answer: asyncio.Future[Any] | Promise[Any], waiting: Waiting, context: RequestContext) -> bytes | Parts:
     """The frame of an answer that has come. Raises CloseConnection."""
     route = waiting.route
     try:

@@ -16,7 +16,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Final
 
 from ottla.log.errors import LogError, OffsetOutOfRange
@@ -25,7 +24,7 @@ from ottla.server.errors import code_of
 from ottla.server.fetch_sessions import TOPIC_IDS_SINCE, Fetching, Interest, Result
 from ottla.server.leader_hints import leader_hint
 from ottla.server.replicas import Replica, Traffic
-from ottla.server.waiting import park
+from ottla.server.waiting import Promise, park
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.fetch import (
     AbortedTransaction,
@@ -49,7 +48,7 @@ _UNKNOWN: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNK
 _HINTED: Final = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 
 
-def handle(request: FetchRequest, ctx: RequestContext) -> FetchResponse | asyncio.Future[FetchResponse]:
+def handle(request: FetchRequest, ctx: RequestContext) -> FetchResponse | Promise[FetchResponse]:
     state = request.replica_state
     replica_id = request.replica_id if ctx.api_version < REPLICA_STATE_SINCE else state.replica_id if state is not None else -1
     fetching = ctx.broker.fetch_sessions.begin(request, ctx.api_version, privileged=replica_id >= 0)
@@ -60,7 +59,7 @@ def handle(request: FetchRequest, ctx: RequestContext) -> FetchResponse | asynci
     response = fetch.attempt(last=request.max_wait_ms <= 0)
     if response is not None:
         return response
-    return park(ctx.broker.clock, fetch.replicas(), request.max_wait_ms, fetch.attempt)
+    return park(ctx.broker.woken, fetch.replicas(), request.max_wait_ms, fetch.attempt)
 
 
 class _Fetch:

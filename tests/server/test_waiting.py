@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from ottla.server.waiting import park
+from ottla.server.waiting import Promise, Woken, park
 from tests.fakes import ManualClock
 
 
@@ -34,10 +34,10 @@ class Request:
         return f"{self.found}" if last or self.found >= self.enough else None
 
 
-async def scenario(enough: int = 1, places: int = 2) -> tuple[ManualClock, list[Place], Request, asyncio.Future[str]]:
+async def scenario(enough: int = 1, places: int = 2) -> tuple[ManualClock, list[Place], Request, Promise[str]]:
     clock, request = ManualClock(), Request(enough)
     parking = [Place() for _ in range(places)]
-    return clock, parking, request, park(clock, parking, 500, request.attempt)
+    return clock, parking, request, park(Woken(clock), parking, 500, request.attempt)
 
 
 async def settle() -> None:
@@ -98,8 +98,8 @@ def test_who_gives_up_is_forgotten() -> None:
 def test_a_failing_attempt_fails_the_request_alone() -> None:
     async def run() -> None:
         clock, place = ManualClock(), Place()
-        failing = park(clock, [place], 500, lambda last: 1 // 0)
-        fine = park(clock, [place], 500, lambda last: 42)
+        failing = park(Woken(clock), [place], 500, lambda last: 1 // 0)
+        fine = park(Woken(clock), [place], 500, lambda last: 42)
         place.grow()
         clock.advance()
         assert fine.result() == 42
@@ -107,3 +107,77 @@ def test_a_failing_attempt_fails_the_request_alone() -> None:
             failing.result()
 
     asyncio.run(run())
+
+
+def test_a_look_comes_before_the_next_turn_where_somebody_runs_them() -> None:
+    async def run() -> None:
+        clock, place, request = ManualClock(), Place(), Request()
+        woken = Woken(clock)
+        answer = park(woken, [place], 500, request.attempt)
+        told: list[str] = []
+        answer.add_done_callback(lambda done: told.append(done.result()))
+        request.found = 3
+        place.grow()
+        woken.run()
+        assert told == ["3"]
+        woken.run()
+        clock.advance()  # what was asked for with the wake finds nothing left to do
+        assert (told, request.looks) == (["3"], [False])
+
+    asyncio.run(run())
+
+
+def test_who_is_woken_by_a_look_waits_for_the_next_run() -> None:
+    clock = ManualClock()
+    woken, looks = Woken(clock), list[int]()
+
+    def look() -> None:
+        looks.append(len(looks))
+        if len(looks) < 3:
+            woken.add(look)
+
+    woken.add(look)
+    woken.run()
+    assert looks == [0]
+    woken.run()
+    assert looks == [0, 1]
+    clock.advance()
+    assert looks == [0, 1, 2]
+
+
+def test_a_look_may_end_in_another_run() -> None:
+    woken, looks = Woken(ManualClock()), list[str]()
+
+    def first() -> None:
+        looks.append("first")
+        woken.run()
+
+    woken.add(first)
+    woken.add(lambda: looks.append("second"))
+    woken.run()
+    assert looks == ["first", "second"]
+
+
+def test_a_promise_can_be_awaited_before_and_after() -> None:
+    async def run() -> None:
+        promise: Promise[int] = Promise()
+        waiting = asyncio.ensure_future(promise)
+        await settle()
+        assert not promise.done()
+        promise.set_result(7)
+        assert (await waiting, await promise) == (7, 7)
+        failed: Promise[int] = Promise()
+        failed.set_exception(ValueError("no"))
+        with pytest.raises(ValueError, match="no"):
+            await failed
+
+    asyncio.run(run())
+
+
+def test_a_promise_that_is_cancelled_tells_once() -> None:
+    promise: Promise[int] = Promise()
+    told: list[bool] = []
+    promise.add_done_callback(lambda done: told.append(done.cancelled()))
+    promise.cancel()
+    promise.cancel()
+    assert told == [True]

@@ -10,6 +10,7 @@ import pytest
 
 from ottla.log.files import FileSlice
 from ottla.server.handlers import fetch as handler
+from ottla.server.waiting import Promise
 from ottla.wire.batch import iter_batches
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.fetch import FetchPartition, FetchTopic
@@ -210,13 +211,13 @@ def test_a_partition_named_twice_is_answered_once(broker: MemoryBroker) -> None:
 # Waiting
 
 
-def wait(broker: MemoryBroker, *asked: dict[int, int], **options: Any) -> asyncio.Future[Any]:
+def wait(broker: MemoryBroker, *asked: dict[int, int], **options: Any) -> Promise[Any]:
     answer = call(broker, "fetch", 12, fetch_request("t", asked[0] if asked else {0: 0}, max_wait_ms=500, **options))
-    assert isinstance(answer, asyncio.Future), answer
+    assert isinstance(answer, Promise), answer
     return answer
 
 
-def result(answer: asyncio.Future[Any]) -> Any:
+def result(answer: Promise[Any]) -> Any:
     """The data of its one partition."""
     ((data,),) = (topic.partitions for topic in read("fetch", 12, answer.result()).responses)
     return data
@@ -287,7 +288,7 @@ async def test_an_unknown_topic_beside_a_known_one_waits(broker: MemoryBroker) -
     request = fetch_request("t", {0: 0}, max_wait_ms=500)
     request.topics.append(FetchTopic("nope", partitions=[FetchPartition(0)]))
     answer = call(broker, "fetch", 12, request)
-    assert isinstance(answer, asyncio.Future)
+    assert isinstance(answer, Promise)
     produce(broker, "t", ONE)
     broker.clock.advance()
     found = read("fetch", 12, answer.result()).responses
