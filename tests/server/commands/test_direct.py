@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import ssl
 import struct
+import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -25,26 +26,6 @@ from ottla.wire.messages import api_versions, sasl_authenticate, sasl_handshake
 
 HOST = "127.0.0.1"
 CLUSTER = Cluster({}, timeout_s=10)
-ENCRYPTED_KEY = """\
------BEGIN ENCRYPTED PRIVATE KEY-----
-MIHjME4GCSqGSIb3DQEFDTBBMCkGCSqGSIb3DQEFDDAcBAiWGTJq1KgUQwICCAAw
-DAYIKoZIhvcNAgkFADAUBggqhkiG9w0DBwQItrM1jddFvZEEgZAm3j8Nbin6CLUt
-IjkmE+V7z6ol1fznfQCte1IOD7jUYvLhJxasJrefKy+0Y2OE65uOTtPCCQ992jnD
-z9QUf334383l9Ly5D+ON4nrfxvPftkjlmDCJdZg9g63EVhMH7298DAjPXsBaKQ5+
-8K343SYeuilHo4J5cMYDqIMQ+esNjNmvBTb8h8pA1f6CJyC0w3U=
------END ENCRYPTED PRIVATE KEY-----
------BEGIN CERTIFICATE-----
-MIIBdTCCARugAwIBAgIUUYhr+tk7OWA7Yp/Zh+hTOSTU7bowCgYIKoZIzj0EAwIw
-DzENMAsGA1UEAwwEdGVzdDAgFw0yNjExMjExNDU1NTdaGA8yMTI2MTAyODE0NTU1
-N1owDzENMAsGA1UEAwwEdGVzdDBZMBMGByqGSM49AgEGCCqGSM49AwEHA0IABLIX
-CgnKKvCD0DS/BlvntgpV5/MbBVr1+QoTsmuwgEozEH/DKJmPY4+owm1rNmb4NxvQ
-x/oj0pmDbUS3TfY448ajUzBRMB0GA1UdDgQWBBQ6AgmJJM4+iy/n60mnZmAi+A89
-tzAfBgNVHSMEGDAWgBQ6AgmJJM4+iy/n60mnZmAi+A89tzAPBgNVHRMBAf8EBTAD
-AQH/MAoGCCqGSM49BAMCA0gAMEUCIDzS2SvCJpOj2KhQUgkgW1RWuq4NmaTeKrKk
-qo+Y8PeMAiEA65UMk7VcY7nfE/R5j+87tXeETFMkZi5Wzwtq6cf3fFM=
------END CERTIFICATE-----
-"""
-"""A key that nothing else uses, encrypted with the password "secret", and its certificate, until 2126."""
 
 
 @pytest.fixture(scope="module")
@@ -243,7 +224,9 @@ def test_tls_properties_that_only_librdkafka_knows(name: str) -> None:
 def test_an_encrypted_key(tmp_path: Path) -> None:
     """Without a password nobody is asked for one: OpenSSL would, at the terminal."""
     both = tmp_path / "key-and-certificate.pem"
-    both.write_text(ENCRYPTED_KEY)
+    new_key = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-subj", "/CN=test", "-passout", "pass:secret"]
+    subprocess.run([*new_key, "-keyout", str(both), "-out", str(tmp_path / "certificate")], check=True, capture_output=True)
+    both.write_text(both.read_text() + (tmp_path / "certificate").read_text())
     files = {"ssl.certificate.location": str(both), "ssl.key.location": str(both)}
     with pytest.raises(Failure, match=r"goes into ssl\.key\.password"):
         direct._context(files)
