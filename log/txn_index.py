@@ -1,0 +1,123 @@
+"""The transaction index of a segment, `.txnindex`: the aborted transactions whose marker lies in the segment (KIP-98).
+
+A reader that wants committed records only is told which transactions were aborted; it drops their records itself. An entry is 34
+bytes: int16 version (0), int64 producer id, first offset, last offset (the marker's), and the last stable offset that the marker
+left behind it. Entries ascend by last offset, as the markers were written.
+
+A transaction may begin segments before its marker, so a search for what concerns the offsets below `upto` goes on into later
+segments. It may stop at the first entry whose last stable offset reaches `upto`: everything below was decided by then.
+
+The file is there only if the segment ever had an entry: one that is missing means "none". Like the other indexes it is kept in
+memory while its segment grows and written when the segment becomes inactive or is closed; what is loaded has no checksum and is
+checked, and anything that cannot be right is `CorruptIndex`: `log.aborted` builds the index anew from the log.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterator
+from struct import Struct
+from typing import Final, NamedTuple
+
+from ottla.log.files import Disk
+from ottla.log.index import CorruptIndex
+
+TXN_ENTRY_SIZE: Final = 34
+_ENTRY: Final = Struct(">hqqqq")
+_VERSION: Final = 0
+assert _ENTRY.size == TXN_ENTRY_SIZE
+
+
+class AbortedTransaction(NamedTuple):
+    """An entry. `last_offset` is the abort marker's own; `last_stable_offset` is never beyond the offset after it."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    last_stable_offset: int
+
+
+class TxnIndex:
+    """The entries of one segment, whose base offset is `base_offset`. A few arrays: an aborted transaction takes 32 bytes."""
+
+    __slots__ = ("_first_offsets", "_last_offsets", "_producer_ids", "_stable_offsets", "base_offset")
+
+    def __init__(self, base_offset: int) -> None:
+        self.base_offset = base_offset
+        self.clear()
+
+    def __len__(self) -> int:
+        return len(self._last_offsets)
+
+    def __iter__(self) -> Iterator[AbortedTransaction]:
+        columns = zip(self._producer_ids, self._first_offsets, self._last_offsets, self._stable_offsets, strict=True)
+        return map(AbortedTransaction._make, columns)
+
+    def clear(self) -> None:
+        """No entries."""
+        self._producer_ids = array("q")
+        self._first_offsets = array("q")
+        self._last_offsets = array("q")
+        self._stable_offsets = array("q")
+
+    def append(self, entry: AbortedTransaction) -> None:
+        """Adds an entry; its last offset must be above the last one's."""
+        assert not self._last_offsets or entry.last_offset > self._last_offsets[-1], (entry, self._last_offsets[-1])
+        self._producer_ids.append(entry.producer_id)
+        self._first_offsets.append(entry.first_offset)
+        self._last_offsets.append(entry.last_offset)
+        self._stable_offsets.append(entry.last_stable_offset)
+
+    def collect(self, fetch_offset: int, upto: int, found: list[AbortedTransaction]) -> bool:
+        """Adds to `found` who overlaps the offsets from `fetch_offset` to below `upto`; True if later segments have no more."""
+        for slot in range(bisect_left(self._last_offsets, fetch_offset), len(self._last_offsets)):
+            first_offset, stable_offset = self._first_offsets[slot], self._stable_offsets[slot]
+            if first_offset < upto:
+                found.append(AbortedTransaction(self._producer_ids[slot], first_offset, self._last_offsets[slot], stable_offset))
+            if stable_offset >= upto:
+                return True
+        return False
+
+    def truncate_to(self, offset: int) -> bool:
+        """Drops the entries whose marker lies at or above `offset`; True if there were any."""
+        slot = bisect_left(self._last_offsets, offset)
+        cut = slot < len(self._last_offsets)
+        for column in (self._producer_ids, self._first_offsets, self._last_offsets, self._stable_offsets):
+            del column[slot:]
+        return cut
+
+    def encode(self) -> bytes:
+        """The file's bytes."""
+        pack = _ENTRY.pack
+        return b"".join([pack(_VERSION, *entry) for entry in self])
+
+    def decode(self, data: bytes) -> None:
+        """Takes the entries of a file. CorruptIndex if they cannot be right; then nothing is taken."""
+        if len(data) % TXN_ENTRY_SIZE:
+            raise CorruptIndex(f"{len(data)} bytes are no whole entries")
+        read = TxnIndex(self.base_offset)
+        last = self.base_offset - 1
+        for version, *fields in _ENTRY.iter_unpack(data):
+            entry = AbortedTransaction._make(fields)
+            if version != _VERSION:
+                raise CorruptIndex(f"version {version} is not known, only {_VERSION}")
+            if entry.last_offset <= last:
+                raise CorruptIndex(f"{entry} is before the segment's start, or does not ascend")
+            if not (entry.producer_id >= 0 <= entry.first_offset < entry.last_offset >= entry.last_stable_offset - 1):
+                raise CorruptIndex(f"{entry} cannot be")
+            last = entry.last_offset
+            read.append(entry)
+        self._producer_ids, self._first_offsets = read._producer_ids, read._first_offsets
+        self._last_offsets, self._stable_offsets = read._last_offsets, read._stable_offsets
+
+
+def load_txn_index(disk: Disk, path: str, base_offset: int) -> TxnIndex:
+    """The index in a file, empty if there is none. CorruptIndex if it cannot be right; OSError."""
+    index = TxnIndex(base_offset)
+    try:
+        data = disk.read_bytes(path)
+    except FileNotFoundError:
+        return index
+    index.decode(data)
+    return index
