@@ -1,4 +1,4 @@
-"""One segment: a `.log` file named by its base offset, with its `.index` and `.timeindex`.
+"""One segment: a `.log` file named by its base offset, with its `.index`, `.timeindex` and, if need be, `.txnindex`.
 
 Only the last segment of a partition grows; all others are immutable but for truncation. A segment costs little while nobody
 uses it: file and indexes are opened when first needed and let go again (`OpenFiles`), so that a thousand idle partitions are a
@@ -16,6 +16,7 @@ from __future__ import annotations
 import errno
 from collections import deque
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Final
 
 from ottla.log.errors import CorruptRecord
@@ -30,6 +31,7 @@ from ottla.log.index import (
     load_time_index,
 )
 from ottla.log.scan import HEADER_SIZE, Located, find, walk
+from ottla.log.txn_index import TxnIndex, load_txn_index
 
 LOG_SUFFIX: Final = ".log"
 INDEX_SUFFIX: Final = ".index"
@@ -61,6 +63,8 @@ class Segment:
         "_open_files",
         "_since_index",
         "_time_index",
+        "_txn_dirty",
+        "_txn_index",
         "base_offset",
         "created_ms",
         "directory",
@@ -100,6 +104,8 @@ class Segment:
         self.index_full = False
         self._offset_index: OffsetIndex | None = None
         self._time_index: TimeIndex | None = None
+        self._txn_index: TxnIndex | None = None
+        self._txn_dirty = False
         self.indexes_dirty = False
         self._since_index = 0
         self._max_timestamp = _UNKNOWN if size else NO_TIMESTAMP
@@ -134,7 +140,7 @@ class Segment:
         """Lets the file go, and the indexes where the disk has them; whoever still reads keeps it open."""
         self.file = None
         if not self.indexes_dirty:
-            self._offset_index = self._time_index = None
+            self._offset_index = self._time_index = self._txn_index = None
 
     def append(self, parts: Sequence[Buffer], length: int, last_offset: int, max_timestamp: int) -> int:
         """Writes `length` bytes of whole batches; returns the position they start at.
@@ -231,6 +237,24 @@ class Segment:
             assert self._time_index is not None
         return self._time_index
 
+    @property
+    def txn_index(self) -> TxnIndex:
+        """Who was aborted by a marker in this segment. CorruptIndex if only the log can tell (log.transactions); OSError."""
+        if self._txn_index is None:
+            self._txn_index = load_txn_index(self._disk, self.path(TXN_INDEX_SUFFIX), self.base_offset)
+        return self._txn_index
+
+    def change_txn_index(self) -> TxnIndex:
+        """`txn_index`, to be changed: it is written with the other indexes."""
+        index = self.txn_index
+        self._txn_dirty = self.indexes_dirty = True
+        return index
+
+    def reset_txn_index(self) -> None:
+        """Nobody, whatever the file says; then the markers are gone through again."""
+        self._txn_index = TxnIndex(self.base_offset)
+        self.change_txn_index()
+
     def _load_indexes(self) -> None:
         base, limit = self.base_offset, self._index_bytes
         if self.size == 0:
@@ -239,11 +263,28 @@ class Segment:
             try:
                 self._offset_index = load_offset_index(self._disk, self.path(INDEX_SUFFIX), base, limit, self.size)
                 self._time_index = load_time_index(self._disk, self.path(TIME_INDEX_SUFFIX), base, limit)
-                if not self._time_index:  # records without any timestamp, or an index that was lost: only the log knows
-                    self.rebuild_indexes()
+                if not self._time_index:
+                    self._explain_no_timestamps()
             except CorruptIndex:
                 self.rebuild_indexes()
         self.index_full = self.size > 0 and (self.offset_index.is_full or self.time_index.is_full)
+
+    def _explain_no_timestamps(self) -> None:
+        """A time index without entries: the records have no timestamps, or it was lost. Only the log knows."""
+        if any(batch.max_timestamp > NO_TIMESTAMP for batch in walk(self.file or self.open_file(), 0, self.size)):
+            self.rebuild_indexes()
+        else:
+            self._max_timestamp, self._offset_of_max = NO_TIMESTAMP, self.base_offset
+
+    def configure(self, *, index_bytes: int, index_interval_bytes: int) -> None:
+        """The topic's settings changed, or became known after the log was opened."""
+        self.index_interval_bytes = index_interval_bytes
+        if index_bytes != self._index_bytes:
+            self._index_bytes = index_bytes
+            if self._offset_index is not None and self._time_index is not None:
+                self._offset_index.resize(index_bytes)
+                self._time_index.resize(index_bytes)
+                self.index_full = self.size > 0 and (self._offset_index.is_full or self._time_index.is_full)
 
     def locate(self, offset: int) -> Located | None:
         """The first batch that ends at or after `offset`, or None. CorruptRecord if the log itself cannot be walked."""
@@ -320,7 +361,12 @@ class Segment:
         paths = [self.path(INDEX_SUFFIX), self.path(TIME_INDEX_SUFFIX)]
         self._disk.write_bytes(paths[0], self.offset_index.encode(), sync=False)
         self._disk.write_bytes(paths[1], self.time_index.encode(), sync=False)
-        self.indexes_dirty = False
+        if self._txn_dirty:
+            txn_path = self.path(TXN_INDEX_SUFFIX)
+            if self.txn_index or self._disk.exists(txn_path):  # Kafka makes it with the first entry and leaves it there
+                self._disk.write_bytes(txn_path, self.txn_index.encode(), sync=False)
+                paths.append(txn_path)
+        self.indexes_dirty = self._txn_dirty = False
         return paths
 
     # Cutting and ending
@@ -337,6 +383,9 @@ class Segment:
         self.size = size
         self.offset_index.truncate_to(offset)
         self.time_index.truncate_to(offset)
+        with suppress(CorruptIndex):  # then it is built from what is left when somebody asks
+            if self.txn_index.truncate_to(offset):
+                self._txn_dirty = True
         self.indexes_dirty = True
         self._since_index = 0
         self._max_timestamp, self._offset_of_max = self.time_index.last()
@@ -363,8 +412,8 @@ class Segment:
         """Forgets the file and the indexes, which must be on disk."""
         self._open_files.forget(self)
         self.file = None
-        self._offset_index = self._time_index = None
-        self.indexes_dirty = False
+        self._offset_index = self._time_index = self._txn_index = None
+        self.indexes_dirty = self._txn_dirty = False
 
     def sync(self) -> None:
         """fsync of the log file. May run in another thread."""
