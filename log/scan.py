@@ -8,12 +8,13 @@ Nothing is allocated by a length that a header declares before it was compared w
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
 from ottla.log.errors import CorruptRecord
 from ottla.log.files import File
 from ottla.wire.batch import check_crc, read_header
+from ottla.wire.kernel import BAD_FRAME, NEED_MORE, BatchScan
 
 HEADER_SIZE: Final = 61
 OVERHEAD: Final = 12  # base offset and length, which the length does not count
@@ -29,6 +30,7 @@ _LENGTH: Final = struct.Struct(">i")
 FIND_BYTES: Final = 8192  # an index interval and some
 WINDOW_BYTES: Final = 64 * 1024
 READ_BYTES: Final = 1024 * 1024
+_MANY_PRODUCER_BATCHES: Final = 10_000
 
 
 class Located(NamedTuple):
@@ -114,6 +116,43 @@ def walk_batches(file: File, start: int, end: int, read_bytes: int = READ_BYTES)
                 raise CorruptRecord(f"{file!r}: no whole batch at position {position}")
         yield position, view[at : at + size]
         position += size
+
+
+def check_batches(file: File, end: int, scan: BatchScan, progress: Callable[[int], None]) -> int:
+    """Takes `scan` through file[scan.sound:end], reading about READ_BYTES at a time; `progress` hears of every piece, in bytes.
+
+    Returns NEED_MORE if everything was sound, else the code of what is wrong with the batch at `scan.sound` (wire.kernel).
+    """
+    most = _MANY_PRODUCER_BATCHES
+    want = READ_BYTES
+    while scan.sound < end:
+        position = scan.sound
+        data = file.pread(min(want, end - position), position)
+        code = scan.feed(data, end)
+        progress(scan.sound - position)
+        if code != NEED_MORE:
+            return code
+        if scan.sound > position:
+            want = READ_BYTES
+        elif len(data) < min(want, end - position):
+            return BAD_FRAME  # the file is shorter than it was
+        else:
+            want = _LENGTH.unpack_from(data, 8)[0] + OVERHEAD  # a batch larger than a piece; it fits the file
+        if len(scan.producers) > most:
+            scan.thin()
+            most = max(_MANY_PRODUCER_BATCHES, 2 * len(scan.producers))
+    scan.thin()
+    return NEED_MORE
+
+
+def only_zeros(file: File, start: int, end: int) -> bool:
+    """Is file[start:end] nothing but what preallocation reserved, or a file system that lost the bytes and kept the size?"""
+    while start < end:
+        data = file.pread(min(READ_BYTES, end - start), start)
+        if not data or data.count(0) != len(data):
+            return False
+        start += len(data)
+    return True
 
 
 def sound_batch_behind(file: File, start: int, end: int) -> int | None:

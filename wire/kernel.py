@@ -23,6 +23,7 @@ Results are codes and plain tuples because a call must be cheap from interpreted
 
 from typing import Final
 
+from crc32c import crc32c
 from mypy_extensions import i64
 
 OK: Final = 0
@@ -310,3 +311,138 @@ def header_spans(buf: bytes, at: i64, stop: i64) -> list[tuple[int, int, int, in
         found.append((int(key_at), int(key_size), int(value_at), int(value_size)))
         count -= 1
     return found
+
+
+# What BatchScan.feed found.
+NEED_MORE: Final = 0
+BAD_FRAME: Final = 20
+BAD_CRC: Final = 21
+BAD_OFFSETS: Final = 22
+OFFSET_OVERFLOW: Final = 23
+
+SCAN_REASONS: Final = {
+    BAD_FRAME: "no whole batch of version 2",
+    BAD_CRC: "a CRC does not fit",
+    BAD_OFFSETS: "offsets do not ascend",
+    OFFSET_OVERFLOW: "offsets are too far from the segment's first",
+}
+
+BATCH_HEADER: Final = 61
+COPY_BELOW: Final = 4096  # a copy of so few bytes costs less than a view of them
+PLAIN: Final = 0
+TRANSACTIONAL: Final = 1
+CONTROL: Final = 2
+PRODUCER_BATCHES: Final = 5  # how many the log remembers of a producer
+
+
+def int32_at(buf: bytes, at: i64) -> i64:
+    """Big-endian and signed."""
+    value: i64 = (buf[at] << 24) | (buf[at + 1] << 16) | (buf[at + 2] << 8) | buf[at + 3]
+    return value - 4294967296 if value > 2147483647 else value
+
+
+def int64_at(buf: bytes, at: i64) -> i64:
+    """Big-endian and signed."""
+    low: i64 = (buf[at + 4] << 24) | (buf[at + 5] << 16) | (buf[at + 6] << 8) | buf[at + 7]
+    return (int32_at(buf, at) << 32) | low
+
+
+class BatchScan:
+    """Looks at the batches of a segment one after the other, as recovery must: framing, CRC, ascending offsets.
+
+    What is learned on the way lies in the attributes and outlives the buffers: `sound` is where the last good batch ends in the
+    file, `expected` the offset after it, `entries` the index entries that are due, as (last offset, position, greatest timestamp
+    so far, its offset), `epochs` where a leader epoch above `latest_epoch` begins, as (epoch, offset), `producers` the batches
+    that producer state must see, as (position, size, producer id, PLAIN | TRANSACTIONAL | CONTROL).
+    """
+
+    def __init__(self, base_offset: i64, interval_bytes: i64, latest_epoch: i64) -> None:
+        self.base_offset: i64 = base_offset
+        self.interval_bytes: i64 = interval_bytes
+        self.expected: i64 = base_offset
+        self.sound: i64 = 0
+        self.since_index: i64 = 0
+        self.max_timestamp: i64 = NO_TIMESTAMP
+        self.offset_of_max: i64 = base_offset
+        self.latest_epoch: i64 = latest_epoch
+        self.entries: list[tuple[int, int, int, int]] = []
+        self.epochs: list[tuple[int, int]] = []
+        self.producers: list[tuple[int, int, int, int]] = []
+
+    def feed(self, buf: bytes, end: i64) -> int:
+        """Goes on with the bytes at `sound` of a file that ends at `end`. NEED_MORE: feed again from the new `sound` on, unless
+        that is the end; a batch that does not fit the buffer is taken with the next. Else why the batch at `sound` is bad.
+        """
+        at: i64 = 0
+        length: i64 = len(buf)
+        rest: i64 = end - self.sound
+        view = memoryview(buf)
+        while at + BATCH_HEADER <= length:
+            size: i64 = int32_at(buf, at + 8) + 12
+            if size < BATCH_HEADER or size > rest - at or buf[at + 16] != 2:
+                return BAD_FRAME
+            stop: i64 = at + size
+            if stop > length:
+                return NEED_MORE
+            crc = crc32c(buf[at + 21 : stop]) if size < COPY_BELOW else crc32c(view[at + 21 : stop])
+            if crc != int32_at(buf, at + 17) & 0xFFFFFFFF:
+                return BAD_CRC
+            code = self.note(buf, at, size)
+            if code != NEED_MORE:
+                return code
+            at = stop
+        return NEED_MORE if length < rest or at == length else BAD_FRAME
+
+    def note(self, buf: bytes, at: i64, size: i64) -> int:
+        """Takes down one batch, which is sound but for its offsets."""
+        first: i64 = int64_at(buf, at)
+        delta: i64 = int32_at(buf, at + 23)
+        if first < self.expected or delta < 0 or first > LARGE:
+            return BAD_OFFSETS
+        last: i64 = first + delta
+        if last - self.base_offset > 2147483647:
+            return OFFSET_OVERFLOW
+        timestamp: i64 = int64_at(buf, at + 35)
+        if timestamp > self.max_timestamp:
+            self.max_timestamp = timestamp
+            self.offset_of_max = last
+        if self.since_index > self.interval_bytes:
+            self.entries.append((int(last), int(self.sound), int(self.max_timestamp), int(self.offset_of_max)))
+            self.since_index = 0
+        self.since_index += size
+        epoch: i64 = int32_at(buf, at + 12)
+        if epoch > self.latest_epoch:
+            self.latest_epoch = epoch
+            self.epochs.append((int(epoch), int(first)))
+        producer_id: i64 = int64_at(buf, at + 43)
+        if producer_id >= 0:
+            kind: i64 = buf[at + 22] & 0x30
+            what: i64 = CONTROL if kind & 0x20 else TRANSACTIONAL if kind else PLAIN
+            self.producers.append((int(self.sound), int(size), int(producer_id), int(what)))
+        self.sound += size
+        self.expected = last + 1
+        return NEED_MORE
+
+    def thin(self) -> None:
+        """Drops from `producers` what later batches of the same producer make forgotten: of a transaction the first batch stays,
+        of every producer the last few, and all markers."""
+        seen: dict[int, int] = {}
+        late: set[int] = set()
+        for entry in reversed(self.producers):
+            count = seen.get(entry[2], 0)
+            if count < PRODUCER_BATCHES and entry[3] != CONTROL:
+                seen[entry[2]] = count + 1
+                late.add(entry[0])
+        opened: set[int] = set()
+        kept: list[tuple[int, int, int, int]] = []
+        for entry in self.producers:
+            keep = entry[0] in late
+            if entry[3] == CONTROL:
+                opened.discard(entry[2])
+                keep = True
+            elif entry[3] == TRANSACTIONAL and entry[2] not in opened:
+                opened.add(entry[2])
+                keep = True
+            if keep:
+                kept.append(entry)
+        self.producers = kept
