@@ -57,6 +57,10 @@ class OffsetIndex:
     def __len__(self) -> int:
         return len(self._offsets)
 
+    def resize(self, max_bytes: int) -> None:
+        """segment.index.bytes changed. Entries that are there stay."""
+        self.max_entries = max_bytes // OFFSET_ENTRY_SIZE
+
     @property
     def is_full(self) -> bool:
         return len(self._offsets) >= self.max_entries
@@ -129,6 +133,10 @@ class TimeIndex:
 
     def __len__(self) -> int:
         return len(self._timestamps)
+
+    def resize(self, max_bytes: int) -> None:
+        """segment.index.bytes changed. Entries that are there stay."""
+        self.max_entries = max_bytes // TIME_ENTRY_SIZE
 
     @property
     def is_full(self) -> bool:

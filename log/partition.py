@@ -160,7 +160,7 @@ class PartitionLog:
             self._segment_ms = min(config.segment_ms, config.max_compaction_lag_ms)
         self._flush_messages = config.flush_messages
         for segment in self.segments:
-            segment.index_interval_bytes = config.index_interval_bytes
+            segment.configure(index_bytes=config.segment_index_bytes, index_interval_bytes=config.index_interval_bytes)
 
     # What others look at
 

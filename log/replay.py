@@ -58,10 +58,12 @@ def load_producers(
     for offset in reversed(snapshot_offsets(disk, path)):
         file = f"{path}/{offset_name(offset)}{SNAPSHOT_SUFFIX}"
         if start_offset < offset <= end_offset:
+            if snapshot_offset > start_offset:
+                continue  # an older one, for truncation
             try:
                 producers.load(disk.read_bytes(file), offset, now_ms=now_ms, expiration_ms=expiration_ms)
                 snapshot_offset = offset
-                break
+                continue
             except CorruptSnapshot as error:
                 _log.warning("%s is removed: %s", file, error)
         disk.remove(file)
