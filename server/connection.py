@@ -151,6 +151,7 @@ class Connection(asyncio.BufferedProtocol):
             self._shared.give_back(self._frame)
             self._frame = None
         self._listener.forget(self)
+        self._context.connection = None  # a ring that only the cycle collector would find, which this broker seldom runs
 
     def pause_writing(self) -> None:
         self._paused = True

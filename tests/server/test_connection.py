@@ -7,6 +7,7 @@ kept a view of it answers nonsense. What needs a real socket (sendfile, a peer t
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import random
 from struct import Struct
@@ -340,6 +341,20 @@ def test_a_lost_connection_cancels_what_waits_but_no_task() -> None:
         assert not peer.listener.connections
 
     asyncio.run(run())
+
+
+def test_a_lost_connection_is_freed_without_the_cycle_collector() -> None:
+    """It seldom runs here, and 5 kB for every connection that ever was would be there until then."""
+    peer = Peer()
+    connection, transport = peer.connect("10.0.0.77")
+    gc.disable()
+    try:
+        connection.connection_lost(None)
+        transport.protocol = None  # as transports do then
+        del connection
+        assert not [held for held in gc.get_objects() if type(held) is Connection and held.host == "10.0.0.77"]
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize("error", [CloseConnection("on purpose"), ZeroDivisionError("a bug")])
