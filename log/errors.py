@@ -110,3 +110,7 @@ class InconsistentMetadata(StorageError):
 
 class TruncatedSlice(StorageError):
     """The file behind a FileSlice was cut before the slice was read: an answer whose size is already sent cannot be completed."""
+
+
+class OpeningStopped(StorageError):
+    """A start was told to end before all partitions were open. Never sent; the next start recovers."""

@@ -1,10 +1,10 @@
 """LogManager: all partitions of the broker, over all its log directories, and the passes that keep them in order.
 
-A start: `open_all` takes each directory's `.lock`, reads `meta.properties` and the checkpoints, looks for the clean-shutdown
-marker and removes it, then opens every partition; one that cannot be opened is kept in `unavailable` and answers StorageError,
-the others go on. Between, the server's scheduler calls the passes; each is a plain function that returns quickly but for
-`flush_pass`, whose jobs (`flush_jobs`) may run in a thread. An end: `close` flushes, writes the checkpoints and then, last of
-all, the marker.
+A start: `open_all` takes each directory's `.lock` and opens every partition that is there (log/start.py), in
+`recovery_threads` threads a directory after an unclean stop; one that cannot be opened is kept in `unavailable` and answers
+StorageError, the others go on. Between, the server's scheduler calls the passes; each is a plain function that returns quickly
+but for `flush_pass`, whose jobs (`flush_jobs`) may run in a thread. An end: `close` flushes, writes the checkpoints and then,
+last of all, the marker.
 
 Nothing here knows the cluster: which partitions should exist, and with which settings, is the metadata's to say (`create`,
 `delete`, `PartitionLog.config`). A directory on disk that the metadata does not name is opened all the same.
@@ -21,13 +21,14 @@ from typing import TYPE_CHECKING, Final
 from ottla.log import checkpoint
 from ottla.log.checkpoint import MetaProperties, TopicPartition
 from ottla.log.directory import LogDirectory
-from ottla.log.errors import CorruptLog, CorruptRecord, CorruptSnapshot, InconsistentMetadata, StorageError
+from ottla.log.errors import CorruptRecord, InconsistentMetadata, StorageError
 from ottla.log.files import Disk, Lock, OpenFiles
 from ottla.log.flush import FlushJob
 from ottla.log.opening import Opening
 from ottla.log.partition import PartitionLog
-from ottla.log.recovery import create_log, open_log
+from ottla.log.recovery import create_log
 from ottla.log.removal import DELETE_DIR_SUFFIX
+from ottla.log.start import Start
 
 if TYPE_CHECKING:
     from ottla.log.config import LogConfig
@@ -56,6 +57,7 @@ class LogManager:
         producer_expiration_ms: int = 86_400_000,
         max_open_files: int = DEFAULT_OPEN_FILES,
         metadata_dir: str | None = None,
+        recovery_threads: int = 1,
     ) -> None:
         assert log_dirs
         self._log_dirs = frozenset(log_dirs)
@@ -75,6 +77,14 @@ class LogManager:
         self.previous_broker_epoch: int | None = None
         """Of the last clean stop (-1: not recorded); None if the last stop was not clean in every directory."""
         self._locks: list[Lock] = []
+        self._start = Start(
+            disk,
+            self.directories,
+            partitions=self._partition_directories,
+            opening=self._opening_of,
+            now_ms=now_ms,
+            threads=recovery_threads,
+        )
 
     # Identity
 
@@ -109,70 +119,35 @@ class LogManager:
 
     # Partitions
 
+    @property
+    def needs_recovery(self) -> bool:
+        """Was the last stop not a clean one, in a directory that holds partitions? Then `open_all` may take long. OSError."""
+        disk = self._disk
+        paths = [d.path for d in self.directories if not disk.exists(f"{d.path}/{checkpoint.CLEAN_SHUTDOWN}")]
+        return any(disk.is_dir(f"{path}/{name}") for path in paths for name in disk.list(path))
+
     def open_all(self) -> None:
-        """Opens every partition on disk. LogDirLocked, OSError; a directory that fails once it is locked is offline, and the rest
-        goes on."""
+        """Opens every partition on disk (log/start.py). LogDirLocked, OSError; OpeningStopped after `stop_opening`; a directory
+        that fails once it is locked is offline, and the rest goes on."""
         self.lock()
-        epochs: list[int | None] = []
-        for directory in self.directories:
-            try:
-                epochs.append(self._open_directory(directory))
-            except OSError as error:
-                directory.fail("opening", error)
-                epochs.append(None)
-        self.previous_broker_epoch = None if None in epochs else epochs[0]
+        start = self._start
+        self.previous_broker_epoch = start.run()
+        for log in start.logs:
+            self._add(log.directory, log)
+        self.unavailable |= start.unavailable
 
-    def _open_directory(self, directory: LogDirectory) -> int | None:
-        """Returns the broker epoch of the last clean stop, None if it was not clean."""
-        disk, path = self._disk, directory.path
-        marker = f"{path}/{checkpoint.CLEAN_SHUTDOWN}"
-        broker_epoch = checkpoint.read_clean_shutdown(disk, marker)
-        clean = broker_epoch is not None
-        if clean:
-            disk.remove(marker)
-            disk.sync_dir(path)  # or the next crash would look like a clean stop
-        recovery_points = self._read_offsets(directory, checkpoint.RECOVERY_POINTS)
-        log_starts = self._read_offsets(directory, checkpoint.LOG_START_OFFSETS)
-        cleaned = self._read_offsets(directory, checkpoint.CLEANER_OFFSETS)
-        high_watermarks = self._read_offsets(directory, checkpoint.HIGH_WATERMARKS)
-        for name, topic_partition in self._partition_directories(directory):
-            if topic_partition in self.logs:
-                raise StorageError(f"{name} is in two log directories, {self.logs[topic_partition].directory.path} and {path}")
-            opening = self._opening(*topic_partition, None, self._config_for(topic_partition[0]))
-            opening.clean = clean
-            opening.every_append_synced = topic_partition[0] == METADATA_TOPIC
-            opening.recovery_point = recovery_points.get(topic_partition, 0)
-            opening.log_start_offset = log_starts.get(topic_partition, 0)
-            opening.cleaned_upto = cleaned.get(topic_partition, 0)
-            opening.high_watermark = high_watermarks.get(topic_partition, 0)
-            self._open_partition(directory, opening)
-        if directory.partitions or self.unavailable:
-            stop = "a clean" if clean else "an unclean"
-            _log.info("opened %d partitions in %s after %s stop", len(directory.partitions), path, stop)
-        return broker_epoch
+    def stop_opening(self) -> None:
+        """Ends an `open_all` in another thread. Call `close(clean=False)` when that has returned."""
+        self._start.stop()
 
-    def _open_partition(self, directory: LogDirectory, opening: Opening) -> None:
-        topic_partition = opening.topic, opening.partition
-        if directory.failed is not None:
-            self.unavailable[topic_partition] = directory.failed
-            return
-        try:
-            self._add(directory, open_log(directory, opening))
-        except (CorruptLog, CorruptRecord, InconsistentMetadata) as error:
-            _log.error("%s-%d stays offline: %s", *topic_partition, error)
-            self.unavailable[topic_partition] = str(error)
-        except OSError as error:
-            self.unavailable[topic_partition] = str(directory.fail(f"opening {opening.topic}-{opening.partition}", error))
+    def _opening_of(self, _: LogDirectory, topic_partition: TopicPartition) -> Opening:
+        opening = self._opening(*topic_partition, None, self._config_for(topic_partition[0]))
+        opening.every_append_synced = topic_partition[0] == METADATA_TOPIC
+        return opening
 
-    def _read_offsets(self, directory: LogDirectory, name: str) -> dict[TopicPartition, int]:
-        try:
-            return checkpoint.read_offsets(self._disk, f"{directory.path}/{name}")
-        except CorruptSnapshot as error:
-            _log.warning("ignored: %s", error)
-            return {}
-
-    def _partition_directories(self, directory: LogDirectory) -> Iterator[tuple[str, TopicPartition]]:
+    def _partition_directories(self, directory: LogDirectory) -> list[TopicPartition]:
         """The directories that are partitions; those of deleted ones are handed over for removal."""
+        found = []
         for name in self._disk.list(directory.path):
             path = f"{directory.path}/{name}"
             topic, _, partition = name.rpartition("-")
@@ -181,9 +156,10 @@ class LogManager:
             if name.endswith(DELETE_DIR_SUFFIX):
                 directory.remove_later(path, self._now_ms())
             elif topic and partition.isdecimal():
-                yield name, (topic, int(partition))
+                found.append((topic, int(partition)))
             else:
                 _log.warning("%s is no partition and stays as it is", path)
+        return found
 
     def _opening(self, topic: str, partition: int, topic_id: bytes | None, config: LogConfig) -> Opening:
         return Opening(
@@ -307,7 +283,7 @@ class LogManager:
         jobs = []
         for log in self._each_online():
             upto = log.flush_due(now_ms)
-            if upto is not None:
+            if upto is not None and log.unsynced.in_flight is None:
                 try:
                     job = log.start_flush(upto)
                 except StorageError:  # logged where the directory went offline

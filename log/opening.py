@@ -11,12 +11,17 @@ if TYPE_CHECKING:
     from ottla.log.config import LogConfig
 
 
+def _nobody_asks(checked_bytes: int) -> None:
+    """No progress is told."""
+
+
 @dataclass(slots=True)
 class Opening:
     """Identity, settings, and the partition's lines in the checkpoints.
 
     `topic_id`: None where the caller does not know it yet. `clean`: the last stop was. `every_append_synced`: so a crash can
-    have torn the last batch only; a sound one behind a bad one means damage.
+    have torn the last batch only; a sound one behind a bad one means damage. `progress` hears of every piece of the log that
+    recovery has checked, in bytes, and may raise to end it.
     """
 
     topic: str
@@ -32,6 +37,7 @@ class Opening:
     high_watermark: int = 0
     producer_expiration_ms: int = 86_400_000
     every_append_synced: bool = False
+    progress: Callable[[int], None] = _nobody_asks
 
     @property
     def directory_name(self) -> str:

@@ -119,6 +119,19 @@ def open_log(directory: LogDirectory, opening: Opening) -> PartitionLog:
     return log
 
 
+def bytes_to_check(disk: Disk, directory: LogDirectory, opening: Opening) -> int:
+    """How many bytes of the partition an unclean stop has left to be read, at most. Only for telling: 0 where it goes wrong."""
+    if opening.clean:
+        return 0
+    path = f"{directory.path}/{opening.directory_name}"
+    try:
+        logs = {_offset_of(name): disk.size(f"{path}/{name}") for name in disk.list(path) if name.endswith(LOG_SUFFIX)}
+    except OSError:
+        return 0
+    first = max((base for base in logs if base <= opening.recovery_point), default=0)
+    return sum(size for base, size in logs.items() if base >= first)
+
+
 def _topic_id(disk: Disk, path: str, opening: Opening) -> bytes | None:
     """What partition.metadata says. It is durable with the first flush; before that a power cut may have left anything there."""
     try:
