@@ -1,14 +1,15 @@
-"""Compiles the one module whose loops run once a record; everything else of the build is in pyproject.toml.
+"""Compiles the modules whose loops run once a record; everything else of the build is in pyproject.toml.
 
-mypyc turns `wire/kernel.py` into an extension module beside its source, which then wins the import. The extension is optional:
-without a C compiler the install says so, succeeds, and the same source runs uncompiled. What mypyc makes needs nothing at run
-time but mypy_extensions, one of our dependencies.
+mypyc turns `wire/kernel.py` and `log/offset_map.py` into extension modules beside their sources, which then win the import. They
+share one library, so that the second calls the functions of the first as C functions. The extensions are optional: without a C
+compiler the install says so, succeeds, and the same source runs uncompiled. What mypyc makes needs nothing at run time but
+mypy_extensions, one of our dependencies.
 """
 
 from mypyc.build import mypycify
 from setuptools import setup
 
-extensions = mypycify(["ottla/wire/kernel.py"])
+extensions = mypycify(["ottla/wire/kernel.py", "ottla/log/offset_map.py"], group_name="ottla.wire.kernel")
 for extension in extensions:
     extension.optional = True
     # Functions that stay inside the library can be inlined into each other: a third of the time for a record.

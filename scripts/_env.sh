@@ -11,7 +11,7 @@ prepare() { # prepare EXTRAS: '' or '[dev,compat]'
         python3 -m venv "$venv" || { echo "python3 -m venv failed; on Debian: apt-get install python3-venv" >&2; exit 1; }
     fi
     export PATH="$venv/bin:$PATH" VIRTUAL_ENV="$venv"
-    sources=$(cat pyproject.toml setup.py wire/kernel.py | cksum)
+    sources=$(cat pyproject.toml setup.py wire/kernel.py log/offset_map.py | cksum)
     stamp="$venv/.ottla-installed" # a line for each set of extras that is there; '' is part of every other
     if ! grep -qsF "$sources $1" "$stamp"; then
         echo "installing ottla$1 into $venv, once; this takes a minute" >&2
