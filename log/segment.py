@@ -74,6 +74,7 @@ class Segment:
         "index_interval_bytes",
         "indexes_dirty",
         "jitter_ms",
+        "name_ending",
         "size",
     )
 
@@ -97,6 +98,8 @@ class Segment:
         self.directory = directory
         self.base_offset = base_offset
         self.size = size
+        self.name_ending = ""
+        """What its file names end in while it is not, or not yet wholly, part of the log: `.cleaned`, `.swap` (log.segment_swap)."""
         self.index_interval_bytes = index_interval_bytes
         self.jitter_ms = jitter_ms
         self.created_ms = now_ms
@@ -119,7 +122,7 @@ class Segment:
         return f"Segment({self.directory}/{offset_name(self.base_offset)}, {self.size} bytes)"
 
     def path(self, suffix: str) -> str:
-        return f"{self.directory}/{self.base_offset:020d}{suffix}"
+        return f"{self.directory}/{self.base_offset:020d}{suffix}{self.name_ending}"
 
     def create_files(self) -> None:
         """Makes the three files, empty, as Kafka does. OSError."""
@@ -251,9 +254,11 @@ class Segment:
         return index
 
     def reset_txn_index(self) -> None:
-        """Nobody, whatever the file says; then the markers are gone through again."""
-        self._txn_index = TxnIndex(self.base_offset)
-        self.change_txn_index()
+        """Nobody, whatever the file says; the markers will be gone through again."""
+        self._txn_index, self._txn_dirty = None, False
+        if self._disk.exists(self.path(TXN_INDEX_SUFFIX)):
+            self._txn_index = TxnIndex(self.base_offset)
+            self.change_txn_index()
 
     def _load_indexes(self) -> None:
         base, limit = self.base_offset, self._index_bytes
@@ -395,6 +400,14 @@ class Segment:
         if size == 0:
             self.first_timestamp = NO_TIMESTAMP
         self.index_full = False
+
+    def rename_files(self, ending: str) -> None:
+        """Gives the files names with another ending, the log first. OSError."""
+        old = [self.path(suffix) for suffix in SEGMENT_SUFFIXES]
+        self.name_ending = ending
+        for path, suffix in zip(old, SEGMENT_SUFFIXES, strict=True):
+            if self._disk.exists(path):
+                self._disk.rename(path, self.path(suffix))
 
     def rename_deleted(self) -> list[str]:
         """Marks the files as `.deleted`, so that a restart drops them; returns the new paths, to be removed later."""
