@@ -15,7 +15,7 @@ What depends on this log but is not needed to read it (indexes, producer snapsho
 `flush` before the recovery point moves. So after a crash all of it is either durable or lies beyond the recovery point, where
 recovery builds it again.
 
-Doors: aborted transactions go to `txn_index.py` from `markers.end_transaction`; `cleaner.py` will replace segments through
+Doors: `cleaner.py` will replace segments through
 `Segments`; a follower's append writes batches as they are, with `producers.update` and `epochs.assign` from their headers.
 """
 
@@ -31,13 +31,14 @@ from ottla.log.epochs import LeaderEpochs, format_checkpoint
 from ottla.log.errors import OffsetOutOfRange, PolicyViolation, StorageError
 from ottla.log.files import Buffer, FileSlice
 from ottla.log.flush import FlushJob, Unsynced
-from ottla.log.markers import check_producer, end_transaction
+from ottla.log.markers import check_producer
 from ottla.log.opening import Opening, random_jitter_ms
 from ottla.log.producers import ProducerStates
 from ottla.log.replay import load_producers
 from ottla.log.segment import SNAPSHOT_SUFFIX, Segment, offset_name
 from ottla.log.segments import Segments
 from ottla.log.timestamps import TimestampOffset
+from ottla.log.transactions import note_marker
 from ottla.log.validate import Origin, validate_for_append
 from ottla.wire.batch import LENGTH_OVERHEAD
 
@@ -167,8 +168,9 @@ class PartitionLog:
     @property
     def last_stable_offset(self) -> int:
         """Up to here every transaction is decided, and all replicas have it."""
-        first = self.producers.first_open_offset
-        return self.high_watermark if first is None or first > self.high_watermark else first
+        high_watermark = self.high_watermark
+        first = self.producers.first_unstable_offset(high_watermark)
+        return high_watermark if first is None or first > high_watermark else max(first, self.log_start_offset)
 
     @property
     def leader_epoch(self) -> int:
@@ -239,7 +241,7 @@ class PartitionLog:
         if header.producer_id < 0:
             self.producers.end_offset = end_offset
         elif header.is_control:
-            end_transaction(self.producers, header, base_offset, batch.parts(base_offset, leader_epoch))
+            note_marker(self, header, base_offset, batch.parts(base_offset, leader_epoch))
         else:
             self.producers.update(header, base_offset)
         if self.sole_replica:
