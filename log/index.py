@@ -77,6 +77,11 @@ class OffsetIndex:
         slot = bisect_right(self._offsets, offset - self.base_offset)
         return self._positions[slot - 1] if slot else 0
 
+    def offset_at(self, position: int) -> int | None:
+        """Offset of the first entry at or behind `position`, None if there is none: a read that ends there ends below it."""
+        slot = bisect_left(self._positions, position)
+        return self.base_offset + self._offsets[slot] if slot < len(self._offsets) else None
+
     def last_position(self) -> int:
         """Position of the last entry, 0 if there is none: where a walk to the segment's end starts."""
         return self._positions[-1] if self._positions else 0

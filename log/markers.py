@@ -14,12 +14,13 @@ from typing import Final, NamedTuple
 from ottla.log.files import Buffer
 from ottla.log.producers import CompletedTransaction, Duplicate, ProducerStates
 from ottla.log.validate import Origin, ValidatedBatch
-from ottla.wire.batch import BatchHeader
-from ottla.wire.records import decode_records
+from ottla.wire.batch import BatchHeader, build_batch
+from ottla.wire.records import Record, decode_records
 
 ABORT: Final = 0
 COMMIT: Final = 1
 
+_VERSION: Final = 0
 _KEY: Final = Struct(">hh")
 _VALUE: Final = Struct(">hi")
 
@@ -43,13 +44,23 @@ def read_marker(batch: Buffer) -> Marker | None:
     return Marker(kind == ABORT, _VALUE.unpack_from(value)[1])
 
 
-def check_producer(producers: ProducerStates, batch: ValidatedBatch, origin: Origin) -> Duplicate | None:
+def build_marker(producer_id: int, producer_epoch: int, *, commit: bool, coordinator_epoch: int, timestamp_ms: int) -> bytes:
+    """The control batch of a marker, as Kafka's brokers write it."""
+    record = Record(
+        0, timestamp_ms, _KEY.pack(_VERSION, COMMIT if commit else ABORT), _VALUE.pack(_VERSION, coordinator_epoch), []
+    )
+    return build_batch([record], producer_id=producer_id, producer_epoch=producer_epoch, transactional=True, control=True)
+
+
+def check_producer(
+    producers: ProducerStates, batch: ValidatedBatch, origin: Origin, transaction_version: int = 0
+) -> Duplicate | None:
     """`ProducerStates.check`, or `check_marker` where the batch is a marker."""
     header = batch.header
     if header.is_control:
         marker = read_marker(b"".join(batch.parts(0, 0)))
         if marker is not None:
-            producers.check_marker(header, marker.coordinator_epoch)
+            producers.check_marker(header, marker.coordinator_epoch, transaction_version)
             return None
     return producers.check(header, origin)
 
@@ -58,10 +69,11 @@ def end_transaction(
     producers: ProducerStates, header: BatchHeader, base_offset: int, parts: Sequence[Buffer]
 ) -> CompletedTransaction | None:
     """A control batch, in `parts`, was appended at `base_offset` or is replayed: notes it, and the transaction that it ends if
-    any.
-
-    The door of txn_index.py: an aborted transaction that this returns gets its entry there.
+    any. An aborted one belongs into the transaction index (log.transactions).
     """
+    if header.records_count == 0 and header.producer_id >= 0:
+        producers.end_nothing(header, base_offset)
+        return None
     marker = read_marker(b"".join(parts)) if header.producer_id >= 0 else None
     if marker is None:
         producers.update(header, base_offset)

@@ -18,7 +18,8 @@ snapshot holds one batch a producer, so after a restart less than five may be kn
 cannot be read is no loss: the caller replays the log.
 
 Transactions (KIP-98) add the offset of a producer's first record in its open transaction and the epoch of the coordinator that
-closed the last one; `end_transaction` is called for the control batch that closes it.
+closed the last one; `end_transaction` is called for the control batch that closes it. A transaction is unstable until its marker
+is known everywhere, that is, below the high watermark: `first_unstable_offset` is where the last stable offset stops.
 """
 
 from __future__ import annotations
@@ -37,10 +38,12 @@ from ottla.log.errors import (
     OutOfOrderSequence,
     TransactionCoordinatorFenced,
 )
+from ottla.log.txn_index import AbortedTransaction
 from ottla.log.validate import Origin
 from ottla.wire.batch import MAX_INT32, NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP, BatchHeader
 
 BATCHES_KEPT: Final = 5
+BUMPED_EPOCH_SINCE: Final = 2
 NO_OFFSET: Final = -1
 NO_COORDINATOR_EPOCH: Final = -1
 
@@ -51,6 +54,10 @@ _ENTRY: Final = Struct(
     ">qhiqiqiq"
 )  # producer id, epoch, last sequence, last offset, offset delta, timestamp, coordinator epoch, txn
 
+
+_MAX_EPOCH: Final = 2**15 - 1
+_LATE_AFTER_MS: Final = 300_000
+_FEWEST_SLOTS: Final = 16
 
 _CLIENT: Final = Origin.CLIENT
 _REPLICATION: Final = Origin.REPLICATION
@@ -82,12 +89,20 @@ class Duplicate(NamedTuple):
 
 
 class CompletedTransaction(NamedTuple):
-    """What the transaction index records of an aborted one."""
+    """A transaction that a marker at `last_offset` ended. The transaction index records the aborted ones.
+
+    `last_stable_offset`: where the oldest transaction begins that was open then, or the offset after the marker if none was.
+    """
 
     producer_id: int
     first_offset: int
     last_offset: int
     aborted: bool
+    last_stable_offset: int
+
+    @property
+    def index_entry(self) -> AbortedTransaction:
+        return AbortedTransaction(self.producer_id, self.first_offset, self.last_offset, self.last_stable_offset)
 
 
 class ProducerState:
@@ -124,11 +139,13 @@ class ProducerState:
 class ProducerStates:
     """All producers of one partition, up to `end_offset` of its log."""
 
-    __slots__ = ("_open_transactions", "_states", "end_offset")
+    __slots__ = ("_most", "_open_transactions", "_states", "_unreplicated", "end_offset")
 
     def __init__(self, end_offset: int = 0) -> None:
         self._states: dict[int, ProducerState] = {}
         self._open_transactions: dict[int, int] = {}  # first offset -> producer id; offsets only grow, so the first is the least
+        self._unreplicated: deque[tuple[int, int]] = deque()  # (marker's offset, first offset) of what ended, ascending
+        self._most = 0  # so many there were at once; see in_kafkas_order
         self.end_offset = end_offset
 
     def __len__(self) -> int:
@@ -140,10 +157,55 @@ class ProducerStates:
     def get(self, producer_id: int) -> ProducerState | None:
         return self._states.get(producer_id)
 
+    def in_kafkas_order(self) -> list[ProducerState]:
+        """The producers in the order in which Kafka writes and tells them, which is that of its hash table.
+
+        The table doubles when it is three quarters full and never shrinks; within a slot the elder comes first. (Kafka sorts
+        slots of many otherwise; it takes ids that are chosen for it to fill one.)
+        """
+        slots = _FEWEST_SLOTS
+        while self._most > slots * 3 // 4:
+            slots *= 2
+        mask = slots - 1
+
+        def slot(state: ProducerState) -> int:
+            code = (state.producer_id ^ state.producer_id >> 32) & 0xFFFFFFFF
+            return (code ^ code >> 16) & mask
+
+        return sorted(self, key=slot)
+
     @property
     def first_open_offset(self) -> int | None:
-        """First offset of the oldest open transaction: the last stable offset may not pass it."""
+        """First offset of the oldest open transaction, decided by nobody yet."""
         return next(iter(self._open_transactions), None)
+
+    def first_unstable_offset(self, high_watermark: int) -> int | None:
+        """First offset of the oldest transaction that is open, or whose marker is not below the high watermark yet."""
+        first = next(iter(self._open_transactions), None)
+        if self._unreplicated:
+            self.forget_replicated(high_watermark)
+            firsts = [first_offset for _, first_offset in self._unreplicated]
+            return min(firsts if first is None else [*firsts, first], default=None)
+        return first
+
+    def forget_replicated(self, high_watermark: int) -> None:
+        """Transactions whose marker is below the high watermark are stable."""
+        unreplicated = self._unreplicated
+        while unreplicated and unreplicated[0][0] < high_watermark:
+            unreplicated.popleft()
+
+    def oldest_open_timestamp_ms(self) -> int:
+        """When the producer of the oldest open transaction last wrote; -1 if there is none."""
+        producer_id = next(iter(self._open_transactions.values()), None)
+        state = None if producer_id is None else self._states.get(producer_id)
+        return NO_TIMESTAMP if state is None else state.last_timestamp_ms
+
+    def has_late_transaction(self, now_ms: int, max_timeout_ms: int) -> bool:
+        """Is the oldest open transaction one that no coordinator knows any more? It had to end by `max_timeout_ms`
+        (transaction.max.timeout.ms) and has been silent for five minutes more.
+        """
+        timestamp_ms = self.oldest_open_timestamp_ms()
+        return timestamp_ms > 0 and now_ms - timestamp_ms > max_timeout_ms + _LATE_AFTER_MS
 
     def check(self, header: BatchHeader, origin: Origin = _CLIENT) -> Duplicate | None:
         """May this batch be appended? None: yes. A Duplicate: it is there already. Else raises as the module says.
@@ -186,12 +248,18 @@ class ProducerStates:
             state.txn_first_offset = base_offset
             self._open_transactions[base_offset] = header.producer_id
 
-    def check_marker(self, header: BatchHeader, coordinator_epoch: int) -> None:
-        """May this control batch be appended? Raises InvalidProducerEpoch or TransactionCoordinatorFenced."""
+    def check_marker(self, header: BatchHeader, coordinator_epoch: int, transaction_version: int = 0) -> None:
+        """May this control batch be appended? Raises InvalidProducerEpoch or TransactionCoordinatorFenced.
+
+        From `transaction_version` 2 on (KIP-890) a marker has an epoch above that of what it ends. One of the same epoch is the
+        same marker again, and harmless where nothing is open; an epoch that cannot grow is as it was before.
+        """
         state = self._states.get(header.producer_id)
         if state is None:
             return
-        if header.producer_epoch < state.producer_epoch:
+        epoch = header.producer_epoch
+        repeated = epoch == state.producer_epoch and transaction_version >= BUMPED_EPOCH_SINCE
+        if epoch < state.producer_epoch or (repeated and state.has_open_transaction and epoch != _MAX_EPOCH):
             raise InvalidProducerEpoch(
                 f"epoch {header.producer_epoch} of producer {header.producer_id} was replaced by {state.producer_epoch}"
             )
@@ -208,13 +276,21 @@ class ProducerStates:
         state = self._state(header.producer_id)
         completed = None
         if state.has_open_transaction:
-            completed = CompletedTransaction(header.producer_id, state.txn_first_offset, base_offset, aborted)
-            self._open_transactions.pop(state.txn_first_offset, None)
+            first_offset = state.txn_first_offset
+            self._open_transactions.pop(first_offset, None)
+            self._unreplicated.append((base_offset, first_offset))
             state.txn_first_offset = NO_OFFSET
+            stable = next(iter(self._open_transactions), base_offset + 1)
+            completed = CompletedTransaction(header.producer_id, first_offset, base_offset, aborted, stable)
         state.move_to_epoch(header.producer_epoch)
         state.coordinator_epoch = coordinator_epoch
         state.last_timestamp_ms = timestamp_ms
         return completed
+
+    def end_nothing(self, header: BatchHeader, base_offset: int) -> None:
+        """A control batch without a record is replayed: compaction left it of a marker. The producer is known, and no more."""
+        self.end_offset = base_offset + header.last_offset_delta + 1
+        self._state(header.producer_id)
 
     def expire(self, now_ms: int, expiration_ms: int) -> int:
         """Forgets who has been silent for `producer.id.expiration.ms` and has no open transaction; returns how many."""
@@ -234,11 +310,12 @@ class ProducerStates:
         """Forgets every producer; the log goes on at `end_offset`."""
         self._states.clear()
         self._open_transactions.clear()
+        self._unreplicated.clear()
         self.end_offset = end_offset
 
     def snapshot_bytes(self) -> bytes:
         """The content of `<end_offset>.snapshot`."""
-        return encode_snapshot(self)
+        return encode_snapshot(self.in_kafkas_order())
 
     def load(self, data: bytes, end_offset: int, *, now_ms: int | None = None, expiration_ms: int = 0) -> None:
         """Replaces the state by that of `<end_offset>.snapshot`, without those who have expired by `now_ms` if it is given.
@@ -250,6 +327,7 @@ class ProducerStates:
         for state in states:
             if now_ms is None or not _is_expired(state, now_ms, expiration_ms):
                 self._states[state.producer_id] = state
+        self._most = max(self._most, len(self._states))
         opened = (state for state in self if state.has_open_transaction)
         for state in sorted(opened, key=lambda state: state.txn_first_offset):
             self._open_transactions[state.txn_first_offset] = state.producer_id
@@ -258,6 +336,7 @@ class ProducerStates:
         state = self._states.get(producer_id)
         if state is None:
             state = self._states[producer_id] = ProducerState(producer_id)
+            self._most = max(self._most, len(self._states))
         return state
 
 
@@ -287,7 +366,7 @@ def _check_sequence(header: BatchHeader, state: ProducerState) -> None:
 
 
 def encode_snapshot(states: Iterable[ProducerState]) -> bytes:
-    """A snapshot of `states` in the order given (Kafka's own order is that of a hash table)."""
+    """A snapshot of `states` in the order given."""
     entries = []
     for state in states:
         last = state.batches[-1] if state.batches else AppendedBatch(NO_SEQUENCE, NO_OFFSET, 0, NO_TIMESTAMP)

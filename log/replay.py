@@ -1,4 +1,5 @@
-"""Producer state from disk: the newest usable snapshot, then the batch headers after it.
+"""Producer state from disk: the newest usable snapshot, then the batch headers after it; and the transaction indexes, which take
+the same way, because only who knows the producers knows where an aborted transaction began.
 
 A snapshot is one file a rolled segment, named by the offset it ends at, and one from the last clean stop. Any of them may be
 missing, torn or foreign: a bad one is removed and the next older one taken, and with none the whole log is replayed. Kept are
@@ -8,13 +9,14 @@ those that belong to a segment's base offset, for truncation, and the newest oth
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 
 from ottla.log.errors import CorruptSnapshot
 from ottla.log.files import Disk
 from ottla.log.markers import end_transaction
-from ottla.log.producers import ProducerStates
+from ottla.log.producers import CompletedTransaction, ProducerStates
 from ottla.log.scan import walk_headers
-from ottla.log.segment import SNAPSHOT_SUFFIX, offset_name
+from ottla.log.segment import SNAPSHOT_SUFFIX, Segment, offset_name
 from ottla.log.segments import Segments
 from ottla.wire.batch import read_header
 
@@ -47,34 +49,69 @@ def load_producers(
     end_offset: int,
     now_ms: int,
     expiration_ms: int,
+    aborted_from: int | None = None,
 ) -> int:
     """Fills `producers` with the state at `end_offset`; returns the offset of the snapshot that was used, else `start_offset`.
 
-    Snapshots beyond `end_offset`, or at or below the log's start, say nothing about this log and are removed. CorruptRecord,
-    OSError.
+    Snapshots beyond `end_offset`, or at or below the log's start, say nothing about this log and are removed. `aborted_from`: the
+    transaction indexes of the segments from that base offset on are empty, and are filled on the way. CorruptRecord, OSError.
     """
+    for offset in snapshot_offsets(disk, path):
+        if not start_offset < offset <= end_offset:
+            disk.remove(_snapshot_path(path, offset))
+    upto = end_offset if aborted_from is None else min(end_offset, aborted_from)
+    from_offset = _load_snapshot(disk, path, producers, start_offset, upto, now_ms, expiration_ms)
+    for segment, completed in _replay(segments, producers, from_offset, end_offset):
+        if aborted_from is not None and segment.base_offset >= aborted_from and completed.aborted:
+            segment.change_txn_index().append(completed.index_entry)
+    producers.end_offset = end_offset
+    return from_offset
+
+
+def rebuild_txn_index(disk: Disk, path: str, segments: Segments, segment: Segment, *, start_offset: int) -> None:
+    """Fills a segment's transaction index from the log, of a `path` that starts at `start_offset`. CorruptRecord, OSError."""
+    segment.reset_txn_index()
+    producers = ProducerStates()
+    from_offset = _load_snapshot(disk, path, producers, start_offset, segment.base_offset)
+    for where, completed in _replay(segments, producers, from_offset, segment.next_offset()):
+        if where is segment and completed.aborted:
+            segment.change_txn_index().append(completed.index_entry)
+
+
+def _snapshot_path(path: str, offset: int) -> str:
+    return f"{path}/{offset_name(offset)}{SNAPSHOT_SUFFIX}"
+
+
+def _load_snapshot(
+    disk: Disk,
+    path: str,
+    producers: ProducerStates,
+    start_offset: int,
+    upto: int,
+    now_ms: int | None = None,
+    expiration_ms: int = 0,
+) -> int:
+    """Loads the newest snapshot above `start_offset` and not beyond `upto` that is whole; returns its offset, else that."""
     producers.clear(start_offset)
-    snapshot_offset = start_offset
     for offset in reversed(snapshot_offsets(disk, path)):
-        file = f"{path}/{offset_name(offset)}{SNAPSHOT_SUFFIX}"
-        if start_offset < offset <= end_offset:
-            if snapshot_offset > start_offset:
-                continue  # an older one, for truncation
+        if start_offset < offset <= upto:
+            file = _snapshot_path(path, offset)
             try:
                 producers.load(disk.read_bytes(file), offset, now_ms=now_ms, expiration_ms=expiration_ms)
-                snapshot_offset = offset
-                continue
             except CorruptSnapshot as error:
                 _log.warning("%s is removed: %s", file, error)
-        disk.remove(file)
-    if snapshot_offset < end_offset:
-        _replay(segments, producers, snapshot_offset, end_offset)
-    producers.end_offset = end_offset
-    return snapshot_offset
+                disk.remove(file)
+            else:
+                return offset
+    return start_offset
 
 
-def _replay(segments: Segments, producers: ProducerStates, from_offset: int, end_offset: int) -> None:
-    """Applies the batches that reach into from_offset..end_offset."""
+def _replay(
+    segments: Segments, producers: ProducerStates, from_offset: int, end_offset: int
+) -> Iterator[tuple[Segment, CompletedTransaction]]:
+    """Applies the batches that reach into from_offset..end_offset; yields who ended a transaction, and the marker's segment."""
+    if from_offset >= end_offset:
+        return
     for index in range(segments.floor(from_offset), len(segments)):
         segment = segments[index]
         file = segment.open_file()
@@ -86,6 +123,8 @@ def _replay(segments: Segments, producers: ProducerStates, from_offset: int, end
             if header.base_offset >= end_offset:
                 return
             if header.is_control:
-                end_transaction(producers, header, header.base_offset, [file.pread(size, position)])
+                completed = end_transaction(producers, header, header.base_offset, [file.pread(size, position)])
+                if completed is not None:
+                    yield segment, completed
             else:
                 producers.update(header, header.base_offset)

@@ -175,9 +175,9 @@ def test_the_oldest_open_transaction_holds_the_last_stable_offset() -> None:
     log.append(0, pid=2, transactional=True)
     log.append(2, pid=1, transactional=True)
     assert log.states.first_open_offset == 0
-    assert end(log, marker(1), aborted=True) == CompletedTransaction(1, 0, 4, True)
+    assert end(log, marker(1), aborted=True) == CompletedTransaction(1, 0, 4, True, 2)
     assert log.states.first_open_offset == 2
-    assert end(log, marker(2)) == CompletedTransaction(2, 2, 5, False)
+    assert end(log, marker(2)) == CompletedTransaction(2, 2, 5, False, 6)
     assert log.states.first_open_offset is None
     assert end(log, marker(2)) is None
 
