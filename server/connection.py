@@ -48,6 +48,8 @@ BACKLOG_BYTES: Final = 1024 * 1024
 HIGH_WATER: Final = 64 * 1024
 """So many unsent bytes inside the transport and we stop working for this client until it has read them."""
 PIECE_BYTES: Final = 256 * 1024
+JOINED_BYTES: Final = 8 * 1024
+"""Regions up to this, of one write together, are read and sent with the bytes around them: one call and one packet, not three."""
 TURN_BYTES: Final = 128 * 1024
 REQUEST_COST: Final = 64
 """In bytes of answers: what a request adds to its turn besides its answer."""
@@ -339,8 +341,17 @@ class Connection(asyncio.BufferedProtocol):
             return
         self._regions = False
         waiting: list[Any] = []
+        joined = JOINED_BYTES
         for part in out:
             if type(part) is FileSlice:
+                if part.length <= joined:
+                    try:
+                        waiting.append(part.read())
+                    except (OSError, StorageError) as error:
+                        self._fail_sending(error)
+                        return
+                    joined -= part.length
+                    continue
                 self._sending.append(b"".join(waiting))
                 self._sending.append(part)
                 waiting = []

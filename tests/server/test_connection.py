@@ -454,6 +454,7 @@ def test_regions_of_files_are_sent_between_bytes() -> None:
     peer.dispatch.slices[b"fetch"] = part
     peer.send(framed(b"a") + framed(b"fetch") + framed(b"b"))
     assert peer.received() == [b"a", data, b"b"]
+    assert peer.transport.writes == 1, "a small region goes out with the bytes around it"
 
 
 def test_a_slow_peer_costs_one_piece_of_a_large_region() -> None:
@@ -475,9 +476,10 @@ def test_a_slow_peer_costs_one_piece_of_a_large_region() -> None:
     asyncio.run(run())
 
 
-def test_a_region_that_was_cut_meanwhile_ends_the_connection(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("size", [5000, 50_000])
+def test_a_region_that_was_cut_meanwhile_ends_the_connection(size: int, caplog: pytest.LogCaptureFixture) -> None:
     peer = Peer()
-    part, _ = region(5000)
+    part, _ = region(size)
     part.file.truncate(100)
     peer.dispatch.slices[b"fetch"] = part
     with caplog.at_level(logging.INFO):
