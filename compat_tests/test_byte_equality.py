@@ -179,7 +179,7 @@ def write_all(broker: BrokerProcess, *, create: bool) -> None:
         wait_for(lambda: wire.call(init_producer_id.InitProducerIdRequest(None, 1000), 4).error_code == 0, "producer ids")
         for stem, (configs, write) in WRITES.items():
             if create:
-                wire.create(stem, **configs)
+                wire.create(stem, 1, **configs)
             else:
                 wire.wait_for_topic(wire.name(stem))
             write(wire, wire.name(stem))
@@ -319,7 +319,7 @@ def test_transactions(tmp_path: Path) -> None:
         assert broker.process is not None
         wire = Wire(Address(broker.kind, broker.port, broker.process.pid, str(broker.log_file)), "eq")
         wire.warm_up()
-        write_transactions(wire, wire.create("transactions", **SMALL_SEGMENT))
+        write_transactions(wire, wire.create("transactions", 1, **SMALL_SEGMENT))
         wire.close()
     finally:
         broker.stop()
