@@ -30,7 +30,7 @@ from ottla.log.directory import LogDirectory
 from ottla.log.epochs import LeaderEpochs, format_checkpoint
 from ottla.log.errors import OffsetOutOfRange, PolicyViolation, StorageError
 from ottla.log.files import Buffer, FileSlice
-from ottla.log.flush import FlushJob, Unsynced
+from ottla.log.flush import FlushJob, Unsynced, answer_waits, flush_or_hold, release
 from ottla.log.markers import check_producer
 from ottla.log.opening import Opening, random_jitter_ms
 from ottla.log.producers import ProducerStates
@@ -54,6 +54,7 @@ class AppendInfo(NamedTuple):
     """What became of an appended batch. `log_append_time_ms` is -1 where the producer's time counts.
 
     Of a duplicate, the offsets are those of the first time and the time is the batch's greatest timestamp (edge_cases.md I3).
+    `waits`: a flush that `flush.messages` made due comes before the acknowledgement (log/flush.py).
     """
 
     base_offset: int
@@ -61,6 +62,7 @@ class AppendInfo(NamedTuple):
     log_append_time_ms: int
     log_start_offset: int
     duplicate: bool
+    waits: bool
 
 
 class PartitionLog:
@@ -68,7 +70,6 @@ class PartitionLog:
 
     __slots__ = (
         "_config",
-        "_flush_messages",
         "_last_snapshot",
         "_latest_epoch",
         "_roll_flush_upto",
@@ -79,6 +80,7 @@ class PartitionLog:
         "directory",
         "epochs",
         "flush_inline",
+        "flush_messages",
         "high_watermark",
         "last_flush_ms",
         "log_end_offset",
@@ -133,7 +135,7 @@ class PartitionLog:
         self.high_watermark = log_end_offset
         self.saved_high_watermark = max(log_start_offset, min(opening.high_watermark, log_end_offset))
         self.flush_inline = True
-        """`flush.messages` is honoured inside append. A caller that runs flush jobs in a thread sets it to False."""
+        """`flush.messages` is honoured inside append; else the caller flushes, and answers then what `AppendInfo.waits`."""
         self.unsynced = Unsynced()
         self.last_flush_ms = opening.now_ms()
         self.closed = False
@@ -159,7 +161,7 @@ class PartitionLog:
         self._segment_ms = config.segment_ms
         if "compact" in config.cleanup_policy and config.max_compaction_lag_ms > 0:
             self._segment_ms = min(config.segment_ms, config.max_compaction_lag_ms)
-        self._flush_messages = config.flush_messages
+        self.flush_messages = config.flush_messages
         for segment in self.segments:
             segment.configure(index_bytes=config.segment_index_bytes, index_interval_bytes=config.index_interval_bytes)
 
@@ -214,7 +216,7 @@ class PartitionLog:
         if header.producer_id >= 0:
             duplicate = check_producer(self.producers, batch, origin)
             if duplicate is not None:
-                return AppendInfo(*duplicate, self.log_start_offset, True)
+                return AppendInfo(*duplicate, self.log_start_offset, True, answer_waits(self, duplicate[1] + 1))
         base_offset = self.log_end_offset
         if leader_epoch != self._latest_epoch:
             self.begin_epoch(leader_epoch)
@@ -244,12 +246,13 @@ class PartitionLog:
             note_marker(self, header, base_offset, batch.parts(base_offset, leader_epoch))
         else:
             self.producers.update(header, base_offset)
-        if self.sole_replica:
+        waits = end_offset - self.recovery_point >= self.flush_messages and flush_or_hold(self, end_offset)
+        if self.sole_replica and not waits:
             self.high_watermark = end_offset
-        if end_offset - self.recovery_point >= self._flush_messages and self.flush_inline:
-            self.flush()
         # Half the time of AppendInfo(…), which is Python code.
-        return tuple.__new__(AppendInfo, (base_offset, last_offset, batch.log_append_time_ms, self.log_start_offset, False))
+        return tuple.__new__(
+            AppendInfo, (base_offset, last_offset, batch.log_append_time_ms, self.log_start_offset, False, waits)
+        )
 
     def begin_epoch(self, leader_epoch: int) -> None:
         """A leader of this epoch writes from here on. Saved with the next flush or close: recovery finds it in the batches."""
@@ -352,7 +355,7 @@ class PartitionLog:
         """
         self.directory.check()
         upto = self.log_end_offset if upto is None else min(upto, self.log_end_offset)
-        if upto <= self.recovery_point and not self.unsynced.paths and not self.unsynced.directories:
+        if upto <= self.recovery_point and not self.unsynced:
             return None
         with self.directory.guard(f"flushing {self.path}"):
             first = self.segments.floor(self.recovery_point)
@@ -364,6 +367,7 @@ class PartitionLog:
         """`job.run` returned: everything below its `upto` is durable."""
         if job.cuts == self.cuts:
             self.recovery_point = max(self.recovery_point, job.upto)
+            release(self)
         self.directory.flushes += 1
         self.directory.flushed_ms += job.took_ms
         self.last_flush_ms = self.now_ms()
@@ -371,14 +375,8 @@ class PartitionLog:
     def flush(self, upto: int | None = None) -> None:
         """Syncs everything below `upto` (default: all) before it returns. StorageError."""
         job = self.start_flush(upto)
-        if job is None:
-            return
-        try:
-            job.run()
-        except StorageError:
-            job.give_up()
-            raise
-        job.finish()
+        if job is not None:
+            job.run_and_finish()
 
     def flush_due(self, now_ms: int) -> int | None:
         """Up to which offset a flush is due: all after `flush.messages` or `flush.ms`, the rolled segments after a roll; None
@@ -435,6 +433,7 @@ class PartitionLog:
             self.directory.save_recovery_points()
         _log.info("%s-%d is truncated from %d to %d", self.topic, self.partition, self.log_end_offset, offset)
         self.cuts += 1
+        self.unsynced.cut(offset)
         with self.directory.guard(f"truncating {self.path}"):
             removal.cut_segments(self, offset)
             self.unsynced.epochs |= self.epochs.truncate_from_end(offset)

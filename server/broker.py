@@ -260,6 +260,12 @@ class Broker:
         """Stops serving, makes everything durable and marks the stop as a clean one. StorageError where that fails."""
         await self._close(clean=True)
 
+    @staticmethod
+    async def _settle(context: BrokerContext) -> None:
+        """Flushes that run in threads come to their end before the logs are closed."""
+        if context.flushing is not None:
+            await context.flushing.settle()
+
     async def _close(self, *, clean: bool) -> None:
         """Each part is closed whatever became of those before it, also when the wait for them is given up."""
         async with contextlib.AsyncExitStack() as last_first:
@@ -269,6 +275,7 @@ class Broker:
                 last_first.callback(self._metrics.close)
             if self.context is not None:
                 last_first.callback(self.context.groups.close)
+                last_first.push_async_callback(self._settle, self.context)
             if self._scheduler is not None:
                 last_first.push_async_callback(self._scheduler.stop)
             for listener in reversed(self.listeners):

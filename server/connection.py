@@ -15,6 +15,9 @@ they are too many, of this connection or of all together (`queued.max.requests`,
 answers they go out, the frames behind are kept, and all other connections come first. So neither memory nor anybody else's
 latency depends on how much a client sends at once, nor on whether it reads.
 
+**Acknowledgements.** Where an answer waits for nothing but an fsync, the Produce requests behind it are served meanwhile, and
+their answers stand in line (server/line.py). Everything else waits until the line is gone.
+
 **Out.** All answers of a turn go out in one write. Those that its appends bring to other connections follow in the same turn. A
 region of a log file is sent by `os.sendfile` straight onto the transport's own descriptor, which is right as long as nothing
 waits inside the transport. If the socket is full, a piece is read and handed to the transport, whose `resume_writing` says when
@@ -35,9 +38,10 @@ from ottla.log.files import FileSlice
 from ottla.server.context import RequestContext
 from ottla.server.dispatch import Waiting, finish
 from ottla.server.errors import CloseConnection
-from ottla.server.waiting import Promise
+from ottla.server.waiting import Acknowledgement, Promise
 
 if TYPE_CHECKING:
+    from ottla.server.line import Line
     from ottla.server.listener import Listener
 
 logger = logging.getLogger("ottla.server.connection")
@@ -67,6 +71,7 @@ class Connection(asyncio.BufferedProtocol):
         "_fd",
         "_filled",
         "_frame",
+        "_line",
         "_listener",
         "_max_queued",
         "_max_request_bytes",
@@ -104,7 +109,8 @@ class Connection(asyncio.BufferedProtocol):
         self._frame: bytearray | None = None  # a large frame on its way, `_filled` bytes of `_size`
         self._filled = 0
         self._size = 0
-        self._answer: asyncio.Future[Any] | Promise[Any] | None = None  # the request that waits
+        self._answer: asyncio.Future[Any] | Promise[Any] | Line | None = None  # the request that waits
+        self._line: Line | None = None  # the same, where it is Produce requests that wait for fsyncs
         self._backlog: deque[bytes] = deque()  # frames behind it
         self._backlog_bytes = 0
         self._reading = True
@@ -234,6 +240,8 @@ class Connection(asyncio.BufferedProtocol):
         if self._answer is None and not self._paused and not self._resting:
             self._serve_one(frame)
             return
+        if not self._backlog and not self._paused and not self._resting and self._serve_in_line(frame):
+            return
         self._backlog.append(bytes(frame))
         self._queue(1, len(frame))
         if self._reading and self._holds_enough():
@@ -276,6 +284,11 @@ class Connection(asyncio.BufferedProtocol):
 
     def _wait(self, waiting: Waiting) -> None:
         promised = waiting.answer
+        if type(promised) is Acknowledgement:
+            from ottla.server.line import Line  # where nothing waits for an fsync, it is not needed
+
+            self._answer = self._line = Line(waiting, self._serve, self._context, self._line_moved)
+            return
         if isinstance(promised, Promise):
             self._answer = promised
             promised.add_done_callback(lambda done: self._answered(done, waiting))
@@ -306,12 +319,43 @@ class Connection(asyncio.BufferedProtocol):
         self._flush()
         self._work_off_backlog()
 
+    def _serve_in_line(self, frame: memoryview) -> bool:
+        """Serves a request whose answer stands in line behind others; False where there is no line that it may join."""
+        if self._line is None or not self._line.admits(frame):
+            return False
+        self._line.serve(frame)
+        return True
+
+    def _line_moved(self) -> None:
+        """One flush keeps many promises: their answers go out together, in the loop's next turn."""
+        asyncio.get_running_loop().call_soon(self._send_line)
+
+    def _send_line(self) -> None:
+        line = self._line
+        if line is None or self._closing:
+            return
+        answers, reason = line.leave()
+        self._out += answers
+        if reason is not None:
+            self.close(str(reason))
+            return
+        if not line:
+            self._answer = self._line = None
+        self.active = True
+        if answers:
+            self._flush()
+        self._work_off_backlog()
+
     def _work_off_backlog(self) -> None:
         backlog = self._backlog
-        while backlog and self._answer is None and not self._paused and not self._resting and not self._closing:
-            frame = backlog.popleft()
+        while backlog and not self._paused and not self._resting and not self._closing:
+            frame = backlog[0]
+            if self._answer is not None and not self._serve_in_line(memoryview(frame)):
+                break
+            backlog.popleft()
             self._queue(-1, -len(frame))
-            self._serve_one(memoryview(frame))
+            if self._answer is None:
+                self._serve_one(memoryview(frame))
             if backlog and self._out_bytes > TURN_BYTES:
                 self._end_turn()
         if self._out:

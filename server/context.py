@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ottla.server.clock import Clock
     from ottla.server.config import BrokerConfig
     from ottla.server.fetch_sessions import FetchSessions
+    from ottla.server.flushing import Flushing
     from ottla.server.group.coordinator import GroupCoordinator
     from ottla.server.metadata.controller import Controller
     from ottla.server.metadata.image import MetadataImage
@@ -43,6 +44,15 @@ class BrokerContext:
         self.woken = Woken(self.clock)
 
     telemetry: ClientTelemetry | None = None
+    flushing: Flushing | None = None
+    """None until an answer has to wait for an fsync; see `flusher`."""
+
+    def flusher(self) -> Flushing:
+        if self.flushing is None:
+            from ottla.server.flushing import Flushing
+
+            self.flushing = Flushing(self.clock)
+        return self.flushing
 
 
 class RequestContext:

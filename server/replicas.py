@@ -18,7 +18,7 @@ from ottla.log.errors import FencedLeaderEpoch, InconsistentMetadata, StorageErr
 from ottla.log.validate import Origin
 from ottla.server.config import overlaid
 from ottla.server.metadata.image import BROKER, TOPIC, ConfigChanged, PartitionChanged, PartitionImage, TopicDeleted
-from ottla.server.metadata.names import CLUSTER_METADATA
+from ottla.server.metadata.names import CLUSTER_METADATA, INTERNAL_TOPICS
 from ottla.server.metadata.settings import cordoned_paths
 from ottla.wire.errors import ErrorCode
 
@@ -66,6 +66,7 @@ class Replica:
         self.topic_id = topic_id
         self.partition = partition
         self.log = log
+        log.flush_inline = topic in INTERNAL_TOPICS  # a coordinator's append is not done before it is as durable as is wanted
         self.leader = -1
         self.leader_epoch = -1
         self.is_leader = False

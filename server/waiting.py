@@ -93,6 +93,12 @@ class Promise(Generic[T]):
         return self.result()
 
 
+class Acknowledgement(Promise[T]):
+    """The answer to a Produce whose batches are appended and not yet durable: the next Produce need not wait for it."""
+
+    __slots__ = ()
+
+
 class Woken:
     """The parked requests of a broker that something happened to, until each has had its look."""
 

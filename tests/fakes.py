@@ -13,11 +13,13 @@ from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 from ottla.log.config import LogConfig
+from ottla.log.errors import StorageError
 from ottla.log.manager import LogManager
 from ottla.log.memdisk import MemDisk
 from ottla.server.config import BrokerConfig
 from ottla.server.context import BrokerContext, RequestContext
 from ottla.server.fetch_sessions import FetchSessions
+from ottla.server.flushing import Flushing
 from ottla.server.metadata.image import MetadataImage
 from ottla.server.replicas import Replicas
 from ottla.wire.messages.internal.config_record import ConfigRecord
@@ -115,7 +117,17 @@ class MemoryBroker:
             producer_ids=cast(Any, None),
             fetch_sessions=FetchSessions(2, self.clock.now_ms),
             clock=self.clock,
+            flushing=Flushing(self.clock, self._run_at_once),
         )
+
+    @staticmethod
+    def _run_at_once(job: Callable[[], None], done: Callable[[StorageError | None], None]) -> None:
+        try:
+            job()
+        except StorageError as error:
+            done(error)
+        else:
+            done(None)
 
     def register_broker(self, broker_id: int, port: int) -> None:
         endpoint = BrokerEndpoint(LISTENER, f"host{broker_id}", port, 0)

@@ -8,6 +8,8 @@
 - Produce never creates a topic. Internal topics are 17 INVALID_TOPIC_EXCEPTION. v13 names topics by id (100 UNKNOWN_TOPIC_ID).
 - A duplicate of one of the last five batches of an idempotent producer is a success, with the offset of the first time.
 - v7 zstd (76 below). v8 record errors and a text. v10 tells who leads instead (KIP-951).
+- Where `flush.messages` makes a flush due (log.flush.interval.messages: for all topics), the answer comes after the fsync, which
+  many requests share (server/flushing.py). Only the answer waits: what the connection produces next is appended meanwhile.
 - A transactional batch without a transactional id makes all partitions 53 TRANSACTIONAL_ID_AUTHORIZATION_FAILED. With an id it is
   49 INVALID_PRODUCER_ID_MAPPING, for no coordinator knows the id.
 - Errors, beside these: 2 CORRUPT_MESSAGE, 3 UNKNOWN_TOPIC_OR_PARTITION, 6 NOT_LEADER_OR_FOLLOWER, 10 MESSAGE_TOO_LARGE, 18
@@ -19,8 +21,9 @@ Records are views of the receive buffer: nothing here may wait before they are a
 
 from __future__ import annotations
 
+from functools import partial
 from struct import Struct
-from typing import Final
+from typing import Final, NamedTuple
 
 from ottla.log.errors import (
     CorruptRecord,
@@ -39,6 +42,7 @@ from ottla.server.errors import CloseConnection, code_of
 from ottla.server.leader_hints import leader_hint
 from ottla.server.metadata.names import INTERNAL_TOPICS
 from ottla.server.replicas import Replica
+from ottla.server.waiting import Acknowledgement
 from ottla.wire.batch import HEADER_SIZE, LENGTH_OVERHEAD, TRANSACTIONAL_BIT
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.produce import (
@@ -68,12 +72,21 @@ _BATCH_LENGTH: Final = Struct(">8xi")
 _NOT_THE_LOG: Final = (CorruptRecord, NotOneBatch, RecordTooLarge, RecordListTooLarge, StorageError, UnsupportedCompression)
 
 
-def handle(request: ProduceRequest, ctx: RequestContext) -> ProduceResponse | None:
+class _Owed(NamedTuple):
+    """An append whose acknowledgement has to wait for a flush."""
+
+    replica: Replica
+    end_offset: int
+    answer: PartitionProduceResponse
+
+
+def handle(request: ProduceRequest, ctx: RequestContext) -> ProduceResponse | Acknowledgement[ProduceResponse] | None:
     topics = request.topic_data
     if len(topics) != 1 or len(topics[0].partition_data) != 1:
         topics = _each_once(topics)
     nameless = request.transactional_id is None and _has_transactional_batches(topics)
     responses: list[TopicProduceResponse] = []
+    owed: list[_Owed] = []
     failed = False
     for topic in topics:
         answers = []
@@ -81,11 +94,13 @@ def handle(request: ProduceRequest, ctx: RequestContext) -> ProduceResponse | No
             if nameless:
                 answer = _refusal(data.index, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
             else:
-                answer = _append(topic, data, request, ctx)
+                answer = _append(topic, data, request, ctx, owed)
             answers.append(answer)
             if answer.error_code:
                 failed = True
         responses.append(TopicProduceResponse(topic.name, topic.topic_id, answers))
+    if owed:
+        return _answer_when_durable(owed, responses, request.acks, failed, ctx)
     if request.acks == NOBODY:
         if failed:
             raise CloseConnection(f"acks is 0 and there are errors: {_summary(responses)}")
@@ -98,9 +113,49 @@ def handle(request: ProduceRequest, ctx: RequestContext) -> ProduceResponse | No
     return response
 
 
+def _answer_when_durable(
+    owed: list[_Owed], responses: list[TopicProduceResponse], acks: int, failed: bool, ctx: RequestContext
+) -> Acknowledgement[ProduceResponse] | None:
+    """The answer, once the last of what is owed was flushed, or could not be. The context is another request's by then."""
+    flusher = ctx.broker.flusher()
+    if acks == NOBODY:
+        for replica, end_offset, _ in owed:
+            flusher.tell_when_durable(replica, end_offset, _nobody_asked)
+        if failed:
+            raise CloseConnection(f"acks is 0 and there are errors: {_summary(responses)}")
+        return None
+    promise: Acknowledgement[ProduceResponse] = Acknowledgement()
+    response = ProduceResponse(responses)
+    if failed and ctx.api_version >= HINTS_SINCE:
+        response.node_endpoints = _add_hints(responses, ctx)
+    left = len(owed)
+
+    def told(replica: Replica, answer: PartitionProduceResponse, error: StorageError | None) -> None:
+        nonlocal left, failed
+        if error is not None:
+            replica.traffic.refused += 1
+            refusal = _refused_by_log(answer.index, error, replica)
+            answer.error_code, answer.base_offset = refusal.error_code, refusal.base_offset
+            answer.log_append_time_ms, answer.log_start_offset = refusal.log_append_time_ms, refusal.log_start_offset
+            failed = True
+        left -= 1
+        if left == 0 and not promise.done():  # the connection may have gone
+            ctx.failed = failed
+            promise.set_result(response)
+
+    for replica, end_offset, answer in owed:
+        flusher.tell_when_durable(replica, end_offset, partial(told, replica, answer))
+    return promise
+
+
+def _nobody_asked(error: StorageError | None) -> None:
+    """acks is 0: whatever became of it is not told. A directory that went offline is in the log."""
+
+
 def _append(
-    topic: TopicProduceData, data: PartitionProduceData, request: ProduceRequest, ctx: RequestContext
+    topic: TopicProduceData, data: PartitionProduceData, request: ProduceRequest, ctx: RequestContext, owed: list[_Owed]
 ) -> PartitionProduceResponse:
+    """The answer for one partition; it is in `owed`, too, if it may not go out before a flush."""
     index, records, version = data.index, data.records, ctx.api_version
     replicas = ctx.broker.replicas
     by_name = version < TOPIC_IDS_SINCE
@@ -118,7 +173,10 @@ def _append(
     except LogError as error:
         replica.traffic.refused += 1
         return _refused_by_log(index, error, replica)
-    return PartitionProduceResponse(index, 0, info.base_offset, info.log_append_time_ms, info.log_start_offset)
+    answer = PartitionProduceResponse(index, 0, info.base_offset, info.log_append_time_ms, info.log_start_offset)
+    if info.waits:
+        owed.append(_Owed(replica, info.last_offset + 1, answer))
+    return answer
 
 
 def _each_once(topics: list[TopicProduceData]) -> list[TopicProduceData]:

@@ -10,6 +10,8 @@ import pytest
 from crc32c import crc32c
 
 from ottla.server.errors import CloseConnection
+from ottla.server.replicas import Replica
+from ottla.server.waiting import Acknowledgement
 from ottla.wire.batch import build_batch
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.internal.config_record import ConfigRecord
@@ -17,7 +19,7 @@ from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, To
 from ottla.wire.records import Record
 from tests.fakes import NOW_MS, MemoryBroker
 from tests.log.support import batch
-from tests.server.handlers.data_calls import call, fetch, produce, produce_request, versions
+from tests.server.handlers.data_calls import call, fetch, produce, produce_request, read, versions
 
 THREE = batch(3)
 
@@ -223,12 +225,114 @@ def test_compacted_topics_want_keys(broker: MemoryBroker) -> None:
     assert [error.batch_index for error in answer.record_errors] == [0]
 
 
+def replica_of(broker: MemoryBroker, topic: str) -> Replica:
+    replica = broker.replicas.get(topic, 0)
+    assert replica is not None
+    return replica
+
+
+def promised(broker: MemoryBroker, topic: str, batches: dict[int, bytes | None], **options: Any) -> Any:
+    """The promise of an answer that is not there yet."""
+    promise = call(broker, "produce", 9, produce_request(topic, batches, **options))
+    assert type(promise) is Acknowledgement
+    assert not promise.done()
+    return promise
+
+
+def kept(promise: Any) -> list[tuple[ErrorCode, int, int, int]]:
+    assert promise.done()
+    return [code(answer) for topic in read("produce", 9, promise.result()).responses for answer in topic.partition_responses]
+
+
 def test_flush_messages_1_syncs_before_the_answer(broker: MemoryBroker) -> None:
     broker.create_topic("safe", flush_messages="1")
-    assert produce(broker, "safe", THREE).error_code == ErrorCode.NONE
-    replica = broker.replicas.get("safe", 0)
-    assert replica is not None
-    assert replica.log.recovery_point == 3
+    promise = promised(broker, "safe", {0: THREE})
+    log = replica_of(broker, "safe").log
+    assert (log.log_end_offset, log.recovery_point, log.high_watermark) == (3, 0, 0)
+    assert fetch(broker, "safe").records == b"", "nobody reads what may still be lost"
+    broker.clock.advance()
+    assert kept(promise) == [(ErrorCode.NONE, 0, -1, 0)]
+    assert (log.recovery_point, log.high_watermark) == (3, 3)
+
+
+def test_answers_that_wait_share_one_fsync_over_all_partitions(broker: MemoryBroker) -> None:
+    broker.create_topic("safe", 2, flush_messages="1")
+    promises = [promised(broker, "safe", {0: THREE, 1: THREE}) for _ in range(5)]
+    broker.disk.trace.clear()
+    broker.clock.advance()
+    assert [[answer[1] for answer in kept(promise)] for promise in promises] == [[0, 0], [3, 3], [6, 6], [9, 9], [12, 12]]
+    logs = [path for operation, path in broker.disk.trace if operation == "sync" and path.endswith(".log")]
+    assert len(logs) == 2
+
+
+def test_below_flush_messages_nothing_waits(broker: MemoryBroker) -> None:
+    broker.create_topic("tens", flush_messages="10")
+    for base_offset in (0, 3, 6):
+        assert produce(broker, "tens", THREE).base_offset == base_offset
+    promise = promised(broker, "tens", {0: THREE})
+    assert replica_of(broker, "tens").log.high_watermark == 9
+    broker.clock.advance()
+    assert kept(promise) == [(ErrorCode.NONE, 9, -1, 0)]
+    assert produce(broker, "tens", THREE).base_offset == 12
+
+
+def test_a_duplicate_waits_as_its_first_did(broker: MemoryBroker) -> None:
+    broker.create_topic("safe", flush_messages="1")
+    numbered = batch(3, producer=(7, 0, 0))
+    promises = [promised(broker, "safe", {0: numbered}) for _ in range(2)]
+    broker.clock.advance()
+    assert [kept(promise)[0][:2] for promise in promises] == [(ErrorCode.NONE, 0), (ErrorCode.NONE, 0)]
+    assert produce(broker, "safe", numbered).base_offset == 0
+
+
+@pytest.mark.parametrize("operation", ["sync", "open"])
+def test_what_cannot_be_made_durable_is_a_storage_error(broker: MemoryBroker, operation: str) -> None:
+    broker.create_topic("safe", 2, flush_messages="1")
+    promise = promised(broker, "safe", {0: THREE, 1: THREE})
+    broker.disk.fail(operation, errno.EMFILE if operation == "open" else errno.EIO, path="safe-1")
+    broker.clock.advance()
+    lost = (ErrorCode.KAFKA_STORAGE_ERROR, -1, -1, -1)
+    assert kept(promise) == [(ErrorCode.NONE, 0, -1, 0), lost]
+    assert broker.replicas.traffic["safe"].refused == 1
+    after = call(broker, "produce", 9, produce_request("safe", {1: THREE}))
+    if operation == "sync":
+        assert code(after.responses[0].partition_responses[0]) == lost, "never again"
+    else:
+        broker.clock.advance()
+        assert kept(after) == [(ErrorCode.NONE, 3, -1, 0)]
+
+
+def test_errors_and_what_waits_in_one_answer(broker: MemoryBroker) -> None:
+    broker.create_topic("safe", flush_messages="1")
+    promise = promised(broker, "safe", {0: THREE, 9: THREE})
+    broker.clock.advance()
+    assert [answer[0] for answer in kept(promise)] == [ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+
+
+def test_acks_0_is_flushed_as_well(broker: MemoryBroker) -> None:
+    broker.create_topic("safe", flush_messages="1")
+    assert call(broker, "produce", 9, produce_request("safe", {0: THREE}, acks=0)) is None
+    broker.clock.advance()
+    assert replica_of(broker, "safe").log.recovery_point == 3
+    with pytest.raises(CloseConnection):
+        call(broker, "produce", 9, produce_request("safe", {0: THREE, 9: THREE}, acks=0))
+
+
+def test_a_client_that_left_hinders_nobody(broker: MemoryBroker) -> None:
+    broker.create_topic("safe", flush_messages="1")
+    gone, stays = (promised(broker, "safe", {0: THREE}) for _ in range(2))
+    gone.cancel()
+    broker.clock.advance()
+    assert kept(stays) == [(ErrorCode.NONE, 3, -1, 0)]
+
+
+def test_a_topic_that_goes_meanwhile(broker: MemoryBroker) -> None:
+    broker.create_topic("safe", flush_messages="1")
+    promise = promised(broker, "safe", {0: THREE})
+    broker.delete_topic("safe")
+    broker.clock.advance()
+    assert kept(promise) == [(ErrorCode.KAFKA_STORAGE_ERROR, -1, -1, -1)]
+    assert produce(broker, "t", THREE).error_code == ErrorCode.NONE, "the directory is as well as before"
 
 
 def test_what_came_in_is_counted_by_topic(broker: MemoryBroker) -> None:

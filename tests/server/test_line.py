@@ -1,0 +1,176 @@
+"""server/line.py through a connection: Produce behind Produce that waits for an fsync, answers in order, all else behind them."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from ottla.server.dispatch import Waiting
+from ottla.server.errors import CloseConnection
+from ottla.server.line import MAX_LINE
+from ottla.server.waiting import Acknowledgement
+from tests.server.test_connection import ROUTE, Peer, framed, turn
+
+PRODUCE = b"\0\0"
+OTHER = b"\0\3"
+
+
+class Promising:
+    """Keeps requests for what they say behind their key: `wait` is promised, `bad` closes, `none` has no answer."""
+
+    def __init__(self) -> None:
+        self.served: list[bytes] = []
+        self.promises: dict[bytes, Acknowledgement[bytes]] = {}
+
+    def serve(self, frame: memoryview, context: Any) -> Any:
+        request = bytes(frame)
+        self.served.append(request)
+        if b"wait" in request:
+            promise = self.promises[request] = Acknowledgement()
+            return Waiting(promise, ROUTE, 0, 0)
+        if b"bad" in request:
+            raise CloseConnection("it is bad")
+        return None if b"none" in request else framed(request)
+
+    def keep(self, *requests: bytes) -> None:
+        """The promises come true, each with an answer of its request's last letter."""
+        for request in requests:
+            self.promises[request].set_result(request[-1:])
+
+
+A, B, C = PRODUCE + b"wait a", PRODUCE + b"wait b", PRODUCE + b"wait c"
+
+
+@pytest.fixture
+def peer(monkeypatch: pytest.MonkeyPatch) -> Peer:
+    peer = Peer()
+    peer.dispatch = Promising()  # type: ignore[assignment]
+    monkeypatch.setattr(peer.listener, "dispatch", peer.dispatch)
+    peer.connection, peer.transport = peer.connect()
+    return peer
+
+
+def promising(peer: Peer) -> Promising:
+    assert isinstance(peer.dispatch, Promising)
+    return peer.dispatch
+
+
+def answers(peer: Peer) -> list[bytes]:
+    """What was sent: the answers of `keep` come with a head of eight bytes, immediate ones with their size."""
+    sent, found = peer.transport.sent, []
+    while sent:
+        size = int.from_bytes(sent[:4], "big")
+        found.append(sent[4 : 4 + size])
+        sent = sent[4 + size :]
+    return found
+
+
+async def scenario(peer: Peer, *frames: bytes) -> None:
+    peer.send(b"".join(map(framed, frames)))
+    await turn()
+
+
+def test_what_waits_for_an_fsync_is_served_side_by_side_and_answered_in_order(peer: Peer) -> None:
+    async def run() -> None:
+        await scenario(peer, A, B, C)
+        assert promising(peer).served == [A, B, C]
+        promising(peer).keep(C, B)
+        await turn()
+        assert answers(peer) == []
+        promising(peer).keep(A)
+        await turn()
+        assert [answer[-1:] for answer in answers(peer)] == [b"a", b"b", b"c"]
+        assert peer.transport.writes == 1
+        assert not peer.connection.waiting
+
+    asyncio.run(run())
+
+
+def test_a_later_promise_does_not_hold_up_an_earlier_answer(peer: Peer) -> None:
+    async def run() -> None:
+        await scenario(peer, A, B)
+        promising(peer).keep(A)
+        await turn()
+        assert [answer[-1:] for answer in answers(peer)] == [b"a"]
+        await scenario(peer, C)
+        promising(peer).keep(B, C)
+        await turn()
+        assert [answer[-1:] for answer in answers(peer)] == [b"a", b"b", b"c"]
+
+    asyncio.run(run())
+
+
+def test_an_answer_that_is_there_at_once_waits_for_its_turn(peer: Peer) -> None:
+    async def run() -> None:
+        refused, silent = PRODUCE + b"now", PRODUCE + b"none"
+        await scenario(peer, A, silent, refused, B)
+        assert answers(peer) == []
+        promising(peer).keep(A)
+        await turn()
+        first, second = answers(peer)
+        assert (first[-1:], second) == (b"a", refused)
+
+    asyncio.run(run())
+
+
+def test_other_requests_wait_until_the_line_is_gone_and_hold_back_those_behind_them(peer: Peer) -> None:
+    async def run() -> None:
+        behind = PRODUCE + b"behind"
+        await scenario(peer, A, OTHER + b"x", behind)
+        await scenario(peer, behind)
+        assert promising(peer).served == [A]
+        promising(peer).keep(A)
+        await turn()
+        assert promising(peer).served == [A, OTHER + b"x", behind, behind]
+        assert answers(peer)[1:] == [OTHER + b"x", behind, behind]
+
+    asyncio.run(run())
+
+
+def test_a_request_that_closes_does_so_behind_the_answers_before_it(peer: Peer) -> None:
+    async def run() -> None:
+        bad = PRODUCE + b"bad"
+        await scenario(peer, A, bad, B)
+        assert promising(peer).served == [A, bad]
+        assert not peer.transport.closed
+        promising(peer).keep(A)
+        await turn()
+        assert [answer[-1:] for answer in answers(peer)] == [b"a"]
+        assert peer.transport.closed
+
+    asyncio.run(run())
+
+
+def test_a_line_is_bounded(peer: Peer) -> None:
+    async def run() -> None:
+        frames = [PRODUCE + b"wait %03d" % number for number in range(MAX_LINE + 10)]
+        await scenario(peer, *frames)
+        assert promising(peer).served == frames[:MAX_LINE]
+        promising(peer).keep(*frames[:MAX_LINE])
+        await turn()
+        assert promising(peer).served == frames
+
+    asyncio.run(run())
+
+
+def test_a_lost_connection_gives_up_all_that_stand_in_line(peer: Peer) -> None:
+    async def run() -> None:
+        await scenario(peer, A, B)
+        peer.connection.connection_lost(None)
+        assert all(promise.cancelled() for promise in promising(peer).promises.values())
+
+    asyncio.run(run())
+
+
+def test_a_promise_that_fails_closes(peer: Peer, caplog: pytest.LogCaptureFixture) -> None:
+    async def run() -> None:
+        await scenario(peer, A, B)
+        promising(peer).promises[A].set_exception(ValueError("broken"))
+        await turn()
+        assert peer.transport.closed
+        assert answers(peer) == []
+
+    asyncio.run(run())
+    assert "broken" in caplog.text
