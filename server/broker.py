@@ -18,10 +18,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from random import SystemRandom
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from ottla.log.config import LogConfig
 from ottla.log.errors import InconsistentMetadata
@@ -38,7 +38,7 @@ from ottla.server.listener import Listener, SocketSettings
 from ottla.server.listener_settings import PROTOCOLS
 from ottla.server.metadata.image import BROKER, ConfigChanged, Endpoint, PartitionChanged, TopicDeleted
 from ottla.server.metadata.operation import random_uuid
-from ottla.server.metadata.standalone import open_standalone
+from ottla.server.metadata.standalone import StandaloneController, open_standalone
 from ottla.server.replicas import InternalTopicLog, Replicas
 from ottla.server.scheduler import Scheduler, flush_in_threads
 from ottla.server.shared import Shared
@@ -58,6 +58,8 @@ STOP_GRACE_SECONDS: Final = 0.05
 """How long a stop lets requests in work finish."""
 FLUSH_PASS_INTERVAL_MS: Final = 1_000
 """How often flushes that a roll or flush.ms made due are looked for, whatever log.flush.scheduler.interval.ms says."""
+METADATA_PASS_INTERVAL_MS: Final = 1_000
+"""How often it is asked whether the metadata log needs a snapshot."""
 DELETE_PASS_INTERVAL_MS: Final = 1_000
 """How often files past their file.delete.delay.ms are looked for."""
 
@@ -140,7 +142,7 @@ class Broker:
         groups.refresh()
         self._reconfigure(context)
         image.subscribe(self._follow)
-        self._begin_passes(clock, logs, groups, values)
+        self._begin_passes(clock, logs, groups, controller)
         for listener in self.listeners:
             await listener.accept()
         if self.sources is not None:
@@ -238,7 +240,8 @@ class Broker:
             listener.settings = settings
         self._logs.set_producer_expiration(values["producer.id.expiration.ms"])
 
-    def _begin_passes(self, clock: Clock, logs: LogManager, groups: GroupCoordinator, values: Mapping[str, Any]) -> None:
+    def _begin_passes(self, clock: Clock, logs: LogManager, groups: GroupCoordinator, controller: StandaloneController) -> None:
+        values = self.config.values
         scheduler = self._scheduler = Scheduler(clock)
 
         def now(action: Callable[[int], object]) -> Callable[[], object]:
@@ -255,6 +258,7 @@ class Broker:
         every("delete", DELETE_PASS_INTERVAL_MS, now(logs.delete_pass))
         every("producer expiration", values["producer.id.expiration.check.interval.ms"], now(logs.expiration_pass))
         every("offset expiration", values["offsets.retention.check.interval.ms"], groups.expire)
+        every("metadata snapshot", METADATA_PASS_INTERVAL_MS, controller.snapshot_pass)
 
     async def stop(self) -> None:
         """Stops serving, makes everything durable and marks the stop as a clean one. StorageError where that fails."""

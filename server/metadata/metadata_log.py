@@ -40,6 +40,7 @@ from ottla.wire.records import decode_records
 if TYPE_CHECKING:
     from ottla.log.files import Disk
     from ottla.log.partition import PartitionLog
+    from ottla.wire.messages.internal.voters_record import VotersRecord
 
 TOPIC_ID: Final = ZERO_UUID[:-1] + b"\x01"
 """Kafka's fixed id of the metadata topic."""
@@ -92,6 +93,10 @@ class MetadataLog:
         self._node_id = node_id
         self._now_ms = now_ms
         self._kraft_version = 0
+        self._voters: VotersRecord | None = None
+        self.appended_bytes = 0
+        """Since the start."""
+        self.last_append_ms = 0
         self._transactions = Transactions()
         self._latest_epoch = 0
         self.epoch = -1
@@ -106,6 +111,20 @@ class MetadataLog:
         return self._directory_id if self._kraft_version > 0 else ZERO_UUID
 
     @property
+    def partition_log(self) -> PartitionLog:
+        """The log as any other."""
+        return self._log
+
+    def voter_controls(self) -> list[tuple[int, WireStruct]]:
+        """What a snapshot repeats of the log's own records: who votes, where that is not the configuration's to say."""
+        if self._kraft_version == 0:
+            return []
+        from ottla.wire.messages.internal.kraft_version_record import KRaftVersionRecord
+
+        controls: list[tuple[int, WireStruct]] = [(KRAFT_VERSION, KRaftVersionRecord(0, self._kraft_version))]
+        return controls if self._voters is None else [*controls, (KRAFT_VOTERS, self._voters)]
+
+    @property
     def is_new(self) -> bool:
         """Nobody has ever led this log."""
         return self._log.log_end_offset == 0
@@ -115,6 +134,7 @@ class MetadataLog:
     def load(self, image: MetadataImage) -> None:
         """Replays snapshot and log into an empty image. MetadataError, StorageError; the broker must not start on either."""
         try:
+            snapshot.tidy(self._disk, self._log.path, self._log.log_start_offset)
             start = self._load_snapshot(image)
             self._check_quorum()
         except OSError as error:
@@ -166,6 +186,7 @@ class MetadataLog:
 
     def _check_voters(self, voters: Any) -> None:
         """A directory that belongs to a quorum of several must not be led by one of them alone."""
+        self._voters = voters or self._voters
         ids = [] if voters is None else sorted(voter.voter_id for voter in voters.voters)
         if ids not in ([], [self._node_id]):
             raise self._not_alone(ids)
@@ -205,4 +226,6 @@ class MetadataLog:
     def _append(self, batch: bytes) -> int:
         info = self._log.append_as_leader(batch, leader_epoch=self.epoch, origin=Origin.RAFT_LEADER)
         self._log.flush()
+        self.appended_bytes += len(batch)
+        self.last_append_ms = self._now_ms()
         return info.last_offset

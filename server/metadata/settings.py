@@ -53,6 +53,11 @@ class BrokerSettings:
         )
         """Whether the configuration leaves the voters to the log (KIP-853) instead of listing them."""
 
+    @property
+    def broker_values(self) -> Mapping[str, Any]:
+        """As the broker was started with."""
+        return self._config.values
+
     def _value(self, name: str) -> Any:
         return self._config.values[name]
 

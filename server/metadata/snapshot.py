@@ -5,10 +5,16 @@ A snapshot holds what all records below its end offset come to. Its first batch 
 that it is not whole. Offsets inside it count from 0 and mean nothing.
 
 Formatting an empty directory makes the one that ends at offset 0, of epoch 0: the feature levels that the cluster begins with.
+Later ones: snapshot_keeper.py says when, snapshot_writer.py how. Other names that belong to them, all removed by a start
+(`tidy`): `<name>-<random>.checkpoint.part` is not whole yet, `<name>.checkpoint.deleted` waits for its end.
+
+`bootstrap.checkpoint`, in the log directory itself, is what Kafka's older formatting tools left: the records that the first
+leader begins the log with. It has no offset and need not have a footer.
 """
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
@@ -25,7 +31,13 @@ from ottla.wire.primitives import WireStruct
 from ottla.wire.records import decode_records
 
 _STAMPED: Final = 16  # bytes that stamp() makes anew
+_FIRST_BATCH_BYTES: Final = 65_536  # more than any header batch takes: it has a few voters at most
 _NAME: Final = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
+PARTIAL_SUFFIX: Final = ".checkpoint.part"
+DELETED_SUFFIX: Final = ".deleted"
+BOOTSTRAP: Final = "bootstrap.checkpoint"
+
+logger = logging.getLogger("ottla.server.metadata")
 
 
 class SnapshotId(NamedTuple):
@@ -34,9 +46,12 @@ class SnapshotId(NamedTuple):
     end_offset: int
     epoch: int
 
+    def __str__(self) -> str:
+        return f"{self.end_offset:020}-{self.epoch:010}"
+
     @property
     def file_name(self) -> str:
-        return f"{self.end_offset:020}-{self.epoch:010}.checkpoint"
+        return f"{self}.checkpoint"
 
 
 class Snapshot(NamedTuple):
@@ -53,7 +68,16 @@ def find(disk: Disk, directory: str) -> list[SnapshotId]:
     return sorted((SnapshotId(int(match[1]), int(match[2])) for match in matches), reverse=True)
 
 
-def read(disk: Disk, path: str) -> Snapshot:
+def tidy(disk: Disk, directory: str, log_start_offset: int) -> None:
+    """Removes what a start has no use for: halves, deleted ones, and snapshots that end below the log's start. OSError."""
+    stale = [found.file_name for found in find(disk, directory) if found.end_offset < log_start_offset]
+    endings = (PARTIAL_SUFFIX, f".checkpoint{DELETED_SUFFIX}")
+    for name in stale + [name for name in disk.list(directory) if name.endswith(endings)]:
+        logger.info("%s/%s is not needed any more and removed", directory, name)
+        disk.remove(f"{directory}/{name}")
+
+
+def read(disk: Disk, path: str, *, needs_footer: bool = True) -> Snapshot:
     """A whole snapshot. MetadataError if it is not whole or a record cannot be read; OSError."""
     data = disk.read_bytes(path)
     found = Snapshot([], 0, None)
@@ -74,7 +98,7 @@ def read(disk: Disk, path: str) -> Snapshot:
                 whole = control.type == SNAPSHOT_FOOTER
     except MALFORMED as error:
         raise MetadataError(f"{path} cannot be read: {error}") from error
-    if not whole:
+    if needs_footer and not whole:
         raise MetadataError(f"{path} is not whole: its last record is missing")
     return found
 
@@ -92,7 +116,27 @@ def write_bootstrap(
     offset = 0
     numbered = []
     for batch in batches:
-        header = read_header(batch)
-        numbered += [stamp(header, offset, 0), batch[_STAMPED:]]
-        offset += header.records_count
+        parts, count = stamped(batch, offset, 0)
+        numbered += parts
+        offset += count
     disk.write_bytes(f"{directory}/{SnapshotId(0, 0).file_name}", b"".join(numbered))
+
+
+def stamped(batch: bytes, offset: int, epoch: int) -> tuple[list[bytes], int]:
+    """The batch in two parts, at this offset and of this epoch, and how many records it has."""
+    header = read_header(batch)
+    return [stamp(header, offset, epoch), batch[_STAMPED:]], header.records_count
+
+
+def last_contained_ms(disk: Disk, path: str) -> int:
+    """When the last record that the snapshot stands for was written: what its header says. MetadataError, OSError."""
+    file = disk.open(path)
+    try:
+        _, batch = next(iter_batches(file.pread(_FIRST_BATCH_BYTES, 0)))
+        control = records.decode_control(decode_records(batch)[0])
+    except (*MALFORMED, StopIteration, IndexError) as error:
+        raise MetadataError(f"{path} cannot be read: {error!r}") from error
+    if control.type != SNAPSHOT_HEADER or control.message is None:
+        raise MetadataError(f"{path} does not begin as a snapshot does")
+    at_ms: int = control.message.last_contained_log_timestamp
+    return at_ms

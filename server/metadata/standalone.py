@@ -12,7 +12,7 @@ of the time that a start may take, and a start needs none of them.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from random import Random, SystemRandom
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from ottla.log.manager import LogManager
     from ottla.server.clock import Clock
     from ottla.server.config import BrokerConfig
+    from ottla.server.metadata.snapshot_keeper import SnapshotKeeper
     from ottla.wire.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
     from ottla.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
     from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
@@ -59,12 +60,16 @@ _Answer = TypeVar("_Answer")
 class StandaloneController(Controller):
     """Made by `open_standalone`. `image` is the cluster as it is now."""
 
-    def __init__(self, log: MetadataLog, image: MetadataImage, settings: BrokerSettings, clock: Clock, random: Random) -> None:
+    def __init__(
+        self, log: MetadataLog, image: MetadataImage, disk: Disk, settings: BrokerSettings, clock: Clock, random: Random
+    ) -> None:
         self.image = image
         self._log = log
+        self._disk = disk
         self._settings = settings
         self._clock = clock
         self._random = random
+        self._keeper: SnapshotKeeper | None = None
         self._wanted: dict[str, None] = {}  # topics to create in the background, in the order asked for
 
     @property
@@ -188,6 +193,16 @@ class StandaloneController(Controller):
 
     # In the background
 
+    def snapshot_pass(self) -> Awaitable[None] | None:
+        """Writes a snapshot of the metadata and cleans behind it, if it is time to; to be called every second. StorageError."""
+        if self._keeper is None:
+            from ottla.server.metadata.snapshot_keeper import SnapshotKeeper
+
+            self._keeper = SnapshotKeeper(
+                self._log, self.image, self._disk, self._settings.broker_values, self._clock, self._random
+            )
+        return self._keeper.run()
+
     def create_in_background(self, names: Iterable[str]) -> None:
         new = [name for name in names if name not in self.image.topics and name not in self._wanted]
         is_first = not self._wanted
@@ -252,7 +267,8 @@ def open_standalone(
     log = MetadataLog(partition_log, disk, settings.node_id, clock.now_ms, directory_id)
     if log.is_new:
         _refuse_orphans(logs, partition_log.path)
-    if log.is_new and not snapshot.find(disk, partition_log.path):
+    bootstrap = _bootstrap_records(disk, partition_log.directory.path) if log.is_new else []
+    if log.is_new and not bootstrap and not snapshot.find(disk, partition_log.path):
         controls = _voters(settings, directory_id) if settings.names_voters_in_log else []
         try:
             snapshot.write_bootstrap(disk, partition_log.path, _bootstrap_features(), controls=controls, now_ms=clock.now_ms())
@@ -262,10 +278,21 @@ def open_standalone(
     log.load(image)
     is_new = log.is_new
     log.begin_epoch()
-    controller = StandaloneController(log, image, settings, clock, random or SystemRandom())
+    controller = StandaloneController(log, image, disk, settings, clock, random or SystemRandom())
     if is_new:  # the first leader repeats in the log what the directory was formatted with
-        controller._commit([FeatureLevelRecord(name, level) for name, level in image.features.items()])
+        controller._commit(bootstrap or [FeatureLevelRecord(name, level) for name, level in image.features.items()])
     return controller
+
+
+def _bootstrap_records(disk: Disk, directory: str) -> list[WireStruct]:
+    """What an older `kafka-storage format` wrote down for the first leader. MetadataError, StorageError."""
+    path = f"{directory}/{snapshot.BOOTSTRAP}"
+    try:
+        return snapshot.read(disk, path, needs_footer=False).records
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise StorageError(f"reading {path}: {error}") from error
 
 
 def _refuse_orphans(logs: LogManager, path: str) -> None:
@@ -287,10 +314,10 @@ def metadata_log_config(values: Mapping[str, object]) -> LogConfig:
         "retention.bytes": "-1",
         "message.timestamp.after.max.ms": str(LONG_MAX),
     }
-    for name in ("segment.bytes", "segment.ms"):
-        value = values.get(f"metadata.log.{name}")
+    for prefix, name in (("", "segment.bytes"), ("", "segment.ms"), ("internal.", "segment.bytes")):
+        value = values.get(f"{prefix}metadata.log.{name}")
         if value is not None:
-            overrides[name] = str(value)
+            overrides[prefix + name] = str(value)
     return LogConfig.from_overrides(overrides)
 
 

@@ -1,0 +1,112 @@
+"""Writes one snapshot of the metadata log, in steps, so that whoever drives it can do other things between them.
+
+    writer = SnapshotWriter(...)
+    while writer.step(): ...        # each encodes some records, or makes a batch of those encoded and writes it
+    writer.finish()                 # in any thread: fsync, then the name without `.part`
+
+The file is `<name>-<random>.checkpoint.part` until it is whole and durable; a start removes what carries that name. Batches
+are Kafka's: the header's control batch, then 1,024 records a batch, at last the footer's; all of them of the snapshot's epoch,
+and numbered from 0.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+from ottla.server.metadata import records
+from ottla.server.metadata.records import SNAPSHOT_FOOTER, SNAPSHOT_HEADER
+from ottla.server.metadata.snapshot import PARTIAL_SUFFIX, SnapshotId, stamped
+from ottla.wire.batch import build_batch
+from ottla.wire.messages.internal.snapshot_footer_record import SnapshotFooterRecord
+from ottla.wire.messages.internal.snapshot_header_record import SnapshotHeaderRecord
+from ottla.wire.records import Record
+
+if TYPE_CHECKING:
+    from random import Random
+
+    from ottla.log.files import Disk
+    from ottla.server.metadata.image_records import Frozen
+    from ottla.wire.primitives import WireStruct
+
+BATCH_RECORDS: Final = 1024
+STEP_RECORDS: Final = 64
+"""Records that a step encodes: some half millisecond's worth."""
+
+
+class SnapshotWriter:
+    """`directory` is the metadata log's. `controls` name the voters where the log does. `last_contained_ms` is when the last
+    record that the snapshot stands for was written. Everything may raise OSError.
+    """
+
+    def __init__(
+        self,
+        disk: Disk,
+        directory: str,
+        snapshot_id: SnapshotId,
+        image: Frozen,
+        *,
+        controls: Sequence[tuple[int, WireStruct]],
+        last_contained_ms: int,
+        now_ms: Callable[[], int],
+        random: Random,
+    ) -> None:
+        self._disk = disk
+        self._directory = directory
+        self._id = snapshot_id
+        self._version = image.metadata_version
+        self._now_ms = now_ms
+        self._waiting: Iterator[WireStruct] = image.records()
+        self._encoded: list[Record] = []
+        self._offset = 0
+        self._whole = False
+        self._part = f"{directory}/{snapshot_id}-{random.getrandbits(63)}{PARTIAL_SUFFIX}"
+        self._file = disk.open(self._part, create=True)
+        header = SnapshotHeaderRecord(last_contained_log_timestamp=last_contained_ms)
+        self._header: list[tuple[int, WireStruct]] = [(SNAPSHOT_HEADER, header), *controls]
+
+    @property
+    def size_bytes(self) -> int:
+        return self._file.size
+
+    def step(self) -> bool:
+        """Does a little; False once all is written."""
+        now_ms = self._now_ms()
+        if self._header:
+            self._write(records.build_control(self._header, now_ms))
+            self._header = []
+        room = BATCH_RECORDS - len(self._encoded)
+        new = [
+            Record(0, now_ms, None, records.encode_value(record, self._version))
+            for record in islice(self._waiting, min(room, STEP_RECORDS))
+        ]
+        if new:
+            self._encoded += new
+        elif self._encoded or room == 0:
+            self._write(build_batch(self._encoded))
+            self._encoded = []
+        else:
+            self._write(records.build_control([(SNAPSHOT_FOOTER, SnapshotFooterRecord())], now_ms))
+            self._whole = True
+        return not self._whole
+
+    def _write(self, batch: bytes) -> None:
+        parts, count = stamped(batch, self._offset, self._id.epoch)
+        if self._file.append(parts) != len(batch):
+            raise OSError(errno.ENOSPC, "short write", self._part)
+        self._offset += count
+
+    def finish(self) -> None:
+        """Durable, under its name, when this returns."""
+        assert self._whole
+        self._file.sync()
+        self._disk.rename(self._part, f"{self._directory}/{self._id.file_name}")
+        self._disk.sync_dir(self._directory)
+
+    def abandon(self) -> None:
+        """It will not be finished: the part goes, if the disk still lets it."""
+        with contextlib.suppress(OSError):
+            self._disk.remove(self._part)
