@@ -96,7 +96,9 @@ def open_log(directory: LogDirectory, opening: Opening) -> PartitionLog:
         end_offset=end_offset,
         now_ms=opening.now_ms(),
         expiration_ms=opening.producer_expiration_ms,
+        aborted_from=loader.markers_from,
     )
+    loader.write_rolled_indexes()
     log = PartitionLog(
         directory,
         path,
@@ -110,9 +112,9 @@ def open_log(directory: LogDirectory, opening: Opening) -> PartitionLog:
         last_snapshot=last_snapshot,
     )
     log.unsynced.epochs = epochs_dirty or loader.epochs_changed
+    log.unsynced.paths += loader.written
     if not opening.clean:  # who wrote what is there may have ended before it was synced
         log.unsynced.names_in(path)
-        log.unsynced.paths += loader.written
     if opening.recovery_point == 0:  # never flushed: not even the directory's name is durable
         log.unsynced.directories += [path, directory.path]
         log.unsynced.paths.append(f"{path}/{checkpoint.PARTITION_METADATA}")
@@ -154,6 +156,7 @@ class _Loader:
         self._config = opening.config
         self.segments: list[Segment] = []
         self.epochs_changed = False
+        self.markers_from: int | None = None  # base offset of the first segment that recovery found a marker in
         self.written: list[str] = []  # files that are not synced yet
 
     # Pass 1
@@ -243,7 +246,11 @@ class _Loader:
                 self._cut(segment, reason)
                 self._drop_from(index + 1, f"segment {segment.base_offset} was cut")
                 return
-            if index + 1 < len(segments):
+
+    def write_rolled_indexes(self) -> None:
+        """What was built of the inactive segments must be on disk before the recovery point passes them. OSError."""
+        for segment in self.segments[:-1]:
+            if segment.indexes_dirty:
                 self.written += segment.write_indexes(final=True)
 
     def _refuse_damage(self, segment: Segment, expected: int, reason: str, *, last: bool) -> None:
@@ -276,6 +283,7 @@ class _Loader:
         """
         file, on_disk = segment.open_file(), segment.size
         segment.reset_indexes()
+        segment.reset_txn_index()  # filled with the producer state, if there are markers
         expected, sound, reason = segment.base_offset, 0, None
         try:
             for position, view in walk_batches(file, 0, on_disk):
@@ -287,6 +295,8 @@ class _Loader:
                 if reason is not None:
                     break
                 segment.index_batch(position, header.size, header.last_offset, header.max_timestamp)
+                if header.is_control and self.markers_from is None:
+                    self.markers_from = segment.base_offset
                 if header.partition_leader_epoch > max(epochs.latest_epoch, NO_LEADER_EPOCH):
                     epochs.assign(header.partition_leader_epoch, header.base_offset)
                     self.epochs_changed = True
