@@ -110,6 +110,10 @@ class Disk(Protocol):
         """When a file was last written, milliseconds since 1970."""
         ...
 
+    def set_modified_ms(self, path: str, modified_ms: int) -> None:
+        """Makes it look as if the file was last written then: retention by time looks at it where records have no time."""
+        ...
+
     def space(self, path: str) -> tuple[int, int]:
         """(bytes in all, bytes that we may still write) of the file system that `path` lies on."""
         ...
@@ -294,6 +298,9 @@ class OsDisk:
 
     def modified_ms(self, path: str) -> int:
         return os.stat(path).st_mtime_ns // 1_000_000
+
+    def set_modified_ms(self, path: str, modified_ms: int) -> None:
+        os.utime(path, ns=(modified_ms * 1_000_000, modified_ms * 1_000_000))
 
     def space(self, path: str) -> tuple[int, int]:
         found = os.statvfs(path)

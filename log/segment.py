@@ -99,7 +99,7 @@ class Segment:
         self.base_offset = base_offset
         self.size = size
         self.name_ending = ""
-        """What its file names end in while it is not, or not yet wholly, part of the log: `.cleaned`, `.swap` (log.segment_swap)."""
+        """What its file names end in while it is not wholly part of the log: `.cleaned`, `.swap` (log.segment_swap)."""
         self.index_interval_bytes = index_interval_bytes
         self.jitter_ms = jitter_ms
         self.created_ms = now_ms
