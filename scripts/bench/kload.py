@@ -114,7 +114,7 @@ class Process:
 
 def run_produce(options: argparse.Namespace, address: Address) -> dict[str, Any]:
     topic = options.topic
-    create_topics(address, [topic], options.partitions)
+    create_topics(address, [topic], options.partitions, options.config)
     batch = record_batch([os.urandom(options.record_bytes)] * options.records, int(time.time() * 1000))
     requests = [produce_request(topic, partition, batch, options.acks) for partition in range(options.partitions)]
     samples: list[float] = []
@@ -359,6 +359,7 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument("--keep", action="store_true", help="leave the topic of produce, fetch and e2e where it is")
     parser.add_argument("--topics", type=int, default=1000)
     parser.add_argument("--partitions", type=int, default=1)
+    parser.add_argument("--config", action="append", default=[], metavar="NAME=VALUE", help="a setting of produce's topic")
     parser.add_argument("--conns", type=int, default=1)
     parser.add_argument("--depth", type=int, default=5, help="requests in flight on a connection")
     parser.add_argument("--acks", type=int, default=-1, choices=(-1, 1), help="0 has no answer that could be timed")

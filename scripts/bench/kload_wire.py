@@ -155,10 +155,14 @@ class Connection:
         self.socket.close()
 
 
-def create_topics(address: Address, topics: Sequence[str], partitions: int) -> None:
-    """Makes the topics and returns when every partition has a leader. Raises Refused."""
+def create_topics(address: Address, topics: Sequence[str], partitions: int, settings: Sequence[str] = ()) -> None:
+    """Makes the topics, with settings that are each `name=value`, and returns when every partition has a leader. Raises
+    Refused.
+    """
+    pairs = [setting.partition("=")[::2] for setting in settings]
+    config = struct.pack(">i", len(pairs)) + b"".join(string(name) + string(value) for name, value in pairs)
     body = struct.pack(">i", len(topics))
-    body += b"".join(string(topic) + struct.pack(">ihii", partitions, 1, 0, 0) for topic in topics)
+    body += b"".join(string(topic) + struct.pack(">ihi", partitions, 1, 0) + config for topic in topics)
     connection = Connection(address)
     answer = bytes(connection.ask(request(19, 4, body + struct.pack(">ib", 60_000, 0))))
     at = 4 + 4 + 4

@@ -32,13 +32,15 @@ def ratio(medians: Medians, kind: str, row: Row) -> float | None:
 def held(medians: Medians, row: Row) -> bool | None:
     """Whether ottla's figure meets the row's target, which no figure of a load that was run does not; None where there is no
     target, or nothing to compare."""
-    if row.load not in medians.get("ottla", {}) or (row.absolute is None and row.at_most is None and row.at_least is None):
+    if row.load not in medians.get("ottla", {}) or row.has_no_target:
         return None
     own, times = value(medians, "ottla", row), ratio(medians, "ottla", row)
     if own is None:
         return False
     if row.absolute is not None:
         return own <= row.absolute
+    if row.no_less is not None:
+        return own >= row.no_less
     if times is None:
         return None
     if row.at_most is not None:
@@ -71,6 +73,8 @@ def _number(figure: float | None, unit: str) -> str:
 def _target(row: Row) -> str:
     if row.absolute is not None:
         return f"at most {row.absolute:g} {row.unit}"
+    if row.no_less is not None:
+        return f"at least {row.no_less:g} {row.unit}"
     if row.at_most is not None:
         return f"at most {row.at_most:g} ×"
     return "" if row.at_least is None else f"at least {row.at_least:g} ×"
