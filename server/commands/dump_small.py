@@ -18,7 +18,8 @@ from ottla.log.files import File, OsDisk
 from ottla.log.index import OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE
 from ottla.log.producers import decode_snapshot
 from ottla.server.commands.dump_schemas import fields_of
-from ottla.server.commands.dump_segment import Found, Item, Problem, Window
+from ottla.server.commands.dump_segment import Found, Item, Problem
+from ottla.server.commands.segment_walk import Window
 from ottla.wire.batch import HEADER_SIZE, MAGIC, read_header
 from ottla.wire.frame import MALFORMED
 
