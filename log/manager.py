@@ -13,6 +13,7 @@ Nothing here knows the cluster: which partitions should exist, and with which se
 from __future__ import annotations
 
 import logging
+import os
 import secrets
 from collections.abc import Callable, Iterator, Sequence
 from random import Random
@@ -93,8 +94,18 @@ class LogManager:
         if self._locks:
             return
         for directory in self.directories:
-            self._disk.makedirs(directory.path)
+            self._make_directory(directory.path)
             self._locks.append(self._disk.lock(f"{directory.path}/{checkpoint.LOCK}"))
+
+    def _make_directory(self, path: str) -> None:
+        """With its parents, and durably: what is synced in a directory whose own name is lost is lost too."""
+        missing = []
+        while not self._disk.exists(path or "."):
+            missing.append(path)
+            path = os.path.dirname(path)
+        for made in reversed(missing):
+            self._disk.makedirs(made)
+            self._disk.sync_dir(os.path.dirname(made) or ".")
 
     def meta_properties(self) -> dict[str, MetaProperties | None]:
         """Path of each directory -> whose it is, None if it was never formatted. InconsistentMetadata, OSError."""
