@@ -5,6 +5,11 @@ although pages were dropped. So the first failure takes the whole directory offl
 StorageError until the broker starts again and recovery has looked at the files. Nothing is retried, and no clean-shutdown
 marker is written.
 
+Two failures say nothing about the disk: descriptors ran out (EMFILE), or there is no room (ENOSPC, a quota, a limit on file
+sizes). What was being written is taken back before they are answered, with StorageError too; the directory stays, what is in
+it is served, and writing goes on as soon as it can. Here ottla differs from Kafka, which takes the directory offline, and
+where it is the only one stops. Unless it is an fsync that says so, or the taking back fails (`StateUnknown`): that is final.
+
 Here also lie the checkpoint files, which hold one line a partition, and the list of files to remove after `file.delete.delay.ms`.
 """
 
@@ -14,13 +19,14 @@ import errno
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Protocol
+from typing import Final, Protocol
 
 from ottla.log import checkpoint
 from ottla.log.errors import StorageError
-from ottla.log.files import Disk, OpenFiles, remove_tree
+from ottla.log.files import Disk, OpenFiles, StateUnknown, remove_tree
 
-_OURS = (errno.EMFILE, errno.ENFILE)
+_NO_DESCRIPTORS: Final = (errno.EMFILE, errno.ENFILE)
+_NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 _log = logging.getLogger("ottla.log.directory")
 
@@ -41,13 +47,28 @@ class Checkpointed(Protocol):
 class LogDirectory:
     """`path` is the directory; `failed` is why it is offline, None while it is not."""
 
-    __slots__ = ("_doomed", "_saved", "disk", "failed", "flushed_ms", "flushes", "on_failure", "open_files", "partitions", "path")
+    __slots__ = (
+        "_doomed",
+        "_saved",
+        "cleaned",
+        "disk",
+        "failed",
+        "flushed_ms",
+        "flushes",
+        "full",
+        "on_failure",
+        "open_files",
+        "partitions",
+        "path",
+    )
 
     def __init__(self, disk: Disk, path: str, open_files: OpenFiles) -> None:
         self.disk = disk
         self.path = path
         self.open_files = open_files
         self.failed: str | None = None
+        self.full = False
+        """A write found no room, and no checkpoint was written since."""
         self.on_failure: Callable[[LogDirectory], None] | None = None
         self.flushes = 0
         """Flushes of its partitions that are done, and in `flushed_ms` how long they took together."""
@@ -55,14 +76,21 @@ class LogDirectory:
         self.partitions: dict[checkpoint.TopicPartition, Checkpointed] = {}
         self._doomed: list[tuple[int, str]] = []
         self._saved: dict[str, bytes] = {}
+        self.cleaned: dict[checkpoint.TopicPartition, int] = {}
+        """Up to which offset compacted partitions are clean. Of those that are not in it nothing is."""
 
     def fail(self, action: str, error: Exception) -> StorageError:
-        """Takes the directory offline because `action` failed; returns the error to raise.
-
-        Running out of descriptors says nothing about the disk: that error is only passed on.
+        """Takes the directory offline because `action` failed, unless there were only no descriptors or no room; returns the error
+        to raise.
         """
-        if isinstance(error, OSError) and error.errno in _OURS:
-            return StorageError(f"{action}: {error}")
+        if isinstance(error, OSError) and not isinstance(error, StateUnknown):
+            if error.errno in _NO_DESCRIPTORS:
+                return StorageError(f"{action}: {error}")
+            if error.errno in _NO_ROOM:
+                if not self.full:
+                    self.full = True
+                    _log.error("log directory %s has no room and takes no records until it has: %s: %s", self.path, action, error)
+                return StorageError(f"{self.path} has no room: {action}: {error}")
         message = f"{self.path} is offline: {action}: {error}"
         if self.failed is None:
             self.failed = message
@@ -77,13 +105,16 @@ class LogDirectory:
             raise StorageError(self.failed)
 
     @contextmanager
-    def guard(self, action: str) -> Iterator[None]:
-        """Around work on the disk: StorageError if the directory is offline, or goes offline by an OSError inside."""
+    def guard(self, action: str, *, whole: bool = False) -> Iterator[None]:
+        """Around work on the disk: StorageError if the directory is offline, or goes offline by an OSError inside. `whole`: by any,
+        for work that cannot be left half done.
+        """
         self.check()
         try:
             yield
         except OSError as error:
-            raise self.fail(action, error) from error
+            final = StateUnknown(error.errno, error.strerror) if whole else error
+            raise self.fail(action, final) from error
 
     # Removing later
 
@@ -97,9 +128,9 @@ class LogDirectory:
         if not due:
             return 0
         with self.guard("removing deleted files"):
-            self._doomed = [(due_ms, path) for due_ms, path in self._doomed if due_ms > now_ms]
             for path in due:
                 self._remove(path)
+            self._doomed = [(due_ms, path) for due_ms, path in self._doomed if due_ms > now_ms]
         return len(due)
 
     def _remove(self, path: str) -> None:
@@ -123,6 +154,25 @@ class LogDirectory:
         """StorageError."""
         self._save(checkpoint.HIGH_WATERMARKS, {name: log.high_watermark for name, log in self.partitions.items()})
 
+    def save_cleaned(self) -> None:
+        """Only partitions that are there. StorageError."""
+        self._save(checkpoint.CLEANER_OFFSETS, {name: self.cleaned[name] for name in self.cleaned if name in self.partitions})
+
+    def set_cleaned(self, partition: checkpoint.TopicPartition, offset: int) -> None:
+        """Durable when it returns. StorageError."""
+        self.cleaned[partition] = offset
+        self.save_cleaned()
+
+    def lower_cleaned(self, partition: checkpoint.TopicPartition, offset: int) -> None:
+        """The partition was cut to `offset`: what is written there anew is not clean. StorageError."""
+        if self.cleaned.get(partition, -1) > offset:
+            self.set_cleaned(partition, offset)
+
+    def forget_cleaned(self, partition: checkpoint.TopicPartition) -> None:
+        """The partition is gone, and another of its name begins anew. StorageError."""
+        if self.cleaned.pop(partition, None) is not None:
+            self.save_cleaned()
+
     def save_all(self) -> None:
         """All three. StorageError."""
         self.save_recovery_points()
@@ -134,4 +184,7 @@ class LogDirectory:
         with self.guard(f"writing {name}"):
             if self._saved.get(name) != data:  # if nothing moved, spare the fsyncs
                 self.disk.write_bytes(f"{self.path}/{name}", data)
+                if self.full:
+                    self.full = False
+                    _log.info("log directory %s has room again", self.path)
         self._saved[name] = data

@@ -77,6 +77,8 @@ class LogManager:
         """Paths of directories that get no new partition while another can."""
         self.previous_broker_epoch: int | None = None
         """Of the last clean stop (-1: not recorded); None if the last stop was not clean in every directory."""
+        self.in_cleaning: set[TopicPartition] = set()
+        """Whose segments the cleaner is working on."""
         self._locks: list[Lock] = []
         self._start = Start(
             disk,
@@ -250,6 +252,7 @@ class LogManager:
         if log is not None:
             log.directory.partitions.pop((topic, partition), None)
             log.delete()
+            log.directory.forget_cleaned((topic, partition))
 
     def set_aside(self, topic: str, partition: int) -> None:
         """Takes out a partition that no topic claims; its files stay under another name. StorageError."""
@@ -265,8 +268,9 @@ class LogManager:
                 yield log
 
     def retention_pass(self, now_ms: int) -> int:
-        """Deletes segments that may go (every log.retention.check.interval.ms); returns how many."""
-        return self._sum(lambda log: log.apply_retention(now_ms))
+        """Deletes segments that may go (every log.retention.check.interval.ms); returns how many. A log that is being cleaned has
+        its turn afterwards (log/log_cleaner.py)."""
+        return self._sum(lambda log: 0 if (log.topic, log.partition) in self.in_cleaning else log.apply_retention(now_ms))
 
     def set_producer_expiration(self, expiration_ms: int) -> None:
         """producer.id.expiration.ms, changed."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from ottla.log.errors import StorageError
-from ottla.log.segment import SNAPSHOT_SUFFIX, Segment
+from ottla.log.segment import SNAPSHOT_SUFFIX, Segment, offset_name
 
 if TYPE_CHECKING:
     from ottla.log.partition import PartitionLog
@@ -32,15 +32,16 @@ def check_usable(log: PartitionLog) -> None:
         raise StorageError(f"{log.topic}-{log.partition} is closed")
 
 
-def drop_segments(log: PartitionLog, segments: list[Segment]) -> None:
-    """Marks the files of segments that left `log.segments`, with their producer snapshots. OSError."""
+def drop_segments(log: PartitionLog, segments: list[Segment], keep_snapshot: int = -1) -> None:
+    """Marks the files of segments that left `log.segments`, and removes their producer snapshots but for that of offset
+    `keep_snapshot`. OSError."""
     due_ms = log.now_ms() + log.config.file_delete_delay_ms
     disk = log.directory.disk
     for segment in segments:
         for path in segment.rename_deleted():
             log.directory.remove_later(path, due_ms)
-        snapshot = segment.path(SNAPSHOT_SUFFIX)
-        if disk.exists(snapshot):
+        snapshot = f"{log.path}/{offset_name(segment.base_offset)}{SNAPSHOT_SUFFIX}"
+        if segment.base_offset != keep_snapshot and disk.exists(snapshot):
             disk.remove(snapshot)
     log.unsynced.names_in(log.path)
 
@@ -48,9 +49,10 @@ def drop_segments(log: PartitionLog, segments: list[Segment]) -> None:
 def cut_segments(log: PartitionLog, offset: int) -> None:
     """The segments end at `offset`; where they all begin later, one empty segment there takes their place. OSError.
 
-    Durable when it returns. If a crash could bring the old tail back behind a segment that was rolled meanwhile, recovery, which
+    Durable when it returns, and what the cleaner knew of the tail is forgotten before. If a crash could bring the old tail back behind a segment that was rolled meanwhile, recovery, which
     begins at the new segment, would never look at it.
     """
+    log.directory.lower_cleaned((log.topic, log.partition), offset)
     segments = log.segments
     if offset < segments.first.base_offset:
         drop_segments(log, segments.replace_all(log.new_segment(offset)))

@@ -90,6 +90,13 @@ class Segments:
         self._hints.clear()
         return dropped
 
+    def replace(self, old: list[Segment], new: Segment) -> None:
+        """One segment instead of several neighbours, none of them the active one; it begins where the first of them does."""
+        first = self.floor(new.base_offset)
+        assert self._all[first : first + len(old)] == old and self.active not in old
+        self._all[first : first + len(old)] = [new]
+        self._bases[first : first + len(old)] = [new.base_offset]
+
     def forget_hints(self) -> None:
         """After the active segment was cut."""
         self._hints.clear()

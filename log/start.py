@@ -133,7 +133,7 @@ class Start:
             work = _Work(directory, clean, broker_epoch)
             recovery_points = self._read_offsets(directory, checkpoint.RECOVERY_POINTS)
             log_starts = self._read_offsets(directory, checkpoint.LOG_START_OFFSETS)
-            cleaned = self._read_offsets(directory, checkpoint.CLEANER_OFFSETS)
+            cleaned = directory.cleaned = self._read_offsets(directory, checkpoint.CLEANER_OFFSETS)
             high_watermarks = self._read_offsets(directory, checkpoint.HIGH_WATERMARKS)
             for topic_partition in self._partitions(directory):
                 opening = self._opening(directory, topic_partition)
