@@ -165,6 +165,16 @@ class GroupCoordinator:
 
     # What happens around groups
 
+    def is_loaded(self, partition: int) -> bool:
+        """Is everything known that is in a partition which this broker leads? Begins to load it where it is not."""
+        self.follow(partition)
+        shard = self._shards.get(partition)
+        return shard is not None and not shard.loading
+
+    def transaction_ended(self, partition: int, producer_id: int, *, committed: bool) -> None:
+        """A marker was appended to a partition that is loaded: the offsets of the transaction count, or never will."""
+        self._shards[partition].offsets.end_transaction(producer_id, committed=committed)
+
     def topic_deleted(self, topic: str) -> None:
         """Committed offsets go with their topic; if it is the one they are kept in, so do the groups."""
         if topic == TOPIC:

@@ -57,6 +57,6 @@ def _partition(topic: str, index: int, ctx: RequestContext) -> PartitionResponse
                 state.coordinator_epoch,
                 state.txn_first_offset,
             )
-            for state in replica.log.producers
+            for state in replica.log.producers.in_kafkas_order()
         ],
     )

@@ -5,7 +5,7 @@
 - `max_bytes`, `fetch.max.bytes` and each partition's `partition_max_bytes` cut slices off wherever they fall, but the first
   partition that has records gives at least one whole batch, so that every consumer gets past a large one.
 - Records are regions of segment files. They never pass the high watermark; with isolation level 1 (read committed) not the last
-  stable offset either.
+  stable offset either, and the answer lists the aborted transactions that they may hold records of.
 - v7 sessions (server/fetch_sessions.py). v9 checks the leader epoch (74, 75). v11 rack: the leader is always preferred. v12
   LastFetchedEpoch: if the logs part before the offset, the answer says where (diverging epoch) and has no records. v13 topic ids
   (100). v15 replica state. v16 tells who leads instead (KIP-951).
@@ -16,9 +16,10 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from ottla.log.errors import LogError, OffsetOutOfRange
+from ottla.log.transactions import aborted_in_read
 from ottla.server.context import RequestContext
 from ottla.server.errors import code_of
 from ottla.server.fetch_sessions import TOPIC_IDS_SINCE, Fetching, Interest, Result
@@ -37,6 +38,10 @@ from ottla.wire.messages.fetch import (
     NodeEndpoint,
     PartitionData,
 )
+
+if TYPE_CHECKING:
+    from ottla.log.files import FileSlice
+    from ottla.log.partition import PartitionLog
 
 READ_COMMITTED: Final = 1
 HINTS_SINCE: Final = 16
@@ -163,6 +168,7 @@ class _Fetch:
                 upto=stable if self._read_committed else high_watermark,
                 min_one_batch=min_one_batch,
             )
+            aborted = _aborted(log, asked.fetch_offset, records) if self._read_committed else None
         except LogError as error:
             replica.traffic.failed_fetches += 1
             return _refusal(asked.partition, self._of_version(code_of(error)))
@@ -175,7 +181,7 @@ class _Fetch:
             None,
             None,
             None,
-            [] if self._read_committed else None,
+            aborted,
             NO_REPLICA,
             b"" if records is None else records,
         )
@@ -226,6 +232,13 @@ def _parting(replica: Replica, asked: FetchPartition) -> EpochEndOffset | None:
     if epoch < asked.last_fetched_epoch or end_offset < asked.fetch_offset:
         return EpochEndOffset(epoch, end_offset)
     return None
+
+
+def _aborted(log: PartitionLog, fetch_offset: int, records: FileSlice | None) -> list[AbortedTransaction]:
+    """Whose records among those the reader has to drop."""
+    if records is None:
+        return []
+    return [AbortedTransaction(entry.producer_id, entry.first_offset) for entry in aborted_in_read(log, fetch_offset, records)]
 
 
 def _refusal(index: int, code: ErrorCode, aborted: list[AbortedTransaction] | None = None) -> PartitionData:

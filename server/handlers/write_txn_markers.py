@@ -1,0 +1,119 @@
+"""WriteTxnMarkers v1-2: end transactions in the partitions that they wrote to (KIP-98).
+
+Transaction coordinators send it, and admins who abort a transaction that hangs (KIP-664); nobody asks whether there is a
+transaction. A marker is one control batch a partition, appended as the leader.
+
+- Each partition succeeds or fails by itself. Answered once a producer id: of several markers of a producer for one partition
+  the last one's result counts. A marker without partitions is not answered.
+- v2 tells the transaction version: from 2 on (KIP-890) a marker's epoch has to be above that of what it ends.
+- A marker in `__consumer_offsets` makes the offsets count that the transaction committed, or drops them.
+- Where `flush.messages` makes a flush due, the answer comes after the fsync.
+- Errors: 3 UNKNOWN_TOPIC_OR_PARTITION, also of one that this broker does not have; 6 NOT_LEADER_OR_FOLLOWER, also while the
+  groups of a partition are loading; 42 INVALID_REQUEST for a producer id, epoch or transaction version below 0; 47
+  INVALID_PRODUCER_EPOCH, 52 TRANSACTION_COORDINATOR_FENCED, 56 KAFKA_STORAGE_ERROR.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final
+
+from ottla.log.errors import LogError, StorageError
+from ottla.log.transactions import append_marker
+from ottla.server.context import RequestContext
+from ottla.server.errors import code_of
+from ottla.server.metadata.names import CONSUMER_OFFSETS
+from ottla.server.replicas import Replica
+from ottla.server.waiting import Promise
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+
+_UNKNOWN_VERSION: Final = -1
+
+_Partition = tuple[str, int]
+
+
+class _Writing:
+    """One request: what came of each partition so far, and how many appends are not durable yet."""
+
+    def __init__(self, ctx: RequestContext) -> None:
+        self._ctx = ctx
+        self.results: dict[int, dict[_Partition, ErrorCode]] = {}
+        self.owed: list[tuple[int, _Partition, Replica, int]] = []
+
+    def write(self, marker: WritableTxnMarker) -> None:
+        for topic in marker.topics:
+            for index in dict.fromkeys(topic.partition_indexes):
+                results = self.results.setdefault(marker.producer_id, {})
+                results[topic.name, index] = self._append(marker, topic.name, index)
+
+    def _append(self, marker: WritableTxnMarker, topic: str, index: int) -> ErrorCode:
+        broker = self._ctx.broker
+        replica = broker.replicas.get(topic, index)
+        if replica is None:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if marker.producer_id < 0 or marker.producer_epoch < 0 or marker.transaction_version == _UNKNOWN_VERSION:
+            return ErrorCode.INVALID_REQUEST
+        has_groups = topic == CONSUMER_OFFSETS
+        if not replica.is_leader or (has_groups and not broker.groups.is_loaded(index)):
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        try:
+            info = append_marker(
+                replica.log,
+                producer_id=marker.producer_id,
+                producer_epoch=marker.producer_epoch,
+                commit=marker.transaction_result,
+                coordinator_epoch=marker.coordinator_epoch,
+                leader_epoch=replica.leader_epoch,
+                transaction_version=marker.transaction_version,
+            )
+        except LogError as error:
+            return code_of(error)
+        replica.wake()
+        if has_groups:
+            broker.groups.transaction_ended(index, marker.producer_id, committed=marker.transaction_result)
+        if info.waits:
+            self.owed.append((marker.producer_id, (topic, index), replica, info.last_offset + 1))
+        return ErrorCode.NONE
+
+    def answer(self) -> WriteTxnMarkersResponse:
+        self._ctx.failed = any(code for codes in self.results.values() for code in codes.values())
+        return WriteTxnMarkersResponse([_answer(producer_id, codes) for producer_id, codes in self.results.items()])
+
+    def answer_when_durable(self) -> Promise[WriteTxnMarkersResponse]:
+        promise: Promise[WriteTxnMarkersResponse] = Promise()
+        left = len(self.owed)
+
+        def told(producer_id: int, partition: _Partition, error: StorageError | None) -> None:
+            nonlocal left
+            if error is not None:
+                self.results[producer_id][partition] = code_of(error)
+            left -= 1
+            if left == 0 and not promise.done():  # the connection may have gone
+                promise.set_result(self.answer())
+
+        flusher = self._ctx.broker.flusher()
+        for producer_id, partition, replica, end_offset in self.owed:
+            flusher.tell_when_durable(replica, end_offset, partial(told, producer_id, partition))
+        return promise
+
+
+def handle(request: WriteTxnMarkersRequest, ctx: RequestContext) -> WriteTxnMarkersResponse | Promise[WriteTxnMarkersResponse]:
+    writing = _Writing(ctx)
+    for marker in request.markers:
+        writing.write(marker)
+    return writing.answer_when_durable() if writing.owed else writing.answer()
+
+
+def _answer(producer_id: int, codes: dict[_Partition, ErrorCode]) -> WritableTxnMarkerResult:
+    topics: dict[str, list[WritableTxnMarkerPartitionResult]] = {}
+    for (topic, index), code in codes.items():
+        topics.setdefault(topic, []).append(WritableTxnMarkerPartitionResult(index, code))
+    return WritableTxnMarkerResult(producer_id, [WritableTxnMarkerTopicResult(*topic) for topic in topics.items()])
