@@ -71,5 +71,9 @@ def _delete_while(log: PartitionLog, may_go: Callable[[Segment, int], bool], rea
     dropped = segments.drop_first(count)
     log.raise_log_start_offset(segments.first.base_offset)
     _log.info("%s-%d drops %d segments up to offset %d: %s", log.topic, log.partition, count, log.log_start_offset, reason)
-    drop_segments(log, dropped)
+    for segment in dropped:
+        drop_segments(log, [segment])
+        # Durably one by one, the oldest first: if a crash brought an older one back without its successors, there would be a gap,
+        # and recovery takes what lies behind a gap for the rest of a lost tail.
+        log.directory.disk.sync_dir(log.path)
     return count
