@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ottla.log.errors import LogDirLocked
-from ottla.log.files import Buffer, File, Lock
+from ottla.log.files import Buffer, File, Lock, StateUnknown
 from ottla.log.memloss import SECTOR_BYTES, Choose, Directory, Inode, Names, Node, lose_all, random_choice
 
 
@@ -62,8 +62,11 @@ class MemFile:
         fault = self._disk._take_fault("append", self.path)
         if fault is not None:
             self._inode.write(self.size, data[: fault.written])
-            if 0 < fault.written < len(data):
-                return fault.written  # as the system call: short now, the error comes with the next one
+            written = fault.written
+            if 0 < written < len(data):
+                fault.written = 0
+                self._disk._faults.insert(0, fault)
+                return written  # as the system call: short now, the error comes with the next one
             raise OSError(fault.code, os.strerror(fault.code), self.path)
         self._disk._change("append", self.path)
         self._inode.write(self.size, data)
@@ -160,8 +163,11 @@ class MemDisk:
 
     def _raise_fault(self, operation: str, path: str) -> None:
         fault = self._take_fault(operation, path)
-        if fault is not None:
-            raise OSError(fault.code, os.strerror(fault.code), path)
+        if fault is None:
+            return
+        if operation in ("sync", "sync_dir") and fault.code not in (errno.EMFILE, errno.ENFILE):  # with those it was not tried
+            raise StateUnknown(fault.code, os.strerror(fault.code), path)
+        raise OSError(fault.code, os.strerror(fault.code), path)
 
     def _change(self, operation: str, path: str) -> None:
         if self._stop_at is not None and self.changes >= self._stop_at:
@@ -260,6 +266,9 @@ class MemDisk:
 
     def modified_ms(self, path: str) -> int:
         return self._inode(path).modified_ms
+
+    def set_modified_ms(self, path: str, modified_ms: int) -> None:
+        self._inode(path).modified_ms = modified_ms
 
     def space(self, path: str) -> tuple[int, int]:
         """As if of 1 GiB, whatever directory is asked for."""

@@ -201,8 +201,7 @@ def survivors(offsets: OffsetMap, buf: bytes, base_offset: i64, base_timestamp: 
             timestamp: i64 = wrapping_add(base_timestamp, time_delta)
             if found.kept == 1:
                 found.first_timestamp = timestamp
-            if timestamp > found.max_timestamp:
-                found.max_timestamp = timestamp
+            found.max_timestamp = max(found.max_timestamp, timestamp)
             found.last_offset = offset
             if begun < 0:
                 begun = start

@@ -93,7 +93,8 @@ class Segments:
     def replace(self, old: list[Segment], new: Segment) -> None:
         """One segment instead of several neighbours, none of them the active one; it begins where the first of them does."""
         first = self.floor(new.base_offset)
-        assert self._all[first : first + len(old)] == old and self.active not in old
+        assert self._all[first : first + len(old)] == old
+        assert self.active not in old
         self._all[first : first + len(old)] = [new]
         self._bases[first : first + len(old)] = [new.base_offset]
 

@@ -1,0 +1,293 @@
+"""Which log is cleaned next, and what becomes of a cleaning. Kafka's LogCleanerManager; the cleaning itself is `log.cleaner`'s.
+
+All of it runs where the logs live, on one thread; only `Cleaner.groups` and the syncs of a swap may run elsewhere. Life of a
+cleaning, of which a log has at most one:
+
+    `next_cleaning`   the dirtiest log that is due; its job is ready to be sent
+    `swap`            once for each group that the cleaner has made
+    `finish`          the checkpoint moves to where the cleaning ended
+    `give_up`         instead: nothing moves, what was swapped in stays (it is as good as what was there)
+
+A log that is cut, closed, deleted or moved makes its cleaning void at once; nobody waits. The worker is told when it next asks.
+While a log is in cleaning, retention leaves it alone; compacted logs have theirs in `delete_old`, after the cleanings, as in
+Kafka. A log that cannot be cleaned (damaged, or a batch that no map holds) is left alone until the broker starts again, and shows
+in the metrics.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from ottla.log.checkpoint import TopicPartition
+from ottla.log.cleaner import CleanedGroup, Cleaner, CleaningJob, CleaningStats, MapTooSmall, Throttle
+from ottla.log.cleaning_plan import CleaningPlan, is_compacted, is_due, plan
+from ottla.log.errors import CorruptRecord, StorageError
+from ottla.log.segment_swap import SegmentSwap, remove_cleaned
+from ottla.log.transactions import collect_aborted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ottla.log.manager import LogManager
+    from ottla.log.partition import PartitionLog
+
+_log = logging.getLogger("ottla.log.cleaner")
+
+_MAX_MAP_BYTES: Final = 2**31 - 1
+_LEAST_BUFFER_BYTES: Final = 64 * 1024
+
+
+@dataclass(slots=True)
+class CleanerSettings:
+    """`log.cleaner.*` of the broker; memory and speed are those of all threads together, as in Kafka."""
+
+    threads: int = 1
+    dedupe_buffer_size: int = 134_217_728
+    io_buffer_load_factor: float = 0.9
+    io_buffer_size: int = 524_288
+    io_max_bytes_per_second: float = 1.7976931348623157e308
+    backoff_ms: int = 15_000
+
+
+class Cleaning:
+    """One log's cleaning under way."""
+
+    __slots__ = ("_cuts", "began_ms", "dirty_bytes", "job", "log", "logs", "partition")
+
+    def __init__(self, logs: LogManager, log: PartitionLog, job: CleaningJob, dirty_bytes: int) -> None:
+        self.logs = logs
+        self.log = log
+        self.job = job
+        self.dirty_bytes = dirty_bytes
+        self.partition: TopicPartition = (log.topic, log.partition)
+        self.began_ms = job.now_ms
+        self._cuts = log.cuts
+
+    def __repr__(self) -> str:
+        return f"Cleaning({self.partition[0]}-{self.partition[1]}, from {self.job.dirty_offset})"
+
+    @property
+    def is_void(self) -> bool:
+        """The log changed in a way that the cleaning knows nothing of."""
+        log = self.log
+        return (
+            log.closed
+            or log.cuts != self._cuts
+            or log.directory.failed is not None
+            or self.logs.logs.get(self.partition) is not log
+        )
+
+
+class LogCleaner:
+    """See the module's docstring. The plain numbers are for the metrics."""
+
+    def __init__(self, logs: LogManager, now_ms: Callable[[], int], settings: CleanerSettings | None = None) -> None:
+        self._logs = logs
+        self._now_ms = now_ms
+        self.settings = settings or CleanerSettings()
+        self.uncleanable: dict[TopicPartition, str] = {}
+        """Logs that are left alone, and why."""
+        self.last_run_ms = now_ms()
+        self.max_dirty_ratio = 0.0
+        self.max_delay_ms = 0
+        self.last: CleaningStats = CleaningStats()
+        """Of the last cleaning that was finished."""
+        self.last_took_ms = 0
+        self.cleanings = 0
+        self.bytes_read = 0
+        self.bytes_written = 0
+
+    # Choosing
+
+    def next_cleaning(self) -> Cleaning | None:
+        """The dirtiest log that is due, which is in cleaning from now on; None if there is none."""
+        now_ms = self.last_run_ms = self._now_ms()
+        found: list[tuple[float, PartitionLog, CleaningPlan]] = []
+        self.max_dirty_ratio, self.max_delay_ms = 0.0, 0
+        for log in self._compacted():
+            try:
+                each = self._plan(log, now_ms)
+            except StorageError:  # logged where the directory went offline
+                continue
+            except CorruptRecord as error:
+                self.leave_alone(log, str(error))
+                continue
+            self.max_dirty_ratio = max(self.max_dirty_ratio, each.dirty_ratio)
+            self.max_delay_ms = max(self.max_delay_ms, each.delay_ms)
+            if is_due(log, each):
+                found.append((each.dirty_ratio, log, each))
+        for _, log, each in sorted(found, key=lambda one: -one[0]):
+            cleaning = self._begin(log, each, now_ms)
+            if cleaning is not None:
+                return cleaning
+        return None
+
+    def _compacted(self) -> list[PartitionLog]:
+        """The compacted logs that nobody works on and that can be cleaned."""
+        logs = self._logs
+        for partition in [partition for partition in self.uncleanable if partition not in logs.logs]:
+            del self.uncleanable[partition]
+        return [
+            log
+            for partition, log in logs.logs.items()
+            if is_compacted(log)
+            and partition not in logs.in_cleaning
+            and partition not in self.uncleanable
+            and log.directory.failed is None
+            and not log.closed
+        ]
+
+    def _plan(self, log: PartitionLog, now_ms: int) -> CleaningPlan:
+        directory, partition = log.directory, (log.topic, log.partition)
+        with directory.guard(f"looking at {log.path}"):
+            found = plan(log, directory.cleaned.get(partition), now_ms)
+        if found.checkpoint_is_wrong:
+            directory.set_cleaned(partition, found.dirty_offset)
+        return found
+
+    def _begin(self, log: PartitionLog, found: CleaningPlan, now_ms: int) -> Cleaning | None:
+        """None if the log cannot be cleaned now."""
+        partition = log.topic, log.partition
+        try:
+            # A start after a crash believes gaps in offsets only below the recovery point of the checkpoint.
+            if log.recovery_point < found.uncleanable_offset:
+                log.flush(found.uncleanable_offset)
+            log.directory.save_recovery_points()
+            job = self._job(log, found, now_ms)
+        except StorageError:  # logged where the directory went offline
+            return None
+        except CorruptRecord as error:
+            self.leave_alone(log, str(error))
+            return None
+        self._logs.in_cleaning.add(partition)
+        return Cleaning(self._logs, log, job, found.cleanable_bytes)
+
+    def _job(self, log: PartitionLog, found: CleaningPlan, now_ms: int) -> CleaningJob:
+        config, settings = log.config, self.settings
+        below = log.segments.between(0, found.uncleanable_offset)
+        return CleaningJob(
+            topic=log.topic,
+            partition=log.partition,
+            path=log.path,
+            segments=[(segment.base_offset, segment.size) for segment in below],
+            dirty_offset=found.dirty_offset,
+            uncleanable_offset=found.uncleanable_offset,
+            now_ms=now_ms,
+            delete_retention_ms=config.delete_retention_ms,
+            segment_bytes=config.segment_bytes,
+            segment_index_bytes=config.segment_index_bytes,
+            index_interval_bytes=config.index_interval_bytes,
+            producers=[(state.producer_id, state.last_offset, state.producer_epoch) for state in log.producers],
+            aborted=list(collect_aborted(log, log.first_base_offset, found.uncleanable_offset)),
+            map_bytes=min(settings.dedupe_buffer_size // settings.threads, _MAX_MAP_BYTES),
+            load_factor=settings.io_buffer_load_factor,
+            buffer_bytes=max(settings.io_buffer_size // settings.threads // 2, _LEAST_BUFFER_BYTES),
+            bytes_per_second=settings.io_max_bytes_per_second / settings.threads,
+        )
+
+    # What becomes of it
+
+    def swap(self, cleaning: Cleaning, group: CleanedGroup) -> SegmentSwap:
+        """The way of a new segment into the log; void if the cleaning is."""
+        swap = SegmentSwap(cleaning.log, group)
+        if cleaning.is_void:
+            swap.call_off()
+        return swap
+
+    def finish(self, cleaning: Cleaning, stats: CleaningStats) -> None:
+        """Every group is in its place. StorageError."""
+        if cleaning.is_void:
+            self.give_up(cleaning)
+            return
+        self._logs.in_cleaning.discard(cleaning.partition)
+        cleaning.log.directory.set_cleaned(cleaning.partition, stats.end_offset)
+        self.last = stats
+        self.last_took_ms = max(0, self._now_ms() - cleaning.began_ms)
+        self.cleanings += 1
+        self.bytes_read += stats.bytes_read + stats.map_bytes_read
+        self.bytes_written += stats.bytes_written
+        _log.info(
+            "%s-%d is clean up to offset %d: of %d bytes and %d records %d and %d are left, in %d ms",
+            *cleaning.partition,
+            stats.end_offset,
+            stats.bytes_read,
+            stats.records_read,
+            stats.bytes_written,
+            stats.records_written,
+            self.last_took_ms,
+        )
+        if stats.keyless_records:
+            _log.warning("%s-%d had %d records without a key, which are gone", *cleaning.partition, stats.keyless_records)
+
+    def give_up(self, cleaning: Cleaning) -> None:
+        """The cleaning ended early; nobody writes its files any more. What it left is removed. StorageError."""
+        self._logs.in_cleaning.discard(cleaning.partition)
+        log = cleaning.log
+        if log.closed or log.directory.failed is not None:
+            return  # a start removes it
+        with log.directory.guard(f"cleaning up after a cleaning of {log.path}"):
+            remove_cleaned(log.directory.disk, log.path)
+
+    def leave_alone(self, log: PartitionLog, reason: str) -> None:
+        """The log cannot be cleaned, and will not be until the broker starts again."""
+        _log.error("%s-%d is not compacted any more: %s", log.topic, log.partition, reason)
+        self.uncleanable[log.topic, log.partition] = reason
+
+    def delete_old(self) -> int:
+        """Retention, and what lies below the log's start, for compacted logs; returns how many segments went."""
+        deleted = 0
+        for log in self._compacted():
+            try:
+                deleted += log.apply_retention(self._now_ms())
+            except StorageError:  # logged where the directory went offline
+                continue
+            except CorruptRecord as error:
+                self.leave_alone(log, str(error))
+        return deleted
+
+    def uncleanable_bytes(self, directory_path: str) -> int:
+        """Bytes that would be cleaned of the logs of a directory that are left alone."""
+        total = 0
+        for partition in self.uncleanable:
+            log = self._logs.logs.get(partition)
+            if log is not None and log.directory.path == directory_path:
+                dirty = log.directory.cleaned.get(partition, log.log_start_offset)
+                total += sum(s.size for s in log.segments.between(log.segments.floor(dirty), log.segments.active.base_offset))
+        return total
+
+    # Here and now
+
+    def clean_pass(self, throttle: Callable[[CleaningJob], Throttle] | None = None) -> int:
+        """Cleans every log that is due, on this thread, then does `delete_old`; returns how many were cleaned. For tests and
+        small logs: the caller waits. StorageError."""
+        cleaned = 0
+        while (cleaning := self.next_cleaning()) is not None:
+            cleaned += self.clean_here(cleaning, throttle)
+        self.delete_old()
+        return cleaned
+
+    def clean_here(self, cleaning: Cleaning, throttle: Callable[[CleaningJob], Throttle] | None = None) -> bool:
+        """Does a cleaning on this thread; False if it came to nothing. StorageError."""
+        log = cleaning.log
+        cleaner = Cleaner(log.directory.disk, cleaning.job, (throttle or unthrottled)(cleaning.job))
+        try:
+            with log.directory.guard(f"compacting {log.path}"):
+                if not all(self.swap(cleaning, group).run() for group in cleaner.groups()):
+                    self.give_up(cleaning)
+                    return False
+        except (CorruptRecord, MapTooSmall) as error:
+            self.give_up(cleaning)
+            self.leave_alone(log, str(error))
+            return False
+        except StorageError:
+            self.give_up(cleaning)
+            raise
+        self.finish(cleaning, cleaner.stats)
+        return not cleaning.is_void
+
+
+def unthrottled(_: CleaningJob) -> Throttle:
+    """No bound, and nobody to ask."""
+    return Throttle(float("inf"), lambda: 0.0, lambda seconds: None)
