@@ -56,9 +56,12 @@ def load_producers(
     Snapshots beyond `end_offset`, or at or below the log's start, say nothing about this log and are removed. `aborted_from`: the
     transaction indexes of the segments from that base offset on are empty, and are filled on the way. CorruptRecord, OSError.
     """
-    for offset in snapshot_offsets(disk, path):
+    offsets = snapshot_offsets(disk, path)
+    for offset in offsets:
         if not start_offset < offset <= end_offset:
             disk.remove(_snapshot_path(path, offset))
+    if offsets and offsets[-1] > end_offset:
+        disk.sync_dir(path)  # if a crash brought it back after other batches took its place, it would be believed
     upto = end_offset if aborted_from is None else min(end_offset, aborted_from)
     from_offset = _load_snapshot(disk, path, producers, start_offset, upto, now_ms, expiration_ms)
     for segment, completed in _replay(segments, producers, from_offset, end_offset):
