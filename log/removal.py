@@ -56,11 +56,11 @@ def cut_segments(log: PartitionLog, offset: int) -> None:
     segments = log.segments
     if offset < segments.first.base_offset:
         drop_segments(log, segments.replace_all(log.new_segment(offset)))
-        return
-    drop_segments(log, segments.drop_after(segments.floor(offset)))
-    segments.active.truncate_to(offset)
-    segments.active.sync()
-    segments.forget_hints()
+    else:
+        drop_segments(log, segments.drop_after(segments.floor(offset)))
+        segments.active.truncate_to(offset)
+        segments.active.sync()
+        segments.forget_hints()
     log.directory.disk.sync_dir(log.path)
 
 
