@@ -15,7 +15,7 @@ from ottla.log.errors import CorruptSnapshot
 from ottla.log.files import Disk
 from ottla.log.markers import end_transaction
 from ottla.log.producers import CompletedTransaction, ProducerStates
-from ottla.log.scan import walk_headers
+from ottla.log.scan import walk_producers
 from ottla.log.segment import SNAPSHOT_SUFFIX, Segment, offset_name
 from ottla.log.segments import Segments
 from ottla.wire.batch import read_header
@@ -119,7 +119,7 @@ def _replay(
         segment = segments[index]
         file = segment.open_file()
         start = segment.offset_index.lookup(from_offset) if segment.base_offset < from_offset else 0
-        for position, size, buffer, at in walk_headers(file, start, segment.size):
+        for position, size, buffer, at in walk_producers(file, start, segment.size, segment.producer_batches):
             header = read_header(buffer, at)
             if header.next_offset <= from_offset:  # the log may start in the middle of a batch, and that one counts
                 continue

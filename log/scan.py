@@ -8,7 +8,7 @@ Nothing is allocated by a length that a header declares before it was compared w
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from ottla.log.errors import CorruptRecord
@@ -31,6 +31,10 @@ FIND_BYTES: Final = 8192  # an index interval and some
 WINDOW_BYTES: Final = 64 * 1024
 READ_BYTES: Final = 1024 * 1024
 _MANY_PRODUCER_BATCHES: Final = 10_000
+
+
+ProducerBatch = tuple[int, int, int, int]
+"""Position, size, producer id, kind: see wire.kernel.BatchScan."""
 
 
 class Located(NamedTuple):
@@ -61,6 +65,18 @@ def walk_headers(file: File, start: int, end: int, window_bytes: int = WINDOW_BY
             raise CorruptRecord(f"{file!r}: no whole batch at position {position}")
         yield position, size, buffer, at
         position += size
+
+
+def walk_producers(
+    file: File, start: int, end: int, known: Sequence[ProducerBatch] | None
+) -> Iterator[tuple[int, int, bytes, int]]:
+    """As `walk_headers`, for whom only producers matter: where their batches are `known`, only those that still count."""
+    if known is None:
+        yield from walk_headers(file, start, end)
+        return
+    for position, size, _, _ in known:
+        if start <= position < end:
+            yield position, size, file.pread(HEADER_SIZE, position), 0
 
 
 def walk(file: File, start: int, end: int, window_bytes: int = WINDOW_BYTES) -> Iterator[Located]:

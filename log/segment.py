@@ -13,14 +13,13 @@ written gets one (its last offset, its position), and the time index one with it
 
 from __future__ import annotations
 
-import errno
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final
 
 from ottla.log.errors import CorruptRecord
-from ottla.log.files import Buffer, Disk, File, OpenFiles
+from ottla.log.files import Buffer, Disk, File, OpenFiles, StateUnknown, remove_files
 from ottla.log.index import (
     MAX_RELATIVE_OFFSET,
     NO_TIMESTAMP,
@@ -30,8 +29,9 @@ from ottla.log.index import (
     load_offset_index,
     load_time_index,
 )
-from ottla.log.scan import HEADER_SIZE, Located, find, walk
+from ottla.log.scan import HEADER_SIZE, Located, ProducerBatch, find, walk
 from ottla.log.txn_index import TxnIndex, load_txn_index
+from ottla.wire.kernel import BatchScan
 
 LOG_SUFFIX: Final = ".log"
 INDEX_SUFFIX: Final = ".index"
@@ -75,6 +75,7 @@ class Segment:
         "indexes_dirty",
         "jitter_ms",
         "name_ending",
+        "producer_batches",
         "size",
     )
 
@@ -110,6 +111,8 @@ class Segment:
         self._txn_index: TxnIndex | None = None
         self._txn_dirty = False
         self.indexes_dirty = False
+        self.producer_batches: Sequence[ProducerBatch] | None = None
+        """The batches that producer state must see, while the log is opened and if they are known."""
         self._since_index = 0
         self._max_timestamp = _UNKNOWN if size else NO_TIMESTAMP
         self._offset_of_max = base_offset
@@ -125,9 +128,14 @@ class Segment:
         return f"{self.directory}/{self.base_offset:020d}{suffix}{self.name_ending}"
 
     def create_files(self) -> None:
-        """Makes the three files, empty, as Kafka does. OSError."""
-        for suffix in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX):
-            self._disk.open(self.path(suffix), create=True).close()
+        """Makes the three files, empty, as Kafka does. OSError, with none of them left; StateUnknown."""
+        paths = [self.path(suffix) for suffix in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX)]
+        try:
+            for path in paths:
+                self._disk.open(path, create=True).close()
+        except OSError:
+            remove_files(self._disk, paths)
+            raise
 
     # The file
 
@@ -145,20 +153,29 @@ class Segment:
         if not self.indexes_dirty:
             self._offset_index = self._time_index = self._txn_index = None
 
+    def hand_over(self, open_files: OpenFiles) -> None:
+        """The log is open: from here on the file is counted with those of all partitions, and opened when it is needed."""
+        self._open_files.forget(self)
+        self.release_file()
+        self.producer_batches = None
+        self._open_files = open_files
+
     def append(self, parts: Sequence[Buffer], length: int, last_offset: int, max_timestamp: int) -> int:
         """Writes `length` bytes of whole batches; returns the position they start at.
 
-        `last_offset` and `max_timestamp` (ms, or -1) are those of all batches together. On OSError the file is as before,
-        or, if it could not be cut back, torn behind `size`.
+        `last_offset` and `max_timestamp` (ms, or -1) are those of all batches together. On OSError the file is as before. Not so
+        on StateUnknown: it could not be cut back and is torn behind `size`.
         """
         position = self.size
         file = self.file or self.open_file()
+        if self._offset_index is None and position:
+            self._load_indexes()  # which may fail; after the write nothing may
         try:
             written = file.append(parts)
-            if written != length:
-                raise OSError(errno.ENOSPC, f"wrote {written} of {length} bytes")
+            while written != length:  # a short write is followed by the reason for it
+                written += file.append([memoryview(b"".join(parts))[written:]])
         except OSError:
-            file.truncate(position)
+            self._take_back(file, position)
             raise
         self.size = position + length
         if position == 0:
@@ -170,6 +187,14 @@ class Segment:
             self._add_entries(last_offset, position)
         self._since_index += length
         return position
+
+    @staticmethod
+    def _take_back(file: File, size: int) -> None:
+        """Cuts off what arrived of a write that failed. StateUnknown."""
+        try:
+            file.truncate(size)
+        except OSError as error:
+            raise StateUnknown(error.errno, f"half a write could not be cut off: {error.strerror}") from error
 
     def _raise_max_timestamp(self, timestamp: int, offset: int) -> None:
         if self._max_timestamp == _UNKNOWN:
@@ -339,9 +364,20 @@ class Segment:
         """What `append` would have noted for this batch."""
         if max_timestamp > self._max_timestamp:
             self._max_timestamp, self._offset_of_max = max_timestamp, last_offset
-        if self._since_index > self.index_interval_bytes:
+        if self._since_index > self.index_interval_bytes and self.can_hold(last_offset):
             self._add_entries(last_offset, position)
         self._since_index += size
+
+    def take_scan(self, scan: BatchScan) -> None:
+        """What recovery learned from all batches: the indexes, built anew. The transaction index is filled with the producers."""
+        self.reset_indexes()
+        self.reset_txn_index()
+        for last_offset, position, timestamp, offset in scan.entries:
+            self._max_timestamp, self._offset_of_max = timestamp, offset
+            self._add_entries(last_offset, position)
+        self._max_timestamp, self._offset_of_max = scan.max_timestamp, scan.offset_of_max
+        self.producer_batches = scan.producers
+        self.end_indexing()
 
     def end_indexing(self) -> None:
         """After the last `index_batch`: an interval begins, as with every start."""

@@ -353,7 +353,8 @@ class BatchScan:
     What is learned on the way lies in the attributes and outlives the buffers: `sound` is where the last good batch ends in the
     file, `expected` the offset after it, `entries` the index entries that are due, as (last offset, position, greatest timestamp
     so far, its offset), `epochs` where a leader epoch above `latest_epoch` begins, as (epoch, offset), `producers` the batches
-    that producer state must see, as (position, size, producer id, PLAIN | TRANSACTIONAL | CONTROL).
+    that producer state must see, as (position, size, producer id, PLAIN | TRANSACTIONAL | CONTROL). `gaps`: an offset is missing
+    between two batches or in one, as only a compaction leaves it.
     """
 
     def __init__(self, base_offset: i64, interval_bytes: i64, latest_epoch: i64) -> None:
@@ -365,6 +366,7 @@ class BatchScan:
         self.max_timestamp: i64 = NO_TIMESTAMP
         self.offset_of_max: i64 = base_offset
         self.latest_epoch: i64 = latest_epoch
+        self.gaps: bool = False
         self.entries: list[tuple[int, int, int, int]] = []
         self.epochs: list[tuple[int, int]] = []
         self.producers: list[tuple[int, int, int, int]] = []
@@ -402,6 +404,8 @@ class BatchScan:
         last: i64 = first + delta
         if last - self.base_offset > 2147483647:
             return OFFSET_OVERFLOW
+        if first != self.expected or int32_at(buf, at + 57) <= delta:
+            self.gaps = True
         timestamp: i64 = int64_at(buf, at + 35)
         if timestamp > self.max_timestamp:
             self.max_timestamp = timestamp
