@@ -118,7 +118,7 @@ class Broker:
 
     async def _start(self) -> None:
         clock = self._clock = self._clock or LoopClock()
-        logs = self._open_logs(clock)
+        logs = await self._open_logs(clock)
         controller = open_standalone(logs, self._disk, self.config, self.cluster_id, clock)
         image, values, node_id = controller.image, self.config.values, self.config.node_id
         replicas = Replicas(logs, image, node_id, values)
@@ -148,7 +148,7 @@ class Broker:
         if self.sources is not None:
             self.sources.serving = True
 
-    def _open_logs(self, clock: Clock) -> LogManager:
+    async def _open_logs(self, clock: Clock) -> LogManager:
         values = self.config.values
         logs = self._logs = LogManager(
             self._disk,
@@ -157,13 +157,29 @@ class Broker:
             LogConfig.from_overrides({}, values),
             producer_expiration_ms=values["producer.id.expiration.ms"],
             metadata_dir=self.config.metadata_log_dir,
+            recovery_threads=values["num.recovery.threads.per.data.dir"],
         )
         self._watch(logs)
         logs.lock()
         self.cluster_id = self._agree_on_cluster_id(logs)
         logs.format(self.cluster_id, self.config.node_id)
-        logs.open_all()
+        if logs.needs_recovery:
+            await self._recover(logs)
+        else:
+            logs.open_all()
         return logs
+
+    @staticmethod
+    async def _recover(logs: LogManager) -> None:
+        """Opens the logs in a thread, for it may take minutes: who gives up the start meanwhile, at a signal, ends it at once."""
+        opening = asyncio.get_running_loop().run_in_executor(None, logs.open_all)
+        try:
+            await asyncio.shield(opening)
+        except asyncio.CancelledError:
+            logs.stop_opening()
+            await asyncio.wait([opening])
+            opening.exception()  # it was told to stop, and may have found something before it did
+            raise
 
     def _watch(self, logs: LogManager) -> None:
         loop = asyncio.get_running_loop()

@@ -174,7 +174,8 @@ async def _serve(config: BrokerConfig) -> None:
         loop.add_signal_handler(number, on_signal, number)
     broker = Broker(config)
     try:
-        await broker.start()
+        if not await _start(broker, stop):
+            return
     except ConfigError as error:
         raise CannotStart(str(error)) from error
     except (LogError, MetadataError, OSError) as error:
@@ -192,6 +193,21 @@ async def _serve(config: BrokerConfig) -> None:
     if broker.offline.is_set():
         raise CannotStart("log.dirs: no directory works any more, the log says why; mend the disk and start again")
     _log.info("stopped")
+
+
+async def _start(broker: Broker, stop: asyncio.Event) -> bool:
+    """Starts the broker; False if it was told to stop before it was ready: the next start recovers. Raises as Broker.start."""
+    starting, stopping = asyncio.ensure_future(broker.start()), asyncio.ensure_future(stop.wait())
+    await asyncio.wait((starting, stopping), return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+    if not starting.done():
+        starting.cancel()
+        await asyncio.wait((starting,))
+    if starting.cancelled():
+        _log.warning("stopped before the start was over: the next start will recover")
+        return False
+    starting.result()
+    return True
 
 
 def _settle_collector() -> None:

@@ -198,7 +198,8 @@ DOCS: Final[dict[str, str]] = {
     "num.io.threads": "Threads that handle requests in Kafka. ottla has one event loop.",
     "num.network.threads": "Threads that read and write sockets in Kafka. ottla has one event loop.",
     "num.partitions": "Partitions of a topic that is created without saying how many.",
-    "num.recovery.threads.per.data.dir": "Threads that open and close the logs of a directory in Kafka.",
+    "num.recovery.threads.per.data.dir": "Threads that check the logs of a directory when the broker starts after a stop that "
+    "was not clean. What is changed while it runs counts from the next start on.",
     "num.replica.alter.log.dirs.threads": "Threads that move partitions between log directories.",
     "num.replica.fetchers": "Threads that fetch from each other broker.",
     "offset.metadata.max.bytes": "The longest text that may go with a committed offset.",

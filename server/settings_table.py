@@ -237,7 +237,7 @@ BROKER_ROWS: Final[tuple[Row, ...]] = (
     ("num.io.threads", "INT", 8, 1, None, "c"),
     ("num.network.threads", "INT", 3, 1, None, "c"),
     ("num.partitions", "INT", 1, 1, None, "e"),
-    ("num.recovery.threads.per.data.dir", "INT", 2, 1, None, "c"),
+    ("num.recovery.threads.per.data.dir", "INT", 2, 1, None, "ce"),
     ("num.replica.alter.log.dirs.threads", "INT", None),
     ("num.replica.fetchers", "INT", 1, 1, None, "c"),
     ("offset.metadata.max.bytes", "INT", 4096, None, None, "e"),
