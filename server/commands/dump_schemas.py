@@ -150,6 +150,14 @@ def metadata_fields(record: Record, *, show_secrets: bool) -> dict[str, Any]:
     return {"key": plain(record.key), "value": {type(message).__name__: fields}}
 
 
+def metadata_message(record: Record) -> WireStruct | None:
+    """What a record of the metadata log says; None if it cannot be read."""
+    try:
+        return metadata_records.decode_value(record.value)
+    except MetadataError:
+        return None
+
+
 def _secrets(message: Any) -> Sequence[str]:
     """The fields of a metadata record that not everybody should see."""
     match type(message).__name__:

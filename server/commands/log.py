@@ -11,9 +11,7 @@ is said on standard error with its place in the file, as an object of type `prob
 from __future__ import annotations
 
 import json
-import os
 import re
-import stat
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -23,11 +21,13 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from ottla.log.files import File, OsFile
+from ottla.log.files import File
 from ottla.server.commands import output
 from ottla.server.commands.dump_schemas import Schema, decoder_of
 from ottla.server.commands.dump_segment import Found, Item, SegmentDump
 from ottla.server.commands.dump_small import offset_index, time_index, transaction_index, whole
+from ottla.server.commands.log_verify import verify
+from ottla.server.commands.opened import open_to_read
 from ottla.server.commands.output import Failure
 
 app = typer.Typer(help="Look into the files of a data directory.", no_args_is_help=True)
@@ -47,6 +47,9 @@ _LARGEST_MS: Final = 253_402_300_799_999  # the end of the year 9999
 @app.callback()
 def log() -> None:
     """Look into the files of a data directory."""
+
+
+app.command("verify")(verify)
 
 
 @app.command("dump")
@@ -148,16 +151,6 @@ class Reader:
                 advance = stack.enter_context(output.progress(path.name, file.size, in_bytes=True))
             decoder = decoder_of(schema, topic_of(path), show_secrets=self.show_secrets)
             yield from SegmentDump(file, base_offset=base_offset, records=self.records, decoder=decoder, advance=advance)
-
-
-def open_to_read(path: Path) -> OsFile:
-    """A regular file. OSError; Failure if it is something else."""
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    about = os.fstat(fd)
-    file = OsFile(str(path), fd, about.st_size)  # closes with its last reference
-    if not stat.S_ISREG(about.st_mode):
-        raise Failure(f"{path}: is no regular file")
-    return file
 
 
 # Lines

@@ -224,7 +224,13 @@ def progress(what: str, total: int | None, *, in_bytes: bool = False) -> Iterato
     amount = DownloadColumn() if in_bytes else MofNCompleteColumn()
     console = Console(file=sys.stderr)
     with Progress(
-        TextColumn("{task.description}"), BarColumn(), amount, TimeRemainingColumn(), console=console, transient=True
+        TextColumn("{task.description}"),
+        BarColumn(),
+        amount,
+        TimeRemainingColumn(),
+        console=console,
+        transient=True,
+        redirect_stdout=False,  # or rich would write our data to the bar's stream
     ) as bar:
         task = bar.add_task(what, total=total)
         yield lambda count: bar.advance(task, count)

@@ -20,7 +20,8 @@ from ottla.log.producers import ProducerStates
 from ottla.server.cli_app import app
 from ottla.server.commands.dump_schemas import Schema, decoder_of
 from ottla.server.commands.dump_segment import Item, Problem, SegmentDump
-from ottla.server.commands.log import open_to_read, topic_of
+from ottla.server.commands.log import topic_of
+from ottla.server.commands.opened import open_to_read
 from ottla.server.group.records import encode_batch, group_tombstone, offset_tombstone
 from ottla.server.metadata.image import BROKER, TOPIC
 from ottla.server.metadata.records import build_records
