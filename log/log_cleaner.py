@@ -3,7 +3,8 @@
 All of it runs where the logs live, on one thread; only `Cleaner.groups` and the syncs of a swap may run elsewhere. Life of a
 cleaning, of which a log has at most one:
 
-    `next_cleaning`   the dirtiest log that is due; its job is ready to be sent
+    `next_cleaning`   the dirtiest log that is due
+    `prepare`         its job can be sent; what `flush_job` says must be durable before
     `swap`            once for each group that the cleaner has made
     `finish`          the checkpoint moves to where the cleaning ended
     `give_up`         instead: nothing moves, what was swapped in stays (it is as good as what was there)
@@ -21,15 +22,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from ottla.log.checkpoint import TopicPartition
-from ottla.log.cleaner import CleanedGroup, Cleaner, CleaningJob, CleaningStats, MapTooSmall, Throttle
+from ottla.log.cleaner import CleanedGroup, Cleaner, CleaningAborted, CleaningJob, CleaningStats, MapTooSmall, Throttle
 from ottla.log.cleaning_plan import CleaningPlan, is_compacted, is_due, plan
 from ottla.log.errors import CorruptRecord, StorageError
 from ottla.log.segment_swap import SegmentSwap, remove_cleaned
 from ottla.log.transactions import collect_aborted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Container
 
+    from ottla.log.flush import FlushJob
     from ottla.log.manager import LogManager
     from ottla.log.partition import PartitionLog
 
@@ -52,21 +54,36 @@ class CleanerSettings:
 
 
 class Cleaning:
-    """One log's cleaning under way."""
+    """One log's cleaning under way. `job` is there once it is prepared."""
 
-    __slots__ = ("_cuts", "began_ms", "dirty_bytes", "job", "log", "logs", "partition")
+    __slots__ = ("_cuts", "_job", "began_ms", "log", "logs", "partition", "plan")
 
-    def __init__(self, logs: LogManager, log: PartitionLog, job: CleaningJob, dirty_bytes: int) -> None:
+    def __init__(self, logs: LogManager, log: PartitionLog, plan: CleaningPlan, now_ms: int) -> None:
         self.logs = logs
         self.log = log
-        self.job = job
-        self.dirty_bytes = dirty_bytes
+        self.plan = plan
         self.partition: TopicPartition = (log.topic, log.partition)
-        self.began_ms = job.now_ms
+        self.began_ms = now_ms
+        self._job: CleaningJob | None = None
         self._cuts = log.cuts
 
     def __repr__(self) -> str:
-        return f"Cleaning({self.partition[0]}-{self.partition[1]}, from {self.job.dirty_offset})"
+        return f"Cleaning({self.partition[0]}-{self.partition[1]}, from {self.plan.dirty_offset})"
+
+    @property
+    def job(self) -> CleaningJob:
+        assert self._job is not None, "not prepared"
+        return self._job
+
+    @job.setter
+    def job(self, job: CleaningJob) -> None:
+        self._job = job
+
+    def flush_job(self) -> FlushJob | None:
+        """What must be durable before the cleaning is prepared; None if it is. StorageError."""
+        if self.log.recovery_point >= self.plan.uncleanable_offset:
+            return None
+        return self.log.start_flush(self.plan.uncleanable_offset)
 
     @property
     def is_void(self) -> bool:
@@ -101,28 +118,30 @@ class LogCleaner:
 
     # Choosing
 
-    def next_cleaning(self) -> Cleaning | None:
-        """The dirtiest log that is due, which is in cleaning from now on; None if there is none."""
+    def next_cleaning(self, but: Container[TopicPartition] = ()) -> Cleaning | None:
+        """The dirtiest log that is due, which is in cleaning from now on; None if there is none. `but`: not these."""
         now_ms = self.last_run_ms = self._now_ms()
-        found: list[tuple[float, PartitionLog, CleaningPlan]] = []
+        dirtiest: tuple[PartitionLog, CleaningPlan] | None = None
         self.max_dirty_ratio, self.max_delay_ms = 0.0, 0
         for log in self._compacted():
             try:
-                each = self._plan(log, now_ms)
+                found = self._plan(log, now_ms)
             except StorageError:  # logged where the directory went offline
                 continue
             except CorruptRecord as error:
                 self.leave_alone(log, str(error))
                 continue
-            self.max_dirty_ratio = max(self.max_dirty_ratio, each.dirty_ratio)
-            self.max_delay_ms = max(self.max_delay_ms, each.delay_ms)
-            if is_due(log, each):
-                found.append((each.dirty_ratio, log, each))
-        for _, log, each in sorted(found, key=lambda one: -one[0]):
-            cleaning = self._begin(log, each, now_ms)
-            if cleaning is not None:
-                return cleaning
-        return None
+            self.max_dirty_ratio = max(self.max_dirty_ratio, found.dirty_ratio)
+            self.max_delay_ms = max(self.max_delay_ms, found.delay_ms)
+            if (log.topic, log.partition) in but or not is_due(log, found):
+                continue
+            if dirtiest is None or found.dirty_ratio > dirtiest[1].dirty_ratio:
+                dirtiest = log, found
+        if dirtiest is None:
+            return None
+        cleaning = Cleaning(self._logs, *dirtiest, now_ms)
+        self._logs.in_cleaning.add(cleaning.partition)
+        return cleaning
 
     def _compacted(self) -> list[PartitionLog]:
         """The compacted logs that nobody works on and that can be cleaned."""
@@ -147,22 +166,13 @@ class LogCleaner:
             directory.set_cleaned(partition, found.dirty_offset)
         return found
 
-    def _begin(self, log: PartitionLog, found: CleaningPlan, now_ms: int) -> Cleaning | None:
-        """None if the log cannot be cleaned now."""
-        partition = log.topic, log.partition
-        try:
-            # A start after a crash believes gaps in offsets only below the recovery point of the checkpoint.
-            if log.recovery_point < found.uncleanable_offset:
-                log.flush(found.uncleanable_offset)
-            log.directory.save_recovery_points()
-            job = self._job(log, found, now_ms)
-        except StorageError:  # logged where the directory went offline
-            return None
-        except CorruptRecord as error:
-            self.leave_alone(log, str(error))
-            return None
-        self._logs.in_cleaning.add(partition)
-        return Cleaning(self._logs, log, job, found.cleanable_bytes)
+    def prepare(self, cleaning: Cleaning) -> None:
+        """Writes the cleaning's job. CorruptRecord, StorageError."""
+        if cleaning.is_void:
+            raise CleaningAborted("the log has changed")
+        # A start after a crash believes gaps in offsets below the recovery point of the checkpoint only.
+        cleaning.log.directory.save_recovery_points()
+        cleaning.job = self._job(cleaning.log, cleaning.plan, cleaning.began_ms)
 
     def _job(self, log: PartitionLog, found: CleaningPlan, now_ms: int) -> CleaningJob:
         config, settings = log.config, self.settings
@@ -271,6 +281,8 @@ class LogCleaner:
     def clean_here(self, cleaning: Cleaning, throttle: Callable[[CleaningJob], Throttle] | None = None) -> bool:
         """Does a cleaning on this thread; False if it came to nothing. StorageError."""
         log = cleaning.log
+        log.flush(cleaning.plan.uncleanable_offset)
+        self.prepare(cleaning)
         cleaner = Cleaner(log.directory.disk, cleaning.job, (throttle or unthrottled)(cleaning.job))
         try:
             with log.directory.guard(f"compacting {log.path}"):

@@ -18,10 +18,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Mapping
 from random import SystemRandom
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ottla.log.config import LogConfig
 from ottla.log.errors import InconsistentMetadata
@@ -48,6 +48,7 @@ from ottla.wire.primitives import uuid_to_text
 if TYPE_CHECKING:
     from ottla.log.directory import LogDirectory
     from ottla.log.files import Disk
+    from ottla.server.cleaning import LogCleaning
     from ottla.server.config import BrokerConfig
     from ottla.server.metrics.server import MetricsServer
     from ottla.server.metrics.sources import Sources
@@ -84,6 +85,7 @@ class Broker:
         self._clock = clock
         self._logs: LogManager | None = None
         self._scheduler: Scheduler | None = None
+        self._cleaning: LogCleaning | None = None
         self._dispatch = Dispatch(perf_counter_ns if config.values["ottla.metrics.port"] is not None else None)
         self._metrics: MetricsServer | None = None
         self.sources: Sources | None = None
@@ -273,8 +275,27 @@ class Broker:
         every("checkpoint", values["log.flush.offset.checkpoint.interval.ms"], logs.checkpoint_pass)
         every("delete", DELETE_PASS_INTERVAL_MS, now(logs.delete_pass))
         every("producer expiration", values["producer.id.expiration.check.interval.ms"], now(logs.expiration_pass))
+        if values["log.cleaner.enable"]:
+            every("cleaner", lambda: self._broker_values()["log.cleaner.backoff.ms"], self._clean)
         every("offset expiration", values["offsets.retention.check.interval.ms"], groups.expire)
         every("metadata snapshot", METADATA_PASS_INTERVAL_MS, controller.snapshot_pass)
+
+    def _broker_values(self) -> Mapping[str, Any]:
+        assert self.context is not None
+        return self.context.replicas.broker_values()
+
+    def _clean(self) -> Awaitable[None] | None:
+        """Compacts logs. Without a compacted topic, nothing of the cleaner is loaded."""
+        logs = self._logs
+        assert logs is not None
+        if self._cleaning is None:
+            if not any("compact" in log.config.cleanup_policy for log in logs.logs.values()):
+                return None
+            from ottla.server.cleaning import LogCleaning
+
+            assert self._clock is not None
+            self._cleaning = LogCleaning(logs, self._disk, self._clock.now_ms, self._broker_values)
+        return self._cleaning.run_pass()
 
     async def stop(self) -> None:
         """Stops serving, makes everything durable and marks the stop as a clean one. StorageError where that fails."""
@@ -298,6 +319,8 @@ class Broker:
                 last_first.push_async_callback(self._settle, self.context)
             if self._scheduler is not None:
                 last_first.push_async_callback(self._scheduler.stop)
+            if self._cleaning is not None:
+                last_first.callback(self._cleaning.stop)
             for listener in reversed(self.listeners):
                 last_first.push_async_callback(listener.close, STOP_GRACE_SECONDS)
             if self.sources is not None:

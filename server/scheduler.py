@@ -34,34 +34,38 @@ class Scheduler:
         self._running: dict[str, asyncio.Task[None]] = {}
         self._stopped = False
 
-    def every(self, name: str, interval_ms: int, action: Callable[[], object]) -> None:
-        """Run `action`, a plain or an async function, every `interval_ms` from an interval from now on."""
+    def every(self, name: str, interval_ms: int | Callable[[], int], action: Callable[[], object]) -> None:
+        """Run `action`, a plain or an async function, every `interval_ms` from an interval from now on. An interval that may
+        change is asked for each time."""
         assert name not in self._due
-        self._plan(name, max(interval_ms, MIN_INTERVAL_MS) / 1000, action)
+        self._plan(name, interval_ms, action)
 
-    def _plan(self, name: str, seconds: float, action: Callable[[], object]) -> None:
+    def _plan(self, name: str, interval_ms: int | Callable[[], int], action: Callable[[], object]) -> None:
         if not self._stopped:
-            self._due[name] = self._clock.call_later(seconds, lambda: self._run(name, seconds, action))
+            seconds = max(interval_ms() if callable(interval_ms) else interval_ms, MIN_INTERVAL_MS) / 1000
+            self._due[name] = self._clock.call_later(seconds, lambda: self._run(name, interval_ms, action))
 
-    def _run(self, name: str, seconds: float, action: Callable[[], object]) -> None:
+    def _run(self, name: str, interval_ms: int | Callable[[], int], action: Callable[[], object]) -> None:
         try:
             result = action()
         except Exception:
-            logger.exception("the %s pass failed; it runs again in %.3g s", name, seconds)
+            logger.exception("the %s pass failed; it runs again at its next time", name)
             result = None
         if not isinstance(result, Awaitable):
-            self._plan(name, seconds, action)
+            self._plan(name, interval_ms, action)
             return
-        task = asyncio.ensure_future(self._finish(name, seconds, action, result))
+        task = asyncio.ensure_future(self._finish(name, interval_ms, action, result))
         self._running[name] = task
         task.add_done_callback(lambda _: self._running.pop(name, None))
 
-    async def _finish(self, name: str, seconds: float, action: Callable[[], object], result: Awaitable[object]) -> None:
+    async def _finish(
+        self, name: str, interval_ms: int | Callable[[], int], action: Callable[[], object], result: Awaitable[object]
+    ) -> None:
         try:
             await result
         except Exception:
-            logger.exception("the %s pass failed; it runs again in %.3g s", name, seconds)
-        self._plan(name, seconds, action)
+            logger.exception("the %s pass failed; it runs again at its next time", name)
+        self._plan(name, interval_ms, action)
 
     async def stop(self) -> None:
         self._stopped = True
