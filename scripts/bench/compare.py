@@ -214,7 +214,7 @@ def main() -> int:
     text, missed = table(medians)
     print(text)
     if arguments.docs:
-        write_docs(found, medians, arguments.rounds)
+        write_docs(found, arguments.rounds)
     return 1 if missed else 0
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import os
 import platform
-from collections.abc import Mapping
+import statistics
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rows import ROWS, Row
+from rows import ALL_ROWS, ROWS, Row
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 NAMES = {"ottla": "ottla", "kafka": "Apache Kafka 4.4.0", "kfake": "kfake"}
@@ -48,13 +49,13 @@ def held(medians: Medians, row: Row) -> bool | None:
     return None if row.at_least is None else times >= row.at_least
 
 
-def table(medians: Medians) -> tuple[str, int]:
+def table(medians: Medians, rows: Sequence[Row] = ROWS) -> tuple[str, int]:
     """The table as markdown, and how many targets are missed."""
     kinds = [kind for kind in NAMES if kind in medians]
     lines = ["| load | " + " | ".join(NAMES[kind] for kind in kinds) + " | ottla to Kafka | target |"]
     lines.append("|---|" + "---|" * (len(kinds) + 2))
     missed = 0
-    for row in ROWS:
+    for row in rows:
         cells = [_number(value(medians, kind, row), row.unit) for kind in kinds]
         times, ok = ratio(medians, "ottla", row), held(medians, row)
         missed += ok is False
@@ -80,22 +81,49 @@ def _target(row: Row) -> str:
     return "" if row.at_least is None else f"at least {row.at_least:g} ×"
 
 
-def write_docs(found: Mapping[str, Any], medians: Medians, rounds: int) -> None:
-    """docs/benchmarks.md, .svg and .json."""
+def add_docs(found: Mapping[str, Any]) -> None:
+    """Puts the figures of some loads beside those of the last full comparison, and writes docs/benchmarks.* anew."""
+    figures = _documented()
+    rounds = json.loads((DOCS / "benchmarks.json").read_text())["rounds"]
+    for kind, loads in found.items():
+        figures.setdefault(kind, {}).update(loads)
+    write_docs(figures, rounds)
+
+
+def _documented() -> dict[str, Any]:
+    """broker -> load -> figure -> a value a round, as last written."""
+    path = DOCS / "benchmarks.json"
+    figures: dict[str, Any] = json.loads(path.read_text())["figures"] if path.exists() else {}
+    return figures
+
+
+def write_docs(found: Mapping[str, Any], rounds: int) -> None:
+    """docs/benchmarks.md, .svg and .json. Loads that were measured apart stay as they were."""
+    figures = {kind: dict(loads) for kind, loads in found.items()}
+    for kind, loads in _documented().items():
+        for load in {row.load for row in ALL_ROWS} - {row.load for row in ROWS}:
+            if load in loads:
+                figures.setdefault(kind, {}).setdefault(load, loads[load])
+    medians = {
+        kind: {load: {name: statistics.median(values) for name, values in of_load.items()} for load, of_load in loads.items()}
+        for kind, loads in figures.items()
+    }
     DOCS.mkdir(exist_ok=True)
     machine = f"{os.cpu_count()} cores, {platform.system()} {platform.release()}, Python {platform.python_version()}"
+    shown = [row for row in ALL_ROWS if row in ROWS or row.load in medians.get("ottla", {})]
     text = f"""# Benchmarks
 
 Written by `python scripts/bench/compare.py --docs`: the same requests at wire level (`scripts/bench/kload.py`) against each
 broker, one after the other, {rounds} rounds after a warm-up, medians. {machine}. CPU is that of the whole broker process. What
 counts is the ratio to Kafka's figure in the same run; lower is better but for requests/s. benchmarks.json has every round.
+Starts with many partitions are measured by `scripts/bench/opening.py`, in a run of their own.
 
-{table(medians)[0]}
+{table(medians, shown)[0]}
 
 ![ratios to Apache Kafka](benchmarks.svg)
 """
     (DOCS / "benchmarks.md").write_text(text)
-    (DOCS / "benchmarks.json").write_text(json.dumps({"machine": machine, "rounds": rounds, "figures": found}, indent=1) + "\n")
+    (DOCS / "benchmarks.json").write_text(json.dumps({"machine": machine, "rounds": rounds, "figures": figures}, indent=1) + "\n")
     plot(medians, DOCS / "benchmarks.svg")
 
 
@@ -108,7 +136,7 @@ def plot(medians: Medians, path: Path) -> None:
     from matplotlib import pyplot
 
     kinds = [kind for kind in COLOURS if kind in medians]
-    rows = [row for row in ROWS if ratio(medians, "ottla", row)][::-1]
+    rows = [row for row in ALL_ROWS if ratio(medians, "ottla", row)][::-1]
     figure, axes = pyplot.subplots(figsize=(10, 0.45 * len(rows) + 1.5), layout="constrained")
     height = 0.8 / len(kinds)
     for place, kind in enumerate(kinds):

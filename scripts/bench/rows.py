@@ -90,3 +90,13 @@ ROWS = (
     Row("classic group of 50 members: time to stable", "group", "stable_s", "s", at_most=1.0),
     Row("1,000 idle connections: memory", "idle", "broker_rss_grew_mib", "MiB", absolute=10),
 )
+
+OPENING_ROWS = (
+    Row("start with 1,000 partitions of 2 GiB in all, after a clean stop", "opening-clean", "s", "s", at_most=0.5),
+    Row("the same: opening the logs, by the broker's log", "opening-clean", "open_s", "s", at_most=0.5),
+    Row("the same, after kill -9, page cache warm", "opening-kill9", "s", "s", at_most=0.5),
+    Row("the same: opening the logs, by the broker's log", "opening-kill9", "open_s", "s", at_most=0.5),
+)
+"""Of scripts/bench/opening.py, which measures them apart from the loads."""
+
+ALL_ROWS = ROWS + OPENING_ROWS
