@@ -78,8 +78,13 @@ class OffsetIndex:
         return self._positions[slot - 1] if slot else 0
 
     def offset_at(self, position: int) -> int | None:
-        """Offset of the first entry at or behind `position`, None if there is none: a read that ends there ends below it."""
+        """Offset of the first entry at or behind `position`, None if there is none: a read that ends there ends below it.
+
+        As in Kafka, whose search does not see that the very first entry is hit, and gives the next one.
+        """
         slot = bisect_left(self._positions, position)
+        if slot == 0 and self._positions and self._positions[0] == position:
+            slot = 1
         return self.base_offset + self._offsets[slot] if slot < len(self._offsets) else None
 
     def last_position(self) -> int:

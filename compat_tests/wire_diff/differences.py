@@ -68,5 +68,12 @@ DELIBERATE: dict[str, Difference] = {
     "J-twice": Difference(
         "", SILENT, 0, "a member that names a protocol twice gets no answer, and its group never becomes stable"
     ),
+    "T-impossible": Difference(
+        "error_code", -1, 42, "a marker with a producer id, epoch or version below 0 makes Kafka fail inside"
+    ),
+    "T-twice": Difference("", SILENT, 0, "a marker that names a partition twice is never answered by Kafka"),
+    "T-deleted": Difference(
+        "last_stable_offset", 0, 2, "Kafka's last stable offset falls to the start of the batch that the log now starts in"
+    ),
     "DCF5own": Difference("", [4], [4, 5], "Kafka must be told node.id and process.roles; ours have defaults"),
 }

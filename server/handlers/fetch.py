@@ -162,13 +162,10 @@ class _Fetch:
                     data = PartitionData(asked.partition, 0, high_watermark, stable, log.log_start_offset, parting)
                     data.aborted_transactions = [] if self._read_committed else None
                     return data
-            records = log.read(
-                asked.fetch_offset,
-                min(max_bytes, max(0, asked.partition_max_bytes)),
-                upto=stable if self._read_committed else high_watermark,
-                min_one_batch=min_one_batch,
-            )
-            aborted = _aborted(log, asked.fetch_offset, records) if self._read_committed else None
+            limit = min(max_bytes, max(0, asked.partition_max_bytes))
+            upto = stable if self._read_committed else high_watermark
+            records = log.read(asked.fetch_offset, limit, upto=upto, min_one_batch=min_one_batch)
+            aborted = _aborted(log, asked.fetch_offset, upto, limit, records) if self._read_committed else None
         except LogError as error:
             replica.traffic.failed_fetches += 1
             return _refusal(asked.partition, self._of_version(code_of(error)))
@@ -234,10 +231,21 @@ def _parting(replica: Replica, asked: FetchPartition) -> EpochEndOffset | None:
     return None
 
 
-def _aborted(log: PartitionLog, fetch_offset: int, records: FileSlice | None) -> list[AbortedTransaction]:
-    """Whose records among those the reader has to drop."""
-    if records is None:
+def _aborted(
+    log: PartitionLog, fetch_offset: int, upto: int, limit: int, records: FileSlice | None
+) -> list[AbortedTransaction] | None:
+    """Whose records among those the reader has to drop. Without records as in Kafka: where the limit was used up, who would be
+    told of first; null where the first batch did not fit.
+    """
+    if fetch_offset >= upto:
         return []
+    if records is None:
+        if limit > 0:
+            return None
+        records = log.read(fetch_offset, 0, upto=upto)
+        if records is None:
+            return []
+        records.length = 0
     return [AbortedTransaction(entry.producer_id, entry.first_offset) for entry in aborted_in_read(log, fetch_offset, records)]
 
 

@@ -11,8 +11,8 @@
 - Where `flush.messages` makes a flush due (log.flush.interval.messages: for all topics), the answer comes after the fsync, which
   many requests share (server/flushing.py). Only the answer waits: what the connection produces next is appended meanwhile.
 - A transactional batch without a transactional id makes all partitions 53 TRANSACTIONAL_ID_AUTHORIZATION_FAILED. With an id it is
-  49 INVALID_PRODUCER_ID_MAPPING, for no coordinator knows the id; unless `transaction.partition.verification.enable` is off, for
-  then nobody asks one.
+  49 INVALID_PRODUCER_ID_MAPPING, for no coordinator knows the id; unless `transaction.partition.verification.enable` is off: then
+  nobody asks one below v12, which has the partition added to the transaction.
 - Errors, beside these: 2 CORRUPT_MESSAGE, 3 UNKNOWN_TOPIC_OR_PARTITION, 6 NOT_LEADER_OR_FOLLOWER, 10 MESSAGE_TOO_LARGE, 18
   RECORD_LIST_TOO_LARGE, 32 INVALID_TIMESTAMP, 45 OUT_OF_ORDER_SEQUENCE_NUMBER, 47 INVALID_PRODUCER_EPOCH, 56
   KAFKA_STORAGE_ERROR, 87 INVALID_RECORD. Offset and time are then -1; the log's start is told if it was the log that refused.
@@ -66,6 +66,7 @@ VERIFY: Final = "transaction.partition.verification.enable"
 _ACKS: Final = frozenset((ALL, LEADER, NOBODY))
 NO_OFFSET: Final = -1
 
+TRANSACTIONS_V2_SINCE: Final = 12
 TOPIC_IDS_SINCE: Final = 13
 ZSTD_SINCE: Final = 7
 HINTS_SINCE: Final = 10
@@ -168,7 +169,7 @@ def _append(
         return _refusal(index, ErrorCode.INVALID_REQUIRED_ACKS)
     if replica.topic in INTERNAL_TOPICS:
         return _refusal(index, ErrorCode.INVALID_TOPIC_EXCEPTION)
-    if request.transactional_id is not None and ctx.broker.config.values[VERIFY] and _is_transactional(records):
+    if request.transactional_id is not None and _is_transactional(records) and _is_verified(ctx):
         return _refusal(index, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     try:
         info = replica.append(records, zstd_allowed=version >= ZSTD_SINCE)
@@ -192,6 +193,11 @@ def _each_once(topics: list[TopicProduceData]) -> list[TopicProduceData]:
 
 
 # Transactions
+
+
+def _is_verified(ctx: RequestContext) -> bool:
+    """Is a coordinator asked whether the transaction has the partition, or, in transactions version 2, to add it?"""
+    return ctx.api_version >= TRANSACTIONS_V2_SINCE or bool(ctx.broker.config.values[VERIFY])
 
 
 def _has_transactional_batches(topics: list[TopicProduceData]) -> bool:
