@@ -10,6 +10,11 @@ sizes). What was being written is taken back before they are answered, with Stor
 it is served, and writing goes on as soon as it can. Here ottla differs from Kafka, which takes the directory offline, and
 where it is the only one stops. Unless it is an fsync that says so, or the taking back fails (`StateUnknown`): that is final.
 
+Two failures say nothing about the disk: descriptors ran out (EMFILE), or there is no room (ENOSPC, a quota, a limit on file
+sizes). What was being written is taken back before they are answered, with StorageError too; the directory stays, what is in
+it is served, and writing goes on as soon as it can. Here ottla differs from Kafka, which takes the directory offline, and
+where it is the only one stops. Unless it is an fsync that says so, or the taking back fails (`StateUnknown`): that is final.
+
 Here also lie the checkpoint files, which hold one line a partition, and the list of files to remove after `file.delete.delay.ms`.
 """
 
@@ -56,6 +61,7 @@ class LogDirectory:
         "flushed_ms",
         "flushes",
         "full",
+        "full",
         "on_failure",
         "open_files",
         "partitions",
@@ -80,8 +86,8 @@ class LogDirectory:
         """Up to which offset compacted partitions are clean. Of those that are not in it nothing is."""
 
     def fail(self, action: str, error: Exception) -> StorageError:
-        """Takes the directory offline because `action` failed, unless there were only no descriptors or no room; returns the error
-        to raise.
+        """Takes the directory offline because `action` failed, unless there were only no descriptors or no room; returns the
+        error to raise.
         """
         if isinstance(error, OSError) and not isinstance(error, StateUnknown):
             if error.errno in _NO_DESCRIPTORS:
@@ -106,8 +112,8 @@ class LogDirectory:
 
     @contextmanager
     def guard(self, action: str, *, whole: bool = False) -> Iterator[None]:
-        """Around work on the disk: StorageError if the directory is offline, or goes offline by an OSError inside. `whole`: by any,
-        for work that cannot be left half done.
+        """Around work on the disk: StorageError if the directory is offline, or goes offline by an OSError inside. `whole`: by
+        any, for work that cannot be left half done.
         """
         self.check()
         try:
@@ -184,6 +190,9 @@ class LogDirectory:
         with self.guard(f"writing {name}"):
             if self._saved.get(name) != data:  # if nothing moved, spare the fsyncs
                 self.disk.write_bytes(f"{self.path}/{name}", data)
+                if self.full:
+                    self.full = False
+                    _log.info("log directory %s has room again", self.path)
                 if self.full:
                     self.full = False
                     _log.info("log directory %s has room again", self.path)

@@ -32,6 +32,13 @@ Buffer = bytes | bytearray | memoryview
 _IOV_MAX = 1024  # Linux takes no more parts in one call
 
 
+class StateUnknown(OSError):
+    """A failure after which nobody knows what the disk holds: of an fsync, or of the cut that was to take half a write back.
+
+    Whatever its errno says, it is final: the next fsync may succeed although pages were dropped.
+    """
+
+
 class File(Protocol):
     """An open file that grows at its end. Every method may raise OSError."""
 
@@ -53,7 +60,7 @@ class File(Protocol):
         ...
 
     def sync(self) -> None:
-        """Returns when the file's bytes are durable. May be called from another thread."""
+        """Returns when the file's bytes are durable. May be called from another thread. StateUnknown."""
         ...
 
     def fileno(self) -> int:
@@ -119,7 +126,9 @@ class Disk(Protocol):
         ...
 
     def sync_dir(self, path: str) -> None:
-        """Returns when creates, renames and removes in the directory are durable."""
+        """Returns when creates, renames and removes in the directory are durable. StateUnknown, or OSError where not even that
+        was tried.
+        """
         ...
 
     def read_bytes(self, path: str) -> bytes:
@@ -129,7 +138,8 @@ class Disk(Protocol):
     def write_bytes(self, path: str, data: bytes, sync: bool = True) -> None:
         """Replaces a small file in one step: temporary file, fsync, rename, fsync of the directory. A reader sees old or new.
 
-        `sync=False` leaves both fsyncs out, for derived files that are rebuilt when a power cut takes them.
+        `sync=False` leaves both fsyncs out, for derived files that are rebuilt when a power cut takes them. OSError: the file is
+        as it was, and nothing else is there; StateUnknown.
         """
         ...
 
@@ -232,7 +242,10 @@ class OsFile:
         self.size = size
 
     def sync(self) -> None:
-        os.fdatasync(self._fd)
+        try:
+            os.fdatasync(self._fd)
+        except OSError as error:
+            raise _unknown(error, self.path) from error
 
     def fileno(self) -> int:
         return self._fd
@@ -244,6 +257,17 @@ class OsFile:
 
     def __del__(self) -> None:
         self.close()
+
+
+def _fsync(fd: int, path: str) -> None:
+    try:
+        os.fsync(fd)
+    except OSError as error:
+        raise _unknown(error, path) from error
+
+
+def _unknown(error: OSError, path: str) -> StateUnknown:
+    return StateUnknown(error.errno, f"fsync failed: {error.strerror}", path)
 
 
 class _OsLock:
@@ -309,7 +333,7 @@ class OsDisk:
     def sync_dir(self, path: str) -> None:
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            os.fsync(fd)
+            _fsync(fd, path)
         finally:
             os.close(fd)
 
@@ -319,12 +343,18 @@ class OsDisk:
 
     def write_bytes(self, path: str, data: bytes, sync: bool = True) -> None:
         temporary = path + ".tmp"
-        with open(temporary, "wb", buffering=0) as file:
-            if file.write(data) != len(data):
-                raise OSError(errno.ENOSPC, "short write", temporary)
-            if sync:
-                os.fsync(file.fileno())
-        os.replace(temporary, path)
+        try:
+            with open(temporary, "wb", buffering=0) as file:
+                rest = memoryview(data)
+                while rest:  # a short write is followed by the reason for it
+                    rest = rest[file.write(rest) :]
+                if sync:
+                    _fsync(file.fileno(), temporary)
+            os.replace(temporary, path)
+        except OSError:
+            with contextlib.suppress(OSError):  # half a file, on a disk that may be full
+                os.unlink(temporary)
+            raise
         if sync:
             self.sync_dir(os.path.dirname(path) or ".")
 
@@ -341,6 +371,16 @@ class OsDisk:
                 raise LogDirLocked(f"{os.path.dirname(path)} is in use by another broker (it holds {path})") from None
             raise
         return _OsLock(fd)
+
+
+def remove_files(disk: Disk, paths: Sequence[str]) -> None:
+    """Takes back files that were just made, as far as they are there. StateUnknown where one stays."""
+    try:
+        for path in paths:
+            if disk.exists(path):
+                disk.remove(path)
+    except OSError as error:
+        raise StateUnknown(error.errno, f"half-made files could not be removed: {error.strerror}") from error
 
 
 def remove_tree(disk: Disk, path: str) -> None:

@@ -342,15 +342,19 @@ class LogManager:
 
     def close(self, clean: bool = True, broker_epoch: int = -1) -> None:
         """Closes every partition and gives the locks back. `clean`: directories that are still in order get what a start without
-        recovery needs, with the marker last; `broker_epoch` goes into it."""
+        recovery needs, with the marker last; `broker_epoch` goes into it. One in which something could not be written for want of
+        room or descriptors gets no marker."""
+        unclean: set[str] = set()
         for log in self.logs.values():
             try:
                 log.close(clean and log.directory.failed is None)
-            except StorageError:  # logged where the directory went offline
+            except StorageError as error:
+                _log.error("%s-%d is not closed cleanly: %s", log.topic, log.partition, error)
+                unclean.add(log.directory.path)
                 log.close(clean=False)
         if clean:
             for directory in self.directories:
-                if directory.failed is None:
+                if directory.failed is None and directory.path not in unclean:
                     self._finish(directory, broker_epoch)
         self.logs.clear()
         while self._locks:

@@ -30,7 +30,7 @@ class PowerCut(BaseException):
 @dataclass(slots=True)
 class Fault:
     """The `skip`-th next `operation` on a path that contains `path` raises OSError(code); an append writes `written` bytes
-    first.
+    first. With code 0 that is all: the write is short, and the next one goes on.
     """
 
     operation: str
@@ -64,8 +64,9 @@ class MemFile:
             self._inode.write(self.size, data[: fault.written])
             written = fault.written
             if 0 < written < len(data):
-                fault.written = 0
-                self._disk._faults.insert(0, fault)
+                if fault.code:
+                    fault.written = 0
+                    self._disk._faults.insert(0, fault)
                 return written  # as the system call: short now, the error comes with the next one
             raise OSError(fault.code, os.strerror(fault.code), self.path)
         self._disk._change("append", self.path)

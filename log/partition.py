@@ -434,7 +434,7 @@ class PartitionLog:
         _log.info("%s-%d is truncated from %d to %d", self.topic, self.partition, self.log_end_offset, offset)
         self.cuts += 1
         self.unsynced.cut(offset)
-        with self.directory.guard(f"truncating {self.path}"):
+        with self.directory.guard(f"truncating {self.path}", whole=True):
             removal.cut_segments(self, offset)
             self.unsynced.epochs |= self.epochs.truncate_from_end(offset)
             self._latest_epoch = self.epochs.latest_epoch

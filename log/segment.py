@@ -55,6 +55,7 @@ class Segment:
     """See the module's docstring. `size` is the length of the log file in bytes, `base_offset` the least offset it may hold."""
 
     __slots__ = (
+        "_damaged",
         "_disk",
         "_index_bytes",
         "_max_timestamp",
@@ -106,6 +107,7 @@ class Segment:
         self.created_ms = now_ms
         self.file: File | None = None
         self.index_full = False
+        self._damaged = False  # the log itself cannot be walked
         self._offset_index: OffsetIndex | None = None
         self._time_index: TimeIndex | None = None
         self._txn_index: TxnIndex | None = None
@@ -320,7 +322,9 @@ class Segment:
         """The first batch that ends at or after `offset`, or None. CorruptRecord if the log itself cannot be walked."""
         try:
             return self._locate(offset)
-        except (CorruptIndex, CorruptRecord):
+        except (CorruptIndex, CorruptRecord) as error:
+            if self._damaged:
+                raise CorruptRecord(f"{self!r}: {error}") from error
             self.rebuild_indexes()  # the index may have led us between two batches
             return self._locate(offset)
 
@@ -384,10 +388,20 @@ class Segment:
         self._since_index = 0
 
     def rebuild_indexes(self) -> None:
-        """Both indexes from the log's headers. CorruptRecord if they cannot be walked."""
+        """Both indexes from the log's headers. CorruptRecord if they cannot be walked; then the indexes stay, for they lead past
+        the damage, and whoever asks for what is damaged does not cost a walk again.
+        """
+        kept = self._offset_index, self._time_index, self._max_timestamp, self._offset_of_max, self.first_timestamp
+        kept_rest = self._since_index, self.indexes_dirty, self.index_full
         self.reset_indexes()
-        for batch in walk(self.file or self.open_file(), 0, self.size):
-            self.index_batch(batch.position, batch.size, batch.last_offset, batch.max_timestamp)
+        try:
+            for batch in walk(self.file or self.open_file(), 0, self.size):
+                self.index_batch(batch.position, batch.size, batch.last_offset, batch.max_timestamp)
+        except (CorruptRecord, OSError) as error:
+            self._offset_index, self._time_index, self._max_timestamp, self._offset_of_max, self.first_timestamp = kept
+            self._since_index, self.indexes_dirty, self.index_full = kept_rest
+            self._damaged = isinstance(error, CorruptRecord)
+            raise
         self.end_indexing()
 
     def write_indexes(self, *, final: bool) -> list[str]:

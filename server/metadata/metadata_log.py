@@ -224,8 +224,14 @@ class MetadataLog:
         return self._append(build_records(records, metadata_version, self._now_ms()))
 
     def _append(self, batch: bytes) -> int:
-        info = self._log.append_as_leader(batch, leader_epoch=self.epoch, origin=Origin.RAFT_LEADER)
-        self._log.flush()
+        log = self._log
+        info = log.append_as_leader(batch, leader_epoch=self.epoch, origin=Origin.RAFT_LEADER)
+        try:
+            log.flush()
+        except StorageError:
+            if log.directory.failed is None:  # only descriptors or room were wanting: what is not committed goes again
+                log.truncate_to(info.base_offset)
+            raise
         self.appended_bytes += len(batch)
         self.last_append_ms = self._now_ms()
         return info.last_offset

@@ -113,9 +113,9 @@ def test_transactions_hold_the_last_stable_offset(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize("written", [0, 17, SIZE - 1])
-def test_a_full_disk_cuts_back_and_stays_offline(rig: Rig, written: int) -> None:
+def test_a_write_that_fails_is_cut_back_and_the_directory_stays_offline(rig: Rig, written: int) -> None:
     rig.fill(3)
-    rig.memory.fail("append", errno.ENOSPC, path=".log", written=written)
+    rig.memory.fail("append", errno.EIO, path=".log", written=written)
     with pytest.raises(StorageError):
         rig.append()
     assert rig.disk.size(f"{rig.path}/{0:020d}.log") == 3 * SIZE
