@@ -46,3 +46,12 @@ def code_of(error: Exception) -> ErrorCode:
             return code
     logger.error("unexpected error, answered as UNKNOWN_SERVER_ERROR", exc_info=error)
     return ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def append_error(error: Exception) -> ErrorCode:
+    """What clients of a coordinator hear when it could not write its records: mostly what makes them try again elsewhere."""
+    if isinstance(error, log.RecordTooLarge | log.RecordListTooLarge):
+        return ErrorCode.UNKNOWN_SERVER_ERROR
+    if isinstance(error, log.StorageError | OSError):
+        return ErrorCode.NOT_COORDINATOR
+    return ErrorCode.COORDINATOR_NOT_AVAILABLE

@@ -9,9 +9,7 @@ loses it, it forgets all about it. This object sees partitions only through Grou
 from __future__ import annotations
 
 import contextlib
-import functools
 import logging
-import struct
 from collections.abc import Iterator
 from typing import Protocol
 
@@ -21,6 +19,7 @@ from ottla.server.group.classic import ClassicGroup
 from ottla.server.group.errors import GroupError
 from ottla.server.group.settings import GroupSettings
 from ottla.server.group.shard import Shard
+from ottla.server.java_hash import java_hash_bucket
 from ottla.wire.errors import ErrorCode
 
 logger = logging.getLogger("ottla.server.group")
@@ -202,14 +201,3 @@ class GroupCoordinator:
                 shard.expire()
             except GroupError as error:
                 logger.warning("offsets of partition %d were not expired: %s", shard.partition, error)
-
-
-@functools.lru_cache(maxsize=10_000)
-def java_hash_bucket(text: str, buckets: int) -> int:
-    """`abs(text.hashCode()) % buckets` of Java, where the smallest int has the absolute value 0. Hashes UTF-16 units."""
-    value = 0
-    for (unit,) in struct.iter_unpack("<H", text.encode("utf-16-le", "surrogatepass")):
-        value = (31 * value + unit) & 0xFFFFFFFF
-    if value >= 0x80000000:
-        value = (0x100000000 - value) & 0x7FFFFFFF
-    return value % buckets

@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from ottla.log.errors import LogError
 from ottla.server.clock import Clock
+from ottla.server.errors import append_error
 from ottla.server.group import joins, membership
 from ottla.server.group.classic import CONSUMER_PROTOCOL_TYPE, ClassicGroup, State, new_group_record
 from ottla.server.group.errors import GroupError
@@ -270,14 +271,3 @@ class Shard:
             raise GroupError(ErrorCode.NON_EMPTY_GROUP)
         records: list[GroupRecord] = [*self.offsets.delete_group(group_id), group_tombstone(group_id)]
         self.run(Result(records, None))
-
-
-def append_error(error: Exception) -> ErrorCode:
-    """What a client of the group hears when its records could not be written: something it answers by trying again elsewhere."""
-    from ottla.log.errors import RecordListTooLarge, RecordTooLarge, StorageError
-
-    if isinstance(error, RecordTooLarge | RecordListTooLarge):
-        return ErrorCode.UNKNOWN_SERVER_ERROR
-    if isinstance(error, StorageError | OSError):
-        return ErrorCode.NOT_COORDINATOR
-    return ErrorCode.COORDINATOR_NOT_AVAILABLE

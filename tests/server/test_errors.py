@@ -7,8 +7,8 @@ import logging
 import pytest
 
 from ottla.log import errors as log_errors
-from ottla.log.errors import CorruptSnapshot, LogError
-from ottla.server.errors import code_of
+from ottla.log.errors import CorruptLog, CorruptSnapshot, LogError, PolicyViolation, RecordTooLarge
+from ottla.server.errors import append_error, code_of
 from ottla.wire.errors import ErrorCode
 
 NEVER_SENT = {LogError, CorruptSnapshot}
@@ -26,3 +26,16 @@ def test_the_rest_is_logged_with_its_traceback(caplog: pytest.LogCaptureFixture)
     with caplog.at_level(logging.ERROR):
         assert code_of(ZeroDivisionError()) is ErrorCode.UNKNOWN_SERVER_ERROR
     assert "ZeroDivisionError" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (RecordTooLarge("x"), ErrorCode.UNKNOWN_SERVER_ERROR),
+        (OSError("x"), ErrorCode.NOT_COORDINATOR),
+        (CorruptLog("x"), ErrorCode.NOT_COORDINATOR),
+        (PolicyViolation("x"), ErrorCode.COORDINATOR_NOT_AVAILABLE),
+    ],
+)
+def test_what_a_failed_append_of_a_coordinator_means_to_its_clients(error: Exception, code: ErrorCode) -> None:
+    assert append_error(error) is code

@@ -6,25 +6,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from ottla.log.errors import CorruptLog, PolicyViolation, RecordTooLarge
-from ottla.server.group.coordinator import LOAD_SLICE_SECONDS, TOPIC, java_hash_bucket
+from ottla.server.group.coordinator import LOAD_SLICE_SECONDS, TOPIC
 from ottla.server.group.errors import GroupError
 from ottla.server.group.records import MetadataRecord, encode_batch
 from ottla.server.group.settings import GroupSettings
-from ottla.server.group.shard import append_error
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.internal.group_metadata_key import GroupMetadataKey
 from ottla.wire.messages.internal.group_metadata_value import GroupMetadataValue, MemberMetadata
 from tests.server.group.fakes import Broker, Driver, GroupClock, GroupLog, answer_of, in_loop
-
-
-@pytest.mark.parametrize(
-    ("text", "bucket"),
-    [("", 0), ("g", 3), ("my-group", 12), ("polygenelubricants", 0), ("Gruppe-ä", 26), ("\U0001f600", 49)],
-)
-def test_groups_hash_as_java_strings_do(text: str, bucket: int) -> None:
-    # Checked against java.lang.String.hashCode; "polygenelubricants" hashes to the smallest int.
-    assert java_hash_bucket(text, 50) == bucket
 
 
 def refused(broker: Broker, group_id: str = "g") -> ErrorCode:
@@ -179,19 +168,6 @@ async def test_a_record_that_no_group_is_like_is_left_out(caplog: pytest.LogCapt
     assert found is not None
     assert (found.generation, len(found.members)) == (1, 1)
     assert again.fetch(group="other") == {"t": {0: 2}}
-
-
-@pytest.mark.parametrize(
-    ("error", "code"),
-    [
-        (RecordTooLarge("x"), ErrorCode.UNKNOWN_SERVER_ERROR),
-        (OSError("x"), ErrorCode.NOT_COORDINATOR),
-        (CorruptLog("x"), ErrorCode.NOT_COORDINATOR),
-        (PolicyViolation("x"), ErrorCode.COORDINATOR_NOT_AVAILABLE),
-    ],
-)
-def test_what_a_failed_append_means_to_members(error: Exception, code: ErrorCode) -> None:
-    assert append_error(error) is code
 
 
 def test_settings_come_from_the_brokers_by_name() -> None:
