@@ -10,11 +10,6 @@ sizes). What was being written is taken back before they are answered, with Stor
 it is served, and writing goes on as soon as it can. Here ottla differs from Kafka, which takes the directory offline, and
 where it is the only one stops. Unless it is an fsync that says so, or the taking back fails (`StateUnknown`): that is final.
 
-Two failures say nothing about the disk: descriptors ran out (EMFILE), or there is no room (ENOSPC, a quota, a limit on file
-sizes). What was being written is taken back before they are answered, with StorageError too; the directory stays, what is in
-it is served, and writing goes on as soon as it can. Here ottla differs from Kafka, which takes the directory offline, and
-where it is the only one stops. Unless it is an fsync that says so, or the taking back fails (`StateUnknown`): that is final.
-
 Here also lie the checkpoint files, which hold one line a partition, and the list of files to remove after `file.delete.delay.ms`.
 """
 
@@ -60,7 +55,6 @@ class LogDirectory:
         "failed",
         "flushed_ms",
         "flushes",
-        "full",
         "full",
         "on_failure",
         "open_files",
@@ -190,9 +184,6 @@ class LogDirectory:
         with self.guard(f"writing {name}"):
             if self._saved.get(name) != data:  # if nothing moved, spare the fsyncs
                 self.disk.write_bytes(f"{self.path}/{name}", data)
-                if self.full:
-                    self.full = False
-                    _log.info("log directory %s has room again", self.path)
                 if self.full:
                     self.full = False
                     _log.info("log directory %s has room again", self.path)
