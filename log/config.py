@@ -62,9 +62,8 @@ def _all_replicas(words: Iterable[str]) -> bool:
 _TABLE: Final = (
     Setting(
         "cleanup.policy", _LIST, ("delete",), choices=CLEANUP_POLICIES, unique=True, synonyms=("log.cleanup.policy",),
-        doc="What happens to old segments: `delete` drops them by time and size; `compact` wants a key in every record, and "
-        "will keep the last record of every key once there is a log cleaner: until then it keeps all; an empty list keeps "
-        "everything.",
+        doc="What happens to old segments: `delete` drops them by time and size; `compact` wants a key in every record and "
+        "keeps the last record of every key; both do both, and an empty list keeps everything.",
     ),
     Setting(
         "compression.gzip.level", _INT, -1, check=check_gzip_level, synonyms=("compression.gzip.level",),
@@ -85,7 +84,7 @@ _TABLE: Final = (
         doc="Level for batches that the broker compresses with zstd: negative is fastest, 22 is small.",
     ),
     Setting(
-        "delete.retention.ms", _LONG, _DAY_MS, 0, synonyms=("log.cleaner.delete.retention.ms",), effective=False,
+        "delete.retention.ms", _LONG, _DAY_MS, 0, synonyms=("log.cleaner.delete.retention.ms",),
         doc="How long a compacted topic keeps the tombstone of a deleted key, and the markers of transactions. A "
         "consumer that reads from the start must get through within this time to see every deletion.",
     ),
@@ -134,7 +133,8 @@ _TABLE: Final = (
     ),
     Setting(
         "max.compaction.lag.ms", _LONG, LONG_MAX, 1, synonyms=("log.cleaner.max.compaction.lag.ms",),
-        doc="The longest time a record may wait for compaction: on a compacted topic the active segment rolls at this age.",
+        doc="The longest time a record may wait for compaction: on a compacted topic the active segment rolls at this age "
+        "and a segment that is older is compacted, however little is dirty.",
     ),
     Setting(
         "max.decompressed.message.bytes", _INT, MAX_ARRAY_BYTES, 1, MAX_ARRAY_BYTES,
@@ -162,12 +162,12 @@ _TABLE: Final = (
         doc="Whose time a record carries: the producer's (CreateTime) or that of its arrival (LogAppendTime).",
     ),
     Setting(
-        "min.cleanable.dirty.ratio", _DOUBLE, 0.5, 0, 1, synonyms=("log.cleaner.min.cleanable.ratio",), effective=False,
+        "min.cleanable.dirty.ratio", _DOUBLE, 0.5, 0, 1, synonyms=("log.cleaner.min.cleanable.ratio",),
         doc="The share of a compacted log that must be new since the last compaction before the next one starts: "
         "about the share of bytes that duplicates may take.",
     ),
     Setting(
-        "min.compaction.lag.ms", _LONG, 0, 0, synonyms=("log.cleaner.min.compaction.lag.ms",), effective=False,
+        "min.compaction.lag.ms", _LONG, 0, 0, synonyms=("log.cleaner.min.compaction.lag.ms",),
         doc="How long every record stays in the log before compaction may remove it.",
     ),
     Setting(

@@ -39,9 +39,6 @@ WHY_IDLE: Final[dict[str, tuple[str, ...]]] = {
         "request.timeout.ms", "socket.connection.setup.", "log.dir.failure.timeout.ms",
         "leader.replication.throttled.replicas",
     ),
-    "Compacted topics are kept whole until there is a log cleaner": (
-        "log.cleaner.", "delete.retention.ms", "min.cleanable.dirty.ratio", "min.compaction.lag.ms",
-    ),
     "Metrics are plain counts that are read when they are asked for": ("kafka.metrics.", "metric.reporters", "metrics."),
     "There is no tiered storage": ("remote.", "log.remote.", "log.local.", "local."),
     "Groups of the consumer protocol (KIP-848) are not served yet": ("group.consumer.", "consumer."),

@@ -155,13 +155,17 @@ DOCS: Final[dict[str, str]] = {
     "listeners": (
         "Where to listen, as NAME://host:port. An empty host is every interface, port 0 a free one. Without any, 127.0.0.1:9092."
     ),
-    "log.cleaner.backoff.ms": "How long the log cleaner sleeps when there is nothing to compact.",
-    "log.cleaner.dedupe.buffer.size": "Memory of the log cleaner for the keys it has seen.",
+    "log.cleaner.backoff.ms": "How long the log cleaner rests when nothing is left to compact.",
+    "log.cleaner.dedupe.buffer.size": (
+        "Memory of the log cleaner for keys, all threads together, 24 bytes a key. What does not fit waits for the next turn."
+    ),
     "log.cleaner.enable": "Whether logs are compacted.",
     "log.cleaner.io.buffer.load.factor": "How full the log cleaner's table of keys may get.",
-    "log.cleaner.io.buffer.size": "Memory of the log cleaner for reading and writing.",
-    "log.cleaner.io.max.bytes.per.second": "The most that the log cleaner reads and writes.",
-    "log.cleaner.threads": "Threads that compact.",
+    "log.cleaner.io.buffer.size": "Memory of the log cleaner for reading and writing, all threads together.",
+    "log.cleaner.io.max.bytes.per.second": "The most that the log cleaner reads and writes, all threads together.",
+    "log.cleaner.threads": (
+        "How many logs may be compacted at once. In ottla each thread is a process, which lives as long as there is work."
+    ),
     "log.dir": "Where everything is kept, if `log.dirs` does not say: ./ottla-data without either.",
     "log.dir.failure.timeout.ms": "How long a broker that cannot report a failed log directory goes on before it stops.",
     "log.dirs": "The directories that partitions are kept in.",
