@@ -195,6 +195,7 @@ class Checker:
     def __init__(self, paths: list[Path], *, deep: bool = False, metadata: Path | None = None) -> None:
         self.directories: dict[Path, LogDirectoryCheck] = {}
         self.partitions: list[tuple[LogDirectoryCheck, PartitionCheck]] = []
+        self.found: list[Finding] = []
         self._whole: list[LogDirectoryCheck] = []
         self._deep = deep
         self.work: list[tuple[LogDirectoryCheck, Path, list[int] | None]] = []
@@ -239,6 +240,10 @@ class Checker:
             for log in path.glob("*.log")
             if bases is None or log.name[:20] in {f"{base:020d}" for base in bases}
         )
+
+    def run(self, advance: Callable[[int], object] = int) -> None:
+        """All of `findings`, into `found`."""
+        self.found = list(self.findings(advance))
 
     def findings(self, advance: Callable[[int], object] = int) -> Iterator[Finding]:
         """`advance` is told how many bytes of segments are behind. OSError if something cannot be read."""

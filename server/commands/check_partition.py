@@ -235,9 +235,10 @@ class PartitionCheck:
                 self._snapshot(offset, path)
             else:
                 self.add(path, None, f"it lies beyond the log's end, {self.end_offset}", Meaning.REBUILDABLE, Mend.REMOVE)
-        expected = self.expected
-        if self._only is None and expected.recovery_point is not None and expected.recovery_point > self.end_offset:
-            what = f"the log ends at offset {self.end_offset}, and was synced up to {expected.recovery_point}"
+        synced_upto = self.expected.recovery_point
+        is_told = any(state.damage for state in self.segments[-1:])
+        if self._only is None and synced_upto is not None and synced_upto > self.end_offset and not is_told:
+            what = f"the log ends at offset {self.end_offset}, and was synced up to {synced_upto}"
             self.add(self.path, None, what, Meaning.CORRUPT, Mend.LINES)
 
     # Files of the partition

@@ -26,6 +26,7 @@ from ottla.server.commands import output
 from ottla.server.commands.dump_schemas import Schema, decoder_of
 from ottla.server.commands.dump_segment import Found, Item, SegmentDump
 from ottla.server.commands.dump_small import offset_index, time_index, transaction_index, whole
+from ottla.server.commands.log_repair import repair
 from ottla.server.commands.log_verify import verify
 from ottla.server.commands.opened import open_to_read
 from ottla.server.commands.output import Failure
@@ -50,6 +51,7 @@ def log() -> None:
 
 
 app.command("verify")(verify)
+app.command("repair")(repair)
 
 
 @app.command("dump")
