@@ -25,6 +25,18 @@ def test_the_time_index_is_kafkas() -> None:
     assert index.encode() == KAFKA_TIME_INDEX
 
 
+def test_where_a_read_ends() -> None:
+    """The first entry behind it, or at its end, but for the very first entry: what Kafka 4.4's search finds."""
+    index = OffsetIndex(1000, 1 << 20)
+    assert index.offset_at(0) is None
+    index.append(1010, 100)
+    assert [index.offset_at(position) for position in (0, 99, 100, 101)] == [1010, 1010, None, None]
+    index.append(1020, 200)
+    index.append(1030, 300)
+    wanted = {0: 1010, 99: 1010, 100: 1020, 101: 1020, 200: 1020, 201: 1030, 300: 1030, 301: None}
+    assert {position: index.offset_at(position) for position in wanted} == wanted
+
+
 def test_lookup_is_the_last_entry_at_or_below() -> None:
     index = OffsetIndex(1000, 1 << 20)
     for offset, position in ((1010, 100), (1020, 200), (1030, 300)):

@@ -196,6 +196,15 @@ def test_transactional_batches(broker: MemoryBroker) -> None:
     assert produce(broker, "t", transactional[:-1]).error_code == ErrorCode.INVALID_RECORD  # no batch, so no transaction
 
 
+def test_transactional_batches_that_no_coordinator_is_asked_about() -> None:
+    broker = MemoryBroker({"t": 1}, {"transaction.partition.verification.enable": "false"})
+    transactional = batch(1, producer=(7, 0, 0), transactional=True)
+    for version in versions("produce"):
+        code = produce(broker, "t", transactional, version, transactional_id="tx").error_code
+        assert code == (ErrorCode.NONE if version < 12 else ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+    assert broker.replicas.get("t", 0).log.last_stable_offset == 0  # type: ignore[union-attr]
+
+
 @pytest.mark.parametrize("version", [9, 10, 12, 13])
 def test_not_the_leader(broker: MemoryBroker, version: int) -> None:
     broker.register_broker(2, port=9093)
