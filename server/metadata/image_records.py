@@ -16,14 +16,12 @@ from ottla.wire.messages.internal.feature_level_record import FeatureLevelRecord
 from ottla.wire.messages.internal.partition_record import PartitionRecord
 from ottla.wire.messages.internal.producer_ids_record import ProducerIdsRecord
 from ottla.wire.messages.internal.topic_record import TopicRecord
-from ottla.wire.messages.internal.zk_migration_state_record import ZkMigrationStateRecord
 
 if TYPE_CHECKING:
     from ottla.server.metadata.image import BrokerImage, MetadataImage, PartitionImage
     from ottla.wire.primitives import WireStruct
 
 METADATA_VERSION_FEATURE: Final = "metadata.version"
-_ZK_MIGRATION: Final = 8  # metadata.version 3.4-IV0
 _DIRECTORIES: Final = 17  # 3.7-IV2
 _ELR: Final = 23  # 4.0-IV1
 _NOBODY: Final = -1
@@ -64,8 +62,6 @@ class Frozen(NamedTuple):
         for name, level in self.features.items():
             if name != METADATA_VERSION_FEATURE:
                 yield FeatureLevelRecord(name, level)
-        if self.metadata_version >= _ZK_MIGRATION:
-            yield ZkMigrationStateRecord()  # none: Kafka 4 knows no other, and writes it all the same
 
     def _kept(self, kind: str) -> Iterator[WireStruct]:
         return (record for key, record in self.kept if key[0] == kind)

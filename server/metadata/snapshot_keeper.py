@@ -5,9 +5,9 @@ log.
   `metadata.log.max.snapshot.interval.ms` (0: never) after it, if anything was appended. Both count from the start anew.
 - It is written on the event loop in slices of half a millisecond (`snapshot_writer.py`), from a copy of the image; the fsync runs
   in a thread. Operations go on meanwhile and are not in it.
-- Cleaning, once a minute: while log and snapshots are larger than `metadata.max.retention.bytes`, or the oldest snapshot's last
-  record is older than `metadata.max.retention.ms` (-1: no limit), the oldest snapshot goes, and the log begins where the next one
-  ends: segments that lie wholly below it go too. The newest snapshot always stays.
+- Cleaning, at the start and once a minute: while log and snapshots are larger than `metadata.max.retention.bytes`, or the
+  oldest snapshot's last record is older than `metadata.max.retention.ms` (-1: no limit), the oldest snapshot goes, and the log
+  begins where the next one ends: segments that lie wholly below it go too. The newest snapshot always stays.
 
 A failure of the disk takes the log directory offline, as everywhere; StorageError.
 """
@@ -63,7 +63,8 @@ class SnapshotKeeper:
         self._known: dict[SnapshotId, _Known] = {}
         self._last_bytes = 0
         self._last_end_offset = -1
-        self._last = self._cleaned = clock.monotonic()
+        self._last = clock.monotonic()
+        self._next_cleaning = self._last  # a start cleans
 
     @property
     def why_due(self) -> str | None:
@@ -82,8 +83,8 @@ class SnapshotKeeper:
         """A pass: cleans if it is time to, and returns the writing of a snapshot, to be awaited, if one is due. StorageError."""
         if self._log.partition_log.directory.failed is not None:
             return None
-        if self._clock.monotonic() - self._cleaned >= _CLEANING_INTERVAL_SECONDS:
-            self._cleaned = self._clock.monotonic()
+        if self._clock.monotonic() >= self._next_cleaning:
+            self._next_cleaning = self._clock.monotonic() + _CLEANING_INTERVAL_SECONDS
             self.clean()
         reason = self.why_due
         return None if reason is None else self.take(reason)

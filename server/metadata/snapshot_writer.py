@@ -60,7 +60,7 @@ class SnapshotWriter:
         self._version = image.metadata_version
         self._now_ms = now_ms
         self._waiting: Iterator[WireStruct] = image.records()
-        self._encoded: list[Record] = []
+        self._encoded: list[bytes] = []
         self._offset = 0
         self._whole = False
         self._part = f"{directory}/{snapshot_id}-{random.getrandbits(63)}{PARTIAL_SUFFIX}"
@@ -79,14 +79,12 @@ class SnapshotWriter:
             self._write(records.build_control(self._header, now_ms))
             self._header = []
         room = BATCH_RECORDS - len(self._encoded)
-        new = [
-            Record(0, now_ms, None, records.encode_value(record, self._version))
-            for record in islice(self._waiting, min(room, STEP_RECORDS))
-        ]
+        new = [records.encode_value(record, self._version) for record in islice(self._waiting, min(room, STEP_RECORDS))]
         if new:
             self._encoded += new
         elif self._encoded or room == 0:
-            self._write(build_batch(self._encoded))
+            # One time for all: Kafka refuses a metadata batch whose records differ in it.
+            self._write(build_batch([Record(0, now_ms, None, value) for value in self._encoded]))
             self._encoded = []
         else:
             self._write(records.build_control([(SNAPSHOT_FOOTER, SnapshotFooterRecord())], now_ms))
