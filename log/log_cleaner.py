@@ -257,14 +257,18 @@ class LogCleaner:
                 self.leave_alone(log, str(error))
         return deleted
 
+    def uncleanable_in(self, directory_path: str) -> list[PartitionLog]:
+        """The logs of a directory that are left alone."""
+        logs = [self._logs.logs.get(partition) for partition in self.uncleanable]
+        return [log for log in logs if log is not None and log.directory.path == directory_path]
+
     def uncleanable_bytes(self, directory_path: str) -> int:
-        """Bytes that would be cleaned of the logs of a directory that are left alone."""
+        """Bytes of their inactive segments that no cleaning went through."""
         total = 0
-        for partition in self.uncleanable:
-            log = self._logs.logs.get(partition)
-            if log is not None and log.directory.path == directory_path:
-                dirty = log.directory.cleaned.get(partition, log.log_start_offset)
-                total += sum(s.size for s in log.segments.between(log.segments.floor(dirty), log.segments.active.base_offset))
+        for log in self.uncleanable_in(directory_path):
+            dirty_offset = log.directory.cleaned.get((log.topic, log.partition), log.log_start_offset)
+            segments = log.segments
+            total += sum(each.size for each in segments.between(segments.floor(dirty_offset), segments.active.base_offset))
         return total
 
     # Here and now

@@ -295,6 +295,8 @@ class Broker:
 
             assert self._clock is not None
             self._cleaning = LogCleaning(logs, self._disk, self._clock.now_ms, self._broker_values)
+            if self.sources is not None:
+                self.sources.cleaner = self._cleaning.cleaner
         return self._cleaning.run_pass()
 
     async def stop(self) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from ottla.log.log_cleaner import LogCleaner
     from ottla.log.manager import LogManager
     from ottla.server.context import BrokerContext
     from ottla.server.dispatch import Dispatch
@@ -22,3 +23,5 @@ class Sources:
     listeners: Sequence[Listener]
     logs: LogManager
     serving: bool = False
+    cleaner: LogCleaner | None = None
+    """Once there was a compacted log."""
