@@ -176,8 +176,9 @@ _TABLE: Final = (
         "is refused.",
     ),
     Setting(
-        "preallocate", _BOOLEAN, False, synonyms=("log.preallocate",), effective=False,
-        doc="Whether a new segment's file takes its full size on disk at once.",
+        "preallocate", _BOOLEAN, False, synonyms=("log.preallocate",),
+        doc="Whether a new segment's file has its full size at once, in zeros; what is left over is cut off when the segment "
+        "ends or the broker stops.",
     ),
     Setting(
         "remote.copy.lag.bytes", _LONG, -1, -1, synonyms=("log.remote.copy.lag.bytes",), effective=False,

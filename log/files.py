@@ -59,6 +59,14 @@ class File(Protocol):
         """Cuts the file to `size` bytes."""
         ...
 
+    def reserve(self, size: int) -> None:
+        """Makes the file `size` bytes long, with zeros behind its end. Appends go on at the end, and so does `size`."""
+        ...
+
+    def end_at(self, size: int) -> None:
+        """The file's end is there: what lies behind was reserved, or nobody wants it."""
+        ...
+
     def sync(self) -> None:
         """Returns when the file's bytes are durable. May be called from another thread. StateUnknown."""
         ...
@@ -239,6 +247,12 @@ class OsFile:
 
     def truncate(self, size: int) -> None:
         os.ftruncate(self._fd, size)
+        self.size = size
+
+    def reserve(self, size: int) -> None:
+        os.ftruncate(self._fd, size)
+
+    def end_at(self, size: int) -> None:
         self.size = size
 
     def sync(self) -> None:

@@ -43,11 +43,12 @@ class Fault:
 class MemFile:
     """A handle on a file of a MemDisk; like a descriptor it outlives renames and removal."""
 
-    __slots__ = ("_disk", "_inode", "path")
+    __slots__ = ("_disk", "_end", "_inode", "path")
 
     def __init__(self, disk: MemDisk, path: str, inode: Inode) -> None:
         self._disk = disk
         self._inode = inode
+        self._end: int | None = None  # where reserved bytes follow
         self.path = path
 
     def __repr__(self) -> str:
@@ -55,13 +56,13 @@ class MemFile:
 
     @property
     def size(self) -> int:
-        return len(self._inode.data)
+        return len(self._inode.data) if self._end is None else self._end
 
     def append(self, parts: Sequence[Buffer]) -> int:
         data = b"".join(parts)
         fault = self._disk._take_fault("append", self.path)
         if fault is not None:
-            self._inode.write(self.size, data[: fault.written])
+            self._write(data[: fault.written])
             written = fault.written
             if 0 < written < len(data):
                 if fault.code:
@@ -70,9 +71,14 @@ class MemFile:
                 return written  # as the system call: short now, the error comes with the next one
             raise OSError(fault.code, os.strerror(fault.code), self.path)
         self._disk._change("append", self.path)
-        self._inode.write(self.size, data)
+        self._write(data)
         self._inode.modified_ms = self._disk.now_ms()
         return len(data)
+
+    def _write(self, data: bytes) -> None:
+        self._inode.write(self.size, data)
+        if self._end is not None:
+            self._end += len(data)
 
     def pread(self, length: int, position: int) -> bytes:
         self._disk._raise_fault("pread", self.path)
@@ -81,8 +87,17 @@ class MemFile:
     def truncate(self, size: int) -> None:
         self._disk._raise_fault("truncate", self.path)
         self._disk._change("truncate", self.path)
+        self._end = None
         self._inode.cut(size)
         self._inode.modified_ms = self._disk.now_ms()
+
+    def reserve(self, size: int) -> None:
+        end = self.size
+        self.truncate(size)
+        self._end = end
+
+    def end_at(self, size: int) -> None:
+        self._end = size
 
     def sync(self) -> None:
         self._disk._raise_fault("sync", self.path)

@@ -288,7 +288,7 @@ class PartitionLog:
             now_ms=self.now_ms(),
             jitter_ms=random_jitter_ms(config, self.random),
         )
-        segment.create_files()
+        segment.create_files(config.segment_bytes if config.preallocate else 0)
         self.unsynced.names_in(self.path)
         return segment
 
@@ -487,7 +487,7 @@ class PartitionLog:
         if clean:
             self.directory.check()
             with self.directory.guard(f"closing {self.path}"):
-                written = [path for s in self.segments if s.indexes_dirty for path in s.write_indexes(final=True)]
+                written = [path for s in self.segments if s.indexes_dirty or s.reserved for path in s.write_indexes(final=True)]
                 self.unsynced.paths += written
                 self.take_snapshot()
             if written or self.unflushed > 0:  # a thousand idle logs shall not cost a thousand fsyncs

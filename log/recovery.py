@@ -240,7 +240,7 @@ class _Loader:
             for segment in self.segments:
                 remove_segment(self._disk, segment)
         segment = self._segment(start, 0)
-        segment.create_files()
+        segment.create_files(self._config.segment_bytes if self._config.preallocate else 0)
         self.segments = [segment]
         return start
 

@@ -77,6 +77,7 @@ class Segment:
         "jitter_ms",
         "name_ending",
         "producer_batches",
+        "reserved",
         "size",
     )
 
@@ -100,6 +101,8 @@ class Segment:
         self.directory = directory
         self.base_offset = base_offset
         self.size = size
+        self.reserved = False
+        """The file is longer than `size`, in zeros: preallocated."""
         self.name_ending = ""
         """What its file names end in while it is not wholly part of the log: `.cleaned`, `.swap` (log.segment_swap)."""
         self.index_interval_bytes = index_interval_bytes
@@ -129,13 +132,20 @@ class Segment:
     def path(self, suffix: str) -> str:
         return f"{self.directory}/{self.base_offset:020d}{suffix}{self.name_ending}"
 
-    def create_files(self) -> None:
-        """Makes the three files, empty, as Kafka does. OSError, with none of them left; StateUnknown."""
+    def create_files(self, reserve_bytes: int = 0) -> None:
+        """Makes the three files, empty, as Kafka does, the log with `reserve_bytes` of zeros that appends go into.
+
+        OSError, with none of them left; StateUnknown.
+        """
         paths = [self.path(suffix) for suffix in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX)]
         try:
             for path in paths:
                 self._disk.open(path, create=True).close()
+            if reserve_bytes:
+                self.open_file().reserve(reserve_bytes)
+                self.reserved = True
         except OSError:
+            self.release_file()
             remove_files(self._disk, paths)
             raise
 
@@ -146,8 +156,18 @@ class Segment:
         file = self.file
         if file is None:
             file = self.file = self._disk.open(self.path(LOG_SUFFIX))
+            if file.size > self.size:
+                file.end_at(self.size)
             self._open_files.opened(self)
         return file
+
+    def trim(self) -> bool:
+        """Gives back what was reserved and is not needed any more. True: there was something, and the file wants a sync."""
+        if not self.reserved:
+            return False
+        self.open_file().truncate(self.size)
+        self.reserved = False
+        return True
 
     def release_file(self) -> None:
         """Lets the file go, and the indexes where the disk has them; whoever still reads keeps it open."""
@@ -405,17 +425,21 @@ class Segment:
         self.end_indexing()
 
     def write_indexes(self, *, final: bool) -> list[str]:
-        """Writes what the disk does not have yet, unsynced; returns the paths. `final` adds the last time entry."""
+        """Writes what the disk does not have yet, unsynced; returns the paths. `final`: the segment ends here, which adds the
+        last time entry and trims the file.
+        """
+        paths = [self.path(LOG_SUFFIX)] if final and self.trim() else []
         if final and self.size:
             timestamp, time_index = self.max_timestamp, self.time_index
             if timestamp > time_index.last()[0]:
                 time_index.append_if_later(timestamp, self._offset_of_max)
                 self.indexes_dirty = True
         if not self.indexes_dirty:
-            return []
-        paths = [self.path(INDEX_SUFFIX), self.path(TIME_INDEX_SUFFIX)]
-        self._disk.write_bytes(paths[0], self.offset_index.encode(), sync=False)
-        self._disk.write_bytes(paths[1], self.time_index.encode(), sync=False)
+            return paths
+        indexes = (INDEX_SUFFIX, self.offset_index), (TIME_INDEX_SUFFIX, self.time_index)
+        for suffix, index in indexes:
+            self._disk.write_bytes(self.path(suffix), index.encode(), sync=False)
+            paths.append(self.path(suffix))
         if self._txn_dirty:
             txn_path = self.path(TXN_INDEX_SUFFIX)
             if self.txn_index or self._disk.exists(txn_path):  # Kafka makes it with the first entry and leaves it there
@@ -435,7 +459,7 @@ class Segment:
     def truncate_bytes(self, size: int, offset: int) -> None:
         """Cuts the file to `size` bytes, where the batch with `offset` started."""
         self.open_file().truncate(size)
-        self.size = size
+        self.size, self.reserved = size, False
         self.offset_index.truncate_to(offset)
         self.time_index.truncate_to(offset)
         with suppress(CorruptIndex):  # then it is built from what is left when somebody asks

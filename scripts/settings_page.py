@@ -52,7 +52,6 @@ WHY_IDLE: Final[dict[str, tuple[str, ...]]] = {
         "background.threads", "num.", "fetch.purgatory.", "producer.purgatory.", "delete.records.purgatory.",
         "group.coordinator.", "offsets.load.buffer.size", "offsets.commit.timeout.ms",
     ),
-    "Files grow with what is written": ("log.preallocate", "preallocate"),
     "Where logs begin is written down with how far they are flushed": ("log.flush.start.offset.checkpoint.interval.ms",),
 }  # fmt: skip
 """Why settings do nothing -> names, or first words of names (they end in a dot)."""

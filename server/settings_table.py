@@ -198,7 +198,7 @@ BROKER_ROWS: Final[tuple[Row, ...]] = (
     ("log.message.timestamp.after.max.ms", "LONG", 3600000, 0, None, "ce"),
     ("log.message.timestamp.before.max.ms", "LONG", LONG_MAX, 0, None, "ce"),
     ("log.message.timestamp.type", "STRING", "CreateTime", None, None, "ce"),
-    ("log.preallocate", "BOOLEAN", False, None, None, "c"),
+    ("log.preallocate", "BOOLEAN", False, None, None, "ce"),
     ("log.remote.copy.lag.bytes", "LONG", -1, -1, None, "c"),
     ("log.remote.copy.lag.ms", "LONG", 0, -1, None, "c"),
     ("log.retention.bytes", "LONG", -1, None, None, "ce"),
