@@ -1,0 +1,332 @@
+"""The transaction coordinator (KIP-98, KIP-360, KIP-890): who may write under a transactional id, and how its transactions end.
+
+An id lives in partition abs(Java's hash of it) mod the partition count of `__transaction_state`; the leader of that partition
+coordinates it. When this broker takes a partition over it loads it (shard.py), in slices so that other requests are served in
+between, and answers COORDINATOR_LOAD_IN_PROGRESS meanwhile; when it loses it, it forgets all about it.
+
+Every operation is a look at the id's Transaction, a pure step (state.py), one record. No operation waits for another one: what an
+EndTxn decides is written, marked in the partitions and completed in the turn that brought it, so CONCURRENT_TRANSACTIONS is
+answered only where a partition could not take its marker, or where a producer that is taking over must let the old one's
+transaction end first.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from typing import Final, NamedTuple, Protocol
+
+from ottla.log.errors import LogError
+from ottla.server.clock import Clock
+from ottla.server.java_hash import java_hash_bucket
+from ottla.server.txn import state
+from ottla.server.txn.errors import TransactionError
+from ottla.server.txn.shard import MarkerWriter, Shard
+from ottla.server.txn.state import NO_PRODUCER_ID, Expected, State, TopicPartition, Transaction
+from ottla.wire.errors import ErrorCode
+
+logger = logging.getLogger("ottla.server.txn")
+
+TOPIC: Final = "__transaction_state"
+LOAD_SLICE_SECONDS: Final = 0.02
+RETRY_SECONDS: Final = 0.1
+"""Between two attempts to write markers that a partition did not take."""
+LONGEST_STRING: Final = 32_767
+"""In bytes: the keys of `__transaction_state` have lengths of 16 bits, which newer requests do not."""
+
+
+class TransactionLog(Protocol):
+    """The partitions of `__transaction_state`, as server/replicas.py shows them."""
+
+    def partition_count(self) -> int:
+        """0 while the topic does not exist."""
+        ...
+
+    def leader(self, partition: int) -> int | None:
+        """The leading broker's id; None without one."""
+        ...
+
+    def leader_epoch(self, partition: int) -> int: ...
+
+    def append(self, partition: int, batch: bytes) -> int:
+        """Write one batch; its base offset. Raises log errors."""
+        ...
+
+    def read(self, partition: int) -> Iterator[bytes]:
+        """All batches from the partition's start to its end."""
+        ...
+
+
+class TransactionSettings(NamedTuple):
+    """Defaults are Kafka's."""
+
+    max_timeout_ms: int = 900_000
+    id_expiration_ms: int = 604_800_000
+
+
+class Producer(NamedTuple):
+    """What InitProducerId and EndTxn answer."""
+
+    producer_id: int
+    producer_epoch: int
+
+
+class TransactionCoordinator:
+    """`next_producer_id` gives ids that nobody had before; `transaction_version` is the cluster's finalized level of it."""
+
+    def __init__(
+        self,
+        log: TransactionLog,
+        clock: Clock,
+        settings: TransactionSettings,
+        node_id: int,
+        *,
+        next_producer_id: Callable[[], Awaitable[int]],
+        transaction_version: Callable[[], int],
+        write_marker: MarkerWriter,
+    ) -> None:
+        self.settings = settings
+        self._log = log
+        self._clock = clock
+        self._node_id = node_id
+        self._next_producer_id = next_producer_id
+        self._version = transaction_version
+        self._write_marker = write_marker
+        self._shards: dict[int, Shard] = {}
+        self._retrying: set[int] = set()
+
+    # Routing
+
+    def partition_for(self, transactional_id: str) -> int:
+        """The partition of `__transaction_state` that the id belongs to. TransactionError while there is no such topic."""
+        count = self._log.partition_count()
+        if count == 0:
+            raise TransactionError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        return java_hash_bucket(transactional_id, count)
+
+    def shard(self, transactional_id: str) -> Shard:
+        """Where the id lives. TransactionError: INVALID_REQUEST if it is empty or no record could hold it,
+        COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS.
+        """
+        if not 0 < len(transactional_id.encode()) <= LONGEST_STRING:
+            raise TransactionError(ErrorCode.INVALID_REQUEST)
+        if self._log.partition_count() == 0:
+            raise TransactionError(ErrorCode.NOT_COORDINATOR)
+        partition = self.partition_for(transactional_id)
+        shard = self._shards.get(partition) or self._load(partition)
+        if shard.loading:
+            raise TransactionError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        return shard
+
+    def find(self, transactional_id: str) -> Transaction | None:
+        """What is known of the id. TransactionError as `shard`."""
+        return self.shard(transactional_id).transactions.get(transactional_id)
+
+    def all_transactions(self) -> Iterator[Transaction]:
+        """All that this broker coordinates. TransactionError COORDINATOR_LOAD_IN_PROGRESS while some are unknown."""
+        self.refresh()
+        if any(shard.loading for shard in self._shards.values()):
+            raise TransactionError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        for shard in self._shards.values():
+            yield from shard.transactions.values()
+
+    def _known(self, transactional_id: str) -> tuple[Shard, Transaction]:
+        shard = self.shard(transactional_id)
+        transaction = shard.transactions.get(transactional_id)
+        if transaction is None:
+            raise TransactionError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+        return shard, transaction
+
+    # Operations
+
+    async def init_producer_id(self, transactional_id: str, timeout_ms: int, expected: Expected | None) -> Producer:
+        """A producer starts under this id, or goes on after an error (`expected` is what it had): all others are fenced.
+
+        TransactionError: as `shard`, INVALID_TRANSACTION_TIMEOUT, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS: a transaction under
+        way was just aborted, ask again. StorageError where no producer id can be had.
+        """
+        if not transactional_id:
+            raise TransactionError(ErrorCode.INVALID_REQUEST)
+        if not 0 < timeout_ms <= self.settings.max_timeout_ms:
+            raise TransactionError(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
+        new_id = NO_PRODUCER_ID
+        while True:
+            shard, now_ms = self.shard(transactional_id), self._clock.now_ms()
+            transaction = shard.transactions.get(transactional_id)
+            if transaction is None:
+                if new_id != NO_PRODUCER_ID:
+                    transaction = Transaction(transactional_id, new_id, timeout_ms, now_ms)
+            else:
+                state.check_init(transaction, expected)
+                if transaction.state is State.ONGOING:
+                    await self._fence(transaction)
+                    raise TransactionError(ErrorCode.CONCURRENT_TRANSACTIONS)
+            if transaction is None or (new_id == NO_PRODUCER_ID and state.init_needs_id(transaction, expected)):
+                new_id = await self._next_producer_id()  # and while we wait another may have come: look again
+                continue
+            anew = state.begin_anew(transaction, timeout_ms, expected, now_ms, new_id)
+            shard.write(anew)
+            return Producer(anew.producer_id, anew.producer_epoch)
+
+    def add_partitions(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: Iterable[TopicPartition],
+        *,
+        client_version: int = 0,
+    ) -> None:
+        """The producer's transaction, begun by that if need be, goes to these partitions, too. TransactionError: as `shard`,
+        INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS.
+        """
+        shard, transaction = self._known(transactional_id)
+        state.check_owner(transaction, producer_id, producer_epoch)
+        added = state.add_partitions(transaction, partitions, self._clock.now_ms(), client_version)
+        if added is not transaction:
+            shard.write(added)
+
+    def verify_partitions(
+        self, transactional_id: str, producer_id: int, producer_epoch: int, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, ErrorCode]:
+        """Which of these are in the transaction: NONE or TRANSACTION_ABORTABLE. TransactionError as `add_partitions`."""
+        _, transaction = self._known(transactional_id)
+        state.check_owner(transaction, producer_id, producer_epoch)
+        return {
+            each: ErrorCode.NONE if each in transaction.partitions else ErrorCode.TRANSACTION_ABORTABLE for each in partitions
+        }
+
+    def end(
+        self, transactional_id: str, producer_id: int, producer_epoch: int, *, commit: bool, version: int
+    ) -> Producer | Awaitable[Producer]:
+        """Commits or aborts; the answer is what the producer is afterwards, with `version` 2. TransactionError: see
+        `state.check_end`, and as `shard`. Only where the epochs are used up is there something to wait for.
+        """
+        shard, transaction = self._known(transactional_id)
+        answered = state.check_end(transaction, producer_id, producer_epoch, commit=commit, version=version)
+        if answered is not None:
+            return Producer(*answered)
+        if version >= state.EPOCH_BUMP_SINCE and transaction.is_exhausted:
+            return self._end_with_new_id(transaction, commit=commit)
+        decided = state.end(transaction, self._clock.now_ms(), commit=commit, version=version, new_producer_id=NO_PRODUCER_ID)
+        return self._finish(shard, decided)
+
+    async def _end_with_new_id(self, seen: Transaction, *, commit: bool) -> Producer:
+        new_id = await self._next_producer_id()
+        shard, transaction = self._known(seen.transactional_id)
+        if transaction is not seen:
+            raise TransactionError(ErrorCode.CONCURRENT_TRANSACTIONS)
+        version = state.EPOCH_BUMP_SINCE
+        return self._finish(
+            shard, state.end(transaction, self._clock.now_ms(), commit=commit, version=version, new_producer_id=new_id)
+        )
+
+    def _finish(self, shard: Shard, decided: Transaction) -> Producer:
+        after = shard.end(decided)
+        self._retry_later(shard)
+        return Producer(after.producer_id, after.producer_epoch)
+
+    async def _fence(self, seen: Transaction) -> None:
+        """Aborts a transaction over its producer's head. TransactionError where that could not be written."""
+        version, new_id = self._version(), NO_PRODUCER_ID
+        if version >= state.EPOCH_BUMP_SINCE and seen.is_exhausted:
+            new_id = await self._next_producer_id()
+        shard, transaction = self._known(seen.transactional_id)
+        if transaction is seen:
+            self._finish(shard, state.fence(transaction, self._clock.now_ms(), version=version, new_producer_id=new_id))
+
+    # Passes
+
+    async def abort_overdue(self) -> None:
+        """Aborts what is open longer than its client asked for; every `…abort.timed.out.transaction.cleanup.interval.ms`."""
+        for shard in list(self._shards.values()):
+            for transaction in shard.overdue(self._clock.now_ms()) if not shard.loading else ():
+                try:
+                    await self._fence(transaction)
+                except (TransactionError, LogError) as error:
+                    logger.warning("%s is overdue and cannot be aborted now: %s", transaction.transactional_id, error)
+                else:
+                    logger.info("%s was open for longer than its timeout and is aborted", transaction.transactional_id)
+
+    def expire(self) -> None:
+        """Forgets ids that nobody used for long. Every transaction.remove.expired.transaction.cleanup.interval.ms."""
+        for shard in self._shards.values():
+            if shard.loading:
+                continue
+            try:
+                expired = shard.expire(self.settings.id_expiration_ms)
+            except TransactionError as error:
+                logger.warning("transactional ids of partition %d did not expire: %s", shard.partition, error)
+                continue
+            if expired:
+                logger.info("%d transactional ids of partition %d expired", expired, shard.partition)
+
+    def _retry_later(self, shard: Shard) -> None:
+        """Asks again for what is left of `shard`, until nothing is."""
+        if shard.rest and shard.partition not in self._retrying:
+            self._retrying.add(shard.partition)
+            self._clock.call_later(RETRY_SECONDS, lambda: self._retry(shard))
+
+    def _retry(self, shard: Shard) -> None:
+        self._retrying.discard(shard.partition)
+        if self._shards.get(shard.partition) is shard:
+            shard.complete_rest()
+            self._retry_later(shard)
+
+    # Leadership
+
+    def refresh(self) -> None:
+        """Loads all partitions that this broker leads and unloads the others. Called at the start."""
+        for partition in {*range(self._log.partition_count()), *self._shards}:
+            self.follow(partition)
+
+    def follow(self, partition: int) -> None:
+        """The leader of one partition may have changed: loads it or unloads it."""
+        leads = self._log.leader(partition) == self._node_id
+        shard = self._shards.get(partition)
+        if shard is not None and (not leads or shard.coordinator_epoch != self._log.leader_epoch(partition)):
+            del self._shards[partition]
+        if leads and partition not in self._shards:
+            with contextlib.suppress(TransactionError):  # logged; tried again when somebody asks for it
+                self._load(partition)
+
+    def close(self) -> None:
+        """Forgets everything; markers that are left are written after the next start."""
+        self._shards.clear()
+
+    def _load(self, partition: int) -> Shard:
+        """Begins to load a partition; a small one is done at once. TransactionError NOT_COORDINATOR: not ours, not readable."""
+        if self._log.leader(partition) == self._node_id:
+            shard = Shard(
+                partition,
+                self._log.leader_epoch(partition),
+                lambda batch: self._log.append(partition, batch),
+                self._clock,
+                self._version,
+                self._write_marker,
+            )
+            self._shards[partition] = shard
+            self._load_slice(shard, shard.load(lambda: self._log.read(partition)))
+        loaded = self._shards.get(partition)
+        if loaded is None:
+            raise TransactionError(ErrorCode.NOT_COORDINATOR)
+        return loaded
+
+    def _load_slice(self, shard: Shard, steps: Iterator[None]) -> None:
+        if self._shards.get(shard.partition) is not shard:
+            return  # unloaded meanwhile
+        until = self._clock.monotonic() + LOAD_SLICE_SECONDS
+        try:
+            for _ in steps:
+                if self._clock.monotonic() >= until:
+                    self._clock.call_later(0, lambda: self._load_slice(shard, steps))
+                    return
+        except (LogError, OSError):
+            # Unloaded, not half loaded: the next request of one of its ids tries again.
+            logger.exception("partition %d of __transaction_state cannot be loaded", shard.partition)
+            del self._shards[shard.partition]
+            return
+        if shard.transactions:
+            logger.info("partition %d of __transaction_state is loaded: %d ids", shard.partition, len(shard.transactions))
+        self._retry_later(shard)
