@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from ottla.log.errors import CorruptLog
 from ottla.server.group.coordinator import LOAD_SLICE_SECONDS, TOPIC
 from ottla.server.group.errors import GroupError
 from ottla.server.group.records import MetadataRecord, encode_batch
