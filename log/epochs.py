@@ -81,7 +81,12 @@ class LeaderEpochs:
         return self._entries[after - 1].epoch if after else UNDEFINED_EPOCH
 
     def truncate_from_end(self, end_offset: int) -> bool:
-        """The log now ends at `end_offset`: epochs that began there or later are gone. True: the list changed."""
+        """The log now ends at `end_offset`: epochs that began there or later are gone. True: the list changed.
+
+        -1, an end that nobody knows, changes nothing.
+        """
+        if end_offset == UNDEFINED_OFFSET:
+            return False
         keep = bisect_left(self._entries, end_offset, key=lambda entry: entry.start_offset)
         changed = keep < len(self._entries)
         del self._entries[keep:]
