@@ -1,0 +1,481 @@
+"""What a cleaning leaves of records and batches. Which of Kafka's LogCleanerTest is restated where: tests/log/cleaner_scenarios.py."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+
+from ottla.log.cleaner import Cleaner, CleaningAborted, CleaningJob, Throttle
+from ottla.log.errors import InvalidRecord, StorageError
+from ottla.log.log_cleaner import CleanerSettings
+from ottla.log.offset_map import SLOT_BYTES
+from ottla.wire.batch import build_batch
+from ottla.wire.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD
+from ottla.wire.records import Record, decode_records
+from tests.log.cleaning import CleanerRig
+from tests.log.support import NOW_MS
+
+LATER_MS = 5_000
+"""Longer than the tests' delete.retention.ms."""
+
+
+# Keys
+
+
+def test_the_last_record_of_every_key_stays_where_it_is() -> None:
+    rig = CleanerRig()
+    rig.put_each([0, 1, 2, 0, 1, 3])
+    rig.clean()
+    assert rig.offsets() == [2, 3, 4, 5]
+    assert rig.keys() == [2, 0, 1, 3]
+    assert (rig.log.log_start_offset, rig.log.log_end_offset) == (0, 6)
+
+
+def test_what_is_dirty_supersedes_what_was_cleaned() -> None:
+    rig = CleanerRig()
+    rig.put_each([0, 1, 2])
+    rig.clean()
+    rig.put_each([1, 3])
+    rig.clean()
+    assert rig.keys() == [0, 2, 1, 3]
+
+
+def test_the_active_segment_is_left_alone() -> None:
+    rig = CleanerRig()
+    rig.put_each([0, 0])
+    rig.roll()
+    rig.put_each([1, 1])
+    rig.cleaner.clean_pass()
+    assert rig.keys() == [0, 1, 1]
+
+
+def test_records_of_the_active_segment_do_not_count_yet() -> None:
+    rig = CleanerRig()
+    rig.put_each([0])
+    rig.roll()
+    rig.put_each([0])
+    rig.cleaner.clean_pass()
+    assert rig.offsets() == [0, 1]
+
+
+def test_an_empty_key_is_a_key() -> None:
+    rig = CleanerRig()
+    rig.put((b"", b"1"), (b"", b"2"))
+    rig.clean()
+    assert rig.offsets() == [1]
+
+
+def test_a_compacted_topic_takes_no_record_without_key() -> None:
+    rig = CleanerRig()
+    with pytest.raises(InvalidRecord) as refused:
+        rig.append(build_batch([Record(0, NOW_MS, b"k", b"v", []), Record(0, NOW_MS, None, b"v", [])]))
+    assert [index for index, _ in refused.value.record_errors] == [1]
+    assert rig.log.log_end_offset == 0
+
+
+def test_records_without_key_from_before_the_topic_was_compacted_go() -> None:
+    rig = CleanerRig()
+    rig.log.config = CleanerRig(cleanup_policy=frozenset({"delete"})).config
+    rig.append(build_batch([Record(0, NOW_MS, None, b"lost", []), Record(0, NOW_MS, b"1", b"v", [])]))
+    rig.append(build_batch([Record(0, NOW_MS, None, b"lost", [])]))
+    rig.log.config = rig.config
+    rig.put_each([2])
+    rig.clean()
+    assert rig.keys() == [1, 2]
+    assert rig.cleaner.last.keyless_records == 2
+
+
+def test_a_key_that_looks_like_a_markers_key() -> None:
+    """Markers are told by their batch, not by their key."""
+    rig = CleanerRig()
+    commit_key = b"\0\0\0\1"
+    rig.put((commit_key, b"a"), producer=(1, 0, 0), transactional=True)
+    rig.end(1, commit=True)
+    rig.put((commit_key, b"b"), producer=(1, 0, 1), transactional=True)
+    rig.end(1, commit=True)
+    rig.clean()
+    assert rig.offsets() == [2]
+    assert rig.markers() == [1, 3]
+
+
+# Tombstones
+
+
+def test_a_tombstone_takes_its_key_and_goes_itself_after_delete_retention() -> None:
+    rig = CleanerRig()
+    rig.put_each([0, 1])
+    rig.put((b"0", None))
+    rig.clean()
+    assert [(record.offset, record.value) for record in rig.seen()] == [(1, b"v"), (2, None)]
+    rig.now_ms += 999
+    rig.put_each([5])
+    rig.clean()
+    assert 2 in rig.offsets()
+    rig.now_ms += 1
+    rig.put_each([6])
+    rig.clean()
+    assert rig.keys() == [1, 5, 6]
+
+
+def test_the_time_runs_from_the_first_cleaning_not_from_the_write() -> None:
+    rig = CleanerRig()
+    rig.put((b"0", None))
+    rig.now_ms += 100 * LATER_MS
+    rig.clean()
+    assert rig.offsets() == [0]
+    (header,) = rig.headers()
+    assert header.has_delete_horizon
+    assert header.base_timestamp == rig.now_ms + 1_000
+
+
+def test_the_delete_horizon_changes_nothing_that_a_reader_sees() -> None:
+    rig = CleanerRig()
+    rig.put((b"0", None), (b"1", b"v"), timestamps=[NOW_MS - 70_000, NOW_MS - 50_000])
+    before = [decode_records(data) for _, data in rig.batches()]
+    rig.clean()
+    assert [decode_records(data) for _, data in rig.batches()] == before
+    (header,) = rig.headers()
+    assert header.max_timestamp == NOW_MS - 50_000
+
+
+def test_a_delete_horizon_is_set_once() -> None:
+    rig = CleanerRig()
+    rig.put((b"0", None), (b"1", b"v"))
+    rig.clean()
+    (first,) = rig.headers()
+    rig.now_ms += 500
+    rig.put_each([1])
+    rig.clean()
+    assert rig.headers()[0].base_timestamp == first.base_timestamp
+    assert rig.offsets() == [0, 2]
+
+
+def test_a_tombstone_after_its_horizon_goes_with_its_key_everywhere() -> None:
+    rig = CleanerRig()
+    rig.put_each(range(10))
+    rig.clean()
+    for key in range(0, 10, 2):
+        rig.put((b"%d" % key, None))
+    rig.clean()
+    rig.now_ms += LATER_MS
+    rig.put_each([99])
+    rig.clean()
+    assert rig.keys() == [1, 3, 5, 7, 9, 99]
+
+
+def test_a_newer_value_outlives_an_older_tombstone() -> None:
+    rig = CleanerRig()
+    rig.put((b"0", None))
+    rig.put((b"0", b"again"))
+    rig.clean()
+    assert [record.value for record in rig.seen()] == [b"again"]
+
+
+# Batches
+
+
+def test_a_batch_that_loses_nothing_is_copied_as_it_is() -> None:
+    rig = CleanerRig()
+    rig.put((b"0", b"a"), (b"1", b"b"), producer=(7, 0, 0), codec=LZ4)
+    before = rig.batches()
+    rig.clean()
+    assert rig.batches() == before
+
+
+@pytest.mark.parametrize("codec", [NONE, GZIP, SNAPPY, LZ4, ZSTD])
+def test_a_batch_that_lost_records_keeps_codec_offsets_producer_and_sequence(codec: int) -> None:
+    rig = CleanerRig()
+    rig.put(*((b"%d" % key, b"v" * 50) for key in (0, 1, 2, 0)), producer=(7, 3, 40), codec=codec)
+    (before,) = rig.headers()
+    rig.put_each([2])
+    rig.clean()
+    header = rig.headers()[0]
+    kept = ("base_offset", "last_offset_delta", "partition_leader_epoch", "producer_id", "producer_epoch", "base_sequence")
+    assert [getattr(header, name) for name in (*kept, "attributes")] == [getattr(before, name) for name in (*kept, "attributes")]
+    assert header.codec == codec
+    assert header.records_count == 2
+    assert rig.offsets() == [1, 3, 4]
+
+
+def test_timestamps_of_a_batch_are_those_of_what_is_left() -> None:
+    rig = CleanerRig()
+    rig.put((b"0", b""), (b"1", b""), (b"2", b""), (b"0", b""), timestamps=[NOW_MS - 9, NOW_MS - 5, NOW_MS - 1, NOW_MS - 7])
+    rig.put_each([2])
+    rig.clean()
+    header, data = rig.batches()[0]
+    assert (header.base_timestamp, header.max_timestamp) == (NOW_MS - 5, NOW_MS - 5)
+    assert [record.timestamp_ms for record in decode_records(data)] == [NOW_MS - 5, NOW_MS - 7]
+
+
+def test_records_of_a_batch_with_the_brokers_time_keep_that() -> None:
+    rig = CleanerRig(message_timestamp_type="LogAppendTime")
+    rig.put((b"0", b""), (b"1", b""), timestamps=[1, 2])
+    rig.now_ms += 10
+    rig.put((b"0", b""), (b"3", None), timestamps=[1, 2])
+    rig.clean()
+    assert [header.max_timestamp for header in rig.headers()] == [NOW_MS, NOW_MS + 10]
+    times = [record.timestamp_ms for _, data in rig.batches() for record in decode_records(data)]
+    assert times == [NOW_MS, NOW_MS + 10, NOW_MS + 10]
+
+
+def test_record_headers_stay() -> None:
+    rig = CleanerRig()
+    headers = [("a", b"1"), ("b", None)]
+    rig.append(build_batch([Record(0, NOW_MS, b"0", b"", []), Record(0, NOW_MS + 3, b"1", b"", headers)]))  # type: ignore[arg-type]
+    rig.put_each([0])
+    rig.clean()
+    assert decode_records(rig.batches()[0][1])[0].headers == headers
+
+
+def test_a_batch_larger_than_the_buffers() -> None:
+    rig = CleanerRig(cleaner=CleanerSettings(io_buffer_size=0))
+    for _ in range(2):
+        rig.put((b"0", b"x" * 300_000), (b"1", b"y" * 300_000))
+    rig.put_each([1])
+    rig.clean()
+    assert rig.offsets() == [2, 4]
+
+
+def test_a_batch_larger_than_the_topic_takes_now() -> None:
+    rig = CleanerRig()
+    rig.put((b"0", b"x" * 5_000), (b"1", b"y" * 5_000))
+    rig.log.config = CleanerRig(max_message_bytes=100).config
+    rig.put_each([0])
+    rig.clean()
+    assert rig.offsets() == [1, 2]
+
+
+# Producers
+
+
+def test_the_last_batch_of_a_producer_stays_without_its_records() -> None:
+    rig = CleanerRig()
+    rig.put((b"0", b"a"), producer=(1, 0, 0))
+    rig.put((b"0", b"b"), (b"1", b"b"), producer=(1, 0, 1))
+    rig.put_each([0, 1])
+    rig.clean()
+    assert rig.offsets() == [3, 4]
+    assert rig.empty() == [2]
+    (header,) = (header for header in rig.headers() if header.producer_id == 1)
+    assert (header.base_offset, header.last_offset, header.last_sequence, header.size) == (1, 2, 2, 61)
+
+
+def test_a_producer_goes_on_after_cleaning_and_restart() -> None:
+    rig = CleanerRig()
+    first = rig.put((b"0", b"a"), producer=(1, 0, 0))
+    rig.put_each([0])
+    rig.clean()
+    for name in rig.names(".snapshot"):
+        rig.disk.remove(f"{rig.path}/{name}")
+    rig.restart(clean=False)
+    again = rig.put((b"0", b"a"), producer=(1, 0, 0))
+    assert again.duplicate
+    assert again.base_offset == first.base_offset
+    assert not rig.put((b"0", b"b"), producer=(1, 0, 1)).duplicate
+
+
+def test_the_empty_batch_goes_when_its_producer_writes_again() -> None:
+    rig = CleanerRig()
+    rig.put((b"0", b"a"), producer=(1, 0, 0))
+    rig.put_each([0])
+    rig.clean()
+    assert rig.empty() == [0]
+    rig.put((b"9", b"b"), producer=(1, 0, 1))
+    rig.put_each([8])
+    rig.clean()
+    assert rig.empty() == []
+
+
+def test_the_empty_batch_goes_when_its_producer_is_forgotten() -> None:
+    rig = CleanerRig()
+    rig.put((b"0", b"a"), producer=(1, 0, 0))
+    rig.put_each([0])
+    rig.clean()
+    rig.log.producers.expire(rig.now_ms + 10**9, 1)
+    rig.put_each([1])
+    rig.clean()
+    assert rig.empty() == []
+
+
+def test_the_last_offset_of_what_is_cleaned_is_kept() -> None:
+    """Else a start without a checkpoint would take the log for shorter than it is."""
+    rig = CleanerRig()
+    rig.put_each([0, 1])
+    rig.put((b"0", b"a"), (b"0", b"b"))
+    rig.put((b"0", b"c"), transactional=True, producer=(1, 0, 0))
+    rig.end(1, commit=False)
+    rig.log.producers.expire(rig.now_ms + 10**9, 1)
+    rig.clean()
+    assert rig.headers()[-1].last_offset == rig.log.log_end_offset - 1
+
+
+# The map and the bounds
+
+
+def test_what_finds_no_room_in_the_map_waits_for_the_next_turn() -> None:
+    rig = CleanerRig(cleaner=CleanerSettings(dedupe_buffer_size=23 * SLOT_BYTES, io_buffer_load_factor=0.5))
+    rig.put_each([*range(30), *range(30)])
+    rig.roll()
+    cleaning = rig.cleaner.next_cleaning()
+    assert cleaning is not None
+    assert rig.cleaner.clean_here(cleaning)
+    assert rig.cleaned_upto == 11, "half of 23 slots are 11 keys"
+    assert rig.offsets() == list(range(60))
+    rig.cleaner.clean_pass()
+    assert rig.cleaned_upto == 60
+    assert rig.offsets() == list(range(30, 60))
+
+
+def test_a_batch_with_more_keys_than_the_map_holds() -> None:
+    rig = CleanerRig(cleaner=CleanerSettings(dedupe_buffer_size=5 * SLOT_BYTES, io_buffer_load_factor=1.0))
+    rig.put(*((b"%d" % key, b"v") for key in range(6)))
+    rig.clean()
+    assert "log.cleaner.dedupe.buffer.size" in rig.cleaner.uncleanable["t", 0]
+    assert rig.offsets() == list(range(6))
+
+
+def test_the_map_takes_no_more_memory_than_the_offsets_need() -> None:
+    rig = CleanerRig()
+    rig.put_each(range(100))
+    cleaning = rig.begin()
+    cleaner = Cleaner(rig.disk, cleaning.job, Throttle(float("inf"), lambda: 0.0, lambda seconds: None))
+    assert cleaner._map.slots < 5_000
+    assert cleaning.job.map_bytes == 134_217_728
+
+
+def test_offsets_that_are_missing_at_a_segments_end_count_as_cleaned() -> None:
+    rig = CleanerRig()
+    rig.put_each([0, 1])
+    rig.put((b"0", b"x"), transactional=True, producer=(1, 0, 0))
+    rig.put((b"0", b"x"), transactional=True, producer=(2, 0, 0))
+    rig.end(1, commit=False)
+    rig.clean()
+    assert rig.cleaned_upto is None, "the last stable offset comes before anything cleanable"
+    rig.end(2, commit=False)
+    rig.put_each([2])
+    rig.clean()
+    assert rig.cleaned_upto == rig.log.log_end_offset
+    assert rig.cleaner.next_cleaning() is None
+
+
+def test_a_cleaning_begins_inside_a_segment() -> None:
+    rig = CleanerRig()
+    rig.put_each([0, 1, 2, 3])
+    rig.roll()
+    rig.log.directory.set_cleaned(("t", 0), 2)
+    rig.put_each([0, 2])
+    rig.clean()
+    assert rig.offsets() == [1, 3, 4, 5]
+
+
+def test_figures() -> None:
+    rig = CleanerRig()
+    rig.put_each([0, 1, 0])
+    size = rig.log.size_bytes
+    rig.clean()
+    last = rig.cleaner.last
+    assert (last.map_records_read, last.records_read, last.records_written) == (3, 3, 2)
+    assert (last.map_bytes_read, last.bytes_read, last.bytes_written) == (size, size, rig.log.size_bytes)
+    assert (last.end_offset, rig.cleaner.cleanings) == (3, 1)
+    assert 0 < last.map_utilization < 1
+
+
+def test_the_throttle_spreads_bytes_over_time() -> None:
+    waited: list[float] = []
+    now = [0.0]
+
+    def wait(seconds: float) -> None:
+        waited.append(seconds)
+        now[0] += seconds
+
+    throttle = Throttle(1_000.0, lambda: now[0], wait)
+    for _ in range(100):
+        throttle.spend(100)
+    assert sum(waited) == pytest.approx(10.0)
+    assert max(waited) <= 0.2
+
+
+def test_without_a_bound_nobody_sleeps_but_the_caller_is_asked() -> None:
+    waited: list[float] = []
+    throttle = Throttle(1.7976931348623157e308, lambda: 0.0, waited.append)
+    for _ in range(4):
+        throttle.spend(1 << 20)
+    assert len(waited) == 4
+    assert sum(waited) < 1e-9
+
+
+# Damage
+
+
+def damaged(rig: CleanerRig, position: int, byte: int) -> None:
+    file = rig.memory._inode(f"{rig.path}/{0:020d}.log")
+    file.data[position] = byte
+
+
+def test_a_damaged_record_is_not_copied_with_a_new_crc() -> None:
+    rig = CleanerRig()
+    rig.put_each([0, 0, 1])
+    rig.roll()
+    damaged(rig, 65, 0x55)
+    before = rig.memory.read_bytes(f"{rig.path}/{0:020d}.log")
+    rig.cleaner.clean_pass()
+    assert ("t", 0) in rig.cleaner.uncleanable
+    assert rig.memory.read_bytes(f"{rig.path}/{0:020d}.log") == before
+    assert rig.names(".cleaned") == []
+    rig.put_each([0])
+    assert rig.clean() == 0, "it is left alone"
+
+
+@pytest.mark.parametrize(("position", "byte"), [(8, 0x7F), (16, 9), (11, 3)], ids=["too long", "another format", "too short"])
+def test_a_damaged_batch_header_ends_the_cleaning(position: int, byte: int) -> None:
+    rig = CleanerRig()
+    rig.put_each([0, 0, 1])
+    rig.roll()
+    damaged(rig, position, byte)
+    rig.cleaner.clean_pass()
+    assert ("t", 0) in rig.cleaner.uncleanable
+    assert rig.names(".cleaned") == []
+
+
+def test_a_log_that_is_gone_is_forgotten() -> None:
+    rig = CleanerRig()
+    rig.cleaner.leave_alone(rig.log, "for a test")
+    assert [log.topic for log in rig.cleaner.uncleanable_in(rig.directory)] == ["t"]
+    rig.manager.delete("t", 0)
+    rig.cleaner.next_cleaning()
+    assert rig.cleaner.uncleanable == {}
+
+
+def test_a_failing_disk_takes_the_directory_offline() -> None:
+    rig = CleanerRig()
+    rig.put_each([0, 0])
+    rig.roll()
+    rig.log.flush()
+    rig.memory.fail("sync", errno.EIO, path=".cleaned")
+    with pytest.raises(StorageError):
+        rig.cleaner.clean_pass()
+    assert rig.log.directory.failed is not None
+    rig.restart(clean=False)
+    assert rig.offsets() == [0, 1]
+    assert rig.clean() == 1
+    assert rig.offsets() == [1]
+
+
+def test_a_cleaning_that_is_called_off_leaves_no_files() -> None:
+    rig = CleanerRig()
+    for key in range(40):
+        rig.put((b"%d" % key, b"v" * 50_000))
+    job: CleaningJob = rig.begin().job
+    seen: list[list[str]] = []
+
+    def wait(_: float) -> None:
+        seen.append(rig.names(".cleaned"))
+        if seen[-1]:
+            raise CleaningAborted("for a test")
+
+    cleaner = Cleaner(rig.disk, job, Throttle(float("inf"), lambda: 0.0, wait))
+    with pytest.raises(CleaningAborted):
+        list(cleaner.groups())
+    assert seen[-1]
+    assert rig.names(".cleaned") == []
