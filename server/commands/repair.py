@@ -113,7 +113,7 @@ class PartitionRepair:
         self.check = check
         self._disk = disk
         self._aside = aside
-        self._plan: list[tuple[SegmentState, str]] = []  # (segment, "cut" | "skip" | "drop"), first to last
+        self._plan: list[tuple[SegmentState, str]] = []  # (segment, "cut" | "skip" | "drop"), in their order
         self.end_offset = check.end_offset
         self.is_undecided = False
         """It is damaged, and nobody said how to mend that: nothing may change what the damage means."""
@@ -143,10 +143,11 @@ class PartitionRepair:
         state = self.check.segments[first]
         before = self.check.segments[first - 1].next_offset if first else state.base_offset
         self.end_offset = state.damage[0][1] if state.damage else before
-        if state.damage or first == 0:
+        begin = first + 1 if state.damage or first == 0 else first
+        # The last segment first: until the damage goes, with the cut, a repair that was interrupted finds it again.
+        self._plan = [(later, "drop") for later in reversed(self.check.segments[begin:])]
+        if begin > first:
             self._plan.append((state, "cut"))
-            first += 1
-        self._plan += [(later, "drop") for later in self.check.segments[first:]]
 
     def steps(self) -> Iterator[Step]:
         for state, how in self._plan:
