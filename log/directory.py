@@ -56,6 +56,7 @@ class LogDirectory:
         "flushed_ms",
         "flushes",
         "full",
+        "mentioned",
         "on_failure",
         "open_files",
         "partitions",
@@ -76,6 +77,8 @@ class LogDirectory:
         self.partitions: dict[checkpoint.TopicPartition, Checkpointed] = {}
         self._doomed: list[tuple[int, str]] = []
         self._saved: dict[str, bytes] = {}
+        self.mentioned: set[checkpoint.TopicPartition] = set()
+        """Partitions that a checkpoint file may speak of, be they there or gone."""
         self.cleaned: dict[checkpoint.TopicPartition, int] = {}
         """Up to which offset compacted partitions are clean. Of those that are not in it nothing is."""
 
@@ -173,6 +176,16 @@ class LogDirectory:
         if self.cleaned.pop(partition, None) is not None:
             self.save_cleaned()
 
+    def forget(self, partition: checkpoint.TopicPartition) -> None:
+        """A partition begins that was not here. What checkpoints say of an earlier one of its name goes first, durably:
+        a crash would take its start for the new one's, and its recovery point for a promise. StorageError.
+        """
+        if partition in self.mentioned:
+            assert partition not in self.partitions
+            self.save_all()
+            self.mentioned = set(self.partitions)
+        self.forget_cleaned(partition)
+
     def save_all(self) -> None:
         """All three. StorageError."""
         self.save_recovery_points()
@@ -181,6 +194,7 @@ class LogDirectory:
 
     def _save(self, name: str, offsets: dict[checkpoint.TopicPartition, int]) -> None:
         data = checkpoint.encode_offsets(offsets)
+        self.mentioned |= offsets.keys()
         with self.guard(f"writing {name}"):
             if self._saved.get(name) != data:  # if nothing moved, spare the fsyncs
                 self.disk.write_bytes(f"{self.path}/{name}", data)

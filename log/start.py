@@ -135,6 +135,7 @@ class Start:
             log_starts = self._read_offsets(directory, checkpoint.LOG_START_OFFSETS)
             cleaned = directory.cleaned = self._read_offsets(directory, checkpoint.CLEANER_OFFSETS)
             high_watermarks = self._read_offsets(directory, checkpoint.HIGH_WATERMARKS)
+            directory.mentioned |= recovery_points.keys() | log_starts.keys() | high_watermarks.keys()
             for topic_partition in self._partitions(directory):
                 opening = self._opening(directory, topic_partition)
                 opening.clean = clean
