@@ -216,6 +216,7 @@ class LogManager:
         directory = self._directory_for(topic)
         opening = self._opening(topic, partition, topic_id, config)
         opening.clean = True
+        directory.forget((topic, partition))
         try:
             log = create_log(directory, opening)
         except OSError as error:
