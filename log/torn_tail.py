@@ -28,9 +28,9 @@ from ottla.log.epochs import LeaderEpochs
 from ottla.log.errors import CorruptLog, CorruptRecord
 from ottla.log.files import Disk
 from ottla.log.opening import Opening
-from ottla.log.scan import READ_BYTES, check_batches, only_zeros, sound_batch_behind, walk_headers
+from ottla.log.scan import READ_BYTES, check_batches, only_zeros, sound_batch_behind, walk_batches, walk_headers
 from ottla.log.segment import CLEANED_SUFFIX, LOG_SUFFIX, SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX, Segment, offset_name
-from ottla.wire.batch import read_header
+from ottla.wire.batch import check_crc, read_header
 from ottla.wire.kernel import CONTROL, NEED_MORE, OFFSET_OVERFLOW, SCAN_REASONS, BatchScan
 
 _log = logging.getLogger("ottla.log.recovery")
@@ -132,8 +132,10 @@ class TailCheck:
                 break
             expected = segment.base_offset
             try:
-                for _, _, buffer, at in walk_headers(segment.open_file(), 0, segment.size):
-                    header = read_header(buffer, at)
+                for _, view in walk_batches(segment.open_file(), 0, segment.size):
+                    header = read_header(view)
+                    if not check_crc(view, header) or not segment.can_hold(header.last_offset):
+                        break  # torn, and a header half lost looks as if records were missing
                     if header.base_offset > expected or header.records_count <= header.last_offset_delta:
                         self._compacted = True
                         break
