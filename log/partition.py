@@ -15,8 +15,7 @@ What depends on this log but is not needed to read it (indexes, producer snapsho
 `flush` before the recovery point moves. So after a crash all of it is either durable or lies beyond the recovery point, where
 recovery builds it again.
 
-Doors: `cleaner.py` will replace segments through
-`Segments`; a follower's append writes batches as they are, with `producers.update` and `epochs.assign` from their headers.
+A door: a follower's append would write batches as they are, with `producers.update` and `epochs.assign` from their headers.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from ottla.log import removal, retention, timestamps
 from ottla.log.directory import LogDirectory
 from ottla.log.epochs import LeaderEpochs, format_checkpoint
-from ottla.log.errors import OffsetOutOfRange, PolicyViolation, StorageError
+from ottla.log.errors import OffsetOutOfRange, PolicyViolation
 from ottla.log.files import Buffer, FileSlice
 from ottla.log.flush import FlushJob, Unsynced, answer_waits, flush_or_hold, release
 from ottla.log.markers import check_producer
@@ -443,11 +442,11 @@ class PartitionLog:
             self.high_watermark = min(self.high_watermark, offset)
             self._roll_flush_upto = min(self._roll_flush_upto, offset)
             if self.producers.truncate(offset):
-                self._last_snapshot = self._reload_producers()
+                self._reload_producers()
         return True
 
-    def _reload_producers(self) -> int:
-        return load_producers(
+    def _reload_producers(self) -> None:
+        self._last_snapshot = load_producers(
             self.directory.disk,
             self.path,
             self.segments,
@@ -457,6 +456,7 @@ class PartitionLog:
             now_ms=self.now_ms(),
             expiration_ms=self.producer_expiration_ms,
         )
+        self.take_snapshot()  # a log that starts later can no longer be replayed for it
 
     # The end
 

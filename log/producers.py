@@ -174,6 +174,15 @@ class ProducerStates:
 
         return sorted(self, key=slot)
 
+    def reverse_newest(self, known: int) -> None:
+        """A segment was replayed before which `known` producers were there. Kafka replays into a table of its own, which puts who
+        comes later first, and takes over from that.
+        """
+        newest = list(self._states.values())[known:]
+        for state in newest:
+            del self._states[state.producer_id]
+        self._states.update((state.producer_id, state) for state in reversed(newest))
+
     @property
     def first_open_offset(self) -> int | None:
         """First offset of the oldest open transaction, decided by nobody yet."""

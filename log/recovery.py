@@ -82,6 +82,7 @@ def open_log(directory: LogDirectory, opening: Opening) -> PartitionLog:
         now_ms=opening.now_ms(),
         expiration_ms=opening.producer_expiration_ms,
         aborted_from=loader.markers_from,
+        by_batch=not opening.clean,
     )
     loader.write_rolled_indexes()
     loader.hand_over()

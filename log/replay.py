@@ -50,11 +50,13 @@ def load_producers(
     now_ms: int,
     expiration_ms: int,
     aborted_from: int | None = None,
+    by_batch: bool = False,
 ) -> int:
     """Fills `producers` with the state at `end_offset`; returns the offset of the snapshot that was used, else `start_offset`.
 
     Snapshots beyond `end_offset`, or at or below the log's start, say nothing about this log and are removed. `aborted_from`: the
-    transaction indexes of the segments from that base offset on are empty, and are filled on the way. CorruptRecord, OSError.
+    transaction indexes of the segments from that base offset on are empty, and are filled on the way. `by_batch`: after an
+    unclean stop Kafka takes batch by batch, which shows in the order of new producers. CorruptRecord, OSError.
     """
     offsets = snapshot_offsets(disk, path)
     for offset in offsets:
@@ -64,7 +66,7 @@ def load_producers(
         disk.sync_dir(path)  # if a crash brought it back after other batches took its place, it would be believed
     upto = end_offset if aborted_from is None else min(end_offset, aborted_from)
     from_offset = _load_snapshot(disk, path, producers, start_offset, upto, now_ms, expiration_ms)
-    for segment, completed in _replay(segments, producers, from_offset, end_offset):
+    for segment, completed in _replay(segments, producers, from_offset, end_offset, by_batch=by_batch):
         if aborted_from is not None and segment.base_offset >= aborted_from and completed.aborted:
             segment.change_txn_index().append(completed.index_entry)
     producers.end_offset = end_offset
@@ -110,24 +112,26 @@ def _load_snapshot(
 
 
 def _replay(
-    segments: Segments, producers: ProducerStates, from_offset: int, end_offset: int
+    segments: Segments, producers: ProducerStates, from_offset: int, end_offset: int, *, by_batch: bool = True
 ) -> Iterator[tuple[Segment, CompletedTransaction]]:
     """Applies the batches that reach into from_offset..end_offset; yields who ended a transaction, and the marker's segment."""
     if from_offset >= end_offset:
         return
     for index in range(segments.floor(from_offset), len(segments)):
         segment = segments[index]
-        file = segment.open_file()
+        file, known = segment.open_file(), len(producers)
         start = segment.offset_index.lookup(from_offset) if segment.base_offset < from_offset else 0
         for position, size, buffer, at in walk_producers(file, start, segment.size, segment.producer_batches):
             header = read_header(buffer, at)
             if header.next_offset <= from_offset:  # the log may start in the middle of a batch, and that one counts
                 continue
             if header.base_offset >= end_offset:
-                return
+                break
             if header.is_control:
                 completed = end_transaction(producers, header, header.base_offset, [file.pread(size, position)])
                 if completed is not None:
                     yield segment, completed
             else:
                 producers.update(header, header.base_offset)
+        if not by_batch:
+            producers.reverse_newest(known)

@@ -14,7 +14,7 @@ from ottla.log.files import Buffer, FileSlice
 from ottla.log.index import CorruptIndex
 from ottla.log.markers import build_marker, end_transaction
 from ottla.log.replay import rebuild_txn_index
-from ottla.log.segment import Segment
+from ottla.log.segment import TXN_INDEX_SUFFIX, Segment
 from ottla.log.txn_index import AbortedTransaction, TxnIndex
 from ottla.log.validate import Origin
 from ottla.wire.batch import BatchHeader, read_header
@@ -34,7 +34,11 @@ def note_marker(log: PartitionLog, header: BatchHeader, base_offset: int, parts:
     segment = log.segments.active
     with log.directory.guard(f"appending to {log.path}"):
         try:
-            segment.change_txn_index().append(completed.index_entry)
+            index = segment.change_txn_index()
+            if not index:  # Kafka, too, makes the file with the first entry; the entries are written with the other indexes
+                log.directory.disk.open(segment.path(TXN_INDEX_SUFFIX), create=True).close()
+                log.unsynced.names_in(log.path)
+            index.append(completed.index_entry)
         except CorruptIndex as error:
             _rebuild(log, segment, error)  # the new marker is in the log by now
 

@@ -311,7 +311,7 @@ def test_truncation_is_durable_when_it_returns() -> None:
     rig.log.flush()
     rig.memory.trace.clear()
     rig.log.truncate_to(4)
-    done = [(what, path.removeprefix(f"{rig.path}/")) for what, path in rig.memory.trace]
+    done = [(what, path.removeprefix(f"{rig.path}/")) for what, path in rig.memory.trace if ".snapshot" not in path]
     assert done[-3:] == [("truncate", f"{3:020d}.log"), ("sync", f"{3:020d}.log"), ("sync_dir", rig.path)]
     assert done.index(("rename", "/data/recovery-point-offset-checkpoint.tmp")) < done.index(("truncate", f"{3:020d}.log"))
     rig.memory.crash()

@@ -15,6 +15,8 @@ import org.apache.kafka.common.Uuid;
 import org.apache.kafka.common.compress.Compression;
 import org.apache.kafka.common.header.Header;
 import org.apache.kafka.common.header.internals.RecordHeader;
+import org.apache.kafka.common.message.AbortedTxn;
+import org.apache.kafka.common.message.DescribeProducersResponseData;
 import org.apache.kafka.common.protocol.Errors;
 import org.apache.kafka.common.record.TimestampType;
 import org.apache.kafka.common.record.internal.MemoryRecords;
@@ -24,7 +26,11 @@ import org.apache.kafka.common.record.internal.RecordBatch;
 import org.apache.kafka.common.requests.ProduceRequest;
 import org.apache.kafka.common.requests.ProduceResponse;
 import org.apache.kafka.common.utils.Time;
+import org.apache.kafka.server.common.RequestLocal;
+import org.apache.kafka.server.storage.log.FetchIsolation;
 import org.apache.kafka.server.util.KafkaScheduler;
+import org.apache.kafka.storage.internals.log.AppendOrigin;
+import org.apache.kafka.storage.internals.log.FetchDataInfo;
 import org.apache.kafka.storage.internals.log.LogAppendInfo;
 import org.apache.kafka.storage.internals.log.LogConfig;
 import org.apache.kafka.storage.internals.log.LogDirFailureChannel;
@@ -33,6 +39,7 @@ import org.apache.kafka.storage.internals.log.LogStartOffsetIncrementReason;
 import org.apache.kafka.storage.internals.log.ProducerStateManagerConfig;
 import org.apache.kafka.storage.internals.log.RecordValidationException;
 import org.apache.kafka.storage.internals.log.UnifiedLog;
+import org.apache.kafka.storage.internals.log.VerificationGuard;
 import org.apache.kafka.storage.log.metrics.BrokerTopicStats;
 
 public class KafkaLogOracle {
@@ -190,6 +197,51 @@ public class KafkaLogOracle {
         }
     }
 
+    // marker NOW TRANSACTION_VERSION LEADER_EPOCH BATCH -> ok OFFSET | error NAME: the end of a transaction, as its coordinator sends it
+    static String marker(String[] words) {
+        now = Long.parseLong(words[1]);
+        try {
+            MemoryRecords records = MemoryRecords.readableRecords(ByteBuffer.wrap(HEX.parseHex(words[4])));
+            LogAppendInfo info = log.appendAsLeader(records, Integer.parseInt(words[3]), AppendOrigin.COORDINATOR,
+                RequestLocal.noCaching(), VerificationGuard.SENTINEL, Short.parseShort(words[2]));
+            return "ok " + info.firstOffset();
+        } catch (Throwable e) {
+            return "error " + Errors.forException(e).name();
+        }
+    }
+
+    // stable HIGH_WATERMARK -> the last stable offset then
+    static String stable(long highWatermark) throws Exception {
+        log.updateHighWatermark(highWatermark);
+        return "" + log.lastStableOffset();
+    }
+
+    // aborted FROM UPTO -> ID:FIRST:LAST:STABLE,...
+    static String aborted(long from, long upto) {
+        StringBuilder out = new StringBuilder();
+        for (AbortedTxn txn : log.collectAbortedTransactions(from, upto))
+            out.append(txn.producerId()).append(':').append(txn.firstOffset()).append(':').append(txn.lastOffset()).append(':')
+                .append(txn.lastStableOffset()).append(',');
+        return out.toString();
+    }
+
+    // committed FROM BYTES -> SIZE ID:FIRST,...: a read of committed records
+    static String committed(long from, int bytes) throws Exception {
+        FetchDataInfo info = log.read(from, bytes, FetchIsolation.TXN_COMMITTED, true);
+        StringBuilder out = new StringBuilder(info.records.sizeInBytes() + " ");
+        info.abortedTransactions.get().forEach(txn -> out.append(txn.producerId()).append(':').append(txn.firstOffset()).append(','));
+        return out.toString();
+    }
+
+    // producers -> ID:EPOCH:SEQUENCE:TIMESTAMP:COORDINATOR:TXN,...: in the order in which a broker tells them
+    static String producers() {
+        StringBuilder out = new StringBuilder();
+        for (DescribeProducersResponseData.ProducerState state : log.activeProducers())
+            out.append(state.producerId()).append(':').append(state.producerEpoch()).append(':').append(state.lastSequence()).append(':')
+                .append(state.lastTimestamp()).append(':').append(state.coordinatorEpoch()).append(':').append(state.currentTxnStartOffset()).append(',');
+        return out.toString();
+    }
+
     // files -> NAME=HEX... of the partition's directory, without the indexes
     static String files() throws Exception {
         log.flush(true);
@@ -215,6 +267,13 @@ public class KafkaLogOracle {
                     case "read": answer = read(words[1]); break;
                     case "log": answer = open(words); break;
                     case "append": answer = append(words); break;
+                    case "marker": answer = marker(words); break;
+                    case "stable": answer = stable(Long.parseLong(words[1])); break;
+                    case "aborted": answer = aborted(Long.parseLong(words[1]), Long.parseLong(words[2])); break;
+                    case "committed": answer = committed(Long.parseLong(words[1]), Integer.parseInt(words[2])); break;
+                    case "producers": answer = producers(); break;
+                    case "late": answer = "" + log.hasLateTransaction(Long.parseLong(words[1])); break;
+                    case "expire": log.removeExpiredProducers(Long.parseLong(words[1])); answer = "ok"; break;
                     case "files": answer = files(); break;
                     case "reopen": answer = reopen(words); break;
                     case "shut": answer = shut(); break;
