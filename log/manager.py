@@ -204,6 +204,7 @@ class LogManager:
         """
         log = self.logs.get((topic, partition))
         if log is not None:
+            log.directory.check()
             self._adopt(log, topic_id, config)
             return log
         if (topic, partition) in self.unavailable:

@@ -24,7 +24,7 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.log.config import LogConfig
-from ottla.log.errors import InconsistentMetadata
+from ottla.log.errors import InconsistentMetadata, StorageError
 from ottla.log.files import OsDisk
 from ottla.log.manager import LogManager
 from ottla.server.clock import Clock, LoopClock
@@ -79,7 +79,7 @@ class Broker:
         self.listeners: list[Listener] = []
         self.context: BrokerContext | None = None
         self.offline = asyncio.Event()
-        """Set once every log directory has failed: there is nothing left to serve, and whoever runs the broker should end it."""
+        """Set once every log directory has failed, or that of the metadata: whoever runs the broker should end it."""
         self._wanted_cluster_id = cluster_id or config.cluster_id
         self._disk = disk or OsDisk()
         self._clock = clock
@@ -145,6 +145,7 @@ class Broker:
         self._reconfigure(context)
         image.subscribe(self._follow)
         self._begin_passes(clock, logs, groups, controller)
+        self._lose_directories(logs)
         for listener in self.listeners:
             await listener.accept()
         if self.sources is not None:
@@ -186,16 +187,28 @@ class Broker:
     def _watch(self, logs: LogManager) -> None:
         loop = asyncio.get_running_loop()
 
-        def look() -> None:
-            if all(directory.failed is not None for directory in logs.directories):
-                logger.critical("every log directory is offline")
-                self.offline.set()
-
         def failed(_: LogDirectory) -> None:
-            loop.call_soon_threadsafe(look)  # a flush may fail in its thread
+            loop.call_soon_threadsafe(self._lose_directories, logs)  # a flush may fail in its thread
 
         for directory in logs.directories:
             directory.on_failure = failed
+
+    def _lose_directories(self, logs: LogManager) -> None:
+        """Log directories failed: their partitions have no leader any more. Without one that works, or without that of the
+        metadata, the broker is at its end, as Kafka is.
+        """
+        failed = {directory.path for directory in logs.directories if directory.failed is not None}
+        if self.config.metadata_log_dir in failed or failed.issuperset(self.config.log_dirs):
+            if not self.offline.is_set():
+                logger.critical("no log directory works, or not that of the metadata: %s", ", ".join(sorted(failed)))
+                self.offline.set()
+            return
+        if failed and self._scheduler is not None and self.context is not None:
+            lost = self.context.replicas.drop_lost()
+            try:
+                self.context.controller.lose_directories(failed, lost)
+            except StorageError as error:
+                logger.error("the metadata do not say yet that %s failed: %s", ", ".join(sorted(failed)), error)
 
     def _agree_on_cluster_id(self, logs: LogManager) -> str:
         found = {meta.cluster_id for meta in logs.meta_properties().values() if meta is not None}

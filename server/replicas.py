@@ -144,6 +144,24 @@ class Replicas:
         self._set_strays_aside()
         self._image.subscribe(self._on_event)
 
+    def drop_lost(self) -> dict[tuple[str, int], str | None]:
+        """Log directories failed: forgets what lay in them; the partitions that are led from here and have no log any more, each
+        with its directory as far as that is known.
+        """
+        dropped: dict[tuple[str, int], str] = {}
+        for name, replica in list(self._replicas.items()):
+            if replica.log.directory.failed is not None:
+                dropped[name] = replica.log.directory.path
+                del self._replicas[name], self._by_id[replica.topic_id, replica.partition]
+                replica.is_leader = False
+                replica.wake()
+        return {
+            (topic.name, index): dropped.get((topic.name, index))
+            for topic in self._image.topics.values()
+            for index, partition in topic.partitions.items()
+            if partition.leader == self._node_id and (topic.name, index) not in self._replicas
+        }
+
     def _set_strays_aside(self) -> None:
         """A crash can come after a topic is deleted and before its files are."""
         for topic, partition in list(self.logs.logs):

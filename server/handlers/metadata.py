@@ -23,7 +23,7 @@ from typing import Final
 
 from ottla.server.context import RequestContext
 from ottla.server.kept_answers import Encoded
-from ottla.server.metadata.image import BrokerImage, MetadataImage, PartitionImage, TopicImage
+from ottla.server.metadata.image import MIGRATING, UNASSIGNED, BrokerImage, MetadataImage, PartitionImage, TopicImage
 from ottla.server.metadata.names import INTERNAL_TOPICS, invalid_reason
 from ottla.server.security.operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS, UNASKED
 from ottla.wire.errors import ErrorCode
@@ -150,8 +150,8 @@ class _View:
         brokers = self._brokers
         replicas, isr, offline = list(partition.replicas), list(partition.isr), []
         error, leader = ErrorCode.NONE, partition.leader
-        if not brokers.keys() >= set(partition.replicas):
-            offline = [broker_id for broker_id in replicas if not self._is_alive(broker_id)]
+        if leader == _NO_LEADER or not brokers.keys() >= set(partition.replicas):
+            offline = [broker_id for at, broker_id in enumerate(replicas) if self._is_offline(partition, at)]
             if self._version == 0 and offline:
                 replicas = [broker_id for broker_id in replicas if broker_id not in offline]
                 isr = [broker_id for broker_id in isr if broker_id not in offline]
@@ -161,6 +161,15 @@ class _View:
             error = ErrorCode.LISTENER_NOT_FOUND if no_listener else ErrorCode.LEADER_NOT_AVAILABLE
             leader = _NO_LEADER
         return MetadataResponsePartition(error, index, leader, partition.leader_epoch, replicas, isr, offline)
+
+    def _is_offline(self, partition: PartitionImage, at: int) -> bool:
+        """Its broker is not there, or the log directory is not that it lies in (KIP-858)."""
+        broker_id = partition.replicas[at]
+        if not self._is_alive(broker_id):
+            return True
+        directory = partition.directories[at] if at < len(partition.directories) else UNASSIGNED
+        known = self.image.brokers[broker_id].log_dirs
+        return directory not in (UNASSIGNED, MIGRATING) and bool(known) and directory not in known
 
     def _is_alive(self, broker_id: int) -> bool:
         broker = self.image.brokers.get(broker_id)

@@ -10,7 +10,7 @@ When an operation returns, its records are durable and the local image has them.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -57,6 +57,12 @@ class Controller(ABC):
     @abstractmethod
     async def allocate_producer_ids(self) -> range:
         """A block of producer ids that nobody else gets, ever."""
+
+    @abstractmethod
+    def lose_directories(self, failed: Collection[str], lost: Mapping[tuple[str, int], str | None]) -> None:
+        """This broker's log directories in `failed`, absolute paths, do not work any more. `lost` are the partitions that it
+        led and has no log of now, each with its directory as far as that is known.
+        """
 
     @abstractmethod
     def create_in_background(self, names: Iterable[str]) -> None:

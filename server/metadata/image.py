@@ -46,6 +46,7 @@ RECOVERED: Final = 0
 """A leader's recovery state: 1 is that of one that was not in sync when it was elected."""
 _NO_LEADER_CHANGE: Final = -2
 _NO_RECOVERY_CHANGE: Final = -1
+UNASSIGNED: Final = ZERO_UUID  # directory of a replica that its broker has not placed yet (KIP-858)
 MIGRATING: Final = ZERO_UUID[:-1] + b"\x02"  # directory of a replica that no record has said anything about (KIP-858)
 
 

@@ -36,7 +36,7 @@ class BrokerSettings:
     def __init__(self, config: BrokerConfig, directory_ids: Mapping[str, bytes]) -> None:
         self._config = config
         self.directory_ids = tuple(directory_ids.values())
-        self._directories = dict(directory_ids)
+        self.ids_by_path: Mapping[str, bytes] = dict(directory_ids)
         self.node_id: int = self._value("node.id")
         self.num_partitions: int = self._value("num.partitions")
         self.default_replication_factor: int = self._value("default.replication.factor")
@@ -69,8 +69,8 @@ class BrokerSettings:
     def cordoned_ids(self, image: MetadataImage) -> tuple[bytes, ...]:
         """The log directories that get no new partitions (KIP-1066), as settings are now."""
         values = overlaid(self._config.values, image.config_of(BROKER, ""), image.config_of(BROKER, str(self.node_id)))
-        paths = cordoned_paths(values, self._directories)
-        return tuple(directory_id for path, directory_id in self._directories.items() if path in paths)
+        paths = cordoned_paths(values, self.ids_by_path)
+        return tuple(directory_id for path, directory_id in self.ids_by_path.items() if path in paths)
 
     def internal_topic(self, name: str) -> InternalTopic:
         """Of `__consumer_offsets` and `__transaction_state`, in Kafka's own configuration."""

@@ -12,7 +12,7 @@ of the time that a start may take, and a start needs none of them.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Collection, Iterable, Mapping, Sequence
 from random import Random, SystemRandom
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -190,6 +190,14 @@ class StandaloneController(Controller):
         block = range(first, first + PRODUCER_IDS_BLOCK)
         self._commit([ProducerIdsRecord(broker.broker_id, broker.epoch, block.stop)])
         return block
+
+    def lose_directories(self, failed: Collection[str], lost: Mapping[tuple[str, int], str | None]) -> None:
+        from ottla.server.metadata import lost_directories
+
+        ids = self._settings.ids_by_path
+        online = [directory_id for path, directory_id in ids.items() if path not in failed]
+        placed = {name: ids.get(path) if path is not None else None for name, path in lost.items()}
+        self._commit(lost_directories.lose(self.image, self._settings.node_id, online, placed))
 
     # In the background
 

@@ -16,10 +16,12 @@ from ottla.server.broker import Broker
 from ottla.server.config import BrokerConfig
 from ottla.server.metadata.image import MetadataError
 from ottla.wire.errors import ErrorCode
-from ottla.wire.messages import create_topics, find_coordinator, incremental_alter_configs, join_group, metadata
+from ottla.wire.messages import create_topics, find_coordinator, incremental_alter_configs, join_group, metadata, produce
 from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from tests.asking import ask
 from tests.fakes import NOW_MS, ManualClock
+from tests.log.support import batch
+from tests.server.handlers.data_calls import produce_request
 
 OTHER_CLUSTER = "AAAAAAAAAAAAAAAAAAAAAQ"
 
@@ -317,6 +319,72 @@ def test_settings_of_the_broker_that_change_count_at_once_and_after_a_restart() 
             await broker.stop()
             broker = Broker(config(), disk=memory)
             await broker.start()
+        await broker.stop()
+
+    run(scenario)
+
+
+def test_partitions_of_a_directory_that_failed_have_no_leader_until_it_works_again() -> None:
+    async def scenario() -> None:
+        storage = disk()
+        broker = Broker(config(log_dirs="/data,/more"), disk=storage)
+        await broker.start()
+        await ask(broker.port, create_topics, 4, CreateTopicsRequest([CreatableTopic("t", 2, 1)], 1000))
+        assert broker.context is not None
+        lost = next(replica for replica in broker.context.replicas if replica.log.directory.path == "/more")
+        storage.fail("append", path="/more")
+        failing = await ask(broker.port, produce, 8, produce_request("t", {lost.partition: batch()}, 8))
+        assert failing.responses[0].partition_responses[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        answer = await ask(broker.port, metadata, 8, metadata.MetadataRequest(topics=None))
+        seen = [
+            (each.partition_index, each.error_code, each.leader_id, each.isr_nodes, each.offline_replicas)
+            for each in parts(answer)
+        ]
+        gone = (lost.partition, ErrorCode.LEADER_NOT_AVAILABLE, -1, [1], [1])
+        assert seen == sorted([gone, (1 - lost.partition, ErrorCode.NONE, 1, [1], [])])
+        again = await ask(broker.port, produce, 8, produce_request("t", {0: batch(), 1: batch()}, 8))
+        codes = {each.index: each.error_code for each in again.responses[0].partition_responses}
+        assert codes == {lost.partition: ErrorCode.KAFKA_STORAGE_ERROR, 1 - lost.partition: ErrorCode.NONE}
+        assert not broker.offline.is_set()
+        await broker.stop()
+        broker = Broker(config(log_dirs="/data,/more"), disk=storage)
+        await broker.start()
+        answer = await ask(broker.port, metadata, 8, metadata.MetadataRequest(topics=None))
+        assert [(each.leader_id, each.isr_nodes, each.offline_replicas) for each in parts(answer)] == [(1, [1], [])] * 2
+        await broker.stop()
+
+    run(scenario)
+
+
+def parts(answer: metadata.MetadataResponse) -> list[metadata.MetadataResponsePartition]:
+    return answer.topics[0].partitions
+
+
+def test_a_directory_that_cannot_be_opened_leaves_its_partitions_without_a_leader() -> None:
+    async def scenario() -> None:
+        storage = disk()
+        broker = Broker(config(log_dirs="/data,/more"), disk=storage)
+        await broker.start()
+        await ask(broker.port, create_topics, 4, CreateTopicsRequest([CreatableTopic("t", 2, 1)], 1000))
+        await broker.stop()
+        storage.fail("list", path="/more")
+        broker = Broker(config(log_dirs="/data,/more"), disk=storage)
+        await broker.start()
+        answer = await ask(broker.port, metadata, 8, metadata.MetadataRequest(topics=None))
+        assert sorted(each.leader_id for each in parts(answer)) == [-1, 1]
+        await broker.stop()
+
+    run(scenario)
+
+
+def test_without_the_directory_of_the_metadata_the_broker_is_at_its_end() -> None:
+    async def scenario() -> None:
+        storage = disk()
+        broker = Broker(config(log_dirs="/data,/more"), disk=storage)
+        await broker.start()
+        storage.fail("sync", path="/data/__cluster_metadata-0")
+        await ask(broker.port, create_topics, 4, CreateTopicsRequest([CreatableTopic("t", 2, 1)], 1000))
+        await broker.offline.wait()
         await broker.stop()
 
     run(scenario)

@@ -1,0 +1,59 @@
+"""A broker's log directories failed: the rule, as a function of the image (KIP-858).
+
+What Kafka's controller does when a heartbeat names offline directories: the broker stays registered with those that work, and
+leaves the in-sync replicas of each partition that lay in the others. Where nobody is left, the partition has no leader, and the
+replica that went last is eligible to lead again (KIP-966), or, where the cluster has no such replicas, stays in-sync. So a start
+that finds the directory in order makes it leader again (elections.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Final
+
+from ottla.server.metadata.image import MIGRATING, NO_LEADER, UNASSIGNED, MetadataImage, PartitionImage
+from ottla.wire.messages.internal.broker_registration_change_record import BrokerRegistrationChangeRecord
+from ottla.wire.messages.internal.partition_change_record import PartitionChangeRecord
+from ottla.wire.primitives import WireStruct
+
+ELIGIBLE_REPLICAS: Final = "eligible.leader.replicas.version"
+
+
+def lose(
+    image: MetadataImage, broker_id: int, online: Collection[bytes], lost: Mapping[tuple[str, int], bytes | None]
+) -> list[WireStruct]:
+    """What changes when of the directories of `broker_id` only those in `online` (ids) work. `lost` are the partitions whose
+    replica there is gone, with the id of the directory that it lay in, None where that is not known.
+    """
+    records: list[WireStruct] = []
+    for (name, index), directory_id in lost.items():
+        topic = image.topics.get(name)
+        partition = topic.partitions.get(index) if topic is not None else None
+        if topic is None or partition is None or (broker_id not in partition.isr and partition.leader != broker_id):
+            continue
+        record = PartitionChangeRecord(index, topic.topic_id, leader=NO_LEADER)
+        others = [replica for replica in partition.isr if replica != broker_id]
+        if image.features.get(ELIGIBLE_REPLICAS, 0) > 0:
+            record.isr = others
+            record.eligible_leader_replicas = [*partition.elr, broker_id]
+            record.last_known_elr = [broker_id]
+        elif others:
+            record.isr = others
+        directories = _placed(partition, broker_id, directory_id)
+        if directories is not None:
+            record.directories = directories
+        records.append(record)
+    broker = image.brokers[broker_id]
+    if set(broker.log_dirs) != set(online):
+        records.append(BrokerRegistrationChangeRecord(broker_id, broker.epoch, log_dirs=list(online)))
+    return records
+
+
+def _placed(partition: PartitionImage, broker_id: int, directory_id: bytes | None) -> list[bytes] | None:
+    """The directories of a partition with one that nobody had written down yet; None if that changes nothing."""
+    if directory_id is None or len(partition.directories) != len(partition.replicas):
+        return None
+    at = partition.replicas.index(broker_id)
+    if partition.directories[at] not in (UNASSIGNED, MIGRATING):
+        return None
+    return [*partition.directories[:at], directory_id, *partition.directories[at + 1 :]]
