@@ -1,4 +1,4 @@
-"""What a cleaning leaves of records and batches. Which of Kafka's LogCleanerTest is restated where: tests/log/cleaner_scenarios.py."""
+"""What a cleaning leaves of records and batches. tests/log/test_cleaner_scenarios.py lists Kafka's own cases."""
 
 from __future__ import annotations
 
