@@ -10,8 +10,8 @@ from typing import Any, Final, NamedTuple
 
 from ottla.log.files import File
 from ottla.server.commands.dump_schemas import Decoder, Undecodable, control_fields, plain
-from ottla.server.commands.segment_walk import Gap, SegmentWalk
-from ottla.wire.batch import LOG_APPEND_TIME, BatchHeader
+from ottla.server.commands.segment_walk import Batch, Gap, SegmentWalk
+from ottla.wire.batch import LOG_APPEND_TIME, MAX_INT32, BatchHeader
 from ottla.wire.compression import CompressionError
 from ottla.wire.frame import MALFORMED
 from ottla.wire.records import Record, decode_records
@@ -40,7 +40,10 @@ Found = Item | Problem
 
 
 class SegmentDump:
-    """One walk over one segment. `base_offset` is what its name says, None if it says nothing."""
+    """One walk over one segment. `base_offset` is what its name says, None if it says nothing.
+
+    `metadata`: of each record also where and when it was written; `max_bytes`: only batches that end within so many bytes.
+    """
 
     def __init__(
         self,
@@ -50,15 +53,21 @@ class SegmentDump:
         records: bool = False,
         decoder: Decoder | None = None,
         advance: Callable[[int], object] = int,
+        metadata: bool = True,
+        max_bytes: int | None = None,
     ) -> None:
         self.walk = SegmentWalk(file, advance)
         self.window = self.walk.window
         self.next_offset = base_offset
         self.records = records
         self.decoder = decoder
+        self.metadata = metadata
+        self.max_bytes = file.size if max_bytes is None else max_bytes
 
     def __iter__(self) -> Iterator[Found]:
         for found in self.walk:
+            if found.position >= self.max_bytes or (isinstance(found, Batch) and found.end > self.max_bytes):
+                return
             if isinstance(found, Gap):
                 kind = "torn" if found.following is None else "corrupt"
                 yield Problem(found.position, f"{kind}: {found.why}")
@@ -94,7 +103,11 @@ class SegmentDump:
                 yield from self._record(position, header, record)
 
     def _record(self, position: int, header: BatchHeader, record: Record) -> Iterator[Found]:
-        fields: dict[str, Any] = {"offset": record.offset, "timestamp": None if record.timestamp_ms < 0 else record.timestamp_ms}
+        fields: dict[str, Any] = {}
+        if self.metadata:
+            fields = {"offset": record.offset, "timestamp": None if record.timestamp_ms < 0 else record.timestamp_ms}
+            if header.base_sequence >= 0:
+                fields["sequence"] = (header.base_sequence + record.offset - header.base_offset) & MAX_INT32
         try:
             if header.is_control:
                 fields |= control_fields(record)
@@ -105,7 +118,7 @@ class SegmentDump:
         except Undecodable as error:
             fields |= {"key": plain(record.key), "value": plain(record.value)}
             yield Problem(position, f"record {record.offset}: {error}")
-        if record.headers:
+        if record.headers and self.metadata:
             fields["headers"] = [[name, plain(value)] for name, value in record.headers]
         yield Item("record", fields)
 
@@ -132,6 +145,7 @@ def batch_fields(position: int, header: BatchHeader, *, is_sound: bool) -> dict[
         "producer_id": header.producer_id,
         "producer_epoch": header.producer_epoch,
         "base_sequence": header.base_sequence,
+        "last_sequence": header.last_sequence if header.base_sequence >= 0 else -1,
         "flags": [name for name, is_set in flags.items() if is_set],
         "crc": "ok" if is_sound else "wrong",
     }

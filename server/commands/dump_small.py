@@ -74,6 +74,22 @@ def _not_a_batch(segment: Window, position: int, offset: int) -> str | None:
     return None
 
 
+def index_sanity(file: File, of_offsets: bool) -> Iterator[Found]:
+    """Only what Kafka asks of an index before it uses it: whole entries, and a last one that does not lie before the first."""
+    window, size = Window(file), OFFSET_ENTRY_SIZE if of_offsets else TIME_ENTRY_SIZE
+    first: tuple[int, int] | None = None
+    last, count = (0, 0), 0
+    for at, data in _entries(window, size):
+        entry = _OFFSET_ENTRY.unpack(data) if of_offsets else _TIME_ENTRY.unpack(data)
+        if entry == (0, 0) and at and window.is_zero(at):
+            break
+        first, last, count = first or entry, entry, count + 1
+    yield Item("sanity", {"entries": count, "bytes": window.size})
+    yield from _end(window, size)
+    if first is not None and (last[0] <= 0 if of_offsets else last[0] < first[0] or last[1] < 0):
+        yield Problem((count - 1) * size, "corrupt: the last entry lies before the first")
+
+
 def time_index(file: File, base_offset: int) -> Iterator[Found]:
     """The entries of a `.timeindex`."""
     window = Window(file)
@@ -132,13 +148,16 @@ def whole(path: Path) -> Iterator[Found]:
 def producer_snapshot(data: bytes) -> Iterator[Found]:
     """The producers of a `.snapshot`. CorruptSnapshot."""
     for state in decode_snapshot(data):
+        last = state.batches[-1] if state.batches else None
         yield Item(
             "producer",
             {
                 "producer_id": state.producer_id,
                 "producer_epoch": state.producer_epoch,
+                "first_sequence": last.first_sequence if last is not None else -1,
                 "last_sequence": state.last_sequence,
                 "last_offset": state.last_offset,
+                "offset_delta": last.offset_delta if last is not None else 0,
                 "last_timestamp": state.last_timestamp_ms,
                 "coordinator_epoch": state.coordinator_epoch,
                 "transaction_first_offset": state.txn_first_offset,

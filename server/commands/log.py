@@ -4,6 +4,8 @@ A file is known by its name, as Kafka gives it: segments, `.index`, `.timeindex`
 `.checkpoint`, the checkpoints, `meta.properties`, `partition.metadata`, `quorum-state`. A directory stands for the files in it.
 What Kafka appends to a name (`.deleted`, `.cleaned`, `.swap`) is passed over.
 
+`ottla log verify` and `ottla log repair` are in log_verify.py and log_repair.py.
+
 A line an item: its kind and `name=value` fields, times as ISO 8601; with `--json` an object. Files are only read. What is damaged
 is said on standard error with its place in the file, as an object of type `problem` in JSON too, and the exit code is 1.
 """
@@ -15,7 +17,9 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -23,9 +27,10 @@ import typer
 
 from ottla.log.files import File
 from ottla.server.commands import output
+from ottla.server.commands.dump_forms import Form, decoder_of_forms
 from ottla.server.commands.dump_schemas import Schema, decoder_of
-from ottla.server.commands.dump_segment import Found, Item, SegmentDump
-from ottla.server.commands.dump_small import offset_index, time_index, transaction_index, whole
+from ottla.server.commands.dump_segment import Found, Item, Problem, SegmentDump
+from ottla.server.commands.dump_small import index_sanity, offset_index, time_index, transaction_index, whole
 from ottla.server.commands.log_repair import repair
 from ottla.server.commands.log_verify import verify
 from ottla.server.commands.opened import open_to_read
@@ -35,7 +40,7 @@ app = typer.Typer(help="Look into the files of a data directory.", no_args_is_he
 
 _SUFFIX: Final = re.compile(r"\.(deleted|cleaned|swap)$")
 _SEGMENT: Final = re.compile(r"(\d{20})\.(log|index|timeindex|txnindex)")
-_METADATA_SNAPSHOT: Final = re.compile(r"\d{20}-\d{10}\.checkpoint")
+_METADATA_SNAPSHOT: Final = re.compile(r"(\d{20}-\d{10}|bootstrap)\.checkpoint")
 _WHOLE: Final = re.compile(
     r"\d{20}\.snapshot|leader-epoch-checkpoint|[a-z-]+-offset-checkpoint"
     r"|meta\.properties|partition\.metadata|quorum-state|\.kafka_cleanshutdown"
@@ -62,14 +67,28 @@ def dump(
     decode: Annotated[
         Schema | None, typer.Option(help="Read records as those of Kafka's own topics; auto goes by the directory's name.")
     ] = None,
+    key_decoder: Annotated[Form, typer.Option(help="How keys are read that belong to no schema.")] = Form.TEXT,
+    value_decoder: Annotated[Form, typer.Option(help="How values are read that belong to no schema.")] = Form.TEXT,
+    skip_record_metadata: Annotated[bool, typer.Option(help="Of each record only key and value.")] = False,
+    max_bytes: Annotated[int | None, typer.Option(min=0, help="Only the first bytes of each segment.")] = None,
+    index_sanity_check: Annotated[bool, typer.Option(help="Of indexes only whether Kafka would take them.")] = False,
+    verify_index_only: Annotated[bool, typer.Option(help="Of indexes only the entries that are wrong.")] = False,
     show_secrets: Annotated[
         bool, typer.Option("--show-secrets", help="Show passwords and SCRAM keys of the metadata log, too.")
     ] = False,
     as_json: output.Json = False,
 ) -> None:
     """Show batches and records of segments, and what the files beside them say."""
-    wanted = records or decode not in {None, Schema.NONE}
-    reader = Reader(records=wanted, decode=decode or Schema.AUTO, show_secrets=show_secrets)
+    forms = None if key_decoder is value_decoder is Form.TEXT else (key_decoder, value_decoder)
+    reader = Reader(
+        records=records or skip_record_metadata or forms is not None or decode not in {None, Schema.NONE},
+        decode=decode or Schema.AUTO,
+        forms=forms,
+        metadata=not skip_record_metadata,
+        max_bytes=max_bytes,
+        indexes=Indexes.SANITY if index_sanity_check else Indexes.WRONG if verify_index_only else Indexes.ALL,
+        show_secrets=show_secrets,
+    )
     write = _write_json if as_json else _write_text
     problems = 0
     for path in expanded(files):
@@ -118,13 +137,25 @@ def topic_of(path: Path) -> str | None:
     return found[1] if found else None
 
 
-class Reader:
-    """Reads files of every kind."""
+class Indexes(Enum):
+    """What is said of an index."""
 
-    def __init__(self, *, records: bool, decode: Schema, show_secrets: bool) -> None:
-        self.records = records
-        self.decode = decode
-        self.show_secrets = show_secrets
+    ALL = "all"
+    WRONG = "wrong"
+    SANITY = "sanity"
+
+
+@dataclass(slots=True, kw_only=True)
+class Reader:
+    """Reads files of every kind. `forms`: how keys and values are read, if not as text; `max_bytes`: of each segment."""
+
+    records: bool = False
+    decode: Schema = Schema.AUTO
+    forms: tuple[Form, Form] | None = None
+    metadata: bool = True
+    max_bytes: int | None = None
+    indexes: Indexes = Indexes.ALL
+    show_secrets: bool = False
 
     def read(self, path: Path) -> Iterator[Found]:
         """What a file holds. Failure or OSError if it cannot be opened."""
@@ -138,13 +169,19 @@ class Reader:
         if kind in {"log", "checkpoint"}:
             schema = Schema.METADATA if kind == "checkpoint" and self.decode is Schema.AUTO else self.decode
             yield from self._segment(path, file, base_offset, schema)
-        elif kind == "index":
-            beside = path.with_suffix(".log")
-            yield from offset_index(file, base_offset or 0, open_to_read(beside) if beside.exists() else None)
-        elif kind == "timeindex":
-            yield from time_index(file, base_offset or 0)
-        else:
+        elif kind == "txnindex":
             yield from transaction_index(file)
+        elif self.indexes is Indexes.SANITY:
+            yield from index_sanity(file, kind == "index")
+        else:
+            found = self._index(path, file, base_offset or 0, kind == "index")
+            yield from (item for item in found if self.indexes is Indexes.ALL or isinstance(item, Problem))
+
+    def _index(self, path: Path, file: File, base_offset: int, of_offsets: bool) -> Iterator[Found]:
+        if not of_offsets:
+            return time_index(file, base_offset)
+        beside = path.with_suffix(".log")
+        return offset_index(file, base_offset, open_to_read(beside) if beside.exists() else None)
 
     def _segment(self, path: Path, file: File, base_offset: int | None, schema: Schema) -> Iterator[Found]:
         with ExitStack() as stack:
@@ -152,7 +189,17 @@ class Reader:
             if not sys.stdout.isatty():
                 advance = stack.enter_context(output.progress(path.name, file.size, in_bytes=True))
             decoder = decoder_of(schema, topic_of(path), show_secrets=self.show_secrets)
-            yield from SegmentDump(file, base_offset=base_offset, records=self.records, decoder=decoder, advance=advance)
+            if decoder is None and self.forms is not None:
+                decoder = decoder_of_forms(*self.forms)
+            yield from SegmentDump(
+                file,
+                base_offset=base_offset,
+                records=self.records,
+                decoder=decoder,
+                advance=advance,
+                metadata=self.metadata,
+                max_bytes=self.max_bytes,
+            )
 
 
 # Lines

@@ -74,7 +74,7 @@ def test_batches_and_records(tmp_path: Path) -> None:
     assert lines[1].startswith(
         f"  batch position=0 size={len(plain)} base_offset=0 last_offset=1 records=2 codec=gzip timestamp_type="
     )
-    assert lines[1].endswith(" base_sequence=-1 flags=- crc=ok")
+    assert lines[1].endswith(" base_sequence=-1 last_sequence=-1 flags=- crc=ok")
     shown = '    record offset=0 timestamp=2023-11-14T22:13:20.000Z key="a b" value=- headers='
     assert lines[2] == shown + '[["h", "1"], ["h", null], ["n", {"base64": "/w=="}]]'
     assert lines[3] == '    record offset=1 timestamp=2023-11-14T22:13:20.001Z key=- value=""'
@@ -89,6 +89,68 @@ def test_markers_and_flags(tmp_path: Path) -> None:
     assert (found[1]["producer_id"], found[1]["producer_epoch"], found[1]["base_sequence"]) == (7, 1, 5)
     assert found[3]["flags"] == ["transactional", "control"]
     assert (found[4]["control"], found[4]["value"]) == ("ABORT", {"EndTxnMarker": {"coordinator_epoch": 3}})
+
+
+def test_sequences_of_a_producer(tmp_path: Path) -> None:
+    (tmp_path / NAME).write_bytes(batch(3, producer=(7, 1, 2**31 - 2)))
+    found = items(tmp_path, "--records")
+    assert (found[1]["base_sequence"], found[1]["last_sequence"]) == (2**31 - 2, 0)
+    assert [item["sequence"] for item in found[2:]] == [2**31 - 2, 2**31 - 1, 0]
+
+
+def test_only_keys_and_values(tmp_path: Path) -> None:
+    (tmp_path / NAME).write_bytes(build_batch([Record(0, NOW_MS, b"k", b"v", [("h", b"1")])]))
+    assert run(tmp_path, "--skip-record-metadata")[1].splitlines()[-1] == "    record key=k value=v"
+
+
+@pytest.mark.parametrize(("whole", "more", "batches"), [(0, 0, 0), (0, 1, 0), (2, -1, 1), (2, 0, 2), (9, 0, 3)])
+def test_the_first_bytes_of_a_segment(tmp_path: Path, whole: int, more: int, batches: int) -> None:
+    data = numbered(3)
+    (tmp_path / NAME).write_bytes(b"".join(data))
+    limit = whole * len(data[0]) + more
+    assert sum(item["type"] == "batch" for item in items(tmp_path, "--max-bytes", str(limit))) == batches
+
+
+@pytest.mark.parametrize(
+    ("form", "data", "shown"),
+    [
+        ("text", b"v", "v"),
+        ("hex", b"\x01\xff", {"hex": "01ff"}),
+        ("base64", b"\x01\xff", {"base64": "Af8="}),
+        ("short", b"\xff\xfe", -2),
+        ("integer", b"\0\0\1\0", 256),
+        ("long", b"\0" * 7 + b"\7", 7),
+        ("float", b"\x3f\x80\0\0", 1.0),
+        ("double", b"\x3f\xf0" + b"\0" * 6, 1.0),
+        ("boolean", b"\1", True),
+    ],
+)
+def test_keys_and_values_in_other_forms(tmp_path: Path, form: str, data: bytes, shown: Any) -> None:
+    (tmp_path / NAME).write_bytes(build_batch([Record(0, NOW_MS, data, None), Record(0, NOW_MS, b"k", data)]))
+    first, second = items(tmp_path, "--records", "--value-decoder", form)[2:]
+    assert (first["value"], second["key"], second["value"]) == (None, "k", shown)
+    (tmp_path / NAME).write_bytes(build_batch([Record(0, NOW_MS, data, None)]))
+    assert items(tmp_path, "--key-decoder", form, "--records")[2]["key"] == shown
+
+
+def test_bytes_that_are_no_such_number(tmp_path: Path) -> None:
+    (tmp_path / NAME).write_bytes(build_batch([Record(0, NOW_MS, b"k", b"four")]))
+    code, out, errors = run(tmp_path, "--value-decoder", "long")
+    assert (code, "value=four" in out) == (1, True)
+    assert "record 0: a value of 4 bytes is no long" in errors
+
+
+def test_indexes_only_where_they_are_wrong(tmp_path: Path) -> None:
+    index = tmp_path / f"{0:020}.index"
+    index.write_bytes(struct.pack(">iiii", 1, 0, 1, 5))
+    assert [item["type"] for item in items(index, "--index-sanity-check")] == ["file", "sanity"]
+    code, out, errors = run(index, "--verify-index-only")
+    assert (code, out.count("entry")) == (1, 0)
+    assert "offset 1 at 5 does not ascend" in errors
+    index.write_bytes(struct.pack(">iiii", 1, 0, -1, 5) + b"abc")
+    errors = run(index, "--index-sanity-check")[2]
+    assert "position 8: corrupt: the last entry lies before the first" in errors
+    assert "position 16: torn: 3 bytes" in errors
 
 
 def build_of(data: bytes, base_offset: int) -> bytes:
