@@ -33,6 +33,7 @@ _log = logging.getLogger("ottla.log.start")
 
 PROGRESS_INTERVAL_MS: Final = 5_000
 _LOOK_SECONDS: Final = 0.25
+_MAX_OFFSET: Final = 2**63 - 1
 
 
 @dataclass(slots=True)
@@ -122,6 +123,8 @@ class Start:
 
     def _prepare(self, directory: LogDirectory) -> _Work | None:
         """None: the directory is offline."""
+        if directory.failed is not None:
+            return None
         disk, path = self._disk, directory.path
         marker = f"{path}/{checkpoint.CLEAN_SHUTDOWN}"
         try:
@@ -131,17 +134,19 @@ class Start:
                 disk.remove(marker)
                 disk.sync_dir(path)
             work = _Work(directory, clean, broker_epoch)
-            recovery_points = self._read_offsets(directory, checkpoint.RECOVERY_POINTS)
-            log_starts = self._read_offsets(directory, checkpoint.LOG_START_OFFSETS)
-            cleaned = directory.cleaned = self._read_offsets(directory, checkpoint.CLEANER_OFFSETS)
-            high_watermarks = self._read_offsets(directory, checkpoint.HIGH_WATERMARKS)
+            recovery_points, points_known = self._read_offsets(directory, checkpoint.RECOVERY_POINTS)
+            log_starts, _ = self._read_offsets(directory, checkpoint.LOG_START_OFFSETS)
+            cleaned, cleaned_known = self._read_offsets(directory, checkpoint.CLEANER_OFFSETS)
+            high_watermarks, _ = self._read_offsets(directory, checkpoint.HIGH_WATERMARKS)
+            directory.cleaned = cleaned
+            any_gap = 0 if points_known and cleaned_known else _MAX_OFFSET
             directory.mentioned |= recovery_points.keys() | log_starts.keys() | high_watermarks.keys()
             for topic_partition in self._partitions(directory):
                 opening = self._opening(directory, topic_partition)
                 opening.clean = clean
                 opening.recovery_point = recovery_points.get(topic_partition, 0)
                 opening.log_start_offset = log_starts.get(topic_partition, 0)
-                opening.cleaned_upto = cleaned.get(topic_partition, 0)
+                opening.cleaned_upto = max(cleaned.get(topic_partition, 0), any_gap)
                 opening.high_watermark = high_watermarks.get(topic_partition, 0)
                 opening.progress = self._progress
                 work.jobs.append(_Job(directory, opening))
@@ -151,12 +156,18 @@ class Start:
         work.waiting.extend(work.jobs)
         return work
 
-    def _read_offsets(self, directory: LogDirectory, name: str) -> dict[TopicPartition, int]:
+    def _read_offsets(self, directory: LogDirectory, name: str) -> tuple[dict[TopicPartition, int], bool]:
+        """(what a checkpoint file says, could all of it be read?). A file that is missing says nothing, and can be read."""
+        path = f"{directory.path}/{name}"
         try:
-            return checkpoint.read_offsets(self._disk, f"{directory.path}/{name}")
+            found = checkpoint.read_offsets(self._disk, path)
         except CorruptSnapshot as error:
             _log.warning("ignored: %s", error)
-            return {}
+            return {}, False
+        possible = {at: offset for at, offset in found.items() if 0 <= offset <= _MAX_OFFSET}
+        if len(possible) < len(found):
+            _log.warning("%s: %d lines hold no offset and are ignored", path, len(found) - len(possible))
+        return possible, len(possible) == len(found)
 
     def _check_places(self, works: Sequence[_Work]) -> None:
         found: dict[str, str] = {}

@@ -11,8 +11,8 @@ batches the producer state must see. One compiled loop does all of that (`wire.k
 Three things look like damage and are none:
 
 - zeros behind the last batch of a preallocated segment: cut off, and what follows stays;
-- a gap between two segments where a compaction removed records. `cleaner-offset-checkpoint` tells up to where, and a compacted
-  segment is known by its own gaps, so that the loss of that file costs no data;
+- a gap between two segments where a compaction removed records. `cleaner-offset-checkpoint` tells up to where; where that file
+  is lost, a compacted segment is known by its own gaps, and where it or the recovery points are unreadable every gap is believed;
 - offsets more than 31 bits above the segment's first, which no index can hold (KAFKA-6264): `split` moves them into a segment of
   their own. The new file is written as `.cleaned`, synced, given its name, and then cut from the old one: whenever that is
   interrupted, the next start finds the old segment whole, and does it again.
@@ -27,6 +27,7 @@ from typing import Final
 from ottla.log.epochs import LeaderEpochs
 from ottla.log.errors import CorruptLog, CorruptRecord
 from ottla.log.files import Disk
+from ottla.log.index import MAX_RELATIVE_OFFSET
 from ottla.log.opening import Opening
 from ottla.log.scan import READ_BYTES, check_batches, only_zeros, sound_batch_behind, walk_batches, walk_headers
 from ottla.log.segment import CLEANED_SUFFIX, LOG_SUFFIX, SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX, Segment, offset_name
@@ -123,6 +124,8 @@ class TailCheck:
         if base_offset < expected:
             return True
         too_late = base_offset > max(expected, opening.cleaned_upto)
+        if index and base_offset - self._segments[index - 1].base_offset > MAX_RELATIVE_OFFSET + 1:
+            return False  # so many offsets never were in the segment before
         return too_late and expected >= opening.recovery_point and not self._is_compacted(index)
 
     def _is_compacted(self, index: int) -> bool:
