@@ -41,7 +41,6 @@ from ottla.log.segment import (
 )
 from ottla.log.txn_index import AbortedTransaction
 from ottla.wire.batch import BatchHeader, check_crc, read_header
-from ottla.wire.compression import CompressionError
 from ottla.wire.primitives import Buffer
 from ottla.wire.records import records_section
 
@@ -204,7 +203,11 @@ class Cleaner:
             elif transactions.on_batch(header):
                 stats.map_records_read += header.records_count
             elif header.records_count and header.last_offset >= job.dirty_offset:
-                count, had_room = put_keys(offsets, _section(segment, batch, header), header.base_offset, job.dirty_offset)
+                try:
+                    section = records_section(batch, header)
+                    count, had_room = put_keys(offsets, section, header.base_offset, job.dirty_offset)
+                except ValueError as error:
+                    raise _undecodable(segment, header, error) from error
                 stats.map_records_read += count
                 if not had_room:
                     return False
@@ -274,7 +277,7 @@ class Cleaner:
             try:
                 result = filtered(batch, header, obsolete, rules)
             except ValueError as error:
-                raise CorruptRecord(f"{segment!r}: the batch at position {position} does not decode: {error}") from error
+                raise _undecodable(segment, header, error) from error
             stats.records_read += result.read
             stats.keyless_records += result.keyless
             stats.records_written += result.kept
@@ -333,11 +336,8 @@ class _Output:
         self._segment.end_indexing()
 
 
-def _section(segment: Segment, batch: Buffer, header: BatchHeader) -> bytes:
-    try:
-        return records_section(batch, header)
-    except CompressionError as error:
-        raise CorruptRecord(f"{segment!r}: the batch of offset {header.base_offset} does not decode: {error}") from error
+def _undecodable(segment: Segment, header: BatchHeader, error: ValueError) -> CorruptRecord:
+    return CorruptRecord(f"{segment!r}: the batch of offset {header.base_offset} does not decode: {error}")
 
 
 def remove_files(disk: Disk, segment: Segment) -> None:

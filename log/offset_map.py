@@ -115,6 +115,24 @@ class OffsetMap:
         return found - 1
 
 
+def fields(buf: bytes, at: i64, stop: i64) -> tuple[i64, i64, i64, i64, i64]:
+    """Of the record body buf[at:stop]: (timestamp delta, offset delta, position of the key, size of the key, size of the value);
+    a negative size is null. ValueError."""
+    time_delta, at = varlong(buf, at + 1, stop)
+    if at < 0:
+        raise ValueError(REASONS[BAD_VARINT])
+    offset_delta, at = varint(buf, at, stop)
+    if at < 0:
+        raise ValueError(REASONS[BAD_VARINT])
+    key_size, key_at = varint(buf, at, stop)
+    if key_at < 0 or key_size > stop - key_at:
+        raise ValueError(REASONS[BAD_FIELD])
+    value_size, at = varint(buf, key_at + max(key_size, 0), stop)
+    if at < 0 or value_size > stop - at:
+        raise ValueError(REASONS[BAD_FIELD])
+    return time_delta, offset_delta, key_at, key_size, value_size
+
+
 def put_keys(offsets: OffsetMap, buf: bytes, base_offset: i64, from_offset: i64) -> tuple[int, bool]:
     """Puts in the keys of the records in `buf`, a batch's section, from `from_offset` on.
 
@@ -128,17 +146,9 @@ def put_keys(offsets: OffsetMap, buf: bytes, base_offset: i64, from_offset: i64)
         if at < 0 or size < 1 or size > end - at:
             raise ValueError(REASONS[BAD_LENGTH])
         stop: i64 = at + size
-        _, at = varlong(buf, at + 1, stop)
-        if at < 0:
-            raise ValueError(REASONS[BAD_VARINT])
-        delta, at = varint(buf, at, stop)
-        if at < 0:
-            raise ValueError(REASONS[BAD_VARINT])
-        key_size, at = varint(buf, at, stop)
-        if at < 0 or key_size > stop - at:
-            raise ValueError(REASONS[BAD_FIELD])
+        _, delta, key_at, key_size, _ = fields(buf, at, stop)
         offset: i64 = base_offset + delta
-        if key_size >= 0 and offset >= from_offset and not offsets.put(buf[at : at + key_size], offset):
+        if key_size >= 0 and offset >= from_offset and not offsets.put(buf[key_at : key_at + key_size], offset):
             return int(count), False
         count += 1
         at = stop
@@ -174,19 +184,8 @@ def survivors(offsets: OffsetMap, buf: bytes, base_offset: i64, base_timestamp: 
         if at < 0 or size < 1 or size > end - at:
             raise ValueError(REASONS[BAD_LENGTH])
         stop: i64 = at + size
-        time_delta, at = varlong(buf, at + 1, stop)
-        if at < 0:
-            raise ValueError(REASONS[BAD_VARINT])
-        delta, at = varint(buf, at, stop)
-        if at < 0:
-            raise ValueError(REASONS[BAD_VARINT])
-        key_size, key_at = varint(buf, at, stop)
-        if key_at < 0 or key_size > stop - key_at:
-            raise ValueError(REASONS[BAD_FIELD])
+        time_delta, delta, key_at, key_size, value_size = fields(buf, at, stop)
         offset: i64 = base_offset + delta
-        value_size, at = varint(buf, key_at + max(key_size, 0), stop)
-        if at < 0:
-            raise ValueError(REASONS[BAD_FIELD])
         found.read += 1
         keep: bool = offset > latest
         if not keep:
