@@ -30,7 +30,7 @@ from ottla.log.index import (
     load_time_index,
 )
 from ottla.log.scan import HEADER_SIZE, Located, ProducerBatch, find, walk
-from ottla.log.txn_index import TxnIndex, load_txn_index
+from ottla.log.txn_index import NO_ABORTS, TxnIndex, load_txn_index
 from ottla.wire.kernel import BatchScan
 
 LOG_SUFFIX: Final = ".log"
@@ -113,7 +113,7 @@ class Segment:
         self._damaged = False  # the log itself cannot be walked
         self._offset_index: OffsetIndex | None = None
         self._time_index: TimeIndex | None = None
-        self._txn_index: TxnIndex | None = None
+        self._txn_index: TxnIndex | None = None if size else NO_ABORTS
         self._txn_dirty = False
         self.indexes_dirty = False
         self.producer_batches: Sequence[ProducerBatch] | None = None
@@ -297,12 +297,14 @@ class Segment:
     def change_txn_index(self) -> TxnIndex:
         """`txn_index`, to be changed: it is written with the other indexes."""
         index = self.txn_index
+        if index is NO_ABORTS:
+            index = self._txn_index = TxnIndex(self.base_offset)
         self._txn_dirty = self.indexes_dirty = True
         return index
 
     def reset_txn_index(self) -> None:
         """Nobody, whatever the file says; the markers will be gone through again."""
-        self._txn_index, self._txn_dirty = None, False
+        self._txn_index, self._txn_dirty = NO_ABORTS, False
         if self._disk.exists(self.path(TXN_INDEX_SUFFIX)):
             self._txn_index = TxnIndex(self.base_offset)
             self.change_txn_index()

@@ -15,7 +15,7 @@ from ottla.log.index import CorruptIndex
 from ottla.log.markers import build_marker, end_transaction
 from ottla.log.replay import rebuild_txn_index
 from ottla.log.segment import TXN_INDEX_SUFFIX, Segment
-from ottla.log.txn_index import AbortedTransaction, TxnIndex
+from ottla.log.txn_index import NO_ABORTS, AbortedTransaction, TxnIndex
 from ottla.log.validate import Origin
 from ottla.wire.batch import BatchHeader, read_header
 
@@ -26,21 +26,32 @@ _log = logging.getLogger("ottla.log.transactions")
 
 
 def note_marker(log: PartitionLog, header: BatchHeader, base_offset: int, parts: Sequence[Buffer]) -> None:
-    """The control batch in `parts` was appended at `base_offset`, to the active segment. StorageError."""
+    """The control batch in `parts` was appended at `base_offset`, to the active segment. StorageError, and the log's directory is
+    offline: readers would not hear of who was aborted.
+    """
     log.producers.forget_replicated(log.high_watermark)
     completed = end_transaction(log.producers, header, base_offset, parts)
     if completed is None or not completed.aborted:
         return
     segment = log.segments.active
-    with log.directory.guard(f"appending to {log.path}"):
+    with log.directory.guard(f"appending to {log.path}", whole=True):
         try:
             index = segment.change_txn_index()
-            if not index:  # Kafka, too, makes the file with the first entry; the entries are written with the other indexes
-                log.directory.disk.open(segment.path(TXN_INDEX_SUFFIX), create=True).close()
-                log.unsynced.names_in(log.path)
-            index.append(completed.index_entry)
         except CorruptIndex as error:
-            _rebuild(log, segment, error)  # the new marker is in the log by now
+            _rebuild(log, segment, error)  # with this marker, which is in the log by now
+            return
+    index.append(completed.index_entry)
+    if len(index) == 1:
+        _make_file(log, segment.path(TXN_INDEX_SUFFIX))
+
+
+def _make_file(log: PartitionLog, path: str) -> None:
+    """Kafka, too, makes the index's file with the first entry. What is in it is written with the other indexes."""
+    try:
+        log.directory.disk.open(path, create=True).close()
+    except OSError as error:
+        _log.warning("%s is not there before its segment is full: %s", path, error)
+    log.unsynced.names_in(log.path)
 
 
 def append_marker(
@@ -60,6 +71,8 @@ def append_marker(
         producer_id, producer_epoch, commit=commit, coordinator_epoch=coordinator_epoch, timestamp_ms=log.now_ms()
     )
     log.producers.check_marker(read_header(marker), coordinator_epoch, transaction_version)
+    with log.directory.guard(f"appending to {log.path}"):
+        _txn_index(log, log.segments.active)  # nothing may be missing when the marker is written
     return log.append_as_leader(marker, leader_epoch=leader_epoch, origin=Origin.COORDINATOR)
 
 
@@ -67,10 +80,13 @@ def collect_aborted(log: PartitionLog, fetch_offset: int, upto: int) -> list[Abo
     """The aborted transactions that overlap the offsets from `fetch_offset` to below `upto`. StorageError, CorruptRecord."""
     found: list[AbortedTransaction] = []
     segments = log.segments
-    with log.directory.guard(f"reading {log.path}"):
+    try:
         for index in range(segments.floor(fetch_offset), len(segments)):
-            if _txn_index(log, segments[index]).collect(fetch_offset, upto, found):
+            entries = _txn_index(log, segments[index])
+            if entries is not NO_ABORTS and entries.collect(fetch_offset, upto, found):
                 break
+    except OSError as error:
+        raise log.directory.fail(f"reading {log.path}", error) from error
     return found
 
 
@@ -80,13 +96,15 @@ def aborted_in_read(log: PartitionLog, fetch_offset: int, read: FileSlice) -> li
     As in Kafka these may be a few more than overlap the records: where the read ends, only the offset index is asked.
     """
     segments = log.segments
-    with log.directory.guard(f"reading {log.path}"):
-        index = segments.floor(fetch_offset)
-        while index + 1 < len(segments) and segments[index].file is not read.file:
-            index += 1
+    index, last = segments.floor(fetch_offset), len(segments) - 1
+    while index < last and segments[index].file is not read.file:
+        index += 1
+    try:
         upto = segments[index].offset_index.offset_at(read.position + read.length)
+    except OSError as error:
+        raise log.directory.fail(f"reading {log.path}", error) from error
     if upto is None:
-        upto = log.log_end_offset if index + 1 == len(segments) else segments[index + 1].base_offset
+        upto = log.log_end_offset if index == last else segments[index + 1].base_offset
     return collect_aborted(log, fetch_offset, upto)
 
 

@@ -112,12 +112,16 @@ class TxnIndex:
         self._last_offsets, self._stable_offsets = read._last_offsets, read._stable_offsets
 
 
+NO_ABORTS: Final = TxnIndex(0)
+"""The index of all segments that have no entry, which are nearly all. Never changed."""
+
+
 def load_txn_index(disk: Disk, path: str, base_offset: int) -> TxnIndex:
-    """The index in a file, empty if there is none. CorruptIndex if it cannot be right; OSError."""
-    index = TxnIndex(base_offset)
+    """The index in a file, NO_ABORTS if there is none. CorruptIndex if it cannot be right; OSError."""
     try:
         data = disk.read_bytes(path)
     except FileNotFoundError:
-        return index
+        return NO_ABORTS
+    index = TxnIndex(base_offset)
     index.decode(data)
-    return index
+    return index if index else NO_ABORTS
