@@ -493,6 +493,8 @@ class Segment:
         for suffix in SEGMENT_SUFFIXES:
             path = self.path(suffix)
             if self._disk.exists(path):
+                if suffix == TXN_INDEX_SUFFIX:  # nothing would tell that it is missing, if a crash brought back the log alone
+                    self._disk.sync_dir(self.directory)
                 self._disk.rename(path, path + DELETED_SUFFIX)
                 renamed.append(path + DELETED_SUFFIX)
         return renamed
