@@ -92,12 +92,20 @@ class LogManager:
     # Identity
 
     def lock(self) -> None:
-        """Makes the directories and takes their locks. LogDirLocked; OSError where a directory cannot be made or written."""
+        """Makes the directories and takes their locks. A directory that cannot be made or written is offline from the start.
+        LogDirLocked; OSError where it is the one of the metadata, or where it is not the disk's fault.
+        """
         if self._locks:
             return
         for directory in self.directories:
-            self._make_directory(directory.path)
-            self._locks.append(self._disk.lock(f"{directory.path}/{checkpoint.LOCK}"))
+            try:
+                self._make_directory(directory.path)
+                self._locks.append(self._disk.lock(f"{directory.path}/{checkpoint.LOCK}"))
+            except OSError as error:
+                if directory.path != self._metadata_dir:
+                    directory.fail("locking it", error)
+                if directory.failed is None:
+                    raise
 
     def _make_directory(self, path: str) -> None:
         """With its parents, and durably: what is synced in a directory whose own name is lost is lost too."""
@@ -110,8 +118,20 @@ class LogManager:
             self._disk.sync_dir(os.path.dirname(made) or ".")
 
     def meta_properties(self) -> dict[str, MetaProperties | None]:
-        """Path of each directory -> whose it is, None if it was never formatted. InconsistentMetadata, OSError."""
-        return {d.path: checkpoint.read_meta_properties(self._disk, _meta(d.path)) for d in self.directories}
+        """Path of each directory -> whose it is, None if it was never formatted. Of those that are offline only what can be read.
+        InconsistentMetadata, OSError.
+        """
+        found = {}
+        for directory in self.directories:
+            try:
+                meta = checkpoint.read_meta_properties(self._disk, _meta(directory.path))
+            except OSError:
+                if directory.failed is None:
+                    raise
+                continue
+            if meta is not None or directory.failed is None:
+                found[directory.path] = meta
+        return found
 
     def format(self, cluster_id: str, node_id: int) -> dict[str, MetaProperties]:
         """Marks the directories that belong to nobody as this broker's, and checks the others. InconsistentMetadata, OSError."""

@@ -144,7 +144,7 @@ class MemDisk:
 
     def fail(self, operation: str, code: int = errno.EIO, *, path: str = "", skip: int = 0, written: int = 0) -> None:
         """Orders a fault. Operations: open append pread truncate sync rename remove sync_dir read_bytes write_bytes list
-        space."""
+        space lock."""
         self._faults.append(Fault(operation, code, path, skip, written))
 
     def stop_after(self, changes: int | None) -> None:
@@ -321,6 +321,7 @@ class MemDisk:
             self.sync_dir(os.path.dirname(path))
 
     def lock(self, path: str) -> Lock:
+        self._raise_fault("lock", path)
         if path in self._locks:
             raise LogDirLocked(f"{os.path.dirname(path)} is in use by another broker (it holds {path})")
         if self._find(path) is None:

@@ -269,7 +269,7 @@ def open_standalone(
     MetadataError, StorageError: the broker must not start.
     """
     directory_ids = _directory_ids(logs)
-    settings = BrokerSettings(config, {path: directory_ids[path] for path in config.log_dirs})
+    settings = BrokerSettings(config, {path: directory_ids[path] for path in config.log_dirs if path in directory_ids})
     partition_log = logs.create(CLUSTER_METADATA, 0, TOPIC_ID, metadata_log_config(config.values), is_new=False)
     directory_id = directory_ids[partition_log.directory.path]
     log = MetadataLog(partition_log, disk, settings.node_id, clock.now_ms, directory_id)

@@ -388,3 +388,23 @@ def test_without_the_directory_of_the_metadata_the_broker_is_at_its_end() -> Non
         await broker.stop()
 
     run(scenario)
+
+
+def test_a_directory_that_cannot_be_written_at_the_start_is_offline_and_the_others_serve() -> None:
+    async def scenario() -> None:
+        storage = disk()
+        broker = Broker(config(log_dirs="/data,/more"), disk=storage)
+        await broker.start()
+        await ask(broker.port, create_topics, 4, CreateTopicsRequest([CreatableTopic("t", 2, 1)], 1000))
+        await broker.stop()
+        storage.fail("lock", errno.EROFS, path="/more")
+        broker = Broker(config(log_dirs="/data,/more"), disk=storage)
+        await broker.start()
+        answer = await ask(broker.port, metadata, 8, metadata.MetadataRequest(topics=None))
+        assert sorted(each.leader_id for each in parts(answer)) == [-1, 1]
+        await broker.stop()
+        storage.fail("lock", errno.EROFS, path="/data")
+        with pytest.raises(OSError, match="Read-only"):
+            await Broker(config(log_dirs="/data,/more"), disk=storage).start()
+
+    run(scenario)
