@@ -1,4 +1,4 @@
-"""Which log is cleaned next and how far. After Kafka's LogCleanerManagerTest; tests/log/test_cleaner_scenarios.py has the list."""
+"""Which log is cleaned next and how far. test_cleaner_scenarios.py has the list of Kafka's own cases."""
 
 from __future__ import annotations
 
