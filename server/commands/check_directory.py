@@ -166,8 +166,10 @@ class LogDirectoryCheck:
         if start is not None and start > end:
             what = f"the log of {check.path.name} ends at offset {end}, before its start, {start}"
             check.add(self.path / checkpoint.LOG_START_OFFSETS, None, what, Meaning.REBUILDABLE, Mend.LINES)
-        if check.expected.high_watermark is not None and check.expected.high_watermark > end and check.expected.clean:
-            what = f"the log of {check.path.name} ends at offset {end}, below its high watermark, {check.expected.high_watermark}"
+        high_watermark, synced_upto = check.expected.high_watermark, check.expected.recovery_point
+        is_told = check.is_damaged or (synced_upto is not None and synced_upto > end)
+        if high_watermark is not None and high_watermark > end and check.expected.clean and not is_told:
+            what = f"the log of {check.path.name} ends at offset {end}, below its high watermark, {high_watermark}"
             check.add(self.path / checkpoint.HIGH_WATERMARKS, None, what, Meaning.REBUILDABLE, Mend.LINES)
 
     def _against_topics(self, check: PartitionCheck) -> None:

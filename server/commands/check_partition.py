@@ -89,6 +89,7 @@ class PartitionCheck:
         self._snapshots: list[tuple[int, Path]] = []
         self._open: dict[int, int] = {}  # producer id -> first offset of its transaction
         self._first_offset = 0
+        self._walking: SegmentCheck | None = None
         self.epochs: list[EpochEntry] = []
 
     def add(self, path: Path, position: int | None, what: str, meaning: Meaning, mend: Mend) -> None:
@@ -156,6 +157,7 @@ class PartitionCheck:
             self.add(
                 path, None, f"it begins below offset {self.end_offset}, where the one before ends", Meaning.CORRUPT, Mend.CHOICE
             )
+        self._walking = check
         check.run()
         self.end_offset = check.expected
         state = SegmentState(path, base, file.size, check.expected, check.sound, check.damage, check.torn)
@@ -203,6 +205,11 @@ class PartitionCheck:
         """Is every transaction's begin among what is walked? An abort of nothing has no entry in the index."""
         return self._only is None and self._first_offset == 0
 
+    @property
+    def is_damaged(self) -> bool:
+        """Is something before the batch that is looked at lost?"""
+        return any(state.damage for state in self.segments) or (self._walking is not None and bool(self._walking.damage))
+
     # Producer snapshots
 
     def _snapshot(self, offset: int, path: Path) -> None:
@@ -222,6 +229,8 @@ class PartitionCheck:
             return None  # what it wrote last is gone from the log
         if state.last_offset >= offset:
             return f"producer {state.producer_id} has offset {state.last_offset} in a snapshot of what lies before {offset}"
+        if self.is_damaged:
+            return None  # the snapshot may know of what is lost
         found = self._producers.get(state.producer_id)
         if found != (state.last_sequence, state.last_offset) and not self.expected.compacted:
             there = "the log has none of its batches" if found is None else f"in the log {found[0]} at offset {found[1]}"
@@ -233,7 +242,7 @@ class PartitionCheck:
         for offset, path in self._snapshots:
             if offset <= self.end_offset:
                 self._snapshot(offset, path)
-            else:
+            elif not self.is_damaged:
                 self.add(path, None, f"it lies beyond the log's end, {self.end_offset}", Meaning.REBUILDABLE, Mend.REMOVE)
         synced_upto = self.expected.recovery_point
         is_told = any(state.damage for state in self.segments[-1:])

@@ -146,7 +146,7 @@ class SegmentCheck:
     """One walk over one segment's batches, from `expected` on, the offset that the log has got to.
 
     After it: `sound` are the batches' places [(start, end)] in order, neighbours joined; `damage` has (position, the offset
-    expected there, why) of each place that is in none of them; `torn`: nothing sound lies behind the first of these.
+    expected there, why) of each place between them; `torn`: nothing sound lies behind the first of these.
     """
 
     def __init__(
@@ -159,6 +159,7 @@ class SegmentCheck:
         self.expected = expected
         self.sound: list[tuple[int, int]] = []
         self.damage: list[tuple[int, int, str]] = []
+        self._in_damage = False
 
     @property
     def torn(self) -> bool:
@@ -177,11 +178,14 @@ class SegmentCheck:
                 self.sound[-1] = self.sound[-1][0], found.end
             else:
                 self.sound.append((found.position, found.end))
+            self._in_damage = False
             self._on_batch(found)
             self.expected = found.header.next_offset
 
     def _refuse(self, position: int, why: str) -> None:
-        self.damage.append((position, self.expected, why))
+        if not self._in_damage:
+            self.damage.append((position, self.expected, why))
+        self._in_damage = True
 
     def _why_not(self, batch: Batch) -> str | None:
         header = batch.header
