@@ -1,8 +1,9 @@
 """Any history, cleaned at any times, against a model that knows nothing of segments, maps and batches.
 
-The model keeps the records in a list and says what each reader may count on: of every key the latest committed record is there, at
-its offset; what is there is at its old offset with its old content; a tombstone may be missing only if its time is over, and then
-nothing older of its key is there. Beside that, producers and open transactions must not notice.
+The model keeps every record and says what a reader may count on: of every key the latest committed record is there, at its
+offset; what is there is at its old offset with its old content; a tombstone may be missing only if its time is over, and then
+nothing older of its key is there. Below where the log is clean no key is there twice. Beside that, producers and open
+transactions must not notice.
 """
 
 from __future__ import annotations
