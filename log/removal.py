@@ -49,8 +49,8 @@ def drop_segments(log: PartitionLog, segments: list[Segment], keep_snapshot: int
 def cut_segments(log: PartitionLog, offset: int) -> None:
     """The segments end at `offset`; where they all begin later, one empty segment there takes their place. OSError.
 
-    Durable when it returns, and what the cleaner knew of the tail is forgotten before. If a crash could bring the old tail back behind a segment that was rolled meanwhile, recovery, which
-    begins at the new segment, would never look at it.
+    Durable when it returns, and what the cleaner knew of the tail is forgotten before. If a crash could bring the old tail back
+    behind a segment that was rolled meanwhile, recovery, which begins at the new segment, would never look at it.
     """
     log.directory.lower_cleaned((log.topic, log.partition), offset)
     segments = log.segments
@@ -59,6 +59,8 @@ def cut_segments(log: PartitionLog, offset: int) -> None:
     else:
         drop_segments(log, segments.drop_after(segments.floor(offset)))
         segments.active.truncate_to(offset)
+        if segments.active.size == 0:
+            segments.active.created_ms = log.now_ms()  # it waits for its roll from here on
         segments.active.sync()
         segments.forget_hints()
     log.directory.disk.sync_dir(log.path)
