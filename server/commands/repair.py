@@ -150,12 +150,13 @@ class PartitionRepair:
             self._plan.append((state, "cut"))
 
     def steps(self) -> Iterator[Step]:
-        for state, how in self._plan:
-            yield from {"cut": self._cut, "skip": self._skip, "drop": self._drop}[how](state)
+        # Leftovers first: the steps that follow make files of the same names for a while.
         for finding in self.check.findings:
             if finding.mend is Mend.REMOVE and Path(finding.path).exists():
                 path = Path(finding.path)
                 yield Step(f"remove {path}", lambda path=path: remove(self._disk, [path]))  # type: ignore[misc]
+        for state, how in self._plan:
+            yield from {"cut": self._cut, "skip": self._skip, "drop": self._drop}[how](state)
         if self._plan:
             yield from self._snapshots()
         yield from self._epochs()
