@@ -29,6 +29,7 @@ from ottla.log.errors import LogDirLocked, TruncatedSlice
 
 Buffer = bytes | bytearray | memoryview
 
+_READ_BYTES = 32 * 1024  # nearly all small files are smaller: one call
 _IOV_MAX = 1024  # Linux takes no more parts in one call
 
 
@@ -352,8 +353,16 @@ class OsDisk:
             os.close(fd)
 
     def read_bytes(self, path: str) -> bytes:
-        with open(path, "rb") as file:
-            return file.read()
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            pieces = []
+            while piece := os.read(fd, _READ_BYTES):
+                pieces.append(piece)
+                if len(piece) < _READ_BYTES:
+                    break
+            return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        finally:
+            os.close(fd)
 
     def write_bytes(self, path: str, data: bytes, sync: bool = True) -> None:
         temporary = path + ".tmp"

@@ -16,11 +16,11 @@ preallocated zeros after a kill included, is `CorruptIndex`, and the owner rebui
 
 from __future__ import annotations
 
-import struct
 import sys
 from array import array
 from bisect import bisect_left, bisect_right
-from itertools import pairwise
+from itertools import islice
+from operator import le, lt
 from typing import Final
 
 from ottla.log.files import Disk
@@ -30,7 +30,7 @@ TIME_ENTRY_SIZE: Final = 12
 MAX_RELATIVE_OFFSET: Final = 2**31 - 1
 NO_TIMESTAMP: Final = -1
 
-_TIME_ENTRY: Final = struct.Struct(">qi")
+_HIGH: Final = 1 if sys.byteorder == "little" else 0  # which half of an int64 in memory is the greater one
 
 
 class CorruptIndex(Exception):
@@ -38,9 +38,23 @@ class CorruptIndex(Exception):
 
 
 def _ascending(values: array[int], strictly: bool) -> bool:
-    if strictly:
-        return all(a < b for a, b in pairwise(values))
-    return all(a <= b for a, b in pairwise(values))
+    return all(map(lt if strictly else le, values, islice(values, 1, None)))
+
+
+def _words(data: bytes) -> array[int]:
+    """Big-endian int32s."""
+    words = array("i")
+    words.frombytes(data)
+    if sys.byteorder == "little":
+        words.byteswap()
+    return words
+
+
+def _word_bytes(words: array[int]) -> bytes:
+    """The other way round; `words` is used up."""
+    if sys.byteorder == "little":
+        words.byteswap()
+    return words.tobytes()
 
 
 class OffsetIndex:
@@ -108,9 +122,7 @@ class OffsetIndex:
         both = array("i", bytes(OFFSET_ENTRY_SIZE * len(self._offsets)))
         both[0::2] = self._offsets
         both[1::2] = self._positions
-        if sys.byteorder == "little":
-            both.byteswap()
-        return both.tobytes()
+        return _word_bytes(both)
 
     def decode(self, data: bytes, log_size: int) -> None:
         """Takes the entries of a file, for a log of `log_size` bytes. CorruptIndex if they cannot be right; then nothing is
@@ -118,10 +130,7 @@ class OffsetIndex:
         """
         if len(data) % OFFSET_ENTRY_SIZE:
             raise CorruptIndex(f"{len(data)} bytes are no whole entries")
-        both = array("i")
-        both.frombytes(data)
-        if sys.byteorder == "little":
-            both.byteswap()
+        both = _words(data)
         offsets, positions = both[0::2], both[1::2]
         if offsets and (offsets[0] < 0 or positions[0] < 0 or positions[-1] >= log_size):
             raise CorruptIndex(f"entries point outside a log of {log_size} bytes")
@@ -187,17 +196,22 @@ class TimeIndex:
 
     def encode(self) -> bytes:
         """The file's bytes."""
-        pack = _TIME_ENTRY.pack
-        return b"".join([pack(at, relative) for at, relative in zip(self._timestamps, self._offsets, strict=True)])
+        halves = array("i")
+        halves.frombytes(self._timestamps.tobytes())
+        words = array("i", bytes(TIME_ENTRY_SIZE * len(self._timestamps)))
+        words[0::3], words[1::3] = halves[_HIGH::2], halves[1 - _HIGH :: 2]
+        words[2::3] = self._offsets
+        return _word_bytes(words)
 
     def decode(self, data: bytes) -> None:
         """Takes the entries of a file. CorruptIndex if they cannot be right; then nothing is taken."""
         if len(data) % TIME_ENTRY_SIZE:
             raise CorruptIndex(f"{len(data)} bytes are no whole entries")
-        timestamps, offsets = array("q"), array("i")
-        for at, relative in _TIME_ENTRY.iter_unpack(data):
-            timestamps.append(at)
-            offsets.append(relative)
+        words = _words(data)
+        halves = array("i", bytes(8 * (len(words) // 3)))
+        halves[_HIGH::2], halves[1 - _HIGH :: 2] = words[0::3], words[1::3]
+        timestamps, offsets = array("q"), words[2::3]
+        timestamps.frombytes(halves.tobytes())
         if offsets and (offsets[0] < 0 or timestamps[0] < 0):
             raise CorruptIndex("an entry is negative")
         if not (_ascending(timestamps, strictly=True) and _ascending(offsets, strictly=False)):

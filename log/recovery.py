@@ -27,7 +27,7 @@ from ottla.log.leftovers import clear_up, offset_in
 from ottla.log.opening import Opening
 from ottla.log.partition import PartitionLog
 from ottla.log.producers import ProducerStates
-from ottla.log.replay import load_producers, remove_stray_snapshots
+from ottla.log.replay import load_producers, remove_stray_snapshots, snapshots_among
 from ottla.log.scan import walk_headers
 from ottla.log.segment import INDEX_SUFFIX, LOG_SUFFIX, SEGMENT_SUFFIXES, TIME_INDEX_SUFFIX, Segment
 from ottla.log.segments import Segments
@@ -71,7 +71,7 @@ def open_log(directory: LogDirectory, opening: Opening) -> PartitionLog:
     start_offset = max(opening.log_start_offset, loader.segments[0].base_offset)
     loader.settle_epochs(start_offset)
     segments, producers = Segments(loader.segments), ProducerStates()
-    remove_stray_snapshots(disk, path, segments)
+    snapshots = remove_stray_snapshots(disk, path, segments, snapshots_among(loader.names or disk.list(path)))
     last_snapshot = load_producers(
         disk,
         path,
@@ -83,6 +83,7 @@ def open_log(directory: LogDirectory, opening: Opening) -> PartitionLog:
         expiration_ms=opening.producer_expiration_ms,
         aborted_from=loader.markers_from,
         by_batch=not opening.clean,
+        snapshots=snapshots,
     )
     loader.write_rolled_indexes()
     loader.hand_over()
@@ -147,6 +148,7 @@ class _Loader:
         self.epochs_whole = True
         self.epochs_changed = False
         self.end_offset = 0
+        self.names: list[str] | None = None  # of all files, unless some may have gone
         self.markers_from: int | None = None  # base offset of the first segment that recovery found a marker in
         self.written: list[str] = []  # files that are not synced yet
 
@@ -160,6 +162,7 @@ class _Loader:
                 if not self._opening.clean:
                     self._check_tail()
                 self._check_spans()
+                self.names = names if self._opening.clean else None
                 break
             except Overflow as found:  # the rest of the segment is one less each time
                 split(self._disk, self._path, found)
@@ -238,6 +241,7 @@ class _Loader:
                 self._make_missing_indexes(self.segments[-1])
                 return end_offset
             _log.warning("%s ends at offset %d, before its start %d: it starts anew", self._path, end_offset, start)
+            self.names = None
             for segment in self.segments:
                 remove_segment(self._disk, segment)
         segment = self._segment(start, 0)

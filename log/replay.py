@@ -9,7 +9,7 @@ those that belong to a segment's base offset, for truncation, and the newest oth
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from ottla.log.errors import CorruptSnapshot
 from ottla.log.files import Disk
@@ -25,18 +25,29 @@ _log = logging.getLogger("ottla.log.replay")
 
 def snapshot_offsets(disk: Disk, path: str) -> list[int]:
     """The offsets of the snapshots in a partition's directory, ascending. OSError."""
-    names = (name.removesuffix(SNAPSHOT_SUFFIX) for name in disk.list(path) if name.endswith(SNAPSHOT_SUFFIX))
-    return sorted(int(name) for name in names if name.isdigit())
+    return snapshots_among(disk.list(path))
 
 
-def remove_stray_snapshots(disk: Disk, path: str, segments: Segments) -> None:
-    """Removes the snapshots that belong to no segment, but for the newest. OSError."""
+def snapshots_among(names: Iterable[str]) -> list[int]:
+    """The offsets of the snapshots among these files, ascending."""
+    offsets = (name.removesuffix(SNAPSHOT_SUFFIX) for name in names if name.endswith(SNAPSHOT_SUFFIX))
+    return sorted(int(offset) for offset in offsets if offset.isdigit())
+
+
+def remove_stray_snapshots(disk: Disk, path: str, segments: Segments, snapshots: list[int] | None = None) -> list[int]:
+    """Removes the snapshots that belong to no segment, but for the newest; returns the offsets of the others. OSError.
+
+    `snapshots`: the offsets of all that are there, where they are known.
+    """
+    if snapshots is None:
+        snapshots = snapshot_offsets(disk, path)
     bases = {segment.base_offset for segment in segments}
-    strays = [offset for offset in snapshot_offsets(disk, path) if offset not in bases]
+    strays = [offset for offset in snapshots if offset not in bases]
     if strays and strays[-1] > max(bases):
         strays.pop()
     for offset in strays:
         disk.remove(f"{path}/{offset_name(offset)}{SNAPSHOT_SUFFIX}")
+    return [offset for offset in snapshots if offset not in strays] if strays else snapshots
 
 
 def load_producers(
@@ -51,21 +62,23 @@ def load_producers(
     expiration_ms: int,
     aborted_from: int | None = None,
     by_batch: bool = False,
+    snapshots: list[int] | None = None,
 ) -> int:
     """Fills `producers` with the state at `end_offset`; returns the offset of the snapshot that was used, else `start_offset`.
 
     Snapshots beyond `end_offset`, or at or below the log's start, say nothing about this log and are removed. `aborted_from`: the
     transaction indexes of the segments from that base offset on are empty, and are filled on the way. `by_batch`: after an
-    unclean stop Kafka takes batch by batch, which shows in the order of new producers. CorruptRecord, OSError.
+    unclean stop Kafka takes batch by batch, which shows in the order of new producers. `snapshots`: the offsets of all that are
+    there, where they are known. CorruptRecord, OSError.
     """
-    offsets = snapshot_offsets(disk, path)
+    offsets = snapshot_offsets(disk, path) if snapshots is None else snapshots
     for offset in offsets:
         if not start_offset < offset <= end_offset:
             disk.remove(_snapshot_path(path, offset))
     if offsets and offsets[-1] > end_offset:
         disk.sync_dir(path)  # if a crash brought it back after other batches took its place, it would be believed
     upto = end_offset if aborted_from is None else min(end_offset, aborted_from)
-    from_offset = _load_snapshot(disk, path, producers, start_offset, upto, now_ms, expiration_ms)
+    from_offset = _load_snapshot(disk, path, offsets, producers, start_offset, upto, now_ms, expiration_ms)
     for segment, completed in _replay(segments, producers, from_offset, end_offset, by_batch=by_batch):
         if aborted_from is not None and segment.base_offset >= aborted_from and completed.aborted:
             segment.change_txn_index().append(completed.index_entry)
@@ -77,7 +90,8 @@ def rebuild_txn_index(disk: Disk, path: str, segments: Segments, segment: Segmen
     """Fills a segment's transaction index from the log, of a `path` that starts at `start_offset`. CorruptRecord, OSError."""
     segment.reset_txn_index()
     producers = ProducerStates()
-    from_offset = _load_snapshot(disk, path, producers, start_offset, segment.base_offset)
+    offsets = snapshot_offsets(disk, path)
+    from_offset = _load_snapshot(disk, path, offsets, producers, start_offset, segment.base_offset)
     for where, completed in _replay(segments, producers, from_offset, segment.next_offset()):
         if where is segment and completed.aborted:
             segment.change_txn_index().append(completed.index_entry)
@@ -90,15 +104,16 @@ def _snapshot_path(path: str, offset: int) -> str:
 def _load_snapshot(
     disk: Disk,
     path: str,
+    offsets: list[int],
     producers: ProducerStates,
     start_offset: int,
     upto: int,
     now_ms: int | None = None,
     expiration_ms: int = 0,
 ) -> int:
-    """Loads the newest snapshot above `start_offset` and not beyond `upto` that is whole; returns its offset, else that."""
+    """Loads the newest of these above `start_offset` and not beyond `upto` that is whole; returns its offset, else that."""
     producers.clear(start_offset)
-    for offset in reversed(snapshot_offsets(disk, path)):
+    for offset in reversed(offsets):
         if start_offset < offset <= upto:
             file = _snapshot_path(path, offset)
             try:

@@ -429,7 +429,7 @@ class BatchScan:
 
     def thin(self) -> None:
         """Drops from `producers` what later batches of the same producer make forgotten: of a transaction the first batch stays,
-        of every producer the last few, and all markers."""
+        of every producer the first (the order in which they came shows in a snapshot) and the last few, and all markers."""
         seen: dict[int, int] = {}
         late: set[int] = set()
         for entry in reversed(self.producers):
@@ -438,9 +438,11 @@ class BatchScan:
                 seen[entry[2]] = count + 1
                 late.add(entry[0])
         opened: set[int] = set()
+        met: set[int] = set()
         kept: list[tuple[int, int, int, int]] = []
         for entry in self.producers:
-            keep = entry[0] in late
+            keep = entry[0] in late or entry[2] not in met
+            met.add(entry[2])
             if entry[3] == CONTROL:
                 opened.discard(entry[2])
                 keep = True
