@@ -12,7 +12,7 @@ over it, and what is gone by then is left out.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from ottla import __version__
 from ottla.server.group.classic import State
@@ -22,6 +22,9 @@ from ottla.server.metrics.latency import Times, summed
 from ottla.server.metrics.sources import Sources
 from ottla.wire.api import APIS
 from ottla.wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from ottla.log.partition import PartitionLog
 
 Kind = Literal["counter", "gauge", "summary", "histogram"]
 Row = tuple[tuple[str, ...], float]
@@ -206,6 +209,16 @@ def of_listeners(value: Callable[[Any], int]) -> Callable[[Sources], Iterator[Ro
     return rows
 
 
+def led(sources: Sources) -> Iterator[PartitionLog]:
+    return (replica.log for replica in sources.context.replicas if replica.is_leader)
+
+
+def late_transactions(sources: Sources) -> int:
+    context = sources.context
+    now_ms, longest_ms = context.clock.now_ms(), context.config.values["transaction.max.timeout.ms"]
+    return sum(log.producers.has_late_transaction(now_ms, longest_ms) for log in led(sources))
+
+
 def is_controller(sources: Sources) -> int:
     """The quorum is this node alone."""
     return int(sources.context.config.node_id in sources.context.metadata.brokers)
@@ -330,6 +343,20 @@ METRICS: Final[tuple[Metric, ...]] = (
         (),
         "Partitions that this broker leads.",
         single(lambda sources: sum(replica.is_leader for replica in sources.context.replicas)),
+    ),
+    Metric(
+        "kafka_server_replicamanager_produceridcount",
+        "gauge",
+        (),
+        "Producers that the partitions led here remember, each partition for itself.",
+        single(lambda sources: sum(len(log.producers) for log in led(sources))),
+    ),
+    Metric(
+        "kafka_server_replicamanager_partitionswithlatetransactionscount",
+        "gauge",
+        (),
+        "Partitions led here with a transaction that had to end more than five minutes ago: nobody will end it.",
+        single(late_transactions),
     ),
     Metric(
         "kafka_server_replicamanager_offlinereplicacount",

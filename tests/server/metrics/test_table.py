@@ -107,6 +107,22 @@ def test_partitions_that_others_lead() -> None:
     assert rig.rows(f"{controller}globalpartitioncount") == {(): 4}
 
 
+def test_producers_and_transactions_that_nobody_ends() -> None:
+    rig = Rig()
+    manager = "kafka_server_replicamanager_"
+    for partition in (0, 1):
+        replica = rig.memory.replicas.get("t", partition)
+        assert replica is not None
+        replica.append(batch(1, producer=(7, 0, 0), transactional=partition == 0, timestamp_ms=rig.memory.clock.now_ms()))
+    assert rig.rows(f"{manager}produceridcount") == {(): 2}
+    rig.memory.clock.advance(900 + 300)
+    assert rig.rows(f"{manager}partitionswithlatetransactionscount") == {(): 0}
+    rig.memory.clock.advance(1)
+    assert rig.rows(f"{manager}partitionswithlatetransactionscount") == {(): 1}
+    rig.memory.elect("t", 2, 0)
+    assert rig.rows(f"{manager}produceridcount") == {(): 1}
+
+
 def test_flushes_are_counted_with_their_time() -> None:
     rig = Rig()
     before = rig.rows("kafka_log_logflushstats_logflushrateandtimems")[()]
