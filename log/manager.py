@@ -28,16 +28,18 @@ from ottla.log.flush import FlushJob
 from ottla.log.opening import Opening
 from ottla.log.partition import PartitionLog
 from ottla.log.recovery import create_log
-from ottla.log.removal import DELETE_DIR_SUFFIX
+from ottla.log.removal import DELETE_DIR_SUFFIX, FUTURE_DIR_SUFFIX
 from ottla.log.start import Start
 
 if TYPE_CHECKING:
     from ottla.log.config import LogConfig
+    from ottla.log.moving import FutureLog
 
 _log = logging.getLogger("ottla.log.manager")
 
 METADATA_TOPIC: Final = "__cluster_metadata"
 DEFAULT_OPEN_FILES: Final = 512
+_MAX_PREFERRED: Final = 10_000  # anybody may name partitions that never come
 _RESERVED_IDS: Final = (bytes(16), bytes(15) + b"\x01", bytes(15) + b"\x02")  # KIP-858: unassigned, lost, migrating
 
 
@@ -73,6 +75,14 @@ class LogManager:
         self.logs: dict[TopicPartition, PartitionLog] = {}
         self.unavailable: dict[TopicPartition, str] = {}
         """Partitions that are on disk and could not be opened, and why."""
+        self.directory_ids: dict[str, bytes] = {}
+        """By path; empty before `format`."""
+        self.futures: dict[TopicPartition, FutureLog] = {}
+        """Copies on their way to another directory."""
+        self.found_futures: dict[TopicPartition, tuple[LogDirectory, str]] = {}
+        """Those that a start found and nobody has opened yet: where, and the directory's name."""
+        self.preferred: dict[TopicPartition, str] = {}
+        """Paths of directories that were chosen for partitions which do not exist yet."""
         self.cordoned: frozenset[str] = frozenset()
         """Paths of directories that get no new partition while another can."""
         self.previous_broker_epoch: int | None = None
@@ -148,6 +158,9 @@ class LogManager:
                     f"{path} belongs to node {meta.node_id} of cluster {meta.cluster_id}; this is node {node_id} of {cluster_id}"
                 )
             result[path] = meta
+        self.directory_ids = {path: checkpoint.uuid_bytes(meta.directory_id) for path, meta in result.items()}
+        if len(set(self.directory_ids.values())) < len(result):
+            raise InconsistentMetadata(f"two of {', '.join(result)} have the same directory.id")
         return result
 
     # Partitions
@@ -188,11 +201,38 @@ class LogManager:
                 continue
             if name.endswith(DELETE_DIR_SUFFIX):
                 directory.remove_later(path, self._now_ms())
+            elif name.endswith(FUTURE_DIR_SUFFIX):
+                self._found_future(directory, name)
             elif topic and partition.isdecimal():
                 found.append((topic, int(partition)))
             else:
                 _log.warning("%s is no partition and stays as it is", path)
         return found
+
+    def _found_future(self, directory: LogDirectory, name: str) -> None:
+        from ottla.log.moving import parse_future_name  # few brokers ever move anything
+
+        topic_partition = parse_future_name(name)
+        if topic_partition is None or topic_partition in self.found_futures:
+            _log.warning("%s/%s is no partition and stays as it is", directory.path, name)
+        else:
+            self.found_futures[topic_partition] = directory, name
+
+    def opening_of_future(self, topic: str, partition: int, topic_id: bytes | None, name: str = "") -> Opening:
+        """For a copy on its way to another directory; `name` is its directory's, where it is known."""
+        opening = self._opening(topic, partition, topic_id, self._config_for(topic))
+        opening.directory = name
+        return opening
+
+    def prefer(self, topic: str, partition: int, path: str) -> None:
+        """Should the partition come, it is made in this directory."""
+        if len(self.preferred) < _MAX_PREFERRED:
+            self.preferred[topic, partition] = path
+
+    def adopt_future(self, log: PartitionLog) -> None:
+        """The copy is the partition's log now."""
+        self.futures.pop((log.topic, log.partition), None)
+        self._add(log.directory, log)
 
     def _opening(self, topic: str, partition: int, topic_id: bytes | None, config: LogConfig) -> Opening:
         return Opening(
@@ -234,7 +274,7 @@ class LogManager:
             raise StorageError(
                 f"{topic}-{partition} is in no directory that works, and there is one that does not: {offline.failed}"
             )
-        directory = self._directory_for(topic)
+        directory = self._directory_for(topic, partition)
         opening = self._opening(topic, partition, topic_id, config)
         opening.clean = True
         directory.forget((topic, partition))
@@ -245,13 +285,18 @@ class LogManager:
         self._add(directory, log)
         return log
 
-    def _directory_for(self, topic: str) -> LogDirectory:
+    def _directory_for(self, topic: str, partition: int) -> LogDirectory:
         places = {self._metadata_dir} if topic == METADATA_TOPIC else self._log_dirs
         online = [directory for directory in self.directories if directory.failed is None and directory.path in places]
         if not online:
             raise StorageError(
                 "every log directory is offline" if places is self._log_dirs else f"{self._metadata_dir} is offline"
             )
+        preferred = self.preferred.pop((topic, partition), None)
+        if preferred is not None and topic != METADATA_TOPIC:
+            for directory in online:
+                if directory.path == preferred:
+                    return directory
         open_ones = [directory for directory in online if directory.path not in self.cordoned]
         return min(open_ones or online, key=lambda candidate: len(candidate.partitions))
 
@@ -270,11 +315,23 @@ class LogManager:
 
     def delete(self, topic: str, partition: int) -> None:
         """Deletes the partition, if it is there; its files go after file.delete.delay.ms. StorageError."""
+        self.drop_future((topic, partition))
         log = self.logs.pop((topic, partition), None)
         if log is not None:
             log.directory.partitions.pop((topic, partition), None)
             log.delete()
             log.directory.forget_cleaned((topic, partition))
+
+    def drop_future(self, topic_partition: TopicPartition) -> None:
+        """Ends a move: the copy goes, if there is one. StorageError."""
+        future = self.futures.pop(topic_partition, None)
+        if future is not None:
+            future.log.delete()
+        found = self.found_futures.pop(topic_partition, None)
+        if found is not None:
+            from ottla.log.moving import remove_future
+
+            remove_future(*found, self._now_ms())
 
     def set_aside(self, topic: str, partition: int) -> None:
         """Takes out a partition that no topic claims; its files stay under another name. StorageError."""
@@ -367,7 +424,7 @@ class LogManager:
         recovery needs, with the marker last; `broker_epoch` goes into it. One in which something could not be written for want of
         room or descriptors gets no marker."""
         unclean: set[str] = set()
-        for log in self.logs.values():
+        for log in (*self.logs.values(), *(future.log for future in self.futures.values())):
             try:
                 log.close(clean and log.directory.failed is None)
             except StorageError as error:

@@ -38,11 +38,13 @@ class Opening:
     producer_expiration_ms: int = 86_400_000
     every_append_synced: bool = False
     progress: Callable[[int], None] = _nobody_asks
+    directory: str = ""
+    """The name of the partition's directory, where it is not the plain one: that of a copy on its way (log/moving.py)."""
 
     @property
     def directory_name(self) -> str:
         """The name of the partition's directory in its log directory."""
-        return f"{self.topic}-{self.partition}"
+        return self.directory or f"{self.topic}-{self.partition}"
 
     def segment_jitter_ms(self) -> int:
         """How much earlier than segment.ms the next segment rolls, so that partitions do not all roll at once."""

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 DELETE_DIR_SUFFIX: Final = "-delete"
 STRAY_DIR_SUFFIX: Final = "-stray"
+FUTURE_DIR_SUFFIX: Final = "-future"
+"""Of a copy on its way to another log directory: log/moving.py."""
 _MAX_NAME_BYTES: Final = 255
 
 

@@ -140,7 +140,7 @@ class Broker:
         await self._open_listeners(context)
         await self._open_metrics(context, logs)
         self._broker_epoch = controller.register_broker(self._endpoints(), rack=self.config.rack)
-        replicas.start()
+        self._start_replicas(context, controller, logs)
         groups.refresh()
         self._reconfigure(context)
         image.subscribe(self._follow)
@@ -222,6 +222,19 @@ class Broker:
                 f"{', '.join(self.config.log_dirs)} belongs to cluster {cluster_id}, not to {self._wanted_cluster_id}"
             )
         return cluster_id
+
+    def _start_replicas(self, context: BrokerContext, controller: StandaloneController, logs: LogManager) -> None:
+        """Between several log directories partitions may be on their way; the code for that is loaded only then."""
+        if len(self.config.log_dirs) == 1:
+            context.replicas.start()
+            return
+        from ottla.server.log_dirs import LogDirs, promote
+
+        node_id = self.config.node_id
+        promote(logs, context.metadata, node_id)
+        context.replicas.start()
+        context.log_dirs = LogDirs(logs, context.replicas, controller, context.metadata, context.clock, node_id)
+        context.log_dirs.start()
 
     async def _open_listeners(self, context: BrokerContext) -> None:
         dispatch, shared = self._dispatch, Shared()
@@ -332,6 +345,8 @@ class Broker:
             if self.context is not None:
                 last_first.callback(self.context.groups.close)
                 last_first.push_async_callback(self._settle, self.context)
+                if self.context.log_dirs is not None:
+                    last_first.push_async_callback(self.context.log_dirs.stop)
             if self._scheduler is not None:
                 last_first.push_async_callback(self._scheduler.stop)
             if self._cleaning is not None:

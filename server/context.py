@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ottla.server.fetch_sessions import FetchSessions
     from ottla.server.flushing import Flushing
     from ottla.server.group.coordinator import GroupCoordinator
+    from ottla.server.log_dirs import LogDirs
     from ottla.server.metadata.controller import Controller
     from ottla.server.metadata.image import MetadataImage
     from ottla.server.replicas import Replicas
@@ -44,6 +45,8 @@ class BrokerContext:
         self.woken = Woken(self.clock)
 
     telemetry: ClientTelemetry | None = None
+    log_dirs: LogDirs | None = None
+    """None where there is one log directory: nothing can be moved."""
     flushing: Flushing | None = None
     """None until an answer has to wait for an fsync; see `flusher`."""
 

@@ -17,7 +17,17 @@ from ottla.log.config import LogConfig, legible
 from ottla.log.errors import FencedLeaderEpoch, InconsistentMetadata, StorageError, UnknownLeaderEpoch
 from ottla.log.validate import Origin
 from ottla.server.config import overlaid
-from ottla.server.metadata.image import BROKER, TOPIC, ConfigChanged, PartitionChanged, PartitionImage, TopicDeleted
+from ottla.server.metadata.image import (
+    BROKER,
+    MIGRATING,
+    NO_LEADER,
+    TOPIC,
+    UNASSIGNED,
+    ConfigChanged,
+    PartitionChanged,
+    PartitionImage,
+    TopicDeleted,
+)
 from ottla.server.metadata.names import CLUSTER_METADATA, INTERNAL_TOPICS
 from ottla.server.metadata.settings import cordoned_paths
 from ottla.wire.errors import ErrorCode
@@ -191,7 +201,11 @@ class Replicas:
             if (topic, index) in self._replicas:
                 self._remove(topic, index)
             return
-        replica = self._replicas.get((topic, index)) or self._open(topic, topic_id, index, is_new=is_new)
+        replica = self._replicas.get((topic, index))
+        if replica is None and self._is_elsewhere(topic, index, image):
+            logger.error("%s-%d lies in a log directory that is not there", topic, index)
+            return
+        replica = replica or self._open(topic, topic_id, index, is_new=is_new)
         if replica is None:
             return
         replica.leader = image.leader
@@ -203,6 +217,13 @@ class Replicas:
         if replica.log.sole_replica:
             replica.log.high_watermark = replica.log.log_end_offset
         replica.wake()
+
+    def _is_elsewhere(self, topic: str, index: int, image: PartitionImage) -> bool:
+        """It has no leader, and was in a directory that this broker had once: to make it anew would hide that."""
+        if image.leader != NO_LEADER or self.logs.get(topic, index) is not None:
+            return False
+        directory_id = image.directories[image.replicas.index(self._node_id)]
+        return directory_id not in (UNASSIGNED, MIGRATING, *self.logs.directory_ids.values())
 
     def _open(self, topic: str, topic_id: bytes, index: int, *, is_new: bool) -> Replica | None:
         """The log, made where it is missing. None, and a line in the log, where the disk refuses: clients are told 56."""

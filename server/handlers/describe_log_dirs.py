@@ -3,7 +3,8 @@
 - Every directory is in the answer; `topics` null asks for all partitions in it, a list for those that are there of the ones it
   names. What is not here is left out without an error. The metadata log is nobody's partition and never listed.
 - A partition's size is that of its segments. Its `offset_lag` is how far its end is behind the high watermark: 0 where it leads,
-  -1 for a log that no topic claims. We never move a partition between directories, so none is a future one.
+  -1 for a log that no topic claims.
+- A copy on its way from another directory (AlterReplicaLogDirs) is a future one; its lag is how far it is behind the log's end.
 - v4 total and usable bytes of the file system. v5 `is_cordoned`: cordoned.log.dirs keeps new partitions out.
 - Errors, each directory its own: 56 KAFKA_STORAGE_ERROR, without partitions and with -1 for the bytes.
 """
@@ -11,6 +12,7 @@
 from __future__ import annotations
 
 from collections.abc import Container
+from typing import TYPE_CHECKING
 
 from ottla.log.checkpoint import TopicPartition
 from ottla.log.directory import LogDirectory
@@ -27,6 +29,9 @@ from ottla.wire.messages.describe_log_dirs import (
     DescribeLogDirsTopic,
 )
 
+if TYPE_CHECKING:
+    from ottla.log.moving import FutureLog
+
 NO_LAG_KNOWN = -1
 
 
@@ -39,12 +44,19 @@ def handle(request: DescribeLogDirsRequest, ctx: RequestContext) -> DescribeLogD
     for name, log in logs.logs.items():
         if name in asked and name[0] != CLUSTER_METADATA and log.directory.path in found:
             found[log.directory.path].append(log)
+    futures = [future for name, future in logs.futures.items() if name in asked]
     return DescribeLogDirsResponse(
-        results=[_directory(directory, found[directory.path], ctx) for directory in logs.directories if directory.path in found]
+        results=[
+            _directory(directory, found[directory.path], futures, ctx)
+            for directory in logs.directories
+            if directory.path in found
+        ]
     )
 
 
-def _directory(directory: LogDirectory, logs: list[PartitionLog], ctx: RequestContext) -> DescribeLogDirsResult:
+def _directory(
+    directory: LogDirectory, logs: list[PartitionLog], futures: list[FutureLog], ctx: RequestContext
+) -> DescribeLogDirsResult:
     try:
         directory.check()
         total_bytes, usable_bytes = directory.disk.space(directory.path)
@@ -55,6 +67,11 @@ def _directory(directory: LogDirectory, logs: list[PartitionLog], ctx: RequestCo
         claimed = ctx.broker.replicas.get(log.topic, log.partition) is not None
         lag = max(log.high_watermark - log.log_end_offset, 0) if claimed else NO_LAG_KNOWN
         topics.setdefault(log.topic, []).append(DescribeLogDirsPartition(log.partition, log.size_bytes, lag))
+    for future in futures:
+        log = future.log
+        if log.directory is directory:
+            copy = DescribeLogDirsPartition(log.partition, log.size_bytes, future.lag, True)
+            topics.setdefault(log.topic, []).append(copy)
     return DescribeLogDirsResult(
         ErrorCode.NONE,
         directory.path,

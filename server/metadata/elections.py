@@ -2,27 +2,53 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ottla.server.metadata.image import RECOVERED, MetadataImage, PartitionImage, TopicImage
+from ottla.server.metadata.image import MIGRATING, NO_LEADER, RECOVERED, MetadataImage, PartitionImage, TopicImage
 
 if TYPE_CHECKING:
     from ottla.wire.messages.internal.partition_change_record import PartitionChangeRecord
 
 
-def elect(image: MetadataImage, broker_id: int) -> list[PartitionChangeRecord]:
+def everything_is_here(topic: str, index: int, directory_id: bytes) -> bool:
+    """The broker has every log directory that it ever had."""
+    return True
+
+
+def elect(
+    image: MetadataImage, broker_id: int, is_here: Callable[[str, int, bytes], bool] = everything_is_here
+) -> list[PartitionChangeRecord]:
     """What changes when `broker_id`, the only broker, starts: a new leader epoch for every partition that it can lead.
 
     Kafka gets there in two steps, a fence that takes the leader away and an election, and its epoch goes up by two; one is enough
     for clients and followers to see that a leader started anew and may have lost its log's unflushed end. A partition whose
-    in-sync and eligible replicas are all elsewhere keeps waiting for them.
+    in-sync and eligible replicas are all elsewhere keeps waiting for them. So does one whose log directory is gone: `is_here` is
+    asked by topic, partition and the id of the directory that the metadata names. It has no leader until that comes back.
     """
-    return [
-        _election(topic, index, partition, broker_id)
-        for topic in image.topics.values()
-        for index, partition in topic.partitions.items()
-        if _can_lead(partition, broker_id)
-    ]
+    records = []
+    for topic in image.topics.values():
+        for index, partition in topic.partitions.items():
+            if not _can_lead(partition, broker_id):
+                continue
+            if broker_id in partition.replicas and not is_here(topic.name, index, _directory(partition, broker_id)):
+                if partition.leader == broker_id:
+                    records.append(_resignation(topic, index))
+                continue
+            records.append(_election(topic, index, partition, broker_id))
+    return records
+
+
+def _directory(partition: PartitionImage, broker_id: int) -> bytes:
+    if len(partition.directories) != len(partition.replicas):
+        return MIGRATING
+    return partition.directories[partition.replicas.index(broker_id)]
+
+
+def _resignation(topic: TopicImage, index: int) -> PartitionChangeRecord:
+    from ottla.wire.messages.internal.partition_change_record import PartitionChangeRecord
+
+    return PartitionChangeRecord(index, topic.topic_id, leader=NO_LEADER)
 
 
 def _can_lead(partition: PartitionImage, broker_id: int) -> bool:

@@ -12,7 +12,7 @@ of the time that a start may take, and a start needs none of them.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from random import Random, SystemRandom
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -22,7 +22,7 @@ from ottla.log.settings import LONG_MAX
 from ottla.server.metadata import snapshot
 from ottla.server.metadata.controller import Controller
 from ottla.server.metadata.elections import elect
-from ottla.server.metadata.image import BROKER, ConfigChanged, Endpoint, MetadataError, MetadataImage
+from ottla.server.metadata.image import BROKER, MIGRATING, UNASSIGNED, ConfigChanged, Endpoint, MetadataError, MetadataImage
 from ottla.server.metadata.metadata_log import TOPIC_ID, MetadataLog
 from ottla.server.metadata.names import CLUSTER_METADATA, CONSUMER_OFFSETS, TRANSACTION_STATE
 from ottla.server.metadata.operation import Outcome, random_uuid
@@ -51,6 +51,11 @@ if TYPE_CHECKING:
 PRODUCER_IDS_BLOCK: Final = 1000
 SUPPORTED_FEATURES: Final = {"metadata.version": (MIN_METADATA_VERSION, METADATA_VERSION)}
 """What this broker registers as able to do: (lowest, highest) level. Features that we do not honour are not among them."""
+_SEGMENT_SETTINGS: Final = {
+    "metadata.log.segment.bytes": "segment.bytes",
+    "metadata.log.segment.ms": "segment.ms",
+    "internal.metadata.log.segment.bytes": "internal.segment.bytes",
+}
 _CONTROLLERS_REGISTER: Final = 15  # metadata.version 3.7-IV0
 
 logger = logging.getLogger("ottla.server.metadata")
@@ -61,9 +66,18 @@ class StandaloneController(Controller):
     """Made by `open_standalone`. `image` is the cluster as it is now."""
 
     def __init__(
-        self, log: MetadataLog, image: MetadataImage, disk: Disk, settings: BrokerSettings, clock: Clock, random: Random
+        self,
+        log: MetadataLog,
+        image: MetadataImage,
+        disk: Disk,
+        settings: BrokerSettings,
+        clock: Clock,
+        random: Random,
+        holds: Callable[[str, int], bool],
     ) -> None:
+        """`holds`: whether a partition's log is on this broker, in whichever directory."""
         self.image = image
+        self._holds = holds
         self._log = log
         self._disk = disk
         self._settings = settings
@@ -106,9 +120,14 @@ class StandaloneController(Controller):
             log_dirs=list(self._settings.directory_ids),
             cordoned_log_dirs=list(self._settings.cordoned_ids(self.image)) or None,
         )
-        self._commit([*records, broker, *elect(self.image, node_id)])
+        self._commit([*records, broker, *elect(self.image, node_id, self._is_here)])
         self.image.subscribe(self._follow)
         return broker.broker_epoch
+
+    def _is_here(self, topic: str, index: int, directory_id: bytes) -> bool:
+        """Whether this broker can have the partition: it does, or its log directory is there, or nobody knows where it was."""
+        known = (*self._settings.directory_ids, UNASSIGNED, MIGRATING)
+        return directory_id in known or self._holds(topic, index)
 
     def _follow(self, event: object) -> None:
         """What is registered may have changed with a setting: in the next turn, for this one is in the middle of an operation."""
@@ -199,6 +218,12 @@ class StandaloneController(Controller):
         placed = {name: ids.get(path) if path is not None else None for name, path in lost.items()}
         self._commit(lost_directories.lose(self.image, self._settings.node_id, online, placed))
 
+    def assign_directories(self, assignments: Sequence[tuple[bytes, int, bytes]]) -> None:
+        """(topic id, partition, directory id) of replicas of this broker; what is gone is left out. StorageError."""
+        from ottla.server.metadata.directories import assign
+
+        self._commit(assign(self.image, self._settings.node_id, assignments))
+
     # In the background
 
     def snapshot_pass(self) -> Awaitable[None] | None:
@@ -286,7 +311,11 @@ def open_standalone(
     log.load(image)
     is_new = log.is_new
     log.begin_epoch()
-    controller = StandaloneController(log, image, disk, settings, clock, random or SystemRandom())
+
+    def holds(topic: str, index: int) -> bool:
+        return (topic, index) in logs.logs or (topic, index) in logs.unavailable
+
+    controller = StandaloneController(log, image, disk, settings, clock, random or SystemRandom(), holds)
     if is_new:  # the first leader repeats in the log what the directory was formatted with
         controller._commit(bootstrap or [FeatureLevelRecord(name, level) for name, level in image.features.items()])
     return controller
@@ -322,10 +351,10 @@ def metadata_log_config(values: Mapping[str, object]) -> LogConfig:
         "retention.bytes": "-1",
         "message.timestamp.after.max.ms": str(LONG_MAX),
     }
-    for prefix, name in (("", "segment.bytes"), ("", "segment.ms"), ("internal.", "segment.bytes")):
-        value = values.get(f"{prefix}metadata.log.{name}")
+    for name, ours in _SEGMENT_SETTINGS.items():
+        value = values.get(name)
         if value is not None:
-            overrides[prefix + name] = str(value)
+            overrides[ours] = str(value)
     return LogConfig.from_overrides(overrides)
 
 

@@ -43,7 +43,6 @@ KNOWN_BUT_IDLE = {
     "transaction.state.log.replication.factor": "likewise",
     "transaction.state.log.segment.bytes": "likewise",
     "unclean.leader.election.enable": "an internal topic's own; one replica needs no election",
-    "replica.alter.log.dirs.io.max.bytes.per.second": "named where dynamic settings are told apart",
 }
 
 

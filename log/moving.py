@@ -1,0 +1,202 @@
+"""Moving a partition to another log directory of the same broker (KIP-113): a copy grows beside the log and takes its place.
+
+The copy is a log of its own in `<topic>-<partition>.<32 hex digits>-future`, where a start finds it again. Whoever drives the
+move (server/log_dirs.py) reads from the log, anywhere, and gives the bytes to `FutureLog.take`, which appends whole batches as
+they are: offsets, epochs, CRCs and the places where segments end are the log's own. Meanwhile the log is written, cut at its
+start and compacted as ever; what was taken away before it was copied is a gap, as compaction leaves them too.
+
+Once both end at the same offset, and the copy is durable, and the metadata says where it is to be, `swap`: the old directory is
+renamed to be deleted, the copy gets the plain name, and the copy is the log. A crash between the two renames leaves a copy
+without a log, and the metadata knows that it is the one: the next start gives it the name, as Kafka's does. A crash earlier
+leaves both, and the move goes on; after an unclean stop it starts over, for nobody knows how much of either end the crash took.
+
+Producers and epochs are handed over at the swap: the log knows more of them than its batches say.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from ottla.log.checkpoint import TopicPartition
+from ottla.log.recovery import create_log, open_log
+from ottla.log.removal import DELETE_DIR_SUFFIX, FUTURE_DIR_SUFFIX
+from ottla.log.transactions import note_marker
+from ottla.wire.batch import BatchHeader, iter_batches
+
+if TYPE_CHECKING:
+    from random import Random
+
+    from ottla.log.directory import LogDirectory
+    from ottla.log.files import FileSlice
+    from ottla.log.opening import Opening
+    from ottla.log.partition import PartitionLog
+
+MAX_READ_BYTES: Final = 1 << 20
+BATCHES_PER_STEP: Final = 64
+"""What `take` appends between two pauses: a millisecond's worth."""
+_MAX_NAME_BYTES: Final = 255
+_MAX_RELATIVE_OFFSET: Final = 2**31 - 1
+_NAME: Final = re.compile(r"(?P<topic>.+)-(?P<partition>\d{1,10})\.[0-9a-f]{32}-future")
+
+_log = logging.getLogger("ottla.log.moving")
+
+
+def future_name(topic: str, partition: int, random: Random) -> str:
+    """The name of a copy's directory."""
+    return f"{topic}-{partition}.{random.getrandbits(128):032x}{FUTURE_DIR_SUFFIX}"
+
+
+def name_fits(topic: str, partition: int) -> bool:
+    """Whether there is such a name: one with a topic of 200 characters or more is too long for a file system."""
+    return len(topic) + len(f"-{partition}.{'0' * 32}{FUTURE_DIR_SUFFIX}") <= _MAX_NAME_BYTES
+
+
+def parse_future_name(name: str) -> TopicPartition | None:
+    match = _NAME.fullmatch(name)
+    return None if match is None else (match["topic"], int(match["partition"]))
+
+
+class FutureLog:
+    """A copy on its way: `source` is the log, `log` the copy."""
+
+    __slots__ = ("log", "source")
+
+    def __init__(self, source: PartitionLog, log: PartitionLog) -> None:
+        self.source = source
+        self.log = log
+        if log.log_end_offset > source.log_end_offset:
+            log.truncate_to(source.log_end_offset)
+
+    def __repr__(self) -> str:
+        return f"FutureLog({self.source!r} to {self.log.directory.path}, {self.lag} behind)"
+
+    @property
+    def lag(self) -> int:
+        """Offsets that are not copied yet."""
+        return max(0, self.source.log_end_offset - self.log.log_end_offset)
+
+    def is_over(self) -> bool:
+        """The log is gone, or the copy."""
+        return self.source.closed or self.log.closed
+
+    def next_read(self) -> FileSlice | None:
+        """What to copy next, at most a MiB or one batch; None: there is nothing. StorageError, CorruptRecord."""
+        source, log = self.source, self.log
+        offset = max(log.log_end_offset, source.log_start_offset)
+        found = source.read(offset, MAX_READ_BYTES, upto=source.log_end_offset)
+        if found is None:
+            if log.log_end_offset < source.log_end_offset:  # everything in between was deleted
+                self._skip_to(source.log_end_offset)
+            return None
+        if log.log_end_offset <= source.segments[source.segments.floor(offset)].base_offset and log.segments.active.size:
+            log.roll()
+        return found
+
+    def _skip_to(self, offset: int) -> None:
+        self.log.log_end_offset = self.log.high_watermark = self.log.producers.end_offset = offset
+        self.log.roll()
+
+    def take(self, data: bytes) -> Iterator[None]:
+        """Appends the whole batches in `data`, bytes of the log, pausing now and then. StorageError."""
+        count = 0
+        for header, batch in iter_batches(data):
+            if header.last_offset < self.log.log_end_offset:
+                continue  # a read may begin within a batch that is here already
+            self._append(header, bytes(batch))
+            count += 1
+            if count % BATCHES_PER_STEP == 0:
+                yield
+
+    def _append(self, header: BatchHeader, batch: bytes) -> None:
+        log = self.log
+        if header.partition_leader_epoch > log.leader_epoch:
+            log.begin_epoch(header.partition_leader_epoch)
+        segment = log.segments.active
+        if segment.size and (
+            segment.size + len(batch) > log.config.segment_bytes
+            or segment.index_full
+            or header.last_offset - segment.base_offset > _MAX_RELATIVE_OFFSET
+        ):
+            segment = log.roll()
+        with log.directory.guard(f"appending to {log.path}"):
+            segment.append([batch], len(batch), header.last_offset, header.max_timestamp)
+        end_offset = log.log_end_offset = log.high_watermark = header.last_offset + 1
+        if header.producer_id < 0:
+            log.producers.end_offset = end_offset
+        elif header.is_control:
+            note_marker(log, header, header.base_offset, [batch])
+        else:
+            log.producers.update(header, header.base_offset)
+
+    def settle(self) -> None:
+        """Both end at the same offset: the copy gets what is not in the batches, and is durable. StorageError."""
+        source, log = self.source, self.log
+        assert source.log_end_offset == log.log_end_offset
+        log.producers, log.epochs = source.producers, source.epochs
+        if source.leader_epoch >= 0:
+            log.begin_epoch(source.leader_epoch)
+        log.unsynced.epochs = True
+        log.raise_log_start_offset(source.log_start_offset)
+        log.config = source.config
+        log.flush_inline, log.sole_replica = source.flush_inline, source.sole_replica
+        log.saved_high_watermark, log.high_watermark = source.saved_high_watermark, source.high_watermark
+        with log.directory.guard(f"moving {source.path}"):
+            log.take_snapshot()
+        log.flush()
+
+    def swap(self) -> None:
+        """After `settle`: the copy has the log's name, and the log is deleted. StorageError."""
+        source, log = self.source, self.log
+        name = source.topic, source.partition
+        cleaned = source.directory.cleaned.get(name)
+        source.delete()
+        source.directory.partitions.pop(name, None)
+        source.directory.forget_cleaned(name)
+        take_plain_name(log)
+        log.directory.partitions[name] = log
+        if cleaned is not None:
+            log.directory.set_cleaned(name, cleaned)
+        log.directory.save_all()
+        _log.info("%s-%d is in %s now", *name, log.directory.path)
+
+
+def create_future(directory: LogDirectory, source: PartitionLog, opening: Opening) -> FutureLog:
+    """A new copy, empty. StorageError."""
+    opening.directory = future_name(source.topic, source.partition, source.random)
+    opening.log_start_offset = source.first_base_offset
+    opening.clean = True
+    with directory.guard(f"creating {opening.directory}"):
+        return FutureLog(source, create_log(directory, opening))
+
+
+def open_future(directory: LogDirectory, opening: Opening, clean: bool) -> PartitionLog:
+    """A copy that a start found; `clean`: the last stop was. Errors as log.recovery.open_log."""
+    opening.clean = clean
+    with directory.guard(f"opening {opening.directory}"):
+        return open_log(directory, opening)
+
+
+def take_plain_name(log: PartitionLog) -> None:
+    """The copy becomes a partition's directory. StorageError."""
+    directory = log.directory
+    plain = f"{directory.path}/{log.topic}-{log.partition}"
+    with directory.guard(f"renaming {log.path}"):
+        directory.disk.rename(log.path, plain)
+        directory.disk.sync_dir(directory.path)
+    log.path = plain
+    for segment in log.segments:
+        segment.directory = plain
+
+
+def remove_future(directory: LogDirectory, name: str, now_ms: int) -> None:
+    """Takes away a copy that nobody has open. StorageError."""
+    topic_partition = parse_future_name(name)
+    assert topic_partition is not None
+    renamed = f"{directory.path}/{name.removesuffix(FUTURE_DIR_SUFFIX)}{DELETE_DIR_SUFFIX}"
+    with directory.guard(f"deleting {name}"):
+        directory.disk.rename(f"{directory.path}/{name}", renamed)
+        directory.disk.sync_dir(directory.path)
+    directory.remove_later(renamed, now_ms)

@@ -1,0 +1,63 @@
+"""AlterReplicaLogDirs v1-2: moves partitions of this broker to another of its log directories, in the background (KIP-113).
+
+- Success says that the move has begun; DescribeLogDirs shows the copy with how far behind it is, until it is the partition.
+  Wanted in yet another directory it begins anew; wanted where the partition lies, the move is called off.
+- A partition that is not on this broker is refused, and the directory remembered: should it come, it is made there.
+- A partition named for several directories goes to the last. Paths are compared as they are written: absolute, as in log.dirs.
+- Errors, each partition its own: 57 LOG_DIR_NOT_FOUND, 56 KAFKA_STORAGE_ERROR where that directory, the partition's or any other
+  is offline, 9 REPLICA_NOT_AVAILABLE, 17 INVALID_TOPIC_EXCEPTION for a name that is too long to be moved.
+"""
+
+from __future__ import annotations
+
+from ottla.log.errors import LogError
+from ottla.log.moving import name_fits
+from ottla.server.context import RequestContext
+from ottla.server.errors import code_of
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDirPartitionResult,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopicResult,
+)
+
+
+def handle(request: AlterReplicaLogDirsRequest, ctx: RequestContext) -> AlterReplicaLogDirsResponse:
+    wanted: dict[str, dict[int, str]] = {}
+    for directory in request.dirs:
+        for topic in directory.topics:
+            for index in topic.partitions:
+                wanted.setdefault(topic.name, {})[index] = directory.path
+    return AlterReplicaLogDirsResponse(
+        results=[
+            AlterReplicaLogDirTopicResult(
+                name, [AlterReplicaLogDirPartitionResult(index, _move(name, index, path, ctx)) for index, path in indexes.items()]
+            )
+            for name, indexes in wanted.items()
+        ]
+    )
+
+
+def _move(topic: str, index: int, path: str, ctx: RequestContext) -> ErrorCode:
+    broker = ctx.broker
+    logs = broker.replicas.logs
+    if not name_fits(topic, index):
+        return ErrorCode.INVALID_TOPIC_EXCEPTION
+    directory = next((found for found in logs.directories if found.path == path and path in broker.config.log_dirs), None)
+    if directory is None:
+        return ErrorCode.LOG_DIR_NOT_FOUND
+    replica = broker.replicas.get(topic, index)
+    if directory.failed is not None:
+        return ErrorCode.KAFKA_STORAGE_ERROR
+    if replica is None:
+        if broker.replicas.why_missing(topic, index) is ErrorCode.KAFKA_STORAGE_ERROR:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        logs.prefer(topic, index, path)
+        return ErrorCode.REPLICA_NOT_AVAILABLE
+    if broker.log_dirs is not None:  # or there is nowhere to go
+        try:
+            broker.log_dirs.move(replica, path)
+        except LogError as error:
+            return code_of(error)
+    return ErrorCode.NONE

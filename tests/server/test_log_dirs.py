@@ -1,0 +1,502 @@
+"""Several log directories: the metadata knows what lies where, and partitions move between them, whatever comes in between."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from random import Random
+from typing import Any
+
+import pytest
+
+from ottla.log.memdisk import MemDisk, PowerCut
+from ottla.log.partition import PartitionLog
+from ottla.server.broker import Broker
+from ottla.server.handlers import alter_replica_log_dirs, describe_log_dirs
+from ottla.server.metadata.image import BROKER, NO_LEADER, UNASSIGNED
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.alter_replica_log_dirs import AlterReplicaLogDir, AlterReplicaLogDirsRequest, AlterReplicaLogDirTopic
+from ottla.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from ottla.wire.messages.describe_log_dirs import DescribeLogDirsPartition, DescribeLogDirsRequest
+from ottla.wire.messages.internal.config_record import ConfigRecord
+from tests.fakes import NOW_MS
+from tests.log.support import batch
+from tests.server.test_broker import config
+
+ONE, TWO, THREE = "/one", "/two", "/three"
+LIMIT_S = 30
+
+
+def disk() -> MemDisk:
+    return MemDisk(lambda: NOW_MS)
+
+
+def run(scenario: Callable[[], Awaitable[None]]) -> None:
+    asyncio.run(asyncio.wait_for(scenario(), LIMIT_S))
+
+
+async def started(storage: MemDisk, *directories: str, **settings: str) -> Broker:
+    broker = Broker(config(log_dirs=",".join(directories or (ONE, TWO)), **settings), disk=storage)
+    await broker.start()
+    await turns()
+    return broker
+
+
+async def turns(count: int = 5) -> None:
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+async def created(broker: Broker, name: str = "t", partitions: int = 1, **configs: str) -> None:
+    assert broker.context is not None
+    asked = [CreatableTopicConfig(key.replace("_", "."), value) for key, value in configs.items()]
+    request = CreateTopicsRequest([CreatableTopic(name, partitions, 1, configs=asked)])
+    answer = await broker.context.controller.create_topics(request)
+    assert answer.topics[0].error_code == 0, answer.topics[0].error_message
+    await turns()
+
+
+def log_of(broker: Broker, name: str = "t", index: int = 0) -> PartitionLog:
+    assert broker.context is not None
+    replica = broker.context.replicas.get(name, index)
+    assert replica is not None
+    return replica.log
+
+
+def place(broker: Broker, name: str = "t", index: int = 0) -> str:
+    return log_of(broker, name, index).directory.path
+
+
+def other(path: str) -> str:
+    return TWO if path == ONE else ONE
+
+
+def directory_in_metadata(broker: Broker, name: str = "t", index: int = 0) -> str | None:
+    """The path of the directory that the metadata names."""
+    assert broker.context is not None
+    partition = broker.context.metadata.partition(name, index)
+    assert partition is not None
+    ids = broker.context.replicas.logs.directory_ids
+    return next((path for path, directory_id in ids.items() if (directory_id,) == partition.directories), None)
+
+
+def append(broker: Broker, records: bytes, name: str = "t", index: int = 0) -> None:
+    assert broker.context is not None
+    replica = broker.context.replicas.get(name, index)
+    assert replica is not None
+    replica.append(records)
+
+
+def contents(log: PartitionLog) -> list[bytes]:
+    return list(log.iterate_batches(log.log_start_offset))
+
+
+def alter(broker: Broker, path: str, *partitions: int, name: str = "t", version: int = 2) -> list[int]:
+    """Error codes by partition."""
+    request = AlterReplicaLogDirsRequest([AlterReplicaLogDir(path, [AlterReplicaLogDirTopic(name, list(partitions or (0,)))])])
+    answer = alter_replica_log_dirs.handle(request, context(broker, version))
+    return [partition.error_code for topic in answer.results for partition in topic.partitions]
+
+
+def context(broker: Broker, version: int) -> Any:
+    from ottla.server.context import RequestContext
+
+    assert broker.context is not None
+    return RequestContext(broker.context, 34, version, 1, "client", "127.0.0.1", "PLAINTEXT", object())
+
+
+def described(broker: Broker) -> dict[str, list[DescribeLogDirsPartition]]:
+    results = describe_log_dirs.handle(DescribeLogDirsRequest(None), context(broker, 5)).results
+    return {result.log_dir: [p for topic in result.topics for p in topic.partitions] for result in results}
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Turns of the loop until it is so; `run` has the deadline."""
+    while not condition():
+        await turns(1)
+
+
+async def moved(broker: Broker, path: str, name: str = "t", index: int = 0) -> None:
+    await until(lambda: place(broker, name, index) == path)
+
+
+def names(storage: MemDisk, path: str, ending: str) -> list[str]:
+    return [name for name in storage.list(path) if name.endswith(ending)]
+
+
+# Who lies where
+
+
+def test_the_metadata_learns_where_new_partitions_lie() -> None:
+    async def scenario() -> None:
+        storage = disk()
+        broker = await started(storage)
+        await created(broker, partitions=6)
+        places = [place(broker, index=index) for index in range(6)]
+        assert sorted(places) == [ONE] * 3 + [TWO] * 3
+        assert [directory_in_metadata(broker, index=index) for index in range(6)] == places
+        assert broker.context is not None
+        epochs = [partition.partition_epoch for partition in broker.context.metadata.topics["t"].partitions.values()]
+        assert epochs == [1] * 6  # one change each: the directory
+        await broker.stop()
+        broker = await started(storage)
+        assert [place(broker, index=index) for index in range(6)] == places
+        await broker.stop()
+
+    run(scenario)
+
+
+def test_a_partition_moved_by_hand_is_found_and_told() -> None:
+    async def scenario() -> None:
+        storage = disk()
+        broker = await started(storage)
+        await created(broker)
+        append(broker, batch(3))
+        was = place(broker)
+        await broker.stop()
+        storage.rename(f"{was}/t-0", f"{other(was)}/t-0")
+        broker = await started(storage)
+        assert place(broker) == directory_in_metadata(broker) == other(was)
+        assert log_of(broker).log_end_offset == 3
+        await broker.stop()
+
+    run(scenario)
+
+
+def test_a_directory_that_is_gone_leaves_its_partitions_without_leader_until_it_is_back() -> None:
+    async def scenario() -> None:
+        storage = disk()
+        broker = await started(storage)
+        await created(broker, partitions=2)
+        for index in range(2):
+            append(broker, batch(3), index=index)
+        gone = next(index for index in range(2) if place(broker, index=index) == TWO)
+        await broker.stop()
+        broker = await started(storage, ONE)
+        assert broker.context is not None
+        partitions = broker.context.metadata.topics["t"].partitions
+        assert (partitions[gone].leader, partitions[1 - gone].leader) == (NO_LEADER, 1)
+        assert broker.context.replicas.get("t", gone) is None
+        assert not storage.exists(f"{ONE}/t-{gone}")
+        await broker.stop()
+        broker = await started(storage, ONE, TWO)
+        assert place(broker, index=gone) == TWO
+        assert log_of(broker, index=gone).log_end_offset == 3
+        assert broker.context is not None
+        assert broker.context.metadata.topics["t"].partitions[gone].leader == 1
+        await broker.stop()
+
+    run(scenario)
+
+
+def test_what_was_never_placed_is_made_anywhere() -> None:
+    async def scenario() -> None:
+        storage = disk()
+        broker = await started(storage)
+        await created(broker)
+        assert broker.context is not None
+        broker.context.metadata.topics["t"].partitions[0] = (
+            broker.context.metadata.topics["t"].partitions[0]._replace(directories=(UNASSIGNED,))
+        )
+        assert directory_in_metadata(broker) is None
+        await broker.stop()
+
+    run(scenario)
+
+
+# Moving
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_partition_moves_with_all_it_has(version: int) -> None:
+    async def scenario() -> None:
+        storage = disk()
+        broker = await started(storage)
+        await created(broker, segment_bytes="1048576")
+        for number in range(40):
+            append(broker, batch(3, value=bytes([number]) * 30_000))
+        append(broker, batch(2, producer=(77, 0, 0)))
+        before, was = contents(log_of(broker)), place(broker)
+        old = log_of(broker)
+        bases = [segment.base_offset for segment in old.segments]
+        assert len(bases) > 2
+        assert alter(broker, other(was), version=version) == [0]
+        assert names(storage, other(was), "-future")
+        await moved(broker, other(was))
+        log = log_of(broker)
+        assert contents(log) == before
+        assert [segment.base_offset for segment in log.segments] == bases
+        assert log.producers.get(77) is not None
+        assert (log.leader_epoch, log.topic_id, log.high_watermark) == (old.leader_epoch, old.topic_id, old.log_end_offset)
+        assert directory_in_metadata(broker) == other(was)
+        assert old.closed
+        assert names(storage, was, "-delete")
+        assert storage.is_dir(f"{other(was)}/t-0")
+        append(broker, batch(2, producer=(77, 0, 2)))
+        await broker.stop()
+        broker = await started(storage)
+        assert place(broker) == other(was)
+        assert contents(log_of(broker))[:-1] == before
+        await broker.stop()
+
+    run(scenario)
+
+
+def test_what_is_written_meanwhile_comes_along_and_a_parked_reader_is_woken() -> None:
+    async def scenario() -> None:
+        storage = disk()
+        broker = await started(storage)
+        await created(broker)
+        append(broker, batch(3, value=b"x" * 300_000))
+        was = place(broker)
+        woken: list[bool] = []
+        assert broker.context is not None
+        replica = broker.context.replicas.get("t", 0)
+        assert replica is not None
+        alter(broker, other(was))
+        total = 3
+        while place(broker) == was:
+            append(broker, batch(1, value=b"y" * 1000))
+            replica.parked["reader"] = lambda: woken.append(True)
+            total += 1
+            await asyncio.sleep(0.001)
+        assert log_of(broker).log_end_offset == total
+        assert woken
+        append(broker, batch(1))
+        assert log_of(broker).high_watermark == total + 1
+        await broker.stop()
+
+    run(scenario)
+
+
+def test_the_copy_is_described_as_a_future_one() -> None:
+    async def scenario() -> None:
+        storage = disk()
+        broker = await started(storage, replica_alter_log_dirs_io_max_bytes_per_second="1")
+        await created(broker)
+        append(broker, batch(3, value=b"x" * 300_000))
+        append(broker, batch(3, value=b"x" * 300_000))
+        was = place(broker)
+        size = log_of(broker).size_bytes
+        alter(broker, other(was))
+        await until(lambda: described(broker)[other(was)][0].offset_lag == 3)
+        assert described(broker)[was] == [DescribeLogDirsPartition(0, size, 0, False)]
+        (copy,) = described(broker)[other(was)]
+        assert copy.is_future_key
+        assert 0 < copy.partition_size < size
+        await broker.stop()
+
+    run(scenario)
+
+
+def test_a_move_is_called_off_and_sent_elsewhere() -> None:
+    async def scenario() -> None:
+        storage = disk()
+        broker = await started(storage, ONE, TWO, THREE, replica_alter_log_dirs_io_max_bytes_per_second="1")
+        await created(broker)
+        for _ in range(3):
+            append(broker, batch(3, value=b"x" * 300_000))
+        was = place(broker)
+        first, second = [path for path in (ONE, TWO, THREE) if path != was]
+        assert alter(broker, first) == [0]
+        assert alter(broker, first) == [0]  # again: nothing changes
+        assert len(names(storage, first, "-future")) == 1
+        assert alter(broker, second) == [0]
+        assert not names(storage, first, "-future")
+        assert names(storage, second, "-future")
+        assert alter(broker, was) == [0]
+        await turns()
+        assert not names(storage, second, "-future")
+        assert broker.context is not None
+        assert not broker.context.replicas.logs.futures
+        assert place(broker) == was
+        await broker.stop()
+
+    run(scenario)
+
+
+def test_refusals() -> None:
+    async def scenario() -> None:
+        storage = disk()
+        broker = await started(storage, ONE, TWO, THREE)
+        await created(broker)
+        was = place(broker)
+        long = "x" * 230
+        assert alter(broker, "/nowhere") == [ErrorCode.LOG_DIR_NOT_FOUND]
+        assert alter(broker, f"{other(was)}/") == [ErrorCode.LOG_DIR_NOT_FOUND]
+        assert alter(broker, ONE, 0, name=long) == [ErrorCode.INVALID_TOPIC_EXCEPTION]
+        assert alter(broker, THREE, 1, name="later") == [ErrorCode.REPLICA_NOT_AVAILABLE]
+        await created(broker, "later", 2)
+        assert place(broker, "later", 1) == THREE  # it was remembered
+        assert broker.context is not None
+        logs = broker.context.replicas.logs
+        failed = next(directory for directory in logs.directories if directory.path not in (was, ONE))
+        failed.fail("testing", OSError("broken"))
+        assert alter(broker, failed.path) == [ErrorCode.KAFKA_STORAGE_ERROR]
+        target = next(path for path in (ONE, TWO, THREE) if path not in (was, failed.path))
+        assert alter(broker, target) == [ErrorCode.KAFKA_STORAGE_ERROR]
+        assert alter(broker, was) == [0]
+        await broker.stop()
+
+    run(scenario)
+
+
+def test_one_directory_has_nowhere_to_go() -> None:
+    async def scenario() -> None:
+        broker = await started(disk(), ONE)
+        await created(broker)
+        assert alter(broker, ONE) == [0]
+        assert alter(broker, TWO) == [ErrorCode.LOG_DIR_NOT_FOUND]
+        await broker.stop()
+
+    run(scenario)
+
+
+def test_a_topic_deleted_in_the_middle() -> None:
+    async def scenario() -> None:
+        storage = disk()
+        broker = await started(storage, replica_alter_log_dirs_io_max_bytes_per_second="1")
+        await created(broker)
+        for _ in range(3):
+            append(broker, batch(3, value=b"x" * 300_000))
+        was = place(broker)
+        alter(broker, other(was))
+        from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+
+        assert broker.context is not None
+        await broker.context.controller.delete_topics(DeleteTopicsRequest([DeleteTopicState("t")], timeout_ms=1000))
+        assert not names(storage, other(was), "-future")
+        assert not broker.context.replicas.logs.futures
+        await broker.stop()
+
+    run(scenario)
+
+
+def test_the_throttle_follows_the_setting() -> None:
+    async def scenario() -> None:
+        broker = await started(disk(), replica_alter_log_dirs_io_max_bytes_per_second="1")
+        await created(broker)
+        for _ in range(3):
+            append(broker, batch(3, value=b"x" * 300_000))
+        was = place(broker)
+        alter(broker, other(was))
+        await turns(100)
+        assert place(broker) == was
+        assert broker.context is not None
+        setting = ConfigRecord(BROKER, "1", "replica.alter.log.dirs.io.max.bytes.per.second", "100000000")
+        broker.context.metadata.apply(setting)
+        alter(broker, was)
+        assert broker.context.log_dirs is not None
+        broker.context.log_dirs._free_at = 0.0
+        alter(broker, other(was))
+        await moved(broker, other(was))
+        await broker.stop()
+
+    run(scenario)
+
+
+def test_records_deleted_before_they_were_copied() -> None:
+    async def scenario() -> None:
+        broker = await started(disk(), replica_alter_log_dirs_io_max_bytes_per_second="1000000000")
+        await created(broker)
+        for _ in range(6):
+            append(broker, batch(3, value=b"x" * 300_000))
+            log_of(broker).roll()
+        was = place(broker)
+        alter(broker, other(was))
+        log_of(broker).delete_records_before(15)
+        log_of(broker).apply_retention(NOW_MS)
+        await moved(broker, other(was))
+        log = log_of(broker)
+        assert (log.log_start_offset, log.log_end_offset) == (15, 18)
+        assert len(contents(log)) == 1
+        alter(broker, was)
+        log.delete_records_before(18)
+        await moved(broker, was)
+        assert (log_of(broker).log_start_offset, log_of(broker).log_end_offset) == (18, 18)
+        append(broker, batch(1))
+        assert log_of(broker).log_end_offset == 19
+        await broker.stop()
+
+    run(scenario)
+
+
+# Interrupted
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_move_survives_a_restart(clean: bool) -> None:
+    async def scenario() -> None:
+        storage = disk()
+        broker = await started(storage, replica_alter_log_dirs_io_max_bytes_per_second="1")
+        await created(broker)
+        for _ in range(3):
+            append(broker, batch(3, value=b"x" * 300_000))
+        was, before = place(broker), contents(log_of(broker))
+        alter(broker, other(was))
+        await until(lambda: described(broker)[other(was)][0].offset_lag < 9)
+        if clean:
+            await broker.stop()
+        else:
+            await broker._close(clean=False)
+        broker = await started(storage)
+        await moved(broker, other(was))
+        assert contents(log_of(broker)) == before
+        assert directory_in_metadata(broker) == other(was)
+        await broker.stop()
+        assert not names(storage, was, "-future") + names(storage, other(was), "-future")
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("losing", [None, 1])
+def test_a_power_cut_at_any_step_of_a_move_loses_nothing(losing: int | None) -> None:
+    """The records were synced before; wherever the move was cut, the next starts have all of them, once, and end it."""
+
+    async def one(step: int) -> bool:
+        storage = disk()
+        broker = await started(storage)
+        await created(broker)
+        append(broker, batch(3, value=b"x" * 1000))
+        append(broker, batch(3, value=b"y" * 1000))
+        log_of(broker).flush()
+        was, before = place(broker), contents(log_of(broker))
+        await broker.stop()
+        broker = await started(storage)
+        storage.stop_after(step)
+        done = False
+        try:
+            alter(broker, other(was))
+            assert broker.context is not None
+            assert broker.context.log_dirs is not None
+            task = next(iter(broker.context.log_dirs._moves.values()))
+            await asyncio.wait([task])
+            error = task.exception()
+            if error is not None:
+                raise error
+            done = place(broker) == other(was)
+        except PowerCut:
+            pass
+        storage.stop_after(None)
+        for listener in broker.listeners:
+            listener.stop_accepting()
+            await listener.close(0)
+        assert broker._scheduler is not None
+        await broker._scheduler.stop()
+        storage.crash(None if losing is None else Random(losing + step))
+        broker = await started(storage)
+        await until(lambda: not broker.context.replicas.logs.futures)  # type: ignore[union-attr]
+        assert contents(log_of(broker)) == before
+        assert directory_in_metadata(broker) == place(broker)
+        await broker.stop()
+        assert not [name for path in (ONE, TWO) for name in names(storage, path, "-future")]
+        return done
+
+    async def scenario() -> None:
+        for step in range(1, 400):
+            if await one(step):
+                assert step > 20
+                return
+        raise AssertionError("it never came to its end")
+
+    run(scenario)
