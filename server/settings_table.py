@@ -407,7 +407,7 @@ BROKER_ROWS: Final[tuple[Row, ...]] = (
     ("telemetry.max.bytes", "INT", 1048576, 1),
     ("transaction.abort.timed.out.transaction.cleanup.interval.ms", "INT", 10000, 1),
     ("transaction.max.timeout.ms", "INT", 900000, 1, None, "e"),
-    ("transaction.partition.verification.enable", "BOOLEAN", True, None, None, "c"),
+    ("transaction.partition.verification.enable", "BOOLEAN", True, None, None, "ce"),
     ("transaction.remove.expired.transaction.cleanup.interval.ms", "INT", 3600000, 1),
     ("transaction.state.log.load.buffer.size", "INT", 5242880, 1),
     ("transaction.state.log.min.isr", "INT", 2, 1),

@@ -197,7 +197,7 @@ def _each_once(topics: list[TopicProduceData]) -> list[TopicProduceData]:
 
 def _is_verified(ctx: RequestContext) -> bool:
     """Is a coordinator asked whether the transaction has the partition, or, in transactions version 2, to add it?"""
-    return ctx.api_version >= TRANSACTIONS_V2_SINCE or bool(ctx.broker.config.values[VERIFY])
+    return ctx.api_version >= TRANSACTIONS_V2_SINCE or bool(ctx.broker.replicas.broker_values()[VERIFY])
 
 
 def _has_transactional_batches(topics: list[TopicProduceData]) -> bool:

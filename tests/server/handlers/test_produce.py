@@ -196,9 +196,11 @@ def test_transactional_batches(broker: MemoryBroker) -> None:
     assert produce(broker, "t", transactional[:-1]).error_code == ErrorCode.INVALID_RECORD  # no batch, so no transaction
 
 
-def test_transactional_batches_that_no_coordinator_is_asked_about() -> None:
-    broker = MemoryBroker({"t": 1}, {"transaction.partition.verification.enable": "false"})
+def test_transactional_batches_that_no_coordinator_is_asked_about(broker: MemoryBroker) -> None:
     transactional = batch(1, producer=(7, 0, 0), transactional=True)
+    refused = produce(broker, "t", transactional, transactional_id="tx")
+    assert refused.error_code == ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    broker.image.apply(ConfigRecord(4, "", "transaction.partition.verification.enable", "false"))
     for version in versions("produce"):
         code = produce(broker, "t", transactional, version, transactional_id="tx").error_code
         assert code == (ErrorCode.NONE if version < 12 else ErrorCode.INVALID_PRODUCER_ID_MAPPING)
