@@ -33,6 +33,7 @@ from ottla.server.error_counts import Places, count_errors, places_in
 from ottla.server.errors import CloseConnection
 from ottla.server.handlers import served
 from ottla.server.kept_answers import Encoded
+from ottla.server.spare import SpareDescriptor
 from ottla.server.waiting import Promise
 from ottla.wire.api import APIS
 from ottla.wire.errors import ErrorCode
@@ -133,9 +134,10 @@ class Waiting(NamedTuple):
 class Dispatch:
     """The broker's routes: those that somebody asked for, by key << 16 | version."""
 
-    __slots__ = ("_ticks", "routes")
+    __slots__ = ("_spare", "_ticks", "routes")
 
     def __init__(self, ticks: Ticks | None = None) -> None:
+        self._spare = SpareDescriptor()
         self._ticks = ticks
         self.routes: dict[int, Route] = {}
 
@@ -159,7 +161,7 @@ class Dispatch:
         if route is None:
             if key == API_VERSIONS and not 0 <= version <= APIS[API_VERSIONS].max_version:
                 return unsupported_api_versions(correlation_id)
-            route = self._make_route(key, version)
+            route = self._spare.run(lambda: self._make_route(key, version))
         try:
             request, end = route.decode(frame, pos)
         except MALFORMED as error:
