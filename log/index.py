@@ -19,6 +19,7 @@ from __future__ import annotations
 import sys
 from array import array
 from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
 from itertools import islice
 from operator import le, lt
 from typing import Final
@@ -85,6 +86,13 @@ class OffsetIndex:
         assert not self._offsets or relative > self._offsets[-1], (offset, self.base_offset + self._offsets[-1])
         self._offsets.append(relative)
         self._positions.append(position)
+
+    def extend(self, entries: Sequence[tuple[int, int]]) -> None:
+        """Adds (offset, position) after (offset, position), as many as there is room for; they must ascend."""
+        base = self.base_offset
+        entries = entries[: max(self.max_entries - len(self), 0)]
+        self._offsets.extend([offset - base for offset, _ in entries])
+        self._positions.extend([position for _, position in entries])
 
     def lookup(self, offset: int) -> int:
         """Position of the last entry at or below `offset`; 0, the segment's start, if there is none."""
@@ -169,6 +177,13 @@ class TimeIndex:
             assert not self._offsets or relative >= self._offsets[-1]
             self._timestamps.append(timestamp)
             self._offsets.append(relative)
+
+    def extend(self, entries: Sequence[tuple[int, int]]) -> None:
+        """Adds (timestamp, offset) after (timestamp, offset), as many as there is room for; timestamps must ascend."""
+        base = self.base_offset
+        entries = entries[: max(self.max_entries - 1 - len(self), 0)]
+        self._timestamps.extend([timestamp for timestamp, _ in entries])
+        self._offsets.extend([offset - base for _, offset in entries])
 
     def last(self) -> tuple[int, int]:
         """(timestamp, absolute offset) of the last entry; (-1, base offset) if there is none."""

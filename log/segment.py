@@ -398,9 +398,9 @@ class Segment:
         """What recovery learned from all batches: the indexes, built anew. The transaction index is filled with the producers."""
         self.reset_indexes()
         self.reset_txn_index()
-        for last_offset, position, timestamp, offset in scan.entries:
-            self._max_timestamp, self._offset_of_max = timestamp, offset
-            self._add_entries(last_offset, position)
+        self.offset_index.extend(scan.entries)
+        self.time_index.extend(scan.times)
+        self.index_full = self.offset_index.is_full or self.time_index.is_full
         self._max_timestamp, self._offset_of_max = scan.max_timestamp, scan.offset_of_max
         self.producer_batches = scan.producers
         self.end_indexing()

@@ -351,10 +351,11 @@ class BatchScan:
     """Looks at the batches of a segment one after the other, as recovery must: framing, CRC, ascending offsets.
 
     What is learned on the way lies in the attributes and outlives the buffers: `sound` is where the last good batch ends in the
-    file, `expected` the offset after it, `entries` the index entries that are due, as (last offset, position, greatest timestamp
-    so far, its offset), `epochs` where a leader epoch above `latest_epoch` begins, as (epoch, offset), `producers` the batches
-    that producer state must see, as (position, size, producer id, PLAIN | TRANSACTIONAL | CONTROL). `gaps`: an offset is missing
-    between two batches or in one, as only a compaction leaves it.
+    file, `expected` the offset after it, `entries` the entries of the offset index that are due, as (last offset, position), and
+    `times` those of the time index, as (greatest timestamp so far, its offset); `epochs` where a leader epoch above
+    `latest_epoch` begins, as (epoch, offset), `producers` the batches that producer state must see, as (position, size,
+    producer id, PLAIN | TRANSACTIONAL | CONTROL). `gaps`: an offset is missing between two batches or in one, as only a
+    compaction leaves it.
     """
 
     def __init__(self, base_offset: i64, interval_bytes: i64, latest_epoch: i64) -> None:
@@ -367,7 +368,9 @@ class BatchScan:
         self.offset_of_max: i64 = base_offset
         self.latest_epoch: i64 = latest_epoch
         self.gaps: bool = False
-        self.entries: list[tuple[int, int, int, int]] = []
+        self.entries: list[tuple[int, int]] = []
+        self.times: list[tuple[int, int]] = []
+        self.last_time: i64 = NO_TIMESTAMP
         self.epochs: list[tuple[int, int]] = []
         self.producers: list[tuple[int, int, int, int]] = []
 
@@ -411,7 +414,10 @@ class BatchScan:
             self.max_timestamp = timestamp
             self.offset_of_max = last
         if self.since_index > self.interval_bytes:
-            self.entries.append((int(last), int(self.sound), int(self.max_timestamp), int(self.offset_of_max)))
+            self.entries.append((int(last), int(self.sound)))
+            if self.max_timestamp > self.last_time:
+                self.last_time = self.max_timestamp
+                self.times.append((int(self.max_timestamp), int(self.offset_of_max)))
             self.since_index = 0
         self.since_index += size
         epoch: i64 = int32_at(buf, at + 12)
