@@ -27,9 +27,11 @@ from ottla.wire.messages import (
     create_partitions,
     delete_records,
     delete_topics,
+    describe_log_dirs,
     incremental_alter_configs,
     offset_commit,
     share_group_heartbeat,
+    write_txn_markers,
 )
 
 CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -57,15 +59,16 @@ class Sequence:
 
     topic: str
     producer_id: int
+    transactional: bool = False
     epoch: int = 0
     sequence: int = 0
     sent: list[tuple[bytes, int]] = field(default_factory=list)
     """The batches, and the base offsets that they were given."""
 
-    def send(self, wire: Wire, *values: bytes, retry: bool = True) -> int:
+    def send(self, wire: Wire, *values: bytes, retry: bool = True, first_ms: int = TODAY_MS) -> int:
         """The next batch, and where `retry`, once more, as after an answer that was lost. Its base offset."""
-        made = batch(*values, producer_id=self.producer_id, producer_epoch=self.epoch, base_sequence=self.sequence)
-        code, offset = produced(wire, self.topic, made)
+        made = self._batch(values, self.sequence, first_ms)
+        code, offset = self._produced(wire, made)
         assert code == 0, f"sequence {self.sequence} of producer {self.producer_id}: error {code}"
         self.sequence += len(values)
         self.sent.append((made, offset))
@@ -73,17 +76,36 @@ class Sequence:
             self.repeat(wire)
         return offset
 
+    def _batch(self, values: tuple[bytes, ...], first_sequence: int, first_ms: int = TODAY_MS) -> bytes:
+        return batch(
+            *values,
+            first_ms=first_ms,
+            producer_id=self.producer_id,
+            producer_epoch=self.epoch,
+            base_sequence=first_sequence,
+            transactional=self.transactional,
+        )
+
+    def _produced(self, wire: Wire, records: bytes) -> tuple[int, int]:
+        return produced(wire, self.topic, records, transactional_id="by-hand" if self.transactional else None)
+
     def repeat(self, wire: Wire) -> None:
         """The last batch again: it is known as a duplicate, and answered with the offset that it has. (Of the four before it a
         broker knows while it runs; a snapshot holds the last only.)"""
         made, offset = self.sent[-1]
-        answer = produced(wire, self.topic, made)
+        answer = self._produced(wire, made)
         assert answer == (0, offset), f"{wire.kind} answers {answer} to a duplicate of {offset} by {self.producer_id}"
 
     def leap(self, wire: Wire) -> None:
         """A batch that leaves one out is refused (45 OUT_OF_ORDER_SEQUENCE_NUMBER)."""
-        made = batch(b"gap", producer_id=self.producer_id, producer_epoch=self.epoch, base_sequence=self.sequence + 1)
-        assert produced(wire, self.topic, made)[0] == 45
+        assert self._produced(wire, self._batch((b"gap",), self.sequence + 1))[0] == 45
+
+    def end_transaction(self, wire: Wire, *, commit: bool) -> None:
+        """A marker as a transaction coordinator sends it."""
+        topics = [write_txn_markers.WritableTxnMarkerTopic(self.topic, [0])]
+        marker = write_txn_markers.WritableTxnMarker(self.producer_id, self.epoch, commit, topics)
+        (answer,) = wire.call(write_txn_markers.WriteTxnMarkersRequest([marker]), 1).markers
+        assert answer.topics[0].partitions[0].error_code == 0, answer
 
 
 def produced(wire: Wire, topic: str, records: bytes, **more: Any) -> tuple[int, int]:
@@ -228,14 +250,17 @@ def configured(wire: Wire) -> None:
 
 def retention_under_way(wire: Wire) -> None:
     """Old segments are deleted by now, and lie there as .deleted."""
-    topic = wire.create("retained", segment_ms="60000", retention_ms=str(50 * HOUR_MS))
+    topic = wire.create("retained", segment_ms="60000", retention_ms="-1", retention_bytes="3000")
     by_the_hour(wire, topic, 90, first=5)
 
-    def deleted() -> bool:
-        (found,) = wire.fetch(topic, 90 * 3).responses[0].partitions
-        return bool(found.log_start_offset > 100)
+    wait_for(lambda: size_of(wire, topic) < 3100, "retention deletes segments")  # of 91 bytes: it goes no further
 
-    wait_for(deleted, "retention deletes segments")
+
+def size_of(wire: Wire, topic: str) -> int:
+    """Bytes of partition 0 in its log directory."""
+    asked = [describe_log_dirs.DescribableLogDirTopic(topic, [0])]
+    found = wire.call(describe_log_dirs.DescribeLogDirsRequest(asked), 4)
+    return sum(p.partition_size for directory in found.results for each in directory.topics for p in each.partitions)
 
 
 def compaction(wire: Wire) -> None:
@@ -288,6 +313,24 @@ def idempotent(wire: Wire) -> dict[str, Sequence]:
             made["few"].send(wire, b"f%d" % n)
     made["one"].send(wire, b"only", b"this", b"batch")
     return made
+
+
+def transactions_by_hand(wire: Wire) -> dict[str, Sequence]:
+    """Commits and aborts of two producers in turn, over several segments, and one transaction that stays open. Without a
+    coordinator: for brokers with transaction.partition.verification.enable=false."""
+    topic = wire.create("by-hand", segment_ms="60000", retention_ms="-1")
+    one, other = (Sequence(topic, wire.new_producer_id(), transactional=True) for _ in range(2))
+    for n in range(8):
+        first_ms = TODAY_MS - (50 - n) * HOUR_MS
+        one.send(wire, b"one %d" % n, b"one again", first_ms=first_ms)
+        other.send(wire, b"other %d" % n, first_ms=first_ms)
+        accepted(wire, topic, batch(b"of no transaction", first_ms=first_ms))
+        one.end_transaction(wire, commit=n % 2 == 0)
+        other.send(wire, b"other still %d" % n, first_ms=first_ms)
+        other.end_transaction(wire, commit=n % 3 == 0)
+    one.send(wire, b"left open")
+    accepted(wire, topic, batch(b"behind the open transaction"))
+    return {"one in transactions": one, "other in transactions": other}
 
 
 # What Apache Kafka does alone
@@ -382,6 +425,8 @@ def go_on(wire: Wire, bootstrap: str, sequences: dict[str, Sequence], turn: int)
         sequence.repeat(wire)
         sequence.leap(wire)
         sequence.send(wire, b"turn %d" % turn, b"and on")
+        if sequence.transactional:
+            sequence.end_transaction(wire, commit=turn % 2 == 1)
     used = {sequence.producer_id for sequence in sequences.values()}
     sequences[f"of turn {turn}"] = new = Sequence(wire.name("idempotent"), wire.new_producer_id())
     assert new.producer_id > max(used), "a producer id was given twice"

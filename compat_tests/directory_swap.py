@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import copy
 import shutil
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from reference_kafka import BrokerProcess
+import maven
+from reference_kafka import CLUSTER_ID, BrokerProcess
 
 from compat_tests.brokers import CLASSES, Address
 from compat_tests.directory_history import HISTORY_SETTINGS
+from compat_tests.directory_manifest import Manifest
+from compat_tests.java_client import SMALL_JVM
 from compat_tests.wire import Wire
 
 PREFIX: Final = "swap"  # of topics and groups; the directory is the test's own
@@ -35,8 +40,10 @@ class Served:
 class Directory:
     """`path` holds server.properties, the log of all brokers, and two log directories. `copy` makes another of the same state."""
 
-    def __init__(self, path: Path, settings: dict[str, str] | None = None) -> None:
+    def __init__(self, path: Path, settings: dict[str, str] | None = None, *, static_voters: bool = False) -> None:
+        """`static_voters`: the quorum stands in the settings, as before kraft.version 1, instead of in the directory."""
         self.path = path
+        self._static_voters = static_voters
         self._own = settings or {}
         self._port: int | None = None
         self._addresses: dict[str, str] | None = None
@@ -51,6 +58,8 @@ class Directory:
         if self._addresses is None:
             self._port, self._addresses = broker.port, {name: text for name, text in broker.settings.items() if _says_where(name)}
         broker.settings |= self._addresses | {"log.dirs": ",".join(str(path) for path in self.log_dirs)}
+        if self._static_voters:
+            broker.settings["controller.quorum.voters"] = f"1@{broker.settings.pop('controller.quorum.bootstrap.servers')}"
         return broker
 
     @contextmanager
@@ -70,12 +79,33 @@ class Directory:
             else:
                 broker.stop()
 
+    def format(self, *options: str) -> None:
+        """By Apache Kafka's StorageTool, with its options. Raises CalledProcessError."""
+        broker = self.broker("kafka")
+        self.path.mkdir(parents=True)
+        broker.properties.write_text("".join(f"{name}={text}\n" for name, text in broker.settings.items()))
+        tool = ["java", *SMALL_JVM, "-cp", maven.classpath("kafka"), "kafka.tools.StorageTool", "format"]
+        subprocess.run([*tool, "-t", CLUSTER_ID, "-c", str(broker.properties), *options], check=True, capture_output=True)
+
     def copy(self, path: Path) -> Directory:
         shutil.copytree(self.path, path)
-        copied = Directory(path, self._own)
+        copied = Directory(path, self._own, static_voters=self._static_voters)
         copied._port, copied._addresses = self._port, self._addresses
         return copied
 
 
 def _says_where(name: str) -> bool:
     return name in ("listeners", "advertised.listeners") or name.startswith("controller.quorum.")
+
+
+def as_ottla_shows(manifest: Manifest) -> Manifest:
+    """Only features that it honours, and groups of the newer kinds by the offsets that they committed alone."""
+    shown = copy.deepcopy(manifest)
+    features = shown["cluster"]["features"]
+    shown["cluster"]["features"] = {"metadata.version": features["metadata.version"]}
+    for group, (_, _, kind) in manifest["groups"].items():
+        if kind == "consumer":
+            shown["groups"][group] = ("", "Empty", "classic")
+        elif kind != "classic":
+            del shown["groups"][group]
+    return shown

@@ -20,7 +20,7 @@ import pytest
 from compat_tests import directory_history, java_client
 from compat_tests.directory_history import Sequence
 from compat_tests.directory_manifest import Manifest, differences, lost, take
-from compat_tests.directory_swap import KILL, PREFIX, STOP, Directory
+from compat_tests.directory_swap import KILL, PREFIX, STOP, Directory, as_ottla_shows
 from compat_tests.java_client import Java
 
 ENDS: Final = (KILL, STOP)
@@ -86,11 +86,13 @@ def journey(
 
 @pytest.fixture(scope="module", params=ENDS)
 def ottlas_journey(request: pytest.FixtureRequest, java: Java, tmp_path_factory: pytest.TempPathFactory) -> Journey:
-    """ottla, Kafka, ottla."""
-    made = Journey(Directory(tmp_path_factory.mktemp("ottla") / "directory"))
+    """ottla, Kafka, ottla. Nobody asks the coordinator whether a batch belongs to a transaction: ottla has none."""
+    without_coordinator = {"transaction.partition.verification.enable": "false"}
+    made = Journey(Directory(tmp_path_factory.mktemp("ottla") / "directory", without_coordinator))
     with made.directory.served_by("ottla", request.param) as ottla:
         ottla.wire.warm_up()
         made.sequences = directory_history.everyday(ottla.wire, java.at(ottla.bootstrap), ottla.bootstrap)
+        made.sequences |= directory_history.transactions_by_hand(ottla.wire)
         manifest = take(ottla.address)
         made.turns.append(Turn("ottla", manifest, manifest))
     travel(made, ("kafka", "ottla"), request.param)
@@ -107,19 +109,6 @@ def travel(journey: Journey, kinds: tuple[str, ...], end: str) -> None:
                 directory_history.with_transactions(served.wire, served.bootstrap)
                 directory_history.kafkas_own(served.wire, served.bootstrap)
             journey.turns.append(Turn(kind, found, take(served.address)))
-
-
-def as_ottla_shows(manifest: Manifest) -> Manifest:
-    """Only features that it honours, and groups of the newer kinds by their offsets alone."""
-    shown = copy.deepcopy(manifest)
-    features = shown["cluster"]["features"]
-    shown["cluster"]["features"] = {"metadata.version": features["metadata.version"]}
-    groups = {
-        group: ("", "Empty", "classic") if kind == "consumer" else (protocol, state, kind)
-        for group, (protocol, state, kind) in shown["groups"].items()
-    }
-    shown["groups"] = {group: what for group, what in groups.items() if what[2] == "classic"}
-    return shown
 
 
 def handovers(journey: Journey) -> Iterator[tuple[Turn, Turn]]:
