@@ -36,6 +36,17 @@ need_java() { # the tests compare with Apache Kafka itself, which Maven fetches
     fi
 }
 
+need_strace() { # the tests kill a process at chosen system calls
+    if ! command -v strace >/dev/null; then
+        if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+            apt-get update -qq && apt-get install -y -qq strace >/dev/null
+        else
+            echo "the tests need strace; on Debian: apt-get install strace" >&2
+            exit 1
+        fi
+    fi
+}
+
 need_clients() { # the tests run kcat, and clients in Go, JavaScript and Rust, which their own tools fetch and build
     local missing=() tool
     for tool in go:golang node:nodejs npm:npm cargo:cargo gcc:gcc make:make kcat:kcat; do

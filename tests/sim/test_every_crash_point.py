@@ -13,7 +13,7 @@ from tests.sim.losses import survivors
 from tests.sim.model import Loss
 from tests.sim.trace import Trace, check_disk
 
-EVERY = 5
+EVERY = 10
 DIRECTORY = "/data"
 
 

@@ -1,0 +1,20 @@
+"""The recorded trace on a real file system: `python -m tests.sim.program DIRECTORY`. Writes a byte to standard output for every
+operation that is done, so that whoever kills it knows how far it came.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from ottla.log.files import OsDisk
+from tests.sim.trace import Trace
+
+
+def main(directory: str) -> None:
+    for _ in Trace(OsDisk(), directory).play():
+        os.write(sys.stdout.fileno(), b".")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

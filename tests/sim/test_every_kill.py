@@ -1,0 +1,20 @@
+"""The recorded trace, killed for real by strace at a sample of all its calls; `scripts/crash_points.py killed` does every one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+from tests.sim.kills import kill_at, kill_points
+
+SAMPLE = 40
+
+
+def test_a_kill_at_any_call_that_changes_the_disk(tmp_path: Path) -> None:
+    directory = tmp_path / "data"
+    points = kill_points(directory)
+    assert len(points) > 400
+    assert {"write", "rename", "openat", "fsync", "fdatasync", "ftruncate", "unlink", "mkdir"} <= {at.call for at in points}
+    assert {"pwritev", "pwritev2"} & {at.call for at in points}
+    for point in Random(5).sample(points, SAMPLE):
+        kill_at(point, directory)
