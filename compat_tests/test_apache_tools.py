@@ -13,11 +13,15 @@ from pathlib import Path
 
 import maven
 import pytest
+from reference_kafka import BrokerProcess
 
+from compat_tests.brokers import Address
 from compat_tests.waiting import wait_for
+from compat_tests.wire import Wire, batch
 
 TOOL_TIMEOUT_S = 60
 CLASSES = {
+    "transactions": "org.apache.kafka.tools.TransactionsCommand",
     "topics": "org.apache.kafka.tools.TopicCommand",
     "consumer-groups": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
     "console-producer": "org.apache.kafka.tools.ConsoleProducer",
@@ -169,3 +173,42 @@ def test_delete_records_and_broker_api_versions(tools: Tools, unique: Callable[[
     versions = tools.run("broker-api-versions")
     assert re.search(r"Fetch\(1\): 4 to 18", versions), versions
     assert re.search(r"Produce\(0\): 0 to 13", versions), versions
+
+
+@pytest.mark.parametrize("by", ["start offset", "producer"])
+def test_a_transaction_that_hangs_is_found_and_aborted(
+    fresh_broker: Callable[..., BrokerProcess], kind: str, tmp_path: Path, by: str
+) -> None:
+    """Written without a coordinator, which could end it; the tool sends the marker itself (KIP-664)."""
+    broker = fresh_broker(transaction_partition_verification_enable="false")
+    assert broker.process is not None
+    wire = Wire(Address(kind, broker.port, broker.process.pid, str(broker.log_file)), "hanging")
+    try:
+        wire.warm_up()
+        topic, producer_id = wire.create("t"), wire.new_producer_id()
+        records = batch(b"a", b"b", producer_id=producer_id, producer_epoch=4, base_sequence=0, transactional=True)
+        wire.produce(topic, batch(b"plain"))
+        wire.produce(topic, records, transactional_id="tx")
+        tools, where = Tools(broker.bootstrap), ("--topic", topic, "--partition", "0")
+
+        def described() -> dict[str, str]:
+            names, values = (line.split() for line in tools.run("transactions", "describe-producers", *where).splitlines()[-2:])
+            return dict(zip(names, values, strict=True))
+
+        before = described()
+        assert (before["ProducerId"], before["ProducerEpoch"], before["LastSequence"]) == (str(producer_id), "4", "1")
+        assert (
+            before["CurrentTransactionStartOffset"],
+            wire.fetch(topic, isolation_level=1).responses[0].partitions[0].last_stable_offset,
+        ) == ("1", 1)
+        which = (
+            ("--start-offset", "1")
+            if by == "start offset"
+            else ("--producer-id", str(producer_id), "--producer-epoch", "4", "--coordinator-epoch", "0")
+        )
+        tools.run("transactions", "abort", *where, *which)
+        assert described()["CurrentTransactionStartOffset"] == "None"
+        (data,) = wire.fetch(topic, isolation_level=1).responses[0].partitions
+        assert (data.last_stable_offset, [each.first_offset for each in data.aborted_transactions]) == (4, [1])
+    finally:
+        wire.close()
