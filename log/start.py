@@ -88,6 +88,8 @@ class Start:
         self._crashed: list[BaseException] = []
         self._checked_bytes: dict[int, int] = {}  # by thread: no two write the same
         self._total_bytes = 0
+        self._works: Sequence[_Work] = ()
+        self._runner = 0  # the thread that called `run`, and the only one that tells
         self._began_ms = self._said_ms = 0
         self.logs: list[PartitionLog] = []
         self.unavailable: dict[TopicPartition, str] = {}
@@ -102,7 +104,8 @@ class Start:
         A directory that fails is offline, and the rest goes on. OpeningStopped; StorageError where a partition is in two places.
         """
         self._began_ms = self._said_ms = self._now_ms()
-        works = [work for directory in self._directories if (work := self._prepare(directory)) is not None]
+        self._runner = threading.get_ident()
+        works = self._works = [work for directory in self._directories if (work := self._prepare(directory)) is not None]
         self._check_places(works)
         self._open(works)
         for work in works:
@@ -194,7 +197,7 @@ class Start:
             for thread in threads:
                 while thread.is_alive():
                     thread.join(_LOOK_SECONDS)
-                    self._say(works)
+                    self._say()
         except BaseException:
             self.stop()
             for thread in threads:
@@ -213,8 +216,8 @@ class Start:
                 except IndexError:  # another thread took the last one
                     return
                 self._open_partition(job)
-                if threading.current_thread() is threading.main_thread():
-                    self._say([work])
+                if threading.get_ident() == self._runner:
+                    self._say()
         except OpeningStopped:
             return
         except BaseException as crash:  # noqa: BLE001 - raised again by the thread that called `run`
@@ -242,14 +245,16 @@ class Start:
             raise OpeningStopped("told to stop while partitions were being opened")
         me = threading.get_ident()
         self._checked_bytes[me] = self._checked_bytes.get(me, 0) + checked_bytes
+        if me == self._runner:
+            self._say()
 
-    def _say(self, works: Sequence[_Work]) -> None:
+    def _say(self) -> None:
         """A line every few seconds while it takes long. How many bytes there are in all is only counted then."""
         now_ms = self._now_ms()
         if now_ms - self._said_ms < PROGRESS_INTERVAL_MS:
             return
         self._said_ms = now_ms
-        jobs = [job for work in works for job in work.jobs]
+        jobs = [job for work in self._works for job in work.jobs]
         left = sum(job.log is None and job.problem is None for job in jobs)
         if not left:
             return
