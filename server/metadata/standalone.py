@@ -51,6 +51,10 @@ if TYPE_CHECKING:
 PRODUCER_IDS_BLOCK: Final = 1000
 SUPPORTED_FEATURES: Final = {"metadata.version": (MIN_METADATA_VERSION, METADATA_VERSION)}
 """What this broker registers as able to do: (lowest, highest) level. Features that we do not honour are not among them."""
+FORMATTED_FEATURES: Final = {"group.version": 1, "share.version": 2, "streams.version": 1, "transaction.version": 2}
+"""What else a directory is formatted with, as `kafka-storage format` of 4.4 does: nothing here goes by these levels, and no
+client is told of them, but an Apache Kafka that takes the directory over has all that it has in one of its own. Left out is
+eligible.leader.replicas.version, which changes the rules for min.insync.replicas."""
 _SEGMENT_SETTINGS: Final = {
     "metadata.log.segment.bytes": "segment.bytes",
     "metadata.log.segment.ms": "segment.ms",
@@ -364,7 +368,8 @@ def _directory_ids(logs: LogManager) -> dict[str, bytes]:
 
 
 def _bootstrap_features() -> list[FeatureLevelRecord]:
-    return [FeatureLevelRecord(name, highest) for name, (_, highest) in SUPPORTED_FEATURES.items()]
+    levels = {name: highest for name, (_, highest) in SUPPORTED_FEATURES.items()} | FORMATTED_FEATURES
+    return [FeatureLevelRecord(name, level) for name, level in levels.items()]
 
 
 def _voters(settings: BrokerSettings, directory_id: bytes) -> list[tuple[int, WireStruct]]:

@@ -12,6 +12,7 @@ from ottla.log.memdisk import PowerCut
 from ottla.server.metadata import quorum_state, records, snapshot
 from ottla.server.metadata.image import MetadataError
 from ottla.server.metadata.metadata_log import Transactions
+from ottla.server.metadata.standalone import FORMATTED_FEATURES
 from ottla.wire.batch import iter_batches
 from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.wire.messages.internal.abort_transaction_record import AbortTransactionRecord
@@ -51,12 +52,13 @@ def test_a_new_directory_is_formatted_as_kafka_does() -> None:
         "data_version": 0,
     }
     found = snapshot.read(node.disk, f"{METADATA}/00000000000000000000-0000000000.checkpoint")
-    assert [(record.name, record.feature_level) for record in found.records] == [("metadata.version", 33)]  # type: ignore[attr-defined]
+    levels = {record.name: record.feature_level for record in found.records}  # type: ignore[attr-defined]
+    assert levels == {"metadata.version": 33} | FORMATTED_FEATURES
     batches = list(iter_batches(node.disk.read_bytes(LOG)))
     assert batches[0][0].is_control
     assert {header.partition_leader_epoch for header, _ in batches} == {1}
     assert controller.epoch == 1
-    assert controller.image.brokers[1].epoch == 3  # the offset of the registration itself
+    assert controller.image.brokers[1].epoch == 2 + len(found.records)  # the offset of the registration itself
 
 
 def test_every_start_is_a_new_epoch() -> None:
@@ -173,7 +175,7 @@ def test_a_damaged_snapshot_is_noticed() -> None:
             continue
         # What lies outside the CRCs (offsets, epochs) means nothing in a snapshot.
         assert found == snapshot.Snapshot(found.records, 0, None)
-        assert [record.feature_level for record in found.records] == [33]  # type: ignore[attr-defined]
+        assert [record.feature_level for record in found.records] == [33, *FORMATTED_FEATURES.values()]  # type: ignore[attr-defined]
 
 
 def test_a_power_cut_at_any_moment_leaves_whole_operations() -> None:

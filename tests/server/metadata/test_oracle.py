@@ -11,6 +11,7 @@ import pytest
 from ottla.server.metadata.configs import APPEND, DELETE, SET, SUBTRACT
 from ottla.server.metadata.image import BROKER, GROUP, TOPIC, MetadataImage
 from ottla.server.metadata.metadata_log import MetadataLog
+from ottla.server.metadata.standalone import FORMATTED_FEATURES
 from ottla.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from ottla.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
@@ -68,7 +69,8 @@ def test_a_new_directory(oracle: MetadataOracle) -> None:
         controls, lines, epoch = oracle.read(node.disk.read_bytes(f"{METADATA}/{BOOTSTRAP}"))
         named = ["control KRAFT_VERSION", "control KRAFT_VOTERS"] if settings else []
         assert controls == ["control SNAPSHOT_HEADER", *named, "control SNAPSHOT_FOOTER"]
-        assert lines == {"feature metadata.version 33", "producer ids 0"}
+        levels = {"metadata.version": 33} | FORMATTED_FEATURES
+        assert lines == {"producer ids 0", *(f"feature {name} {level}" for name, level in levels.items())}
         assert epoch == 0
         assert oracle.read(*log_of(node))[1] == lines_of(node.image)
 
