@@ -53,6 +53,8 @@ final class Administration {
         commands.put("describe_features", Administration::describeFeatures);
         commands.put("describe_quorum", Administration::describeQuorum);
         commands.put("describe_log_dirs", Administration::describeLogDirs);
+        commands.put("replica_log_dir", Administration::replicaLogDir);
+        commands.put("alter_replica_log_dir", Administration::alterReplicaLogDir);
         commands.put("describe_producers", Administration::describeProducers);
         commands.put("describe_quotas", Administration::describeQuotas);
         commands.put("list_reassignments", Administration::listReassignments);
@@ -220,6 +222,24 @@ final class Administration {
     }
 
     /** Of the one broker's directories: {path: {error, total, usable, replicas: "topic-partition": [size, lag, future]}}. */
+    private static TopicPartitionReplica replica(JsonNode request) {
+        return new TopicPartitionReplica(topic(request), request.path("partition").asInt(), 1);
+    }
+
+    private static Object replicaLogDir(JsonNode request) throws Exception {
+        TopicPartitionReplica replica = replica(request);
+        var found = get(admin(request).describeReplicaLogDirs(List.of(replica)).all()).get(replica);
+        Map<String, Object> answer = new HashMap<>();
+        answer.put("current", found.getCurrentReplicaLogDir());
+        answer.put("future", found.getFutureReplicaLogDir());
+        answer.put("future_lag", found.getFutureReplicaOffsetLag());
+        return answer;
+    }
+
+    private static Object alterReplicaLogDir(JsonNode request) throws Exception {
+        return get(admin(request).alterReplicaLogDirs(Map.of(replica(request), request.get("path").asText())).all());
+    }
+
     private static Object describeLogDirs(JsonNode request) throws Exception {
         Map<String, Object> found = new TreeMap<>();
         get(admin(request).describeLogDirs(List.of(1)).allDescriptions()).get(1).forEach((path, directory) -> {

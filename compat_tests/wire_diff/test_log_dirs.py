@@ -17,6 +17,7 @@ from compat_tests.brokers import CLASSES, KINDS, Address
 from compat_tests.waiting import wait_for
 from compat_tests.wire import Wire, batch
 from compat_tests.wire_diff.same import check
+from ottla.wire.messages.alter_replica_log_dirs import AlterReplicaLogDir, AlterReplicaLogDirsRequest, AlterReplicaLogDirTopic
 from ottla.wire.messages.create_partitions import CreatePartitionsAssignment, CreatePartitionsRequest, CreatePartitionsTopic
 from ottla.wire.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
 from ottla.wire.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
@@ -139,3 +140,110 @@ def test_cordoned_directories(two_directories: dict[str, Wire]) -> None:
         return seen, sorted(places), grown, refused
 
     check(two_directories, "DLD4", scenario)
+
+
+ALTER_VERSIONS = (1, 2)
+
+
+def alter(wire: Wire, version: int, *moves: tuple[str, list[tuple[str, list[int]]]]) -> Any:
+    """Each move is (path, topics with their partitions)."""
+    dirs = [AlterReplicaLogDir(path, [AlterReplicaLogDirTopic(*topic) for topic in topics]) for path, topics in moves]
+    return wire.call(AlterReplicaLogDirsRequest(dirs), version)
+
+
+def paths_of(wire: Wire) -> list[str]:
+    return sorted(result.log_dir for result in wire.call(DescribeLogDirsRequest([]), 5).results)
+
+
+@pytest.mark.parametrize("version", ALTER_VERSIONS)
+def test_where_there_is_nowhere_to_go(wires: dict[str, Wire], version: int) -> None:
+    def scenario(wire: Wire) -> Any:
+        topic = wire.create("t")
+        (path,) = paths_of(wire)
+        return [
+            alter(wire, version, *moves)
+            for moves in (
+                [],
+                [(path, [])],
+                [(path, [(topic, [])])],
+                [(path, [(topic, [0])])],
+                [(path, [(topic, [0, 0, 7, -1])])],
+                [("/nowhere", [(topic, [0])])],
+                [("", [(topic, [0])])],
+                [(f"{path}/", [(topic, [0])])],
+                [
+                    (
+                        path,
+                        [(wire.name("nope"), [0]), ("", [0]), ("a b", [0]), ("x" * 204, [0]), ("x" * 205, [0]), ("y" * 249, [1])],
+                    )
+                ],
+                [(path, [("__cluster_metadata", [0])])],
+                [("/nowhere", [(topic, [0])]), (path, [(topic, [0])])],
+                [(path, [(topic, [0])]), ("/nowhere", [(topic, [0])])],
+            )
+        ]
+
+    check(wires, "ARLD1", scenario)
+
+
+@pytest.mark.parametrize("version", ALTER_VERSIONS)
+def test_a_partition_is_moved_and_back(two_directories: dict[str, Wire], version: int) -> None:
+    def scenario(wire: Wire) -> Any:
+        topic = wire.create("t")
+        for _ in range(3):
+            wire.produce(topic, batch(*[b"x" * 100] * 5))
+        seen: list[Any] = []
+        for _ in range(2):
+            (was,) = place(wire, topic)
+            (target,) = [path for path in paths_of(wire) if path != was]
+            seen.append(alter(wire, version, (target, [(topic, [0])])))
+            wait_for(lambda: place(wire, topic) == [target], "the partition is there")  # noqa: B023 - called within the round
+            seen += [wire.produce(topic, batch(b"y")), wire.fetch(topic, 0), wire.fetch(topic, 14)]
+        seen.append(sorted(len(result.topics) for result in ask(wire, 5, [(topic, [0])]).results))
+        return seen
+
+    check(two_directories, "ARLD2", scenario)
+
+
+def place(wire: Wire, topic: str) -> list[str]:
+    """The paths of the directories that partition 0 is in, the one it moves to included."""
+    results = wire.call(DescribeLogDirsRequest([DescribableLogDirTopic(topic, [0])]), 5).results
+    return [result.log_dir for result in results if result.topics]
+
+
+def test_a_move_under_way_is_seen_and_called_off(two_directories: dict[str, Wire]) -> None:
+    def scenario(wire: Wire) -> Any:
+        setting = AlterableConfig("replica.alter.log.dirs.io.max.bytes.per.second", 0, "1")
+        throttled = wire.call(IncrementalAlterConfigsRequest([AlterConfigsResource(4, "", [setting])]), 1)
+        topic = wire.create("t")
+        for _ in range(20):
+            wire.produce(topic, batch(*[b"x" * 100_000] * 5))
+        (was,) = place(wire, topic)
+        (target,) = [path for path in paths_of(wire) if path != was]
+        begun = [alter(wire, 2, (target, [(topic, [0])])) for _ in range(2)]
+        wait_for(lambda: len(place(wire, topic)) == 2, "the copy is seen")
+        found = [
+            (result.log_dir == target, part.is_future_key, part.offset_lag > 0)
+            for result in ask(wire, 5, [(topic, [0])]).results
+            for described in result.topics
+            for part in described.partitions
+        ]
+        back = alter(wire, 2, (was, [(topic, [0])]))
+        wait_for(lambda: place(wire, topic) == [was], "the copy is gone")
+        return throttled, begun, sorted(found), back
+
+    check(two_directories, "ARLD3", scenario)
+
+
+def test_a_directory_chosen_before_the_partition_is_there(two_directories: dict[str, Wire]) -> None:
+    def scenario(wire: Wire) -> Any:
+        name = wire.name("later")
+        seen = []
+        for path in paths_of(wire):
+            seen.append(alter(wire, 2, (path, [(f"{name}-{len(seen)}", [0, 1, 2])])))
+            topic = wire.create(f"later-{len(seen) - 1}", 3)
+            results = wire.call(DescribeLogDirsRequest([DescribableLogDirTopic(topic, [0, 1, 2])]), 5).results
+            seen.append([result.log_dir == path for result in results if result.topics])
+        return seen
+
+    check(two_directories, "ARLD4", scenario)

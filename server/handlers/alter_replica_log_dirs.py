@@ -2,10 +2,11 @@
 
 - Success says that the move has begun; DescribeLogDirs shows the copy with how far behind it is, until it is the partition.
   Wanted in yet another directory it begins anew; wanted where the partition lies, the move is called off.
-- A partition that is not on this broker is refused, and the directory remembered: should it come, it is made there.
+- A partition that is not there or not on this broker is refused, and the directory remembered: should it come, it is made there.
 - A partition named for several directories goes to the last. Paths are compared as they are written: absolute, as in log.dirs.
 - Errors, each partition its own: 57 LOG_DIR_NOT_FOUND, 56 KAFKA_STORAGE_ERROR where that directory, the partition's or any other
-  is offline, 9 REPLICA_NOT_AVAILABLE, 17 INVALID_TOPIC_EXCEPTION for a name that is too long to be moved.
+  is offline, 3 UNKNOWN_TOPIC_OR_PARTITION, 9 REPLICA_NOT_AVAILABLE where it is on other brokers, 17 INVALID_TOPIC_EXCEPTION for
+  a name that is too long to be moved.
 """
 
 from __future__ import annotations
@@ -51,10 +52,10 @@ def _move(topic: str, index: int, path: str, ctx: RequestContext) -> ErrorCode:
     if directory.failed is not None:
         return ErrorCode.KAFKA_STORAGE_ERROR
     if replica is None:
-        if broker.replicas.why_missing(topic, index) is ErrorCode.KAFKA_STORAGE_ERROR:
-            return ErrorCode.KAFKA_STORAGE_ERROR
-        logs.prefer(topic, index, path)
-        return ErrorCode.REPLICA_NOT_AVAILABLE
+        code = broker.replicas.why_missing(topic, index)
+        if code is not ErrorCode.KAFKA_STORAGE_ERROR:
+            logs.prefer(topic, index, path)
+        return ErrorCode.REPLICA_NOT_AVAILABLE if code is ErrorCode.NOT_LEADER_OR_FOLLOWER else code
     if broker.log_dirs is not None:  # or there is nowhere to go
         try:
             broker.log_dirs.move(replica, path)

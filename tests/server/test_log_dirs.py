@@ -325,7 +325,7 @@ def test_refusals() -> None:
         assert alter(broker, "/nowhere") == [ErrorCode.LOG_DIR_NOT_FOUND]
         assert alter(broker, f"{other(was)}/") == [ErrorCode.LOG_DIR_NOT_FOUND]
         assert alter(broker, ONE, 0, name=long) == [ErrorCode.INVALID_TOPIC_EXCEPTION]
-        assert alter(broker, THREE, 1, name="later") == [ErrorCode.REPLICA_NOT_AVAILABLE]
+        assert alter(broker, THREE, 1, name="later") == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
         await created(broker, "later", 2)
         assert place(broker, "later", 1) == THREE  # it was remembered
         assert broker.context is not None
