@@ -9,11 +9,13 @@ import pytest
 from ottla.log.errors import CorruptLog
 from ottla.server.group.coordinator import LOAD_SLICE_SECONDS, TOPIC
 from ottla.server.group.errors import GroupError
-from ottla.server.group.records import MetadataRecord, encode_batch
+from ottla.server.group.records import MetadataRecord, OffsetRecord, encode_batch
 from ottla.server.group.settings import GroupSettings
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.internal.group_metadata_key import GroupMetadataKey
 from ottla.wire.messages.internal.group_metadata_value import GroupMetadataValue, MemberMetadata
+from ottla.wire.messages.internal.offset_commit_key import OffsetCommitKey
+from ottla.wire.messages.internal.offset_commit_value import OffsetCommitValue
 from tests.server.group.fakes import Broker, Driver, GroupClock, GroupLog, answer_of, in_loop
 
 
@@ -110,6 +112,31 @@ async def test_a_long_load_goes_on_in_slices() -> None:
     clock.advance(10)
     assert driver.fetch() == {}, "deleted as soon as it was read"
     assert driver.commit({0: 9}) == [ErrorCode.NONE]
+
+
+@in_loop
+async def test_markers_are_for_partitions_that_are_loaded() -> None:
+    """And make the offsets count that their transaction committed."""
+    clock = GroupClock()
+    writer = Driver(Broker(GroupLog(partitions=1), clock))
+    for offset in range(3):
+        writer.commit({0: offset})
+    slow = SlowLog(clock)
+    slow.batches = writer.broker.log.batches
+    driver = Driver(Broker(slow, clock))
+    groups = driver.broker.groups
+    assert not groups.is_loaded(0)
+    clock.advance(10)
+    assert groups.is_loaded(0)
+    pending = OffsetRecord(OffsetCommitKey("g", "t", 0), OffsetCommitValue(offset=7))
+    for producer_id in (9, 10):
+        groups.shard("g").replay(pending, producer_id, producer_id)
+    groups.transaction_ended(0, 9, committed=False)
+    assert driver.fetch() == {"t": {0: 2}}
+    groups.transaction_ended(0, 10, committed=True)
+    assert driver.fetch() == {"t": {0: 7}}
+    slow.leaders = [2]
+    assert not groups.is_loaded(0)
 
 
 class BrokenLog(GroupLog):
