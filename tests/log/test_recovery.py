@@ -131,7 +131,7 @@ def test_a_clean_stop_reads_no_batches() -> None:
     assert rig.log.log_end_offset == 11
 
 
-@pytest.mark.parametrize("suffix", [".index", ".timeindex", ".snapshot", "leader-epoch-checkpoint"])
+@pytest.mark.parametrize("suffix", [".index", ".timeindex", ".txnindex", ".snapshot", "leader-epoch-checkpoint"])
 @pytest.mark.parametrize("content", [None, b"", b"\xff" * 24, bytes(80), b"0\n1\n"])
 @pytest.mark.parametrize("clean", [True, False])
 def test_derived_files_may_hold_anything(suffix: str, content: bytes | None, clean: bool) -> None:
@@ -145,6 +145,74 @@ def test_derived_files_may_hold_anything(suffix: str, content: bytes | None, cle
     rig.start()
     assert rig.log.offset_for_timestamp(NOW_MS) is not None
     check(rig, 11)
+
+
+CHECKPOINTS = (
+    "recovery-point-offset-checkpoint",
+    "log-start-offset-checkpoint",
+    "replication-offset-checkpoint",
+    "cleaner-offset-checkpoint",
+)
+
+
+@pytest.mark.parametrize("name", CHECKPOINTS)
+@pytest.mark.parametrize(
+    "content",
+    [
+        None,
+        b"",
+        b"0\n",
+        b"\xff\x00" * 50,
+        b"7\n1\nt 0 3\n",
+        b"0\n2\nt 0 3\n",
+        b"0\n1\nt 0\n",
+        b"0\n1\nt 0 -5\n",
+        b"0\n1\nt 0 %d\n" % 2**64,
+        b"0\n1\nt 0 3 4\n",
+    ],
+)
+@pytest.mark.parametrize("clean", [True, False])
+def test_checkpoints_may_hold_anything(name: str, content: bytes | None, clean: bool) -> None:
+    rig = rig_of(11)
+    rig.manager.close(clean)
+    if content is not None:
+        rig.disk.write_bytes(f"/data/{name}", content)
+    elif rig.disk.exists(f"/data/{name}"):
+        rig.disk.remove(f"/data/{name}")
+    rig.start()
+    check(rig, 11)
+
+
+def rig_with_gap(*, compacted_inside: bool) -> Rig:
+    """Two segments, and between them offset 4 is missing: a compaction took it, or a crash."""
+    rig = rig_of(11)
+    rig.manager.close(clean=False)
+    whole = rig.disk.read_bytes(log_path(rig))
+    if compacted_inside:
+        whole = whole[:SIZE] + whole[2 * SIZE :]
+    rig.disk.write_bytes(log_path(rig), whole[:-SIZE])
+    return rig
+
+
+@pytest.mark.parametrize(
+    ("inside", "file", "kept"),
+    [
+        (False, None, False),
+        (True, None, True),
+        (False, ("cleaner-offset-checkpoint", b"0\n1\nt 0 4\n"), True),
+        (False, ("cleaner-offset-checkpoint", b"0\n1\nt 0 3\n"), False),
+        (False, ("cleaner-offset-checkpoint", b"nonsense"), True),
+        (False, ("recovery-point-offset-checkpoint", b"nonsense"), True),
+    ],
+)
+def test_a_gap_is_a_compactions_or_the_end(inside: bool, file: tuple[str, bytes] | None, kept: bool) -> None:
+    """Beyond the recovery point records are missing where a segment begins: only a compaction makes that good."""
+    rig = rig_with_gap(compacted_inside=inside)
+    if file is not None:
+        rig.disk.write_bytes(f"/data/{file[0]}", file[1])
+    rig.start()
+    before = [0, 2] if inside else [0, 1, 2]
+    assert rig.read() == before + ([4, 5, 6, 7, 8, 9, 10] if kept else [])
 
 
 def test_a_foreign_snapshot_beyond_the_end_is_not_believed() -> None:
