@@ -8,6 +8,7 @@ import pytest
 
 from ottla.log import checkpoint
 from ottla.log.cleaning_plan import CleaningPlan, is_due, plan
+from ottla.log.directory import LogDirectory
 from ottla.log.log_cleaner import CleanerSettings, LogCleaner
 from ottla.log.partition import PartitionLog
 from tests.log.cleaning import COMPACT, CleanerRig, compacted
@@ -295,6 +296,17 @@ def test_a_deleted_partition_leaves_the_checkpoint() -> None:
     rig.partition(2, segments=2, clean=2)
     rig.manager.delete("t", 1)
     assert rig.disk.read_bytes(CHECKPOINT) == b"0\n1\nt 2 2\n"
+
+
+def test_the_checkpoint_moves_with_the_log() -> None:
+    rig = ManyRig()
+    log = rig.partition(1, segments=2, clean=2)
+    other = LogDirectory(rig.disk, "/other", rig.manager.open_files)
+    rig.disk.makedirs("/other")
+    other.partitions["t", 1] = log
+    log.directory.move_cleaned(("t", 1), other)
+    assert rig.disk.read_bytes(CHECKPOINT) == b"0\n0\n"
+    assert rig.disk.read_bytes("/other/cleaner-offset-checkpoint") == b"0\n1\nt 1 2\n"
 
 
 def test_a_checkpoint_of_any_bytes_means_that_nothing_is_clean() -> None:

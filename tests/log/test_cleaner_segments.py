@@ -76,6 +76,22 @@ def test_sparse_offsets_stay_within_what_an_index_can_name() -> None:
     assert groups((0, 0), (apart + 100, 0)) == [[0, apart + 100]], "an empty segment has no offsets"
 
 
+def test_an_offset_that_no_index_can_name_ends_the_cleaning() -> None:
+    rig = CleanerRig()
+    rig.put_each([0, 0])
+    rig.roll()
+    rig.log.flush()
+    path = f"{rig.path}/{0:020d}.log"
+    data = bytearray(rig.disk.read_bytes(path))
+    second = len(data) // 2
+    data[second : second + 8] = (2**31).to_bytes(8, "big")
+    rig.memory._inode(path).data[:] = data
+    rig.log.segments[0].close()
+    rig.cleaner.clean_pass()
+    assert "too far" in rig.cleaner.uncleanable["t", 0]
+    assert rig.names(".cleaned") == []
+
+
 def test_segments_that_lost_everything_do_not_pile_up() -> None:
     rig = CleanerRig(segment_bytes=BATCH_BYTES)
     for _ in range(5):

@@ -61,7 +61,7 @@ def run(action: Callable[[], Awaitable[None]]) -> None:
 
 
 async def until(condition: Callable[[], Any]) -> None:
-    while not condition():
+    while not condition():  # noqa: ASYNC110 - a process that begins tells nobody here
         await asyncio.sleep(0.01)
 
 
