@@ -186,13 +186,6 @@ class LogDirectory:
             self.mentioned = set(self.partitions)
         self.forget_cleaned(partition)
 
-    def move_cleaned(self, partition: checkpoint.TopicPartition, to: LogDirectory) -> None:
-        """The partition is in another directory now, with what was cleaned of it. StorageError."""
-        offset = self.cleaned.pop(partition, None)
-        if offset is not None:
-            to.set_cleaned(partition, offset)
-            self.save_cleaned()
-
     def save_all(self) -> None:
         """All three. StorageError."""
         self.save_recovery_points()

@@ -9,10 +9,11 @@ cleaning, of which a log has at most one:
     `finish`          the checkpoint moves to where the cleaning ended
     `give_up`         instead: nothing moves, what was swapped in stays (it is as good as what was there)
 
-A log that is cut, closed, deleted or moved makes its cleaning void at once; nobody waits. The worker is told when it next asks.
-While a log is in cleaning, retention leaves it alone; compacted logs have theirs in `delete_old`, after the cleanings, as in
-Kafka. A log that cannot be cleaned (damaged, or a batch that no map holds) is left alone until the broker starts again, and shows
-in the metrics.
+A log that is cut, closed, deleted or moved makes its cleaning void at once; nobody waits, and the worker is told when it next
+asks. One that is being copied to another directory is not cleaned: the copy would have records twice below the offset up to which
+it counts as clean. While a log is in cleaning, retention leaves it alone; compacted logs have theirs in `delete_old`, after the
+cleanings, as in Kafka. A log that cannot be cleaned (damaged, or a batch that no map holds) is left alone until the broker starts
+again, and shows in the metrics.
 """
 
 from __future__ import annotations
@@ -94,6 +95,7 @@ class Cleaning:
             or log.cuts != self._cuts
             or log.directory.failed is not None
             or self.logs.logs.get(self.partition) is not log
+            or self.partition in self.logs.futures
         )
 
 
@@ -153,6 +155,8 @@ class LogCleaner:
             for partition, log in logs.logs.items()
             if is_compacted(log)
             and partition not in logs.in_cleaning
+            and partition not in logs.futures
+            and partition not in logs.found_futures
             and partition not in self.uncleanable
             and log.directory.failed is None
             and not log.closed

@@ -2,8 +2,9 @@
 
 The copy is a log of its own in `<topic>-<partition>.<32 hex digits>-future`, where a start finds it again. Whoever drives the
 move (server/log_dirs.py) reads from the log, anywhere, and gives the bytes to `FutureLog.take`, which appends whole batches as
-they are: offsets, epochs, CRCs and the places where segments end are the log's own. Meanwhile the log is written, cut at its
-start and compacted as ever; what was taken away before it was copied is a gap, as compaction leaves them too.
+they are: offsets, epochs, CRCs and the places where segments end are the log's own. Meanwhile the log is written and cut at its
+start as ever, and not compacted (log/log_cleaner.py); what was taken away before it was copied is a gap, as compaction leaves
+them too.
 
 Once both end at the same offset, and the copy is durable, and the metadata says where it is to be, `swap`: the old directory is
 renamed to be deleted, the copy gets the plain name, and the copy is the log. A crash between the two renames leaves a copy

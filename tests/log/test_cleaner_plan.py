@@ -10,6 +10,7 @@ from ottla.log import checkpoint
 from ottla.log.cleaning_plan import CleaningPlan, is_due, plan
 from ottla.log.directory import LogDirectory
 from ottla.log.log_cleaner import CleanerSettings, LogCleaner
+from ottla.log.moving import create_future
 from ottla.log.partition import PartitionLog
 from tests.log.cleaning import COMPACT, CleanerRig, compacted
 from tests.log.support import NOW_MS, batch
@@ -298,15 +299,27 @@ def test_a_deleted_partition_leaves_the_checkpoint() -> None:
     assert rig.disk.read_bytes(CHECKPOINT) == b"0\n1\nt 2 2\n"
 
 
-def test_the_checkpoint_moves_with_the_log() -> None:
-    rig = ManyRig()
-    log = rig.partition(1, segments=2, clean=2)
+def test_a_log_that_moves_is_not_compacted_meanwhile() -> None:
+    """Its copy would hold records below where it counts as clean. What was cleaned before moves with it."""
+    rig = ManyRig(segment_bytes=100)
+    rig.put_each([0, 1, 2])
+    rig.clean()
+    rig.put_each([0, 1])
+    cleaning = rig.begin()
     other = LogDirectory(rig.disk, "/other", rig.manager.open_files)
     rig.disk.makedirs("/other")
-    other.partitions["t", 1] = log
-    log.directory.move_cleaned(("t", 1), other)
+    future = create_future(other, rig.log, rig.manager.opening_of_future("t", 0, rig.topic_id))
+    rig.manager.futures["t", 0] = future
+    assert cleaning.is_void
+    rig.cleaner.give_up(cleaning)
+    assert rig.clean() == 0
+    while (found := future.next_read()) is not None:
+        for _ in future.take(found.read()):
+            continue
+    future.settle()
+    future.swap()
     assert rig.disk.read_bytes(CHECKPOINT) == b"0\n0\n"
-    assert rig.disk.read_bytes("/other/cleaner-offset-checkpoint") == b"0\n1\nt 1 2\n"
+    assert rig.disk.read_bytes("/other/cleaner-offset-checkpoint") == b"0\n1\nt 0 3\n"
 
 
 def test_a_checkpoint_of_any_bytes_means_that_nothing_is_clean() -> None:

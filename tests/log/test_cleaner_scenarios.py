@@ -103,7 +103,7 @@ MANAGER: Final[dict[str, str]] = {
     "testUpdateCheckpointsShouldRemovePartitionData": "test_a_deleted_partition_leaves_the_checkpoint",
     "testHandleLogDirFailureShouldRemoveDirAndData": "test_logs_in_a_directory_that_failed_are_passed_over",
     "testMaybeTruncateCheckpointShouldTruncateData": "test_the_checkpoint_follows_a_cut",
-    "testAlterCheckpointDirShouldRemoveDataInSrcDirAndAddInNewDir": "test_the_checkpoint_moves_with_the_log",
+    "testAlterCheckpointDirShouldRemoveDataInSrcDirAndAddInNewDir": "test_a_log_that_moves_is_not_compacted_meanwhile",
     "testConcurrentLogCleanupAndLogTruncation": "test_work_that_nobody_wants_any_more_ends",
     "testConcurrentLogCleanupAndTopicDeletion": "test_work_that_nobody_wants_any_more_ends",
     "testLogsWithSegmentsToDeleteShouldNotConsiderUncleanablePartitions": ("test_a_log_that_cannot_be_compacted_is_left_alone"),
