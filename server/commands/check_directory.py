@@ -107,7 +107,7 @@ class LogDirectoryCheck:
 
     def _directory(self, path: Path) -> None:
         if _DELETED.fullmatch(path.name):
-            self.add(path, "a deleted partition", Meaning.LEFTOVER, Mend.START)
+            self.add(path, "a deleted partition that waits to be removed", Meaning.NOTE, Mend.START)
         elif _ASIDE.fullmatch(path.name):
             self.add(path, "a partition that was set aside, or is being moved", Meaning.NOTE, Mend.BY_HAND)
         elif not is_partition(path):
@@ -134,8 +134,9 @@ class LogDirectoryCheck:
     def expected(self, path: Path) -> Expected:
         """What the directory's files say of the partition at `path`."""
         name = partition_of(path)
+        topic_id = self.topics.ids.get(name[0]) if name is not None and self.topics is not None else None
         if name is None or not self.is_log_directory:
-            return Expected()
+            return Expected(topic_id=topic_id)
         is_metadata = path.name == METADATA_DIRECTORY
         return Expected(
             clean=self.clean,
@@ -143,7 +144,7 @@ class LogDirectoryCheck:
             log_start_offset=self.checkpoints[checkpoint.LOG_START_OFFSETS].get(name),
             high_watermark=self.checkpoints[checkpoint.HIGH_WATERMARKS].get(name),
             compacted=name in self.checkpoints[checkpoint.CLEANER_OFFSETS],
-            topic_id=self.topics.ids.get(name[0]) if self.topics is not None else None,
+            topic_id=topic_id,
             every_append_synced=is_metadata,
         )
 

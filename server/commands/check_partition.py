@@ -30,7 +30,7 @@ from ottla.server.commands.segment_walk import Batch, SegmentWalk
 from ottla.wire.batch import NO_LEADER_EPOCH
 
 _NAME: Final = re.compile(r"(\d{20})\.(log|index|timeindex|txnindex|snapshot)")
-_LEFTOVER: Final = re.compile(r".+\.(deleted|cleaned|tmp|kafka_cleaned)")
+_LEFTOVER: Final = re.compile(r".+\.(cleaned|tmp)")
 _FILES: Final = frozenset({LEADER_EPOCHS, PARTITION_METADATA, "quorum-state"})
 _METADATA_SNAPSHOT: Final = re.compile(r"\d{20}-\d{10}\.checkpoint")
 _DAMAGED: Final = re.compile(r".+\.damaged(\.\d+)?")
@@ -125,6 +125,8 @@ class PartitionCheck:
                     self.add(path, None, "an index without its log", Meaning.LEFTOVER, Mend.REMOVE)
             elif _LEFTOVER.fullmatch(name):
                 self.add(path, None, "an interrupted step left it behind", Meaning.LEFTOVER, Mend.REMOVE)
+            elif name.endswith(".deleted"):
+                self.add(path, None, "a deleted segment that waits to be removed", Meaning.NOTE, Mend.START)
             elif name.endswith(".swap"):
                 self.add(path, None, "an interrupted compaction; its output is complete", Meaning.LEFTOVER, Mend.START)
             elif _DAMAGED.fullmatch(name):
@@ -264,8 +266,7 @@ class PartitionCheck:
             self.add(path, None, "its epochs do not ascend", Meaning.REBUILDABLE, Mend.EPOCHS)
             return
         limit = self._rebuilt_from()
-        ends = [entry.start_offset for entry in self.epochs[1:]] + [self.end_offset]
-        for (epoch, offset), end in zip(self.epochs, ends, strict=True):
+        for (epoch, offset), (_, end) in pairwise([*self.epochs, EpochEntry(-1, self.end_offset)]):
             at = max(offset, self.expected.log_start_offset or 0)
             if at >= end:
                 continue  # of deleted records

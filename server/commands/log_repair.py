@@ -17,7 +17,6 @@ from ottla.log.checkpoint import LOCK
 from ottla.log.errors import LogDirLocked, LogError
 from ottla.log.files import Disk, Lock, OsDisk
 from ottla.server.commands import output
-from ottla.server.commands.admin import confirm
 from ottla.server.commands.check_directory import Checker
 from ottla.server.commands.findings import Meaning
 from ottla.server.commands.log_verify import Paths, refuse_locked, show, summary
@@ -61,6 +60,8 @@ def repair(
         for step in steps:
             tell(step, as_json=as_json)
         if steps and not dry_run:
+            from ottla.server.commands.admin import confirm  # librdkafka comes with it, and is not needed to look
+
             confirm(f"Do {'this' if len(steps) == 1 else f'these {len(steps)} things'}?", yes=yes)
             for step in steps:
                 step.run()

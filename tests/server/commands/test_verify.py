@@ -11,8 +11,11 @@ from pathlib import Path
 
 import pytest
 from crc32c import crc32c
+from typer.testing import CliRunner
 
+import ottla.testing
 from ottla.log.files import OsDisk
+from ottla.server.cli_app import app
 from ottla.server.commands.check_directory import Checker
 from ottla.wire.batch import CRC_START, HEADER_SIZE
 from tests.server.commands.damaged import findings, flip, run, segments, starts, write_log
@@ -46,12 +49,24 @@ def test_a_clean_directory(data: Path) -> None:
     assert content(data) == before
 
 
+@pytest.mark.parametrize("batches", [0, 1])
+def test_a_log_of_nothing_or_little(tmp_path: Path, batches: int) -> None:
+    write_log(tmp_path, batches=batches)
+    assert run("verify", tmp_path, "--deep") == (0, "", "")
+
+
 def test_an_unclean_stop_is_a_note(tmp_path: Path) -> None:
     write_log(tmp_path, clean=False)
     code, out, errors = run("verify", tmp_path)
     assert (code, errors) == (0, "")
     assert out.startswith(f"{tmp_path}: note: the last stop was not clean")
     assert out.count("\n") == 1
+
+
+def test_what_waits_to_be_removed_is_a_note(data: Path) -> None:
+    (data / "t-0" / f"{0:020}.log.deleted").write_bytes(b"")
+    (data / f"u-0.{'0' * 32}-delete").mkdir()
+    assert [item["meaning"] for item in findings(data)] == ["note", "note"]
 
 
 def first_log(data: Path) -> Path:
@@ -186,12 +201,8 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str, str, str]] = {
         "leftover",
         "an index without its log",
     ),
-    "a deleted segment": (
-        lambda d: replace(d / "t-0" / f"{0:020}.log.deleted", b""),
-        r".*\.deleted",
-        "leftover",
-        "left it behind",
-    ),
+    "a torn rewrite": (lambda d: replace(d / "t-0" / "x.tmp", b""), r".*\.tmp", "leftover", "left it behind"),
+    "half a compaction": (lambda d: replace(d / "t-0" / "0.log.cleaned", b""), r".*\.cleaned", "leftover", "left it behind"),
     "an interrupted compaction": (lambda d: replace(d / "t-0" / f"{0:020}.log.swap", b""), r".*\.swap", "leftover", "compaction"),
     "a recovery point beyond the end": (
         lambda d: replace(d / _CHECKPOINT, b"0\n1\nt 0 9000\n"),
@@ -324,3 +335,26 @@ def test_a_running_broker_holds_its_directory(data: Path) -> None:
 
 def test_what_is_not_there(tmp_path: Path) -> None:
     assert run("verify", tmp_path / "nothing")[0] == 2
+
+
+def test_against_the_metadata_log(tmp_path: Path) -> None:
+    """Topic ids, topics that nobody knows, and partitions that should be there."""
+    with ottla.testing.Broker(data_dir=tmp_path) as broker:
+        made = CliRunner().invoke(
+            app, ["topic", "create", "a", "b", "c", "--bootstrap", broker.bootstrap], catch_exceptions=False
+        )
+        assert made.exit_code == 0
+    assert run("verify", tmp_path, "--deep") == (0, "", "")
+    (tmp_path / "a-0" / "partition.metadata").write_bytes((tmp_path / "b-0" / "partition.metadata").read_bytes())
+    (tmp_path / "b-0" / "partition.metadata").write_bytes(b"torn")
+    (tmp_path / "c-0").rename(tmp_path / "d-0")
+    found = {Path(item["file"]).relative_to(tmp_path).as_posix(): item for item in findings(tmp_path)}
+    assert re.search("says topic id .*, the metadata log .*", found["a-0/partition.metadata"]["what"])
+    assert found["b-0/partition.metadata"]["mend"] == "repair writes it anew from the metadata log"
+    assert found["c-0"]["what"] == "the metadata log puts this partition here, and it is not"
+    assert "knows no such topic" in found["d-0"]["what"]
+    assert "it names c-0" in found["recovery-point-offset-checkpoint"]["what"]
+    alone = tmp_path / "alone"
+    shutil.copytree(tmp_path / "a-0", alone / "a-0")
+    assert run("verify", alone / "a-0")[0] == 0
+    assert run("verify", alone / "a-0", "--metadata-dir", tmp_path)[0] == 1
