@@ -37,6 +37,7 @@ from ottla.server.group.settings import GroupSettings
 from ottla.server.listener import Listener, SocketSettings
 from ottla.server.listener_settings import PROTOCOLS
 from ottla.server.metadata.image import BROKER, ConfigChanged, Endpoint, PartitionChanged, TopicDeleted
+from ottla.server.metadata.names import TRANSACTION_STATE
 from ottla.server.metadata.operation import random_uuid
 from ottla.server.metadata.standalone import StandaloneController, open_standalone
 from ottla.server.replicas import InternalTopicLog, Replicas
@@ -61,6 +62,7 @@ FLUSH_PASS_INTERVAL_MS: Final = 1_000
 """How often flushes that a roll or flush.ms made due are looked for, whatever log.flush.scheduler.interval.ms says."""
 METADATA_PASS_INTERVAL_MS: Final = 1_000
 """How often it is asked whether the metadata log needs a snapshot."""
+EXPIRE_TRANSACTIONAL_IDS: Final = "transaction.remove.expired.transaction.cleanup.interval.ms"
 DELETE_PASS_INTERVAL_MS: Final = 1_000
 """How often files past their file.delete.delay.ms are looked for."""
 
@@ -142,6 +144,8 @@ class Broker:
         self._broker_epoch = controller.register_broker(self._endpoints(), rack=self.config.rack)
         self._start_replicas(context, controller, logs)
         groups.refresh()
+        if TRANSACTION_STATE in image.topics:
+            context.transaction_coordinator().refresh()
         self._reconfigure(context)
         image.subscribe(self._follow)
         self._begin_passes(clock, logs, groups, controller)
@@ -272,6 +276,8 @@ class Broker:
                 self.context.groups.topic_deleted(topic.name)
             case PartitionChanged(topic=topic, partition=index) if topic.name == CONSUMER_OFFSETS:
                 self.context.groups.follow(index)
+            case PartitionChanged(topic=topic, partition=index) if topic.name == TRANSACTION_STATE:
+                self.context.transaction_coordinator().follow(index)
             case ConfigChanged(resource_type=kind) if kind == BROKER:
                 self._reconfigure(self.context)
 
@@ -304,7 +310,17 @@ class Broker:
         if values["log.cleaner.enable"]:
             every("cleaner", lambda: self._broker_values()["log.cleaner.backoff.ms"], self._clean)
         every("offset expiration", values["offsets.retention.check.interval.ms"], groups.expire)
+        every("transaction timeout", values["transaction.abort.timed.out.transaction.cleanup.interval.ms"], self._abort_overdue)
+        every("transactional id expiration", values[EXPIRE_TRANSACTIONAL_IDS], self._expire_transactional_ids)
         every("metadata snapshot", METADATA_PASS_INTERVAL_MS, controller.snapshot_pass)
+
+    def _abort_overdue(self) -> Awaitable[None] | None:
+        transactions = self.context.transactions if self.context is not None else None
+        return transactions.abort_overdue() if transactions is not None else None
+
+    def _expire_transactional_ids(self) -> None:
+        if self.context is not None and self.context.transactions is not None:
+            self.context.transactions.expire()
 
     def _broker_values(self) -> Mapping[str, Any]:
         assert self.context is not None

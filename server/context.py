@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ottla.server.metadata.image import MetadataImage
     from ottla.server.replicas import Replicas
     from ottla.server.telemetry import ClientTelemetry
+    from ottla.server.txn.coordinator import TransactionCoordinator
     from ottla.server.txn.producer_ids import ProducerIds
 
 
@@ -47,8 +48,17 @@ class BrokerContext:
     telemetry: ClientTelemetry | None = None
     log_dirs: LogDirs | None = None
     """None where there is one log directory: nothing can be moved."""
+    transactions: TransactionCoordinator | None = None
+    """None until somebody has to do with transactions; see `transaction_coordinator`."""
     flushing: Flushing | None = None
     """None until an answer has to wait for an fsync; see `flusher`."""
+
+    def transaction_coordinator(self) -> TransactionCoordinator:
+        if self.transactions is None:
+            from ottla.server.transactions import open_coordinator
+
+            self.transactions = open_coordinator(self)
+        return self.transactions
 
     def flusher(self) -> Flushing:
         if self.flushing is None:

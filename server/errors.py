@@ -54,4 +54,6 @@ def append_error(error: Exception) -> ErrorCode:
         return ErrorCode.UNKNOWN_SERVER_ERROR
     if isinstance(error, log.StorageError | OSError):
         return ErrorCode.NOT_COORDINATOR
+    if isinstance(error, log.InvalidProducerEpoch):
+        return ErrorCode.INVALID_PRODUCER_EPOCH
     return ErrorCode.COORDINATOR_NOT_AVAILABLE

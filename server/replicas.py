@@ -313,6 +313,11 @@ class InternalTopicLog:
         image = topic.partitions.get(partition) if topic is not None else None
         return image.leader if image is not None and image.leader >= 0 else None
 
+    def leader_epoch(self, partition: int) -> int:
+        """-1 without such a partition."""
+        image = self._image.partition(self._topic, partition)
+        return image.leader_epoch if image is not None else -1
+
     def append(self, partition: int, batch: bytes) -> int:
         """Write one batch; its base offset. StorageError where this broker does not hold the partition, and other log errors."""
         return self._replica(partition).append(batch, origin=Origin.COORDINATOR).base_offset

@@ -24,7 +24,6 @@ class Failure(NamedTuple):
     why: str
 
 
-NO_TRANSACTIONS = Difference("error_code", 16, 53, "no transactions yet: final, where Kafka's clients ask on")
 NO_ISOLATION = Failure({0}, "an undefined isolation level makes Kafka fail; ottla reads as for read_uncommitted")
 NO_SHARD = "a session id that lies in none of the cache's shards makes Kafka fail"
 KAFKA_FAILS: dict[str, Failure] = {
@@ -63,7 +62,6 @@ DELIBERATE: dict[str, Difference] = {
     "F13b": Difference("", -1, 0, "a negative limit of a partition counts as none; the first batch comes"),
     "R1b": Difference("", 45, 0, "after kill -9 Kafka knows a producer's last batch only, ottla the last five, from the log"),
     "I14b": Difference("", 0, 47, "a producer id without an epoch is refused, also from a producer the partition never saw"),
-    **{f"init_producer_id transactional_id {name}": NO_TRANSACTIONS for name in ("unknown", "odd", "long")},
     "find_coordinator key_type 2": Difference("error_message", "", "<text>", "which kinds of coordinators there are"),
     "J-twice": Difference(
         "", SILENT, 0, "a member that names a protocol twice gets no answer, and its group never becomes stable"

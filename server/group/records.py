@@ -60,9 +60,28 @@ def group_tombstone(group_id: str) -> MetadataRecord:
     return MetadataRecord(GroupMetadataKey(group_id), None)
 
 
-def encode_batch(records: Iterable[GroupRecord], timestamp_ms: int, codec: int = 0) -> bytes:
+class InTransaction(NamedTuple):
+    """Records that count when their producer's transaction is committed."""
+
+    producer_id: int
+    producer_epoch: int
+
+
+def encode_batch(
+    records: Iterable[GroupRecord], timestamp_ms: int, codec: int = 0, transaction: InTransaction | None = None
+) -> bytes:
     """All `records` as one batch: they become true together or not at all. Its base sequence is 0, as in Kafka's own."""
-    return build_batch([_encode(record, timestamp_ms) for record in records], codec=codec, base_sequence=0)
+    encoded = [_encode(record, timestamp_ms) for record in records]
+    if transaction is None:
+        return build_batch(encoded, codec=codec, base_sequence=0)
+    return build_batch(
+        encoded,
+        codec=codec,
+        base_sequence=0,
+        producer_id=transaction.producer_id,
+        producer_epoch=transaction.producer_epoch,
+        transactional=True,
+    )
 
 
 def _encode(record: GroupRecord, timestamp_ms: int) -> Record:

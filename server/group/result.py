@@ -10,18 +10,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
-from ottla.server.group.records import GroupRecord
+from ottla.server.group.records import GroupRecord, InTransaction
 from ottla.wire.errors import ErrorCode
 
 T = TypeVar("T")
 
 
 class Result(NamedTuple, Generic[T]):
-    """`records` to append in one batch (none: nothing is written), then `response`."""
+    """`records` to append in one batch (none: nothing is written), as part of `transaction` if there is one, then `response`."""
 
     records: Sequence[GroupRecord]
     response: T
     on_append: Callable[[ErrorCode], Result[None] | None] | None = None
+    transaction: InTransaction | None = None
 
 
 NOTHING: Result[None] = Result((), None)

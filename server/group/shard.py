@@ -19,9 +19,9 @@ from ottla.server.group.classic import CONSUMER_PROTOCOL_TYPE, ClassicGroup, Sta
 from ottla.server.group.errors import GroupError
 from ottla.server.group.joins import Join, JoinAnswer
 from ottla.server.group.membership import Leaving, Sync, SyncAnswer
-from ottla.server.group.offsets import Commit, Offsets
+from ottla.server.group.offsets import NO_PRODUCER_ID, Commit, Offsets
 from ottla.server.group.rebalance import Rebalance
-from ottla.server.group.records import GroupRecord, OffsetRecord, decode, encode_batch, group_tombstone
+from ottla.server.group.records import GroupRecord, InTransaction, OffsetRecord, decode, encode_batch, group_tombstone
 from ottla.server.group.result import Result
 from ottla.server.group.settings import GroupSettings
 from ottla.wire.batch import read_header
@@ -58,7 +58,7 @@ class Shard:
         """Write what an operation asks for and give its answer. GroupError: it could not be written, nothing has changed."""
         step: Result[T] | Result[None] | None = result
         while step is not None:
-            error = self._write(step.records) if step.records else ErrorCode.NONE
+            error = self._write(step.records, step.transaction) if step.records else ErrorCode.NONE
             if step.on_append is not None:
                 step = step.on_append(error)
             elif error is not ErrorCode.NONE:
@@ -73,8 +73,8 @@ class Shard:
         except GroupError as error:
             logger.warning("partition %d of __consumer_offsets: a timer's records were not written: %s", self.partition, error)
 
-    def _write(self, records: Sequence[GroupRecord]) -> ErrorCode:
-        batch = encode_batch(records, self._clock.now_ms(), self._settings.offsets_codec)
+    def _write(self, records: Sequence[GroupRecord], transaction: InTransaction | None) -> ErrorCode:
+        batch = encode_batch(records, self._clock.now_ms(), self._settings.offsets_codec, transaction)
         try:
             base_offset = self._append(batch)
         except (LogError, OSError) as error:
@@ -82,10 +82,10 @@ class Shard:
             logger.warning("partition %d of __consumer_offsets: %s (%s)", self.partition, error, code.name)
             return code
         for index, record in enumerate(records):
-            self.replay(record, base_offset + index)
+            self.replay(record, base_offset + index, NO_PRODUCER_ID if transaction is None else transaction.producer_id)
         return ErrorCode.NONE
 
-    def replay(self, record: GroupRecord, record_offset: int, producer_id: int = -1) -> None:
+    def replay(self, record: GroupRecord, record_offset: int, producer_id: int = NO_PRODUCER_ID) -> None:
         """Make a record true: the only way that persistent state changes, while running and while loading."""
         group_id = record.key.group
         if isinstance(record, OffsetRecord):
@@ -177,20 +177,33 @@ class Shard:
         generation: int,
         commits: Sequence[Commit],
         *,
-        retention_ms: int,
-        missing_group: ErrorCode,
+        retention_ms: int = -1,
+        missing_group: ErrorCode = ErrorCode.ILLEGAL_GENERATION,
+        transaction: InTransaction | None = None,
     ) -> None:
         """Store offsets of a member, or, without one (generation -1), of a group that has none.
 
-        `missing_group` answers a generation of a group that does not exist. GroupError: nothing was stored.
+        `missing_group` answers a generation of a group that does not exist. In a `transaction` they count when it is committed,
+        and a producer that names no member may commit whatever the group does. GroupError: nothing was stored.
         """
         group = self.groups.get(group_id)
-        if group is not None:
+        if group is not None and transaction is not None:
+            self._admit_in_transaction(group, member_id, instance_id, generation)
+        elif group is not None:
             self._admit_commit(group, member_id, instance_id, generation)
         elif generation >= 0:
             raise GroupError(missing_group)
         if commits:
-            self.run(Result(Offsets.commit(group_id, commits, self._clock.now_ms(), retention_ms), None))
+            records = Offsets.commit(group_id, commits, self._clock.now_ms(), retention_ms)
+            self.run(Result(records, None, transaction=transaction))
+
+    def _admit_in_transaction(self, group: ClassicGroup, member_id: str, instance_id: str | None, generation: int) -> None:
+        if generation < 0 and (group.state is State.EMPTY or (not member_id and instance_id is None)):
+            return
+        member = group.validate_member(member_id, instance_id)
+        if generation != group.generation:
+            raise GroupError(ErrorCode.ILLEGAL_GENERATION)
+        self._rebalance.reset_session(group, member)
 
     def _admit_commit(self, group: ClassicGroup, member_id: str, instance_id: str | None, generation: int) -> None:
         if generation < 0 and group.state is State.EMPTY:

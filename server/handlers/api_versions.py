@@ -4,8 +4,8 @@
   versions below 3 are refused: older librdkafka takes a higher minimum for a broker without compression (client_needs.md,
   surprise 2).
 - v3 the client's software name and version, which must be sound: 42 INVALID_REQUEST. From then on also features, supported and
-  finalized: only those whose promises we keep, whatever the metadata log says. `transaction.version`, `group.version` and others
-  come with the work that honours them.
+  finalized: only those whose promises we keep, whatever the metadata log says. `group.version` and others come with the
+  work that honours them.
 - v5 the cluster and node that the client believes to talk to, both or none (42): 129 REBOOTSTRAP_REQUIRED if it is mistaken.
 - A version that is too new is answered by dispatch, in version 0.
 """
@@ -27,7 +27,7 @@ from ottla.wire.messages.api_versions import (
     SupportedFeatureKey,
 )
 
-HONOURED: Final = frozenset({"metadata.version"})
+HONOURED: Final = frozenset({"metadata.version", "transaction.version"})
 NOT_ADVERTISED: Final = frozenset({71, 72})
 """Served to who asks all the same: clients' telemetry, which nobody here gathers."""
 ADVERTISED_FROM: Final = {0: 0}

@@ -10,9 +10,10 @@
 - v7 zstd (76 below). v8 record errors and a text. v10 tells who leads instead (KIP-951).
 - Where `flush.messages` makes a flush due (log.flush.interval.messages: for all topics), the answer comes after the fsync, which
   many requests share (server/flushing.py). Only the answer waits: what the connection produces next is appended meanwhile.
-- A transactional batch without a transactional id makes all partitions 53 TRANSACTIONAL_ID_AUTHORIZATION_FAILED. With an id it is
-  49 INVALID_PRODUCER_ID_MAPPING, for no coordinator knows the id; unless `transaction.partition.verification.enable` is off: then
-  nobody asks one below v12, which has the partition added to the transaction.
+- A transactional batch without a transactional id makes all partitions 53 TRANSACTIONAL_ID_AUTHORIZATION_FAILED. With an id its
+  partition has to be in the transaction (KIP-890): v12 puts it there, below it is 48 INVALID_TXN_STATE, from v11 120
+  TRANSACTION_ABORTABLE, if it is not (`transaction.partition.verification.enable`). Batches of several producers in one request
+  are 49 INVALID_PRODUCER_ID_MAPPING, as what the coordinator does not know; what it cannot say now is 19 NOT_ENOUGH_REPLICAS.
 - Errors, beside these: 2 CORRUPT_MESSAGE, 3 UNKNOWN_TOPIC_OR_PARTITION, 6 NOT_LEADER_OR_FOLLOWER, 10 MESSAGE_TOO_LARGE, 18
   RECORD_LIST_TOO_LARGE, 32 INVALID_TIMESTAMP, 45 OUT_OF_ORDER_SEQUENCE_NUMBER, 47 INVALID_PRODUCER_EPOCH, 56
   KAFKA_STORAGE_ERROR, 87 INVALID_RECORD. Offset and time are then -1; the log's start is told if it was the log that refused.
@@ -22,6 +23,7 @@ Records are views of the receive buffer: nothing here may wait before they are a
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from struct import Struct
 from typing import Final, NamedTuple
@@ -67,12 +69,20 @@ _ACKS: Final = frozenset((ALL, LEADER, NOBODY))
 NO_OFFSET: Final = -1
 
 TRANSACTIONS_V2_SINCE: Final = 12
+ABORTABLE_SINCE: Final = 11
 TOPIC_IDS_SINCE: Final = 13
 ZSTD_SINCE: Final = 7
 HINTS_SINCE: Final = 10
 _ATTRIBUTES_AT: Final = 22  # the low byte
 _BATCH_LENGTH: Final = Struct(">8xi")
+_PRODUCER: Final = Struct(">qh")
+_PRODUCER_AT: Final = 43
 _NOT_THE_LOG: Final = (CorruptRecord, NotOneBatch, RecordTooLarge, RecordListTooLarge, StorageError, UnsupportedCompression)
+
+
+_Key = tuple[str, bytes, int]
+"""A partition as a request names it: its topic's name or id, and the index."""
+_NONE: Final[Mapping[_Key, ErrorCode]] = {}
 
 
 class _Owed(NamedTuple):
@@ -87,7 +97,11 @@ def handle(request: ProduceRequest, ctx: RequestContext) -> ProduceResponse | Ac
     topics = request.topic_data
     if len(topics) != 1 or len(topics[0].partition_data) != 1:
         topics = _each_once(topics)
-    nameless = request.transactional_id is None and _has_transactional_batches(topics)
+    nameless, unverified = False, _NONE
+    if request.transactional_id is not None:
+        unverified = _unverified(topics, request.transactional_id, ctx)
+    elif _has_transactional_batches(topics):
+        nameless = True
     responses: list[TopicProduceResponse] = []
     owed: list[_Owed] = []
     failed = False
@@ -96,6 +110,8 @@ def handle(request: ProduceRequest, ctx: RequestContext) -> ProduceResponse | Ac
         for data in topic.partition_data:
             if nameless:
                 answer = _refusal(data.index, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+            elif unverified and (topic.name, topic.topic_id, data.index) in unverified:
+                answer = _refusal(data.index, unverified[topic.name, topic.topic_id, data.index])
             else:
                 answer = _append(topic, data, request, ctx, owed)
             answers.append(answer)
@@ -160,17 +176,13 @@ def _append(
 ) -> PartitionProduceResponse:
     """The answer for one partition; it is in `owed`, too, if it may not go out before a flush."""
     index, records, version = data.index, data.records, ctx.api_version
-    replicas = ctx.broker.replicas
-    by_name = version < TOPIC_IDS_SINCE
-    replica = replicas.get(topic.name, index) if by_name else replicas.get_by_id(topic.topic_id, index)
+    replica = _replica(topic, index, ctx)
     if replica is None or not replica.is_leader:
-        return _refusal(index, _why_not_here(replica, topic, index, by_name, ctx))
+        return _refusal(index, _why_not_here(replica, topic, index, version < TOPIC_IDS_SINCE, ctx))
     if request.acks not in _ACKS:
         return _refusal(index, ErrorCode.INVALID_REQUIRED_ACKS)
     if replica.topic in INTERNAL_TOPICS:
         return _refusal(index, ErrorCode.INVALID_TOPIC_EXCEPTION)
-    if request.transactional_id is not None and _is_transactional(records) and _is_verified(ctx):
-        return _refusal(index, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     try:
         info = replica.append(records, zstd_allowed=version >= ZSTD_SINCE)
     except LogError as error:
@@ -180,6 +192,11 @@ def _append(
     if info.waits:
         owed.append(_Owed(replica, info.last_offset + 1, answer))
     return answer
+
+
+def _replica(topic: TopicProduceData, index: int, ctx: RequestContext) -> Replica | None:
+    replicas = ctx.broker.replicas
+    return replicas.get(topic.name, index) if ctx.api_version < TOPIC_IDS_SINCE else replicas.get_by_id(topic.topic_id, index)
 
 
 def _each_once(topics: list[TopicProduceData]) -> list[TopicProduceData]:
@@ -195,9 +212,35 @@ def _each_once(topics: list[TopicProduceData]) -> list[TopicProduceData]:
 # Transactions
 
 
-def _is_verified(ctx: RequestContext) -> bool:
-    """Is a coordinator asked whether the transaction has the partition, or, in transactions version 2, to add it?"""
-    return ctx.api_version >= TRANSACTIONS_V2_SINCE or bool(ctx.broker.replicas.broker_values()[VERIFY])
+def _unverified(topics: list[TopicProduceData], transactional_id: str, ctx: RequestContext) -> Mapping[_Key, ErrorCode]:
+    """What is refused because the coordinator does not have, or take, its partition among those of the transaction."""
+    from ottla.server.transactions import COMES_AND_GOES, Entry, refused_entries  # where nobody has transactions it is not needed
+
+    add = ctx.api_version >= TRANSACTIONS_V2_SINCE
+    if not add and not ctx.broker.replicas.broker_values()[VERIFY]:
+        return _NONE
+    keys: dict[tuple[str, int], _Key] = {}
+    entries: list[Entry] = []
+    producers = set()
+    for topic in topics:
+        for data in topic.partition_data:
+            if not _is_transactional(data.records):
+                continue
+            replica = _replica(topic, data.index, ctx)
+            if replica is None or not replica.is_leader or replica.topic in INTERNAL_TOPICS:
+                continue
+            entry = Entry((replica.topic, data.index), *_PRODUCER.unpack_from(data.records, _PRODUCER_AT))  # type: ignore[arg-type]
+            keys[entry.partition] = (topic.name, topic.topic_id, data.index)
+            producers.add((entry.producer_id, entry.producer_epoch))
+            state = replica.log.producers.get(entry.producer_id)
+            if state is None or not state.has_open_transaction or state.producer_epoch != entry.producer_epoch:
+                entries.append(entry)
+    if len(producers) > 1:
+        return dict.fromkeys(keys.values(), ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+    refused = refused_entries(ctx.broker, transactional_id, entries, add=add, generic_error=ctx.api_version >= ABORTABLE_SINCE)
+    return {
+        keys[partition]: ErrorCode.NOT_ENOUGH_REPLICAS if code in COMES_AND_GOES else code for partition, code in refused.items()
+    }
 
 
 def _has_transactional_batches(topics: list[TopicProduceData]) -> bool:

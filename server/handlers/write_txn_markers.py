@@ -18,12 +18,12 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
-from ottla.log.errors import LogError, StorageError
-from ottla.log.transactions import append_marker
+from ottla.log.errors import StorageError
 from ottla.server.context import RequestContext
 from ottla.server.errors import code_of
-from ottla.server.metadata.names import CONSUMER_OFFSETS
 from ottla.server.replicas import Replica
+from ottla.server.transactions import write_marker
+from ottla.server.txn.shard import Marker
 from ottla.server.waiting import Promise
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.write_txn_markers import (
@@ -56,32 +56,17 @@ class _Writing:
 
     def _append(self, marker: WritableTxnMarker, topic: str, index: int) -> ErrorCode:
         broker = self._ctx.broker
-        replica = broker.replicas.get(topic, index)
-        if replica is None:
+        if broker.replicas.get(topic, index) is None:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if marker.producer_id < 0 or marker.producer_epoch < 0 or marker.transaction_version == _UNKNOWN_VERSION:
             return ErrorCode.INVALID_REQUEST
-        has_groups = topic == CONSUMER_OFFSETS
-        if not replica.is_leader or (has_groups and not broker.groups.is_loaded(index)):
-            return ErrorCode.NOT_LEADER_OR_FOLLOWER
-        try:
-            info = append_marker(
-                replica.log,
-                producer_id=marker.producer_id,
-                producer_epoch=marker.producer_epoch,
-                commit=marker.transaction_result,
-                coordinator_epoch=marker.coordinator_epoch,
-                leader_epoch=replica.leader_epoch,
-                transaction_version=marker.transaction_version,
-            )
-        except LogError as error:
-            return code_of(error)
-        replica.wake()
-        if has_groups:
-            broker.groups.transaction_ended(index, marker.producer_id, committed=marker.transaction_result)
-        if info.waits:
-            self.owed.append((marker.producer_id, (topic, index), replica, info.last_offset + 1))
-        return ErrorCode.NONE
+        version = marker.transaction_version
+        end = Marker(marker.producer_id, marker.producer_epoch, marker.coordinator_epoch, marker.transaction_result, version)
+        written = write_marker(broker, topic, index, end)
+        if written.info is not None and written.info.waits:
+            assert written.replica is not None
+            self.owed.append((marker.producer_id, (topic, index), written.replica, written.info.last_offset + 1))
+        return written.code
 
     def answer(self) -> WriteTxnMarkersResponse:
         self._ctx.failed = any(code for codes in self.results.values() for code in codes.values())

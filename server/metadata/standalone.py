@@ -49,12 +49,12 @@ if TYPE_CHECKING:
     from ottla.wire.messages.incremental_alter_configs import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
 
 PRODUCER_IDS_BLOCK: Final = 1000
-SUPPORTED_FEATURES: Final = {"metadata.version": (MIN_METADATA_VERSION, METADATA_VERSION)}
+SUPPORTED_FEATURES: Final = {"metadata.version": (MIN_METADATA_VERSION, METADATA_VERSION), "transaction.version": (0, 2)}
 """What this broker registers as able to do: (lowest, highest) level. Features that we do not honour are not among them."""
 FORMATTED_FEATURES: Final = {"group.version": 1, "share.version": 2, "streams.version": 1, "transaction.version": 2}
-"""What else a directory is formatted with, as `kafka-storage format` of 4.4 does: nothing here goes by these levels, and no
-client is told of them, but an Apache Kafka that takes the directory over has all that it has in one of its own. Left out is
-eligible.leader.replicas.version, which changes the rules for min.insync.replicas."""
+"""What else a directory is formatted with, as `kafka-storage format` of 4.4 does. By those that are not among SUPPORTED_FEATURES
+nothing here goes, and no client is told of them, but an Apache Kafka that takes the directory over has all that it has in one of
+its own. Left out is eligible.leader.replicas.version, which changes the rules for min.insync.replicas."""
 _SEGMENT_SETTINGS: Final = {
     "metadata.log.segment.bytes": "segment.bytes",
     "metadata.log.segment.ms": "segment.ms",
@@ -368,7 +368,7 @@ def _directory_ids(logs: LogManager) -> dict[str, bytes]:
 
 
 def _bootstrap_features() -> list[FeatureLevelRecord]:
-    levels = {name: highest for name, (_, highest) in SUPPORTED_FEATURES.items()} | FORMATTED_FEATURES
+    levels = {"metadata.version": METADATA_VERSION} | FORMATTED_FEATURES
     return [FeatureLevelRecord(name, level) for name, level in levels.items()]
 
 

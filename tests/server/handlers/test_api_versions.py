@@ -21,8 +21,10 @@ PRODUCE = 0
 def broker() -> MemoryBroker:
     broker = MemoryBroker({})
     features = [BrokerFeature("metadata.version", 7, 33), BrokerFeature("transaction.version", 0, 2)]
+    features.append(BrokerFeature("group.version", 0, 1))
     broker.image.apply(RegisterBrokerRecord(broker_id=NODE_ID, broker_epoch=5, features=features))
     broker.image.apply(FeatureLevelRecord("metadata.version", 33))
+    broker.image.apply(FeatureLevelRecord("group.version", 1))
     broker.image.apply(FeatureLevelRecord("transaction.version", 2), 123)
     return broker
 
@@ -42,10 +44,11 @@ def test_what_is_served_is_advertised(broker: MemoryBroker, version: int) -> Non
 def test_only_honoured_features_whatever_the_metadata_says(broker: MemoryBroker, version: int) -> None:
     answer = call(broker, "api_versions", version, ApiVersionsRequest("client", "1.0"))
     assert [(each.name, each.min_version, each.max_version) for each in answer.supported_features] == [
-        ("metadata.version", 7, 33)
+        ("metadata.version", 7, 33),
+        ("transaction.version", 0, 2),
     ]
     finalized = [(each.name, each.min_version_level, each.max_version_level) for each in answer.finalized_features]
-    assert finalized == [("metadata.version", 33, 33)]
+    assert finalized == [("metadata.version", 33, 33), ("transaction.version", 2, 2)]
     assert answer.finalized_features_epoch == 123
 
 

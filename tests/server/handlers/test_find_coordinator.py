@@ -99,7 +99,7 @@ def test_a_listener_that_the_coordinator_does_not_have() -> None:
     assert answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
-@pytest.mark.parametrize("key_type", [1, 2, 9, -1])
+@pytest.mark.parametrize("key_type", [2, 9, -1])
 def test_fc5_other_coordinators_are_refused_with_a_text_and_create_nothing(key_type: int) -> None:
     cluster = Cluster([])
     for version in (1, 3, 6):

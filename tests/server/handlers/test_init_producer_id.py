@@ -1,4 +1,4 @@
-"""InitProducerId: rows I18 to I20, and the transactional ids that nobody coordinates yet."""
+"""InitProducerId of idempotent producers: row I18. Transactional ids are in test_transactions.py."""
 
 from __future__ import annotations
 
@@ -46,22 +46,6 @@ def test_i18_the_id_that_a_producer_had_does_not_count(node: Node, version: int)
     assert answer.producer_id != 5
     answer = init(node, version, None, producer_id=5, producer_epoch=-1)
     assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (ErrorCode.INVALID_REQUEST, -1, -1)
-
-
-@pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize(
-    ("transactional_id", "timeout_ms", "code"),
-    [
-        pytest.param("", 60_000, ErrorCode.INVALID_REQUEST, id="I19"),
-        pytest.param("t", 3_600_000, ErrorCode.INVALID_TRANSACTION_TIMEOUT, id="I20"),
-        pytest.param("t", 900_001, ErrorCode.INVALID_TRANSACTION_TIMEOUT, id="just too long"),
-        pytest.param("t", 0, ErrorCode.INVALID_TRANSACTION_TIMEOUT, id="no time"),
-        pytest.param("t", 900_000, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, id="no coordinator"),
-    ],
-)
-def test_transactional_ids(node: Node, version: int, transactional_id: str, timeout_ms: int, code: ErrorCode) -> None:
-    answer = init(node, version, transactional_id, timeout_ms)
-    assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (code, -1, -1)
 
 
 def test_a_disk_that_fails(node: Node) -> None:

@@ -20,7 +20,7 @@ def test_registration() -> None:
     assert broker.active
     assert broker.rack == "r1"
     assert broker.endpoints == {"PLAINTEXT": ENDPOINT}
-    assert broker.features == {"metadata.version": (7, 33)}
+    assert broker.features == {"metadata.version": (7, 33), "transaction.version": (0, 2)}
     assert len(broker.log_dirs) == 1
     first = broker.epoch
     other = Endpoint("OTHER", "h", 1, 0)

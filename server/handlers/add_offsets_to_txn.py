@@ -1,0 +1,33 @@
+"""AddOffsetsToTxn v0-4: a group's offsets become part of a producer's transaction (KIP-98).
+
+What is added is the group's partition of `__consumer_offsets`, which gets its marker with the others. Producers that speak
+transactions version 2 do without this request: TxnOffsetCommit v5 adds it.
+
+Errors: 15 COORDINATOR_NOT_AVAILABLE while there is no `__consumer_offsets`; 14, 16, 42 INVALID_REQUEST for an empty id, 49
+INVALID_PRODUCER_ID_MAPPING, 51 CONCURRENT_TRANSACTIONS, 90 PRODUCER_FENCED (47 INVALID_PRODUCER_EPOCH below v2).
+"""
+
+from __future__ import annotations
+
+from ottla.server.context import RequestContext
+from ottla.server.group.errors import GroupError
+from ottla.server.metadata.names import CONSUMER_OFFSETS
+from ottla.server.txn.errors import TransactionError
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+
+FENCED_SINCE = 2
+
+
+def handle(request: AddOffsetsToTxnRequest, ctx: RequestContext) -> AddOffsetsToTxnResponse:
+    broker = ctx.broker
+    try:
+        partition = (CONSUMER_OFFSETS, broker.groups.partition_for(request.group_id))
+        broker.transaction_coordinator().add_partitions(
+            request.transactional_id, request.producer_id, request.producer_epoch, [partition]
+        )
+    except (GroupError, TransactionError) as error:
+        if ctx.api_version < FENCED_SINCE and error.code is ErrorCode.PRODUCER_FENCED:
+            return AddOffsetsToTxnResponse(error_code=ErrorCode.INVALID_PRODUCER_EPOCH)
+        return AddOffsetsToTxnResponse(error_code=error.code)
+    return AddOffsetsToTxnResponse()

@@ -1,0 +1,83 @@
+"""AddPartitionsToTxn v0-5: partitions become part of a producer's transaction, which begins with the first (KIP-98, KIP-890).
+
+- v0-3 come from producers, one transaction a request. v4 on come from brokers, several, which may be asked only whether they have
+  their partitions (verify_only): NONE or 120 TRANSACTION_ABORTABLE. Without an authorizer everybody is a broker.
+- All partitions of a transaction or none: if one does not exist it is 3 UNKNOWN_TOPIC_OR_PARTITION, the others 55
+  OPERATION_NOT_ATTEMPTED.
+- Errors, for all partitions of a transaction: 14, 15, 16 of the coordinator, 42 INVALID_REQUEST for an empty id, 49
+  INVALID_PRODUCER_ID_MAPPING, 51 CONCURRENT_TRANSACTIONS, 90 PRODUCER_FENCED (47 INVALID_PRODUCER_EPOCH below v2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ottla.server.context import RequestContext
+from ottla.server.transactions import missing_partitions
+from ottla.server.txn.errors import TransactionError
+from ottla.server.txn.state import TopicPartition
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTopicResult,
+    AddPartitionsToTxnTransaction,
+)
+
+BATCHED_SINCE = 4
+FENCED_SINCE = 2
+CLIENT_VERSION_OF_BROKERS = 2
+
+
+def handle(request: AddPartitionsToTxnRequest, ctx: RequestContext) -> AddPartitionsToTxnResponse:
+    if ctx.api_version >= BATCHED_SINCE:
+        results = [AddPartitionsToTxnResult(each.transactional_id, _add(each, ctx)) for each in request.transactions]
+        return AddPartitionsToTxnResponse(results_by_transaction=results)
+    only = AddPartitionsToTxnTransaction(
+        request.v3_and_below_transactional_id,
+        request.v3_and_below_producer_id,
+        request.v3_and_below_producer_epoch,
+        topics=request.v3_and_below_topics,
+    )
+    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_add(only, ctx))
+
+
+def _add(transaction: AddPartitionsToTxnTransaction, ctx: RequestContext) -> list[AddPartitionsToTxnTopicResult]:
+    partitions = _partitions(transaction.topics)
+    missing = missing_partitions(ctx.broker, partitions)
+    if missing:
+        codes = {
+            each: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if each in missing else ErrorCode.OPERATION_NOT_ATTEMPTED
+            for each in partitions
+        }
+        return _results(codes)
+    coordinator = ctx.broker.transaction_coordinator()
+    producer = (transaction.transactional_id, transaction.producer_id, transaction.producer_epoch)
+    batched = ctx.api_version >= BATCHED_SINCE
+    try:
+        if transaction.verify_only:
+            return _results(coordinator.verify_partitions(*producer, partitions))
+        coordinator.add_partitions(*producer, partitions, client_version=CLIENT_VERSION_OF_BROKERS if batched else 0)
+    except TransactionError as error:
+        return _results(dict.fromkeys(partitions, _told(error.code, ctx.api_version)))
+    return _results(dict.fromkeys(partitions, ErrorCode.NONE))
+
+
+def _partitions(topics: Sequence[AddPartitionsToTxnTopic]) -> list[TopicPartition]:
+    """Each once, in the request's order."""
+    return list(dict.fromkeys((topic.name, partition) for topic in topics for partition in topic.partitions))
+
+
+def _results(codes: dict[TopicPartition, ErrorCode]) -> list[AddPartitionsToTxnTopicResult]:
+    topics: dict[str, list[AddPartitionsToTxnPartitionResult]] = {}
+    for (topic, partition), code in codes.items():
+        topics.setdefault(topic, []).append(AddPartitionsToTxnPartitionResult(partition, code))
+    return [AddPartitionsToTxnTopicResult(*each) for each in topics.items()]
+
+
+def _told(code: ErrorCode, version: int) -> ErrorCode:
+    """Older clients do not know that they can be fenced."""
+    return ErrorCode.INVALID_PRODUCER_EPOCH if version < FENCED_SINCE and code is ErrorCode.PRODUCER_FENCED else code

@@ -1,0 +1,43 @@
+"""DescribeTransactions v0: what the coordinator knows of transactional ids (KIP-664).
+
+Each id has its own answer, in the request's order: 105 TRANSACTIONAL_ID_NOT_FOUND, 42 INVALID_REQUEST for an empty one, 14, 16.
+Times are in ms since the epoch; -1: no transaction has begun.
+"""
+
+from __future__ import annotations
+
+from ottla.server.context import RequestContext
+from ottla.server.txn.errors import TransactionError
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    TopicData,
+    TransactionState,
+)
+
+
+def handle(request: DescribeTransactionsRequest, ctx: RequestContext) -> DescribeTransactionsResponse:
+    return DescribeTransactionsResponse(transaction_states=[_describe(each, ctx) for each in request.transactional_ids])
+
+
+def _describe(transactional_id: str, ctx: RequestContext) -> TransactionState:
+    try:
+        found = ctx.broker.transaction_coordinator().find(transactional_id)
+    except TransactionError as error:
+        return TransactionState(error.code, transactional_id)
+    if found is None:
+        return TransactionState(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, transactional_id)
+    topics: dict[str, list[int]] = {}
+    for topic, partition in sorted(found.partitions):
+        topics.setdefault(topic, []).append(partition)
+    return TransactionState(
+        ErrorCode.NONE,
+        transactional_id,
+        found.state.text,
+        found.timeout_ms,
+        found.started_ms,
+        found.producer_id,
+        found.producer_epoch,
+        [TopicData(*each) for each in topics.items()],
+    )

@@ -1,0 +1,52 @@
+"""EndTxn v0-5: commit or abort (KIP-98, KIP-890).
+
+- When the answer comes the decision is in the log, and the markers are in the partitions that could take them; the others follow.
+- v5: transactions version 2. The answer has the producer's next epoch, or its next id with epoch 0. An abort needs no
+  transaction.
+- The same end again, because the answer was lost, is a success.
+- Errors: 14, 15, 16 of the coordinator, 42 INVALID_REQUEST for an empty id, 48 INVALID_TXN_STATE for the other end or for none
+  that was begun, 49 INVALID_PRODUCER_ID_MAPPING, 51 CONCURRENT_TRANSACTIONS, 90 PRODUCER_FENCED (47 INVALID_PRODUCER_EPOCH below
+  v2), 56 KAFKA_STORAGE_ERROR where a new id was wanted and there is none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+
+from ottla.log.errors import StorageError
+from ottla.server.context import RequestContext
+from ottla.server.txn.coordinator import Producer
+from ottla.server.txn.errors import TransactionError
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
+
+FENCED_SINCE = 2
+EPOCH_BUMP_SINCE = 5
+
+
+def handle(request: EndTxnRequest, ctx: RequestContext) -> EndTxnResponse | Awaitable[EndTxnResponse]:
+    version = 2 if ctx.api_version >= EPOCH_BUMP_SINCE else 0
+    try:
+        ended = ctx.broker.transaction_coordinator().end(
+            request.transactional_id, request.producer_id, request.producer_epoch, commit=request.committed, version=version
+        )
+    except TransactionError as error:
+        return _refusal(error.code, ctx.api_version)
+    if isinstance(ended, Producer):
+        return EndTxnResponse(0, ErrorCode.NONE, *ended)
+    return _later(ended, ctx.api_version)
+
+
+async def _later(ended: Awaitable[Producer], version: int) -> EndTxnResponse:
+    try:
+        return EndTxnResponse(0, ErrorCode.NONE, *await ended)
+    except TransactionError as error:
+        return _refusal(error.code, version)
+    except StorageError:  # logged where the directory went offline
+        return _refusal(ErrorCode.KAFKA_STORAGE_ERROR, version)
+
+
+def _refusal(code: ErrorCode, version: int) -> EndTxnResponse:
+    if version < FENCED_SINCE and code is ErrorCode.PRODUCER_FENCED:
+        code = ErrorCode.INVALID_PRODUCER_EPOCH
+    return EndTxnResponse(error_code=code)

@@ -1,0 +1,108 @@
+"""TxnOffsetCommit v0-6: a transactional producer stores how far the group has read whose records it processes (KIP-98, KIP-447).
+
+- The offsets count when the producer's transaction is committed; until then OffsetFetch with require_stable waits for them.
+- v3 the group's member, static or not, and generation are checked as by OffsetCommit, but for 27 REBALANCE_IN_PROGRESS. Without
+  them anybody may commit.
+- The group's partition of `__consumer_offsets` has to be in the transaction (AddOffsetsToTxn); v5 puts it there (KIP-890). v6
+  names topics by id.
+- Errors, each partition its own: 3 UNKNOWN_TOPIC_OR_PARTITION, 100 UNKNOWN_TOPIC_ID, 12 OFFSET_METADATA_TOO_LARGE; for all
+  partitions: 14 (15 below v2), 15, 16 of a coordinator, 22, 25, 47 INVALID_PRODUCER_EPOCH, 48 INVALID_TXN_STATE (v4: 120
+  TRANSACTION_ABORTABLE), 49 INVALID_PRODUCER_ID_MAPPING, 51 CONCURRENT_TRANSACTIONS, 82.
+"""
+
+from __future__ import annotations
+
+from ottla.server.context import RequestContext
+from ottla.server.group.errors import GroupError
+from ottla.server.group.offsets import Commit
+from ottla.server.group.records import InTransaction
+from ottla.server.metadata.names import CONSUMER_OFFSETS
+from ottla.server.transactions import Entry, refused_entries
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+
+LOADING_SINCE = 2
+ABORTABLE_SINCE = 4
+ADDS_SINCE = 5
+TOPIC_IDS_SINCE = 6
+
+
+def handle(request: TxnOffsetCommitRequest, ctx: RequestContext) -> TxnOffsetCommitResponse:
+    commits: list[Commit] = []
+    accepted: list[TxnOffsetCommitResponsePartition] = []
+    response = TxnOffsetCommitResponse(topics=[_read_topic(topic, ctx, commits, accepted) for topic in request.topics])
+    if accepted:
+        code = _commit(request, commits, ctx)
+        if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and ctx.api_version < LOADING_SINCE:
+            code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        for partition in accepted:
+            partition.error_code = partition.error_code if code is ErrorCode.NONE else code
+    return response
+
+
+def _commit(request: TxnOffsetCommitRequest, commits: list[Commit], ctx: RequestContext) -> ErrorCode:
+    broker, version = ctx.broker, ctx.api_version
+    transaction = InTransaction(request.producer_id, request.producer_epoch)
+    try:
+        shard = broker.groups.member_shard(request.group_id)
+        if commits and (version >= ADDS_SINCE or broker.replicas.broker_values()["transaction.partition.verification.enable"]):
+            replica = broker.replicas.get(CONSUMER_OFFSETS, shard.partition)
+            state = replica.log.producers.get(request.producer_id) if replica is not None else None
+            known = state is not None and state.has_open_transaction and state.producer_epoch == request.producer_epoch
+            entries = [] if known else [Entry((CONSUMER_OFFSETS, shard.partition), *transaction)]
+            refused = refused_entries(
+                broker,
+                request.transactional_id,
+                entries,
+                add=version >= ADDS_SINCE,
+                generic_error=version >= ABORTABLE_SINCE,
+            )
+            if refused:
+                return next(iter(refused.values()))
+        shard.commit(
+            request.group_id,
+            request.member_id,
+            request.group_instance_id,
+            request.generation_id_or_member_epoch,
+            commits,
+            transaction=transaction,
+        )
+    except GroupError as error:
+        return error.code
+    return ErrorCode.NONE
+
+
+def _read_topic(
+    topic: TxnOffsetCommitRequestTopic,
+    ctx: RequestContext,
+    commits: list[Commit],
+    accepted: list[TxnOffsetCommitResponsePartition],
+) -> TxnOffsetCommitResponseTopic:
+    """The answer for one topic. What can be stored goes to `commits`, and what the group decides about to `accepted`."""
+    by_id, metadata = ctx.api_version >= TOPIC_IDS_SINCE, ctx.broker.metadata
+    image = metadata.topics_by_id.get(topic.topic_id) if by_id else metadata.topics.get(topic.name)
+    missing = ErrorCode.UNKNOWN_TOPIC_ID if image is None and by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    max_bytes = ctx.broker.groups.settings.offset_metadata_max_bytes
+    answers = []
+    for partition in topic.partitions:
+        index = partition.partition_index
+        answer = TxnOffsetCommitResponsePartition(index)
+        answers.append(answer)
+        if image is None or index not in image.partitions:
+            answer.error_code = missing
+            continue
+        accepted.append(answer)
+        text = partition.committed_metadata or ""
+        if len(text) > max_bytes:
+            answer.error_code = ErrorCode.OFFSET_METADATA_TOO_LARGE
+            continue
+        commits.append(
+            Commit(image.name, image.topic_id, index, partition.committed_offset, partition.committed_leader_epoch, text)
+        )
+    return TxnOffsetCommitResponseTopic(topic.name, topic.topic_id, answers)
