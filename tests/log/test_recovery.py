@@ -238,6 +238,14 @@ def test_snapshots_kept_are_those_of_segments_and_the_newest() -> None:
     assert rig.names(".snapshot") == [f"{at:020d}.snapshot" for at in (4, 8, 12, 13)]
 
 
+def test_snapshots_below_the_start_of_the_log_go() -> None:
+    """They know of nobody who is still in the log; Kafka removes them at a start, too."""
+    rig = rig_of(11)
+    rig.log.delete_records_before(6)
+    rig.restart(clean=True)
+    assert rig.names(".snapshot") == [f"{at:020d}.snapshot" for at in (8, 11)]
+
+
 def test_producers_survive_a_restart_with_what_the_snapshot_keeps() -> None:
     rig = rig_of(6)
     rig.restart(clean=True)

@@ -173,6 +173,31 @@ def test_a_full_index_says_so_and_takes_no_more(disk: MemDisk) -> None:
     assert made.locate(129) is not None
 
 
+def test_settings_that_become_known_after_the_indexes_were_read(disk: MemDisk, filled: Segment) -> None:
+    """As at a start, where a partition is opened before its topic's settings are known."""
+    opened = reopened(disk, filled)
+    assert (len(opened.offset_index), opened.index_full) == (6, False)
+    opened.configure(index_bytes=48, index_interval_bytes=1)
+    assert opened.index_full
+    opened.configure(index_bytes=1 << 20, index_interval_bytes=1)
+    assert not opened.index_full
+    fill(opened, 4, start=120)
+    assert [offset for offset, _ in opened.offset_index.entries()][6:] == [121, 122, 123]
+
+
+def test_an_index_of_records_without_time_is_kept_whatever_the_interval_is_now(disk: MemDisk) -> None:
+    made = segment(disk)
+    made.create_files()
+    data = batch(timestamp_ms=-1)
+    for offset in range(100, 110):
+        made.append([stamp(read_header(data), offset, 0) + data[16:]], len(data), offset, -1)
+    entries = made.offset_index.entries()
+    opened = reopened(disk, made)
+    opened.configure(index_bytes=1 << 20, index_interval_bytes=1)
+    assert opened.offset_index.entries() == entries
+    assert opened.max_timestamp == -1
+
+
 def test_offsets_fit_31_bits(disk: MemDisk) -> None:
     made = segment(disk)
     assert [made.can_hold(offset) for offset in (99, 100, 100 + 2**31 - 1, 100 + 2**31)] == [False, True, True, False]
