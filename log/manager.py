@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Final
 from ottla.log import checkpoint
 from ottla.log.checkpoint import MetaProperties, TopicPartition
 from ottla.log.directory import LogDirectory
+from ottla.log.ending import sync_rest
 from ottla.log.errors import CorruptRecord, InconsistentMetadata, StorageError
 from ottla.log.files import Disk, Lock, OpenFiles
 from ottla.log.flush import FlushJob
@@ -39,6 +40,7 @@ _log = logging.getLogger("ottla.log.manager")
 
 METADATA_TOPIC: Final = "__cluster_metadata"
 DEFAULT_OPEN_FILES: Final = 512
+_SYNC_THREADS: Final = 16  # they wait for the disk, which takes them together
 _MAX_PREFERRED: Final = 10_000  # anybody may name partitions that never come
 _RESERVED_IDS: Final = (bytes(16), bytes(15) + b"\x01", bytes(15) + b"\x02")  # KIP-858: unassigned, lost, migrating
 
@@ -98,6 +100,7 @@ class LogManager:
             now_ms=now_ms,
             threads=recovery_threads,
         )
+        self._threads = recovery_threads
 
     # Identity
 
@@ -149,6 +152,7 @@ class LogManager:
         for path, found in self.meta_properties().items():
             meta = found
             if meta is None:
+                self._check_empty(path)
                 meta = MetaProperties(cluster_id, node_id, checkpoint.uuid_text(_new_directory_id()))
                 self._disk.makedirs(path)
                 self._disk.write_bytes(_meta(path), checkpoint.encode_meta_properties(meta))
@@ -162,6 +166,15 @@ class LogManager:
         if len(set(self.directory_ids.values())) < len(result):
             raise InconsistentMetadata(f"two of {', '.join(result)} have the same directory.id")
         return result
+
+    def _check_empty(self, path: str) -> None:
+        """Where others are formatted: InconsistentMetadata if this one, which is not, holds partitions all the same."""
+        if len(self.directories) > 1 and any(meta is not None for meta in self.meta_properties().values()):
+            held = [name for name in self._disk.list(path) if self._disk.is_dir(f"{path}/{name}") and name != "lost+found"]
+            if held:
+                raise InconsistentMetadata(
+                    f"{path} has lost its {checkpoint.META_PROPERTIES}: it holds {held[0]}; restore that file"
+                )
 
     # Partitions
 
@@ -424,6 +437,8 @@ class LogManager:
         recovery needs, with the marker last; `broker_epoch` goes into it. One in which something could not be written for want of
         room or descriptors gets no marker."""
         unclean: set[str] = set()
+        if clean and self._threads > 1:
+            sync_rest([*self.logs.values(), *(future.log for future in self.futures.values())], _SYNC_THREADS)
         for log in (*self.logs.values(), *(future.log for future in self.futures.values())):
             try:
                 log.close(clean and log.directory.failed is None)

@@ -24,7 +24,7 @@ import logging
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from ottla.log import removal, retention, timestamps
+from ottla.log import ending, removal, retention, timestamps
 from ottla.log.directory import LogDirectory
 from ottla.log.epochs import LeaderEpochs, format_checkpoint
 from ottla.log.errors import OffsetOutOfRange, PolicyViolation
@@ -485,13 +485,9 @@ class PartitionLog:
         if self.closed:
             return
         if clean:
-            self.directory.check()
-            with self.directory.guard(f"closing {self.path}"):
-                written = [path for s in self.segments if s.indexes_dirty or s.reserved for path in s.write_indexes(final=True)]
-                self.unsynced.paths += written
-                self.take_snapshot()
-            if written or self.unflushed > 0:  # a thousand idle logs shall not cost a thousand fsyncs
-                self.flush()
+            job = ending.write_rest(self)
+            if job is not None:
+                job.run_and_finish()
         self._let_go()
 
     def _let_go(self) -> None:

@@ -1,0 +1,78 @@
+"""A clean stop: what a start without recovery needs is written for every partition, and synced, many at once.
+
+A partition that was written to has some eight fsyncs ahead of it, of 2.8 ms each here: one after the other, a thousand partitions
+took 24 s, and whoever waits ten seconds for a stop kills the broker. Fsyncs that are under way together share the file system's
+journal: in sixteen threads one costs a tenth. The threads only sync (`FlushJob.run`); all else is done by the caller.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Iterable
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+from ottla.log.errors import StorageError
+
+if TYPE_CHECKING:
+    from ottla.log.flush import FlushJob
+    from ottla.log.partition import PartitionLog
+
+_AT_ONCE: Final = 128  # partitions, each of which holds its open files until it is synced
+
+
+def write_rest(log: PartitionLog) -> FlushJob | None:
+    """Writes the indexes and the producer snapshot; returns what is to be synced, None if nothing was written. StorageError."""
+    log.directory.check()
+    with log.directory.guard(f"closing {log.path}"):
+        ending = [segment for segment in log.segments if segment.indexes_dirty or segment.reserved]
+        written = [path for segment in ending for path in segment.write_indexes(final=True)]
+        log.unsynced.paths += written
+        log.take_snapshot()
+    # a thousand idle logs shall not cost a thousand fsyncs
+    return log.start_flush() if written or log.unflushed > 0 else None
+
+
+def sync_rest(logs: Iterable[PartitionLog], threads: int) -> None:
+    """`write_rest` of all these, synced in `threads` threads. What fails is left for the log's own `close` to fail at."""
+    rest = iter(logs)
+    while batch := list(islice(rest, _AT_ONCE)):
+        jobs = []
+        for log in batch:
+            if log.closed or log.directory.failed is not None:
+                continue
+            try:
+                job = write_rest(log)
+            except StorageError:
+                continue
+            if job is not None:
+                jobs.append(job)
+        _run(jobs, threads)
+
+
+def _run(jobs: list[FlushJob], threads: int) -> None:
+    waiting = deque(jobs)
+    failed: set[FlushJob] = set()
+
+    def work() -> None:
+        while True:
+            try:
+                job = waiting.popleft()
+            except IndexError:
+                return
+            try:
+                job.run()
+            except StorageError:
+                failed.add(job)
+
+    crew = [threading.Thread(target=work, name="sync") for _ in range(min(threads, len(jobs)))]
+    for thread in crew:
+        thread.start()
+    for thread in crew:
+        thread.join()
+    for job in jobs:
+        if job in failed:
+            job.give_up()
+        else:
+            job.finish()
