@@ -64,7 +64,6 @@ class Segment:
         "_open_files",
         "_since_index",
         "_time_index",
-        "_txn_dirty",
         "_txn_index",
         "base_offset",
         "created_ms",
@@ -114,7 +113,6 @@ class Segment:
         self._offset_index: OffsetIndex | None = None
         self._time_index: TimeIndex | None = None
         self._txn_index: TxnIndex | None = None if size else NO_ABORTS
-        self._txn_dirty = False
         self.indexes_dirty = False
         self.producer_batches: Sequence[ProducerBatch] | None = None
         """The batches that producer state must see, while the log is opened and if they are known."""
@@ -122,9 +120,7 @@ class Segment:
         self._max_timestamp = _UNKNOWN if size else NO_TIMESTAMP
         self._offset_of_max = base_offset
         self.first_timestamp = _UNKNOWN if size else NO_TIMESTAMP
-        """The greatest timestamp of the first batch, where it has one; `waited_ms` reads it after a start. Negative: ask
-        there.
-        """
+        """The greatest timestamp of the first batch. Negative: it has none, or nobody has read it yet; `waited_ms` knows."""
 
     def __repr__(self) -> str:
         return f"Segment({self.directory}/{offset_name(self.base_offset)}, {self.size} bytes)"
@@ -259,9 +255,7 @@ class Segment:
         return timestamp if timestamp >= 0 else self._disk.modified_ms(self.path(LOG_SUFFIX))
 
     def waited_ms(self, now_ms: int, max_timestamp: int) -> int:
-        """How long the segment has been waiting to be rolled, seen from an append of `max_timestamp`: record time if there is
-        any.
-        """
+        """How long the segment has waited to be rolled, seen from an append of `max_timestamp`: by record time if it has any."""
         if self.first_timestamp == _UNKNOWN:
             first = next(walk(self.file or self.open_file(), 0, self.size, HEADER_SIZE), None)
             self.first_timestamp = first.max_timestamp if first else NO_TIMESTAMP
@@ -299,14 +293,13 @@ class Segment:
         index = self.txn_index
         if index is NO_ABORTS:
             index = self._txn_index = TxnIndex(self.base_offset)
-        self._txn_dirty = self.indexes_dirty = True
+        index.changed = self.indexes_dirty = True
         return index
 
     def reset_txn_index(self) -> None:
         """Nobody, whatever the file says; the markers will be gone through again."""
-        self._txn_index, self._txn_dirty = NO_ABORTS, False
+        self._txn_index = NO_ABORTS
         if self._disk.exists(self.path(TXN_INDEX_SUFFIX)):
-            self._txn_index = TxnIndex(self.base_offset)
             self.change_txn_index()
 
     def _load_indexes(self) -> None:
@@ -442,12 +435,9 @@ class Segment:
         for suffix, index in indexes:
             self._disk.write_bytes(self.path(suffix), index.encode(), sync=False)
             paths.append(self.path(suffix))
-        if self._txn_dirty:
-            txn_path = self.path(TXN_INDEX_SUFFIX)
-            if self.txn_index or self._disk.exists(txn_path):  # Kafka makes it with the first entry and leaves it there
-                self._disk.write_bytes(txn_path, self.txn_index.encode(), sync=False)
-                paths.append(txn_path)
-        self.indexes_dirty = self._txn_dirty = False
+        if self._txn_index is not None and self._txn_index.write(self._disk, self.path(TXN_INDEX_SUFFIX)):
+            paths.append(self.path(TXN_INDEX_SUFFIX))
+        self.indexes_dirty = False
         return paths
 
     # Cutting and ending
@@ -465,8 +455,7 @@ class Segment:
         self.offset_index.truncate_to(offset)
         self.time_index.truncate_to(offset)
         with suppress(CorruptIndex):  # then it is built from what is left when somebody asks
-            if self.txn_index.truncate_to(offset):
-                self._txn_dirty = True
+            self.txn_index.truncate_to(offset)
         self.indexes_dirty = True
         self._since_index = 0
         self._max_timestamp, self._offset_of_max = self.time_index.last()
@@ -504,7 +493,7 @@ class Segment:
         self._open_files.forget(self)
         self.file = None
         self._offset_index = self._time_index = self._txn_index = None
-        self.indexes_dirty = self._txn_dirty = False
+        self.indexes_dirty = False
 
     def sync(self) -> None:
         """fsync of the log file. May run in another thread."""

@@ -41,10 +41,12 @@ class AbortedTransaction(NamedTuple):
 class TxnIndex:
     """The entries of one segment, whose base offset is `base_offset`. A few arrays: an aborted transaction takes 32 bytes."""
 
-    __slots__ = ("_first_offsets", "_last_offsets", "_producer_ids", "_stable_offsets", "base_offset")
+    __slots__ = ("_first_offsets", "_last_offsets", "_producer_ids", "_stable_offsets", "base_offset", "changed")
 
     def __init__(self, base_offset: int) -> None:
         self.base_offset = base_offset
+        self.changed = False
+        """The file does not say the same."""
         self.clear()
 
     def __len__(self) -> int:
@@ -83,9 +85,18 @@ class TxnIndex:
         """Drops the entries whose marker lies at or above `offset`; True if there were any."""
         slot = bisect_left(self._last_offsets, offset)
         cut = slot < len(self._last_offsets)
+        self.changed |= cut
         for column in (self._producer_ids, self._first_offsets, self._last_offsets, self._stable_offsets):
             del column[slot:]
         return cut
+
+    def write(self, disk: Disk, path: str) -> bool:
+        """Writes the file, unsynced, if there is need to; True if it did. It comes with the first entry and stays. OSError."""
+        due = self.changed and (len(self) > 0 or disk.exists(path))
+        if due:
+            disk.write_bytes(path, self.encode(), sync=False)
+        self.changed = False
+        return due
 
     def encode(self) -> bytes:
         """The file's bytes."""
