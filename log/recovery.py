@@ -199,6 +199,7 @@ class _Loader:
         check = TailCheck(self._disk, self._path, self._opening, self.segments, self.epochs)
         check.run()
         self.epochs_changed |= check.epochs_changed
+        self.epochs_whole |= check.epochs_whole
         self.markers_from = check.markers_from
 
     def _check_spans(self) -> None:

@@ -60,6 +60,8 @@ class TailCheck:
         self._epochs = epochs
         self._compacted = False
         self.epochs_changed = False
+        self.epochs_whole = False
+        """Every batch of the log was seen, so the epochs are all there are."""
         self.markers_from: int | None = None
         """Base offset of the first segment in which a transaction ends."""
 
@@ -69,6 +71,7 @@ class TailCheck:
         segments = self._segments
         first = max((at for at, s in enumerate(segments) if s.base_offset <= recovery_point), default=0)
         expected = segments[first].base_offset if segments else 0
+        self.epochs_whole = first == 0
         self.epochs_changed |= self._epochs.truncate_from_end(expected)  # the batches know better
         for index in range(first, len(segments)):
             segment = segments[index]
