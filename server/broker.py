@@ -93,6 +93,7 @@ class Broker:
         self.sources: Sources | None = None
         """What the metrics are read from; None where they are off."""
         self._broker_epoch = -1
+        self._controller: StandaloneController | None = None  # from its registration on
 
     @property
     def port(self) -> int:
@@ -142,6 +143,7 @@ class Broker:
         await self._open_listeners(context)
         await self._open_metrics(context, logs)
         self._broker_epoch = controller.register_broker(self._endpoints(), rack=self.config.rack)
+        self._controller = controller
         self._start_replicas(context, controller, logs)
         groups.refresh()
         if TRANSACTION_STATE in image.topics:
@@ -356,6 +358,8 @@ class Broker:
         async with contextlib.AsyncExitStack() as last_first:
             if self._logs is not None:
                 last_first.callback(self._logs.close, clean, self._broker_epoch)
+            if clean and self._controller is not None:
+                last_first.callback(self._controller.leave)
             if self._metrics is not None:
                 last_first.callback(self._metrics.close)
             if self.context is not None:

@@ -1,4 +1,4 @@
-"""Who leads after a start: the rule, as a function of the image."""
+"""Who leads after a start, and nobody after a stop: the rules, as functions of the image."""
 
 from __future__ import annotations
 
@@ -37,6 +37,16 @@ def elect(
                 continue
             records.append(_election(topic, index, partition, broker_id))
     return records
+
+
+def resign(image: MetadataImage, broker_id: int) -> list[PartitionChangeRecord]:
+    """What changes when `broker_id` stops: nobody leads what it led. It stays in sync, and will be elected when it is back."""
+    return [
+        _resignation(topic, index)
+        for topic in image.topics.values()
+        for index, partition in topic.partitions.items()
+        if partition.leader == broker_id
+    ]
 
 
 def _directory(partition: PartitionImage, broker_id: int) -> bytes:

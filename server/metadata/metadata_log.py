@@ -125,6 +125,10 @@ class MetadataLog:
         return controls if self._voters is None else [*controls, (KRAFT_VOTERS, self._voters)]
 
     @property
+    def is_offline(self) -> bool:
+        return self._log.directory.failed is not None
+
+    @property
     def is_new(self) -> bool:
         """Nobody has ever led this log."""
         return self._log.log_end_offset == 0

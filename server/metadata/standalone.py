@@ -21,7 +21,7 @@ from ottla.log.errors import StorageError
 from ottla.log.settings import LONG_MAX
 from ottla.server.metadata import snapshot
 from ottla.server.metadata.controller import Controller
-from ottla.server.metadata.elections import elect
+from ottla.server.metadata.elections import elect, resign
 from ottla.server.metadata.image import BROKER, MIGRATING, UNASSIGNED, ConfigChanged, Endpoint, MetadataError, MetadataImage
 from ottla.server.metadata.metadata_log import TOPIC_ID, MetadataLog
 from ottla.server.metadata.names import CLUSTER_METADATA, CONSUMER_OFFSETS, TRANSACTION_STATE
@@ -127,6 +127,19 @@ class StandaloneController(Controller):
         self._commit([*records, broker, *elect(self.image, node_id, self._is_here)])
         self.image.subscribe(self._follow)
         return broker.broker_epoch
+
+    def leave(self) -> None:
+        """The broker has stopped serving: it leads nothing and is fenced, as after Kafka's controlled shutdown. A broker that the
+        metadata shows as alive would keep an Apache Kafka that takes the directory over waiting for its session's end (9 s).
+        StorageError; without a directory to write it to, nothing happens.
+        """
+        from ottla.wire.messages.internal.broker_registration_change_record import BrokerRegistrationChangeRecord
+
+        if self._log.is_offline:
+            return
+        broker = self.image.brokers[self._settings.node_id]
+        gone = BrokerRegistrationChangeRecord(broker.broker_id, broker.epoch, fenced=1, in_controlled_shutdown=1)
+        self._commit([*resign(self.image, broker.broker_id), gone])
 
     def _is_here(self, topic: str, index: int, directory_id: bytes) -> bool:
         """Whether this broker can have the partition: it does, or its log directory is there, or nobody knows where it was."""

@@ -100,6 +100,7 @@ class Node:
 
     def stop(self) -> None:
         assert self.logs is not None
+        self.controller.leave()
         self.logs.close()
 
     def kill(self) -> None:

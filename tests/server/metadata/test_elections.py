@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.server.metadata.elections import elect
+from ottla.server.metadata.elections import elect, resign
 from ottla.server.metadata.image import MetadataImage
 from ottla.wire.messages.internal.partition_record import PartitionRecord
 from ottla.wire.messages.internal.topic_record import TopicRecord
@@ -52,3 +52,12 @@ def test_a_start_elects_this_broker(changes: dict[str, object]) -> None:
 def test_a_start_does_not_elect_who_may_lack_records(changes: dict[str, object]) -> None:
     image = partition(**changes)
     assert elect(image, 1) == []
+
+
+def test_a_stop_leaves_what_this_broker_led_without_a_leader_and_in_sync() -> None:
+    image = partition()
+    image.apply_all(resign(image, 1))
+    found = image.topics["t"].partitions[0]
+    assert (found.leader, found.leader_epoch, found.isr) == (-1, 4, (1,))
+    assert resign(image, 1) == []
+    assert resign(partition(leader=2, isr=[2]), 1) == []

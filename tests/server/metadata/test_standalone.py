@@ -29,6 +29,29 @@ def test_registration() -> None:
     assert node.image.brokers[1].endpoints["OTHER"] == other
 
 
+def test_who_leaves_leads_nothing_and_is_fenced_until_it_is_back() -> None:
+    node = Node()
+    node.start()
+    asyncio.run(node.controller.create_topics(CreateTopicsRequest([CreatableTopic("a", 2, 1)])))
+    node.controller.leave()
+    broker = node.image.brokers[1]
+    assert (broker.fenced, broker.in_controlled_shutdown) == (True, True)
+    assert {(partition.leader, partition.isr) for partition in node.image.topics["a"].partitions.values()} == {(-1, (1,))}
+    node.kill()
+    node.start()
+    assert node.image.brokers[1].active
+    assert {(p.leader, p.leader_epoch) for p in node.image.topics["a"].partitions.values()} == {(1, 2)}
+
+
+def test_who_has_no_directory_left_to_write_to_leaves_silently() -> None:
+    node = Node()
+    node.start()
+    assert node.logs is not None
+    node.logs.directories[0].fail("testing", OSError("gone"))
+    node.controller.leave()
+    assert node.image.brokers[1].active
+
+
 def test_with_several_directories_nobody_knows_yet_where_a_replica_will_lie() -> None:
     node = Node(log_dirs="/data,/more")
     node.start()
