@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 from random import Random
 
 import pytest
 
-from ottla.log.errors import InvalidProducerEpoch
+from ottla.log.errors import InvalidProducerEpoch, StorageError
 from ottla.log.files import FileSlice
 from ottla.log.transactions import aborted_in_read, append_marker, collect_aborted
 from ottla.log.txn_index import TXN_ENTRY_SIZE, AbortedTransaction, load_txn_index
@@ -267,3 +268,49 @@ def test_transactions_version_2_at_the_last_epoch() -> None:
         transaction_version=2,
     )
     assert len(log.aborted()) == 1
+
+
+# Faults
+
+
+def test_an_index_that_cannot_be_read_refuses_the_marker_before_it_is_written() -> None:
+    log = three_segments()
+    log.send(2)  # 7
+    log.restart(clean=True)
+    log.memory.fail("read_bytes", errno.EMFILE, path=".txnindex")
+    with pytest.raises(StorageError):
+        log.end(2)
+    assert log.log.log_end_offset == 8
+    log.end(2)  # there are descriptors again
+    assert log.aborted(7) == [AbortedTransaction(2, 7, 8, 9)]
+
+
+def test_a_disk_that_fails_takes_readers_of_committed_records_offline() -> None:
+    log = three_segments()
+    log.restart(clean=True)
+    log.memory.fail("read_bytes", path=".txnindex")
+    with pytest.raises(StorageError):
+        log.aborted()
+    assert log.log.directory.failed is not None
+
+
+def test_no_descriptor_for_the_file_is_no_failure_of_the_marker(caplog: pytest.LogCaptureFixture) -> None:
+    log = rig()
+    log.send(1)
+    log.memory.fail("open", errno.EMFILE, path=".txnindex")
+    log.end(1)
+    assert "is not there before its segment is full" in caplog.text
+    assert log.aborted() == [AbortedTransaction(1, 0, 1, 2)]
+    log.restart(clean=True)
+    assert log.file_entries(0) == [AbortedTransaction(1, 0, 1, 2)]
+
+
+def test_a_marker_that_could_not_be_written_ends_nothing() -> None:
+    log = rig()
+    log.send(1)
+    log.memory.fail("append", errno.ENOSPC)
+    with pytest.raises(StorageError):
+        log.end(1)
+    assert (log.log.last_stable_offset, log.aborted()) == (0, [])
+    log.end(1)
+    assert (log.log.last_stable_offset, log.aborted()) == (2, [AbortedTransaction(1, 0, 1, 2)])
