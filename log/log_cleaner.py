@@ -126,6 +126,8 @@ class LogCleaner:
         dirtiest: tuple[PartitionLog, CleaningPlan] | None = None
         self.max_dirty_ratio, self.max_delay_ms = 0.0, 0
         for log in self._compacted():
+            if len(log.segments) == 1:  # only the active one: most logs, most of the time
+                continue
             try:
                 found = self._plan(log, now_ms)
             except StorageError:  # logged where the directory went offline

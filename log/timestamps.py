@@ -62,10 +62,11 @@ def _first_in_segment(segment: Segment, target_ms: int, start_offset: int) -> Ti
 def _first_in_batch(segment: Segment, batch: Located, target_ms: int, start_offset: int) -> TimestampOffset | None:
     data = segment.open_file().pread(batch.size, batch.position)
     header = read_header(data)
-    if header.timestamp_type == LOG_APPEND_TIME:
+    whole = header.records_count == header.last_offset_delta + 1  # or compaction took some, or all
+    if header.timestamp_type == LOG_APPEND_TIME and whole:
         return TimestampOffset(header.max_timestamp, max(header.base_offset, start_offset), header.partition_leader_epoch)
     try:
-        if start_offset > header.base_offset:  # records were deleted up to the middle of this batch
+        if start_offset > header.base_offset or header.timestamp_type == LOG_APPEND_TIME:  # it begins in the middle of the batch
             records = decode_records(data)
             record = next((r for r in records if r.timestamp_ms >= target_ms and r.offset >= start_offset), None)
             return TimestampOffset(record.timestamp_ms, record.offset, header.partition_leader_epoch) if record else None

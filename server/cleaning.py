@@ -151,6 +151,9 @@ class LogCleaning:
         except OSError as error:
             if not cleaning.is_void:
                 log.directory.fail(f"compacting {log.path}", error)
+        except Exception as error:
+            logger.exception("%r failed", cleaning)
+            cleaner.leave_alone(log, repr(error))
         try:
             cleaner.give_up(cleaning)
         except StorageError as error:

@@ -99,4 +99,11 @@ OPENING_ROWS = (
 )
 """Of scripts/bench/opening.py, which measures them apart from the loads."""
 
-ALL_ROWS = ROWS + OPENING_ROWS
+COMPACTION_ROWS = (
+    Row("compaction of 1 GiB, 10 % distinct keys, 1 kB values", "compaction", "mib_per_s", "MiB/s", at_least=0.5),
+    Row("end to end at 500/s, p99: no compaction", "compaction-e2e", "e2e_p99_ms", "ms"),
+    Row("the same: while compacting", "compaction-e2e", "e2e_compacting_p99_ms", "ms"),
+)
+"""Of scripts/bench/compaction.py, likewise."""
+
+ALL_ROWS = ROWS + OPENING_ROWS + COMPACTION_ROWS

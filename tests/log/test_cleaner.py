@@ -480,3 +480,20 @@ def test_a_cleaning_that_is_called_off_leaves_no_files() -> None:
         list(cleaner.groups())
     assert seen[-1]
     assert rig.names(".cleaned") == []
+
+
+# Finding by time
+
+
+def test_offsets_by_time_are_those_of_records_that_are_left() -> None:
+    """A batch that lost its first records, or all, is not found by what it lost."""
+    for timestamp_type in ("CreateTime", "LogAppendTime"):
+        rig = CleanerRig(message_timestamp_type=timestamp_type)
+        rig.put((b"0", b"a"), (b"1", b"a"), producer=(1, 0, 0))
+        rig.put((b"0", b"a"), (b"1", b"a"), (b"2", b"a"))
+        rig.put((b"0", b"b"), (b"1", b"b"))
+        rig.clean()
+        assert rig.empty() == [1]
+        found = rig.log.offset_for_timestamp(NOW_MS)
+        assert found is not None
+        assert found.offset == 4
