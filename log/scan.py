@@ -30,6 +30,7 @@ _LENGTH: Final = struct.Struct(">i")
 FIND_BYTES: Final = 8192  # an index interval and some
 WINDOW_BYTES: Final = 64 * 1024
 READ_BYTES: Final = 1024 * 1024
+CHECK_BYTES: Final = 128 * 1024  # a block of this size comes from memory in use; one of 1 MiB from the kernel, page by page
 _MANY_PRODUCER_BATCHES: Final = 10_000
 
 
@@ -135,12 +136,12 @@ def walk_batches(file: File, start: int, end: int, read_bytes: int = READ_BYTES)
 
 
 def check_batches(file: File, end: int, scan: BatchScan, progress: Callable[[int], None]) -> int:
-    """Takes `scan` through file[scan.sound:end], reading about READ_BYTES at a time; `progress` hears of every piece, in bytes.
+    """Takes `scan` through file[scan.sound:end], reading CHECK_BYTES or a batch at a time; `progress` hears of every piece, in bytes.
 
     Returns NEED_MORE if everything was sound, else the code of what is wrong with the batch at `scan.sound` (wire.kernel).
     """
     most = _MANY_PRODUCER_BATCHES
-    want = READ_BYTES
+    want = CHECK_BYTES
     while scan.sound < end:
         position = scan.sound
         data = file.pread(min(want, end - position), position)
@@ -148,11 +149,9 @@ def check_batches(file: File, end: int, scan: BatchScan, progress: Callable[[int
         progress(scan.sound - position)
         if code != NEED_MORE:
             return code
-        if scan.sound > position:
-            want = READ_BYTES
-        elif len(data) < min(want, end - position):
-            return BAD_FRAME  # the file is shorter than it was
-        else:
+        if scan.sound == position:
+            if len(data) < min(want, end - position):
+                return BAD_FRAME  # the file is shorter than it was
             want = _LENGTH.unpack_from(data, 8)[0] + OVERHEAD  # a batch larger than a piece; it fits the file
         if len(scan.producers) > most:
             scan.thin()
