@@ -136,7 +136,7 @@ def walk_batches(file: File, start: int, end: int, read_bytes: int = READ_BYTES)
 
 
 def check_batches(file: File, end: int, scan: BatchScan, progress: Callable[[int], None]) -> int:
-    """Takes `scan` through file[scan.sound:end], reading CHECK_BYTES or a batch at a time; `progress` hears of every piece, in bytes.
+    """Takes `scan` through file[scan.sound:end], reading CHECK_BYTES or a batch at a time; `progress` hears of each, in bytes.
 
     Returns NEED_MORE if everything was sound, else the code of what is wrong with the batch at `scan.sound` (wire.kernel).
     """
