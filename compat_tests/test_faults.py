@@ -24,7 +24,7 @@ from compat_tests.waiting import wait_for
 from compat_tests.wire import Wire, batch
 from ottla.wire.messages import create_topics, describe_log_dirs
 
-NONE, CORRUPT_MESSAGE, LEADER_NOT_AVAILABLE, KAFKA_STORAGE_ERROR = 0, 2, 5, 56
+NONE, CORRUPT_MESSAGE, LEADER_NOT_AVAILABLE, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR = 0, 2, 5, 6, 56
 LARGE: Final = 900_000
 SMALL_MOUNT: Final = "8m"
 
@@ -86,7 +86,7 @@ class Faulty:
     def breaks(self, calls: str, how: str) -> Strace:
         return Strace(self.pid, self.second / f"{self.topic}-{self.bad}" / self.segment.name, calls, how, self.trace)
 
-    def is_offline(self) -> bool:
+    def is_offline(self, refusal: int = KAFKA_STORAGE_ERROR) -> bool:
         """Everything a client can ask says so, and the other directory knows nothing of it."""
         described = self.wire.call(describe_log_dirs.DescribeLogDirsRequest(None), 4).results
         directories = {Path(each.log_dir).name: (each.error_code, len(each.topics), each.total_bytes > 0) for each in described}
@@ -97,9 +97,9 @@ class Faulty:
             directories == {"data": (NONE, 1, True), "second": (KAFKA_STORAGE_ERROR, 0, False)}
             and placed[self.bad] == (LEADER_NOT_AVAILABLE, -1, [1])
             and placed[self.good] == (NONE, 1, [])
-            and self.produce(self.bad) == KAFKA_STORAGE_ERROR
-            and self.fetch(self.bad) == (KAFKA_STORAGE_ERROR, -1)
-            and offset.error_code == KAFKA_STORAGE_ERROR
+            and self.produce(self.bad) == refusal
+            and self.fetch(self.bad) == (refusal, -1)
+            and offset.error_code == refusal
             and self.produce(self.good) == NONE
         )
 
@@ -153,7 +153,8 @@ def test_a_directory_that_is_read_only_at_the_start(kind: str, faulty: Callable[
     command = one.broker.command()
     one.broker.command = lambda: in_own_mounts(command, read_only)  # type: ignore[method-assign]
     one.start()
-    wait_for(one.is_offline, "the directory is offline")
+    refusal = {"ottla": KAFKA_STORAGE_ERROR, "kafka": NOT_LEADER_OR_FOLLOWER}[kind]  # which Kafka says only of a running one
+    wait_for(lambda: one.is_offline(refusal), "the directory is offline")
 
 
 def test_without_the_directory_of_the_metadata_the_broker_ends(kind: str, faulty: Callable[..., Faulty]) -> None:

@@ -47,16 +47,16 @@ need_strace() { # the tests kill a process at chosen system calls
     fi
 }
 
-need_clients() { # the tests run kcat, and clients in Go, JavaScript and Rust, which their own tools fetch and build
+need_clients() { # the tests run kcat, strace, and clients in Go, JavaScript and Rust, which their own tools fetch and build
     local missing=() tool
-    for tool in go:golang node:nodejs npm:npm cargo:cargo gcc:gcc make:make kcat:kcat; do
+    for tool in go:golang node:nodejs npm:npm cargo:cargo gcc:gcc make:make kcat:kcat strace:strace; do
         command -v "${tool%%:*}" >/dev/null || missing+=("${tool##*:}")
     done
     if [ ${#missing[@]} -gt 0 ]; then
         if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
             apt-get update -qq && apt-get install -y -qq "${missing[@]}" >/dev/null
         else
-            echo "the tests need Go 1.26, Node.js 20, npm, cargo, gcc, make and kcat; on Debian: apt-get install ${missing[*]}" >&2
+            echo "the tests need Go 1.26, Node.js 20, npm, cargo, gcc, make, kcat and strace; on Debian: apt-get install ${missing[*]}" >&2
             exit 1
         fi
     fi
