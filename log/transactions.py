@@ -96,10 +96,12 @@ def aborted_in_read(log: PartitionLog, fetch_offset: int, read: FileSlice) -> li
     As in Kafka these may be a few more than overlap the records: where the read ends, only the offset index is asked.
     """
     segments = log.segments
-    index, last = segments.floor(fetch_offset), len(segments) - 1
-    while index < last and segments[index].file is not read.file:
-        index += 1
     try:
+        if fetch_offset >= segments.active.base_offset and _txn_index(log, segments.active) is NO_ABORTS:
+            return []  # nearly all reads
+        index, last = segments.floor(fetch_offset), len(segments) - 1
+        while index < last and segments[index].file is not read.file:
+            index += 1
         upto = segments[index].offset_index.offset_at(read.position + read.length)
     except OSError as error:
         raise log.directory.fail(f"reading {log.path}", error) from error
