@@ -20,7 +20,6 @@ from ottla.log.partition import PartitionLog
 from ottla.server.broker import Broker
 from ottla.server.cleaning import LogCleaning, ThreadWorker
 from ottla.server.handlers import alter_replica_log_dirs
-from ottla.wire.api import APIS
 from ottla.wire.messages import fetch
 from ottla.wire.messages.alter_replica_log_dirs import AlterReplicaLogDir, AlterReplicaLogDirsRequest, AlterReplicaLogDirTopic
 from ottla.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
@@ -79,9 +78,11 @@ async def moved(broker: Broker, log: PartitionLog) -> None:
     request = AlterReplicaLogDirsRequest([AlterReplicaLogDir(target, [AlterReplicaLogDirTopic("t", [0])])])
     answer = alter_replica_log_dirs.handle(request, context(broker))
     assert answer.results[0].partitions[0].error_code == 0
-    while replica(broker).log is log:
-        await asyncio.sleep(0)
+    assert broker.context is not None
+    assert broker.context.log_dirs is not None
+    await asyncio.wait(list(broker.context.log_dirs._moves.values()))
     assert log.closed
+    assert not replica(broker).log.closed
     assert log.directory.remove_due(log.now_ms() + 2 * MINUTE_MS) > 0
 
 
@@ -132,11 +133,9 @@ async def filled(broker: Broker) -> PartitionLog:
 
 
 def frame() -> bytes:
-    partition = FetchPartition(0, fetch_offset=0, partition_max_bytes=2**31 - 1)
-    request = FetchRequest(
-        max_wait_ms=0, min_bytes=1, max_bytes=2**31 - 1, topics=[FetchTopic(topic="t", partitions=[partition])]
-    )
-    body: list[bytes] = [b"\0"] if VERSION >= APIS[fetch.API_KEY].flexible_from else []
+    topic = FetchTopic(topic="t", partitions=[FetchPartition(0, fetch_offset=0, partition_max_bytes=2**31 - 1)])
+    request = FetchRequest(max_wait_ms=0, min_bytes=1, max_bytes=2**31 - 1, topics=[topic])
+    body = [b"\0"]  # the header's tags
     fetch.ENCODE_REQUEST[VERSION](request, body)
     whole = struct.pack(">hhi", fetch.API_KEY, VERSION, 7) + b"\xff\xff" + b"".join(body)
     return struct.pack(">i", len(whole)) + whole
@@ -161,11 +160,10 @@ class SlowClient:
         return b"".join(pieces)
 
 
-@pytest.mark.parametrize(
-    "take_away",
-    [rolled, records_deleted, too_old, compacted, topic_deleted, moved, descriptor_given_up],
-    ids=lambda f: f.__name__,
-)
+WAYS: Final = (rolled, records_deleted, too_old, compacted, topic_deleted, moved, descriptor_given_up)
+
+
+@pytest.mark.parametrize("take_away", WAYS, ids=[way.__name__ for way in WAYS])
 def test_it_gets_what_was_there(take_away: TakeAway, tmp_path: Path) -> None:
     async def scenario() -> None:
         directories = f"{tmp_path / 'one'},{tmp_path / 'two'}"
