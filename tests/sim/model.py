@@ -11,7 +11,7 @@ not, so everything written is there.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from ottla.log.partition import PartitionLog
@@ -113,12 +113,25 @@ class Producer:
     last_sequence: int = -1
     last_offset: int = -1
     open_since: int = -1
+    written_to: list[tuple[int, int]] = field(default_factory=list)  # its open transaction's batches, from base to end
     last_at: int = -1  # base offset of the last batch that says something about it
-    ended_at: int = -1  # base offset of its last marker
 
 
-def producers_of(batches: tuple[Batch, ...]) -> tuple[dict[int, Producer], list[tuple[int, int, int]]]:
-    """(the producers by id, the aborted transactions as (producer id, first offset, last offset))."""
+@dataclass
+class Aborted:
+    """An aborted transaction: its batches from base to end, and its marker's offset."""
+
+    producer_id: int
+    batches: list[tuple[int, int]]
+    marker: int
+
+    def visible_from(self, start: int) -> int | None:
+        """The first offset of it in a log that starts there; None if there is none."""
+        return next((max(base, start) for base, end in self.batches if end > start), None)
+
+
+def producers_of(batches: tuple[Batch, ...]) -> tuple[dict[int, Producer], list[Aborted]]:
+    """(the producers by id, the aborted transactions)."""
     found: dict[int, Producer] = {}
     aborted = []
     for batch in batches:
@@ -131,12 +144,13 @@ def producers_of(batches: tuple[Batch, ...]) -> tuple[dict[int, Producer], list[
             producer.epoch, producer.last_sequence, producer.last_offset = header.producer_epoch, -1, -1
         if header.is_control:
             if producer.open_since >= 0 and COMMIT_KEY not in batch.data[-20:]:
-                aborted.append((header.producer_id, producer.open_since, batch.base))
-            producer.open_since, producer.ended_at = -1, batch.base
+                aborted.append(Aborted(header.producer_id, producer.written_to, batch.base))
+            producer.open_since, producer.written_to = -1, []
         else:
             producer.last_sequence, producer.last_offset = header.last_sequence, batch.end - 1
-            if header.is_transactional and producer.open_since < 0:
-                producer.open_since = batch.base
+            if header.is_transactional:
+                producer.open_since = batch.base if producer.open_since < 0 else producer.open_since
+                producer.written_to.append((batch.base, batch.end))
     return found, aborted
 
 
@@ -250,15 +264,28 @@ def _check_producers(log: PartitionLog, kept: tuple[Batch, ...]) -> None:
     opened = [producer.open_since for producer in expected.values() if producer.open_since >= 0]
     if not opened or min(opened) >= start:
         assert log.producers.first_open_offset == min(opened, default=None), "the first open transaction"
-    visible = sorted((producer_id, max(first, start), last) for producer_id, first, last in aborted if last >= start)
-    assert _aborted(log) == visible, f"the aborted transactions are {_aborted(log)}, not {visible}"
+    _check_aborted(log, aborted)
+
+
+def _check_aborted(log: PartitionLog, expected: list[Aborted]) -> None:
+    """What can be read of an aborted transaction must be known as such; of one that was deleted whole nothing need be."""
+    start = log.log_start_offset
+    found = {(producer_id, marker): first for producer_id, first, marker in _aborted(log)}
+    known = {(each.producer_id, each.marker): each for each in expected}
+    for key, first in found.items():
+        assert key in known, f"{key} was never aborted"
+        assert first >= start or first == known[key].batches[0][0], f"{key} is aborted from {first}"
+    for key, each in known.items():
+        visible = each.visible_from(start)
+        if visible is not None and each.marker >= start:
+            assert key in found, f"{key} is not known as aborted"
+            assert found[key] <= visible, f"{key} is aborted from {found[key]}, not {visible}"
 
 
 def _aborted(log: PartitionLog) -> list[tuple[int, int, int]]:
-    """As (producer id, first offset, last offset); where the first record is gone, the log's start says as much."""
-    start = log.log_start_offset
-    found = collect_aborted(log, start, log.log_end_offset)
-    return sorted((entry.producer_id, max(entry.first_offset, start), entry.last_offset) for entry in found)
+    """As (producer id, first offset, the marker's offset)."""
+    found = collect_aborted(log, log.log_start_offset, log.log_end_offset)
+    return sorted((entry.producer_id, entry.first_offset, entry.last_offset) for entry in found)
 
 
 def _check_times(log: PartitionLog, expected: list[Batch]) -> None:
