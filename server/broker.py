@@ -34,7 +34,7 @@ from ottla.server.fetch_sessions import FetchSessions
 from ottla.server.group.coordinator import TOPIC as CONSUMER_OFFSETS
 from ottla.server.group.coordinator import GroupCoordinator
 from ottla.server.group.settings import GroupSettings
-from ottla.server.listener import Listener, SocketSettings
+from ottla.server.listener import Listener, SocketSettings, bound_socket
 from ottla.server.listener_settings import PROTOCOLS
 from ottla.server.metadata.image import BROKER, ConfigChanged, Endpoint, PartitionChanged, TopicDeleted
 from ottla.server.metadata.names import TRANSACTION_STATE
@@ -171,12 +171,20 @@ class Broker:
         self._watch(logs)
         logs.lock()
         self.cluster_id = self._agree_on_cluster_id(logs)
+        if None in logs.meta_properties().values():
+            self._try_addresses()
         logs.format(self.cluster_id, self.config.node_id)
         if logs.needs_recovery:
             await self._recover(logs)
         else:
             logs.open_all()
         return logs
+
+    def _try_addresses(self) -> None:
+        """Before anything is formatted: OSError where an address is not to be had, so that such a start leaves nothing behind."""
+        settings = SocketSettings.from_broker(self.config.values)
+        for address in self.config.listeners:
+            bound_socket(address.host, address.port, settings).close()
 
     @staticmethod
     async def _recover(logs: LogManager) -> None:

@@ -131,6 +131,17 @@ def test_two_brokers_on_one_directory() -> None:
     run(scenario)
 
 
+def test_a_start_whose_port_is_taken_formats_nothing() -> None:
+    async def scenario() -> None:
+        storage = disk()
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            with pytest.raises(OSError, match="in use"):
+                await Broker(config(taken.getsockname()[1]), disk=storage).start()
+        assert storage.list("/data") == [".lock"]
+
+    run(scenario)
+
+
 def test_nobody_is_let_in_before_the_broker_is_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     begin = Broker._begin_passes
 
