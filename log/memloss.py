@@ -218,11 +218,11 @@ class Names:
         def rebuild(old: Directory, new: Directory) -> None:
             for name, node in changed.get(old, old.durable).items():
                 if isinstance(node, Directory):
-                    copy: Node = Directory()
-                    rebuild(node, copy)
+                    inner = Directory()
+                    rebuild(node, inner)
+                    new.durable[name] = new.entries[name] = inner
                 else:
-                    copy = file(node)
-                new.durable[name] = new.entries[name] = copy
+                    new.durable[name] = new.entries[name] = file(node)
 
         rebuild(self.root, result.root)
         return result
