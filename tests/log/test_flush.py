@@ -95,3 +95,57 @@ def test_in_a_thread_beside_appends(tmp_path: Path) -> None:
             assert rig.log.unflushed == 5
     rig.restart(clean=False)
     assert rig.read() == list(range(200))
+
+
+def test_jobs_of_one_log_run_one_after_the_other_and_the_later_covers_the_earlier() -> None:
+    """The first fails for want of descriptors when the second is made: the recovery point may not pass the names of the first."""
+    rig = Rig(settings(segment_bytes=2 * SIZE))
+    rig.fill(3)
+    first = rig.log.start_flush()
+    rig.fill(1)
+    second = rig.log.start_flush()
+    assert first is not None
+    assert second is not None
+    rig.memory.fail("open", errno.EMFILE)
+    with pytest.raises(StorageError):
+        first.run()
+    rig.memory.trace.clear()
+    second.run_and_finish()
+    first.give_up()
+    assert ("sync_dir", rig.path) in rig.memory.trace
+    assert rig.log.recovery_point == 4
+    assert rig.log.unsynced, "what the first gave back is synced again with the next"
+    rig.log.flush()
+    assert not rig.log.unsynced
+
+
+def test_nothing_to_flush_means_that_nothing_is_in_flight_either() -> None:
+    rig = Rig()
+    rig.fill(1)
+    job = rig.log.start_flush()
+    assert job is not None
+    rig.memory.trace.clear()
+    rig.log.flush()
+    assert ("sync_dir", rig.path) in rig.memory.trace
+    job.run_and_finish()
+    assert rig.log.start_flush() is None
+
+
+def test_an_append_that_makes_a_flush_due_waits_where_the_caller_flushes() -> None:
+    rig = Rig(settings(flush_messages=3))
+    rig.log.flush_inline = False
+    assert [rig.append().waits for _ in range(4)] == [False, False, True, True]
+    assert (rig.log.high_watermark, rig.log.recovery_point) == (2, 0)
+    rig.log.flush(3)
+    assert (rig.log.high_watermark, rig.log.recovery_point) == (4, 3), "the fourth is one of two that may be lost"
+    assert rig.append().waits is False
+
+
+def test_held_back_appends_that_are_cut_off_hold_nothing_back() -> None:
+    rig = Rig(settings(flush_messages=1))
+    rig.log.flush_inline = False
+    rig.fill(3)
+    rig.log.truncate_to(1)
+    rig.fill(1)
+    rig.log.flush()
+    assert rig.log.high_watermark == 2
