@@ -104,6 +104,8 @@ def refused_entries(
     """
     if not entries:
         return {}
+    if TRANSACTION_STATE not in broker.metadata.topics:
+        return {entry.partition: ErrorCode.COORDINATOR_NOT_AVAILABLE for entry in entries}
     _, producer_id, producer_epoch = entries[0]
     partitions = [entry.partition for entry in entries]
     coordinator = broker.transaction_coordinator()

@@ -53,17 +53,17 @@ def _add(transaction: AddPartitionsToTxnTransaction, ctx: RequestContext) -> lis
             each: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if each in missing else ErrorCode.OPERATION_NOT_ATTEMPTED
             for each in partitions
         }
-        return _results(codes)
+        return _each(codes)
     coordinator = ctx.broker.transaction_coordinator()
     producer = (transaction.transactional_id, transaction.producer_id, transaction.producer_epoch)
     batched = ctx.api_version >= BATCHED_SINCE
     try:
         if transaction.verify_only:
-            return _results(coordinator.verify_partitions(*producer, partitions))
+            return _each(coordinator.verify_partitions(*producer, partitions))
         coordinator.add_partitions(*producer, partitions, client_version=CLIENT_VERSION_OF_BROKERS if batched else 0)
     except TransactionError as error:
-        return _results(dict.fromkeys(partitions, _told(error.code, ctx.api_version)))
-    return _results(dict.fromkeys(partitions, ErrorCode.NONE))
+        return _all(transaction.topics, _told(error.code, ctx.api_version))
+    return _all(transaction.topics, ErrorCode.NONE)
 
 
 def _partitions(topics: Sequence[AddPartitionsToTxnTopic]) -> list[TopicPartition]:
@@ -71,7 +71,16 @@ def _partitions(topics: Sequence[AddPartitionsToTxnTopic]) -> list[TopicPartitio
     return list(dict.fromkeys((topic.name, partition) for topic in topics for partition in topic.partitions))
 
 
-def _results(codes: dict[TopicPartition, ErrorCode]) -> list[AddPartitionsToTxnTopicResult]:
+def _all(topics: Sequence[AddPartitionsToTxnTopic], code: ErrorCode) -> list[AddPartitionsToTxnTopicResult]:
+    """One code for the whole transaction, in the shape of the request."""
+    return [
+        AddPartitionsToTxnTopicResult(topic.name, [AddPartitionsToTxnPartitionResult(each, code) for each in topic.partitions])
+        for topic in topics
+    ]
+
+
+def _each(codes: dict[TopicPartition, ErrorCode]) -> list[AddPartitionsToTxnTopicResult]:
+    """To each partition its own; named twice it is answered once, and a topic without partitions not at all."""
     topics: dict[str, list[AddPartitionsToTxnPartitionResult]] = {}
     for (topic, partition), code in codes.items():
         topics.setdefault(topic, []).append(AddPartitionsToTxnPartitionResult(partition, code))

@@ -36,7 +36,8 @@ TOPIC_IDS_SINCE = 6
 def handle(request: TxnOffsetCommitRequest, ctx: RequestContext) -> TxnOffsetCommitResponse:
     commits: list[Commit] = []
     accepted: list[TxnOffsetCommitResponsePartition] = []
-    response = TxnOffsetCommitResponse(topics=[_read_topic(topic, ctx, commits, accepted) for topic in request.topics])
+    named = [topic for topic in request.topics if topic.partitions]
+    response = TxnOffsetCommitResponse(topics=[_read_topic(topic, ctx, commits, accepted) for topic in named])
     if accepted:
         code = _commit(request, commits, ctx)
         if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and ctx.api_version < LOADING_SINCE:
