@@ -147,12 +147,15 @@ class FutureLog:
         with log.directory.guard(f"moving {source.path}"):
             log.take_snapshot()
         log.flush()
+        if log.sole_replica:
+            log.high_watermark = log.log_end_offset
 
     def swap(self) -> None:
         """After `settle`: the copy has the log's name, and the log is deleted. StorageError."""
         source, log = self.source, self.log
         name = source.topic, source.partition
         cleaned = source.directory.cleaned.get(name)
+        source.recovery_point = source.log_end_offset  # whoever waits for an fsync has it
         source.delete()
         source.directory.partitions.pop(name, None)
         source.directory.forget_cleaned(name)

@@ -76,13 +76,17 @@ class Flushing:
 
     def tell_when_durable(self, replica: Replica, end_offset: int, told: Told) -> None:
         """`told` is called once, later, when everything below `end_offset` may be acknowledged."""
-        queue = self._queues.get(replica.log)
+        log = replica.log
+        queue = self._queues.get(log)
         if queue is None:
-            queue = self._queues[replica.log] = _Queue(replica)
-            self._clock.call_later(0, lambda: self._begin(replica.log, queue))
+            queue = self._queues[log] = _Queue(replica)
+            self._clock.call_later(0, lambda: self._begin(log, queue))
         queue.waiting.append((end_offset, told))
 
     def _begin(self, log: PartitionLog, queue: _Queue) -> None:
+        if log.closed and not answer_waits(log, queue.waiting[-1][0]):  # moved to another directory, and durable there
+            self._tell(log, queue)
+            return
         try:
             check_usable(log)
             if any(end_offset > log.log_end_offset for end_offset, _ in queue.waiting):

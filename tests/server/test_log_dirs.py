@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
+from ottla.log.directory import LogDirectory
 from ottla.log.memdisk import MemDisk, PowerCut
+from ottla.log.moving import create_future
 from ottla.log.partition import PartitionLog
 from ottla.server.broker import Broker
 from ottla.server.handlers import alter_replica_log_dirs, describe_log_dirs
@@ -118,6 +120,11 @@ async def until(condition: Callable[[], object]) -> None:
 
 async def moved(broker: Broker, path: str, name: str = "t", index: int = 0) -> None:
     await until(lambda: place(broker, name, index) == path)
+
+
+def directory_at(broker: Broker, path: str) -> LogDirectory:
+    assert broker.context is not None
+    return next(directory for directory in broker.context.replicas.logs.directories if directory.path == path)
 
 
 def names(storage: MemDisk, path: str, ending: str) -> list[str]:
@@ -264,6 +271,56 @@ def test_what_is_written_meanwhile_comes_along_and_a_parked_reader_is_woken() ->
         assert woken
         append(broker, batch(1))
         assert log_of(broker).high_watermark == total + 1
+        await broker.stop()
+
+    run(scenario)
+
+
+def test_answers_that_wait_for_an_fsync_have_it_in_the_copy() -> None:
+    async def scenario() -> None:
+        broker = await started(disk())
+        await created(broker, flush_messages="1")
+        old, was = log_of(broker), place(broker)
+        assert broker.context is not None
+        replica = broker.context.replicas.get("t", 0)
+        assert replica is not None
+        future = create_future(
+            directory_at(broker, other(was)), old, broker.context.replicas.logs.opening_of_future("t", 0, None)
+        )
+        broker.context.replicas.logs.futures["t", 0] = future
+        old.flush_inline = False
+        replica.append(batch(3))
+        told: list[Any] = []
+        broker.context.flusher().tell_when_durable(replica, 3, told.append)
+        while (found := future.next_read()) is not None:
+            list(future.take(found.read()))
+        assert broker.context.log_dirs is not None
+        broker.context.log_dirs._swap(future)
+        await until(lambda: told)
+        assert told == [None]
+        log = log_of(broker)
+        assert log is not old
+        assert (log.recovery_point, log.high_watermark) == (3, 3)
+        broker.context.flusher().tell_when_durable(replica, 3, told.append)
+        await until(lambda: len(told) == 2)
+        await broker.stop()
+
+    run(scenario)
+
+
+def test_many_moves_take_turns() -> None:
+    async def scenario() -> None:
+        storage = disk()
+        broker = await started(storage, num_replica_alter_log_dirs_threads="1")
+        await created(broker, partitions=12)
+        for index in range(12):
+            append(broker, batch(3, value=bytes([index])), index=index)
+        for path in (ONE, TWO):
+            alter(broker, path, *range(12))
+        for index in range(12):
+            await moved(broker, TWO, index=index)
+            assert contents(log_of(broker, index=index))[0].count(bytes([index])) >= 3
+            assert directory_in_metadata(broker, index=index) == TWO
         await broker.stop()
 
     run(scenario)

@@ -1,0 +1,234 @@
+"""A copy of a log in another directory: it is the log's in everything that counts, whatever the log went through meanwhile."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from ottla.log.errors import StorageError
+from ottla.log.manager import LogManager
+from ottla.log.memdisk import MemDisk
+from ottla.log.moving import FutureLog, create_future, future_name, name_fits, open_future, parse_future_name, remove_future
+from ottla.log.partition import PartitionLog
+from ottla.log.transactions import append_marker, collect_aborted
+from tests.log.support import NOW_MS, TOPIC_ID, batch, settings
+
+ONE, TWO = "/one", "/two"
+
+
+class Move:
+    """Partition t-0 in /one, and a copy in /two."""
+
+    def __init__(self, **config: object) -> None:
+        self.disk = MemDisk(lambda: NOW_MS)
+        self.config = settings(**config)
+        self.random = Random(1)
+        self.open()
+        assert self.log.directory.path == ONE
+
+    def open(self) -> None:
+        self.manager = LogManager(self.disk, [ONE, TWO], lambda: NOW_MS, self.config, random=self.random)
+        self.manager.open_all()
+        self.log: PartitionLog = self.manager.create("t", 0, TOPIC_ID, self.config)
+
+    def begin(self) -> FutureLog:
+        opening = self.manager.opening_of_future("t", 0, TOPIC_ID)
+        self.future = self.manager.futures["t", 0] = create_future(self.manager.directories[1], self.log, opening)
+        return self.future
+
+    def step(self) -> bool:
+        """Copies one read; False if there is nothing to copy."""
+        found = self.future.next_read()
+        if found is None:
+            return False
+        for _ in self.future.take(found.read()):
+            pass
+        return True
+
+    def finish(self) -> PartitionLog:
+        while self.step():
+            pass
+        self.future.settle()
+        self.future.swap()
+        self.manager.adopt_future(self.future.log)
+        return self.future.log
+
+
+def append(log: PartitionLog, records: bytes, epoch: int = 0) -> None:
+    log.append_as_leader(records, leader_epoch=epoch)
+
+
+def end(log: PartitionLog, producer_id: int, epoch: int, *, commit: bool) -> None:
+    append_marker(
+        log, producer_id=producer_id, producer_epoch=epoch, commit=commit, coordinator_epoch=0, leader_epoch=log.leader_epoch
+    )
+
+
+def contents(log: PartitionLog) -> list[bytes]:
+    return list(log.iterate_batches(log.log_start_offset))
+
+
+def test_names() -> None:
+    name = future_name("a-1.b", 7, Random(1))
+    assert parse_future_name(name) == ("a-1.b", 7)
+    assert [parse_future_name(other) for other in ("t-0", "t-0.abc-future", name.replace("-future", "-delete"))] == [None] * 3
+    assert len(future_name("x" * 213, 0, Random(1))) == 255
+    assert name_fits("x" * 213, 0)
+    assert not name_fits("x" * 214, 0)
+    assert not name_fits("x" * 213, 10)
+
+
+def test_segments_epochs_producers_and_aborted_transactions_come_along() -> None:
+    move = Move(segment_bytes=2000)
+    log = move.log
+    for epoch in range(3):
+        for number in range(8):
+            append(log, batch(2, producer=(7, 0, (epoch * 8 + number) * 2)), epoch)
+        append(log, batch(2, producer=(8, epoch, 0), transactional=True), epoch)
+        end(log, 8, epoch, commit=epoch == 1)
+    log.begin_epoch(5)  # a leader that has written nothing yet
+    before, bases = contents(log), [segment.base_offset for segment in log.segments]
+    aborted = collect_aborted(log, 0, log.log_end_offset)
+    epochs = log.epochs.entries
+    move.begin()
+    new = move.finish()
+    assert contents(new) == before
+    assert [segment.base_offset for segment in new.segments] == bases
+    assert collect_aborted(new, 0, new.log_end_offset) == aborted
+    assert len(aborted) == 2
+    assert new.epochs.entries == epochs
+    assert new.leader_epoch == 5
+    for clean in (False, True):
+        move.manager.close(clean)
+        move.open()
+        again = move.log
+        assert again.directory.path == TWO
+        assert contents(again) == before
+        assert collect_aborted(again, 0, again.log_end_offset) == aborted
+        assert again.epochs.entries[:3] == epochs[:3]  # a crash takes an epoch without records
+        state = again.producers.get(7)
+        assert state is not None
+        assert state.last_sequence == 47
+
+
+def test_an_open_transaction_stays_open() -> None:
+    move = Move()
+    append(move.log, batch(2, producer=(8, 0, 0), transactional=True))
+    append(move.log, batch(1))
+    move.begin()
+    new = move.finish()
+    assert (new.last_stable_offset, new.high_watermark) == (0, 3)
+    end(new, 8, 0, commit=False)
+    assert new.last_stable_offset == 4
+    assert len(collect_aborted(new, 0, 4)) == 1
+
+
+def test_what_is_appended_between_two_reads_comes_along() -> None:
+    move = Move()
+    append(move.log, batch(3))
+    move.begin()
+    assert move.step()
+    assert not move.step()
+    append(move.log, batch(3))
+    assert move.future.lag == 3
+    assert contents(move.finish()) == contents(move.future.log)
+    assert move.future.log.log_end_offset == 6
+
+
+@pytest.mark.parametrize("start", [4, 6, 9])
+def test_a_log_whose_start_moved_beyond_the_copy(start: int) -> None:
+    """Its first segments are gone before they were copied; at 9 everything is."""
+    move = Move()
+    append(move.log, batch(3))
+    move.begin()
+    move.step()
+    for _ in range(2):
+        move.log.roll()
+        append(move.log, batch(3))
+    if start == 9:
+        move.log.roll()
+    move.log.delete_records_before(start)
+    move.log.apply_retention(NOW_MS)
+    new = move.finish()
+    assert (new.log_start_offset, new.log_end_offset) == (start, 9)
+    assert len(contents(new)) == (9 - start + 2) // 3
+    append(new, batch(1))
+    assert new.log_end_offset == 10
+    move.manager.close()
+    move.open()
+    assert (move.log.log_start_offset, move.log.log_end_offset) == (start, 10)
+
+
+def test_a_copy_that_begins_high_up() -> None:
+    """Its first segment has the log's first offset, or the next could not hold the distance."""
+    move = Move()
+    append(move.log, batch(3))
+    move.log.roll()
+    append(move.log, batch(3))
+    move.log.delete_records_before(3)
+    move.log.apply_retention(NOW_MS)
+    assert move.begin().log.first_base_offset == 3
+
+
+def test_a_copy_that_is_longer_than_the_log_is_cut() -> None:
+    move = Move()
+    append(move.log, batch(3))
+    append(move.log, batch(3))
+    move.begin()
+    while move.step():
+        pass
+    move.log.truncate_to(3)
+    assert FutureLog(move.log, move.future.log).log.log_end_offset == 3
+
+
+def test_a_start_finds_the_copy() -> None:
+    move = Move()
+    append(move.log, batch(3))
+    append(move.log, batch(3))
+    move.begin()
+    while move.step():
+        pass
+    append(move.log, batch(3))
+    move.manager.close()
+    move.open()
+    directory, name = move.manager.found_futures["t", 0]
+    assert directory.path == TWO
+    opening = move.manager.opening_of_future("t", 0, TOPIC_ID, name)
+    move.future = FutureLog(move.log, open_future(directory, opening, clean=True))
+    assert move.future.lag == 3
+    assert move.finish().log_end_offset == 9
+    assert sorted(name.rpartition("-")[2] for name in move.disk.list(ONE) if move.disk.is_dir(f"{ONE}/{name}")) == ["delete"]
+
+
+def test_a_copy_is_taken_away() -> None:
+    move = Move()
+    append(move.log, batch(3))
+    move.begin()
+    move.manager.close()
+    move.open()
+    directory, name = move.manager.found_futures["t", 0]
+    remove_future(directory, name, NOW_MS)
+    assert not [left for left in move.disk.list(TWO) if left.endswith("-future")]
+    assert directory.remove_due(NOW_MS) == 1
+
+
+def test_a_deleted_partition_takes_its_copy_with_it() -> None:
+    move = Move()
+    append(move.log, batch(3))
+    move.begin()
+    move.manager.delete("t", 0)
+    assert move.future.is_over()
+    assert not [name for path in (ONE, TWO) for name in move.disk.list(path) if name == "t-0" or name.endswith("-future")]
+
+
+def test_a_disk_that_fails_leaves_the_log_as_it_was() -> None:
+    move = Move()
+    append(move.log, batch(3))
+    move.begin()
+    move.disk.fail("append", path=TWO)
+    with pytest.raises(StorageError):
+        move.finish()
+    assert move.manager.directories[1].failed is not None
+    append(move.log, batch(3))
+    assert move.log.log_end_offset == 6
