@@ -252,7 +252,7 @@ class _Loader:
 
     def _next_offset(self, segment: Segment) -> int:
         try:
-            return segment.next_offset()
+            return segment.next_offset() if segment.size else segment.base_offset
         except CorruptRecord as error:
             raise CorruptLog(f"{segment!r}: {error}") from error
 
