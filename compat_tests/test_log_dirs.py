@@ -18,7 +18,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from reference_kafka import BrokerFailed, BrokerProcess
 
-from compat_tests.brokers import CLASSES
+from compat_tests.brokers import CLASSES, KINDS
 from compat_tests.java_client import Java, JavaAt, JavaError, running
 from compat_tests.test_metadata_snapshots import dumped
 from compat_tests.waiting import collect, wait_for
@@ -237,3 +237,31 @@ def test_what_no_broker_starts_on(place: Place, damage: str) -> None:
             meta.write_text(re.sub("cluster.id=.*", "cluster.id=AAAAAAAAAAAAAAAAAAAAAQ", meta.read_text()))
     with pytest.raises(BrokerFailed):
         place.broker.start()
+
+
+@pytest.mark.parametrize("order", [KINDS, KINDS[::-1]], ids=["ottla first", "kafka first"])
+def test_a_move_that_one_began_is_ended_by_the_other(order: tuple[str, str], tmp_path: Path, program: Java) -> None:
+    """The copy of a move that is slow lies in the directory when the broker is killed; the other one goes on with it."""
+    first = Place(order[0], tmp_path / order[0])
+    first.broker.settings["replica.alter.log.dirs.io.max.bytes.per.second"] = "1"
+    second = Place(order[1], tmp_path / order[1])
+    second.one, second.two = first.one, first.two
+    second.broker.data_dir, second.broker.port = first.broker.data_dir, first.broker.port
+    second.broker.settings = first.broker.settings | {"replica.alter.log.dirs.io.max.bytes.per.second": "100000000"}
+    try:
+        first.broker.start()
+        first.create("t", segment_bytes="1048576")
+        first.produce("t", RECORDS)
+        target = first.other(first.directory_of("t"))
+        java = program.at(first.broker.bootstrap)
+        java.call("alter_replica_log_dir", topic="t", partition=0, path=str(target))
+        wait_for(lambda: list(target.glob("t-0.*-future")), "the copy has begun")
+        first.broker.kill()
+        second.broker.start()
+        wait_for((target / "t-0").is_dir, "the partition is in the other directory")
+        wait_for(lambda: second.leaders("t") == [1], "the partition has a leader")
+        assert second.values("t", RECORDS) == wanted(RECORDS)
+        assert not list(target.glob("*-future"))
+    finally:
+        first.broker.stop()
+        second.broker.stop()
