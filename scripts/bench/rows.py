@@ -101,6 +101,7 @@ OPENING_ROWS = (
 
 COMPACTION_ROWS = (
     Row("compaction of 1 GiB, 10 % distinct keys, 1 kB values", "compaction", "mib_per_s", "MiB/s", at_least=0.5),
+    Row("the same: CPU", "compaction", "cpu_s_per_gib", "s/GiB"),
     Row("end to end at 500/s, p99: no compaction", "compaction-e2e", "e2e_p99_ms", "ms"),
     Row("the same: while compacting", "compaction-e2e", "e2e_compacting_p99_ms", "ms"),
 )
