@@ -111,7 +111,7 @@ def handle(request: ProduceRequest, ctx: RequestContext) -> ProduceResponse | Ac
             if nameless:
                 answer = _refusal(data.index, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
             elif unverified and (topic.name, topic.topic_id, data.index) in unverified:
-                answer = _refusal(data.index, unverified[topic.name, topic.topic_id, data.index])
+                answer = _unverified_refusal(data.index, unverified[topic.name, topic.topic_id, data.index])
             else:
                 answer = _append(topic, data, request, ctx, owed)
             answers.append(answer)
@@ -264,6 +264,15 @@ def _is_transactional(records: Buffer | None) -> bool:
 
 def _refusal(index: int, code: ErrorCode) -> PartitionProduceResponse:
     return PartitionProduceResponse(index, code, NO_OFFSET)
+
+
+def _unverified_refusal(index: int, code: ErrorCode) -> PartitionProduceResponse:
+    answer = _refusal(index, code)
+    if code is ErrorCode.INVALID_TXN_STATE:
+        answer.error_message = "The partition was not added to the transaction."
+    elif code is ErrorCode.NOT_ENOUGH_REPLICAS:
+        answer.error_message = "The transaction coordinator cannot say now whether the partition is in the transaction."
+    return answer
 
 
 def _why_not_here(replica: Replica | None, topic: TopicProduceData, index: int, by_name: bool, ctx: RequestContext) -> ErrorCode:
