@@ -38,10 +38,7 @@ KNOWN_BUT_IDLE = {
     "telemetry.max.bytes": "bounds what is pushed, and what is pushed is dropped",
     "min.insync.replicas": "a topic's own is written down; what is produced is not held against it yet",
     "authorizer.class.name": "refused, since there is no authorization",
-    "transaction.state.log.min.isr": "the topic is not created before there are transactions",
-    "transaction.state.log.num.partitions": "likewise",
-    "transaction.state.log.replication.factor": "likewise",
-    "transaction.state.log.segment.bytes": "likewise",
+    "transaction.state.log.min.isr": "likewise, with the internal topic",
     "unclean.leader.election.enable": "an internal topic's own; one replica needs no election",
 }
 
