@@ -1,6 +1,7 @@
 """The scenarios of Kafka's LogLoaderTest, restated: what a start finds in a partition's directory, and what it makes of it.
 
-Each test names the cases it covers. What does not apply, and why:
+Each test names the cases it covers; test_overflow.py has testRecoveryOfSegmentWithOffsetOverflow,
+testRecoveryAfterCrashDuringSplitPhase1 to 5 and the two testOverCompactedLogRecovery that apply. What does not apply, and why:
 
 - testProducerSnapshotsRecoveryAfterUncleanShutdownV1, testSkipTruncateAndReloadIfOldMessageFormatAndNoCleanShutdown,
   testSkipTruncateAndReloadIfOldMessageFormatAndCleanShutdown, testRebuildTimeIndexForOldMessages,
@@ -22,45 +23,8 @@ import pytest
 from ottla.log.errors import StorageError
 from ottla.log.transactions import append_marker, collect_aborted
 from ottla.wire.batch import read_header, stamp
-from ottla.wire.compression import GZIP
+from tests.log.on_disk import SIZE, path, put, recovery_point, rig_of, sound
 from tests.log.support import NOW_MS, Rig, batch, marker, settings
-
-SIZE = len(batch())
-MAX_INT = 2**31 - 1
-
-
-def rig_of(batches: int, *, per_segment: int = 5, step_ms: int = 10) -> Rig:
-    """One-record batches, `step_ms` apart."""
-    rig = Rig(settings(segment_bytes=per_segment * SIZE, index_interval_bytes=1))
-    for at in range(batches):
-        rig.append(batch(timestamp_ms=NOW_MS + at * step_ms))
-    return rig
-
-
-def at(offset: int, count: int = 1, *, codec: int = 0, epoch: int = 0) -> bytes:
-    """A batch as a leader has stamped it."""
-    data = batch(count, codec=codec)
-    return stamp(read_header(data), offset, epoch) + data[16:]
-
-
-def path(rig: Rig, base: int, suffix: str = ".log") -> str:
-    return f"{rig.path}/{base:020d}{suffix}"
-
-
-def put(rig: Rig, base: int, *batches: bytes, suffix: str = ".log") -> None:
-    rig.disk.write_bytes(path(rig, base, suffix), b"".join(batches))
-
-
-def recovery_point(rig: Rig, offset: int) -> None:
-    rig.disk.write_bytes("/data/recovery-point-offset-checkpoint", f"0\n1\nt 0 {offset}\n".encode())
-
-
-def sound(rig: Rig, offsets: list[int], end: int) -> None:
-    """The log reads as `offsets`, ends at `end`, and takes more."""
-    assert rig.read() == offsets
-    assert rig.log.log_end_offset == end
-    assert rig.append().base_offset == end
-
 
 # Clean and unclean stops
 
@@ -413,134 +377,3 @@ def test_the_transaction_index_is_built_anew(which: str, snapshots: bool) -> Non
     rig.start()
     assert [tuple(entry) for entry in collect_aborted(rig.log, 0, 1 << 40)] == ABORTED
     assert rig.log.last_stable_offset == 90
-
-
-# Offsets that are far apart
-
-
-@pytest.mark.parametrize("codec", [0, GZIP])
-def test_a_compaction_may_leave_wide_gaps(codec: int) -> None:
-    """testOverCompactedLogRecovery, testOverCompactedLogRecoveryMultiRecord"""
-    rig = Rig(settings())
-    rig.manager.close(clean=False)
-    far = MAX_INT + 2
-    put(rig, 0, at(0))
-    put(rig, far, *(at(far + 2 * number, 2, codec=codec) for number in range(3)))
-    rig.disk.write_bytes("/data/cleaner-offset-checkpoint", f"0\n1\nt 0 {far + 6}\n".encode())
-    rig.start()
-    assert rig.bases == [0, far]
-    sound(rig, [0, *range(far, far + 6)], far + 6)
-
-
-FAR = MAX_INT + 10
-OVERFLOWED = [0, 1, FAR, FAR + 1, 2 * FAR]
-
-
-def rig_with_overflow(*, clean: bool = False) -> Rig:
-    """One segment whose later offsets are too far from its first, and a good one behind it."""
-    rig = Rig(settings(index_interval_bytes=1))
-    rig.manager.close(clean=clean)
-    put(rig, 0, *map(at, OVERFLOWED))
-    put(rig, 2 * FAR + 1, at(2 * FAR + 1))
-    for suffix in (".index", ".timeindex"):
-        rig.disk.remove(path(rig, 0, suffix))
-    return rig
-
-
-def check_split(rig: Rig) -> None:
-    rig.start()
-    assert rig.bases == [0, FAR, 2 * FAR, 2 * FAR + 1]
-    assert not any(name.endswith((".cleaned", ".swap", ".deleted")) for name in rig.names())
-    sound(rig, [*OVERFLOWED, 2 * FAR + 1], 2 * FAR + 2)
-    rig.restart(clean=False)
-    assert len(rig.log.segments) == 4
-
-
-@pytest.mark.parametrize("clean", [True, False])
-def test_a_segment_with_too_many_offsets_is_split(clean: bool) -> None:
-    """testRecoveryOfSegmentWithOffsetOverflow"""
-    check_split(rig_with_overflow(clean=clean))
-
-
-def test_a_split_may_be_cut_off_anywhere() -> None:
-    """testRecoveryAfterCrashDuringSplitPhase1 to 5, for our own way to split"""
-    from ottla.log.memdisk import PowerCut
-
-    changes, at_change = 1, 0
-    while at_change < changes:
-        rig = rig_with_overflow()
-        rig.memory.stop_after(at_change)
-        before = rig.memory.changes
-        try:
-            rig.start()
-        except PowerCut:
-            changes = at_change + 2
-        else:
-            changes = rig.memory.changes - before
-        rig.memory.crash(Random(at_change))
-        rig.memory.makedirs("/data")
-        if rig.disk.exists(path(rig, 0)):  # else the crash took the whole directory, which nobody had synced
-            rig.start()
-            assert rig.read() == [offset for offset in (*OVERFLOWED, 2 * FAR + 1) if offset < rig.log.log_end_offset]
-        at_change += 1
-    assert at_change > 5
-
-
-@pytest.mark.parametrize("phase", [1, 2, 3, 4, 5])
-def test_a_split_that_kafka_began_is_finished_or_undone(phase: int) -> None:
-    """testRecoveryAfterCrashDuringSplitPhase1 to 5: its files as they lie there after each step"""
-    rig = rig_with_overflow()
-    parts = {0: [at(0), at(1)], FAR: [at(FAR), at(FAR + 1)], 2 * FAR: [at(2 * FAR)]}
-    for base, batches in parts.items():
-        match phase:
-            case 1:  # all is still being written
-                put(rig, base, *batches[:-1], suffix=".log.cleaned")
-            case 2:  # the highest has its next name
-                put(rig, base, *batches, suffix=".log.swap" if base == 2 * FAR else ".log.cleaned")
-            case 3 | 4:  # all have; the old one is there, or gone
-                put(rig, base, *batches, suffix=".log.swap")
-                put(rig, base, b"", suffix=".index.swap")
-            case 5:  # the lower ones have their last name
-                put(rig, base, *batches, suffix=".log.swap" if base == 2 * FAR else ".log")
-    if phase == 4:
-        rig.disk.remove(path(rig, 0))
-    check_split(rig)
-
-
-# preallocate
-
-
-def test_a_preallocated_segment_ends_where_its_records_do() -> None:
-    rig = Rig(settings(segment_bytes=10 * SIZE, preallocate=True))
-    assert rig.disk.size(path(rig, 0)) == 10 * SIZE
-    rig.fill(13)
-    assert (rig.bases, rig.disk.size(path(rig, 0)), rig.disk.size(path(rig, 10))) == ([0, 10], 10 * SIZE, 10 * SIZE)
-    assert rig.log.size_bytes == 13 * SIZE
-    rig.restart(clean=False)  # the zeros behind the last record are no torn batch
-    assert rig.disk.size(path(rig, 10)) == 3 * SIZE
-    sound(rig, list(range(13)), 13)
-    rig.log.roll()
-    assert rig.disk.size(path(rig, 14)) == 10 * SIZE
-    rig.append()
-    rig.restart(clean=True)
-    assert rig.disk.size(path(rig, 14)) == SIZE
-    sound(rig, list(range(15)), 15)
-
-
-def test_zeros_behind_a_preallocated_segment_do_not_end_the_log() -> None:
-    """The file was to be trimmed when the next segment began, and the power was cut before that was durable."""
-    rig = rig_of(10)
-    rig.manager.close(clean=False)
-    put(rig, 0, rig.disk.read_bytes(path(rig, 0)), bytes(1000))
-    rig.start()
-    assert rig.disk.size(path(rig, 0)) == 5 * SIZE
-    sound(rig, list(range(10)), 10)
-
-
-def test_zeros_where_fsynced_records_were_are_damage() -> None:
-    rig = rig_of(10)
-    rig.manager.close(clean=False)
-    put(rig, 5, rig.disk.read_bytes(path(rig, 5))[: 3 * SIZE], bytes(2 * SIZE))
-    recovery_point(rig, 10)
-    with pytest.raises(StorageError, match="below the recovery point"):
-        rig.start()
