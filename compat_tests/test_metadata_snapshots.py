@@ -131,3 +131,23 @@ def test_each_starts_on_what_the_other_trimmed(order: tuple[str, str], tmp_path:
     assert said.count("SnapshotHeader") == said.count("SnapshotFooter") == len(checkpoints(broker))
     assert "isvalid: false" not in said
     assert not re.search(r"could not|exception|mismatch", said, re.IGNORECASE)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_snapshot_alone_is_enough(kind: str, tmp_path: Path) -> None:
+    """The log that lay behind it is gone."""
+    (broker, *_) = turns(tmp_path, (kind, kind)).values()
+    broker.start()
+    try:
+        fill(broker, "before", 1)
+        told = known(broker)
+        broker.stop()
+        for path in (broker.data_dir / METADATA).iterdir():
+            if path.suffix in (".log", ".index", ".timeindex", ".snapshot"):
+                path.unlink()
+        broker.start()
+        assert known(broker) == told
+        fill(broker, "after", 1)
+        assert len(known(broker)["ids"]) == 2 * TOPICS_PER_ROUND
+    finally:
+        broker.stop()

@@ -1,6 +1,7 @@
 """The log of `__cluster_metadata-0` as its only voter writes it: replay at the start, a new epoch, then one batch an operation.
 
-A start reads the newest snapshot and every committed batch behind it, then elects itself: quorum-state with an epoch that
+A start reads the newest snapshot and every committed batch behind it (a log that ends before it, as where somebody restored the
+snapshot alone, begins anew there), then elects itself: quorum-state with an epoch that
 nobody used before, a LeaderChange control record in that epoch, and everything after it carries the epoch. With one voter a
 batch is committed when it is durable, so `append` returns after fsync. That is done on the event loop: an operation of the
 controller takes the 3 ms that its fsync takes, all requests wait as long, and in return no operation ever sees half of another.
@@ -130,8 +131,8 @@ class MetadataLog:
 
     @property
     def is_new(self) -> bool:
-        """Nobody has ever led this log."""
-        return self._log.log_end_offset == 0
+        """Nobody has ever led this log. OSError."""
+        return self._log.log_end_offset == 0 and not any(found.end_offset for found in snapshot.find(self._disk, self._log.path))
 
     # Replay
 
@@ -141,9 +142,14 @@ class MetadataLog:
             snapshot.tidy(self._disk, self._log.path, self._log.log_start_offset)
             start = self._load_snapshot(image)
             self._check_quorum()
+            if start > self._log.log_end_offset:
+                from ottla.log.restart import restart_at  # as good as never
+
+                logger.warning("%s ends before its newest snapshot, and begins anew behind that", self._log.path)
+                restart_at(self._log, start)
         except OSError as error:
             raise StorageError(f"reading {self._log.path}: {error}") from error
-        if start > self._log.log_end_offset or start < self._log.log_start_offset:
+        if start < self._log.log_start_offset:
             raise MetadataError(
                 f"{self._log.path}: the newest snapshot ends at offset {start}, "
                 f"the log holds {self._log.log_start_offset}..{self._log.log_end_offset}"

@@ -289,6 +289,28 @@ def test_a_log_that_begins_behind_every_snapshot_is_refused() -> None:
     node.kill()
 
 
+@pytest.mark.parametrize("lost", [(".log", ".index", ".timeindex"), ("",)])
+def test_a_snapshot_alone_is_enough(lost: tuple[str, ...]) -> None:
+    """The log behind it is lost, or all else; Kafka starts on that, too."""
+    node = Node()
+    node.start()
+    topics(node, "t")
+    assert run(keeper(node, metadata_log_max_record_bytes_between_snapshots=1))
+    found, epoch = newest(node), node.controller.epoch
+    node.stop()
+    for name in node.disk.list(METADATA):
+        if name.endswith(lost) and not name.endswith(".checkpoint"):
+            node.disk.remove(f"{METADATA}/{name}")
+    node.start()
+    assert list(node.image.topics) == ["t"]
+    assert node.controller.epoch > epoch
+    assert node.controller._log.partition_log.log_start_offset == found.end_offset
+    topics(node, "later")
+    node.power_cut()
+    node.start()
+    assert list(node.image.topics) == ["t", "later"]
+
+
 def test_the_records_of_an_older_formatting_tool_begin_the_log() -> None:
     old, node = Node(), Node()
     old.start()
