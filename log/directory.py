@@ -61,6 +61,7 @@ class LogDirectory:
         "open_files",
         "partitions",
         "path",
+        "unopened",
     )
 
     def __init__(self, disk: Disk, path: str, open_files: OpenFiles) -> None:
@@ -75,6 +76,9 @@ class LogDirectory:
         """Flushes of its partitions that are done, and in `flushed_ms` how long they took together."""
         self.flushed_ms = 0
         self.partitions: dict[checkpoint.TopicPartition, Checkpointed] = {}
+        self.unopened: dict[checkpoint.TopicPartition, Checkpointed] = {}
+        """Partitions that could not be opened, with what the checkpoints say of them, which stays: without its recovery point a
+        damaged log would be taken for one with a torn tail, and cut."""
         self._doomed: list[tuple[int, str]] = []
         self._saved: dict[str, bytes] = {}
         self.mentioned: set[checkpoint.TopicPartition] = set()
@@ -126,13 +130,16 @@ class LogDirectory:
         self._doomed.append((due_ms, path))
 
     def remove_due(self, now_ms: int) -> int:
-        """Removes what is due; returns how many. StorageError."""
+        """Removes what is due, durably; returns how many. StorageError."""
         due = [path for due_ms, path in self._doomed if due_ms <= now_ms]
         if not due:
             return 0
         with self.guard("removing deleted files"):
             for path in due:
                 self._remove(path)
+            for parent in {path.rpartition("/")[0] for path in due}:
+                if self.disk.is_dir(parent):  # it may have been due itself
+                    self.disk.sync_dir(parent)
             self._doomed = [(due_ms, path) for due_ms, path in self._doomed if due_ms > now_ms]
         return len(due)
 
@@ -144,22 +151,27 @@ class LogDirectory:
 
     # Checkpoints
 
+    def _checkpointed(self) -> dict[checkpoint.TopicPartition, Checkpointed]:
+        return self.unopened | self.partitions if self.unopened else self.partitions
+
     def save_recovery_points(self) -> None:
         """Durable when it returns. StorageError."""
-        self._save(checkpoint.RECOVERY_POINTS, {name: log.recovery_point for name, log in self.partitions.items()})
+        self._save(checkpoint.RECOVERY_POINTS, {name: log.recovery_point for name, log in self._checkpointed().items()})
 
     def save_log_start_offsets(self) -> None:
         """Only those that no file name says. StorageError."""
-        starts = {n: log.log_start_offset for n, log in self.partitions.items() if log.log_start_offset > log.first_base_offset}
+        logs = self._checkpointed().items()
+        starts = {name: log.log_start_offset for name, log in logs if log.log_start_offset > log.first_base_offset}
         self._save(checkpoint.LOG_START_OFFSETS, starts)
 
     def save_high_watermarks(self) -> None:
         """StorageError."""
-        self._save(checkpoint.HIGH_WATERMARKS, {name: log.high_watermark for name, log in self.partitions.items()})
+        self._save(checkpoint.HIGH_WATERMARKS, {name: log.high_watermark for name, log in self._checkpointed().items()})
 
     def save_cleaned(self) -> None:
         """Only partitions that are there. StorageError."""
-        self._save(checkpoint.CLEANER_OFFSETS, {name: self.cleaned[name] for name in self.cleaned if name in self.partitions})
+        there = self._checkpointed()
+        self._save(checkpoint.CLEANER_OFFSETS, {name: offset for name, offset in self.cleaned.items() if name in there})
 
     def set_cleaned(self, partition: checkpoint.TopicPartition, offset: int) -> None:
         """Durable when it returns. StorageError."""

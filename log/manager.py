@@ -457,6 +457,8 @@ class LogManager:
     def _finish(self, directory: LogDirectory, broker_epoch: int) -> None:
         try:
             directory.save_all()
+            if directory.unopened:
+                return  # a start that believes in a clean stop would open a damaged log as it is
             marker = f"{directory.path}/{checkpoint.CLEAN_SHUTDOWN}"
             self._disk.write_bytes(marker, checkpoint.encode_clean_shutdown(broker_epoch))
         except StorageError:  # logged where the directory went offline

@@ -50,6 +50,18 @@ class _Job:
         return self.opening.topic, self.opening.partition
 
 
+class _Unopened:
+    """What the checkpoints say of a partition that could not be opened."""
+
+    __slots__ = ("first_base_offset", "high_watermark", "log_start_offset", "recovery_point")
+
+    def __init__(self, opening: Opening) -> None:
+        self.recovery_point = opening.recovery_point
+        self.log_start_offset = opening.log_start_offset
+        self.high_watermark = opening.high_watermark
+        self.first_base_offset = 0
+
+
 @dataclass(slots=True)
 class _Work:
     """The partitions of one directory: those that wait, and all of them."""
@@ -114,6 +126,7 @@ class Start:
                     self.logs.append(job.log)
                 elif job.problem is not None:
                     self.unavailable[job.topic_partition] = job.problem
+                    job.directory.unopened[job.topic_partition] = _Unopened(job.opening)
             if work.jobs:
                 stop = "a clean" if work.clean else "an unclean"
                 took_ms = self._now_ms() - self._began_ms
