@@ -1,8 +1,8 @@
 """What is done to a broker before another takes its directory over: a little of all that leaves something on disk.
 
-`everyday` is what both brokers can do, `with_transactions` and `kafkas_own` what only Apache Kafka does, and `go_on` what happens
-after a swap, on either. All of them go through clients or through raw requests where a client would choose for itself: sequences,
-epochs, timestamps. Topics begin with the `prefix` given, so that a directory can go through several rounds.
+`everyday` and `with_transactions` are what both brokers can do, `kafkas_own` what only Apache Kafka does, and `go_on` is what
+happens after a swap, on either. All of them go through clients, or through raw requests where a client would choose for itself:
+sequences, epochs, timestamps. Topics begin with the `prefix` given, so that a directory can go through several rounds.
 
 `Sequence` is an idempotent producer whose requests are made by hand: it can go on at another broker where it stopped.
 """
@@ -21,6 +21,7 @@ from compat_tests.java_client import JavaAt
 from compat_tests.times import TODAY_MS
 from compat_tests.waiting import wait_for
 from compat_tests.wire import Wire, batch
+from ottla.wire.batch import iter_batches
 from ottla.wire.messages import (
     alter_client_quotas,
     alter_user_scram_credentials,
@@ -31,7 +32,6 @@ from ottla.wire.messages import (
     incremental_alter_configs,
     offset_commit,
     share_group_heartbeat,
-    write_txn_markers,
 )
 
 CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -59,16 +59,15 @@ class Sequence:
 
     topic: str
     producer_id: int
-    transactional: bool = False
     epoch: int = 0
     sequence: int = 0
     sent: list[tuple[bytes, int]] = field(default_factory=list)
     """The batches, and the base offsets that they were given."""
 
-    def send(self, wire: Wire, *values: bytes, retry: bool = True, first_ms: int = TODAY_MS) -> int:
+    def send(self, wire: Wire, *values: bytes, retry: bool = True) -> int:
         """The next batch, and where `retry`, once more, as after an answer that was lost. Its base offset."""
-        made = self._batch(values, self.sequence, first_ms)
-        code, offset = self._produced(wire, made)
+        made = self._batch(values, self.sequence)
+        code, offset = produced(wire, self.topic, made)
         assert code == 0, f"sequence {self.sequence} of producer {self.producer_id}: error {code}"
         self.sequence += len(values)
         self.sent.append((made, offset))
@@ -76,36 +75,19 @@ class Sequence:
             self.repeat(wire)
         return offset
 
-    def _batch(self, values: tuple[bytes, ...], first_sequence: int, first_ms: int = TODAY_MS) -> bytes:
-        return batch(
-            *values,
-            first_ms=first_ms,
-            producer_id=self.producer_id,
-            producer_epoch=self.epoch,
-            base_sequence=first_sequence,
-            transactional=self.transactional,
-        )
-
-    def _produced(self, wire: Wire, records: bytes) -> tuple[int, int]:
-        return produced(wire, self.topic, records, transactional_id="by-hand" if self.transactional else None)
+    def _batch(self, values: tuple[bytes, ...], first_sequence: int) -> bytes:
+        return batch(*values, producer_id=self.producer_id, producer_epoch=self.epoch, base_sequence=first_sequence)
 
     def repeat(self, wire: Wire) -> None:
         """The last batch again: it is known as a duplicate, and answered with the offset that it has. (Of the four before it a
         broker knows while it runs; a snapshot holds the last only.)"""
         made, offset = self.sent[-1]
-        answer = self._produced(wire, made)
+        answer = produced(wire, self.topic, made)
         assert answer == (0, offset), f"{wire.kind} answers {answer} to a duplicate of {offset} by {self.producer_id}"
 
     def leap(self, wire: Wire) -> None:
         """A batch that leaves one out is refused (45 OUT_OF_ORDER_SEQUENCE_NUMBER)."""
-        assert self._produced(wire, self._batch((b"gap",), self.sequence + 1))[0] == 45
-
-    def end_transaction(self, wire: Wire, *, commit: bool) -> None:
-        """A marker as a transaction coordinator sends it."""
-        topics = [write_txn_markers.WritableTxnMarkerTopic(self.topic, [0])]
-        marker = write_txn_markers.WritableTxnMarker(self.producer_id, self.epoch, commit, topics)
-        (answer,) = wire.call(write_txn_markers.WriteTxnMarkersRequest([marker]), 1).markers
-        assert answer.topics[0].partitions[0].error_code == 0, answer
+        assert produced(wire, self.topic, self._batch((b"gap",), self.sequence + 1))[0] == 45
 
 
 def produced(wire: Wire, topic: str, records: bytes, **more: Any) -> tuple[int, int]:
@@ -264,17 +246,33 @@ def size_of(wire: Wire, topic: str) -> int:
 
 
 def compaction(wire: Wire) -> None:
-    """Topics whose older part will have been compacted when the directory is taken over, or is still to be."""
+    """Topics whose older part has been compacted when the directory is taken over, and one that is still to be."""
     settings: dict[str, Any] = {"segment_ms": "60000", "min_cleanable_dirty_ratio": "0.01", "retention_ms": "-1"}
     compacted = wire.create("compacted", cleanup_policy="compact", **settings)
     producer = Sequence(compacted, wire.new_producer_id())
-    by_the_hour(wire, compacted, 20, key=lambda n: b"key %d" % (n % 5))
+    by_the_hour(wire, compacted, 20, key=one_of_five)
     producer.send(wire, b"the last of this producer", retry=False)
-    by_the_hour(wire, compacted, 3, first=30, key=lambda n: b"k")
+    by_the_hour(wire, compacted, 3, first=30, key=one_of_five)
     both = wire.create("both", cleanup_policy="compact,delete", **(settings | {"retention_ms": str(10_000 * HOUR_MS)}))
-    by_the_hour(wire, both, 20, key=lambda n: b"key %d" % (n % 5))
+    by_the_hour(wire, both, 20, key=one_of_five)
     later = wire.create("to-compact", cleanup_policy="compact", **(settings | {"min_compaction_lag_ms": str(10_000 * HOUR_MS)}))
-    by_the_hour(wire, later, 20, key=lambda n: b"key %d" % (n % 5))
+    by_the_hour(wire, later, 20, key=one_of_five)
+    for topic in (compacted, both):
+        wait_until_compacted(wire, topic)
+
+
+def one_of_five(n: int) -> bytes:
+    return b"key %d" % (n % 5)
+
+
+def wait_until_compacted(wire: Wire, topic: str) -> None:
+    """One record for each of the keys of `by_the_hour`, another for the producer's, and three in the active segment."""
+
+    def compacted() -> bool:
+        (found,) = wire.fetch(topic).responses[0].partitions
+        return sum(header.records_count for header, _ in iter_batches(found.records)) <= 5 + 1 + 3
+
+    wait_for(compacted, f"{topic} is compacted")
 
 
 def groups(wire: Wire, bootstrap: str) -> None:
@@ -293,9 +291,7 @@ def consume_some(bootstrap: str, group: str, topic: str, count: int = 50, **sett
     got: list[Any] = []
 
     def read_on() -> bool:
-        message = consumer.poll(0.5)
-        if message is not None and message.error() is None:
-            got.append(message)
+        got.extend(message for message in consumer.consume(count, 0.5) if message.error() is None)
         return len(got) >= count
 
     wait_for(read_on, f"{group} reads")
@@ -313,27 +309,6 @@ def idempotent(wire: Wire) -> dict[str, Sequence]:
             made["few"].send(wire, b"f%d" % n)
     made["one"].send(wire, b"only", b"this", b"batch")
     return made
-
-
-def transactions_by_hand(wire: Wire) -> dict[str, Sequence]:
-    """Commits and aborts of two producers in turn, over several segments, and one transaction that stays open. Without a
-    coordinator: for brokers with transaction.partition.verification.enable=false."""
-    topic = wire.create("by-hand", segment_ms="60000", retention_ms="-1")
-    one, other = (Sequence(topic, wire.new_producer_id(), transactional=True) for _ in range(2))
-    for n in range(8):
-        first_ms = TODAY_MS - (50 - n) * HOUR_MS
-        one.send(wire, b"one %d" % n, b"one again", first_ms=first_ms)
-        other.send(wire, b"other %d" % n, first_ms=first_ms)
-        accepted(wire, topic, batch(b"of no transaction", first_ms=first_ms))
-        one.end_transaction(wire, commit=n % 2 == 0)
-        other.send(wire, b"other still %d" % n, first_ms=first_ms)
-        other.end_transaction(wire, commit=n % 3 == 0)
-    one.send(wire, b"left open")
-    accepted(wire, topic, batch(b"behind the open transaction"))
-    return {"one in transactions": one, "other in transactions": other}
-
-
-# What Apache Kafka does alone
 
 
 def transactional(bootstrap: str, name: str) -> Producer:
@@ -362,18 +337,29 @@ def with_transactions(wire: Wire, bootstrap: str) -> None:
     with_group.close()
     first.commit_transaction(30)
     wait_for(lambda: not any(unfinished(wire, topic, p) for p in range(2)), "markers are written")
-    left_open = transactional(bootstrap, wire.name("left-open"))
-    left_open.begin_transaction()
+    leave_open(wire, bootstrap)
+
+
+def leave_open(wire: Wire, bootstrap: str) -> None:
+    """Begins a transaction and goes: librdkafka ends none when a producer is destroyed. A record of nobody's lies behind it."""
+    topic = wire.name("transactional")
+    producer = transactional(bootstrap, wire.name("left-open"))
+    wait_for(lambda: not unfinished(wire, topic, 0), "what was left open before is aborted")
+    producer.begin_transaction()
     for n in range(3):
-        left_open.produce(topic, f"open {n}", "key", 0, timestamp=TODAY_MS)
-    left_open.flush(30)
+        producer.produce(topic, f"open {n}", "key", 0, timestamp=TODAY_MS)
+    assert producer.flush(30) == 0
     accepted(wire, topic, batch(b"behind the open transaction"))
+    assert unfinished(wire, topic, 0)
 
 
 def unfinished(wire: Wire, topic: str, partition: int) -> bool:
     """Whether a transaction is open in the partition."""
     (found,) = wire.fetch(topic, 0, partition=partition, isolation_level=1).responses[0].partitions
     return bool(found.last_stable_offset < found.high_watermark)
+
+
+# What Apache Kafka does alone
 
 
 def kafkas_own(wire: Wire, bootstrap: str) -> None:
@@ -394,7 +380,8 @@ def kafkas_own(wire: Wire, bootstrap: str) -> None:
         assert altered.entries[0].error_code == 0, altered
     alter(wire, CLIENT_METRICS, "subscription", metrics="org.apache.kafka.producer.", interval_ms="60000")
     alter(wire, GROUP, wire.name("consumer-group"), consumer_session_timeout_ms="46000")
-    consume_some(bootstrap, wire.name("consumer-group"), wire.name("gzip"), **{"group.protocol": "consumer"})
+    for group in ("consumer-group", "changing-group"):
+        consume_some(bootstrap, wire.name(group), wire.name("gzip"), **{"group.protocol": "consumer"})
     share_group(wire)
 
 
@@ -425,14 +412,15 @@ def go_on(wire: Wire, bootstrap: str, sequences: dict[str, Sequence], turn: int)
         sequence.repeat(wire)
         sequence.leap(wire)
         sequence.send(wire, b"turn %d" % turn, b"and on")
-        if sequence.transactional:
-            sequence.end_transaction(wire, commit=turn % 2 == 1)
     used = {sequence.producer_id for sequence in sequences.values()}
     sequences[f"of turn {turn}"] = new = Sequence(wire.name("idempotent"), wire.new_producer_id())
     assert new.producer_id > max(used), "a producer id was given twice"
     new.send(wire, b"a new producer")
     by_the_hour(wire, wire.name("segments"), 2, first=12 + 2 * turn)
-    by_the_hour(wire, wire.name("compacted"), 2, first=40 + 2 * turn, key=lambda n: b"key %d" % (n % 5))
+    by_the_hour(wire, wire.name("compacted"), 2, first=40 + 2 * turn, key=one_of_five)
+    alter(wire, TOPIC, wire.name("to-compact"), min_compaction_lag_ms=None)
+    for topic in ("compacted", "to-compact"):
+        wait_until_compacted(wire, wire.name(topic))
     accepted(wire, wire.create(f"turn-{turn}", 2, retention_ms="86400001"), batch(b"first", b"second"))
     if turn > 1:
         delete_topic(wire, wire.name(f"turn-{turn - 1}"))
@@ -441,6 +429,15 @@ def go_on(wire: Wire, bootstrap: str, sequences: dict[str, Sequence], turn: int)
     delete_below(wire, wire.name("records-deleted"), 10 + turn)
     alter(wire, TOPIC, wire.name("configured"), retention_ms=str(172800000 + turn), flush_messages=None)
     alter(wire, BROKER, "", log_retention_ms=str(604800001 + turn))
+    assert unfinished(wire, wire.name("transactional"), 0), "the transaction that was left open is not"
+    leave_open(wire, bootstrap)  # its producer is back, which ends it
+    producer = transactional(bootstrap, wire.name("first"))
+    for end in (producer.commit_transaction, producer.abort_transaction):
+        producer.begin_transaction()
+        producer.produce(wire.name("transactional"), f"turn {turn}", partition=1, timestamp=TODAY_MS)
+        end(30)
+    wait_for(lambda: not unfinished(wire, wire.name("transactional"), 1), "markers are written")
     commit(wire, wire.name("simple-group"), wire.name("gzip"), 20 + turn, f"turn {turn}")
     produce_by_librdkafka(bootstrap, wire.name("gzip"), "gzip")
     consume_some(bootstrap, wire.name("classic-group"), wire.name("gzip"), count=40)
+    consume_some(bootstrap, wire.name("changing-group"), wire.name("gzip"), count=40)

@@ -86,13 +86,12 @@ def journey(
 
 @pytest.fixture(scope="module", params=ENDS)
 def ottlas_journey(request: pytest.FixtureRequest, java: Java, tmp_path_factory: pytest.TempPathFactory) -> Journey:
-    """ottla, Kafka, ottla. Nobody asks the coordinator whether a batch belongs to a transaction: ottla has none."""
-    without_coordinator = {"transaction.partition.verification.enable": "false"}
-    made = Journey(Directory(tmp_path_factory.mktemp("ottla") / "directory", without_coordinator))
+    """ottla, Kafka, ottla."""
+    made = Journey(Directory(tmp_path_factory.mktemp("ottla") / "directory"))
     with made.directory.served_by("ottla", request.param) as ottla:
         ottla.wire.warm_up()
         made.sequences = directory_history.everyday(ottla.wire, java.at(ottla.bootstrap), ottla.bootstrap)
-        made.sequences |= directory_history.transactions_by_hand(ottla.wire)
+        directory_history.with_transactions(ottla.wire, ottla.bootstrap)
         manifest = take(ottla.address)
         made.turns.append(Turn("ottla", manifest, manifest))
     travel(made, ("kafka", "ottla"), request.param)
@@ -104,10 +103,9 @@ def travel(journey: Journey, kinds: tuple[str, ...], end: str) -> None:
     for turn, kind in enumerate(kinds, 1):
         with journey.directory.served_by(kind, end) as served:
             found = take(served.address)
-            directory_history.go_on(served.wire, served.bootstrap, journey.sequences, turn)
-            if kind == "kafka" and f"{PREFIX}-transactional" not in found["topics"]:
-                directory_history.with_transactions(served.wire, served.bootstrap)
+            if kind == "kafka" and f"{PREFIX}-share-group" not in found["groups"]:
                 directory_history.kafkas_own(served.wire, served.bootstrap)
+            directory_history.go_on(served.wire, served.bootstrap, journey.sequences, turn)
             journey.turns.append(Turn(kind, found, take(served.address)))
 
 
@@ -140,30 +138,28 @@ def test_what_ottla_does_not_know_is_kept(journey: Journey) -> None:
     """Features, groups of the newer kinds, and the topics behind transactions and share groups."""
     first, between = journey.turns[0].left, journey.turns[2].found
     assert first["cluster"] == between["cluster"]
-    newer = {group: what for group, what in first["groups"].items() if what[2] != "classic"}
-    assert len(newer) == 2
-    assert newer.items() <= between["groups"].items()
+    for group, kind in (("consumer-group", "consumer"), ("share-group", "share"), ("changing-group", "consumer")):
+        assert first["groups"][f"{PREFIX}-{group}"] == (kind, "Empty", kind)
+    for group in ("consumer-group", "share-group"):
+        assert first["groups"][f"{PREFIX}-{group}"] == between["groups"][f"{PREFIX}-{group}"]
+    assert between["groups"][f"{PREFIX}-changing-group"][2] == "classic", "whose member at ottla had the classic protocol"
     for topic in ("__transaction_state", "__share_group_state"):
         records = {what: lines for what, lines in first["records"].items() if what.startswith(topic)}
         assert any(records.values())
         for turn in journey.turns[1:3]:
             assert turn.found["topics"][topic]["internal"]
-            assert records.items() <= turn.found["records"].items()
+            assert all(turn.found["records"][what][: len(lines)] == lines for what, lines in records.items())
 
 
-def test_a_transaction_left_open_is_ended_by_its_producers_return(journey: Journey, tmp_path: Path) -> None:
-    """Two swaps later Kafka knows it still, and the records behind it become visible."""
-    topic = f"{PREFIX}-transactional"
-    before = journey.turns[-1].left
-    directory = journey.directory.copy(tmp_path / "directory")
+def test_kafka_does_not_wait_for_a_broker_that_stopped_cleanly(kafkas_directory: dict[str, Journey], tmp_path: Path) -> None:
+    """A broker that the metadata shows as alive would have to be given up first, after broker.session.timeout.ms."""
+    directory = kafkas_directory[STOP].directory.copy(tmp_path / "directory")
+    with directory.served_by("ottla"):
+        pass
+    log = directory.path / "broker.log"
+    log.unlink()
     with directory.served_by("kafka") as kafka:
-        returned = directory_history.transactional(kafka.bootstrap, f"{PREFIX}-left-open")
-        after = take(kafka.address)
-        returned.begin_transaction()
-        returned.produce(topic, "finished", partition=0)
-        returned.commit_transaction(30)
-    assert before["offsets"][f"{topic}-0"]["last stable"] < before["offsets"][f"{topic}-0"]["end"][0]
-    assert after["offsets"][f"{topic}-0"]["last stable"] == after["offsets"][f"{topic}-0"]["end"][0]
-    new = [line for line in after["committed"][f"{topic}-0"] if line not in before["committed"][f"{topic}-0"]]
-    values = {line[0]: line[3] for line in after["records"][f"{topic}-0"]}
-    assert [values[offset] for offset in new] == [b"behind the open transaction"]
+        take(kafka.address)
+    text = log.read_text()
+    assert "Successfully registered broker" in text
+    assert "DuplicateBrokerRegistration" not in text
