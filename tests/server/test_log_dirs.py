@@ -1,135 +1,43 @@
-"""Several log directories: the metadata knows what lies where, and partitions move between them, whatever comes in between."""
+"""Several log directories: the metadata knows what lies where, and partitions move between them."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from random import Random
 from typing import Any
 
 import pytest
 
-from ottla.log.directory import LogDirectory
-from ottla.log.memdisk import MemDisk, PowerCut
 from ottla.log.moving import create_future
-from ottla.log.partition import PartitionLog
-from ottla.server.broker import Broker
-from ottla.server.handlers import alter_replica_log_dirs, describe_log_dirs
 from ottla.server.metadata.image import BROKER, NO_LEADER, UNASSIGNED
 from ottla.wire.errors import ErrorCode
-from ottla.wire.messages.alter_replica_log_dirs import AlterReplicaLogDir, AlterReplicaLogDirsRequest, AlterReplicaLogDirTopic
-from ottla.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
-from ottla.wire.messages.describe_log_dirs import DescribeLogDirsPartition, DescribeLogDirsRequest
+from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from ottla.wire.messages.describe_log_dirs import DescribeLogDirsPartition
 from ottla.wire.messages.internal.config_record import ConfigRecord
 from tests.fakes import NOW_MS
 from tests.log.support import batch
-from tests.server.test_broker import config
-
-ONE, TWO, THREE = "/one", "/two", "/three"
-LIMIT_S = 30
-
-
-def disk() -> MemDisk:
-    return MemDisk(lambda: NOW_MS)
-
-
-def run(scenario: Callable[[], Awaitable[None]]) -> None:
-    asyncio.run(asyncio.wait_for(scenario(), LIMIT_S))
-
-
-async def started(storage: MemDisk, *directories: str, **settings: str) -> Broker:
-    broker = Broker(config(log_dirs=",".join(directories or (ONE, TWO)), **settings), disk=storage)
-    await broker.start()
-    await turns()
-    return broker
-
-
-async def turns(count: int = 5) -> None:
-    for _ in range(count):
-        await asyncio.sleep(0)
-
-
-async def created(broker: Broker, name: str = "t", partitions: int = 1, **configs: str) -> None:
-    assert broker.context is not None
-    asked = [CreatableTopicConfig(key.replace("_", "."), value) for key, value in configs.items()]
-    request = CreateTopicsRequest([CreatableTopic(name, partitions, 1, configs=asked)])
-    answer = await broker.context.controller.create_topics(request)
-    assert answer.topics[0].error_code == 0, answer.topics[0].error_message
-    await turns()
-
-
-def log_of(broker: Broker, name: str = "t", index: int = 0) -> PartitionLog:
-    assert broker.context is not None
-    replica = broker.context.replicas.get(name, index)
-    assert replica is not None
-    return replica.log
-
-
-def place(broker: Broker, name: str = "t", index: int = 0) -> str:
-    return log_of(broker, name, index).directory.path
-
-
-def other(path: str) -> str:
-    return TWO if path == ONE else ONE
-
-
-def directory_in_metadata(broker: Broker, name: str = "t", index: int = 0) -> str | None:
-    """The path of the directory that the metadata names."""
-    assert broker.context is not None
-    partition = broker.context.metadata.partition(name, index)
-    assert partition is not None
-    ids = broker.context.replicas.logs.directory_ids
-    return next((path for path, directory_id in ids.items() if (directory_id,) == partition.directories), None)
-
-
-def append(broker: Broker, records: bytes, name: str = "t", index: int = 0) -> None:
-    assert broker.context is not None
-    replica = broker.context.replicas.get(name, index)
-    assert replica is not None
-    replica.append(records)
-
-
-def contents(log: PartitionLog) -> list[bytes]:
-    return list(log.iterate_batches(log.log_start_offset))
-
-
-def alter(broker: Broker, path: str, *partitions: int, name: str = "t", version: int = 2) -> list[int]:
-    """Error codes by partition."""
-    request = AlterReplicaLogDirsRequest([AlterReplicaLogDir(path, [AlterReplicaLogDirTopic(name, list(partitions or (0,)))])])
-    answer = alter_replica_log_dirs.handle(request, context(broker, version))
-    return [partition.error_code for topic in answer.results for partition in topic.partitions]
-
-
-def context(broker: Broker, version: int) -> Any:
-    from ottla.server.context import RequestContext
-
-    assert broker.context is not None
-    return RequestContext(broker.context, 34, version, 1, "client", "127.0.0.1", "PLAINTEXT", object())
-
-
-def described(broker: Broker) -> dict[str, list[DescribeLogDirsPartition]]:
-    results = describe_log_dirs.handle(DescribeLogDirsRequest(None), context(broker, 5)).results
-    return {result.log_dir: [p for topic in result.topics for p in topic.partitions] for result in results}
-
-
-async def until(condition: Callable[[], object]) -> None:
-    """Turns of the loop until it is so; `run` has the deadline."""
-    while not condition():
-        await turns(1)
-
-
-async def moved(broker: Broker, path: str, name: str = "t", index: int = 0) -> None:
-    await until(lambda: place(broker, name, index) == path)
-
-
-def directory_at(broker: Broker, path: str) -> LogDirectory:
-    assert broker.context is not None
-    return next(directory for directory in broker.context.replicas.logs.directories if directory.path == path)
-
-
-def names(storage: MemDisk, path: str, ending: str) -> list[str]:
-    return [name for name in storage.list(path) if name.endswith(ending)]
-
+from tests.server.two_directories import (
+    ONE,
+    THREE,
+    TWO,
+    alter,
+    append,
+    contents,
+    created,
+    described,
+    directory_at,
+    directory_in_metadata,
+    disk,
+    log_of,
+    moved,
+    names,
+    other,
+    place,
+    run,
+    started,
+    turns,
+    until,
+)
 
 # Who lies where
 
@@ -196,16 +104,19 @@ def test_a_directory_that_is_gone_leaves_its_partitions_without_leader_until_it_
     run(scenario)
 
 
-def test_what_was_never_placed_is_made_anywhere() -> None:
+def test_a_crash_before_the_metadata_was_told() -> None:
     async def scenario() -> None:
         storage = disk()
         broker = await started(storage)
-        await created(broker)
         assert broker.context is not None
-        broker.context.metadata.topics["t"].partitions[0] = (
-            broker.context.metadata.topics["t"].partitions[0]._replace(directories=(UNASSIGNED,))
-        )
-        assert directory_in_metadata(broker) is None
+        await broker.context.controller.create_topics(CreateTopicsRequest([CreatableTopic("t", 2, 1)]))
+        partitions = broker.context.metadata.topics["t"].partitions.values()
+        assert [partition.directories for partition in partitions] == [(UNASSIGNED,)] * 2
+        places = [place(broker, index=index) for index in range(2)]
+        await broker._close(clean=False)
+        broker = await started(storage)
+        assert [place(broker, index=index) for index in range(2)] == places
+        assert [directory_in_metadata(broker, index=index) for index in range(2)] == places
         await broker.stop()
 
     run(scenario)
@@ -418,8 +329,6 @@ def test_a_topic_deleted_in_the_middle() -> None:
             append(broker, batch(3, value=b"x" * 300_000))
         was = place(broker)
         alter(broker, other(was))
-        from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
-
         assert broker.context is not None
         await broker.context.controller.delete_topics(DeleteTopicsRequest([DeleteTopicState("t")], timeout_ms=1000))
         assert not names(storage, other(was), "-future")
@@ -474,86 +383,5 @@ def test_records_deleted_before_they_were_copied() -> None:
         append(broker, batch(1))
         assert log_of(broker).log_end_offset == 19
         await broker.stop()
-
-    run(scenario)
-
-
-# Interrupted
-
-
-@pytest.mark.parametrize("clean", [True, False])
-def test_a_move_survives_a_restart(clean: bool) -> None:
-    async def scenario() -> None:
-        storage = disk()
-        broker = await started(storage, replica_alter_log_dirs_io_max_bytes_per_second="1")
-        await created(broker)
-        for _ in range(3):
-            append(broker, batch(3, value=b"x" * 300_000))
-        was, before = place(broker), contents(log_of(broker))
-        alter(broker, other(was))
-        await until(lambda: described(broker)[other(was)][0].offset_lag < 9)
-        if clean:
-            await broker.stop()
-        else:
-            await broker._close(clean=False)
-        broker = await started(storage)
-        await moved(broker, other(was))
-        assert contents(log_of(broker)) == before
-        assert directory_in_metadata(broker) == other(was)
-        await broker.stop()
-        assert not names(storage, was, "-future") + names(storage, other(was), "-future")
-
-    run(scenario)
-
-
-@pytest.mark.parametrize("losing", [None, 1])
-def test_a_power_cut_at_any_step_of_a_move_loses_nothing(losing: int | None) -> None:
-    """The records were synced before; wherever the move was cut, the next starts have all of them, once, and end it."""
-
-    async def one(step: int) -> bool:
-        storage = disk()
-        broker = await started(storage)
-        await created(broker)
-        append(broker, batch(3, value=b"x" * 1000))
-        append(broker, batch(3, value=b"y" * 1000))
-        log_of(broker).flush()
-        was, before = place(broker), contents(log_of(broker))
-        await broker.stop()
-        broker = await started(storage)
-        storage.stop_after(step)
-        done = False
-        try:
-            alter(broker, other(was))
-            assert broker.context is not None
-            assert broker.context.log_dirs is not None
-            task = next(iter(broker.context.log_dirs._moves.values()))
-            await asyncio.wait([task])
-            error = task.exception()
-            if error is not None:
-                raise error
-            done = place(broker) == other(was)
-        except PowerCut:
-            pass
-        storage.stop_after(None)
-        for listener in broker.listeners:
-            listener.stop_accepting()
-            await listener.close(0)
-        assert broker._scheduler is not None
-        await broker._scheduler.stop()
-        storage.crash(None if losing is None else Random(losing + step))
-        broker = await started(storage)
-        await until(lambda: not broker.context.replicas.logs.futures)  # type: ignore[union-attr]
-        assert contents(log_of(broker)) == before
-        assert directory_in_metadata(broker) == place(broker)
-        await broker.stop()
-        assert not [name for path in (ONE, TWO) for name in names(storage, path, "-future")]
-        return done
-
-    async def scenario() -> None:
-        for step in range(1, 400):
-            if await one(step):
-                assert step > 20
-                return
-        raise AssertionError("it never came to its end")
 
     run(scenario)
