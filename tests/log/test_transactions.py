@@ -11,7 +11,8 @@ from ottla.log.errors import InvalidProducerEpoch, StorageError
 from ottla.log.files import FileSlice
 from ottla.log.transactions import aborted_in_read, append_marker, collect_aborted
 from ottla.log.txn_index import TXN_ENTRY_SIZE, AbortedTransaction, load_txn_index
-from tests.log.support import Rig, batch, settings
+from ottla.log.validate import Origin
+from tests.log.support import Rig, batch, marker, settings
 
 
 class Transactions(Rig):
@@ -268,6 +269,43 @@ def test_transactions_version_2_at_the_last_epoch() -> None:
         transaction_version=2,
     )
     assert len(log.aborted()) == 1
+
+
+def test_a_marker_that_another_way_brings_meets_a_bad_file() -> None:
+    log = three_segments()
+    log.send(2)  # 7
+    log.manager.close()
+    log.disk.write_bytes(f"{log.path}/{5:020d}.txnindex", b"?")
+    log.start()
+    log.log.append_as_leader(marker(2, 0, commit=False, coordinator_epoch=9), leader_epoch=0, origin=Origin.COORDINATOR)
+    assert log.aborted() == [OF_1, OF_2, AbortedTransaction(2, 7, 8, 9)]
+
+
+def test_recovery_leaves_the_indexes_of_what_was_flushed() -> None:
+    """Also where it replays from before them, because snapshots are gone."""
+    log = three_segments()
+    log.log.flush(5)
+    log.manager.checkpoint_pass()
+    log.manager.close(False)
+    for name in log.names(".snapshot"):
+        log.disk.remove(f"{log.path}/{name}")
+    log.start()
+    assert log.aborted() == [OF_1, OF_2]
+
+
+def test_truncation_forgets_what_was_not_replicated() -> None:
+    log = rig()
+    log.log.sole_replica = False
+    log.send(3, transactional=False)  # 0
+    log.send(1)  # 1
+    log.end(1)  # 2
+    log.log.high_watermark = 1
+    assert log.log.last_stable_offset == 1
+    log.log.truncate_to(1)
+    for _ in range(3):
+        log.send(3, transactional=False)
+    log.log.high_watermark = 2
+    assert log.log.last_stable_offset == 2
 
 
 # Faults

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from ottla.log.files import FileSlice
+from ottla.log.transactions import append_marker
 from ottla.server.handlers import fetch as handler
 from ottla.server.waiting import Promise
 from ottla.wire.batch import iter_batches
@@ -354,3 +355,25 @@ def test_what_went_out_is_counted_by_topic_once_it_is_answered(broker: MemoryBro
         assert (traffic.bytes_out, traffic.failed_fetches) == (2 * len(records), 1)
 
     asyncio.run(scenario())
+
+
+def test_who_is_told_of_as_aborted(broker: MemoryBroker) -> None:
+    """As in Kafka also where no bytes are left for a partition; null where its first batch does not fit."""
+    replica = broker.replicas.get("t", 0)
+    assert replica is not None
+    replica.append(batch(3, producer=(7, 0, 0), transactional=True))
+    append_marker(replica.log, producer_id=7, producer_epoch=0, commit=False, coordinator_epoch=0, leader_epoch=0)
+    produce(broker, "t", ONE, index=1)
+
+    def told(**limits: int) -> list[tuple[int, int]] | None:
+        """Of partition 0, after partition 1, which gets its batch in any case."""
+        wanted = fetch_request("t", {1: 0, 0: 0}, isolation_level=1, **limits)
+        (topic,) = call(broker, "fetch", 12, wanted).responses
+        (data,) = (each for each in topic.partitions if each.partition_index == 0)
+        aborted = data.aborted_transactions
+        return None if aborted is None else [(each.producer_id, each.first_offset) for each in aborted]
+
+    assert told() == [(7, 0)]
+    assert told(max_bytes=1) == [(7, 0)]
+    assert told(partition_max_bytes=0) == [(7, 0)]
+    assert told(max_bytes=len(ONE) + 1) is None
