@@ -112,6 +112,37 @@ def test_segments_epochs_producers_and_aborted_transactions_come_along() -> None
         assert state.last_sequence == 47
 
 
+def test_a_producer_whose_batches_are_gone_is_still_known() -> None:
+    move = Move()
+    append(move.log, batch(3, producer=(7, 0, 0)))
+    move.log.roll()
+    append(move.log, batch(1))
+    move.log.delete_records_before(3)
+    move.log.apply_retention(NOW_MS)
+    move.begin()
+    state = move.finish().producers.get(7)
+    assert state is not None
+    assert state.last_sequence == 2
+
+
+def test_a_settled_copy_is_durable() -> None:
+    move = Move()
+    append(move.log, batch(3))
+    append(move.log, batch(3), epoch=2)
+    before = contents(move.log)
+    move.begin()
+    while move.step():
+        pass
+    move.future.settle()
+    name = move.future.log.path.rpartition("/")[2]
+    move.disk.crash()
+    move.open()
+    opening = move.manager.opening_of_future("t", 0, TOPIC_ID, name)
+    found = open_future(move.manager.directories[1], opening, clean=False)
+    assert contents(found) == before
+    assert found.leader_epoch == 2
+
+
 def test_an_open_transaction_stays_open() -> None:
     move = Move()
     append(move.log, batch(2, producer=(8, 0, 0), transactional=True))
