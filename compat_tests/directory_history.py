@@ -42,6 +42,7 @@ TOPIC, BROKER, CLIENT_METRICS, GROUP = 2, 4, 16, 32
 HISTORY_SETTINGS: Final = {
     "num.partitions": "2",
     "log.initial.task.delay.ms": "500",
+    "metadata.log.max.record.bytes.between.snapshots": "20000",
     "log.retention.check.interval.ms": "500",
     "log.cleaner.backoff.ms": "200",
     "log.flush.offset.checkpoint.interval.ms": "300",
