@@ -143,6 +143,17 @@ def test_a_settled_copy_is_durable() -> None:
     assert found.leader_epoch == 2
 
 
+def test_a_topic_whose_segments_became_smaller() -> None:
+    move = Move()
+    for _ in range(9):
+        append(move.log, batch(3))
+    move.begin().log.config = settings(segment_bytes=1000)
+    before = contents(move.log)
+    new = move.finish()
+    assert len(new.segments) == 5
+    assert contents(new) == before
+
+
 def test_an_open_transaction_stays_open() -> None:
     move = Move()
     append(move.log, batch(2, producer=(8, 0, 0), transactional=True))
