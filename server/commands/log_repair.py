@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -17,11 +17,13 @@ from ottla.log.checkpoint import LOCK
 from ottla.log.errors import LogDirLocked, LogError
 from ottla.log.files import Disk, Lock, OsDisk
 from ottla.server.commands import output
-from ottla.server.commands.check_directory import Checker
 from ottla.server.commands.findings import Meaning
 from ottla.server.commands.log_verify import Paths, refuse_locked, show, summary
 from ottla.server.commands.output import Failure
-from ottla.server.commands.repair import Damage, Repair, Step
+
+if TYPE_CHECKING:
+    from ottla.server.commands.check_directory import Checker
+    from ottla.server.commands.repair import Damage, Step
 
 
 @output.guarded
@@ -45,6 +47,9 @@ def repair(
     as_json: output.Json = False,
 ) -> None:
     """Mend a data directory, or a partition of it, after saying how."""
+    from ottla.server.commands.check_directory import Checker  # here, for the other commands start without it
+    from ottla.server.commands.repair import Damage
+
     if cut and skip:
         raise typer.BadParameter("one of --cut and --skip", param_hint="--skip")
     for path in paths:
@@ -79,6 +84,9 @@ def repair(
 
 
 def checked(paths: list[Path], metadata: Path | None) -> Checker:
+    """Everything was looked at. OSError."""
+    from ottla.server.commands.check_directory import Checker
+
     checker = Checker(paths, metadata=metadata)
     with output.progress("verify", checker.total_bytes, in_bytes=True) as advance:
         checker.run(advance)
@@ -99,6 +107,8 @@ def taken(disk: Disk, checker: Checker) -> list[Lock]:
 
 def plan(disk: Disk, checker: Checker, damage: Damage, aside: Path | None) -> list[Step]:
     """All steps, in order. OSError."""
+    from ottla.server.commands.repair import Repair
+
     steps: list[Step] = []
     for directory in checker.directories.values():
         partitions = [check for of, check in checker.partitions if of is directory]

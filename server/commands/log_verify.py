@@ -16,7 +16,6 @@ import typer
 
 from ottla.log.checkpoint import LOCK
 from ottla.server.commands import output
-from ottla.server.commands.check_directory import Checker
 from ottla.server.commands.findings import Finding, Meaning
 from ottla.server.commands.output import Failure
 
@@ -39,6 +38,8 @@ def verify(
     as_json: output.Json = False,
 ) -> None:
     """Check a data directory, a partition or a segment, and change nothing."""
+    from ottla.server.commands.check_directory import Checker  # here, for the other commands start without it
+
     if not running:
         refuse_locked(paths)
     checker = Checker(paths, deep=deep, metadata=metadata)
