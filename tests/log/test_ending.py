@@ -70,3 +70,27 @@ def test_a_directory_that_fails_meanwhile_gets_no_marker(tmp_path: Path) -> None
     again = manager(tmp_path, 4)
     assert {again.logs["t", partition].log_end_offset for partition in range(3, 40, 4)} == {3}
     again.close(clean=False)
+
+
+class ShortOfDescriptors(OsDisk):
+    """The first sync of partition 3's directory finds none."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def sync_dir(self, path: str) -> None:
+        if path.endswith("/t-3"):
+            self.asked += 1
+            if self.asked == 1:
+                raise OSError(errno.EMFILE, "Too many open files", path)
+        super().sync_dir(path)
+
+
+def test_what_could_not_be_synced_together_is_synced_alone(tmp_path: Path) -> None:
+    disk = ShortOfDescriptors()
+    logs = manager(tmp_path, 4, disk)
+    write(logs)
+    disk.asked = 0
+    logs.close()
+    assert disk.asked > 1
+    assert (tmp_path / "b/.kafka_cleanshutdown").exists()

@@ -85,7 +85,7 @@ def test_a_split_may_be_cut_off_anywhere() -> None:
 
 @pytest.mark.parametrize("phase", [1, 2, 3, 4, 5])
 def test_a_split_that_kafka_began_is_finished_or_undone(phase: int) -> None:
-    """testRecoveryAfterCrashDuringSplitPhase1 to 5: its files as they lie there after each step"""
+    """testRecoveryAfterCrashDuringSplitPhase1, Phase2, Phase3, Phase4, Phase5: its files as they lie there after each step"""
     rig = rig_with_overflow()
     parts = {0: [at(0), at(1)], FAR: [at(FAR), at(FAR + 1)], 2 * FAR: [at(2 * FAR)]}
     for base, batches in parts.items():
