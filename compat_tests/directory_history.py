@@ -42,7 +42,7 @@ TOPIC, BROKER, CLIENT_METRICS, GROUP = 2, 4, 16, 32
 HISTORY_SETTINGS: Final = {
     "num.partitions": "2",
     "log.initial.task.delay.ms": "500",
-    "metadata.log.max.record.bytes.between.snapshots": "20000",
+    "metadata.log.max.record.bytes.between.snapshots": "5000",
     "log.retention.check.interval.ms": "500",
     "log.cleaner.backoff.ms": "200",
     "log.flush.offset.checkpoint.interval.ms": "300",
@@ -51,7 +51,7 @@ HISTORY_SETTINGS: Final = {
     "share.coordinator.state.topic.replication.factor": "1",
     "share.coordinator.state.topic.min.isr": "1",
 }
-"""So that retention, the cleaner and the checkpoints come within a second instead of minutes."""
+"""So that retention, the cleaner and the checkpoints come within a second instead of minutes, and snapshots of the metadata too."""
 
 
 @dataclass

@@ -117,6 +117,8 @@ def check_handovers(journey: Journey) -> None:
     for before, after in handovers(journey):
         changed = differences(as_ottla_shows(before.left), as_ottla_shows(after.found))
         assert not changed, f"{before.kind} left, {after.kind} found:\n" + "\n".join(changed)
+    metadata = journey.directory.log_dirs[0] / "__cluster_metadata-0"
+    assert [path for path in metadata.glob("*.checkpoint") if not path.name.startswith("0" * 20)], "no snapshot was written"
     last = journey.turns[-1].left
     for turn in journey.turns:
         gone = turn.left["topics"].keys() - last["topics"].keys()
