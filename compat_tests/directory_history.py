@@ -51,7 +51,7 @@ HISTORY_SETTINGS: Final = {
     "share.coordinator.state.topic.replication.factor": "1",
     "share.coordinator.state.topic.min.isr": "1",
 }
-"""So that retention, the cleaner and the checkpoints come within a second instead of minutes, and snapshots of the metadata too."""
+"""So that retention, the cleaner and the checkpoints come within a second instead of minutes, and metadata snapshots at all."""
 
 
 @dataclass
