@@ -192,7 +192,8 @@ class Cleaner:
     def _note_segment(self, segment: Segment, transactions: CleanedTransactions) -> bool:
         """False if the map is full."""
         job, offsets, stats = self._job, self._map, self.stats
-        start = segment.offset_index.lookup(job.dirty_offset)
+        first = segment.locate(job.dirty_offset)  # which does not believe the index
+        start = segment.size if first is None else first.position
         for _, batch in walk_batches(segment.open_file(), start, segment.size, job.buffer_bytes):
             header = read_header(batch)
             self._throttle.spend(header.size)

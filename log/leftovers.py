@@ -28,12 +28,17 @@ _log = logging.getLogger("ottla.log.leftovers")
 NO_OFFSET: Final = -1
 _OFFSET_DIGITS: Final = 20
 _MAX_OFFSET: Final = 2**63 - 1
+_ENDINGS: Final = frozenset(
+    suffix + ending
+    for suffix in (*SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX)
+    for ending in ("", DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX, ".tmp")
+)
 
 
 def offset_in(name: str) -> int:
-    """The offset that a file's name starts with; -1 if it starts with none."""
-    digits = name.partition(".")[0]
-    if len(digits) != _OFFSET_DIGITS or not (digits.isascii() and digits.isdigit()):
+    """The offset that the name of a segment's or snapshot's file says; -1 for a stranger's, a copy that somebody made perhaps."""
+    digits = name[:_OFFSET_DIGITS]
+    if name[_OFFSET_DIGITS:] not in _ENDINGS or not (digits.isascii() and digits.isdigit()):
         return NO_OFFSET
     offset = int(digits)
     return offset if offset <= _MAX_OFFSET else NO_OFFSET
@@ -53,8 +58,10 @@ def clear_up(disk: Disk, path: str) -> list[str]:
     # A .swap goes before the .cleaned that condemns it.
     for name in sorted(names, key=lambda name: not name.endswith(SWAP_SUFFIX)):
         if name.endswith(SWAP_SUFFIX):
-            if offset_in(name) < unfinished:
-                swaps.append(name)
+            offset = offset_in(name)
+            if offset < unfinished:
+                if offset >= 0:
+                    swaps.append(name)
                 continue
             _log.warning("%s/%s is removed: what it belongs to was not finished", path, name)
             disk.remove(f"{path}/{name}")

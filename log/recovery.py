@@ -176,7 +176,7 @@ class _Loader:
         logs = sorted(offset_in(name) for name in names if name.endswith(LOG_SUFFIX) and offset_in(name) >= 0)
         known = set(logs)
         for name in names:
-            if name.endswith(SEGMENT_SUFFIXES) and offset_in(name) not in known:
+            if name.endswith(SEGMENT_SUFFIXES) and (offset := offset_in(name)) >= 0 and offset not in known:
                 _log.warning("%s/%s is removed: an index without its log", path, name)
                 disk.remove(f"{path}/{name}")
         self.segments = [self._segment(base, disk.size(f"{path}/{base:020d}{LOG_SUFFIX}")) for base in logs]

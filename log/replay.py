@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 
 from ottla.log.errors import CorruptSnapshot
 from ottla.log.files import Disk
+from ottla.log.leftovers import offset_in
 from ottla.log.markers import end_transaction
 from ottla.log.producers import CompletedTransaction, ProducerStates
 from ottla.log.scan import walk_producers
@@ -30,8 +31,7 @@ def snapshot_offsets(disk: Disk, path: str) -> list[int]:
 
 def snapshots_among(names: Iterable[str]) -> list[int]:
     """The offsets of the snapshots among these files, ascending."""
-    offsets = (name.removesuffix(SNAPSHOT_SUFFIX) for name in names if name.endswith(SNAPSHOT_SUFFIX))
-    return sorted(int(offset) for offset in offsets if offset.isdigit())
+    return sorted(offset for name in names if name.endswith(SNAPSHOT_SUFFIX) and (offset := offset_in(name)) >= 0)
 
 
 def remove_stray_snapshots(disk: Disk, path: str, segments: Segments, snapshots: list[int] | None = None) -> list[int]:
@@ -126,6 +126,14 @@ def _load_snapshot(
     return start_offset
 
 
+def _position_of(segment: Segment, offset: int) -> int:
+    """Where the first batch begins that reaches to `offset`; not by the index alone, which may hold anything."""
+    if segment.base_offset >= offset:
+        return 0
+    found = segment.locate(offset)
+    return segment.size if found is None else found.position
+
+
 def _replay(
     segments: Segments, producers: ProducerStates, from_offset: int, end_offset: int, *, by_batch: bool = True
 ) -> Iterator[tuple[Segment, CompletedTransaction]]:
@@ -135,7 +143,7 @@ def _replay(
     for index in range(segments.floor(from_offset), len(segments)):
         segment = segments[index]
         file, known = segment.open_file(), len(producers)
-        start = segment.offset_index.lookup(from_offset) if segment.base_offset < from_offset else 0
+        start = _position_of(segment, from_offset)
         for position, size, buffer, at in walk_producers(file, start, segment.size, segment.producer_batches):
             header = read_header(buffer, at)
             if header.next_offset <= from_offset:  # the log may start in the middle of a batch, and that one counts

@@ -328,6 +328,20 @@ def test_what_finds_no_room_in_the_map_waits_for_the_next_turn() -> None:
     assert rig.offsets() == list(range(30, 60))
 
 
+def test_the_next_turn_begins_where_the_log_says_whatever_the_index_says() -> None:
+    rig = CleanerRig(cleaner=CleanerSettings(dedupe_buffer_size=23 * SLOT_BYTES, io_buffer_load_factor=0.5))
+    rig.put_each([*range(30), *range(30)])
+    rig.roll()
+    cleaning = rig.cleaner.next_cleaning()
+    assert cleaning is not None
+    rig.cleaner.clean_here(cleaning)
+    rig.log.segments[0].close()
+    rig.disk.write_bytes(f"{rig.path}/{0:020d}.index", (5).to_bytes(4, "big") + (7).to_bytes(4, "big"))
+    rig.cleaner.clean_pass()
+    assert rig.cleaner.uncleanable == {}
+    assert rig.offsets() == list(range(30, 60))
+
+
 def test_a_batch_with_more_keys_than_the_map_holds() -> None:
     rig = CleanerRig(cleaner=CleanerSettings(dedupe_buffer_size=5 * SLOT_BYTES, io_buffer_load_factor=1.0))
     rig.put(*((b"%d" % key, b"v") for key in range(6)))

@@ -147,6 +147,45 @@ def test_derived_files_may_hold_anything(suffix: str, content: bytes | None, cle
     check(rig, 11)
 
 
+STRANGERS = [
+    f"{0:020d}.copy.log",
+    f"{4:020d}.copy.index",
+    f"{0:020d}.copy.log.swap",
+    f"{8:020d}.old.snapshot",
+    "5.snapshot",
+    "\N{SUPERSCRIPT TWO}.snapshot",
+    "\N{ARABIC-INDIC DIGIT THREE}" * 20 + ".snapshot",
+    "9" * 20 + ".log",
+]
+
+
+@pytest.mark.parametrize("name", STRANGERS)
+@pytest.mark.parametrize("clean", [True, False])
+def test_files_of_other_names_are_let_be(name: str, clean: bool) -> None:
+    rig = rig_of(11)
+    rig.manager.close(clean)
+    rig.disk.write_bytes(f"{rig.path}/{name}", b"somebody's")
+    rig.start()
+    check(rig, 11)
+    assert rig.disk.read_bytes(f"{rig.path}/{name}") == b"somebody's"
+
+
+@pytest.mark.parametrize("position", [1, SIZE + 7, 3 * SIZE])  # between batches, or at a later one
+def test_producers_are_not_looked_for_where_only_an_index_says(position: int) -> None:
+    """The log starts inside a segment and no snapshot is there: the replay begins in the middle, and the index is nonsense."""
+    rig = rig_of(5)
+    rig.log.delete_records_before(1)
+    rig.manager.close()
+    for name in rig.names(".snapshot"):
+        rig.disk.remove(f"{rig.path}/{name}")
+    entry = (1).to_bytes(4, "big") + position.to_bytes(4, "big")
+    rig.disk.write_bytes(f"{rig.path}/{0:020d}.index", entry)
+    rig.start()
+    state = rig.log.producers.get(9)
+    assert state is not None
+    assert [batch.last_sequence for batch in state.batches] == [1, 2, 3, 4]
+
+
 CHECKPOINTS = (
     "recovery-point-offset-checkpoint",
     "log-start-offset-checkpoint",
