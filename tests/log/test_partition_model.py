@@ -233,9 +233,10 @@ class CompactedMachine(PartitionMachine):
     @precondition(lambda self: len(self.state.batches) > 1)
     @rule()
     def cut_the_tail(self) -> None:
-        """The active segment is never cleaned, so its batches are as the model knows them."""
+        """The active segment is never cleaned, so its batches are as the model knows them. Not a marker: without it the aborted
+        transaction, whose records may be gone, would be open again."""
         tail = [found for found in self.state.batches if found.base >= self.rig.bases[-1]]
-        if tail:
+        if tail and not tail[-1].header.is_control:
             self.state = self.state.truncated(tail[-1].base)
             self.log.truncate_to(tail[-1].base)
 

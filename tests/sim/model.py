@@ -195,7 +195,7 @@ def _fits(log: PartitionLog | None, state: State | None, before: State | None, a
     assert (kept[-1].end if kept else state.end if not state.batches else 0) == end or end == start, f"ends at {end}"
     here = [batch for batch in kept if batch.end > start]
     if state.compacted:
-        _check_compacted(log, here)
+        _check_compacted(log, here, {base for each in producers_of(kept)[1] for base, _ in each.batches})
     else:
         _check_batches(log, here)
         _check_times(log, here)
@@ -227,9 +227,11 @@ def _records(data: bytes, base: int) -> dict[int, tuple[bytes | None, bytes | No
     return {base + at: (record.key, record.value) for at, record in enumerate(decode_records(data))}
 
 
-def _check_compacted(log: PartitionLog, expected: list[Batch]) -> None:
+def _check_compacted(log: PartitionLog, expected: list[Batch], aborted: set[int]) -> None:
+    """`aborted`: the batches, by base offset, that nobody may read, which may go and hide no other."""
     written = {offset: record for batch in expected for offset, record in _records(batch.data, batch.base).items()}
-    newest = {key: offset for offset, (key, _) in written.items()}
+    readable = [batch for batch in expected if batch.base not in aborted]
+    newest = {key: offset for batch in readable for offset, (key, _) in _records(batch.data, batch.base).items()}
     found: dict[int, tuple[bytes | None, bytes | None]] = {}
     for data in log.iterate_batches(log.log_start_offset):
         header = read_header(data)
