@@ -159,7 +159,10 @@ class LogDirs:
 
     async def _resume(self, name: TopicPartition) -> None:
         """A move that the last stop interrupted."""
-        directory, directory_name = self._logs.found_futures[name]
+        found = self._logs.found_futures.get(name)
+        if found is None:  # the topic was deleted first
+            return
+        directory, directory_name = found
         replica = self._replicas.get(*name)
         if replica is None:
             logger.warning("%s/%s is a copy of no partition that is here, and stays", directory.path, directory_name)
@@ -170,10 +173,9 @@ class LogDirs:
                 self.move(replica, directory.path)
             return
         opening = self._logs.opening_of_future(*name, replica.topic_id, directory_name)
-        log = await asyncio.get_running_loop().run_in_executor(None, open_future, directory, opening, True)
-        if self._logs.found_futures.pop(name, None) is None or replica.log.closed:  # called off meanwhile
-            log.delete()
-            return
+        # Not in a thread: the files of a move that is called off meanwhile would go while it reads them.
+        log = open_future(directory, opening, True)
+        del self._logs.found_futures[name]
         future = self._logs.futures[name] = FutureLog(replica.log, log)
         await self._run(future)
 

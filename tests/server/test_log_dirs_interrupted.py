@@ -8,7 +8,10 @@ from random import Random
 import pytest
 
 from ottla.log.memdisk import PowerCut
+from ottla.server.broker import Broker
+from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from tests.log.support import batch
+from tests.server.test_broker import config
 from tests.server.two_directories import (
     ONE,
     TWO,
@@ -26,6 +29,7 @@ from tests.server.two_directories import (
     place,
     run,
     started,
+    turns,
     until,
 )
 
@@ -51,6 +55,43 @@ def test_a_move_survives_a_restart(clean: bool) -> None:
         assert directory_in_metadata(broker) == other(was)
         await broker.stop()
         assert not names(storage, was, "-future") + names(storage, other(was), "-future")
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("how", ["called off", "deleted"])
+def test_a_move_that_a_start_found_ends_at_once(how: str) -> None:
+    """Whatever the start has made of the copy by then, no directory suffers from its going."""
+
+    async def one(count: int) -> None:
+        storage = disk()
+        broker = await started(storage, replica_alter_log_dirs_io_max_bytes_per_second="1")
+        await created(broker)
+        for _ in range(3):
+            append(broker, batch(3, value=b"x" * 300_000))
+        was = place(broker)
+        alter(broker, other(was))
+        await until(lambda: described(broker)[other(was)][0].offset_lag < 9)
+        await broker.stop()
+        broker = Broker(config(log_dirs=f"{ONE},{TWO}", replica_alter_log_dirs_io_max_bytes_per_second="1"), disk=storage)
+        await broker.start()
+        await turns(count)
+        assert broker.context is not None
+        if how == "deleted":
+            await broker.context.controller.delete_topics(DeleteTopicsRequest([DeleteTopicState("t")], timeout_ms=1000))
+        else:
+            assert alter(broker, was) == [0]
+            assert place(broker) == was
+        assert broker.context.log_dirs is not None
+        moves = list(broker.context.log_dirs._moves.values())
+        await broker.stop()
+        assert not [error for move in moves if not move.cancelled() and (error := move.exception()) is not None]
+        assert [directory.failed for directory in broker.context.replicas.logs.directories] == [None, None]
+        assert not [name for path in (ONE, TWO) for name in names(storage, path, "-future")]
+
+    async def scenario() -> None:
+        for count in range(4):
+            await one(count)
 
     run(scenario)
 
