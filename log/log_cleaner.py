@@ -26,7 +26,7 @@ from ottla.log.checkpoint import TopicPartition
 from ottla.log.cleaner import CleanedGroup, Cleaner, CleaningAborted, CleaningJob, CleaningStats, MapTooSmall, Throttle
 from ottla.log.cleaning_plan import CleaningPlan, is_compacted, is_due, plan
 from ottla.log.errors import CorruptRecord, StorageError
-from ottla.log.segment_swap import SegmentSwap, remove_cleaned
+from ottla.log.segment_swap import SegmentSwap, remove_unfinished, settle
 from ottla.log.transactions import collect_aborted
 
 if TYPE_CHECKING:
@@ -173,9 +173,10 @@ class LogCleaner:
         return found
 
     def prepare(self, cleaning: Cleaning) -> None:
-        """Writes the cleaning's job. CorruptRecord, StorageError."""
+        """Writes the cleaning's job. CleaningAborted, CorruptRecord, StorageError."""
         if cleaning.is_void:
             raise CleaningAborted("the log has changed")
+        settle(cleaning.log)
         # A start after a crash believes gaps in offsets below the recovery point of the checkpoint only.
         cleaning.log.directory.save_recovery_points()
         cleaning.job = self._job(cleaning.log, cleaning.plan, cleaning.began_ms)
@@ -243,8 +244,7 @@ class LogCleaner:
         log = cleaning.log
         if log.closed or log.directory.failed is not None:
             return  # a start removes it
-        with log.directory.guard(f"cleaning up after a cleaning of {log.path}"):
-            remove_cleaned(log.directory.disk, log.path)
+        remove_unfinished(log)
 
     def leave_alone(self, log: PartitionLog, reason: str) -> None:
         """The log cannot be cleaned, and will not be until the broker starts again."""
@@ -291,14 +291,12 @@ class LogCleaner:
     def clean_here(self, cleaning: Cleaning, throttle: Callable[[CleaningJob], Throttle] | None = None) -> bool:
         """Does a cleaning on this thread; False if it came to nothing. StorageError."""
         log = cleaning.log
-        log.flush(cleaning.plan.uncleanable_offset)
-        self.prepare(cleaning)
-        cleaner = Cleaner(log.directory.disk, cleaning.job, (throttle or unthrottled)(cleaning.job))
         try:
+            log.flush(cleaning.plan.uncleanable_offset)
+            self.prepare(cleaning)
+            cleaner = Cleaner(log.directory.disk, cleaning.job, (throttle or unthrottled)(cleaning.job))
             with log.directory.guard(f"compacting {log.path}"):
-                if not all(self.swap(cleaning, group).run() for group in cleaner.groups()):
-                    self.give_up(cleaning)
-                    return False
+                whole = all(self.swap(cleaning, group).run() for group in cleaner.groups())
         except (CorruptRecord, MapTooSmall) as error:
             self.give_up(cleaning)
             self.leave_alone(log, str(error))
@@ -306,6 +304,9 @@ class LogCleaner:
         except StorageError:
             self.give_up(cleaning)
             raise
+        if not whole:
+            self.give_up(cleaning)
+            return False
         self.finish(cleaning, cleaner.stats)
         return not cleaning.is_void
 

@@ -10,16 +10,18 @@ A disk may make renames durable in any order, or none, until the directory is sy
 run in any thread while the log goes on: after each step readers find every segment where it says that it is. A reader that has
 an old file open reads it to its end.
 
-The log may be cut, closed or deleted between two steps: `is_void` says so, and `undo` removes what is not part of the log yet.
-If it is closed before the last one, the next start takes that step.
+The log may be cut, closed or deleted between two steps: `is_void` says so, and `remove_unfinished` takes away what is not part of
+the log yet. If it is closed before the last one, the next start takes that step. If a sync came to nothing because descriptors ran
+out, the log is whole and goes on, and `settle` takes the steps that are left before the next cleaning, which needs the names.
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from ottla.log.cleaner import CleanedGroup, remove_files
-from ottla.log.files import Disk
+from ottla.log.cleaner import CleanedGroup
+from ottla.log.leftovers import offset_in
 from ottla.log.opening import random_jitter_ms
 from ottla.log.removal import drop_segments
 from ottla.log.segment import CLEANED_SUFFIX, SWAP_SUFFIX, Segment
@@ -58,10 +60,9 @@ class SegmentSwap:
         self._fits = False
 
     def run(self) -> bool:
-        """All of it here and now; False if the log changed and nothing was done. StorageError."""
+        """All of it here and now; False if the log changed meanwhile. StorageError."""
         for step in self.steps:
             if self.is_void:
-                self.undo()
                 return False
             step()
             self.sync()
@@ -80,15 +81,8 @@ class SegmentSwap:
     def sync(self) -> None:
         """Makes the last step durable. In any thread. StorageError."""
         log = self._log
-        with log.directory.guard(f"compacting {log.path}"):
+        with log.directory.guard(f"compacting {log.path}"), suppress(FileNotFoundError):  # the partition was deleted meanwhile
             log.directory.disk.sync_dir(log.path)
-
-    def undo(self) -> None:
-        """Removes the new segment's files, if they are not the log's yet. StorageError."""
-        log, new = self._log, self._new
-        if not self._exchanged and not log.closed and log.directory.failed is None:
-            with log.directory.guard(f"compacting {log.path}"):
-                remove_files(log.directory.disk, new)
 
     def _rename_new(self) -> None:
         with self._log.directory.guard(f"compacting {self._log.path}"):
@@ -102,13 +96,36 @@ class SegmentSwap:
             drop_segments(log, self._old, keep_snapshot=self._new.base_offset)
 
     def _end(self) -> None:
-        with self._log.directory.guard(f"compacting {self._log.path}"):
+        with self._log.directory.guard(f"compacting {self._log.path}", whole=True):
             self._new.rename_files("")
 
 
-def remove_cleaned(disk: Disk, path: str) -> int:
-    """Removes the `.cleaned` files that a cleaning left in a partition's directory; returns how many. OSError."""
-    left = [name for name in disk.list(path) if name.endswith(CLEANED_SUFFIX)]
-    for name in left:
-        disk.remove(f"{path}/{name}")
-    return len(left)
+def settle(log: PartitionLog) -> None:
+    """Takes the last step for segments that wait for it. StorageError."""
+    waiting = [segment for segment in log.segments if segment.name_ending]
+    if not waiting:
+        return
+    disk, action = log.directory.disk, f"compacting {log.path}"
+    with log.directory.guard(action):
+        disk.sync_dir(log.path)
+    with log.directory.guard(action, whole=True):
+        for segment in waiting:
+            segment.rename_files("")
+    with log.directory.guard(action):
+        disk.sync_dir(log.path)
+
+
+def remove_unfinished(log: PartitionLog) -> None:
+    """Removes what a cleaning that ended early left beside the log. StorageError.
+
+    Durably if there is a `.swap`: a start would believe it, whatever became of the log since.
+    """
+    disk = log.directory.disk
+    exchanged = {segment.base_offset for segment in log.segments if segment.name_ending}
+    with log.directory.guard(f"cleaning up after a cleaning of {log.path}"):
+        names = [name for name in disk.list(log.path) if offset_in(name) >= 0]
+        swaps = [name for name in names if name.endswith(SWAP_SUFFIX) and offset_in(name) not in exchanged]
+        for name in [*swaps, *(name for name in names if name.endswith(CLEANED_SUFFIX))]:
+            disk.remove(f"{log.path}/{name}")
+        if swaps:
+            disk.sync_dir(log.path)

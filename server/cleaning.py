@@ -175,7 +175,6 @@ class LogCleaning:
         swap = self.cleaner.swap(cleaning, group)
         for step in swap.steps:
             if swap.is_void:
-                swap.undo()
                 raise CleaningAborted("the log has changed")
             step()
             await _in_thread(swap.sync)
