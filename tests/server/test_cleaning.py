@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from ottla.log.cleaner import MapTooSmall
+from ottla.log.cleaner import Cleaner, MapTooSmall
 from ottla.log.errors import CorruptRecord
 from ottla.log.files import OsDisk
-from ottla.log.log_cleaner import Cleaning
+from ottla.log.log_cleaner import Cleaning, unthrottled
 from ottla.server.cleaning import LogCleaning, ProcessWorker, Result, ThreadWorker, WorkerDied
 from tests.log.cleaning import CleanerRig
 
@@ -280,6 +280,19 @@ def test_work_that_nobody_wants_any_more_ends(what: str, where: str, tmp_path: P
     if what != "deleted":
         assert rig.names(".cleaned") == []
         assert rig.offsets() == list(range(20 if what == "cut" else 30))
+
+
+def test_a_sync_that_comes_after_the_deletion_is_nobodys_fault() -> None:
+    """It runs in a thread, and the directory has another name by then."""
+    rig = CleanerRig()
+    fill(rig)
+    cleaning = rig.begin()
+    swap = rig.cleaner.swap(cleaning, next(Cleaner(rig.disk, cleaning.job, unthrottled(cleaning.job)).groups()))
+    swap.steps[0]()
+    rig.manager.delete("t", 0)
+    swap.sync()
+    assert swap.is_void
+    rig.manager.directories[0].check()
 
 
 def test_nothing_begins_after_the_stop() -> None:
