@@ -180,9 +180,11 @@ class LogManager:
 
     @property
     def needs_recovery(self) -> bool:
-        """Was the last stop not a clean one, in a directory that holds partitions? Then `open_all` may take long. OSError."""
-        disk = self._disk
-        paths = [d.path for d in self.directories if not disk.exists(f"{d.path}/{checkpoint.CLEAN_SHUTDOWN}")]
+        """Was the last stop not a clean one, in a directory that works and holds partitions? Then `open_all` may take long.
+        OSError.
+        """
+        disk, paths = self._disk, [directory.path for directory in self.directories if directory.failed is None]
+        paths = [path for path in paths if not disk.exists(f"{path}/{checkpoint.CLEAN_SHUTDOWN}")]
         return any(disk.is_dir(f"{path}/{name}") for path in paths for name in disk.list(path))
 
     def open_all(self) -> None:
@@ -282,7 +284,7 @@ class LogManager:
             return log
         if (topic, partition) in self.unavailable:
             raise StorageError(self.unavailable[topic, partition])
-        offline = next((directory for directory in self.directories if directory.failed is not None), None)
+        offline = next((directory for directory in self._places(topic) if directory.failed is not None), None)
         if offline is not None and not is_new:
             raise StorageError(
                 f"{topic}-{partition} is in no directory that works, and there is one that does not: {offline.failed}"
@@ -298,12 +300,16 @@ class LogManager:
         self._add(directory, log)
         return log
 
+    def _places(self, topic: str) -> list[LogDirectory]:
+        """Where partitions of this topic may lie."""
+        paths = {self._metadata_dir} if topic == METADATA_TOPIC else self._log_dirs
+        return [directory for directory in self.directories if directory.path in paths]
+
     def _directory_for(self, topic: str, partition: int) -> LogDirectory:
-        places = {self._metadata_dir} if topic == METADATA_TOPIC else self._log_dirs
-        online = [directory for directory in self.directories if directory.failed is None and directory.path in places]
+        online = [directory for directory in self._places(topic) if directory.failed is None]
         if not online:
             raise StorageError(
-                "every log directory is offline" if places is self._log_dirs else f"{self._metadata_dir} is offline"
+                f"{self._metadata_dir} is offline" if topic == METADATA_TOPIC else "every log directory is offline"
             )
         preferred = self.preferred.pop((topic, partition), None)
         if preferred is not None and topic != METADATA_TOPIC:

@@ -6,6 +6,7 @@ import asyncio
 import errno
 import socket
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -397,6 +398,27 @@ def test_without_the_directory_of_the_metadata_the_broker_is_at_its_end() -> Non
         await ask(broker.port, create_topics, 4, CreateTopicsRequest([CreatableTopic("t", 2, 1)], 1000))
         await broker.offline.wait()
         await broker.stop()
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("second", ["file", "file/beneath"])
+def test_a_directory_that_cannot_even_be_made_is_offline_and_the_others_serve(second: str, tmp_path: Path) -> None:
+    """At the first start and at the next, also after a crash."""
+
+    async def scenario() -> None:
+        (tmp_path / "file").touch()
+        for clean in (False, True):
+            broker = Broker(config(log_dirs=f"{tmp_path}/one,{tmp_path}/{second}"))
+            await broker.start()
+            assert broker.context is not None
+            failed = [directory.failed is not None for directory in broker.context.replicas.logs.directories]
+            assert failed == [False, True]
+            if not clean:
+                await ask(broker.port, create_topics, 4, CreateTopicsRequest([CreatableTopic("t", 2, 1)], 1000))
+            answer = await ask(broker.port, metadata, 8, metadata.MetadataRequest(topics=None))
+            assert [each.leader_id for each in parts(answer)] == [1, 1]
+            await broker._close(clean=clean)
 
     run(scenario)
 
