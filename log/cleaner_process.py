@@ -6,7 +6,8 @@ Here nobody does, and the system gives the broker's process the processor first 
     in     a CleaningJob's fields
     out    {"group": [base offset, size, [base offsets replaced]]}     any number of times; the files are durable
            {"done": a CleaningStats' fields}                           and the next job may come
-           {"failed": "damaged" | "disk", "reason": text, "errno": number or null}      likewise
+           {"failed": "damaged" | "disk" | "unknown", "reason": text, "errno": number or null}      likewise; "unknown": a disk
+           of which nobody knows what it holds (log.files.StateUnknown)
 
 Nothing comes in while a job is under way; if stdin ends, nobody wants the result: the files of the segment under way are removed
 and the process ends. So it dies with the broker, however that died, and costs nothing once it is not needed.
@@ -24,7 +25,7 @@ from typing import Any, BinaryIO, Final
 
 from ottla.log.cleaner import Cleaner, CleaningAborted, CleaningJob, MapTooSmall, Throttle
 from ottla.log.errors import CorruptRecord
-from ottla.log.files import Disk, OsDisk
+from ottla.log.files import Disk, OsDisk, StateUnknown
 
 NICE: Final = 10
 
@@ -57,7 +58,8 @@ def serve(jobs: BinaryIO, answers: BinaryIO, disk: Disk) -> int:
         except (CorruptRecord, MapTooSmall) as error:
             answer({"failed": "damaged", "reason": str(error), "errno": None})
         except OSError as error:
-            answer({"failed": "disk", "reason": str(error), "errno": error.errno})
+            kind = "unknown" if isinstance(error, StateUnknown) else "disk"
+            answer({"failed": kind, "reason": str(error), "errno": error.errno})
         else:
             answer({"done": asdict(cleaner.stats)})
     return 0

@@ -10,9 +10,10 @@ A disk may make renames durable in any order, or none, until the directory is sy
 run in any thread while the log goes on: after each step readers find every segment where it says that it is. A reader that has
 an old file open reads it to its end.
 
-The log may be cut, closed or deleted between two steps: `is_void` says so, and `remove_unfinished` takes away what is not part of
-the log yet. If it is closed before the last one, the next start takes that step. If a sync came to nothing because descriptors ran
-out, the log is whole and goes on, and `settle` takes the steps that are left before the next cleaning, which needs the names.
+The log may be cut, closed or deleted between two steps: `is_void` says so, and `remove_unfinished` takes away what is not part
+of the log yet. If it is closed before the last one, the next start takes that step. If descriptors ran out and a sync came to
+nothing, the log is whole and goes on, and `settle` takes the steps that are left before the next cleaning, which needs the
+names.
 """
 
 from __future__ import annotations

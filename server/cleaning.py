@@ -1,12 +1,14 @@
 """Where logs are compacted: every `log.cleaner.backoff.ms`, all that are due, outside the event loop's process.
 
-What is decided, and what touches a log's segments, happens here on the loop (log/log_cleaner.py) and takes microseconds; fsyncs
-go to threads. The work itself is done by a worker process, begun when a log is due and ended when none is any more: an idle
-broker has none. `log.cleaner.threads` is how many there may be at once. Where files are not the system's own (a throwaway
-broker in a test) the same work is done in a thread of this process.
+What is decided, and what touches a log's segments, happens here on the loop (log/log_cleaner.py) and takes microseconds, but for
+two checkpoint files a cleaning, which are synced there, as all are; the fsyncs of logs go to threads. The work itself is done by
+a worker process, begun when a log is due and ended when none is any more: an idle broker has none. `log.cleaner.threads` is how
+many there may be at once. Where files are not the system's own (a throwaway broker in a test) the same work is done in a thread
+of this process.
 
-A worker that dies takes its cleaning with it and nothing else: what it was writing is removed, the log is tried again at the next
-pass, and left alone after the second time. A cleaning whose log is cut or deleted is called off by ending the worker.
+A worker that dies takes its cleaning with it and nothing else: what it was writing is removed, the log is tried again at the
+next pass, and left alone after the second time. Where none can be begun, the next pass tries again. A cleaning whose log is cut
+or deleted is called off by ending the worker.
 """
 
 from __future__ import annotations
@@ -15,17 +17,17 @@ import asyncio
 import json
 import logging
 import sys
+import threading
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import aclosing
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 import ottla
 from ottla.log.cleaner import CleanedGroup, Cleaner, CleaningAborted, CleaningJob, CleaningStats, MapTooSmall, Throttle
 from ottla.log.errors import CorruptRecord, LogError, StorageError
-from ottla.log.files import OsDisk
+from ottla.log.files import OsDisk, StateUnknown
 from ottla.log.log_cleaner import CleanerSettings, Cleaning, LogCleaner
 
 if TYPE_CHECKING:
@@ -49,12 +51,16 @@ class WorkerDied(LogError):
     """The process that did a cleaning ended in the middle of it. Never sent."""
 
 
+class NoWorker(LogError):
+    """The system gives us no process now. Says nothing of the log or its disk. Never sent."""
+
+
 class Worker(Protocol):
     """Does cleanings, one at a time."""
 
     def clean(self, cleaning: Cleaning) -> AsyncIterator[Result]:
         """The groups as they are made, and the stats at the end. CleaningAborted, CorruptRecord, MapTooSmall, OSError,
-        WorkerDied. The worker writes nothing more for the cleaning when this has ended."""
+        NoWorker, WorkerDied. The worker writes nothing more for the cleaning when this has ended."""
         ...
 
     async def close(self) -> None:
@@ -146,6 +152,8 @@ class LogCleaning:
             cleaner.leave_alone(log, str(error))
         except WorkerDied as error:
             self._note_death(cleaning, error)
+        except NoWorker as error:
+            logger.warning("%r waits for the next pass: %s", cleaning, error)
         except StorageError as error:  # logged where the directory went offline, but descriptors and room are not
             logger.warning("%r came to nothing: %s", cleaning, error)
         except OSError as error:
@@ -199,15 +207,19 @@ class ProcessWorker:
 
     async def _begin(self) -> asyncio.subprocess.Process:
         root = str(Path(next(iter(ottla.__path__))).parent)
-        return await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-P",  # what lies in the working directory is not ours
-            "-c",
-            _START.format(root=root),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            limit=_LINE_BYTES,
-        )
+        try:
+            return await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-P",  # what lies in the working directory is not ours
+                "-c",
+                _START.format(root=root),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                limit=_LINE_BYTES,
+                start_new_session=True,  # Ctrl-C at the terminal is for the broker, which ends this one
+            )
+        except OSError as error:  # no memory, no descriptors, no such program: our disk has no part in it
+            raise NoWorker(f"no process for it could be begun: {error}") from error
 
     async def clean(self, cleaning: Cleaning) -> AsyncIterator[Result]:
         """See Worker."""
@@ -229,7 +241,7 @@ class ProcessWorker:
     @staticmethod
     def _send(process: asyncio.subprocess.Process, job: CleaningJob) -> None:
         assert process.stdin is not None
-        process.stdin.write(json.dumps(asdict(job)).encode() + b"\n")
+        process.stdin.write(json.dumps(job.fields()).encode() + b"\n")
 
     async def _next(self, process: asyncio.subprocess.Process, cleaning: Cleaning) -> dict[str, Any]:
         """The next line, unless the cleaning is called off before it comes."""
@@ -243,7 +255,7 @@ class ProcessWorker:
             line = reading.result()
         finally:
             reading.cancel()
-        if not line:
+        if not line.endswith(b"\n"):  # it may have died over a line
             status = await process.wait()
             self._process = None
             raise WorkerDied(f"the process that cleaned it ended with status {status}")
@@ -273,9 +285,13 @@ class ProcessWorker:
 
 
 def _raise(message: dict[str, Any]) -> None:
-    if message["failed"] == "disk":
-        raise OSError(message["errno"], message["reason"])
-    raise CorruptRecord(message["reason"])
+    reason: str = message["reason"]
+    match message["failed"]:
+        case "disk":
+            raise OSError(message["errno"], reason)
+        case "unknown":
+            raise StateUnknown(message["errno"], reason)
+    raise CorruptRecord(reason)
 
 
 class ThreadWorker:
@@ -283,15 +299,17 @@ class ThreadWorker:
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
-        self._called_off = False
+        self._called_off = threading.Event()
 
     async def clean(self, cleaning: Cleaning) -> AsyncIterator[Result]:
         """See Worker."""
 
         def wait(seconds: float) -> None:
-            time.sleep(seconds)
-            if cleaning.is_void or self._called_off:
-                raise CleaningAborted("nobody waits for it")
+            until = time.monotonic() + seconds
+            while not self._called_off.wait(min(seconds, _LOOK_SECONDS)) and not cleaning.is_void:
+                if (seconds := until - time.monotonic()) <= 0:
+                    return
+            raise CleaningAborted("nobody waits for it")
 
         cleaner = Cleaner(self._disk, cleaning.job, Throttle(cleaning.job.bytes_per_second, time.monotonic, wait))
         groups = cleaner.groups()
@@ -301,7 +319,7 @@ class ThreadWorker:
 
     def call_off(self) -> None:
         """See Worker."""
-        self._called_off = True
+        self._called_off.set()
 
     async def close(self) -> None:
         """See Worker."""

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import os
 import subprocess
 import sys
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from ottla.log.cleaner_process import NICE, serve
-from ottla.log.files import Disk, OsDisk
+from ottla.log.files import Disk, OsDisk, StateUnknown
 from tests.log.cleaning import CleanerRig
 
 START = [sys.executable, "-c", "import sys; from ottla.log.cleaner_process import main; sys.exit(main())"]
@@ -30,7 +30,7 @@ class OsRig(CleanerRig):
         super().start()
 
     def job_line(self, **changes: Any) -> bytes:
-        return json.dumps(asdict(self.begin().job) | changes).encode() + b"\n"
+        return json.dumps(self.begin().job.fields() | changes).encode() + b"\n"
 
 
 def answers_to(jobs: bytes, disk: Disk) -> tuple[int, list[dict[str, Any]]]:
@@ -84,6 +84,17 @@ def test_a_disk_that_fails(tmp_path: Path) -> None:
     (tmp_path / "t-0" / f"{0:020d}.log").unlink()
     _, answers = answers_to(line, rig.disk)
     assert [(answer["failed"], answer["errno"]) for answer in answers] == [("disk", 2)]
+
+
+def test_a_disk_of_which_nobody_knows_what_it_holds(tmp_path: Path) -> None:
+    class Unsynced(OsDisk):
+        def sync_dir(self, path: str) -> None:
+            raise StateUnknown(errno.ENOSPC, "for a test")
+
+    rig = OsRig(tmp_path)
+    rig.put_each([0, 1])
+    _, answers = answers_to(rig.job_line(), Unsynced())
+    assert [(answer["failed"], answer["errno"]) for answer in answers] == [("unknown", errno.ENOSPC)]
 
 
 def test_it_is_nice_and_ends_with_its_input(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import json
 import os
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -223,6 +224,53 @@ def test_no_descriptors_in_the_worker_is_no_reason_to_go_offline() -> None:
     assert rig.offsets() == [27, 28, 29]
 
 
+@pytest.mark.parametrize("code", [errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENOENT])
+def test_a_process_that_cannot_be_begun_is_no_fault_of_the_disk(
+    code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig = rig_on(tmp_path)
+    cleaning = cleaning_of(rig)
+
+    async def refuse(*_: Any, **__: Any) -> None:
+        raise OSError(code, os.strerror(code))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(asyncio, "create_subprocess_exec", refuse)
+        for _ in range(3):
+            run(cleaning.run_pass)
+    assert rig.log.directory.failed is None
+    assert (rig.manager.in_cleaning, cleaning.cleaner.uncleanable) == (set(), {})
+    run(cleaning.run_pass)
+    assert rig.offsets() == [27, 28, 29]
+
+
+def speaking(line: bytes) -> type[ProcessWorker]:
+    """Workers whose process says that, and ends."""
+
+    class Speaks(ProcessWorker):
+        async def _begin(self) -> asyncio.subprocess.Process:
+            return await asyncio.create_subprocess_exec(
+                "printf", "%s", line, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
+            )
+
+    return Speaks
+
+
+def test_a_sync_that_failed_in_the_process_is_final_whatever_its_errno_says(tmp_path: Path) -> None:
+    for kind, is_final in (("disk", False), ("unknown", True)):
+        rig = rig_on(tmp_path / kind)
+        line = json.dumps({"failed": kind, "reason": "for a test", "errno": errno.ENOSPC}).encode() + b"\n"
+        run(cleaning_of(rig, speaking(line)).run_pass)
+        assert (rig.log.directory.failed is not None) == is_final
+
+
+def test_a_process_that_dies_over_a_line_has_died(tmp_path: Path) -> None:
+    rig = rig_on(tmp_path)
+    cleaning = cleaning_of(rig, speaking(b'{"group": [0, 1'))
+    run(cleaning.run_pass)
+    assert (cleaning.cleaner.uncleanable, cleaning._deaths) == ({}, {("t", 0): 1})
+
+
 def test_files_that_are_missing_because_the_log_was_cut_are_nobodys_fault() -> None:
     rig = CleanerRig()
     fill(rig)
@@ -253,6 +301,21 @@ def test_a_killed_process_loses_nothing(tmp_path: Path) -> None:
 
 
 # What calls it off
+
+
+def test_a_thread_that_waits_for_hours_wakes_up() -> None:
+    rig = CleanerRig()
+    fill(rig)
+    cleaning = cleaning_of(rig, **{"log.cleaner.io.max.bytes.per.second": 0.001})
+
+    async def scenario() -> None:
+        running = asyncio.ensure_future(cleaning.run_pass())
+        await until(lambda: cleaning._workers)
+        cleaning.stop()
+        await running
+
+    run(scenario)
+    assert rig.offsets() == list(range(30))
 
 
 @pytest.mark.parametrize("where", ["process", "thread"])
