@@ -109,7 +109,7 @@ class FlushJob:
             for path in self._paths:
                 with suppress(FileNotFoundError):  # retention or deletion took it meanwhile
                     disk.open(path).sync()
-            if self._epochs is not None:
+            if self._epochs is not None and not log.closed:  # or it would be the file of another partition of the name
                 with suppress(FileNotFoundError):  # the whole partition is gone
                     disk.write_bytes(f"{log.path}/{LEADER_EPOCHS}", self._epochs)
             for path in self._directories:

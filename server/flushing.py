@@ -106,10 +106,7 @@ class Flushing:
             job.give_up()
             self._fail(log, queue, job.upto, error)
             return
-        high_watermark = log.high_watermark
         job.finish()
-        if log.high_watermark != high_watermark:
-            queue.replica.wake()
         self._tell(log, queue)
 
     def _tell(self, log: PartitionLog, queue: _Queue) -> None:
@@ -119,6 +116,8 @@ class Flushing:
         while waiting and not answer_waits(log, waiting[0][0]):
             told.append(waiting.popleft()[1])
         self._go_on(log, queue)
+        if told:  # whoever's flush it was: readers see more now
+            queue.replica.wake()
         for tell in told:
             tell(None)
 

@@ -68,6 +68,20 @@ def test_files_that_went_meanwhile_are_no_failure() -> None:
     rig.log.directory.check()
 
 
+def test_a_job_of_a_deleted_partition_leaves_the_next_of_its_name_alone() -> None:
+    rig = Rig()
+    rig.fill(1)
+    rig.log.begin_epoch(5)
+    rig.fill(1)
+    job = rig.log.start_flush()
+    assert job is not None
+    rig.manager.delete("t", 0)
+    made = rig.manager.create("t", 0, bytes(reversed(range(16))), rig.config)
+    before = rig.disk.read_bytes(f"{made.path}/leader-epoch-checkpoint")
+    job.run()
+    assert rig.disk.read_bytes(f"{made.path}/leader-epoch-checkpoint") == before
+
+
 @pytest.mark.parametrize("operation", ["open", "sync_dir"])
 def test_what_a_job_without_descriptors_did_not_sync_the_next_one_does(operation: str) -> None:
     rig = Rig(settings(segment_bytes=2 * SIZE))

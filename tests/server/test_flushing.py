@@ -129,10 +129,14 @@ def test_without_descriptors_only_those_of_that_flush_are_refused(place: Place) 
 
 
 def test_a_flush_by_somebody_else_will_do(place: Place) -> None:
+    seen: list[int] = []
     place.append()
-    place.replica().log.flush()
+    replica = place.replica()
+    replica.parked["reader"] = lambda: seen.append(replica.log.high_watermark)
+    replica.log.flush()
     place.turn()
     assert (place.told, place.running) == ([(0, True)], [])
+    assert seen == [1], "who waits for records hears of it, too"
 
 
 def test_a_log_that_was_cut_or_deleted_refuses(place: Place) -> None:
