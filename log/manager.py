@@ -123,7 +123,7 @@ class LogManager:
     def _make_directory(self, path: str) -> None:
         """With its parents, and durably: what is synced in a directory whose own name is lost is lost too."""
         missing = []
-        while not self._disk.exists(path or "."):
+        while not self._disk.is_dir(path or "."):  # a file in its way is told by its own name
             missing.append(path)
             path = os.path.dirname(path)
         for made in reversed(missing):

@@ -37,7 +37,8 @@ def test_nothing_to_elect(node: Node, version: int) -> None:
 @pytest.mark.parametrize("version", range(1, MAX_VERSION + 1))
 def test_an_unclean_election_outlives_a_restart(node: Node, version: int) -> None:
     topic_id = node.image.topics["t"].topic_id
-    lost = PartitionChangeRecord(0, topic_id, isr=[2], leader=-1, replicas=[2, 1], directories=[b"d" * 16, b"e" * 16])
+    here = node.image.brokers[1].log_dirs[0]
+    lost = PartitionChangeRecord(0, topic_id, isr=[2], leader=-1, replicas=[2, 1], directories=[b"d" * 16, here])
     node.controller._commit([lost])
     answer = call(node, "elect_leaders", ElectLeadersRequest(1, None), version)
     assert [(r.topic, [(p.partition_id, p.error_code) for p in r.partition_result]) for r in answer.replica_election_results] == [
