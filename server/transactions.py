@@ -7,9 +7,10 @@ others, theirs go by WriteTxnMarkers, and this module is the place to send it fr
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from ottla.log.errors import LogError
+from ottla.log.errors import LogError, StorageError
 from ottla.log.transactions import append_marker
 from ottla.server.errors import code_of
 from ottla.server.metadata.names import CONSUMER_OFFSETS, TRANSACTION_STATE
@@ -65,15 +66,25 @@ def write_marker(broker: BrokerContext, topic: str, partition: int, marker: Mark
     return Written(ErrorCode.NONE, replica, info)
 
 
+def bring_marker(broker: BrokerContext, topic: str, partition: int, marker: Marker) -> ErrorCode:
+    """`write_marker` as the coordinator needs it (server/txn/shard.py): no transaction is complete before its markers are as
+    durable as `flush.messages` wants them.
+    """
+    code, replica, info = write_marker(broker, topic, partition, marker)
+    if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and broker.metadata.partition(topic, partition) is not None:
+        return ErrorCode.KAFKA_STORAGE_ERROR  # it is ours, and not to be had now
+    if info is not None and info.waits:
+        assert replica is not None
+        try:
+            replica.log.flush()
+        except StorageError as error:
+            return code_of(error)
+        replica.wake()
+    return code
+
+
 def open_coordinator(broker: BrokerContext) -> TransactionCoordinator:
     """The coordinator, which loads a partition of `__transaction_state` when it is asked for, or by `refresh`."""
-
-    def write(topic: str, partition: int, marker: Marker) -> ErrorCode:
-        code = write_marker(broker, topic, partition, marker).code
-        if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and broker.metadata.partition(topic, partition) is not None:
-            return ErrorCode.KAFKA_STORAGE_ERROR  # it is ours, and not to be had now
-        return code
-
     values = broker.config.values
     return TransactionCoordinator(
         InternalTopicLog(broker.replicas, broker.metadata, TRANSACTION_STATE),
@@ -82,7 +93,7 @@ def open_coordinator(broker: BrokerContext) -> TransactionCoordinator:
         broker.config.node_id,
         next_producer_id=broker.producer_ids.next_id,
         transaction_version=lambda: broker.metadata.features.get(TRANSACTION_VERSION, 0),
-        write_marker=write,
+        write_marker=partial(bring_marker, broker),
     )
 
 
