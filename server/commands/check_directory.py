@@ -18,8 +18,8 @@ from ottla.log.errors import CorruptSnapshot, InconsistentMetadata
 from ottla.log.files import OsDisk
 from ottla.server.commands.check_partition import Expected, PartitionCheck
 from ottla.server.commands.findings import Finding, Meaning, Mend
+from ottla.server.commands.kafka_files import SEGMENT_FILE, open_to_read
 from ottla.server.commands.known_topics import METADATA_DIRECTORY, KnownTopics, read_topics
-from ottla.server.commands.opened import open_to_read
 from ottla.server.commands.segment_walk import Gap, SegmentWalk
 
 CHECKPOINTS: Final = (
@@ -28,10 +28,9 @@ CHECKPOINTS: Final = (
     checkpoint.HIGH_WATERMARKS,
     checkpoint.CLEANER_OFFSETS,
 )
-_PARTITION: Final = re.compile(r"(.+)-(\d+)")
+_PARTITION: Final = re.compile(r"(.+)-([0-9]+)")
 _DELETED: Final = re.compile(r".+\.[0-9a-f]{32}-delete")
 _ASIDE: Final = re.compile(r".+\.[0-9a-f]{32}-(stray|future)")
-_SEGMENT_FILE: Final = re.compile(r"(\d{20})\.(log|index|timeindex|txnindex)")
 _FILES: Final = frozenset(
     {*CHECKPOINTS, checkpoint.META_PROPERTIES, checkpoint.CLEAN_SHUTDOWN, checkpoint.LOCK, "bootstrap.checkpoint"}
 )
@@ -207,7 +206,7 @@ class Checker:
         self._read_topics(metadata)
 
     def _take(self, path: Path) -> None:
-        found = _SEGMENT_FILE.fullmatch(path.name)
+        found = SEGMENT_FILE.fullmatch(path.name)
         if found and not path.is_dir():
             self.work.append((self._directory(path.absolute().parent.parent), path.parent, [int(found[1])]))
         elif is_partition(path):

@@ -25,14 +25,13 @@ from ottla.log.files import OsDisk
 from ottla.log.producers import NO_OFFSET, ProducerState, decode_snapshot
 from ottla.server.commands.check_segment import OffsetIndexCheck, SegmentCheck, TimeIndexCheck, TxnIndexCheck, Wrong
 from ottla.server.commands.findings import Finding, Meaning, Mend
-from ottla.server.commands.opened import open_to_read
+from ottla.server.commands.kafka_files import METADATA_SNAPSHOT, TOO_LARGE, open_to_read, read_whole
 from ottla.server.commands.segment_walk import Batch, SegmentWalk
 from ottla.wire.batch import NO_LEADER_EPOCH
 
-_NAME: Final = re.compile(r"(\d{20})\.(log|index|timeindex|txnindex|snapshot)")
+_NAME: Final = re.compile(r"([0-9]{20})\.(log|index|timeindex|txnindex|snapshot)")
 _LEFTOVER: Final = re.compile(r".+\.(cleaned|tmp)")
 _FILES: Final = frozenset({LEADER_EPOCHS, PARTITION_METADATA, "quorum-state"})
-_METADATA_SNAPSHOT: Final = re.compile(r"\d{20}-\d{10}\.checkpoint")
 _DAMAGED: Final = re.compile(r".+\.damaged(\.\d+)?")
 
 
@@ -131,7 +130,7 @@ class PartitionCheck:
                 self.add(path, None, "an interrupted compaction; its output is complete", Meaning.LEFTOVER, Mend.START)
             elif _DAMAGED.fullmatch(name):
                 self.add(path, None, "what a repair took out", Meaning.NOTE, Mend.NONE)
-            elif name not in _FILES and not _METADATA_SNAPSHOT.fullmatch(name):
+            elif name not in _FILES and not METADATA_SNAPSHOT.fullmatch(name):
                 self.add(path, None, "no name that Kafka gives", Meaning.NOTE, Mend.BY_HAND)
         if not bases:
             self.add(self.path, None, "there is no segment; a broker begins with an empty one", Meaning.NOTE, Mend.START)
@@ -216,7 +215,9 @@ class PartitionCheck:
 
     def _snapshot(self, offset: int, path: Path) -> None:
         try:
-            states = decode_snapshot(path.read_bytes())
+            if (data := read_whole(path)) is None:
+                raise CorruptSnapshot(TOO_LARGE)
+            states = decode_snapshot(data)
         except CorruptSnapshot as error:
             self.add(path, None, str(error), Meaning.REBUILDABLE, Mend.REMOVE)
             return
@@ -318,12 +319,23 @@ class _Indexes:
         for suffix, make in ((".index", OffsetIndexCheck), (".timeindex", TimeIndexCheck)):
             path = log.with_suffix(suffix)
             if path.exists():
-                self._files[path] = make(path.read_bytes(), base_offset)
+                if (data := self._read(path)) is not None:
+                    self._files[path] = make(data, base_offset)
             elif not empty:
-                partition.add(path, None, "it is missing", Meaning.REBUILDABLE, Mend.INDEXES)
+                self._refuse(path, None, "it is missing")
         path = log.with_suffix(".txnindex")
-        data = path.read_bytes() if path.exists() else b""
-        self._files[path] = TxnIndexCheck(data, compacted=partition.expected.compacted)
+        data = self._read(path) if path.exists() else b""
+        if data is not None:
+            self._files[path] = TxnIndexCheck(data, compacted=partition.expected.compacted)
+
+    def _refuse(self, path: Path, position: int | None, what: str) -> None:
+        self._partition.add(path, position, what, Meaning.REBUILDABLE, Mend.INDEXES)
+
+    def _read(self, path: Path) -> bytes | None:
+        data = read_whole(path)
+        if data is None:
+            self._refuse(path, None, TOO_LARGE)
+        return data
 
     def batch(self, batch: Batch) -> None:
         for check in self._files.values():
@@ -345,4 +357,4 @@ class _Indexes:
                 check.end()
             wrong: Wrong | None = check.wrong
             if wrong is not None:
-                self._partition.add(path, wrong[0], wrong[1], Meaning.REBUILDABLE, Mend.INDEXES)
+                self._refuse(path, *wrong)

@@ -6,21 +6,20 @@ batch that it is about, while the walk passes it. Of an index only the first wro
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from typing import Final
 
 from ottla.log.index import MAX_RELATIVE_OFFSET, OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE
 from ottla.log.markers import Marker, read_marker
+from ottla.log.txn_index import TXN_ENTRY_SIZE
+from ottla.server.commands.kafka_files import OFFSET_ENTRY, TIME_ENTRY, TXN_ENTRY, Entries
 from ottla.server.commands.segment_walk import Batch, Gap, SegmentWalk
 from ottla.wire.batch import HEADER_SIZE, BatchHeader
 from ottla.wire.compression import CompressionError
 from ottla.wire.frame import MALFORMED
 from ottla.wire.records import decode_records
 
-_OFFSET_ENTRY: Final = struct.Struct(">ii")
-_TIME_ENTRY: Final = struct.Struct(">qi")
-_TXN_ENTRY: Final = struct.Struct(">hqqqq")
 _MAX_MARKER_BYTES: Final = 4096
 _MAX_DEEP_BYTES: Final = 128 * 1024 * 1024
 
@@ -32,13 +31,13 @@ class OffsetIndexCheck:
     """The entries of a `.index`, one batch after the other."""
 
     def __init__(self, data: bytes, base_offset: int) -> None:
-        self._entries = list(_OFFSET_ENTRY.iter_unpack(whole_entries(data, OFFSET_ENTRY_SIZE)))
+        self._entries = Entries(OFFSET_ENTRY, whole_entries(data, OFFSET_ENTRY_SIZE))
         self._base_offset = base_offset
         self._next = 0
         self._last_offset = base_offset - 1
         self.wrong = torn_entry(data, OFFSET_ENTRY_SIZE)
-        relative = [entry[0] for entry in self._entries]
-        at = next((n for n in range(1, len(relative)) if relative[n] <= relative[n - 1]), None)
+        pairs = enumerate(pairwise(self._entries), 1)
+        at = next((number for number, (before, entry) in pairs if entry[0] <= before[0]), None)
         if at is not None:
             self.wrong = at * OFFSET_ENTRY_SIZE, "its offsets do not ascend"
 
@@ -66,7 +65,7 @@ class TimeIndexCheck:
     """The entries of a `.timeindex`: each names the greatest timestamp so far and the last offset of the batch that has it."""
 
     def __init__(self, data: bytes, base_offset: int) -> None:
-        self._entries = list(_TIME_ENTRY.iter_unpack(whole_entries(data, TIME_ENTRY_SIZE)))
+        self._entries = Entries(TIME_ENTRY, whole_entries(data, TIME_ENTRY_SIZE))
         self._base_offset = base_offset
         self._next = 0
         self._greatest_ms = -1
@@ -103,14 +102,14 @@ class TxnIndexCheck:
     """
 
     def __init__(self, data: bytes, *, compacted: bool) -> None:
-        self._entries = list(_TXN_ENTRY.iter_unpack(whole_entries(data, _TXN_ENTRY.size, zeros_end_it=False)))
+        self._entries = Entries(TXN_ENTRY, data)
         self._next = 0
         self._compacted = compacted
-        self.wrong = torn_entry(data, _TXN_ENTRY.size)
+        self.wrong = torn_entry(data, TXN_ENTRY_SIZE)
         last = -1
         for number, (version, _, first_offset, last_offset, _) in enumerate(self._entries):
             if version != 0 or not 0 <= first_offset <= last_offset or last_offset <= last:
-                self.wrong = self.wrong or (number * _TXN_ENTRY.size, "an entry that cannot be right")
+                self.wrong = self.wrong or (number * TXN_ENTRY_SIZE, "an entry that cannot be right")
             last = last_offset
 
     def aborted(self, producer_id: int, first_offset: int | None, last_offset: int) -> None:
@@ -120,21 +119,18 @@ class TxnIndexCheck:
         found = self._entries[self._next] if self._next < len(self._entries) else None
         if found is None or (found[1], found[3]) != (producer_id, last_offset) or first_offset not in (None, found[2]):
             text = f"the aborted transaction of producer {producer_id} that ends at offset {last_offset} is not in it"
-            self.wrong = self._next * _TXN_ENTRY.size, text
+            self.wrong = self._next * TXN_ENTRY_SIZE, text
         self._next += 1
 
     def end(self) -> None:
         if self.wrong is None and not self._compacted and self._next < len(self._entries):
-            self.wrong = self._next * _TXN_ENTRY.size, f"no marker at offset {self._entries[self._next][3]} aborts a transaction"
+            self.wrong = self._next * TXN_ENTRY_SIZE, f"no marker at offset {self._entries[self._next][3]} aborts a transaction"
 
 
-def whole_entries(data: bytes, size: int, *, zeros_end_it: bool = True) -> bytes:
+def whole_entries(data: bytes, size: int) -> bytes:
     """Without what is no whole entry, and without the zeros that Kafka puts behind the entries of an index it still writes."""
-    count = len(data) // size
-    if zeros_end_it:
-        used = len(data.rstrip(b"\0"))
-        count = min(count, -(-used // size))
-    return data[: count * size]
+    used = len(data.rstrip(b"\0"))
+    return data[: min(len(data) // size, -(-used // size)) * size]
 
 
 def torn_entry(data: bytes, size: int) -> Wrong | None:

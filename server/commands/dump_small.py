@@ -17,16 +17,14 @@ from ottla.log.errors import CorruptSnapshot
 from ottla.log.files import File, OsDisk
 from ottla.log.index import OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE
 from ottla.log.producers import decode_snapshot
+from ottla.log.txn_index import TXN_ENTRY_SIZE
 from ottla.server.commands.dump_schemas import fields_of
 from ottla.server.commands.dump_segment import Found, Item, Problem
+from ottla.server.commands.kafka_files import OFFSET_ENTRY, TIME_ENTRY, TOO_LARGE, read_whole
 from ottla.server.commands.segment_walk import Window
 from ottla.wire.batch import HEADER_SIZE, MAGIC, read_header
 from ottla.wire.frame import MALFORMED
 
-MAX_WHOLE_BYTES: Final = 256 * 1024 * 1024
-_OFFSET_ENTRY: Final = struct.Struct(">ii")
-_TIME_ENTRY: Final = struct.Struct(">qi")
-_TXN_ENTRY_SIZE: Final = 34  # int16 version, four int64
 _INT16: Final = struct.Struct(">h")
 
 
@@ -47,7 +45,7 @@ def offset_index(file: File, base_offset: int, log: File | None) -> Iterator[Fou
     window, segment = Window(file), None if log is None else Window(log)
     previous_offset = previous_position = -1
     for at, data in _entries(window, OFFSET_ENTRY_SIZE):
-        relative, position = _OFFSET_ENTRY.unpack(data)
+        relative, position = OFFSET_ENTRY.unpack(data)
         if (relative, position) == (0, 0) and at and window.is_zero(at):
             yield Item("preallocated", {"position": at, "bytes": window.size - at})
             return
@@ -80,7 +78,7 @@ def index_sanity(file: File, of_offsets: bool) -> Iterator[Found]:
     first: tuple[int, int] | None = None
     last, count = (0, 0), 0
     for at, data in _entries(window, size):
-        entry = _OFFSET_ENTRY.unpack(data) if of_offsets else _TIME_ENTRY.unpack(data)
+        entry = OFFSET_ENTRY.unpack(data) if of_offsets else TIME_ENTRY.unpack(data)
         if entry == (0, 0) and at and window.is_zero(at):
             break
         first, last, count = first or entry, entry, count + 1
@@ -95,7 +93,7 @@ def time_index(file: File, base_offset: int) -> Iterator[Found]:
     window = Window(file)
     previous_ms = previous_offset = -1
     for at, data in _entries(window, TIME_ENTRY_SIZE):
-        timestamp_ms, relative = _TIME_ENTRY.unpack(data)
+        timestamp_ms, relative = TIME_ENTRY.unpack(data)
         if (timestamp_ms, relative) == (0, 0) and at and window.is_zero(at):
             yield Item("preallocated", {"position": at, "bytes": window.size - at})
             return
@@ -111,26 +109,26 @@ def transaction_index(file: File) -> Iterator[Found]:
     from ottla.wire.messages.internal import aborted_txn
 
     window = Window(file)
-    for at, data in _entries(window, _TXN_ENTRY_SIZE):
+    for at, data in _entries(window, TXN_ENTRY_SIZE):
         version: int = _INT16.unpack_from(data)[0]
         decode = aborted_txn.DECODE.get(version)
         if decode is None:
             yield Problem(at, f"corrupt: version {version} of an entry is not known")
             return
         yield Item("aborted_transaction", fields_of(decode(data, _INT16.size)[0]))
-    yield from _end(window, _TXN_ENTRY_SIZE)
+    yield from _end(window, TXN_ENTRY_SIZE)
 
 
 def whole(path: Path) -> Iterator[Found]:
     """A file that is read at once, by its name. Whatever it holds, a Problem says where it is not what it should be."""
-    size = path.stat().st_size
-    if size > MAX_WHOLE_BYTES:
-        yield Problem(0, f"{size} bytes are too many for such a file")
+    data = read_whole(path)
+    if data is None:
+        yield Problem(0, TOO_LARGE)
         return
     name = path.name
     try:
         if name.endswith(".snapshot"):
-            yield from producer_snapshot(path.read_bytes())
+            yield from producer_snapshot(data)
         elif name == "leader-epoch-checkpoint":
             for entry in read_epochs(OsDisk(), str(path)):
                 yield Item("epoch", {"epoch": entry.epoch, "start_offset": entry.start_offset})
@@ -138,7 +136,7 @@ def whole(path: Path) -> Iterator[Found]:
             for (topic, partition), offset in read_offsets(OsDisk(), str(path)).items():
                 yield Item("checkpoint", {"topic": topic, "partition": partition, "offset": offset})
         else:
-            yield from text_lines(path.read_bytes(), ":" if name == PARTITION_METADATA else "=")
+            yield from text_lines(data, ":" if name == PARTITION_METADATA else "=")
     except CorruptSnapshot as error:
         yield Problem(0, f"corrupt: {str(error).removeprefix(f'{path}: ')}")
     except (*MALFORMED, RecursionError) as error:  # the latter for nested JSON

@@ -6,20 +6,18 @@ the metadata is wanted that the broker's own image is not built: it must not sto
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
 from ottla.log.checkpoint import TopicPartition, uuid_text
 from ottla.server.commands.dump_schemas import metadata_message
-from ottla.server.commands.opened import open_to_read
+from ottla.server.commands.kafka_files import METADATA_SNAPSHOT, open_to_read
 from ottla.server.commands.segment_walk import Batch, SegmentWalk
 from ottla.wire.frame import MALFORMED
 from ottla.wire.records import decode_records
 
 METADATA_DIRECTORY: Final = "__cluster_metadata-0"
-_SNAPSHOT: Final = re.compile(r"(\d{20})-\d{10}\.checkpoint")
 _MAX_BATCH_BYTES: Final = 128 * 1024 * 1024
 
 
@@ -71,7 +69,7 @@ def read_topics(directory: Path, node_id: int) -> KnownTopics | None:
     if not directory.is_dir():
         return None
     topics = KnownTopics(node_id)
-    snapshots = sorted(path for path in directory.iterdir() if _SNAPSHOT.fullmatch(path.name))
+    snapshots = sorted(path for path in directory.iterdir() if METADATA_SNAPSHOT.fullmatch(path.name))
     begin = 0
     if snapshots:
         begin = int(snapshots[-1].name[:20])

@@ -31,21 +31,19 @@ from ottla.server.commands.dump_forms import Form, decoder_of_forms
 from ottla.server.commands.dump_schemas import Schema, decoder_of
 from ottla.server.commands.dump_segment import Found, Item, Problem, SegmentDump
 from ottla.server.commands.dump_small import index_sanity, offset_index, time_index, transaction_index, whole
+from ottla.server.commands.kafka_files import METADATA_SNAPSHOT, SEGMENT_FILE, open_to_read
 from ottla.server.commands.log_repair import repair
 from ottla.server.commands.log_verify import verify
-from ottla.server.commands.opened import open_to_read
 from ottla.server.commands.output import Failure
 
 app = typer.Typer(help="Look into the files of a data directory.", no_args_is_help=True)
 
 _SUFFIX: Final = re.compile(r"\.(deleted|cleaned|swap)$")
-_SEGMENT: Final = re.compile(r"(\d{20})\.(log|index|timeindex|txnindex)")
-_METADATA_SNAPSHOT: Final = re.compile(r"(\d{20}-\d{10}|bootstrap)\.checkpoint")
 _WHOLE: Final = re.compile(
-    r"\d{20}\.snapshot|leader-epoch-checkpoint|[a-z-]+-offset-checkpoint"
+    r"[0-9]{20}\.snapshot|leader-epoch-checkpoint|[a-z-]+-offset-checkpoint"
     r"|meta\.properties|partition\.metadata|quorum-state|\.kafka_cleanshutdown"
 )
-_PARTITION_DIRECTORY: Final = re.compile(r"(.+)-\d+(?:\.[0-9a-f]{32}-(?:delete|future|stray))?")
+_PARTITION_DIRECTORY: Final = re.compile(r"(.+)-[0-9]+(?:\.[0-9a-f]{32}-(?:delete|future|stray))?")
 _BARE: Final = re.compile(r"[!-<>-~]+")  # a value that needs no quotes
 _LARGEST_MS: Final = 253_402_300_799_999  # the end of the year 9999
 
@@ -122,9 +120,9 @@ def expanded(files: list[Path]) -> Iterator[Path]:
 def kind_of(path: Path) -> str | None:
     """What a file is, by its name: `log`, `index`, ..., `checkpoint`, `whole`; None for a stranger."""
     name = _SUFFIX.sub("", path.name)
-    if found := _SEGMENT.fullmatch(name):
+    if found := SEGMENT_FILE.fullmatch(name):
         return found[2]
-    if _METADATA_SNAPSHOT.fullmatch(name):
+    if METADATA_SNAPSHOT.fullmatch(name) or name == "bootstrap.checkpoint":
         return "checkpoint"
     if name.endswith(".log"):
         return "log"  # a copy under another name
@@ -163,7 +161,7 @@ class Reader:
         if kind == "whole":
             yield from whole(path)
             return
-        base = _SEGMENT.fullmatch(_SUFFIX.sub("", path.name))
+        base = SEGMENT_FILE.fullmatch(_SUFFIX.sub("", path.name))
         base_offset = int(base[1]) if base else None
         file = open_to_read(path)
         if kind in {"log", "checkpoint"}:

@@ -20,8 +20,8 @@ from ottla.log.producers import ProducerStates
 from ottla.server.cli_app import app
 from ottla.server.commands.dump_schemas import Schema, decoder_of
 from ottla.server.commands.dump_segment import Item, Problem, SegmentDump
+from ottla.server.commands.kafka_files import open_to_read
 from ottla.server.commands.log import topic_of
-from ottla.server.commands.opened import open_to_read
 from ottla.server.group.records import encode_batch, group_tombstone, offset_tombstone
 from ottla.server.metadata.image import BROKER, TOPIC
 from ottla.server.metadata.records import build_records
@@ -439,13 +439,24 @@ def test_a_damaged_snapshot(tmp_path: Path) -> None:
     assert run(path)[2] == f"{path}: position 0: corrupt: the CRC of the producer snapshot does not fit\nottla: 1 problem found\n"
 
 
+def test_a_file_that_is_far_too_large(tmp_path: Path) -> None:
+    path = tmp_path / f"{0:020}.snapshot"
+    path.touch()
+    os.truncate(path, 1 << 40)
+    code, _, errors = run(path)
+    assert code == 1
+    assert "too many for such a file" in errors
+
+
 def test_files_that_are_none(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("")
     os.mkfifo(tmp_path / "pipe.log")
+    os.mkfifo(tmp_path / f"{0:020}.snapshot")
     for name, words in (
         ("none.log", "No such file or directory"),
         ("notes.txt", "is no name that Kafka gives"),
         ("pipe.log", "is no regular file"),
+        (f"{0:020}.snapshot", "is no regular file"),
     ):
         code, _, errors = run(tmp_path / name)
         assert (code, errors) == (1, f"ottla: {tmp_path / name}: {words}\n")

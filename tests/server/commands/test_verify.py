@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import re
 import shutil
@@ -320,6 +321,21 @@ def test_any_bytes_at_all(data: Path, seed: int) -> None:
         checker.run()
         assert content(data) == before
         path.write_bytes(kept)
+
+
+@pytest.mark.parametrize("suffix", [".index", ".timeindex", ".txnindex", ".snapshot"])
+def test_a_derived_file_that_is_far_too_large(data: Path, suffix: str) -> None:
+    path = next(file for file in sorted((data / "t-0").iterdir()) if file.suffix == suffix)
+    os.truncate(path, 1 << 40)
+    (found,) = findings(data)
+    assert (found["file"], found["meaning"]) == (str(path), "rebuildable")
+    assert "too many for such a file" in found["what"]
+
+
+def test_names_that_only_look_like_kafkas_are_a_note(data: Path) -> None:
+    (data / "t-0" / ("\N{ARABIC-INDIC DIGIT ONE}" * 20 + ".log")).write_bytes(b"")
+    (found,) = findings(data)
+    assert (found["meaning"], found["what"]) == ("note", "no name that Kafka gives")
 
 
 def test_a_running_broker_holds_its_directory(data: Path) -> None:
