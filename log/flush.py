@@ -55,6 +55,17 @@ class Unsynced:
         if directory not in self.directories:
             self.directories.append(directory)
 
+    def add_indexes(self, paths: list[str], log: PartitionLog) -> None:
+        """Of a segment that is rolled. They wait for the flush that moves the recovery point past it; where that is done already,
+        recovery would begin behind them and believe what a power cut left, so they are synced now. OSError.
+        """
+        if log.recovery_point < log.log_end_offset:
+            self.paths += paths
+            return
+        for path in paths:
+            log.directory.disk.open(path).sync()
+        log.directory.disk.sync_dir(log.path)
+
     def take(self) -> tuple[list[str], list[str]]:
         """Hands (paths, directories) over to a job."""
         taken = self.paths, self.directories

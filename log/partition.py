@@ -266,7 +266,7 @@ class PartitionLog:
             assert old.size == 0
             return old
         with self.directory.guard(f"rolling {self.path}"):
-            self.unsynced.paths += old.write_indexes(final=True)
+            self.unsynced.add_indexes(old.write_indexes(final=True), self)
             self.take_snapshot()
             segment = self.new_segment(self.log_end_offset)
         self.segments.add(segment)

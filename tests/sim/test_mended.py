@@ -92,6 +92,24 @@ def test_a_deleted_segment_comes_back_with_its_aborted_transactions() -> None:
     assert rig.log.apply_retention(rig.now_ms) == 1
 
 
+def test_a_roll_at_the_recovery_point_leaves_no_index_to_be_believed() -> None:
+    """Nothing was due to be flushed, and recovery begins behind the rolled segment."""
+    rig = Rig()
+    rig.fill(3)
+    rig.log.flush()
+    rig.manager.checkpoint_pass()
+    found = rig.log.max_timestamp_offset()
+
+    def look(operation: str, path: str) -> None:
+        for each in after_every_loss(rig):
+            assert each.log.max_timestamp_offset() == found
+
+    rig.memory.before_change = look
+    rig.log.roll()
+    rig.memory.before_change = None
+    look("", "")
+
+
 def test_a_damaged_partition_stays_offline_at_every_start() -> None:
     rig = Rig()
     rig.fill(3)
