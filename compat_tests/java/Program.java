@@ -16,8 +16,8 @@ import java.util.concurrent.ExecutionException;
  * <p>A line on stdin is a command, {"command": NAME, ...arguments}; a line on stdout is its answer, {"result": ...} or, where the
  * client threw, {"error": SIMPLE CLASS NAME, "message": TEXT}. One at a time and in order. The end of stdin ends the program.
  *
- * <p>The commands are in Records (produce, consume, positions), Members (join, member, leave), Administration and
- * GroupAdministration; all of these take "bootstrap" and "settings", which are the client's own settings by name. Keys, values and
+ * <p>The commands are in Records (produce, consume, positions), Members (join, member, leave), Transactions (copier_...),
+ * Administration and GroupAdministration; all of these take "bootstrap" and "settings", which are the client's own settings by name. Keys, values and
  * headers are texts or null.
  */
 public final class Program {
@@ -35,6 +35,7 @@ public final class Program {
         Map<String, Command> commands = new HashMap<>();
         Records.register(commands);
         Members.register(commands);
+        Transactions.register(commands);
         Administration.register(commands);
         GroupAdministration.register(commands);
         serve(commands);
