@@ -223,8 +223,8 @@ class ProcessWorker:
 
     async def clean(self, cleaning: Cleaning) -> AsyncIterator[Result]:
         """See Worker."""
+        await self._end_if_dead()
         process = self._process = self._process or await self._begin()
-        assert process.stdin is not None
         ended = False
         try:
             self._send(process, cleaning.job)
@@ -237,6 +237,12 @@ class ProcessWorker:
         finally:
             if not ended:
                 await self._kill()
+
+    async def _end_if_dead(self) -> None:
+        """One that was killed when it had nothing to do is no fault of the log that is next."""
+        process = self._process
+        if process is not None and (process.returncode is not None or process.stdin is None or process.stdin.is_closing()):
+            await self._kill()
 
     @staticmethod
     def _send(process: asyncio.subprocess.Process, job: CleaningJob) -> None:

@@ -6,6 +6,7 @@ import errno
 import io
 import json
 import os
+import select
 import subprocess
 import sys
 from pathlib import Path
@@ -120,3 +121,34 @@ def test_it_ends_in_the_middle_of_a_job_when_its_input_does(tmp_path: Path) -> N
         process.stdin.close()
         assert process.wait(30) == 0
     assert rig.names(".cleaned") == []
+
+
+def test_it_is_killed_with_the_broker_though_somebody_else_keeps_its_input_open(tmp_path: Path) -> None:
+    rig = OsRig(tmp_path)
+    rig.put_each([0, 1])
+    reading, writing = os.pipe()
+    broker = f"import subprocess, sys; subprocess.Popen({START!r}).wait()"
+    with subprocess.Popen([sys.executable, "-c", broker], stdin=reading, stdout=subprocess.PIPE) as parent:
+        try:
+            os.close(reading)
+            assert parent.stdout is not None
+            os.write(writing, rig.job_line())
+            assert b"group" in parent.stdout.readline()
+            assert b"done" in parent.stdout.readline()
+            parent.kill()
+            assert select.select([parent.stdout], [], [], 30)[0], "it lives on"
+            assert parent.stdout.read() == b""
+        finally:
+            os.close(writing)
+
+
+def test_it_ends_without_a_word_when_nobody_reads_its_answers(tmp_path: Path) -> None:
+    rig = OsRig(tmp_path)
+    rig.put_each([0, 1])
+    line = rig.job_line()
+    reading, writing = os.pipe()
+    os.close(reading)
+    with subprocess.Popen(START, stdin=subprocess.PIPE, stdout=writing, stderr=subprocess.PIPE) as process:
+        os.close(writing)
+        assert process.communicate(line, 30)[1] == b""
+        assert process.returncode == 0

@@ -271,6 +271,24 @@ def test_a_process_that_dies_over_a_line_has_died(tmp_path: Path) -> None:
     assert (cleaning.cleaner.uncleanable, cleaning._deaths) == ({}, {("t", 0): 1})
 
 
+def test_a_process_that_is_killed_between_two_jobs_is_no_fault_of_the_next_log(tmp_path: Path) -> None:
+    rig = rig_on(tmp_path)
+    worker = ProcessWorker()
+    cleaning = cleaning_of(rig, lambda: worker)
+
+    async def scenario() -> None:
+        process = worker._process = await worker._begin()
+        process.kill()
+        await process.wait()
+        assert process.stdin is not None
+        process.stdin.close()
+        await cleaning.run_pass()
+
+    run(scenario)
+    assert (cleaning.cleaner.uncleanable, cleaning._deaths) == ({}, {})
+    assert rig.offsets() == [27, 28, 29]
+
+
 def test_files_that_are_missing_because_the_log_was_cut_are_nobodys_fault() -> None:
     rig = CleanerRig()
     fill(rig)
