@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.log.offset_map import OffsetMap, joined, rebased, survivors
 from ottla.wire.batch import (
@@ -16,13 +16,12 @@ from ottla.wire.batch import (
     restamp,
 )
 from ottla.wire.compression import NONE, compress
+from ottla.wire.kernel import MAX_INT64
 from ottla.wire.primitives import Buffer
 from ottla.wire.records import records_section
 
 if TYPE_CHECKING:
     from ottla.log.cleaner import CleaningJob
-
-NO_OFFSET: Final = -1
 
 
 class FilteredBatch(NamedTuple):
@@ -39,12 +38,13 @@ class FilteredBatch(NamedTuple):
 class Rules:
     """What decides over batches in one cleaning."""
 
-    __slots__ = ("_producers", "_uncleanable_offset", "delete_retention_ms", "now_ms", "offsets")
+    __slots__ = ("_producers", "_uncleanable_offset", "horizon_ms", "now_ms", "offsets")
 
     def __init__(self, offsets: OffsetMap, job: CleaningJob) -> None:
         self.offsets = offsets
         self.now_ms = job.now_ms
-        self.delete_retention_ms = job.delete_retention_ms
+        # Kafka's wraps around where delete.retention.ms stands for "for ever", and lies in the past.
+        self.horizon_ms = min(job.now_ms + job.delete_retention_ms, MAX_INT64)
         self._uncleanable_offset = job.uncleanable_offset
         self._producers = {producer_id: (last_offset, epoch) for producer_id, last_offset, epoch in job.producers}
 
@@ -79,20 +79,25 @@ def filtered(batch: Buffer, header: BatchHeader, obsolete: bool, rules: Rules) -
     if not kept:
         return _emptied(header, rules, read, keyless)
     if found.tombstones and horizon_ms is None:
-        horizon_ms = rules.now_ms + rules.delete_retention_ms
+        horizon_ms = rules.horizon_ms
     elif kept == read:
         return FilteredBatch([batch], header.max_timestamp, read, kept, keyless)
     stamped = header.timestamp_type == LOG_APPEND_TIME  # then the records' own deltas do not count
     max_timestamp = header.max_timestamp if stamped else found.max_timestamp
     base_timestamp = horizon_ms if horizon_ms is not None else (max_timestamp if stamped else found.first_timestamp)
     if stamped:
-        records = rebased(section, found.runs, max_timestamp - base_timestamp, True)
+        records = rebased(section, found.runs, _shift(max_timestamp, base_timestamp), True)
     elif base_timestamp != header.base_timestamp:
-        records = rebased(section, found.runs, header.base_timestamp - base_timestamp, False)
+        records = rebased(section, found.runs, _shift(header.base_timestamp, base_timestamp), False)
     else:
         records = joined(section, found.runs)
     parts = _made_anew(header, records, kept, base_timestamp, max_timestamp, horizon_ms is not None)
     return FilteredBatch(parts, max_timestamp, read, kept, keyless)
+
+
+def _shift(old_base: int, new_base: int) -> int:
+    """By how much deltas grow for another base timestamp; an int64 that wraps around, as the sums of readers do."""
+    return (old_base - new_base + 2**63) % 2**64 - 2**63
 
 
 def _kept_control(batch: Buffer, header: BatchHeader, section: bytes, obsolete: bool, rules: Rules) -> FilteredBatch:
@@ -100,9 +105,8 @@ def _kept_control(batch: Buffer, header: BatchHeader, section: bytes, obsolete: 
     count = header.records_count
     if not obsolete or header.has_delete_horizon:
         return FilteredBatch([batch], header.max_timestamp, count, count, 0)
-    horizon_ms = rules.now_ms + rules.delete_retention_ms
-    records = rebased(section, [0, len(section)], header.base_timestamp - horizon_ms, False)
-    parts = _made_anew(header, records, count, horizon_ms, header.max_timestamp, True)
+    records = rebased(section, [0, len(section)], _shift(header.base_timestamp, rules.horizon_ms), False)
+    parts = _made_anew(header, records, count, rules.horizon_ms, header.max_timestamp, True)
     return FilteredBatch(parts, header.max_timestamp, count, count, 0)
 
 

@@ -164,6 +164,19 @@ def test_a_tombstone_after_its_horizon_goes_with_its_key_everywhere() -> None:
     assert rig.keys() == [1, 3, 5, 7, 9, 99]
 
 
+def test_tombstones_may_stay_for_ever() -> None:
+    """Kafka's horizon wraps around there, and they go at once."""
+    rig = CleanerRig(delete_retention_ms=2**63 - 1)
+    rig.put((b"0", None), (b"1", b"a"), timestamps=[rig.now_ms, rig.now_ms - 5])
+    for _ in range(3):
+        rig.now_ms += 10**12
+        rig.put_each([2])
+        rig.clean()
+    assert rig.cleaner.uncleanable == {}
+    assert [record.key for record in rig.seen()] == [b"0", b"1", b"2"]
+    assert [record.timestamp_ms for record in decode_records(rig.batches()[0][1])] == [NOW_MS, NOW_MS - 5]
+
+
 def test_a_newer_value_outlives_an_older_tombstone() -> None:
     rig = CleanerRig()
     rig.put((b"0", None))

@@ -247,7 +247,7 @@ def test_a_clean_stop_in_the_middle_of_the_swap() -> None:
             step()
             swap.sync()
         rig.restart(clean=True)
-        assert rig.read()[-4:] == [2, 3, 4, 5] if not steps else True
+        assert rig.read()[-3:] == [3, 4, 5]
         assert sorted(set(rig.keys())) == [0, 1, 2, 3]
         assert rig.log.log_end_offset == 6
         assert not [name for name in rig.names() if "swap" in name or "cleaned" in name]
