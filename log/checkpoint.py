@@ -29,7 +29,7 @@ from typing import Final, NamedTuple
 
 from ottla.log.epochs import EpochEntry, parse_checkpoint
 from ottla.log.errors import CorruptSnapshot, InconsistentMetadata
-from ottla.log.files import Disk
+from ottla.log.files import Disk, FileTooLarge
 
 RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
 LOG_START_OFFSETS: Final = "log-start-offset-checkpoint"
@@ -61,8 +61,8 @@ def _decode_lines(data: bytes, path: str, width: int) -> list[list[str]]:
             raise CorruptSnapshot(f"{path}: version {version} is not known")
         if int(count) != len(entries) or any(len(entry) != width for entry in entries):
             raise CorruptSnapshot(f"{path}: {len(entries)} entries where {count} are announced, or one of them malformed")
-    except ValueError as error:  # UnicodeDecodeError, too few lines, not a number
-        raise CorruptSnapshot(f"{path}: {error}") from None
+    except ValueError:  # UnicodeDecodeError, too few lines, not a number
+        raise CorruptSnapshot(f"{path}: it is not a version, a number of entries, and so many lines") from None
     return entries
 
 
@@ -77,10 +77,12 @@ def read_offsets(disk: Disk, path: str) -> dict[TopicPartition, int]:
         data = disk.read_bytes(path)
     except FileNotFoundError:
         return {}
+    except FileTooLarge as error:
+        raise CorruptSnapshot(str(error)) from None
     try:
         return {(topic, int(partition)): int(offset) for topic, partition, offset in _decode_lines(data, path, 3)}
-    except ValueError as error:
-        raise CorruptSnapshot(f"{path}: {error}") from None
+    except ValueError:
+        raise CorruptSnapshot(f"{path}: a partition or an offset in it is no number") from None
 
 
 def write_offsets(disk: Disk, path: str, offsets: Mapping[TopicPartition, int]) -> None:
@@ -94,10 +96,12 @@ def read_epochs(disk: Disk, path: str) -> list[EpochEntry]:
         data = disk.read_bytes(path)
     except FileNotFoundError:
         return []
+    except FileTooLarge as error:
+        raise CorruptSnapshot(str(error)) from None
     try:
         return parse_checkpoint(data.decode()) if data else []
-    except UnicodeDecodeError as error:
-        raise CorruptSnapshot(f"{path}: {error}") from None
+    except UnicodeDecodeError:
+        raise CorruptSnapshot(f"{path}: it is no text") from None
 
 
 def uuid_text(uuid: bytes) -> str:
@@ -129,15 +133,17 @@ def read_partition_metadata(disk: Disk, path: str) -> bytes | None:
         data = disk.read_bytes(path)
     except FileNotFoundError:
         return None
+    except FileTooLarge as error:
+        raise InconsistentMetadata(str(error)) from None
     if not data.strip(b"\0"):
         return None
     try:
         fields = dict(line.split(": ", 1) for line in data.decode().splitlines())
         if fields["version"] != "0":
-            raise ValueError(f"version {fields['version']}")
+            raise InconsistentMetadata(f"{path} is not readable: version {fields['version']}, only 0 is known")
         return uuid_bytes(fields["topic_id"])
-    except (ValueError, KeyError) as error:
-        raise InconsistentMetadata(f"{path} is not readable: {error!r}") from None
+    except (ValueError, KeyError):
+        raise InconsistentMetadata(f"{path} is not readable: it is not a version and a topic id") from None
 
 
 class MetaProperties(NamedTuple):
@@ -183,11 +189,12 @@ def read_meta_properties(disk: Disk, path: str) -> MetaProperties | None:
         return None
     try:
         fields = parse_properties(data.decode())
-        if fields.get("version") != "1":
-            raise InconsistentMetadata(f"{path}: version {fields.get('version', 'missing')}, only 1 is known")
+        if (version := fields["version"]) != "1":
+            raise InconsistentMetadata(f"{path}: version {version}, only 1 is known")
         return MetaProperties(fields["cluster.id"], int(fields["node.id"]), fields["directory.id"])
-    except (ValueError, KeyError) as error:
-        raise InconsistentMetadata(f"{path} is not readable: {error!r}") from None
+    except (ValueError, KeyError):
+        what = "version, cluster.id, node.id or directory.id is missing or malformed"
+        raise InconsistentMetadata(f"{path} is not readable: {what}") from None
 
 
 def encode_clean_shutdown(broker_epoch: int) -> bytes:

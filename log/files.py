@@ -22,6 +22,7 @@ import contextlib
 import errno
 import fcntl
 import os
+import stat
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
@@ -30,6 +31,7 @@ from ottla.log.errors import LogDirLocked, TruncatedSlice
 Buffer = bytes | bytearray | memoryview
 
 _READ_BYTES = 32 * 1024  # nearly all small files are smaller: one call
+MAX_WHOLE_BYTES = 1 << 28
 _IOV_MAX = 1024  # Linux takes no more parts in one call
 
 
@@ -38,6 +40,10 @@ class StateUnknown(OSError):
 
     Whatever its errno says, it is final: the next fsync may succeed although pages were dropped.
     """
+
+
+class FileTooLarge(OSError):
+    """A file that is to be read whole is larger than any that is ever written here."""
 
 
 class File(Protocol):
@@ -141,7 +147,7 @@ class Disk(Protocol):
         ...
 
     def read_bytes(self, path: str) -> bytes:
-        """A whole small file."""
+        """A whole small file. FileTooLarge beyond MAX_WHOLE_BYTES."""
         ...
 
     def write_bytes(self, path: str, data: bytes, sync: bool = True) -> None:
@@ -303,10 +309,13 @@ class OsDisk:
     file_type: type[OsFile] = OsFile
 
     def open(self, path: str, create: bool = False) -> File:
-        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+        flags = os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK | (os.O_CREAT if create else 0)  # a pipe is not waited for
         fd = os.open(path, flags, 0o644)
         try:
-            return self.file_type(path, fd, os.fstat(fd).st_size)
+            found = os.fstat(fd)
+            if not stat.S_ISREG(found.st_mode):
+                raise OSError(errno.EINVAL, "not a regular file", path)
+            return self.file_type(path, fd, found.st_size)
         except OSError:
             os.close(fd)
             raise
@@ -353,10 +362,12 @@ class OsDisk:
             os.close(fd)
 
     def read_bytes(self, path: str) -> bytes:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a pipe is not waited for: it is empty
         try:
             pieces = []
             while piece := os.read(fd, _READ_BYTES):
+                if not pieces and len(piece) == _READ_BYTES and os.fstat(fd).st_size > MAX_WHOLE_BYTES:
+                    raise FileTooLarge(errno.EFBIG, os.strerror(errno.EFBIG), path)
                 pieces.append(piece)
                 if len(piece) < _READ_BYTES:
                     break

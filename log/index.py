@@ -24,7 +24,7 @@ from itertools import islice
 from operator import le, lt
 from typing import Final
 
-from ottla.log.files import Disk
+from ottla.log.files import Disk, FileTooLarge
 
 OFFSET_ENTRY_SIZE: Final = 8
 TIME_ENTRY_SIZE: Final = 12
@@ -241,6 +241,8 @@ def load_offset_index(disk: Disk, path: str, base_offset: int, max_bytes: int, l
         index.decode(disk.read_bytes(path), log_size)
     except FileNotFoundError:
         raise CorruptIndex("missing") from None
+    except FileTooLarge:
+        raise CorruptIndex("too large") from None
     return index
 
 
@@ -251,4 +253,6 @@ def load_time_index(disk: Disk, path: str, base_offset: int, max_bytes: int) -> 
         index.decode(disk.read_bytes(path))
     except FileNotFoundError:
         raise CorruptIndex("missing") from None
+    except FileTooLarge:
+        raise CorruptIndex("too large") from None
     return index

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Iterable, Iterator
 
 from ottla.log.errors import CorruptSnapshot
-from ottla.log.files import Disk
+from ottla.log.files import Disk, FileTooLarge
 from ottla.log.leftovers import offset_in
 from ottla.log.markers import end_transaction
 from ottla.log.producers import CompletedTransaction, ProducerStates
@@ -118,7 +118,7 @@ def _load_snapshot(
             file = _snapshot_path(path, offset)
             try:
                 producers.load(disk.read_bytes(file), offset, now_ms=now_ms, expiration_ms=expiration_ms)
-            except CorruptSnapshot as error:
+            except (CorruptSnapshot, FileTooLarge) as error:
                 _log.warning("%s is removed: %s", file, error)
                 disk.remove(file)
             else:

@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from struct import Struct
 from typing import Final, NamedTuple
 
-from ottla.log.files import Disk
+from ottla.log.files import Disk, FileTooLarge
 from ottla.log.index import CorruptIndex
 
 TXN_ENTRY_SIZE: Final = 34
@@ -133,6 +133,8 @@ def load_txn_index(disk: Disk, path: str, base_offset: int) -> TxnIndex:
         data = disk.read_bytes(path)
     except FileNotFoundError:
         return NO_ABORTS
+    except FileTooLarge:
+        raise CorruptIndex("too large") from None
     index = TxnIndex(base_offset)
     index.decode(data)
     return index if index else NO_ABORTS

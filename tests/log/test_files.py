@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 
-from ottla.log.errors import LogDirLocked, TruncatedSlice
-from ottla.log.files import Disk, FileSlice, OpenFiles, OsDisk, remove_tree
+from ottla.log.checkpoint import read_epochs, read_offsets, read_partition_metadata
+from ottla.log.errors import CorruptSnapshot, InconsistentMetadata, LogDirLocked, TruncatedSlice
+from ottla.log.files import MAX_WHOLE_BYTES, Disk, FileSlice, FileTooLarge, OpenFiles, OsDisk, remove_tree
+from ottla.log.index import CorruptIndex, load_offset_index, load_time_index
 from ottla.log.memdisk import MemDisk, PowerCut
+from ottla.log.producers import ProducerStates
+from ottla.log.replay import _load_snapshot
+from ottla.log.txn_index import load_txn_index
 
 
 @pytest.fixture(params=["system", "memory"])
@@ -210,3 +217,42 @@ def test_faults_come_once_where_they_were_ordered() -> None:
     with pytest.raises(OSError, match="Input/output"):
         file.sync()
     file.sync()
+
+
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    path = f"{tmp_path}/pipe"
+    os.mkfifo(path)
+    with pytest.raises(OSError, match="not a regular file"):
+        OsDisk().open(path)
+    assert OsDisk().read_bytes(path) == b""
+
+
+def test_what_is_larger_than_any_small_file_is_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "sparse"
+    path.touch()
+    os.truncate(path, MAX_WHOLE_BYTES + 1)
+    with pytest.raises(FileTooLarge):
+        OsDisk().read_bytes(str(path))
+
+
+def test_derived_files_of_any_size_are_rebuilt(tmp_path: Path) -> None:
+    disk, path = OsDisk(), tmp_path / "sparse"
+    path.touch()
+    os.truncate(path, 1 << 40)
+    loads: tuple[Callable[[], Any], ...] = (
+        lambda: load_offset_index(disk, str(path), 0, 1000, 1000),
+        lambda: load_time_index(disk, str(path), 0, 1000),
+        lambda: load_txn_index(disk, str(path), 0),
+    )
+    for load in loads:
+        with pytest.raises(CorruptIndex):
+            load()
+    reads: tuple[Callable[[Disk, str], Any], ...] = (read_offsets, read_epochs)
+    for read in reads:
+        with pytest.raises(CorruptSnapshot):
+            read(disk, str(path))
+    with pytest.raises(InconsistentMetadata):
+        read_partition_metadata(disk, str(path))
+    snapshot = path.rename(tmp_path / f"{7:020d}.snapshot")
+    assert _load_snapshot(disk, str(tmp_path), [7], ProducerStates(), 0, 9) == 0
+    assert not snapshot.exists()
