@@ -152,6 +152,7 @@ class Connection(asyncio.BufferedProtocol):
         answer = self._answer
         if answer is not None and not isinstance(answer, asyncio.Task):
             answer.cancel()  # nobody is left to hear it; a task is somewhere in the middle of its work and goes on
+            self._answer = self._line = None
         self._queue(-len(self._backlog), -self._backlog_bytes)
         self._backlog.clear()
         self._sending.clear()

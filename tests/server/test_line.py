@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import random
 from typing import Any
 
 import pytest
 
+from ottla.server.connection import Connection
 from ottla.server.dispatch import Waiting
 from ottla.server.errors import CloseConnection
 from ottla.server.line import MAX_LINE
-from ottla.server.waiting import Acknowledgement
+from ottla.server.waiting import Acknowledgement, Promise
 from tests.server.test_connection import ROUTE, Peer, framed, turn
 
 PRODUCE = b"\0\0"
@@ -18,17 +21,19 @@ OTHER = b"\0\3"
 
 
 class Promising:
-    """Keeps requests for what they say behind their key: `wait` is promised, `bad` closes, `none` has no answer."""
+    """Keeps requests for what they say behind their key: `wait` is promised, and only an fsync is waited for; so is `later`,
+    and for something else; `bad` closes, `none` has no answer.
+    """
 
     def __init__(self) -> None:
         self.served: list[bytes] = []
-        self.promises: dict[bytes, Acknowledgement[bytes]] = {}
+        self.promises: dict[bytes, Promise[bytes]] = {}
 
     def serve(self, frame: memoryview, context: Any) -> Any:
         request = bytes(frame)
         self.served.append(request)
-        if b"wait" in request:
-            promise = self.promises[request] = Acknowledgement()
+        if b"wait" in request or b"later" in request:
+            promise = self.promises[request] = Acknowledgement() if b"wait" in request else Promise()
             return Waiting(promise, ROUTE, 0, 0)
         if b"bad" in request:
             raise CloseConnection("it is bad")
@@ -160,6 +165,68 @@ def test_a_lost_connection_gives_up_all_that_stand_in_line(peer: Peer) -> None:
         await scenario(peer, A, B)
         peer.connection.connection_lost(None)
         assert all(promise.cancelled() for promise in promising(peer).promises.values())
+
+    asyncio.run(run())
+
+
+def test_a_connection_that_is_lost_with_a_line_is_freed_without_the_cycle_collector(peer: Peer) -> None:
+    async def run() -> None:
+        connection, transport = peer.connect("10.0.0.78")
+        peer.connection, peer.transport = connection, transport
+        await scenario(peer, A, B)
+        gc.disable()
+        try:
+            connection.connection_lost(None)
+            await turn()
+            transport.protocol = peer.connection = None  # type: ignore[assignment]  # as transports do then
+            del connection
+            assert not [held for held in gc.get_objects() if type(held) is Connection and held.host == "10.0.0.78"]
+        finally:
+            gc.enable()
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_answers_come_in_order_whatever_else_happens(seed: int, peer: Peer) -> None:
+    """Requests of all kinds in any pieces, promises kept in any order, a peer that reads or does not, and an end or none."""
+
+    async def run() -> None:
+        choose = random.Random(seed)
+        dispatch = promising(peer)
+        kinds = [b"wait", b"wait", b"wait", b"now", b"none"]
+        sent: list[bytes] = []
+        for number in range(choose.choice([20, 200])):
+            key = PRODUCE if choose.random() < 0.8 else OTHER
+            sent.append(key + choose.choice(kinds if key == PRODUCE else [b"now", b"later"]) + b" %d" % number)
+        end = choose.choice([None, None, PRODUCE + b"bad", OTHER + b"bad"])
+        if end is not None:
+            sent.insert(choose.randrange(len(sent)), end)
+        stream = b"".join(map(framed, sent))
+        kept: set[bytes] = set()
+        while not peer.transport.closed:
+            if stream and peer.transport.reading:
+                count = choose.choice([1, 7, 100, 5000])
+                peer.send(stream[:count])
+                stream = stream[count:]
+            for request in choose.sample(open_ones := sorted(dispatch.promises.keys() - kept), choose.randint(0, len(open_ones))):
+                kept.add(request)
+                dispatch.promises[request].set_result(request)
+            if choose.random() < 0.3:
+                peer.transport.full = not peer.transport.full
+                if not peer.transport.full:
+                    peer.transport.drain()
+            await asyncio.sleep(0)
+            if not stream and not open_ones and not peer.transport.full and dispatch.served == sent:
+                break
+        await turn()
+        peer.transport.drain()
+        answered = [request for request in sent[: sent.index(end) if end else None] if b"none" not in request]
+        assert [answer.removeprefix(bytes(4)) for answer in answers(peer)] == answered
+        assert dispatch.served == (sent[: sent.index(end) + 1] if end else sent)
+        assert peer.transport.closed == (end is not None)
+        assert peer.transport.reading
+        assert (peer.shared.queued_requests, peer.shared.queued_bytes) == (0, 0) or end
 
     asyncio.run(run())
 
