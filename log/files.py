@@ -364,7 +364,7 @@ class OsDisk:
     def read_bytes(self, path: str) -> bytes:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a pipe is not waited for: it is empty
         try:
-            pieces = []
+            pieces: list[bytes] = []
             while piece := os.read(fd, _READ_BYTES):
                 if not pieces and len(piece) == _READ_BYTES and os.fstat(fd).st_size > MAX_WHOLE_BYTES:
                     raise FileTooLarge(errno.EFBIG, os.strerror(errno.EFBIG), path)
