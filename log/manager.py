@@ -334,12 +334,14 @@ class LogManager:
 
     def delete(self, topic: str, partition: int) -> None:
         """Deletes the partition, if it is there; its files go after file.delete.delay.ms. StorageError."""
-        self.drop_future((topic, partition))
         log = self.logs.pop((topic, partition), None)
-        if log is not None:
-            log.directory.partitions.pop((topic, partition), None)
-            log.delete()
-            log.directory.forget_cleaned((topic, partition))
+        try:
+            self.drop_future((topic, partition))
+        finally:  # the copy's directory may have failed; this one has not
+            if log is not None:
+                log.directory.partitions.pop((topic, partition), None)
+                log.delete()
+                log.directory.forget_cleaned((topic, partition))
 
     def drop_future(self, topic_partition: TopicPartition) -> None:
         """Ends a move: the copy goes, if there is one. StorageError."""
@@ -387,8 +389,8 @@ class LogManager:
                 total += action(log)
             except StorageError:  # logged where the directory went offline
                 continue
-            except CorruptRecord:
-                _log.exception("%r is damaged", log)
+            except CorruptRecord as error:
+                _log.error("%r is damaged: %s", log, error)
         return total
 
     def flush_jobs(self, now_ms: int) -> list[FlushJob]:

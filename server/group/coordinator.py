@@ -152,9 +152,9 @@ class GroupCoordinator:
                 if self._clock.monotonic() >= until:
                     self._clock.call_later(0, lambda: self._load_slice(shard, steps))
                     return
-        except (LogError, OSError):
+        except (LogError, OSError) as error:
             # Unloaded, not half loaded: the next request of one of its groups tries again.
-            logger.exception("partition %d of __consumer_offsets cannot be loaded", shard.partition)
+            logger.error("partition %d of __consumer_offsets cannot be loaded: %s", shard.partition, error)
             self.unload(shard.partition)
             return
         if shard.groups:

@@ -113,8 +113,8 @@ class Shard:
         for batch in read():
             try:
                 self._load_batch(batch)
-            except MALFORMED:
-                logger.exception("partition %d of __consumer_offsets: a batch was left out", self.partition)
+            except MALFORMED as error:
+                logger.error("partition %d of __consumer_offsets: a batch was left out: %r", self.partition, error)
             yield
         self.loading = False
         for group in list(self.groups.values()):

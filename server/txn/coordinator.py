@@ -322,9 +322,9 @@ class TransactionCoordinator:
                 if self._clock.monotonic() >= until:
                     self._clock.call_later(0, lambda: self._load_slice(shard, steps))
                     return
-        except (LogError, OSError):
+        except (LogError, OSError) as error:
             # Unloaded, not half loaded: the next request of one of its ids tries again.
-            logger.exception("partition %d of __transaction_state cannot be loaded", shard.partition)
+            logger.error("partition %d of __transaction_state cannot be loaded: %s", shard.partition, error)
             del self._shards[shard.partition]
             return
         if shard.transactions:

@@ -113,8 +113,8 @@ class Shard:
         for batch in read():
             try:
                 found = [decode(record.key, record.value) for record in decode_records(batch) if record.key is not None]
-            except MALFORMED:
-                logger.exception("partition %d of __transaction_state: a batch was left out", self.partition)
+            except MALFORMED as error:
+                logger.error("partition %d of __transaction_state: a batch was left out: %r", self.partition, error)
                 continue
             for each in found:
                 if each is not None:

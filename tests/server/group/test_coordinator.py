@@ -192,6 +192,7 @@ async def test_a_record_that_no_group_is_like_is_left_out(caplog: pytest.LogCapt
     again = Driver(driver.broker.restarted())
     assert "a batch was left out" in caplog.text
     assert "two members of one id" in caplog.text
+    assert "Traceback" not in caplog.text
     found = again.broker.groups.find("g")
     assert found is not None
     assert (found.generation, len(found.members)) == (1, 1)
