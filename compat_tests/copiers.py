@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, ClassVar, Final, NamedTuple, Protocol
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka import TopicPartition as AioPartition
@@ -39,8 +39,8 @@ class Read(NamedTuple):
 class Copier(Protocol):
     """One pair of consumer and producer. A partition's records go to the partition of the same number."""
 
-    errors: tuple[type[Exception], ...]
-    outlives_broker: bool
+    errors: ClassVar[tuple[type[Exception], ...]]
+    outlives_broker: ClassVar[bool]
     """Whether it goes on when a killed broker comes back. librdkafka 2.16 never sends the first TxnOffsetCommit after that, and
     kafka-python 3.0 no EndTxn, whichever broker it is: their users have to begin anew."""
 
@@ -68,8 +68,8 @@ class Copier(Protocol):
 
 
 class ConfluentCopier:
-    errors = (KafkaException,)
-    outlives_broker = False
+    errors: ClassVar[tuple[type[Exception], ...]] = (KafkaException,)
+    outlives_broker: ClassVar[bool] = False
 
     def __init__(self, bootstrap: str, name: str) -> None:
         self.target = name
@@ -113,8 +113,8 @@ class ConfluentCopier:
 
 
 class KafkaPythonCopier:
-    errors = (PythonError,)
-    outlives_broker = False
+    errors: ClassVar[tuple[type[Exception], ...]] = (PythonError,)
+    outlives_broker: ClassVar[bool] = False
 
     def __init__(self, bootstrap: str, name: str) -> None:
         self.target = name
@@ -170,8 +170,8 @@ class KafkaPythonCopier:
 class AiokafkaCopier:
     """Its loop runs while a step does; heartbeats are late by no more than a step of the test takes."""
 
-    errors = (AioError, asyncio.TimeoutError)
-    outlives_broker = True
+    errors: ClassVar[tuple[type[Exception], ...]] = (AioError, asyncio.TimeoutError)
+    outlives_broker: ClassVar[bool] = True
 
     def __init__(self, bootstrap: str, name: str) -> None:
         self.bootstrap, self.target = bootstrap, name
@@ -260,8 +260,8 @@ class AiokafkaCopier:
 class JavaCopier:
     """The pair lives in the JVM (compat_tests/java/Transactions.java)."""
 
-    errors = (JavaError,)
-    outlives_broker = True
+    errors: ClassVar[tuple[type[Exception], ...]] = (JavaError,)
+    outlives_broker: ClassVar[bool] = True
 
     def __init__(self, java: JavaAt, name: str) -> None:
         self.java, self.target = java, name
