@@ -119,7 +119,8 @@ def parse_checkpoint(text: str) -> list[EpochEntry]:
         version, count = int(lines[0]), int(lines[1])
         entries = [EpochEntry(*map(int, line.split(" "))) for line in lines[2:] if line]
     except (IndexError, ValueError, TypeError) as problem:
-        raise CorruptSnapshot(f"leader-epoch-checkpoint cannot be read: {problem}") from problem
+        what = "it is not a version, a number of entries, and so many lines of two numbers"
+        raise CorruptSnapshot(f"leader-epoch-checkpoint cannot be read: {what}") from problem
     if version != _VERSION:
         raise CorruptSnapshot(f"leader-epoch-checkpoint has version {version}, only {_VERSION} is known")
     if count != len(entries):

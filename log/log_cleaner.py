@@ -226,14 +226,14 @@ class LogCleaner:
         self.bytes_read += stats.bytes_read + stats.map_bytes_read
         self.bytes_written += stats.bytes_written
         _log.info(
-            "%s-%d is clean up to offset %d: of %d bytes and %d records %d and %d are left, in %d ms",
+            "%s-%d is compacted up to offset %d in %d ms: %d of %d records are left, %d of %d bytes",
             *cleaning.partition,
             stats.end_offset,
-            stats.bytes_read,
+            self.last_took_ms,
+            stats.records_written,
             stats.records_read,
             stats.bytes_written,
-            stats.records_written,
-            self.last_took_ms,
+            stats.bytes_read,
         )
         if stats.keyless_records:
             _log.warning("%s-%d had %d records without a key, which are gone", *cleaning.partition, stats.keyless_records)

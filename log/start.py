@@ -245,7 +245,8 @@ class Start:
         try:
             job.log = open_log(directory, opening)
         except (CorruptLog, CorruptRecord, InconsistentMetadata) as error:
-            _log.error("%s stays offline: %s", opening.directory_name, error)
+            remedy = "ottla log verify shows what is wrong, a copy or ottla log repair mends it while no broker runs"
+            _log.error("%s stays offline: %s; %s", opening.directory_name, error, remedy)
             job.problem = str(error)
         except OSError as error:
             job.problem = str(directory.fail(f"opening {opening.directory_name}", error))

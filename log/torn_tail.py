@@ -83,7 +83,7 @@ class TailCheck:
             if reason is not None and not self._is_reserved(index, scan):
                 if expected < recovery_point:
                     raise CorruptLog(
-                        f"{segment!r} is damaged at position {scan.sound}, offset {expected}, below the recovery point "
+                        f"{segment.path('.log')} is damaged at position {scan.sound}, offset {expected}, below the recovery point "
                         f"{recovery_point} up to which it was fsynced: {reason}"
                     )
                 self._refuse_damage(segment, scan.sound, expected, reason, last=index + 1 == len(segments))
@@ -157,14 +157,15 @@ class TailCheck:
         behind = None if not last else sound_batch_behind(segment.open_file(), position, segment.size)
         if not last or behind is not None:
             raise CorruptLog(
-                f"{segment!r} is damaged at position {position}, offset {expected}, and goes on behind it: {reason}; "
+                f"{segment.path('.log')} is damaged at position {position}, offset {expected}, and goes on behind it: {reason}; "
                 "restore it from a copy"
             )
 
     def _cut(self, segment: Segment, size: int, reason: str) -> None:
         """Cuts the file behind the sound part, durably: what comes next is written over the same offsets."""
         level = logging.INFO if reason is _RESERVED else logging.WARNING
-        _log.log(level, "%r is cut to %d bytes, its last whole batch ends there: %s", segment, size, reason)
+        path = segment.path(".log")
+        _log.log(level, "%s is cut from %d to %d bytes, its last whole batch ends there: %s", path, segment.size, size, reason)
         file = segment.open_file()
         file.truncate(size)
         file.sync()

@@ -231,6 +231,8 @@ def _explained(error: Exception, config: BrokerConfig) -> str:
     match error:
         case LogDirLocked():
             return f"log.dirs: {error}; stop that broker, or use another directory (--data-dir DIR)"
+        case InconsistentMetadata() if " belong" not in str(error):  # files that are damaged or missing
+            return f"log.dirs: {error}; ottla log verify shows what is wrong, or use another directory (--data-dir DIR)"
         case InconsistentMetadata():
             return f"log.dirs: {error}; give --cluster-id and --node-id as the directory has them, or another --data-dir"
         case OSError(filename=None) if isinstance(error, socket.gaierror) or error.errno in _BAD_ADDRESS:

@@ -55,7 +55,7 @@ SETTINGS = {
 TOPIC = ("cleanup.policy=compact", f"segment.bytes={SEGMENT_BYTES}", "min.cleanable.dirty.ratio=1.0")
 CLEANED = {
     "kafka": re.compile(r"([\d,.]+) MB of log processed in ([\d,.]+) seconds"),
-    "ottla": re.compile(r"is clean up to offset \d+: of (\d+) bytes and .*, in (\d+) ms"),
+    "ottla": re.compile(r"is compacted up to offset \d+ in (\d+) ms: .* of (\d+) bytes"),
 }
 IN_A_THREAD = (
     "import ottla.server.cleaning as cleaning; from ottla.log.files import OsDisk; from ottla.server.cli import main; "
@@ -119,7 +119,7 @@ def cleaned_after(broker: BrokerProcess, at: int) -> tuple[float, float]:
             found = CLEANED[broker.kind].search(text.read())
         if found:
             first, second = (float(group.replace(",", "")) for group in found.groups())
-            return (first, second) if broker.kind == "kafka" else (first / (1 << 20), second / 1000)
+            return (first, second) if broker.kind == "kafka" else (second / (1 << 20), first / 1000)
         time.sleep(0.05)  # another process's work has no event to wait for
     raise BrokerFailed(f"{broker.kind} did not compact:\n{broker.log_tail()}")
 

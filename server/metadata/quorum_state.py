@@ -37,7 +37,7 @@ def read(disk: Disk, path: str) -> QuorumState | None:
         voters = tuple(int(voter["voterId"]) for voter in fields.get("currentVoters") or ())
         return QuorumState(int(fields["leaderEpoch"]), int(fields["leaderId"]), voters)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise MetadataError(f"{path} cannot be read: {error!r}") from error
+        raise MetadataError(f"{path} cannot be read: no JSON with leaderEpoch and leaderId; restore it from a copy") from error
 
 
 def write(disk: Disk, path: str, *, epoch: int, leader_id: int, kraft_version: int) -> None:
