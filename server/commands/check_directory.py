@@ -1,12 +1,13 @@
 """Whole data directories, or parts of them: what `ottla log verify` looks at beside the partitions (check_partition.py).
 
 `meta.properties` (readable, and of one cluster and node in all directories), `.kafka_cleanshutdown`, the checkpoints against the
-logs, the metadata log's snapshots, and each partition's topic id against the metadata log. A path may be a log directory, a
+logs, the metadata log's snapshots and quorum-state, and each partition's topic id against the metadata log. A path may be a log directory, a
 partition's directory or a segment's file; the checkpoints of the directory around it count all the same.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -88,6 +89,10 @@ class LogDirectoryCheck:
 
     def files(self) -> None:
         """The directory's own files and names. OSError."""
+        if not self.is_log_directory and not self.findings and not self.partitions():
+            what = "no data directory: neither meta.properties nor a partition is in it"
+            self.add(self.path, what, Meaning.IDENTITY, Mend.NONE)
+            return
         if not (self.path / checkpoint.META_PROPERTIES).exists():
             self.add(self.path / checkpoint.META_PROPERTIES, "it is missing: whose data is this?", Meaning.IDENTITY, Mend.COPY)
         elif self.meta is not None and self.meta.directory_id in _RESERVED:
@@ -157,6 +162,7 @@ class LogDirectoryCheck:
             self._against_checkpoints(check)
             self._against_topics(check)
         if path.name == METADATA_DIRECTORY and bases is None:
+            self._quorum_state(check, path / "quorum-state")
             for snapshot in sorted(path.glob("*.checkpoint")):
                 self._metadata_snapshot(check, snapshot)
         return check
@@ -182,6 +188,15 @@ class LogDirectoryCheck:
         ):
             what = "the metadata log knows no such topic; a broker sets the directory aside"
             check.add(check.path, None, what, Meaning.IDENTITY, Mend.BY_HAND)
+
+    def _quorum_state(self, check: PartitionCheck, path: Path) -> None:
+        """It may be missing, before the first start; no broker starts with one that it cannot read."""
+        try:
+            if path.exists() and not isinstance(json.loads(path.read_bytes())["leaderEpoch"], int):
+                raise ValueError("leaderEpoch is no number")
+        except (ValueError, KeyError, TypeError):
+            what = "it is no JSON with leaderEpoch; a broker does not start with it"
+            check.add(path, None, what, Meaning.IDENTITY, Mend.COPY)
 
     def _metadata_snapshot(self, check: PartitionCheck, path: Path) -> None:
         for found in SegmentWalk(open_to_read(path)):

@@ -291,7 +291,12 @@ class PartitionCheck:
 
     def _partition_metadata(self) -> None:
         path = self.path / PARTITION_METADATA
-        if self.path.name.startswith("__cluster_metadata-") or not path.exists():
+        if self.path.name.startswith("__cluster_metadata-"):
+            return
+        if not path.exists():  # before the first record that is no loss, and a crash may leave it so
+            if self.expected.topic_id is not None and self.end_offset > self._first_offset:
+                what = "it is missing: Apache Kafka sets such a partition aside and begins an empty one"
+                self.add(path, None, what, Meaning.IDENTITY, Mend.METADATA)
             return
         mend = Mend.METADATA if self.expected.topic_id is not None else Mend.COPY
         try:

@@ -36,7 +36,7 @@ from ottla.server.commands.log_repair import repair
 from ottla.server.commands.log_verify import verify
 from ottla.server.commands.output import Failure
 
-app = typer.Typer(help="Look into the files of a data directory.", no_args_is_help=True)
+app = typer.Typer(help="Files of a data directory, no broker needed: dump, verify, repair.", no_args_is_help=True)
 
 _SUFFIX: Final = re.compile(r"\.(deleted|cleaned|swap)$")
 _WHOLE: Final = re.compile(
@@ -50,7 +50,7 @@ _LARGEST_MS: Final = 253_402_300_799_999  # the end of the year 9999
 
 @app.callback()
 def log() -> None:
-    """Look into the files of a data directory."""
+    """Files of a data directory, no broker needed: dump, verify, repair."""
 
 
 app.command("verify")(verify)
@@ -67,10 +67,16 @@ def dump(
     ] = None,
     key_decoder: Annotated[Form, typer.Option(help="How keys are read that belong to no schema.")] = Form.TEXT,
     value_decoder: Annotated[Form, typer.Option(help="How values are read that belong to no schema.")] = Form.TEXT,
-    skip_record_metadata: Annotated[bool, typer.Option(help="Of each record only key and value.")] = False,
+    skip_record_metadata: Annotated[
+        bool, typer.Option("--skip-record-metadata", help="Of each record only key and value.")
+    ] = False,
     max_bytes: Annotated[int | None, typer.Option(min=0, help="Only the first bytes of each segment.")] = None,
-    index_sanity_check: Annotated[bool, typer.Option(help="Of indexes only whether Kafka would take them.")] = False,
-    verify_index_only: Annotated[bool, typer.Option(help="Of indexes only the entries that are wrong.")] = False,
+    index_sanity_check: Annotated[
+        bool, typer.Option("--index-sanity-check", help="Of indexes only whether Kafka would take them.")
+    ] = False,
+    verify_index_only: Annotated[
+        bool, typer.Option("--verify-index-only", help="Of indexes only the entries that are wrong.")
+    ] = False,
     show_secrets: Annotated[
         bool, typer.Option("--show-secrets", help="Show passwords and SCRAM keys of the metadata log, too.")
     ] = False,

@@ -80,7 +80,7 @@ def repair(
     for finding in left:
         show(finding, as_json=as_json)
     if left:
-        raise Failure(f"{summary(len(left))} {'so far' if dry_run else 'left'}")
+        raise Failure(f"{summary(len(left))}{'; nothing was changed' if dry_run else ' left'}")
 
 
 def checked(paths: list[Path], metadata: Path | None) -> Checker:

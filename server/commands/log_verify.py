@@ -17,6 +17,7 @@ import typer
 from ottla.log.checkpoint import LOCK
 from ottla.server.commands import output
 from ottla.server.commands.findings import Finding, Meaning
+from ottla.server.commands.kafka_files import SEGMENT_FILE
 from ottla.server.commands.output import Failure
 
 Paths = Annotated[
@@ -40,6 +41,9 @@ def verify(
     """Check a data directory, a partition or a segment, and change nothing."""
     from ottla.server.commands.check_directory import Checker  # here, for the other commands start without it
 
+    for path in paths:
+        if not path.is_dir() and SEGMENT_FILE.fullmatch(path.name) is None:
+            raise typer.BadParameter(f"{path} is no directory, and no segment by its name", param_hint="DIR")
     if not running:
         refuse_locked(paths)
     checker = Checker(paths, deep=deep, metadata=metadata)

@@ -166,7 +166,7 @@ class PartitionRepair:
 
     # The log itself
 
-    def _saved_to(self, path: Path, position: int) -> Path:
+    def _saved_to(self, path: Path, position: int | str) -> Path:
         name = f"{path.name}.{position}.damaged"
         return path.with_name(name) if self._aside is None else self._aside / f"{path.parent.name}.{name}"
 
@@ -187,7 +187,8 @@ class PartitionRepair:
     def _skip(self, state: SegmentState) -> Iterator[Step]:
         lost = list(holes(state.sound, state.size))
         places = ", ".join(f"{start} to {end}" for start, end in lost[:3]) + (", ..." if lost[3:] else "")
-        text = f"take the bytes at {places} out of {state.path}; each goes to {self._saved_to(state.path, lost[0][0])} or alike"
+        saved = self._saved_to(state.path, lost[0][0] if len(lost) == 1 else "<position>")
+        text = f"take the bytes at {places} out of {state.path}; they go to {saved}"
         yield Step(text, lambda: self._save_and_skip(state, lost))
 
     def _save_and_skip(self, state: SegmentState, lost: list[tuple[int, int]]) -> None:
@@ -220,7 +221,8 @@ class PartitionRepair:
         ]
         if stale:
             names = ", ".join(path.name for path in stale)
-            yield Step(f"remove {names} of {self.check.path}: they know of lost batches", lambda: remove(self._disk, stale))
+            text = f"remove {names} of {self.check.path}: what is taken out is still in there"
+            yield Step(text, lambda: remove(self._disk, stale))
 
     def _epochs(self) -> Iterator[Step]:
         path = self.check.path / LEADER_EPOCHS

@@ -122,7 +122,7 @@ def test_nothing_is_done_without_a_yes(data: Path) -> None:
     assert "say --yes if it is meant" in " ".join(errors.replace("│", " ").split())
     assert len(findings(data)) == 1
     code, out, errors = run("repair", "--dry-run", "--json", data)
-    assert (code, errors) == (1, "ottla: 1 finding so far\n")
+    assert (code, errors) == (1, "ottla: 1 finding; nothing was changed\n")
     assert "step" in json.loads(out.splitlines()[0])
     assert len(findings(data)) == 1
 

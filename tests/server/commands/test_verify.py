@@ -374,3 +374,30 @@ def test_against_the_metadata_log(tmp_path: Path) -> None:
     shutil.copytree(tmp_path / "a-0", alone / "a-0")
     assert run("verify", alone / "a-0")[0] == 0
     assert run("verify", alone / "a-0", "--metadata-dir", tmp_path)[0] == 1
+
+
+def test_what_a_broker_would_not_start_with_or_set_aside(tmp_path: Path) -> None:
+    """A partition.metadata that is gone counts where there are records; a quorum-state, whenever it is no quorum-state."""
+    data = tmp_path / "data"
+    with ottla.testing.Broker(data_dir=data) as broker:
+        for arguments in (["topic", "create", "full", "empty"], ["produce", "full", "--value", "x"]):
+            done = CliRunner().invoke(app, [*arguments, "--bootstrap", broker.bootstrap], catch_exceptions=False)
+            assert done.exit_code == 0
+    for topic in ("full", "empty"):
+        (data / f"{topic}-0" / "partition.metadata").unlink()
+    (data / "__cluster_metadata-0" / "quorum-state").write_bytes(b"zz")
+    found = {Path(item["file"]).relative_to(data).as_posix(): item for item in findings(data)}
+    assert {file: item["meaning"] for file, item in found.items()} == {
+        "full-0/partition.metadata": "identity",
+        "__cluster_metadata-0/quorum-state": "identity",
+    }
+    assert run("repair", "--yes", data)[0] == 1
+    assert [Path(item["file"]).name for item in findings(data)] == ["quorum-state"]
+
+
+def test_what_is_no_data_directory(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("x")
+    assert [item["what"][:17] for item in findings(tmp_path)] == ["no data directory"]
+    code, _, errors = run("verify", tmp_path / "notes.txt")
+    assert code == 2
+    assert "no segment by its name" in " ".join(errors.replace("│", " ").split())
