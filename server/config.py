@@ -173,7 +173,7 @@ def advice(name: str) -> str:
     from difflib import get_close_matches
 
     nearest = get_close_matches(name, [*BROKER_SETTINGS, *OWN_SETTINGS], n=1, cutoff=0.75)
-    hint = f"did you mean {nearest[0]}?" if nearest else "it is ignored; remove it"
+    hint = f"did you mean {nearest[0]}?" if nearest else "it has no effect; remove it"
     return f"{name} is not a broker setting of Kafka 4.4: {hint}"
 
 

@@ -126,7 +126,7 @@ def test_unknown_names_are_told_and_kept() -> None:
 def test_advice() -> None:
     assert advice("log.retenton.ms").endswith("did you mean log.retention.ms?")
     assert advice("ottla.metrics.prot").endswith("did you mean ottla.metrics.port?")
-    assert advice("my.plugin.key") == "my.plugin.key is not a broker setting of Kafka 4.4: it is ignored; remove it"
+    assert advice("my.plugin.key") == "my.plugin.key is not a broker setting of Kafka 4.4: it has no effect; remove it"
     assert advice("zookeeper.connect") == "zookeeper.connect has no effect: ZooKeeper is gone since Kafka 4.0; remove it"
 
 
