@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Iterable
+from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
@@ -53,7 +54,7 @@ def sync_rest(logs: Iterable[PartitionLog], threads: int) -> None:
 
 def _run(jobs: list[FlushJob], threads: int) -> None:
     waiting = deque(jobs)
-    failed: set[FlushJob] = set()
+    synced: set[FlushJob] = set()
 
     def work() -> None:
         while True:
@@ -61,10 +62,9 @@ def _run(jobs: list[FlushJob], threads: int) -> None:
                 job = waiting.popleft()
             except IndexError:
                 return
-            try:
+            with suppress(StorageError):
                 job.run()
-            except StorageError:
-                failed.add(job)
+                synced.add(job)
 
     crew = [threading.Thread(target=work, name="sync") for _ in range(min(threads, len(jobs)))]
     for thread in crew:
@@ -72,7 +72,7 @@ def _run(jobs: list[FlushJob], threads: int) -> None:
     for thread in crew:
         thread.join()
     for job in jobs:
-        if job in failed:
-            job.give_up()
-        else:
+        if job in synced:
             job.finish()
+        else:
+            job.give_up()

@@ -132,7 +132,7 @@ class FlushJob:
         """All of it, here and now. StorageError."""
         try:
             self.run()
-        except StorageError:
+        except BaseException:
             self.give_up()
             raise
         self.finish()

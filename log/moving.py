@@ -96,6 +96,11 @@ class FutureLog:
             log.roll()
         return found
 
+    def read(self, found: FileSlice) -> bytes:
+        """The bytes of a `next_read`. In any thread. TruncatedSlice where the log was cut meanwhile; StorageError."""
+        with self.source.directory.guard(f"reading {self.source.path}"):
+            return found.read()
+
     def _skip_to(self, offset: int) -> None:
         self.log.log_end_offset = self.log.high_watermark = self.log.producers.end_offset = offset
         self.log.roll()
@@ -187,7 +192,7 @@ def take_plain_name(log: PartitionLog) -> None:
     """The copy becomes a partition's directory. StorageError."""
     directory = log.directory
     plain = f"{directory.path}/{log.topic}-{log.partition}"
-    with directory.guard(f"renaming {log.path}"):
+    with directory.guard(f"renaming {log.path}", whole=True):  # nothing may go on under a name that is half given
         directory.disk.rename(log.path, plain)
         directory.disk.sync_dir(directory.path)
     log.path = plain

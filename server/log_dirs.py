@@ -154,8 +154,6 @@ class LogDirs:
             await work()
         except LogError as error:
             logger.error("%s-%d is not moved: %s", *name, error)
-        except OSError as error:
-            logger.error("%s-%d is not moved: %s", *name, error)
 
     async def _resume(self, name: TopicPartition) -> None:
         """A move that the last stop interrupted."""
@@ -189,7 +187,7 @@ class LogDirs:
                         return
                     continue
                 try:
-                    data = await loop.run_in_executor(None, found.read)
+                    data = await loop.run_in_executor(None, future.read, found)
                 except TruncatedSlice:  # cut meanwhile: look again
                     continue
                 await self._throttle(len(data))
@@ -229,7 +227,7 @@ class LogDirs:
             tail_bytes += len(found)
             if tail_bytes > _MAX_TAIL_BYTES:
                 return False
-            for _ in future.take(found.read()):
+            for _ in future.take(future.read(found)):
                 pass
         self._swap(future)
         return True

@@ -84,6 +84,9 @@ async def flush_in_threads(logs: LogManager, now_ms: int) -> int:
         except StorageError:  # logged where the directory went offline, and all its partitions answer 56 from now on
             job.give_up()
             return 0
+        except BaseException:  # a job that stays in flight would be the log's last
+            job.give_up()
+            raise
         job.finish()
         return 1
 

@@ -6,9 +6,13 @@ On a real disk: the simulated one is for one thread.
 from __future__ import annotations
 
 import errno
+import threading
 from pathlib import Path
 from random import Random
 
+import pytest
+
+from ottla.log.ending import sync_rest
 from ottla.log.files import OsDisk, OsFile, StateUnknown
 from ottla.log.manager import LogManager
 from tests.log.support import NOW_MS, TOPIC_ID, batch, settings
@@ -94,3 +98,25 @@ def test_what_could_not_be_synced_together_is_synced_alone(tmp_path: Path) -> No
     logs.close()
     assert disk.asked > 1
     assert (tmp_path / "b/.kafka_cleanshutdown").exists()
+
+
+class BrokenDisk(OsDisk):
+    """Syncing partition 3's directory comes to a bug of ours."""
+
+    def sync_dir(self, path: str) -> None:
+        if path.endswith("/t-3"):
+            raise ZeroDivisionError("a bug")
+        super().sync_dir(path)
+
+
+def test_what_ended_in_a_bug_does_not_count_as_synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    logs = manager(tmp_path, 4, BrokenDisk())
+    write(logs)
+    seen: list[type[BaseException]] = []
+    monkeypatch.setattr(threading, "excepthook", lambda args: seen.append(args.exc_type))
+    sync_rest(logs.logs.values(), 4)
+    assert seen == [ZeroDivisionError]
+    assert {logs.logs["t", partition].unflushed for partition in range(3, 40, 4)} == {0, 3}
+    assert logs.logs["t", 3].unflushed == 3
+    assert logs.logs["t", 3].unsynced
+    logs.close(clean=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from random import Random
 
 import pytest
@@ -42,7 +43,7 @@ class Move:
         found = self.future.next_read()
         if found is None:
             return False
-        for _ in self.future.take(found.read()):
+        for _ in self.future.take(self.future.read(found)):
             pass
         return True
 
@@ -262,6 +263,43 @@ def test_a_deleted_partition_takes_its_copy_with_it() -> None:
     move.manager.delete("t", 0)
     assert move.future.is_over()
     assert not [name for path in (ONE, TWO) for name in move.disk.list(path) if name == "t-0" or name.endswith("-future")]
+
+
+def test_a_deleted_partition_goes_though_the_directory_of_its_copy_failed() -> None:
+    move = Move()
+    append(move.log, batch(3))
+    move.begin()
+    move.manager.directories[1].fail("testing", OSError("broken"))
+    with pytest.raises(StorageError):
+        move.manager.delete("t", 0)
+    assert move.log.closed
+    assert move.manager.create("t", 0, bytes(reversed(range(16))), move.config).log_end_offset == 0
+
+
+def test_a_log_that_cannot_be_read_takes_its_directory_offline() -> None:
+    move = Move()
+    append(move.log, batch(3))
+    move.begin()
+    found = move.future.next_read()
+    assert found is not None
+    move.disk.fail("pread", path=ONE)
+    with pytest.raises(StorageError):
+        move.future.read(found)
+    assert [directory.failed is not None for directory in move.manager.directories] == [True, False]
+
+
+def test_a_name_that_is_half_given_is_final() -> None:
+    """Without descriptors the directory cannot be synced, and nobody knows which name a power cut leaves."""
+    move = Move()
+    append(move.log, batch(3))
+    move.begin()
+    while move.step():
+        pass
+    move.future.settle()
+    move.disk.fail("sync_dir", errno.EMFILE, path=TWO)
+    with pytest.raises(StorageError):
+        move.future.swap()
+    assert move.manager.directories[1].failed is not None
 
 
 def test_a_disk_that_fails_leaves_the_log_as_it_was() -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 from collections.abc import Callable
 
 import pytest
 
-from ottla.server.scheduler import Scheduler
+from ottla.server.scheduler import Scheduler, flush_in_threads
+from tests.fakes import MemoryBroker
+from tests.log.support import batch
 
 
 class Handle:
@@ -93,5 +96,30 @@ def test_an_async_pass_is_not_started_again_while_it_runs_and_is_waited_for_at_t
         assert len(ended) == 1
         clock.advance(1)
         assert len(started) == 1
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("error", [OSError(errno.EMFILE, "no descriptors"), ZeroDivisionError("a bug")])
+def test_a_flush_that_fails_is_not_the_logs_last(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        broker = MemoryBroker({"safe": 1}, {"log.flush.interval.ms": "1"})
+        log = broker.logs.logs["safe", 0]
+        log.append_as_leader(batch(), leader_epoch=0)
+        now_ms = broker.clock.now_ms() + 1000
+
+        def fail(path: str) -> None:
+            raise error
+
+        monkeypatch.setattr(broker.disk, "sync_dir", fail)
+        if isinstance(error, OSError):
+            assert await flush_in_threads(broker.logs, now_ms) == 0
+        else:
+            with pytest.raises(ZeroDivisionError):
+                await flush_in_threads(broker.logs, now_ms)
+        assert log.unflushed == 1
+        monkeypatch.undo()
+        assert await flush_in_threads(broker.logs, now_ms) == 1
+        assert log.unflushed == 0
 
     asyncio.run(scenario())
