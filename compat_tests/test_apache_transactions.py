@@ -165,5 +165,5 @@ HANGING: Final = "Topic Partition ProducerId ProducerEpoch CoordinatorEpoch Star
 
 def masked(text: str) -> list[str]:
     """The lines of a table without the columns' widths, and without times and durations, which here have two digits or more."""
-    lines = [line for line in text.splitlines() if line.strip()]
+    lines = [line for line in text.splitlines() if line.strip() and not line.startswith("[")]  # nor the client's log
     return [" ".join(re.sub(r"\b\d\d+\b", "#", line).split()) for line in lines]
