@@ -20,7 +20,6 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from ottla.log.checkpoint import LEADER_EPOCHS
-from ottla.log.errors import StorageError
 from ottla.log.files import File
 
 if TYPE_CHECKING:
