@@ -13,14 +13,12 @@ from typing import Final, NamedTuple
 
 from ottla.log.errors import CorruptRecord
 from ottla.log.files import File
-from ottla.wire.batch import check_crc, read_header
 from ottla.wire.kernel import BAD_FRAME, NEED_MORE, BatchScan
 
 HEADER_SIZE: Final = 61
 OVERHEAD: Final = 12  # base offset and length, which the length does not count
 MIN_LENGTH: Final = HEADER_SIZE - OVERHEAD
 MAGIC: Final = 2
-_MAGIC_AT: Final = 16
 
 # What finding a batch takes: base offset, length, magic, last offset delta, max timestamp.
 _LOCATE: Final = struct.Struct(">qi4xb6xi8xq")
@@ -168,22 +166,3 @@ def only_zeros(file: File, start: int, end: int) -> bool:
             return False
         start += len(data)
     return True
-
-
-def sound_batch_behind(file: File, start: int, end: int) -> int | None:
-    """Position of the first whole batch with a right CRC anywhere behind file[start], where the batch at `start` is not right.
-
-    None if there is none: then what is not right is the file's end. Reads the rest of the file at once.
-    """
-    data = file.pread(end - start, start)
-    at = data.find(MAGIC, HEADER_SIZE)
-    while at >= 0:
-        begin = at - _MAGIC_AT
-        if begin > 0 and begin + HEADER_SIZE <= len(data):
-            size = _LENGTH.unpack_from(data, begin + 8)[0] + OVERHEAD
-            if HEADER_SIZE <= size <= len(data) - begin:
-                batch = memoryview(data)[begin : begin + size]
-                if check_crc(batch, read_header(batch)):
-                    return start + begin
-        at = data.find(MAGIC, at + 1)
-    return None

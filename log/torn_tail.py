@@ -29,7 +29,7 @@ from ottla.log.errors import CorruptLog, CorruptRecord
 from ottla.log.files import Disk
 from ottla.log.index import MAX_RELATIVE_OFFSET
 from ottla.log.opening import Opening
-from ottla.log.scan import READ_BYTES, check_batches, only_zeros, sound_batch_behind, walk_batches, walk_headers
+from ottla.log.scan import READ_BYTES, check_batches, only_zeros, walk_batches, walk_headers
 from ottla.log.segment import CLEANED_SUFFIX, LOG_SUFFIX, SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX, Segment, offset_name
 from ottla.wire.batch import check_crc, read_header
 from ottla.wire.kernel import CONTROL, NEED_MORE, OFFSET_OVERFLOW, SCAN_REASONS, BatchScan
@@ -83,8 +83,8 @@ class TailCheck:
             if reason is not None and not self._is_reserved(index, scan):
                 if expected < recovery_point:
                     raise CorruptLog(
-                        f"{segment.path('.log')} is damaged at position {scan.sound}, offset {expected}, below the recovery point "
-                        f"{recovery_point} up to which it was fsynced: {reason}"
+                        f"{segment.path('.log')} is damaged at position {scan.sound}, offset {expected}, below the recovery "
+                        f"point {recovery_point} up to which it was fsynced: {reason}"
                     )
                 self._refuse_damage(segment, scan.sound, expected, reason, last=index + 1 == len(segments))
                 self._cut(segment, scan.sound, reason)
@@ -154,8 +154,7 @@ class TailCheck:
         """CorruptLog where no crash can have left this: see Opening.every_append_synced."""
         if not self._opening.every_append_synced:
             return
-        behind = None if not last else sound_batch_behind(segment.open_file(), position, segment.size)
-        if not last or behind is not None:
+        if not last or _goes_on_behind(segment, position):
             raise CorruptLog(
                 f"{segment.path('.log')} is damaged at position {position}, offset {expected}, and goes on behind it: {reason}; "
                 "restore it from a copy"
@@ -181,6 +180,16 @@ class TailCheck:
             remove_segment(self._disk, segment)
         del self._segments[index:]
         self._disk.sync_dir(self._path)
+
+
+def _goes_on_behind(segment: Segment, position: int) -> bool:
+    """Is there a sound batch behind the one at `position`, which is not right? True, too, where it takes too long to tell."""
+    from ottla.log.search import BatchSearch, SearchTooLong, Window  # hardly ever wanted
+
+    try:
+        return BatchSearch(Window(segment.open_file())).next_sound(position + 1) is not None
+    except SearchTooLong:
+        return True
 
 
 def remove_segment(disk: Disk, segment: Segment) -> None:

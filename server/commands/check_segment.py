@@ -142,7 +142,7 @@ class SegmentCheck:
     """One walk over one segment's batches, from `expected` on, the offset that the log has got to.
 
     After it: `sound` are the batches' places [(start, end)] in order, neighbours joined; `damage` has (position, the offset
-    expected there, why) of each place between them; `torn`: nothing sound lies behind the first of these.
+    expected there, why) of each place between them; `torn`: nothing sound lies behind the first of these, which was proven.
     """
 
     def __init__(
@@ -156,15 +156,17 @@ class SegmentCheck:
         self.sound: list[tuple[int, int]] = []
         self.damage: list[tuple[int, int, str]] = []
         self._in_damage = False
+        self._given_up = False
 
     @property
     def torn(self) -> bool:
-        return bool(self.damage) and (not self.sound or self.sound[-1][1] <= self.damage[0][0])
+        return bool(self.damage) and not self._given_up and (not self.sound or self.sound[-1][1] <= self.damage[0][0])
 
     def run(self) -> None:
         for found in self._walk:
             if isinstance(found, Gap):
                 self._refuse(found.position, found.why)
+                self._given_up = found.given_up
                 continue
             why = self._why_not(found)
             if why is not None:

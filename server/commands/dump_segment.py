@@ -69,7 +69,7 @@ class SegmentDump:
             if found.position >= self.max_bytes or (isinstance(found, Batch) and found.end > self.max_bytes):
                 return
             if isinstance(found, Gap):
-                kind = "torn" if found.following is None else "corrupt"
+                kind = "torn" if found.following is None and not found.given_up else "corrupt"
                 yield Problem(found.position, f"{kind}: {found.why}")
                 continue
             position, header = found.position, found.header

@@ -17,11 +17,11 @@ from ottla.log.errors import CorruptSnapshot
 from ottla.log.files import File, OsDisk
 from ottla.log.index import OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE
 from ottla.log.producers import decode_snapshot
+from ottla.log.search import Window
 from ottla.log.txn_index import TXN_ENTRY_SIZE
 from ottla.server.commands.dump_schemas import fields_of
 from ottla.server.commands.dump_segment import Found, Item, Problem
 from ottla.server.commands.kafka_files import OFFSET_ENTRY, TIME_ENTRY, TOO_LARGE, read_whole
-from ottla.server.commands.segment_walk import Window
 from ottla.wire.batch import HEADER_SIZE, MAGIC, read_header
 from ottla.wire.frame import MALFORMED
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from struct import Struct
 from typing import Final
 
-from ottla.log.files import OsFile
+from ottla.log.files import MAX_WHOLE_BYTES, OsFile
 from ottla.server.commands.output import Failure
 
 SEGMENT_FILE: Final = re.compile(r"([0-9]{20})\.(log|index|timeindex|txnindex)")
@@ -28,8 +28,6 @@ TIME_ENTRY: Final = Struct(">qi")
 TXN_ENTRY: Final = Struct(">hqqqq")
 """Version, producer id, first offset, last offset, last stable offset."""
 
-MAX_WHOLE_BYTES: Final = 256 * 1024 * 1024
-"""No file that is read at once is larger: an offset index of this size has an entry for every 64 bytes of 2 GiB of log."""
 TOO_LARGE: Final = f"more than {MAX_WHOLE_BYTES} bytes are too many for such a file"
 
 

@@ -323,6 +323,19 @@ def test_any_bytes_at_all(data: Path, seed: int) -> None:
         path.write_bytes(kept)
 
 
+def test_damage_that_cannot_be_searched_is_no_torn_tail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A torn tail is cut off without asking; here something sound may follow."""
+    write_log(tmp_path, clean=False)
+    log = last_log(tmp_path)
+    log.write_bytes(log.read_bytes() + log.read_bytes()[:HEADER_SIZE] * 2)
+    (found,) = [item for item in findings(tmp_path) if item["meaning"] != "note"]
+    assert found["mend"] == "repair cuts it off"
+    monkeypatch.setattr("ottla.log.search._LEAST_BUDGET", -(1 << 40))
+    (found,) = [item for item in findings(tmp_path) if item["meaning"] != "note"]
+    assert "takes too long" in found["what"]
+    assert "--cut" in found["mend"]
+
+
 @pytest.mark.parametrize("suffix", [".index", ".timeindex", ".txnindex", ".snapshot"])
 def test_a_derived_file_that_is_far_too_large(data: Path, suffix: str) -> None:
     path = next(file for file in sorted((data / "t-0").iterdir()) if file.suffix == suffix)
