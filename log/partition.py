@@ -467,7 +467,7 @@ class PartitionLog:
     def delete(self) -> None:
         """Deletes the whole partition: its directory is renamed now and removed after `file.delete.delay.ms`. StorageError."""
         self.directory.check()
-        _log.info("%s-%d is deleted", self.topic, self.partition)
+        _log.info("%s is deleted", self.path)
         with self.directory.guard(f"deleting {self.path}"):
             removal.delete_directory(self)
         self._let_go()

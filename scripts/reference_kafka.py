@@ -3,8 +3,9 @@
 
     python scripts/reference_kafka.py [--port 29092] [--data-dir DIR] [--override key=value]...
 
-fetches the jars when they are missing, formats an empty directory, starts a single KRaft node (broker and controller in one
-process), prints its address, and stops it on Ctrl-C or SIGTERM.
+fetches the jars when they are missing, formats a new directory, starts a single KRaft node (broker and controller in one process),
+prints its address, and stops it on Ctrl-C or SIGTERM. The data lies in DIR/data and the broker's log is DIR/broker.log. To run Kafka
+on a directory that ottla wrote, name it: `--override log.dirs=/home/you/ottla-data`, several with commas between them.
 
 `BrokerProcess` is what the tests need of any broker: start, kill -9, stop, start again on the same directory and port.
 """
@@ -145,7 +146,8 @@ class BrokerProcess(ABC):
         assert self.process is None, "already running"
         self.directory.mkdir(parents=True, exist_ok=True)
         self.properties.write_text("".join(f"{key}={value}\n" for key, value in self.settings.items()))
-        if not self.data_dir.exists():
+        places = [Path(place) for place in self.settings["log.dirs"].split(",")]
+        if not self.data_dir.exists() and not any((place / "meta.properties").exists() for place in places):
             self.format()
         with open(self.log_file, "ab") as log:
             self.process = subprocess.Popen(
@@ -236,6 +238,9 @@ def main() -> int:
             return broker.process.wait()
         except KeyboardInterrupt:
             return 0
+        except (BrokerFailed, maven.MavenFailed) as error:
+            print(error, file=sys.stderr)
+            return 1
         finally:
             broker.stop()
 
