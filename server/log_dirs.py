@@ -96,9 +96,7 @@ class LogDirs:
 
     def _assigned(self, replica: Replica) -> bytes | None:
         partition = self._image.partition(replica.topic, replica.partition)
-        if partition is None or self._node_id not in partition.replicas:
-            return None
-        return partition.directories[partition.replicas.index(self._node_id)]
+        return None if partition is None else partition.directory_of(self._node_id)
 
     def _assign(self) -> None:
         waiting, self._to_assign = self._to_assign, {}
@@ -261,18 +259,23 @@ class LogDirs:
 
 def promote(logs: LogManager, image: MetadataImage, node_id: int) -> None:
     """Before the replicas are made: copies that the metadata says are the partition, and that have no log beside them any more,
-    get the plain name. A crash came between the two renames of a swap. StorageError.
+    get the plain name. A crash came between the two renames of a swap. One that cannot be opened is unavailable.
     """
     for name, (directory, directory_name) in list(logs.found_futures.items()):
         partition = image.partition(*name)
-        if name in logs.logs or name in logs.unavailable or partition is None or node_id not in partition.replicas:
+        if name in logs.logs or name in logs.unavailable or partition is None:
             continue
-        if partition.directories[partition.replicas.index(node_id)] != logs.directory_ids[directory.path]:
+        if partition.directory_of(node_id) != logs.directory_ids[directory.path]:
             continue
         topic_id = image.topics[name[0]].topic_id
         opening = logs.opening_of_future(*name, topic_id, directory_name)
-        log = open_future(directory, opening, logs.previous_broker_epoch is not None)
-        take_plain_name(log)
+        try:
+            log = open_future(directory, opening, logs.previous_broker_epoch is not None)
+            take_plain_name(log)
+        except LogError as error:
+            logger.error("%s stays offline: %s", directory_name, error)
+            logs.unavailable[name] = str(error)
+            continue
         del logs.found_futures[name]
         logs.adopt_future(log)
         logger.warning("%s-%d: the move to %s, which a crash interrupted, is finished", *name, directory.path)

@@ -222,7 +222,7 @@ class Replicas:
         """It has no leader, and was in a directory that this broker had once: to make it anew would hide that."""
         if image.leader != NO_LEADER or self.logs.get(topic, index) is not None:
             return False
-        directory_id = image.directories[image.replicas.index(self._node_id)]
+        directory_id = image.directory_of(self._node_id)
         return directory_id not in (UNASSIGNED, MIGRATING, *self.logs.directory_ids.values())
 
     def _open(self, topic: str, topic_id: bytes, index: int, *, is_new: bool) -> Replica | None:

@@ -19,10 +19,8 @@ def assign(image: MetadataImage, broker_id: int, assignments: Sequence[tuple[byt
     for topic_id, index, directory_id in assignments:
         topic = image.topics_by_id.get(topic_id)
         partition = topic.partitions.get(index) if topic is not None else None
-        if partition is None or broker_id not in partition.replicas:
+        if partition is None or partition.directory_of(broker_id) in (None, directory_id):
             continue
-        directories = list(partition.directories)
-        directories[partition.replicas.index(broker_id)] = directory_id
-        if tuple(directories) != partition.directories:
-            records.append(PartitionChangeRecord(index, topic_id, directories=directories))
+        directories = partition.directories_with(broker_id, directory_id)
+        records.append(PartitionChangeRecord(index, topic_id, directories=directories))
     return records

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ottla.server.metadata.image import MIGRATING, NO_LEADER, RECOVERED, MetadataImage, PartitionImage, TopicImage
+from ottla.server.metadata.image import NO_LEADER, RECOVERED, MetadataImage, PartitionImage, TopicImage
 
 if TYPE_CHECKING:
     from ottla.wire.messages.internal.partition_change_record import PartitionChangeRecord
@@ -31,7 +31,8 @@ def elect(
         for index, partition in topic.partitions.items():
             if not _can_lead(partition, broker_id):
                 continue
-            if broker_id in partition.replicas and not is_here(topic.name, index, _directory(partition, broker_id)):
+            directory_id = partition.directory_of(broker_id)
+            if directory_id is not None and not is_here(topic.name, index, directory_id):
                 if partition.leader == broker_id:
                     records.append(_resignation(topic, index))
                 continue
@@ -47,12 +48,6 @@ def resign(image: MetadataImage, broker_id: int) -> list[PartitionChangeRecord]:
         for index, partition in topic.partitions.items()
         if partition.leader == broker_id
     ]
-
-
-def _directory(partition: PartitionImage, broker_id: int) -> bytes:
-    if len(partition.directories) != len(partition.replicas):
-        return MIGRATING
-    return partition.directories[partition.replicas.index(broker_id)]
 
 
 def _resignation(topic: TopicImage, index: int) -> PartitionChangeRecord:

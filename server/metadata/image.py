@@ -106,6 +106,15 @@ class PartitionImage(NamedTuple):
     elr: tuple[int, ...] = ()
     last_known_elr: tuple[int, ...] = ()
 
+    def directory_of(self, broker_id: int) -> bytes | None:
+        """The id of the log directory that the broker's replica lies in; None if it has none."""
+        return self.directories[self.replicas.index(broker_id)] if broker_id in self.replicas else None
+
+    def directories_with(self, broker_id: int, directory_id: bytes) -> list[bytes]:
+        """`directories`, if the broker's replica lay in this one."""
+        pairs = zip(self.replicas, self.directories, strict=True)
+        return [directory_id if replica == broker_id else directory for replica, directory in pairs]
+
 
 class TopicImage:
     """A topic; its partitions are keyed by index and inserted in ascending order by every record that we know of."""
@@ -253,7 +262,7 @@ class MetadataImage:
             record.leader,
             record.leader_epoch,
             record.partition_epoch,
-            tuple(record.directories) or (MIGRATING,) * len(record.replicas),
+            _one_a_replica(tuple(record.directories), len(record.replicas)),
             tuple(record.adding_replicas),
             tuple(record.removing_replicas),
             record.leader_recovery_state,
@@ -279,7 +288,7 @@ class MetadataImage:
             record.leader if elected else old.leader,
             old.leader_epoch + elected,
             old.partition_epoch + 1,
-            directories if len(directories) == len(replicas) else (MIGRATING,) * len(replicas),
+            _one_a_replica(directories, len(replicas)),
             _changed(record.adding_replicas, old.adding_replicas),
             _changed(record.removing_replicas, old.removing_replicas),
             old.leader_recovery_state if recovery == _NO_RECOVERY_CHANGE else recovery,
@@ -385,6 +394,11 @@ class MetadataImage:
 
     def _nothing(self, record: WireStruct) -> None:
         """For records that mean something to the log's reader or to nobody, not to the image."""
+
+
+def _one_a_replica(directories: tuple[bytes, ...], replicas: int) -> tuple[bytes, ...]:
+    """Records of older metadata versions name none."""
+    return directories if len(directories) == replicas else (MIGRATING,) * replicas
 
 
 def _changed(new: list[Any] | None, old: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Final
 
-from ottla.server.metadata.image import MIGRATING, NO_LEADER, UNASSIGNED, MetadataImage, PartitionImage
+from ottla.server.metadata.image import MIGRATING, NO_LEADER, UNASSIGNED, MetadataImage
 from ottla.wire.messages.internal.broker_registration_change_record import BrokerRegistrationChangeRecord
 from ottla.wire.messages.internal.partition_change_record import PartitionChangeRecord
 from ottla.wire.primitives import WireStruct
@@ -39,21 +39,10 @@ def lose(
             record.last_known_elr = [broker_id]
         elif others:
             record.isr = others
-        directories = _placed(partition, broker_id, directory_id)
-        if directories is not None:
-            record.directories = directories
+        if directory_id is not None and partition.directory_of(broker_id) in (UNASSIGNED, MIGRATING):
+            record.directories = partition.directories_with(broker_id, directory_id)
         records.append(record)
     broker = image.brokers[broker_id]
     if set(broker.log_dirs) != set(online):
         records.append(BrokerRegistrationChangeRecord(broker_id, broker.epoch, log_dirs=list(online)))
     return records
-
-
-def _placed(partition: PartitionImage, broker_id: int, directory_id: bytes | None) -> list[bytes] | None:
-    """The directories of a partition with one that nobody had written down yet; None if that changes nothing."""
-    if directory_id is None or len(partition.directories) != len(partition.replicas):
-        return None
-    at = partition.replicas.index(broker_id)
-    if partition.directories[at] not in (UNASSIGNED, MIGRATING):
-        return None
-    return [*partition.directories[:at], directory_id, *partition.directories[at + 1 :]]

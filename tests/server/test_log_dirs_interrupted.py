@@ -7,8 +7,10 @@ from random import Random
 
 import pytest
 
+from ottla.log.checkpoint import encode_partition_metadata
 from ottla.log.memdisk import PowerCut
 from ottla.server.broker import Broker
+from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from tests.log.support import batch
 from tests.server.test_broker import config
@@ -145,5 +147,30 @@ def test_a_power_cut_at_any_step_of_a_move_loses_nothing(losing: int | None) -> 
                 assert step > 20
                 return
         raise AssertionError("it never came to its end")
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("how", ["it is another's", "its disk fails"])
+def test_a_copy_that_should_be_the_log_and_cannot_be_opened_keeps_nobody_else_from_starting(how: str) -> None:
+    async def scenario() -> None:
+        storage = disk()
+        broker = await started(storage)
+        await created(broker, partitions=2)
+        index = next(index for index in range(2) if place(broker, index=index) == TWO)  # the metadata is in the other
+        await broker.stop()
+        copy = f"{TWO}/t-{index}.{'5' * 32}-future"  # a crash came before it had its name
+        storage.rename(f"{TWO}/t-{index}", copy)
+        if how == "it is another's":
+            storage.write_bytes(f"{copy}/partition.metadata", encode_partition_metadata(b"another's topic."))
+        else:
+            storage.fail("list", path=copy)
+        broker = await started(storage)
+        assert broker.context is not None
+        assert broker.context.replicas.get("t", index) is None
+        assert broker.context.replicas.why_missing("t", index) is ErrorCode.KAFKA_STORAGE_ERROR
+        assert place(broker, index=1 - index) == ONE
+        assert storage.is_dir(copy)
+        await broker._close(clean=False)
 
     run(scenario)
