@@ -23,6 +23,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
@@ -42,6 +43,8 @@ CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
 LOCK: Final = ".lock"
 
 _VERSION: Final = 0
+_DIRECTORY_NAME: Final = re.compile(r"(?P<topic>[a-zA-Z0-9._-]+)-(?P<partition>0|[1-9][0-9]{0,9})")
+_MAX_PARTITION: Final = 2**31 - 1
 
 TopicPartition = tuple[str, int]
 
@@ -64,6 +67,16 @@ def _decode_lines(data: bytes, path: str, width: int) -> list[list[str]]:
     except ValueError:  # UnicodeDecodeError, too few lines, not a number
         raise CorruptSnapshot(f"{path}: it is not a version, a number of entries, and so many lines") from None
     return entries
+
+
+def parse_directory_name(name: str) -> TopicPartition | None:
+    """The partition whose directory has exactly this name; None if it is none's. The checkpoints have a line for each, and one
+    name with a space or a line break in it would make all of them unreadable.
+    """
+    match = _DIRECTORY_NAME.fullmatch(name)
+    if match is None or (partition := int(match["partition"])) > _MAX_PARTITION:
+        return None
+    return match["topic"], partition
 
 
 def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:

@@ -211,15 +211,14 @@ class LogManager:
         found = []
         for name in self._disk.list(directory.path):
             path = f"{directory.path}/{name}"
-            topic, _, partition = name.rpartition("-")
             if not self._disk.is_dir(path):
                 continue
             if name.endswith(DELETE_DIR_SUFFIX):
                 directory.remove_later(path, self._now_ms())
             elif name.endswith(FUTURE_DIR_SUFFIX):
                 self._found_future(directory, name)
-            elif topic and partition.isdecimal():
-                found.append((topic, int(partition)))
+            elif (topic_partition := checkpoint.parse_directory_name(name)) is not None:
+                found.append(topic_partition)
             else:
                 _log.warning("%s is no partition and stays as it is", path)
         return found

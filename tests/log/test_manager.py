@@ -159,6 +159,20 @@ def test_what_is_no_partition_stays(broker: Broker) -> None:
     assert not any(name.endswith("-delete") for name in broker.disk.list("/a"))
 
 
+def test_names_that_are_nearly_a_partitions_cost_the_others_nothing(broker: Broker) -> None:
+    broker.fill("t", 0, 1)
+    broker.manager.logs["t", 0].raise_log_start_offset(1)
+    odd = ["t-00", "t-\u0663", "a b-0", "a\nb-0", "\udcff-0", "t-2147483648", "t-99999999999999999999"]
+    for name in odd:
+        broker.disk.makedirs(f"/a/{name}")
+    for _ in range(2):
+        broker.manager.close()
+        broker.start()
+        assert broker.ends() == {("t", 0): 1}
+        assert broker.manager.logs["t", 0].log_start_offset == 1
+    assert set(odd) <= set(broker.disk.list("/a"))
+
+
 def test_a_partition_in_two_directories_is_refused(broker: Broker) -> None:
     broker.fill("t", 0, 1)
     broker.manager.close()
