@@ -247,7 +247,10 @@ class ProcessWorker:
     @staticmethod
     def _send(process: asyncio.subprocess.Process, job: CleaningJob) -> None:
         assert process.stdin is not None
-        process.stdin.write(json.dumps(job.fields()).encode() + b"\n")
+        try:
+            process.stdin.write(json.dumps(job.fields()).encode() + b"\n")
+        except RuntimeError as error:  # uvloop's, where its end is known already
+            raise WorkerDied("the process that was to clean it is gone") from error
 
     async def _next(self, process: asyncio.subprocess.Process, cleaning: Cleaning) -> dict[str, Any]:
         """The next line, unless the cleaning is called off before it comes."""

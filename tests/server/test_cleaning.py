@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import uvloop
 
 from ottla.log.cleaner import Cleaner, MapTooSmall
 from ottla.log.errors import CorruptRecord
@@ -287,6 +288,21 @@ def test_a_process_that_is_killed_between_two_jobs_is_no_fault_of_the_next_log(t
     run(scenario)
     assert (cleaning.cleaner.uncleanable, cleaning._deaths) == ({}, {})
     assert rig.offsets() == [27, 28, 29]
+
+
+def test_a_process_that_is_gone_before_its_first_job_has_died(tmp_path: Path) -> None:
+    class Gone(ProcessWorker):
+        async def _begin(self) -> asyncio.subprocess.Process:
+            process = await super()._begin()
+            process.kill()
+            await process.wait()
+            await asyncio.sleep(0)  # its pipes are closed
+            return process
+
+    rig = rig_on(tmp_path)
+    cleaning = cleaning_of(rig, Gone)
+    uvloop.run(cleaning.run_pass())
+    assert (cleaning.cleaner.uncleanable, cleaning._deaths) == ({}, {("t", 0): 1})
 
 
 def test_files_that_are_missing_because_the_log_was_cut_are_nobodys_fault() -> None:
