@@ -3,9 +3,10 @@
 
     python scripts/reference_kafka.py [--port 29092] [--data-dir DIR] [--override key=value]...
 
-fetches the jars when they are missing, formats a new directory, starts a single KRaft node (broker and controller in one process),
-prints its address, and stops it on Ctrl-C or SIGTERM. The data lies in DIR/data and the broker's log is DIR/broker.log. To run Kafka
-on a directory that ottla wrote, name it: `--override log.dirs=/home/you/ottla-data`, several with commas between them.
+fetches the jars when they are missing, formats a new directory, starts a single KRaft node (broker and controller in one
+process), prints its address, and stops it on Ctrl-C or SIGTERM. The data lies in DIR/data and the broker's log is
+DIR/broker.log. To run Kafka on a directory that ottla wrote, name it: `--override log.dirs=/home/you/ottla-data`, several with
+commas between them.
 
 `BrokerProcess` is what the tests need of any broker: start, kill -9, stop, start again on the same directory and port.
 """
