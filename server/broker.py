@@ -279,11 +279,13 @@ class Broker:
         return endpoints
 
     def _follow(self, event: object) -> None:
-        """What the group coordinator and the listeners have to know of the cluster."""
+        """What the coordinators and the listeners have to know of the cluster."""
         assert self.context is not None
         match event:
             case TopicDeleted(topic=topic):
                 self.context.groups.topic_deleted(topic.name)
+                if topic.name == TRANSACTION_STATE:
+                    self.context.transaction_coordinator().refresh()
             case PartitionChanged(topic=topic, partition=index) if topic.name == CONSUMER_OFFSETS:
                 self.context.groups.follow(index)
             case PartitionChanged(topic=topic, partition=index) if topic.name == TRANSACTION_STATE:

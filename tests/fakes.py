@@ -84,9 +84,9 @@ class ManualClock:
 class MemoryBroker:
     """`context` is what handlers get; the rest is for the test to turn the screws. Topic ids are made from the name."""
 
-    def __init__(self, topics: Mapping[str, int], settings: Mapping[str, str] | None = None) -> None:
+    def __init__(self, topics: Mapping[str, int], settings: Mapping[str, str] | None = None, disk: MemDisk | None = None) -> None:
         self.clock = ManualClock()
-        self.disk = MemDisk(self.clock.now_ms)
+        self.disk = disk or MemDisk(self.clock.now_ms)
         self.config, unknown = BrokerConfig.from_mapping(
             {"node.id": str(NODE_ID), "process.roles": "broker,controller", "controller.listener.names": "CONTROLLER"}
             | {"listeners": f"{LISTENER}://127.0.0.1:0", "controller.quorum.voters": "1@localhost:9093", "log.dirs": "/data"}
@@ -104,10 +104,10 @@ class MemoryBroker:
         self.logs.lock()
         self.logs.open_all()
         self.replicas = Replicas(self.logs, self.image, NODE_ID, self.config.values)
-        self.replicas.start()
         self.register_broker(NODE_ID, port=9092)
         for name, partitions in topics.items():
             self.create_topic(name, partitions)
+        self.replicas.start()
         self.context = BrokerContext(
             config=self.config,
             metadata=self.image,

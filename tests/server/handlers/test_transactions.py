@@ -17,6 +17,7 @@ from ottla.wire.messages import (
     add_offsets_to_txn,
     add_partitions_to_txn,
     create_topics,
+    delete_topics,
     describe_transactions,
     end_txn,
     fetch,
@@ -304,3 +305,17 @@ async def test_list_and_describe(cluster: Cluster, version: int) -> None:
     assert [(topic.topic, topic.partitions) for topic in described.topics] == [("t", [0, 1])]
     assert described.transaction_start_time_ms > 0
     assert (unknown.error_code, empty.error_code) == (ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, ErrorCode.INVALID_REQUEST)
+
+
+@with_versions("describe_transactions")
+async def test_ids_go_with_the_topic_that_they_are_kept_in(cluster: Cluster, version: int) -> None:
+    await cluster.add(await cluster.producer())
+    request = delete_topics.DeleteTopicsRequest([], ["__transaction_state"], 5_000)
+    assert (await cluster.ask(delete_topics, 5, request)).responses[0].error_code == 0
+    find = find_coordinator.FindCoordinatorRequest(key_type=1, coordinator_keys=["tx"])
+    while (await cluster.ask(find_coordinator, 4, find)).coordinators[0].error_code:
+        pass  # it is being made anew, with the same leader epoch as the one before
+    describe = describe_transactions.DescribeTransactionsRequest(["tx"])
+    (found,) = (await cluster.ask(describe_transactions, version, describe)).transaction_states
+    assert found.error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+    assert (await cluster.init()).error_code == 0

@@ -1,0 +1,182 @@
+"""A broker that dies at any change to its disk: what was decided is ended everywhere, and no transaction is half committed.
+
+A producer writes to two partitions and commits a group's offset with each transaction; `play` is its story, and the model: what
+the end of each transaction was, or that nobody knows. It is told again and again, cut one change to the disk later each time.
+After a kill -9 the disk has all that was written; after a power cut, with flush.messages=1, all that was synced.
+
+The broker's context is whole: real logs, groups and coordinators; only the metadata come from outside.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from contextlib import suppress
+from typing import Final
+
+import pytest
+
+from ottla.log.memdisk import MemDisk, PowerCut
+from ottla.log.validate import Origin
+from ottla.server.group.coordinator import GroupCoordinator
+from ottla.server.group.offsets import Commit
+from ottla.server.group.records import InTransaction
+from ottla.server.group.settings import GroupSettings
+from ottla.server.metadata.names import CONSUMER_OFFSETS, TRANSACTION_STATE
+from ottla.server.replicas import InternalTopicLog
+from ottla.server.txn.coordinator import Producer, TransactionCoordinator
+from ottla.server.txn.errors import TransactionError
+from ottla.wire.batch import build_batch, read_header
+from ottla.wire.errors import ErrorCode
+from ottla.wire.records import Record, decode_records
+from tests.fakes import NODE_ID, NOW_MS, MemoryBroker
+
+TID: Final = "transfer"
+GROUP: Final = "g"
+PARTITIONS: Final = (("t", 0), ("t", 1))
+TOPICS: Final = {"t": 2, CONSUMER_OFFSETS: 1, TRANSACTION_STATE: 1}
+ENDS: Final = (True, False, True, True, False, True)
+"""Of the transactions of the story: committed or aborted."""
+UNKNOWN: Final = None
+
+
+class Node:
+    """A broker process on a disk. Producer ids are the controller's, which lives on."""
+
+    def __init__(self, disk: MemDisk, ids: itertools.count[int], version: int, *, durable: bool) -> None:
+        settings = {"log.flush.interval.messages": "1"} if durable else {}
+        self.broker = MemoryBroker(TOPICS, settings, disk=disk)
+        self.version, self.ids = version, ids
+        context = self.broker.context
+        self.broker.image.features["transaction.version"] = version
+        log = InternalTopicLog(self.broker.replicas, self.broker.image, CONSUMER_OFFSETS)
+        context.groups = GroupCoordinator(log, self.broker.clock, GroupSettings(), NODE_ID)
+        context.producer_ids = self  # type: ignore[assignment]
+        context.groups.refresh()
+        self.coordinator: TransactionCoordinator = context.transaction_coordinator()
+        self.coordinator.refresh()
+
+    async def next_id(self) -> int:
+        return next(self.ids)
+
+    async def init(self) -> Producer:
+        while True:
+            try:
+                return await self.coordinator.init_producer_id(TID, 60_000, None)
+            except TransactionError as error:
+                if error.code is not ErrorCode.CONCURRENT_TRANSACTIONS:
+                    raise
+
+    def write(self, producer: Producer, number: int, sequence: int) -> None:
+        """Transaction `number`: a record to each partition, and the group's offset."""
+        for topic, index in PARTITIONS:
+            self.coordinator.add_partitions(TID, *producer, [(topic, index)], client_version=self.version)
+            replica = self.broker.replicas.get(topic, index)
+            assert replica is not None
+            record = Record(0, NOW_MS, None, str(number).encode(), [])
+            batch = build_batch(
+                [record],
+                producer_id=producer.producer_id,
+                producer_epoch=producer.producer_epoch,
+                base_sequence=sequence,
+                transactional=True,
+            )
+            if replica.append(batch, origin=Origin.CLIENT).waits:
+                replica.log.flush()  # a producer does not end a transaction before all of it is acknowledged
+        self.coordinator.add_partitions(TID, *producer, [(CONSUMER_OFFSETS, 0)], client_version=self.version)
+        shard = self.broker.context.groups.shard(GROUP)
+        commit = Commit("t", self.broker.topic_id("t"), 0, number, -1, "")
+        shard.commit(GROUP, "", None, -1, [commit], transaction=InTransaction(*producer))
+
+    async def end(self, producer: Producer, *, commit: bool) -> Producer:
+        ended = self.coordinator.end(TID, *producer, commit=commit, version=self.version)
+        after = ended if isinstance(ended, Producer) else await ended
+        return after if self.version >= 2 else producer
+
+    # What readers see
+
+    def records(self, index: int) -> dict[int, bool]:
+        """The transactions in a partition of `t`, and whether each was committed. None may be open."""
+        replica = self.broker.replicas.get("t", index)
+        assert replica is not None
+        found: dict[int, bool] = {}
+        opened: list[int] = []
+        for batch in replica.log.iterate_batches(0):
+            (record,) = decode_records(batch)
+            if read_header(batch).is_control:
+                assert record.key is not None
+                found |= dict.fromkeys(opened, record.key[3] == 1)
+                opened.clear()
+            else:
+                opened.append(int(record.value or b""))
+        assert not opened
+        assert replica.log.last_stable_offset == replica.log.log_end_offset
+        return found
+
+    def offset(self) -> int:
+        """What the group has committed; -1 for nothing."""
+        offsets = self.broker.context.groups.shard(GROUP).offsets
+        assert not offsets.is_unstable(GROUP, "t", 0)
+        found = offsets.get(GROUP, "t", self.broker.topic_id("t"), 0)
+        return -1 if found is None else found.offset
+
+
+Story = list[bool | None]
+"""How each transaction ended, as far as its producer knows; the last one may be UNKNOWN."""
+
+
+async def play(node: Node, story: Story) -> None:
+    producer = await node.init()
+    sequence = 0
+    for number, commit in enumerate(ENDS):
+        story.append(UNKNOWN)
+        node.write(producer, number, sequence)
+        after = await node.end(producer, commit=commit)
+        sequence = 0 if after != producer else sequence + 1
+        producer = after
+        story[-1] = commit
+
+
+Ends = tuple[bool, bool]
+"""What a producer wanted of a transaction whose end it does not know, and what readers see (False also if they see nothing)."""
+
+
+def check(node: Node, story: Story) -> set[Ends]:
+    seen = [node.records(index) for index in (0, 1)]
+    for number, end in enumerate(story):
+        ends = {partition.get(number) for partition in seen}
+        if end is not UNKNOWN:
+            assert ends == {end}, (number, story, seen)
+        elif True in ends:
+            assert (ends, ENDS[number]) == ({True}, True), (number, story, seen)
+    committed = [number for number in range(len(story)) if seen[0].get(number)]
+    assert node.offset() == (committed[-1] if committed else -1)
+    transaction = node.coordinator.find(TID)
+    assert transaction is None or transaction.is_idle
+    return {(ENDS[number], bool(seen[0].get(number))) for number, end in enumerate(story) if end is UNKNOWN}
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+@pytest.mark.parametrize("durable", [False, True], ids=["kill", "power-cut"])
+def test_no_transaction_is_half_committed_wherever_the_broker_dies(version: int, durable: bool) -> None:
+    known: set[Ends] = set()
+    for changes in itertools.count():
+        disk, ids, story = MemDisk(lambda: NOW_MS), itertools.count(1000), list[bool | None]()
+        node = Node(disk, ids, version, durable=durable)
+        disk.stop_after(changes)
+        over = False
+        with suppress(PowerCut):
+            asyncio.run(play(node, story))
+            over = True
+        disk.stop_after(None)
+        if durable:
+            disk.crash()
+        disk._locks.clear()
+        after = Node(disk, ids, version, durable=durable)
+        begun = after.coordinator.find(TID)
+        assert begun is None or not begun.is_ending, "the start ends what was decided"
+        asyncio.run(after.init())  # and the next producer of this id what was open
+        known |= check(after, story)
+        if over:
+            break
+    assert known == {(True, True), (True, False), (False, False)}, "some cuts were before a decision, and some behind it"
