@@ -46,11 +46,15 @@ def note_marker(log: PartitionLog, header: BatchHeader, base_offset: int, parts:
 
 
 def _make_file(log: PartitionLog, path: str) -> None:
-    """Kafka, too, makes the index's file with the first entry. What is in it is written with the other indexes."""
+    """Kafka, too, makes the index's file with the first entry. What is in it is written with the other indexes.
+
+    Nothing is raised: the marker is in the log and counts, also where the directory goes offline by this.
+    """
     try:
         log.directory.disk.open(path, create=True).close()
     except OSError as error:
-        _log.warning("%s is not there before its segment is full: %s", path, error)
+        failure = log.directory.fail(f"making {path}", error)
+        _log.warning("%s is not there before its segment is full: %s", path, failure)
     log.unsynced.names_in(log.path)
 
 

@@ -1,6 +1,6 @@
 """Kafka's own cases of compaction, and the tests here that restate them: LogCleanerTest, LogCleanerManagerTest, OffsetMapTest.
 
-The tests are in tests/log/test_cleaner.py (records, batches, producers, the map), _transactions, _segments, _plan, _process, in
+The tests are in tests/log/test_cleaner.py (records, batches, producers), _bounds, _transactions, _segments, _plan, _process, in
 tests/log/test_offset_map.py and tests/server/test_cleaning.py. Beside them stand a model test of any history (_model), power cuts
 at every change (_segments), and the comparison with Kafka byte for byte (compat_tests/test_compaction.py).
 """

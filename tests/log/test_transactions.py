@@ -343,6 +343,18 @@ def test_no_descriptor_for_the_file_is_no_failure_of_the_marker(caplog: pytest.L
     assert log.file_entries(0) == [AbortedTransaction(1, 0, 1, 2)]
 
 
+def test_a_disk_on_which_the_file_cannot_be_made_is_offline() -> None:
+    """The marker is in the log all the same: its coordinator is told so."""
+    log = rig()
+    log.send(1)
+    log.memory.fail("open", errno.EIO, path=".txnindex")
+    log.end(1)
+    assert log.log.directory.failed is not None
+    log.memory.crash()
+    log.start()
+    assert log.log.log_end_offset == 0, "nothing of it was synced"
+
+
 def test_a_marker_that_could_not_be_written_ends_nothing() -> None:
     log = rig()
     log.send(1)
