@@ -39,7 +39,6 @@ MAX_READ_BYTES: Final = 1 << 20
 BATCHES_PER_STEP: Final = 64
 """What `take` appends between two pauses: a millisecond's worth."""
 _MAX_NAME_BYTES: Final = 255
-_MAX_RELATIVE_OFFSET: Final = 2**31 - 1
 _NAME: Final = re.compile(r"(?P<topic>.+)-(?P<partition>\d{1,10})\.[0-9a-f]{32}-future")
 
 _log = logging.getLogger("ottla.log.moving")
@@ -124,7 +123,7 @@ class FutureLog:
         if segment.size and (
             segment.size + len(batch) > log.config.segment_bytes
             or segment.index_full
-            or header.last_offset - segment.base_offset > _MAX_RELATIVE_OFFSET
+            or not segment.can_hold(header.last_offset)
         ):
             segment = log.roll()
         with log.directory.guard(f"appending to {log.path}"):
