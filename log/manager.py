@@ -220,7 +220,7 @@ class LogManager:
             elif (topic_partition := checkpoint.parse_directory_name(name)) is not None:
                 found.append(topic_partition)
             else:
-                _log.warning("%s is no partition and stays as it is", path)
+                _log.warning("%r is no partition and stays as it is", path)  # a name need not be text that can be written
         return found
 
     def _found_future(self, directory: LogDirectory, name: str) -> None:
@@ -228,7 +228,7 @@ class LogManager:
 
         topic_partition = parse_future_name(name)
         if topic_partition is None or topic_partition in self.found_futures:
-            _log.warning("%s/%s is no partition and stays as it is", directory.path, name)
+            _log.warning("%r is no partition and stays as it is", f"{directory.path}/{name}")
         else:
             self.found_futures[topic_partition] = directory, name
 
