@@ -8,11 +8,12 @@
     e2e        one producer at --rate requests/s, one consumer that long-polls: milliseconds from end to end
     metadata   --topics of --partitions each, then Metadata for all of them, for --seconds
     group      --members join a classic group at once: seconds until all of them are in one generation
+    transactions  --conns producers, each with one batch of --records a transaction (Produce v12, EndTxn v5), for --seconds
     idle       --conns connections that ask ApiVersions once, and stay
     ready      how long until a broker that is just starting answers ApiVersions
 
 The client does as little as it can: a request is encoded once, an answer is measured and hardly read. So the figures are the
-broker's, not a client library's. It needs nothing but this file, kload_wire.py and the standard library.
+broker's, not a client library's. It needs nothing but this file, kload_wire.py, kload_txn.py and the standard library.
 
 Prints one JSON object, with the units in the names. With --pid, the CPU seconds of that process with its threads and children,
 and its resident memory, come from /proc. Exit code 1, with a line that says why, where the broker refuses something.
@@ -34,6 +35,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from kload_txn import Batches, Transactions
 from kload_wire import (
     API_VERSIONS,
     METADATA_OF_ALL,
@@ -281,6 +283,42 @@ def run_group(options: argparse.Namespace, address: Address) -> dict[str, Any]:
     return {"members": options.members, "stable_s": round(took, 3), "generation": max(newest.values()), **process.figures()}
 
 
+def run_transactions(options: argparse.Namespace, address: Address) -> dict[str, Any]:
+    """Producers that each commit one transaction after the other, to partitions in turn."""
+    create_topics(address, [options.topic], options.partitions, options.config)
+    values = [os.urandom(options.record_bytes)] * options.records
+    producers = []
+    for number in range(options.conns):
+        batches = Batches(values, int(time.time() * 1000))
+        name, partition = f"{options.topic}-{number}", number % options.partitions
+        producers.append(Transactions(Connection(address), name, options.topic, partition, batches))
+    samples: list[float] = []
+    problems: list[Exception] = []
+    process, begin = Process(options.pid), time.perf_counter()
+
+    def worker(number: int) -> None:
+        mine: list[float] = []
+        while (now := time.perf_counter()) - begin < options.seconds:
+            producers[number].run()
+            mine.append(time.perf_counter() - now)
+        samples.extend(mine)
+
+    _in_threads(worker, options.conns, problems)
+    took = time.perf_counter() - begin
+    figures = process.figures(requests=len(samples))
+    if figures:
+        figures["broker_cpu_us_per_transaction"] = figures.pop("broker_cpu_us_per_request")
+    return {
+        "conns": options.conns,
+        "partitions": options.partitions,
+        "records_per_transaction": options.records,
+        "transactions": len(samples),
+        "transactions_per_s": round(len(samples) / took, 1),
+        **percentiles(samples),
+        **figures,
+    }
+
+
 def run_idle(options: argparse.Namespace, address: Address) -> dict[str, Any]:
     process = Process(options.pid)
     before = process.resident_mib() if options.pid else 0.0
@@ -382,7 +420,7 @@ def main() -> int:
     try:
         stuck = half_a_frame(address, options.stuck)
         result = SCENARIOS[options.scenario](options, address)
-        if not options.keep and options.scenario in ("produce", "fetch", "e2e"):
+        if not options.keep and options.scenario in ("produce", "fetch", "e2e", "transactions"):
             delete_topics(address, [options.topic])
     except (OSError, Refused) as error:
         print(f"kload {options.scenario}: {error}", file=sys.stderr)

@@ -27,7 +27,7 @@ class Refused(Exception):
     """The broker answered with an error code; the text says to what."""
 
 
-def _castagnoli() -> list[int]:
+def castagnoli() -> list[int]:
     table = []
     for number in range(256):
         for _ in range(8):
@@ -40,7 +40,7 @@ def crc32c(data: bytes) -> int:
     try:
         import crc32c as library
     except ImportError:
-        crc, table = 0xFFFFFFFF, _castagnoli()
+        crc, table = 0xFFFFFFFF, castagnoli()
         for byte in data:
             crc = (crc >> 8) ^ table[(crc ^ byte) & 0xFF]
         return crc ^ 0xFFFFFFFF

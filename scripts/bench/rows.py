@@ -1,6 +1,6 @@
 """What is compared: kload's scenarios with their options, and the figures that are taken from them with their targets.
 
-A target is what issues 4 and 5 promise: a ratio to Apache Kafka measured in the same run, or an absolute bound. The one for
+A target is what issues 4, 5 and 6 promise: a ratio to Apache Kafka measured in the same run, or an absolute bound. The one for
 acknowledgement after fsync is ten times what one fsync after the other allows on the machine that the issue was written on.
 """
 
@@ -57,6 +57,7 @@ LOADS = (
     Load("e2e", Place.DISK, "e2e --rate 500 --seconds 5"),
     Load("e2e-stuck", Place.DISK, "e2e --rate 500 --seconds 5 --stuck 5000"),
     Load("group", Place.DISK, "group --members 50 --seconds 60"),
+    Load("transactions", Place.DISK, "transactions --conns 8 --partitions 4 --records 100 --seconds 5"),
     Load("idle", Place.DISK, "idle --conns 1000 --seconds 1", rounds=False),
     Load("metadata", Place.DISK, "metadata --topics 1000 --partitions 10 --seconds 5", rounds=False),
 )
@@ -88,6 +89,9 @@ ROWS = (
     Row("resident memory, after the loads", "end", "rss_mib", "MiB", absolute=120),
     Row("metadata of 1,000 topics × 10 partitions: CPU", "metadata", "broker_cpu_us_per_request", "us/request", at_most=0.8),
     Row("classic group of 50 members: time to stable", "group", "stable_s", "s", at_most=1.0),
+    Row("transactions of 100 records, 8 producers", "transactions", "transactions_per_s", "/s", at_least=1.0),
+    Row("the same: p99", "transactions", "p99_ms", "ms"),
+    Row("the same: CPU", "transactions", "broker_cpu_us_per_transaction", "us"),
     Row("1,000 idle connections: memory", "idle", "broker_rss_grew_mib", "MiB", absolute=10),
 )
 
