@@ -177,6 +177,7 @@ class LogCleaner:
         if cleaning.is_void:
             raise CleaningAborted("the log has changed")
         settle(cleaning.log)
+        remove_unfinished(cleaning.log)  # of a worker whose partition was deleted, and is there again
         # A start after a crash believes gaps in offsets below the recovery point of the checkpoint only.
         cleaning.log.directory.save_recovery_points()
         cleaning.job = self._job(cleaning.log, cleaning.plan, cleaning.began_ms)

@@ -119,7 +119,8 @@ def settle(log: PartitionLog) -> None:
 def remove_unfinished(log: PartitionLog) -> None:
     """Removes what a cleaning that ended early left beside the log. StorageError.
 
-    Durably if there is a `.swap`: a start would believe it, whatever became of the log since.
+    Durably if there is a `.swap`: a start would believe it, whatever became of the log since. And because of a `.cleaned` a start
+    would not believe a `.swap` of a later cleaning.
     """
     disk = log.directory.disk
     exchanged = {segment.base_offset for segment in log.segments if segment.name_ending}

@@ -214,6 +214,25 @@ def test_a_log_that_is_deleted_meanwhile_and_made_again() -> None:
     assert rig.keys() == [5]
 
 
+def test_what_a_cleaning_of_a_deleted_log_wrote_into_its_successors_directory() -> None:
+    """A start that finds it takes it for a part of what is swapped in then, and drops that: the old segments are gone by then."""
+    rig = CleanerRig(segment_bytes=3 * BATCH_BYTES)
+    rig.put_each([0, 1, 2, 0, 3, 1])
+    rig.disk.write_bytes(f"{rig.path}/{2:020d}.log.cleaned", b"late")
+    cleaning = rig.begin()
+    groups = cleaned_groups(rig, cleaning)
+    assert groups[-1].base_offset > 2
+    for group in groups[:-1]:
+        rig.cleaner.swap(cleaning, group).run()
+    swap = rig.cleaner.swap(cleaning, groups[-1])
+    for step in swap.steps[:2]:
+        step()
+        swap.sync()
+    rig.memory.crash()
+    rig.start()
+    assert sorted(rig.keys()) == [0, 1, 2, 3]
+
+
 def test_a_log_that_is_cut_in_the_middle_of_the_swap() -> None:
     """Before and after the exchange of segments, the log reads as if there had been no swap, or a whole one."""
     for steps, left in ((1, [0, 1]), (2, [1])):
