@@ -1,8 +1,8 @@
 """Whole data directories, or parts of them: what `ottla log verify` looks at beside the partitions (check_partition.py).
 
 `meta.properties` (readable, and of one cluster and node in all directories), `.kafka_cleanshutdown`, the checkpoints against the
-logs, the metadata log's snapshots and quorum-state, and each partition's topic id against the metadata log. A path may be a log directory, a
-partition's directory or a segment's file; the checkpoints of the directory around it count all the same.
+logs, the metadata log's snapshots and quorum-state, and each partition's topic id against the metadata log. A path may be a log
+directory, a partition's directory or a segment's file; the checkpoints of the directory around it count all the same.
 """
 
 from __future__ import annotations

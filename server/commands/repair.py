@@ -22,8 +22,9 @@ from ottla.log.checkpoint import LEADER_EPOCHS, PARTITION_METADATA, encode_parti
 from ottla.log.epochs import EpochEntry, format_checkpoint
 from ottla.log.errors import CorruptSnapshot
 from ottla.log.files import Disk, OpenFiles
+from ottla.log.leftovers import offset_in
 from ottla.log.replay import rebuild_txn_index
-from ottla.log.segment import SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX, Segment, offset_name
+from ottla.log.segment import LOG_SUFFIX, SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX, Segment, offset_name
 from ottla.log.segments import Segments
 from ottla.log.settings import INT_MAX
 from ottla.server.commands.check_directory import CHECKPOINTS, LogDirectoryCheck, partition_of
@@ -217,7 +218,7 @@ class PartitionRepair:
         stale = [
             path
             for path in sorted(self.check.path.glob(f"*{SNAPSHOT_SUFFIX}"))
-            if path.stem.isdecimal() and int(path.stem) > first and path not in named
+            if offset_in(path.name) > first and path not in named
         ]
         if stale:
             names = ", ".join(path.name for path in stale)
@@ -266,7 +267,7 @@ class PartitionRepair:
 
     def _rebuild(self, base: int) -> None:
         disk, path = self._disk, str(self.check.path)
-        logs = sorted(int(name[:20]) for name in disk.list(path) if name.endswith(".log") and name[:20].isdecimal())
+        logs = sorted(offset_in(name) for name in disk.list(path) if name.endswith(LOG_SUFFIX) and offset_in(name) >= 0)
         segments = Segments([self._segment(base_offset) for base_offset in logs])
         segment = segments[logs.index(base)]
         segment.rebuild_indexes()

@@ -84,6 +84,17 @@ def test_lost_batches_are_taken_out_as_the_user_says(data: Path, name: str, how:
     assert run("repair", "--yes", how, data) == (0, "", "")
 
 
+def test_copies_that_somebody_made_are_no_segments(data: Path) -> None:
+    log = segments(data / "t-0")[0]
+    copy = log.with_name(f"{log.stem}.copy.log")
+    shutil.copy(log, copy)
+    log.with_suffix(".index").unlink()
+    log.with_suffix(".txnindex").unlink(missing_ok=True)
+    assert run("repair", "--yes", data)[0] == 0
+    assert [item["meaning"] for item in findings(data)] == ["note"]
+    assert copy.read_bytes() == log.read_bytes()
+
+
 def test_cut_and_skip_keep_what_they_take_out(data: Path, tmp_path: Path) -> None:
     logs = segments(data / "t-0")
     place = starts(logs[1])[2]
