@@ -83,6 +83,8 @@ class LogManager:
         """Copies on their way to another directory."""
         self.found_futures: dict[TopicPartition, tuple[LogDirectory, str]] = {}
         """Those that a start found and nobody has opened yet: where, and the directory's name."""
+        self.more_futures: list[tuple[TopicPartition, LogDirectory, str]] = []
+        """Those of partitions that have one in `found_futures` already."""
         self.preferred: dict[TopicPartition, str] = {}
         """Paths of directories that were chosen for partitions which do not exist yet."""
         self.cordoned: frozenset[str] = frozenset()
@@ -227,8 +229,10 @@ class LogManager:
         from ottla.log.moving import parse_future_name  # few brokers ever move anything
 
         topic_partition = parse_future_name(name)
-        if topic_partition is None or topic_partition in self.found_futures:
+        if topic_partition is None:
             _log.warning("%r is no partition and stays as it is", f"{directory.path}/{name}")
+        elif topic_partition in self.found_futures:
+            self.more_futures.append((topic_partition, directory, name))
         else:
             self.found_futures[topic_partition] = directory, name
 

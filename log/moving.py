@@ -121,9 +121,7 @@ class FutureLog:
             log.begin_epoch(header.partition_leader_epoch)
         segment = log.segments.active
         if segment.size and (
-            segment.size + len(batch) > log.config.segment_bytes
-            or segment.index_full
-            or not segment.can_hold(header.last_offset)
+            segment.size + len(batch) > log.config.segment_bytes or segment.index_full or not segment.can_hold(header.last_offset)
         ):
             segment = log.roll()
         with log.directory.guard(f"appending to {log.path}"):
@@ -159,14 +157,16 @@ class FutureLog:
         source, log = self.source, self.log
         name = source.topic, source.partition
         cleaned = source.directory.cleaned.get(name)
+        if cleaned is None:  # before the swap: it may fail for want of room
+            log.directory.forget_cleaned(name)
+        else:
+            log.directory.set_cleaned(name, cleaned)
         source.recovery_point = source.log_end_offset  # whoever waits for an fsync has it
         source.delete()
         source.directory.partitions.pop(name, None)
-        source.directory.forget_cleaned(name)
         take_plain_name(log)
         log.directory.partitions[name] = log
-        if cleaned is not None:
-            log.directory.set_cleaned(name, cleaned)
+        source.directory.forget_cleaned(name)
         log.directory.save_all()
         _log.info("%s-%d is in %s now", *name, log.directory.path)
 

@@ -16,12 +16,14 @@ Loaded where there is more than one log directory.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
 from ottla.log.errors import LogError, StorageError, TruncatedSlice
-from ottla.log.moving import FutureLog, create_future, open_future, take_plain_name
+from ottla.log.files import remove_tree
+from ottla.log.moving import FutureLog, create_future, open_future, remove_future, take_plain_name
 from ottla.server.metadata.image import PartitionChanged
 
 if TYPE_CHECKING:
@@ -78,8 +80,22 @@ class LogDirs:
         for replica in self._replicas:
             self._note(replica)
         self._image.subscribe(self._follow)
+        self._remove_more_futures()
         for topic_partition in list(self._logs.found_futures):
             self._spawn(topic_partition, partial(self._resume, topic_partition))
+
+    def _remove_more_futures(self) -> None:
+        """A move has one copy. What else is there of a partition that has its log was left by moves that failed."""
+        for name, directory, directory_name in self._logs.more_futures:
+            if self._replicas.get(*name) is None:
+                logger.warning("%s/%s is a copy of no partition that is here, and stays", directory.path, directory_name)
+                continue
+            logger.info("%s/%s is one copy too many and is removed", directory.path, directory_name)
+            try:
+                remove_future(directory, directory_name, self._clock.now_ms())
+            except StorageError as error:
+                logger.warning("%s/%s is not removed: %s", directory.path, directory_name, error)
+        self._logs.more_futures.clear()
 
     def _follow(self, event: object) -> None:
         if isinstance(event, PartitionChanged):
@@ -120,7 +136,7 @@ class LogDirs:
         future = self._logs.futures.get(name)
         found = self._logs.found_futures.get(name)
         target = future.log.directory.path if future is not None else found[0].path if found is not None else None
-        if target == path:
+        if target == path and name in self._moves:
             return
         if target is not None:
             self._cancel(name)
@@ -130,7 +146,13 @@ class LogDirs:
         if offline is not None:  # it may hold a copy already
             raise StorageError(f"nothing is moved while a log directory does not work: {offline.failed}")
         directory = next(directory for directory in self._logs.directories if directory.path == path)
-        future = create_future(directory, replica.log, self._logs.opening_of_future(*name, replica.topic_id))
+        opening = self._logs.opening_of_future(*name, replica.topic_id)
+        try:
+            future = create_future(directory, replica.log, opening)
+        except StorageError:
+            with contextlib.suppress(OSError):  # no room, and what is half made would take some for ever
+                remove_tree(directory.disk, f"{path}/{opening.directory_name}")
+            raise
         self._logs.futures[name] = future
         self._logs.preferred.pop(name, None)
         logger.info("%s-%d moves to %s", *name, path)
@@ -259,8 +281,13 @@ class LogDirs:
 
 def promote(logs: LogManager, image: MetadataImage, node_id: int) -> None:
     """Before the replicas are made: copies that the metadata says are the partition, and that have no log beside them any more,
-    get the plain name. A crash came between the two renames of a swap. One that cannot be opened is unavailable.
+    get the plain name. A crash came between the two renames of a swap. One that cannot be opened is unavailable, and so is a
+    partition of which there are several copies: nobody knows which of them is whole.
     """
+    for name, directory, directory_name in logs.more_futures:
+        if name not in logs.logs and name not in logs.unavailable and image.partition(*name) is not None:
+            logs.unavailable[name] = f"it has no log, and several copies, one of them {directory.path}/{directory_name}"
+            logger.error("%s-%d stays offline: %s", *name, logs.unavailable[name])
     for name, (directory, directory_name) in list(logs.found_futures.items()):
         partition = image.partition(*name)
         if name in logs.logs or name in logs.unavailable or partition is None:

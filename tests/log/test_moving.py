@@ -302,6 +302,24 @@ def test_a_name_that_is_half_given_is_final() -> None:
     assert move.manager.directories[1].failed is not None
 
 
+@pytest.mark.parametrize("directory", [ONE, TWO])
+def test_no_room_for_a_checkpoint_leaves_no_log_under_a_copys_name(directory: str) -> None:
+    """The next start would take it for a copy, and perhaps another for the log."""
+    move = Move()
+    append(move.log, batch(3))
+    move.manager.directories[0].set_cleaned(("t", 0), 3)
+    move.begin()
+    while move.step():
+        pass
+    move.future.settle()
+    move.disk.fail("write_bytes", errno.ENOSPC, path=f"{directory}/cleaner-offset-checkpoint")
+    with pytest.raises(StorageError, match="no room"):
+        move.future.swap()
+    assert move.log.closed == (directory == ONE)
+    plain = [f"{path}/t-0" for path in (ONE, TWO) if move.disk.exists(f"{path}/t-0")]
+    assert plain == [move.future.log.path if move.log.closed else move.log.path]
+
+
 def test_a_disk_that_fails_leaves_the_log_as_it_was() -> None:
     move = Move()
     append(move.log, batch(3))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from typing import Any
 
 import pytest
@@ -305,6 +306,57 @@ def test_refusals() -> None:
         assert alter(broker, target) == [ErrorCode.KAFKA_STORAGE_ERROR]
         assert alter(broker, was) == [0]
         await broker.stop()
+
+    run(scenario)
+
+
+def test_no_room_for_a_copy_leaves_nothing_and_the_next_request_begins_anew() -> None:
+    async def scenario() -> None:
+        storage = disk()
+        broker = await started(storage)
+        await created(broker)
+        was = place(broker)
+        target = other(was)
+        storage.fail("open", errno.ENOSPC, path=f"{target}/t-0.")
+        assert alter(broker, target) == [ErrorCode.KAFKA_STORAGE_ERROR]
+        assert [name for name in storage.list(target) if "future" in name] == []
+        append(broker, batch(3))
+        storage.fail("append", errno.ENOSPC, path=f"{target}/t-0.")
+        assert alter(broker, target) == [0]
+        await turns(50)
+        assert place(broker) == was
+        assert alter(broker, target) == [0]
+        await moved(broker, target)
+        assert [name for name in storage.list(target) if "future" in name] == []
+        await broker.stop()
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("has_log", [True, False])
+def test_of_several_copies_none_is_taken_for_the_log(*, has_log: bool) -> None:
+    async def scenario() -> None:
+        storage = disk()
+        broker = await started(storage)
+        await created(broker)
+        was = place(broker)
+        append(broker, batch(3))
+        await broker.stop()
+        for digit in "ab":
+            storage.makedirs(f"{was}/t-0.{digit * 32}-future")
+        if not has_log:
+            storage.rename(f"{was}/t-0", f"{was}/t-0.{'c' * 32}-future")
+        again = await started(storage)
+        assert again.context is not None
+        copies = [name for name in storage.list(was) if name.endswith("-future")]
+        if has_log:
+            assert log_of(again).log_end_offset == 3
+            assert copies == []
+        else:
+            assert ("t", 0) in again.context.replicas.logs.unavailable
+            assert not storage.exists(f"{was}/t-0")
+            assert len(copies) == 3
+        await again.stop()
 
     run(scenario)
 
