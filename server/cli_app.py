@@ -7,7 +7,7 @@ from typing import Annotated, Final
 import typer
 
 from ottla import __version__
-from ottla.server.commands import config, group, log, topic
+from ottla.server.commands import config, group, log, topic, txn
 from ottla.server.commands.consume import consume
 from ottla.server.commands.produce import produce
 from ottla.server.serve import ServeOptions, run
@@ -81,5 +81,6 @@ app.add_typer(topic.app, name="topic")
 app.command("produce")(produce)
 app.command("consume")(consume)
 app.add_typer(group.app, name="group")
+app.add_typer(txn.app, name="txn")
 app.add_typer(config.app, name="config")
 app.add_typer(log.app, name="log")
