@@ -167,6 +167,7 @@ class FutureLog:
         take_plain_name(log)
         log.directory.partitions[name] = log
         source.directory.forget_cleaned(name)
+        log.directory.save_cleaned()  # which it is in only now
         log.directory.save_all()
         _log.info("%s-%d is in %s now", *name, log.directory.path)
 
