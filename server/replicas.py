@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from ottla.log.config import LogConfig, legible
-from ottla.log.errors import FencedLeaderEpoch, InconsistentMetadata, StorageError, UnknownLeaderEpoch
+from ottla.log.errors import CorruptRecord, FencedLeaderEpoch, InconsistentMetadata, StorageError, UnknownLeaderEpoch
 from ottla.log.validate import Origin
 from ottla.server.config import overlaid
 from ottla.server.metadata.image import (
@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from ottla.wire.primitives import Buffer
 
 logger = logging.getLogger("ottla.server.replicas")
+
+_MAX_DAMAGE_LINES: Final = 10
 
 
 class Traffic:
@@ -68,7 +70,7 @@ class Traffic:
 class Replica:
     """One partition on this broker. `traffic` is shared by all partitions of the topic."""
 
-    __slots__ = ("is_leader", "leader", "leader_epoch", "log", "parked", "partition", "topic", "topic_id", "traffic")
+    __slots__ = ("_damage", "is_leader", "leader", "leader_epoch", "log", "parked", "partition", "topic", "topic_id", "traffic")
 
     def __init__(self, topic: str, topic_id: bytes, partition: int, log: PartitionLog, traffic: Traffic) -> None:
         self.traffic = traffic
@@ -82,6 +84,7 @@ class Replica:
         self.is_leader = False
         self.parked: dict[object, Callable[[], None]] = {}
         """Who waits for this partition's next records, by owner, with what to call: once, after which the owner parks again."""
+        self._damage: tuple[str, ...] = ()
 
     def append(self, records: Buffer | None, *, origin: Origin = Origin.CLIENT, zstd_allowed: bool = True) -> AppendInfo:
         """Write one batch as the leader and wake who waits. Raises the errors of PartitionLog.append_as_leader."""
@@ -99,6 +102,13 @@ class Replica:
         parked, self.parked = self.parked, {}
         for look_again in parked.values():
             look_again()
+
+    def tell_damage(self, error: CorruptRecord) -> None:
+        """A reader came upon it, and will come again and again: a line in the log for each of the first few places is enough."""
+        what = str(error)
+        if what not in self._damage and len(self._damage) < _MAX_DAMAGE_LINES:
+            self._damage += (what,)
+            logger.error("%s-%d is damaged, and whoever reads there is told so: %s", self.topic, self.partition, what)
 
     def check_epoch(self, current_leader_epoch: int) -> None:
         """The leader epoch a client believes in (-1: it has none). FencedLeaderEpoch, UnknownLeaderEpoch."""

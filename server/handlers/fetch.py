@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from ottla.log.errors import LogError, OffsetOutOfRange
+from ottla.log.errors import CorruptRecord, LogError, OffsetOutOfRange
 from ottla.log.transactions import aborted_in_read
 from ottla.server.context import RequestContext
 from ottla.server.errors import code_of
@@ -168,6 +168,8 @@ class _Fetch:
             aborted = _aborted(log, asked.fetch_offset, upto, limit, records) if self._read_committed else None
         except LogError as error:
             replica.traffic.failed_fetches += 1
+            if isinstance(error, CorruptRecord):
+                replica.tell_damage(error)
             return _refusal(asked.partition, self._of_version(code_of(error)))
         return PartitionData(
             asked.partition,

@@ -93,6 +93,21 @@ def test_below_the_start_after_delete_records(broker: MemoryBroker) -> None:
 # What is not there
 
 
+def test_damage_is_answered_and_told_of_once(broker: MemoryBroker, caplog: pytest.LogCaptureFixture) -> None:
+    for _ in range(3):
+        produce(broker, "t", ONE)
+    replica = broker.replicas.get("t", 0)
+    assert replica is not None
+    file = replica.log.segments.active.open_file()
+    file.truncate(len(ONE) + 5)
+    file.append([b"\xff" * (2 * len(ONE) - 5)])
+    for _ in range(5):
+        assert fetch(broker, "t", 2).error_code == ErrorCode.CORRUPT_MESSAGE
+    told = [record.getMessage() for record in caplog.records]
+    assert all("t-0 is damaged" in line for line in told)
+    assert 1 <= len(told) == len(set(told)) < 5
+
+
 def test_unknown_topics(broker: MemoryBroker) -> None:
     for topic, version, wanted in (
         ("nope", 12, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
