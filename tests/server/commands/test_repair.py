@@ -14,7 +14,7 @@ from ottla.log.files import Buffer, File, OsDisk, OsFile
 from ottla.server.commands.check_directory import Checker
 from ottla.server.commands.log_repair import checked, plan
 from ottla.server.commands.repair import Damage
-from tests.server.commands.damaged import findings, flip, offsets, run, segments, starts, write_log
+from tests.server.commands.damaged import findings, flip, offsets, run, segments, starts
 from tests.server.commands.test_verify import DAMAGES
 
 _LEFT_ALONE = {  # what no repair can know
@@ -25,19 +25,6 @@ _LEFT_ALONE = {  # what no repair can know
 }
 _LOSES = {"a record", "a header", "the end of a segment", "the synced end", "offsets twice"}
 _FOREVER = 1_000_000
-
-
-@pytest.fixture(scope="module")
-def clean(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("clean")
-    write_log(path)
-    return path
-
-
-@pytest.fixture
-def data(clean: Path, tmp_path: Path) -> Path:
-    """A log directory after a clean stop, to be damaged."""
-    return Path(shutil.copytree(clean, tmp_path / "data"))
 
 
 def saved(path: Path) -> dict[str, bytes]:

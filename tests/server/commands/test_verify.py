@@ -24,19 +24,6 @@ from tests.server.commands.damaged import findings, flip, run, segments, starts,
 _CHECKPOINT = "recovery-point-offset-checkpoint"
 
 
-@pytest.fixture(scope="module")
-def clean(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("clean")
-    write_log(path)
-    return path
-
-
-@pytest.fixture
-def data(clean: Path, tmp_path: Path) -> Path:
-    """A log directory after a clean stop, to be damaged."""
-    return Path(shutil.copytree(clean, tmp_path / "data"))
-
-
 def content(path: Path) -> dict[str, bytes]:
     return {str(file.relative_to(path)): file.read_bytes() for file in sorted(path.rglob("*")) if file.is_file()}
 
