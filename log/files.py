@@ -378,7 +378,8 @@ class OsDisk:
     def write_bytes(self, path: str, data: bytes, sync: bool = True) -> None:
         temporary = path + ".tmp"
         try:
-            with open(temporary, "wb", buffering=0) as file:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NONBLOCK  # a pipe is not waited for
+            with open(os.open(temporary, flags, 0o666), "wb", buffering=0) as file:
                 rest = memoryview(data)
                 while rest:  # a short write is followed by the reason for it
                     rest = rest[file.write(rest) :]

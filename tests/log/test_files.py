@@ -225,6 +225,10 @@ def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="not a regular file"):
         OsDisk().open(path)
     assert OsDisk().read_bytes(path) == b""
+    os.rename(path, f"{tmp_path}/small.tmp")
+    with pytest.raises(OSError, match="No such device"):
+        OsDisk().write_bytes(f"{tmp_path}/small", b"x")
+    OsDisk().write_bytes(f"{tmp_path}/small", b"x")
 
 
 def test_what_is_larger_than_any_small_file_is_not_read(tmp_path: Path) -> None:
