@@ -50,10 +50,8 @@ NO_COORDINATOR_EPOCH: Final = -1
 SNAPSHOT_VERSION: Final = 1
 _PREFIX: Final = Struct(">hI")
 _COUNT: Final = Struct(">i")
-_ENTRY: Final = Struct(
-    ">qhiqiqiq"
-)  # producer id, epoch, last sequence, last offset, offset delta, timestamp, coordinator epoch, txn
-
+# producer id, epoch, last sequence, last offset, offset delta, timestamp, coordinator epoch, first offset of the transaction
+_ENTRY: Final = Struct(">qhiqiqiq")
 
 _MAX_EPOCH: Final = 2**15 - 1
 _LATE_AFTER_MS: Final = 300_000
