@@ -180,6 +180,9 @@ class _Loader:
                 _log.warning("%s/%s is removed: an index without its log", path, name)
                 disk.remove(f"{path}/{name}")
         self.segments = [self._segment(base, disk.size(f"{path}/{base:020d}{LOG_SUFFIX}")) for base in logs]
+        for segment in self.segments[:-1]:
+            if segment.size == 0 and segment.base_offset >= self._opening.cleaned_upto:
+                _log.warning("%r is empty, and no compaction did that: what was in it is lost", segment)
 
     def _segment(self, base_offset: int, size: int) -> Segment:
         config = self._config

@@ -55,6 +55,17 @@ def test_nothing_is_lost_by_a_restart(batches: int, clean: bool) -> None:
     check(rig, batches)
 
 
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("cleaned_upto", [0, 9])
+def test_an_emptied_segment_is_told_of(caplog: pytest.LogCaptureFixture, cleaned_upto: int, *, clean: bool) -> None:
+    rig = rig_of(11, flushed=11)
+    rewrite(rig, log_path(rig, 4), b"")
+    if cleaned_upto:
+        rig.log.directory.set_cleaned(("t", 0), cleaned_upto)
+    rig.restart(clean=clean)
+    assert ("what was in it is lost" in caplog.text) == (cleaned_upto == 0)
+
+
 @pytest.mark.parametrize("cut", range(1, SIZE, 7))
 def test_a_torn_tail_is_cut_at_the_last_whole_batch(cut: int) -> None:
     rig = rig_of(6)
