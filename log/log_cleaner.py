@@ -40,6 +40,9 @@ _log = logging.getLogger("ottla.log.cleaner")
 
 _MAX_MAP_BYTES: Final = 2**31 - 1
 _LEAST_BUFFER_BYTES: Final = 64 * 1024
+# Kafka bounds neither setting; with none of a thing a cleaning is no work that could be divided.
+_LEAST_LOAD_FACTOR: Final = 0.01
+_LEAST_BYTES_PER_SECOND: Final = 1.0
 
 
 @dataclass(slots=True)
@@ -200,9 +203,9 @@ class LogCleaner:
             producers=[(state.producer_id, state.last_offset, state.producer_epoch) for state in log.producers],
             aborted=list(collect_aborted(log, log.first_base_offset, found.uncleanable_offset)),
             map_bytes=min(settings.dedupe_buffer_size // settings.threads, _MAX_MAP_BYTES),
-            load_factor=settings.io_buffer_load_factor,
+            load_factor=min(max(_LEAST_LOAD_FACTOR, settings.io_buffer_load_factor), 1.0),
             buffer_bytes=max(settings.io_buffer_size // settings.threads // 2, _LEAST_BUFFER_BYTES),
-            bytes_per_second=settings.io_max_bytes_per_second / settings.threads,
+            bytes_per_second=max(_LEAST_BYTES_PER_SECOND, settings.io_max_bytes_per_second / settings.threads),
         )
 
     # What becomes of it

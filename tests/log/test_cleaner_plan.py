@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from ottla.log import checkpoint
+from ottla.log.cleaner import Throttle
 from ottla.log.cleaning_plan import CleaningPlan, is_due, plan
 from ottla.log.directory import LogDirectory
 from ottla.log.log_cleaner import CleanerSettings, LogCleaner
@@ -337,3 +338,14 @@ def test_settings_are_shared_by_the_threads() -> None:
     segments(rig, 1)
     job = rig.begin().job
     assert (job.map_bytes, job.bytes_per_second, job.buffer_bytes) == (1_000_000, 100.0, 65_536)
+
+
+@pytest.mark.parametrize("value", [0.0, -1.0, float("nan")])
+def test_settings_that_kafka_does_not_bound(value: float) -> None:
+    rig = CleanerRig(cleaner=CleanerSettings(io_buffer_load_factor=value, io_max_bytes_per_second=value))
+    rig.put_each([0, 1, 0])
+    waited: list[float] = []
+    rig.clean(throttle=lambda job: Throttle(job.bytes_per_second, lambda: 0.0, waited.append))
+    assert rig.cleaner.uncleanable == {}
+    assert rig.offsets() == [1, 2]
+    assert sum(waited) > 0
