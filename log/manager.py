@@ -170,10 +170,13 @@ class LogManager:
         return result
 
     def _check_empty(self, path: str) -> None:
-        """Where others are formatted: InconsistentMetadata if this one, which is not, holds partitions all the same."""
-        if len(self.directories) > 1 and any(meta is not None for meta in self.meta_properties().values()):
+        """InconsistentMetadata if a directory that is not formatted holds the metadata log, or anything where others are
+        formatted: under a new id what is there would be another's.
+        """
+        if self._disk.exists(path):
             held = [name for name in self._disk.list(path) if self._disk.is_dir(f"{path}/{name}") and name != "lost+found"]
-            if held:
+            others = any(meta is not None for meta in self.meta_properties().values())
+            if held and (others or f"{METADATA_TOPIC}-0" in held):
                 raise InconsistentMetadata(
                     f"{path} has lost its {checkpoint.META_PROPERTIES}: it holds {held[0]}; restore that file"
                 )

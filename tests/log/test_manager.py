@@ -120,6 +120,16 @@ def test_formatting(broker: Broker) -> None:
             broker.manager.format(cluster_id, node_id)
 
 
+def test_a_directory_that_lost_its_name_is_not_given_another() -> None:
+    """Also where it is the only one: the records in it belong to a cluster, and a new id would hide that."""
+    disk = MemDisk()
+    disk.makedirs("/only/__cluster_metadata-0")
+    manager = LogManager(disk, ["/only"], lambda: NOW_MS, settings())
+    with pytest.raises(InconsistentMetadata, match=r"has lost its meta\.properties: it holds __cluster"):
+        manager.format("cluster", 7)
+    assert not disk.exists("/only/meta.properties")
+
+
 def test_a_cordoned_directory_gets_no_new_partition_while_another_can(broker: Broker) -> None:
     broker.fill("t", 0, 1)
     broker.manager.cordoned = frozenset({"/a"})
