@@ -27,7 +27,9 @@ from ottla.wire.records import decode_records
 
 logger = logging.getLogger("ottla.server.txn")
 
-TOMBSTONES_A_BATCH: Final = 1_000
+TOMBSTONE_BATCH_BYTES: Final = 256 << 10
+"""Of ids, about: with the longest of them a batch is still below any sensible max.message.bytes."""
+_TOMBSTONE_OVERHEAD: Final = 16
 _WRITTEN: Final = frozenset({ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
 _TAKEN_OVER: Final = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED})
 """Somebody else ends this producer's transactions by now: a newer coordinator, or an admin."""
@@ -181,8 +183,16 @@ class Shard:
         """Forgets ids that did nothing for so long; returns how many. TransactionError."""
         before = self._clock.now_ms() - expiration_ms
         expired = [each.transactional_id for each in self.transactions.values() if each.is_idle and each.updated_ms <= before]
-        for at in range(0, len(expired), TOMBSTONES_A_BATCH):
-            self._forget(expired[at : at + TOMBSTONES_A_BATCH])
+        batch: list[str] = []
+        size = 0
+        for transactional_id in expired:
+            batch.append(transactional_id)
+            size += len(transactional_id.encode()) + _TOMBSTONE_OVERHEAD
+            if size >= TOMBSTONE_BATCH_BYTES:
+                self._forget(batch)
+                batch, size = [], 0
+        if batch:
+            self._forget(batch)
         return len(expired)
 
     def _forget(self, transactional_ids: Sequence[str]) -> None:

@@ -59,6 +59,7 @@ def kload(broker: Broker, *arguments: str) -> subprocess.CompletedProcess[str]:
         (("e2e", "--seconds", "0.1"), "records"),
         (("metadata", "--topics", "2", "--seconds", "0.1"), "requests"),
         (("group", "--members", "3"), "generation"),
+        (("transactions", "--conns", "2", "--seconds", "0.1"), "transactions"),
         (("idle", "--conns", "3", "--seconds", "0"), "conns"),
         (("ready",), "ready_s"),
     ],

@@ -397,3 +397,17 @@ async def test_ids_that_nobody_uses_are_forgotten() -> None:
     assert driver.now().state is State.ONGOING
     assert driver.restarted().coordinator.find("idle") is None
     assert sorted(each.transactional_id for each in driver.coordinator.all_transactions()) == [TID]
+
+
+@in_loop
+async def test_long_ids_are_forgotten_in_batches_that_a_partition_takes() -> None:
+    driver = Driver(log=TransactionLog(1), id_expiration_ms=60_000)
+    for number in range(60):
+        await driver.init(transactional_id=f"{number:030000}")
+    written = len(driver.log.batches[0])
+    driver.clock.advance(61)
+    driver.coordinator.expire()
+    tombstones = driver.log.batches[0][written:]
+    assert len(tombstones) > 1
+    assert max(map(len, tombstones)) < 1 << 20
+    assert list(driver.coordinator.all_transactions()) == []
