@@ -144,9 +144,9 @@ class Shard:
     def complete_rest(self) -> None:
         """Tries again what could not be completed."""
         for transactional_id in list(self._rest):
-            self._complete(transactional_id)
+            self._complete(transactional_id, again=True)
 
-    def _complete(self, transactional_id: str) -> None:
+    def _complete(self, transactional_id: str, *, again: bool = False) -> None:
         transaction, rest = self.transactions[transactional_id], self._rest[transactional_id]
         marker = Marker(
             transaction.producer_id,
@@ -164,7 +164,8 @@ class Shard:
             if code in _WRITTEN:
                 rest.discard((topic, partition))
             else:
-                logger.warning("%s-%d cannot take a marker of %s now: %s", topic, partition, transactional_id, code.name)
+                level = logging.DEBUG if again else logging.WARNING  # ten times a second until it can
+                logger.log(level, "%s-%d cannot take a marker of %s now: %s", topic, partition, transactional_id, code.name)
         if rest:
             return
         try:
