@@ -1,7 +1,8 @@
 """The broker's recurring work: retention, flushes, checkpoints, expiries. Each pass is a function of the layer it serves.
 
-One pass of a kind runs at a time: the next one is due an interval after the last one ended. A pass that raises is logged with its
-traceback and runs again at its next time, since a broker that quietly stops deleting old segments fails a week later.
+One pass of a kind runs at a time: the next one is due an interval after the last one ended. A pass that raises is logged, with
+its traceback where that is our bug, and runs again at its next time, since a broker that quietly stops deleting old segments fails
+a week later.
 
 fsync blocks for milliseconds and more on a busy disk, so flushes run in threads; everything else is quick and runs on the loop.
 """
@@ -13,7 +14,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
-from ottla.log.errors import StorageError
+from ottla.log.errors import LogError, StorageError
 
 if TYPE_CHECKING:
     from ottla.log.flush import FlushJob
@@ -48,6 +49,9 @@ class Scheduler:
     def _run(self, name: str, interval_ms: int | Callable[[], int], action: Callable[[], object]) -> None:
         try:
             result = action()
+        except (LogError, OSError) as error:
+            logger.error("the %s pass failed; it runs again at its next time: %s", name, error)
+            result = None
         except Exception:
             logger.exception("the %s pass failed; it runs again at its next time", name)
             result = None
@@ -63,6 +67,8 @@ class Scheduler:
     ) -> None:
         try:
             await result
+        except (LogError, OSError) as error:
+            logger.error("the %s pass failed; it runs again at its next time: %s", name, error)
         except Exception:
             logger.exception("the %s pass failed; it runs again at its next time", name)
         self._plan(name, interval_ms, action)

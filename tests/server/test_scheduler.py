@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
+from ottla.log.errors import StorageError
 from ottla.server.scheduler import Scheduler, flush_in_threads
 from tests.fakes import MemoryBroker
 from tests.log.support import batch
@@ -72,6 +73,19 @@ def test_a_pass_that_fails_is_logged_and_runs_again(caplog: pytest.LogCaptureFix
         clock.advance(0.1)
     assert len(ran) == 2
     assert "the retention pass failed" in caplog.text
+    assert "ZeroDivisionError" in caplog.text
+
+
+def test_what_the_disk_did_needs_no_traceback(caplog: pytest.LogCaptureFixture) -> None:
+    clock = StandingClock()
+
+    def fail() -> None:
+        raise StorageError("no room")
+
+    Scheduler(clock).every("retention", 100, fail)
+    clock.advance(0.1)
+    assert "no room" in caplog.text
+    assert "Traceback" not in caplog.text
 
 
 def test_an_async_pass_is_not_started_again_while_it_runs_and_is_waited_for_at_the_stop() -> None:
