@@ -122,6 +122,25 @@ def test_damage_below_the_recovery_point_is_corruption_and_nothing_is_cut() -> N
     assert rig.names(".log") == [f"{base:020d}.log" for base in (0, 4, 8)]
 
 
+@pytest.mark.parametrize("clean", [True, False])
+def test_damage_stays_what_it_is_at_every_start(*, clean: bool) -> None:
+    """The recovery point says that it is none of a torn tail, so it stays in the checkpoint. The very last of what was fsynced."""
+    rig = rig_of(11, flushed=6)
+    rig.manager.close(clean=False)
+    path = log_path(rig, 4)
+    data = bytearray(rig.disk.read_bytes(path))
+    data[SIZE + 70] ^= 1
+    rig.disk.write_bytes(path, bytes(data))
+    for _ in range(3):
+        with pytest.raises(StorageError, match="below the recovery point 6"):
+            rig.start()
+        rig.manager.create("other", 0, TOPIC_ID, rig.config).append_as_leader(batch(), leader_epoch=0)
+        rig.manager.checkpoint_pass()
+        rig.manager.close(clean=clean)
+        assert not rig.disk.exists(f"{rig.directory}/.kafka_cleanshutdown"), "nobody may believe in a clean stop"
+    assert rig.disk.read_bytes(path) == bytes(data)
+
+
 def test_segments_below_the_recovery_point_are_not_read() -> None:
     rig = rig_of(11, flushed=6)
     rig.manager.close(clean=False)
