@@ -16,12 +16,15 @@ Producers and epochs are handed over at the swap: the log knows more of them tha
 
 from __future__ import annotations
 
+import errno
 import logging
 import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from ottla.log.checkpoint import TopicPartition
+from ottla.log.errors import StorageError
+from ottla.log.files import StateUnknown
 from ottla.log.recovery import create_log, open_log
 from ottla.log.removal import DELETE_DIR_SUFFIX, FUTURE_DIR_SUFFIX
 from ottla.log.transactions import note_marker
@@ -162,7 +165,7 @@ class FutureLog:
         else:
             log.directory.set_cleaned(name, cleaned)
         source.recovery_point = source.log_end_offset  # whoever waits for an fsync has it
-        source.delete()
+        _delete(source)
         source.directory.partitions.pop(name, None)
         take_plain_name(log)
         log.directory.partitions[name] = log
@@ -170,6 +173,18 @@ class FutureLog:
         log.directory.save_cleaned()  # which it is in only now
         log.directory.save_all()
         _log.info("%s-%d is in %s now", *name, log.directory.path)
+
+
+def _delete(source: PartitionLog) -> None:
+    """The log goes, or is as it was, or its directory is offline: one that is written on under the name of a deleted one would
+    be removed by the next start. StorageError."""
+    try:
+        source.delete()
+    except StorageError as error:
+        directory = source.directory
+        if directory.failed is None and not directory.disk.exists(source.path):  # renamed, but no descriptor to sync that
+            raise directory.fail(f"moving {source.path}", StateUnknown(errno.EIO, str(error))) from error
+        raise
 
 
 def create_future(directory: LogDirectory, source: PartitionLog, opening: Opening) -> FutureLog:

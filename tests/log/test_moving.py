@@ -302,6 +302,22 @@ def test_a_name_that_is_half_given_is_final() -> None:
     assert move.manager.directories[1].failed is not None
 
 
+def test_a_log_is_not_written_on_under_the_name_of_a_deleted_one() -> None:
+    """Without descriptors its new name cannot be synced; the next start would remove it with what came meanwhile."""
+    move = Move()
+    append(move.log, batch(3))
+    move.begin()
+    while move.step():
+        pass
+    move.future.settle()
+    move.disk.fail("sync_dir", errno.EMFILE, path=ONE)
+    with pytest.raises(StorageError):
+        move.future.swap()
+    assert move.manager.directories[0].failed is not None
+    with pytest.raises(StorageError):
+        append(move.log, batch(1))
+
+
 @pytest.mark.parametrize("directory", [ONE, TWO])
 def test_no_room_for_a_checkpoint_leaves_no_log_under_a_copys_name(directory: str) -> None:
     """The next start would take it for a copy, and perhaps another for the log."""
