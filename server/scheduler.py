@@ -1,8 +1,8 @@
 """The broker's recurring work: retention, flushes, checkpoints, expiries. Each pass is a function of the layer it serves.
 
 One pass of a kind runs at a time: the next one is due an interval after the last one ended. A pass that raises is logged, with
-its traceback where that is our bug, and runs again at its next time, since a broker that quietly stops deleting old segments fails
-a week later.
+its traceback where that is our bug, and runs again at its next time, since a broker that quietly stops deleting old segments
+fails a week later.
 
 fsync blocks for milliseconds and more on a busy disk, so flushes run in threads; everything else is quick and runs on the loop.
 """
