@@ -4,12 +4,16 @@ The cleaner never goes beyond the last stable offset, so every transaction that 
 known beforehand, from the transaction indexes. Records of an aborted transaction go at once, whatever their keys. A marker may
 go when nothing of its transaction is left before it: that is seen on the way, by whether any batch of the producer came by since
 its last marker. It then goes by the rule of tombstones, so that readers who have seen such records still meet their end.
+
+An abort marker of batches that no index knows of says that an index is wrong, and it has no checksum: the batches passed for
+committed, and would take the place of older records for good. There the cleaning ends, before anything is written.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
+from ottla.log.errors import CorruptRecord
 from ottla.log.markers import read_marker
 from ottla.log.txn_index import AbortedTransaction
 from ottla.wire.batch import BatchHeader
@@ -47,7 +51,7 @@ class CleanedTransactions:
         return False
 
     def on_control_batch(self, header: BatchHeader, batch: Buffer) -> bool:
-        """A control batch comes by. True if nothing is left that it would be needed for."""
+        """A control batch comes by. True if nothing is left that it would be needed for. CorruptRecord: see above."""
         self._begin_upto(header.last_offset)
         if header.records_count == 0:  # it was emptied before
             return True
@@ -59,6 +63,11 @@ class CleanedTransactions:
             self._committing.discard(header.producer_id)
             return not found
         transaction = self._aborting.pop(header.producer_id, None)
+        if transaction is None and header.producer_id in self._committing:
+            raise CorruptRecord(
+                f"offset {header.base_offset} aborts a transaction of producer {header.producer_id} that is in no transaction "
+                "index; stop the broker and look with ottla log verify"
+            )
         if transaction is None or header.producer_id not in self._seen:
             return True
         self._seen.discard(header.producer_id)

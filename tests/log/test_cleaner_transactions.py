@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from ottla.log.transactions import collect_aborted
 from ottla.wire.records import decode_records
-from tests.log.cleaning import CleanerRig
+from tests.log.cleaning import CleanerRig, Seen
 
 LATER_MS = 5_000
 
@@ -296,3 +298,23 @@ def test_a_sequence_that_is_used_again_after_the_producer_was_forgotten() -> Non
     rig.put_each([1, 2])
     rig.clean()
     assert rig.empty() == [2], "of equal sequences the one at the producer's last offset stays"
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_an_index_that_has_lost_an_abort_costs_no_committed_record(clean: bool) -> None:
+    """Nothing tells an empty index from one that was emptied, but the marker. After an unclean stop it is built anew."""
+    rig = CleanerRig()
+    rig.put((b"0", b"committed"))
+    rig.put((b"0", b"aborted"), producer=(1, 0, 0), transactional=True)
+    rig.end(1, commit=False)
+    rig.roll()
+    rig.manager.close(clean)
+    (name,) = rig.names(".txnindex")
+    rig.disk.write_bytes(f"{rig.path}/{name}", b"")
+    rig.start()
+    rig.clean()
+    assert Seen(0, b"0", b"committed") in rig.seen()
+    if clean:
+        assert "in no transaction index" in rig.cleaner.uncleanable["t", 0]
+    else:
+        assert rig.offsets() == [0]
