@@ -213,7 +213,7 @@ class Replicas:
             return
         replica = self._replicas.get((topic, index))
         if replica is None and self._is_elsewhere(topic, index, image):
-            logger.error("%s-%d lies in a log directory that is not there", topic, index)
+            logger.error("%s-%d lies in a log directory that is not there; name all of them in log.dirs", topic, index)
             return
         replica = replica or self._open(topic, topic_id, index, is_new=is_new)
         if replica is None:
