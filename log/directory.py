@@ -188,6 +188,10 @@ class LogDirectory:
         if self.cleaned.pop(partition, None) is not None:
             self.save_cleaned()
 
+    def had(self, partition: checkpoint.TopicPartition) -> bool:
+        """Did a checkpoint speak of the partition, of which there are no files?"""
+        return partition in self.mentioned and partition not in self.partitions
+
     def forget(self, partition: checkpoint.TopicPartition) -> None:
         """A partition begins that was not here. What checkpoints say of an earlier one of its name goes first, durably:
         a crash would take its start for the new one's, and its recovery point for a promise. StorageError.

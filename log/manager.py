@@ -295,6 +295,9 @@ class LogManager:
             raise StorageError(
                 f"{topic}-{partition} is in no directory that works, and there is one that does not: {offline.failed}"
             )
+        for directory in self.directories:
+            if not is_new and directory.had((topic, partition)):
+                _log.error("%s-%d was in %s and is gone: it begins anew, empty", topic, partition, directory.path)
         directory = self._directory_for(topic, partition)
         opening = self._opening(topic, partition, topic_id, config)
         opening.clean = True

@@ -10,7 +10,7 @@ from random import Random
 import pytest
 
 from ottla.log.errors import InconsistentMetadata, LogDirLocked, StorageError
-from ottla.log.files import OsDisk
+from ottla.log.files import OsDisk, remove_tree
 from ottla.log.manager import LogManager
 from ottla.log.memdisk import MemDisk
 from tests.log.support import NOW_MS, TOPIC_ID, batch, settings
@@ -167,6 +167,18 @@ def test_what_is_no_partition_stays(broker: Broker) -> None:
     assert broker.manager.delete_pass(NOW_MS) == 1  # what a deletion left
     assert {"lost+found", "no-number-x", "-3"} <= set(broker.disk.list("/a"))
     assert not any(name.endswith("-delete") for name in broker.disk.list("/a"))
+
+
+def test_a_partition_whose_files_are_gone_does_not_begin_anew_without_a_word(
+    broker: Broker, caplog: pytest.LogCaptureFixture
+) -> None:
+    broker.fill("t", 0, 2)
+    broker.manager.close()
+    remove_tree(broker.disk, "/a/t-0")
+    broker.start()
+    for topic in ("t", "u"):
+        broker.manager.create(topic, 0, TOPIC_ID, broker.config, is_new=False)
+    assert [line.getMessage() for line in caplog.records] == ["t-0 was in /a and is gone: it begins anew, empty"]
 
 
 def test_names_that_are_nearly_a_partitions_cost_the_others_nothing(broker: Broker) -> None:
