@@ -133,6 +133,31 @@ def test_jobs_of_one_log_run_one_after_the_other_and_the_later_covers_the_earlie
     assert not rig.log.unsynced
 
 
+@pytest.mark.parametrize("of_names", [True, False])
+def test_a_job_takes_over_names_and_epochs_of_the_one_under_way(*, of_names: bool) -> None:
+    rig = Rig(settings(segment_bytes=2 * SIZE))
+    rig.fill(1)
+    rig.log.flush()
+    for _ in range(2 if of_names else 1):
+        rig.append(leader_epoch=0 if of_names else 5)
+    first = rig.log.start_flush()
+    rig.append(leader_epoch=rig.log.leader_epoch)
+    second = rig.log.start_flush()
+    assert first is not None
+    assert second is not None
+    rig.memory.fail("open" if of_names else "write_bytes", errno.EMFILE)
+    with pytest.raises(StorageError):
+        first.run()
+    rig.memory.trace.clear()
+    second.run_and_finish()
+    if of_names:
+        assert ("sync_dir", rig.path) in rig.memory.trace
+        assert ("sync", f"{rig.path}/{0:020d}.index") in rig.memory.trace
+    else:
+        assert rig.disk.read_bytes(f"{rig.path}/leader-epoch-checkpoint").split(b"\n")[-2].startswith(b"5 ")
+    assert rig.log.unflushed == 0
+
+
 def test_nothing_to_flush_means_that_nothing_is_in_flight_either() -> None:
     rig = Rig()
     rig.fill(1)

@@ -26,6 +26,14 @@ def test_a_preallocated_segment_ends_where_its_records_do() -> None:
     sound(rig, list(range(15)), 15)
 
 
+def test_a_clean_stop_trims_a_segment_that_nothing_was_written_to() -> None:
+    rig = Rig(settings(segment_bytes=10 * SIZE, preallocate=True))
+    rig.restart(clean=True)
+    assert rig.disk.size(path(rig, 0)) == 0
+    rig.fill(1)
+    sound(rig, [0], 1)
+
+
 def test_zeros_behind_a_preallocated_segment_do_not_end_the_log() -> None:
     """The file was to be trimmed when the next segment began, and the power was cut before that was durable."""
     rig = rig_of(10)

@@ -124,7 +124,7 @@ def test_damage_below_the_recovery_point_is_corruption_and_nothing_is_cut() -> N
 
 @pytest.mark.parametrize("clean", [True, False])
 def test_damage_stays_what_it_is_at_every_start(*, clean: bool) -> None:
-    """The recovery point says that it is none of a torn tail, so it stays in the checkpoint. The very last of what was fsynced."""
+    """The very last of what was fsynced. The recovery point says that it is no torn tail, so that stays in the checkpoint."""
     rig = rig_of(11, flushed=6)
     rig.manager.close(clean=False)
     path = log_path(rig, 4)

@@ -326,6 +326,17 @@ def test_the_records_of_an_older_formatting_tool_begin_the_log() -> None:
     assert node.image.features == old.image.features
 
 
+def test_a_snapshot_that_is_written_is_durable() -> None:
+    node = Node()
+    node.start()
+    topics(node, "t")
+    assert run(keeper(node, metadata_log_max_record_bytes_between_snapshots=1))
+    found = newest(node)
+    node.power_cut()
+    node.start()
+    assert newest(node) == found
+
+
 @pytest.mark.parametrize("losing", [None, 1, 2])
 def test_a_power_cut_at_any_step_leaves_the_old_or_the_new(losing: int | None) -> None:
     """Writing a snapshot and cleaning behind it, cut at every change to the disk."""
