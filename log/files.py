@@ -124,6 +124,10 @@ class Disk(Protocol):
 
     def is_dir(self, path: str) -> bool: ...
 
+    def is_link(self, path: str) -> bool:
+        """A symbolic link, wherever it leads."""
+        ...
+
     def size(self, path: str) -> int:
         """Bytes in a file."""
         ...
@@ -341,6 +345,9 @@ class OsDisk:
     def is_dir(self, path: str) -> bool:
         return os.path.isdir(path)
 
+    def is_link(self, path: str) -> bool:
+        return os.path.islink(path)
+
     def size(self, path: str) -> int:
         return os.stat(path).st_size
 
@@ -419,8 +426,13 @@ def remove_files(disk: Disk, paths: Sequence[str]) -> None:
 
 
 def remove_tree(disk: Disk, path: str) -> None:
-    """Removes a directory with the files in it (partition directories hold no others). What is gone already is no error."""
+    """Removes a directory with what is in it, of links only themselves: what they lead to is somebody else's. What is gone
+    already is no error.
+    """
     with contextlib.suppress(FileNotFoundError):
+        if disk.is_link(path):
+            disk.remove(path)
+            return
         for name in disk.list(path):
             inner = f"{path}/{name}"
             if disk.is_dir(inner):

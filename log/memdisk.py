@@ -277,6 +277,9 @@ class MemDisk:
     def is_dir(self, path: str) -> bool:
         return isinstance(self._find(path), Directory)
 
+    def is_link(self, path: str) -> bool:
+        return False
+
     def size(self, path: str) -> int:
         return len(self._inode(path).data)
 

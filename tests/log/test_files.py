@@ -260,3 +260,15 @@ def test_derived_files_of_any_size_are_rebuilt(tmp_path: Path) -> None:
     snapshot = path.rename(tmp_path / f"{7:020d}.snapshot")
     assert _load_snapshot(disk, str(tmp_path), [7], ProducerStates(), 0, 9) == 0
     assert not snapshot.exists()
+
+
+def test_links_are_removed_and_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "theirs").mkdir()
+    (tmp_path / "theirs" / "kept").touch()
+    (tmp_path / "ours").mkdir()
+    for link in (tmp_path / "link", tmp_path / "ours" / "link"):
+        link.symlink_to(tmp_path / "theirs")
+    for name in ("link", "ours"):
+        remove_tree(OsDisk(), f"{tmp_path}/{name}")
+    assert os.listdir(tmp_path) == ["theirs"]
+    assert os.listdir(tmp_path / "theirs") == ["kept"]
