@@ -10,6 +10,7 @@ import pytest
 from crc32c import crc32c
 
 from ottla.server.errors import CloseConnection
+from ottla.server.handlers import produce as produce_module
 from ottla.server.replicas import Replica
 from ottla.server.waiting import Acknowledgement
 from ottla.wire.batch import build_batch
@@ -293,12 +294,14 @@ def test_a_duplicate_waits_as_its_first_did(broker: MemoryBroker) -> None:
 @pytest.mark.parametrize("operation", ["sync", "open"])
 def test_what_cannot_be_made_durable_is_a_storage_error(broker: MemoryBroker, operation: str) -> None:
     broker.create_topic("safe", 2, flush_messages="1")
-    promise = promised(broker, "safe", {0: THREE, 1: THREE})
+    context = broker.request(9)
+    promise = produce_module.handle(produce_request("safe", {0: THREE, 1: THREE}), context)
     broker.disk.fail(operation, errno.EMFILE if operation == "open" else errno.EIO, path="safe-1")
     broker.clock.advance()
     lost = (ErrorCode.KAFKA_STORAGE_ERROR, -1, -1, -1)
     assert kept(promise) == [(ErrorCode.NONE, 0, -1, 0), lost]
     assert broker.replicas.traffic["safe"].refused == 1
+    assert context.failed, "its errors are counted"
     after = call(broker, "produce", 9, produce_request("safe", {1: THREE}))
     if operation == "sync":
         assert code(after.responses[0].partition_responses[0]) == lost, "never again"

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 
 import pytest
 
+from ottla.log.errors import StorageError
 from ottla.server.metadata.image import TOPIC, Endpoint
 from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.wire.messages.internal.register_broker_record import RegisterBrokerRecord
@@ -41,6 +43,25 @@ def test_who_leaves_leads_nothing_and_is_fenced_until_it_is_back() -> None:
     node.start()
     assert node.image.brokers[1].active
     assert {(p.leader, p.leader_epoch) for p in node.image.topics["a"].partitions.values()} == {(1, 2)}
+
+
+def test_what_could_not_be_made_durable_for_want_of_descriptors_never_happened() -> None:
+    """The client was told that it failed, so neither this broker nor the next start may find it in the log."""
+    node = Node()
+    node.start()
+    assert node.logs is not None
+    log = node.logs.logs["__cluster_metadata", 0]
+    end_offset = log.log_end_offset
+    log.unsynced.names_in(log.path)
+    node.disk.fail("sync_dir", errno.EMFILE, path=log.path)
+    with pytest.raises(StorageError):
+        asyncio.run(node.controller.create_topics(CreateTopicsRequest([CreatableTopic("a", 1, 1)])))
+    assert (log.log_end_offset, node.image.topics) == (end_offset, {})
+    asyncio.run(node.controller.create_topics(CreateTopicsRequest([CreatableTopic("b", 1, 1)])))
+    assert list(node.image.topics) == ["b"]
+    node.power_cut()
+    node.start()
+    assert list(node.image.topics) == ["b"]
 
 
 def test_who_has_no_directory_left_to_write_to_leaves_silently() -> None:
