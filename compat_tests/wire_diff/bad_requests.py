@@ -47,6 +47,7 @@ def layouts() -> dict[str, Struct]:
 
 PLAUSIBLE: Final[dict[str, dict[str, Any]]] = {
     "alter_configs": {"resources.resource_type": 2, "resources.configs.name": "retention.ms", "resources.configs.value": "9000"},
+    "alter_partition_reassignments": {"topics.partitions.replicas": [1], "timeout_ms": 5000},
     "create_acls": {"creations.principal": "User:u", "creations.host": "*"}
     | {f"creations.{name}": 3 for name in ("resource_type", "resource_pattern_type", "operation", "permission_type")},
     "create_partitions": {"topics.count": 1, "topics.assignments": None, "timeout_ms": 5000},
@@ -164,7 +165,7 @@ class Plausible(Shape):
     def scalar(self, f: Field, path: str) -> Any:
         if f.name in OF_MEMBERS and self.names.member:
             return self.names.member if f.type == "string" else GENERATION
-        if f.none_is_default and f.name not in OF_TOPICS:
+        if f.none_is_default and not f.array and f.name not in OF_TOPICS:
             return None
         if f.type == "string":
             return self.names.topic if f.name in OF_TOPICS else f.default or self.names.fresh

@@ -11,6 +11,11 @@ import pytest
 
 from compat_tests.wire import Wire
 from compat_tests.wire_diff.same import check
+from ottla.wire.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
 from ottla.wire.messages.describe_quorum import DescribeQuorumRequest, RequestPartitionData, RequestTopicData
 from ottla.wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from ottla.wire.messages.list_partition_reassignments import ListPartitionReassignmentsRequest, ListPartitionReassignmentsTopics
@@ -116,3 +121,28 @@ def test_describe_quorum_of_anything_else(wires: dict[str, Wire], version: int) 
         ]
 
     check(wires, "DQ2", scenario)
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_alter_partition_reassignments(wires: dict[str, Wire], version: int) -> None:
+    def scenario(wire: Wire) -> Any:
+        topic, node = wire.create("t", 2), wire.metadata().brokers[0].node_id
+
+        def ask(name: str, *targets: tuple[int, list[int] | None], allow: bool = True) -> Any:
+            partitions = [ReassignablePartition(*target) for target in targets]
+            return wire.call(AlterPartitionReassignmentsRequest(10_000, allow, [ReassignableTopic(name, partitions)]), version)
+
+        return [
+            ask(topic, (0, [node]), (1, [node])),
+            ask(topic, (0, [node]), allow=False),
+            ask(topic, (0, None), (7, None), (-1, [node])),
+            ask(topic, (0, []), (1, [node, node])),
+            ask(topic, (0, [node + 7]), (1, [node, node + 7])),
+            ask(topic, (0, [-1])),
+            ask("nope", (0, [node]), (1, None)),
+            ask("", (0, [node])),
+            ask(topic),
+            wire.call(AlterPartitionReassignmentsRequest(0, True, []), version),
+        ]
+
+    check(wires, "APR", scenario)

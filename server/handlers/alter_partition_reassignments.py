@@ -1,0 +1,78 @@
+"""AlterPartitionReassignments v0-1: which brokers are to hold a partition (KIP-455, KIP-860).
+
+One broker is the whole cluster, so its own id is the only target there is, and nothing has to be moved to it: a partition that is
+there already is answered with success, as by Kafka. `kafka-reassign-partitions` asks this before it moves a partition between log
+directories (AlterReplicaLogDirs).
+
+- `replicas` null calls a move off: 85 NO_REASSIGNMENT_IN_PROGRESS.
+- 39 INVALID_REPLICA_ASSIGNMENT: none, one twice, or a broker that there is not. 3 UNKNOWN_TOPIC_OR_PARTITION.
+- A partition that came with the directory of a larger cluster and has replicas elsewhere stays as it is: 39, with a text.
+- A `timeout_ms` of nothing is 7 REQUEST_TIMED_OUT for everything; any other has no effect: the answer is at hand. v1's permission
+  to change the number of replicas has none, either.
+"""
+
+from __future__ import annotations
+
+from ottla.server.context import RequestContext
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartition,
+    ReassignablePartitionResponse,
+    ReassignableTopicResponse,
+)
+
+
+def handle(request: AlterPartitionReassignmentsRequest, ctx: RequestContext) -> AlterPartitionReassignmentsResponse:
+    if request.timeout_ms <= 0 and request.topics:
+        ctx.failed = True
+        return _out_of_time(request)
+    responses = []
+    for topic in request.topics:
+        answers = [_alter(topic.name, partition, ctx) for partition in topic.partitions]
+        responses.append(ReassignableTopicResponse(topic.name, answers))
+        ctx.failed |= any(answer.error_code for answer in answers)
+    return AlterPartitionReassignmentsResponse(
+        allow_replication_factor_change=request.allow_replication_factor_change,
+        error_message=None if responses else "",  # as Kafka has it
+        responses=responses,
+    )
+
+
+def _out_of_time(request: AlterPartitionReassignmentsRequest) -> AlterPartitionReassignmentsResponse:
+    code = ErrorCode.REQUEST_TIMED_OUT
+    return AlterPartitionReassignmentsResponse(
+        error_code=code,
+        error_message=None,
+        responses=[
+            ReassignableTopicResponse(
+                topic.name, [ReassignablePartitionResponse(each.partition_index, code, None) for each in topic.partitions]
+            )
+            for topic in request.topics
+        ],
+    )
+
+
+def _alter(topic: str, partition: ReassignablePartition, ctx: RequestContext) -> ReassignablePartitionResponse:
+    index, replicas = partition.partition_index, partition.replicas
+    image = ctx.broker.metadata.partition(topic, index)
+    code, text = ErrorCode.NONE, None
+    if image is None:
+        code, text = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no partition {index} of a topic '{topic}'."
+    elif replicas is None:
+        code, text = ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, None
+    elif (wrong := _what_is_wrong(replicas, ctx)) is not None:
+        code, text = ErrorCode.INVALID_REPLICA_ASSIGNMENT, wrong
+    elif sorted(image.replicas) != sorted(replicas):
+        code, text = ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"Replicas on {list(image.replicas)}, which are not here, stay."
+    return ReassignablePartitionResponse(index, code, text)
+
+
+def _what_is_wrong(replicas: list[int], ctx: RequestContext) -> str | None:
+    if not replicas:
+        return "A partition needs a replica."
+    if len(set(replicas)) != len(replicas):
+        return f"{replicas} names a broker twice."
+    unknown = [broker for broker in replicas if broker not in ctx.broker.metadata.brokers]
+    return f"There are no brokers {unknown}." if unknown else None
