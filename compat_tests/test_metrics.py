@@ -79,7 +79,7 @@ def exported(mbean: str, attributes: set[str]) -> Series:
     prefix, labels = f"{domain}_{kind}".replace(".", "_").lower(), set(keys)
     if name is None:
         return {f"{prefix}_{attribute}".replace("-", "_").lower(): labels for attribute in attributes}
-    full = f"{prefix}_{name}".lower()
+    full = f"{prefix}_{name}".replace("-", "_").lower()
     if "Value" in attributes:
         return {full: labels}
     if "50thPercentile" in attributes:
