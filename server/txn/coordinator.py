@@ -1,8 +1,7 @@
 """The transaction coordinator (KIP-98, KIP-360, KIP-890): who may write under a transactional id, and how its transactions end.
 
 An id lives in partition abs(Java's hash of it) mod the partition count of `__transaction_state`; the leader of that partition
-coordinates it. When this broker takes a partition over it loads it (shard.py), in slices so that other requests are served in
-between, and answers COORDINATOR_LOAD_IN_PROGRESS meanwhile; when it loses it, it forgets all about it.
+coordinates it: when it takes over it loads the partition (shard.py, server/shards.py), and when it loses it, it forgets it.
 
 Every operation is a look at the id's Transaction, a pure step (state.py), one record. No operation waits for another one: what an
 EndTxn decides is written, marked in the partitions and completed in the turn that brought it, so CONCURRENT_TRANSACTIONS is
@@ -12,7 +11,6 @@ transaction end first.
 
 from __future__ import annotations
 
-import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Final, NamedTuple, Protocol
@@ -20,6 +18,7 @@ from typing import Final, NamedTuple, Protocol
 from ottla.log.errors import LogError
 from ottla.server.clock import Clock
 from ottla.server.java_hash import java_hash_bucket
+from ottla.server.shards import ShardLog, Shards
 from ottla.server.txn import state
 from ottla.server.txn.errors import TransactionError
 from ottla.server.txn.shard import MarkerWriter, Shard
@@ -29,33 +28,16 @@ from ottla.wire.errors import ErrorCode
 logger = logging.getLogger("ottla.server.txn")
 
 TOPIC: Final = "__transaction_state"
-LOAD_SLICE_SECONDS: Final = 0.02
 RETRY_SECONDS: Final = 0.1
 """Between two attempts to write markers that a partition did not take."""
 LONGEST_STRING: Final = 32_767
 """In bytes: the keys of `__transaction_state` have lengths of 16 bits, which newer requests do not."""
 
 
-class TransactionLog(Protocol):
-    """The partitions of `__transaction_state`, as server/replicas.py shows them."""
-
-    def partition_count(self) -> int:
-        """0 while the topic does not exist."""
-        ...
-
-    def leader(self, partition: int) -> int | None:
-        """The leading broker's id; None without one."""
-        ...
+class TransactionLog(ShardLog, Protocol):
+    """The partitions of `__transaction_state`."""
 
     def leader_epoch(self, partition: int) -> int: ...
-
-    def append(self, partition: int, batch: bytes) -> int:
-        """Write one batch; its base offset. Raises log errors."""
-        ...
-
-    def read(self, partition: int) -> Iterator[bytes]:
-        """All batches from the partition's start to its end."""
-        ...
 
 
 class TransactionSettings(NamedTuple):
@@ -89,11 +71,10 @@ class TransactionCoordinator:
         self.settings = settings
         self._log = log
         self._clock = clock
-        self._node_id = node_id
         self._next_producer_id = next_producer_id
         self._version = transaction_version
         self._write_marker = write_marker
-        self._shards: dict[int, Shard] = {}
+        self._shards = Shards(TOPIC, log, clock, node_id, self._make, loaded=self._loaded, is_stale=self._is_stale)
         self._retrying: set[int] = set()
 
     # Routing
@@ -113,8 +94,9 @@ class TransactionCoordinator:
             raise TransactionError(ErrorCode.INVALID_REQUEST)
         if self._log.partition_count() == 0:
             raise TransactionError(ErrorCode.NOT_COORDINATOR)
-        partition = self.partition_for(transactional_id)
-        shard = self._shards.get(partition) or self._load(partition)
+        shard = self._shards.take_over(self.partition_for(transactional_id))
+        if shard is None:
+            raise TransactionError(ErrorCode.NOT_COORDINATOR)
         if shard.loading:
             raise TransactionError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         return shard
@@ -278,55 +260,30 @@ class TransactionCoordinator:
 
     def refresh(self) -> None:
         """Loads all partitions that this broker leads and unloads the others. Called at the start."""
-        for partition in {*range(self._log.partition_count()), *self._shards}:
-            self.follow(partition)
+        self._shards.refresh()
 
     def follow(self, partition: int) -> None:
         """The leader of one partition may have changed: loads it or unloads it."""
-        leads = self._log.leader(partition) == self._node_id
-        shard = self._shards.get(partition)
-        if shard is not None and (not leads or shard.coordinator_epoch != self._log.leader_epoch(partition)):
-            del self._shards[partition]
-        if leads and partition not in self._shards:
-            with contextlib.suppress(TransactionError):  # logged; tried again when somebody asks for it
-                self._load(partition)
+        self._shards.follow(partition)
 
     def close(self) -> None:
         """Forgets everything; markers that are left are written after the next start."""
-        self._shards.clear()
+        self._shards.close()
 
-    def _load(self, partition: int) -> Shard:
-        """Begins to load a partition; a small one is done at once. TransactionError NOT_COORDINATOR: not ours, not readable."""
-        if self._log.leader(partition) == self._node_id:
-            shard = Shard(
-                partition,
-                self._log.leader_epoch(partition),
-                lambda batch: self._log.append(partition, batch),
-                self._clock,
-                self._version,
-                self._write_marker,
-            )
-            self._shards[partition] = shard
-            self._load_slice(shard, shard.load(lambda: self._log.read(partition)))
-        loaded = self._shards.get(partition)
-        if loaded is None:
-            raise TransactionError(ErrorCode.NOT_COORDINATOR)
-        return loaded
+    def _make(self, partition: int) -> Shard:
+        return Shard(
+            partition,
+            self._log.leader_epoch(partition),
+            lambda batch: self._log.append(partition, batch),
+            self._clock,
+            self._version,
+            self._write_marker,
+        )
 
-    def _load_slice(self, shard: Shard, steps: Iterator[None]) -> None:
-        if self._shards.get(shard.partition) is not shard:
-            return  # unloaded meanwhile
-        until = self._clock.monotonic() + LOAD_SLICE_SECONDS
-        try:
-            for _ in steps:
-                if self._clock.monotonic() >= until:
-                    self._clock.call_later(0, lambda: self._load_slice(shard, steps))
-                    return
-        except (LogError, OSError) as error:
-            # Unloaded, not half loaded: the next request of one of its ids tries again.
-            logger.error("partition %d of __transaction_state cannot be loaded: %s", shard.partition, error)
-            del self._shards[shard.partition]
-            return
+    def _is_stale(self, shard: Shard) -> bool:
+        return shard.coordinator_epoch != self._log.leader_epoch(shard.partition)
+
+    def _loaded(self, shard: Shard) -> None:
         if shard.transactions:
             logger.info("partition %d of __transaction_state is loaded: %d ids", shard.partition, len(shard.transactions))
         self._retry_later(shard)
