@@ -22,7 +22,6 @@ import json
 import os
 import random
 import re
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -35,7 +34,7 @@ sys.path[:0] = [str(BENCH.parent), str(BENCH)]
 from compare import BROKERS, Figures, Ottla  # noqa: E402 - needs the path above
 from kload_wire import Connection, Refused, create_topics, produce_error, produce_request, request, string  # noqa: E402
 from reference_kafka import HOST, BrokerFailed, BrokerProcess  # noqa: E402
-from report import add_docs, table  # noqa: E402
+from report import tell  # noqa: E402
 from rows import COMPACTION_ROWS  # noqa: E402
 
 from ottla.wire.batch import build_batch  # noqa: E402
@@ -209,15 +208,7 @@ def main() -> int:
     for kind in options.brokers.split(","):
         with tempfile.TemporaryDirectory(prefix="ottla-compaction-", dir=options.dir) as directory:
             found[kind] = measure(kind, Path(directory), options)
-    medians = {
-        kind: {load: {name: statistics.median(values) for name, values in figures.items()} for load, figures in loads.items()}
-        for kind, loads in found.items()
-    }
-    text, missed = table(medians, COMPACTION_ROWS)
-    print(text)
-    if options.docs:
-        add_docs(found)
-    return 1 if missed else 0
+    return tell(found, COMPACTION_ROWS, docs=options.docs)
 
 
 if __name__ == "__main__":

@@ -20,7 +20,6 @@ import json
 import math
 import os
 import signal
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -36,7 +35,7 @@ import maven  # noqa: E402 - needs the path above
 from kload import Process  # noqa: E402
 from kload_wire import API_VERSIONS, Connection  # noqa: E402
 from reference_kafka import HOST, BrokerFailed, BrokerProcess, RealKafka  # noqa: E402
-from report import table, write_docs  # noqa: E402
+from report import medians_of, table, write_docs  # noqa: E402
 from rows import LOADS, ROWS, Load, Place  # noqa: E402
 
 Figures = dict[str, dict[str, dict[str, list[float]]]]
@@ -207,10 +206,7 @@ def main() -> int:
     os.environ.setdefault("PYTHONUNBUFFERED", "1")
     chosen = arguments.loads.split(",")
     found = compare(arguments.brokers.split(","), [load for load in LOADS if load.name in chosen], arguments.rounds)
-    medians = {
-        kind: {load: {name: statistics.median(values) for name, values in figures.items()} for load, figures in loads.items()}
-        for kind, loads in found.items()
-    }
+    medians = medians_of(found)
     text, missed = table(medians)
     print(text)
     if arguments.docs:

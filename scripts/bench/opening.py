@@ -20,7 +20,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import re
-import statistics
 import struct
 import subprocess
 import sys
@@ -44,7 +43,7 @@ from kload_wire import (  # noqa: E402
     string,
 )
 from reference_kafka import HOST, BrokerFailed, BrokerProcess  # noqa: E402
-from report import add_docs, table  # noqa: E402
+from report import tell  # noqa: E402
 from rows import OPENING_ROWS  # noqa: E402
 
 TOPIC_PARTITIONS = 100
@@ -178,15 +177,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="ottla-opening-", dir=options.dir) as directory:
         for kind in options.brokers.split(","):
             found[kind] = measure(kind, Path(directory), options)
-    medians = {
-        kind: {load: {name: statistics.median(values) for name, values in figures.items()} for load, figures in loads.items()}
-        for kind, loads in found.items()
-    }
-    text, missed = table(medians, OPENING_ROWS)
-    print(text)
-    if options.docs:
-        add_docs(found)
-    return 1 if missed else 0
+    return tell(found, OPENING_ROWS, docs=options.docs)
 
 
 if __name__ == "__main__":

@@ -20,6 +20,14 @@ Medians = Mapping[str, Mapping[str, Mapping[str, float]]]
 """broker -> load -> figure -> median of the rounds"""
 
 
+def medians_of(found: Mapping[str, Mapping[str, Mapping[str, Sequence[float]]]]) -> Medians:
+    """Of figures with a value a round."""
+    return {
+        kind: {load: {name: statistics.median(values) for name, values in of_load.items()} for load, of_load in loads.items()}
+        for kind, loads in found.items()
+    }
+
+
 def value(medians: Medians, kind: str, row: Row) -> float | None:
     return medians.get(kind, {}).get(row.load, {}).get(row.figure)
 
@@ -81,6 +89,15 @@ def _target(row: Row) -> str:
     return "" if row.at_least is None else f"at least {row.at_least:g} ×"
 
 
+def tell(found: Mapping[str, Any], rows: Sequence[Row], *, docs: bool) -> int:
+    """Prints the table of loads that are measured apart; with `docs` it goes there, too. Exit code 1: a target is missed."""
+    text, missed = table(medians_of(found), rows)
+    print(text)
+    if docs:
+        add_docs(found)
+    return 1 if missed else 0
+
+
 def add_docs(found: Mapping[str, Any]) -> None:
     """Puts the figures of some loads beside those of the last full comparison, and writes docs/benchmarks.* anew."""
     figures = _documented()
@@ -104,10 +121,7 @@ def write_docs(found: Mapping[str, Any], rounds: int) -> None:
         for load in {row.load for row in ALL_ROWS} - {row.load for row in ROWS}:
             if load in loads:
                 figures.setdefault(kind, {}).setdefault(load, loads[load])
-    medians = {
-        kind: {load: {name: statistics.median(values) for name, values in of_load.items()} for load, of_load in loads.items()}
-        for kind, loads in figures.items()
-    }
+    medians = medians_of(figures)
     DOCS.mkdir(exist_ok=True)
     machine = f"{os.cpu_count()} cores, {platform.system()} {platform.release()}, Python {platform.python_version()}"
     shown = [row for row in ALL_ROWS if row in ROWS or row.load in medians.get("ottla", {})]
