@@ -17,7 +17,7 @@ from reference_kafka import BrokerProcess
 
 from compat_tests.brokers import Address
 from compat_tests.waiting import wait_for
-from compat_tests.wire import Wire, batch
+from compat_tests.wire import Wire
 
 TOOL_TIMEOUT_S = 60
 CLASSES = {
@@ -182,10 +182,7 @@ def test_a_transaction_that_hangs_is_found_and_aborted(fresh_broker: Callable[..
     wire = Wire(Address(kind, broker.port, broker.process.pid, str(broker.log_file)), "hanging")
     try:
         wire.warm_up()
-        topic, producer_id = wire.create("t"), wire.new_producer_id()
-        records = batch(b"a", b"b", producer_id=producer_id, producer_epoch=4, base_sequence=0, transactional=True)
-        wire.produce(topic, batch(b"plain"))
-        wire.produce(topic, records, transactional_id="tx")
+        topic, producer_id = wire.leave_hanging()
         tools, where = Tools(broker.bootstrap), ("--topic", topic, "--partition", "0")
 
         def described() -> dict[str, str]:

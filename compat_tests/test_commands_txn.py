@@ -11,7 +11,7 @@ from reference_kafka import BrokerProcess
 from compat_tests.brokers import Address
 from compat_tests.commands import good, made, ottla
 from compat_tests.waiting import wait_for
-from compat_tests.wire import Wire, batch
+from compat_tests.wire import Wire
 
 
 def open_transaction(bootstrap: str, transactional_id: str, topic: str) -> Producer:
@@ -66,10 +66,7 @@ def test_one_that_hangs_is_found_and_ended(fresh_broker: Callable[..., BrokerPro
     wire = Wire(Address(kind, broker.port, broker.process.pid, str(broker.log_file)), "hanging")
     try:
         wire.warm_up()
-        topic, producer_id = wire.create("t"), wire.new_producer_id()
-        wire.produce(topic, batch(b"plain"))
-        records = batch(b"a", b"b", producer_id=producer_id, producer_epoch=4, base_sequence=0, transactional=True)
-        wire.produce(topic, records, transactional_id="tx")
+        _, producer_id = wire.leave_hanging()
     finally:
         wire.close()
     find = ("txn", "find-hanging", "--older-than", "0")

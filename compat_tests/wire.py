@@ -227,6 +227,16 @@ class Wire:
     def fetch(self, topic: str | bytes, offset: int = 0, *, version: int = 12, **more: Any) -> Any:
         return self.call(self.fetch_request(topic, offset, **more), version)
 
+    def leave_hanging(self) -> tuple[str, int]:
+        """A topic with a plain record, and behind it two of a transaction that no coordinator knows, and the producer's id. Its
+        epoch is 4. The broker must not ask a coordinator (transaction.partition.verification.enable).
+        """
+        topic, producer_id = self.create("t"), self.new_producer_id()
+        self.produce(topic, batch(b"plain"))
+        records = batch(b"a", b"b", producer_id=producer_id, producer_epoch=4, base_sequence=0, transactional=True)
+        self.produce(topic, records, transactional_id="tx")
+        return topic, producer_id
+
     def new_producer_id(self) -> int:
         answer = self.call(init_producer_id.InitProducerIdRequest(None, 60_000), 4)
         assert answer.error_code == 0, answer

@@ -81,6 +81,16 @@ class ManualClock:
         return sum(timer.callback is not None for _, _, timer in self._timers)
 
 
+def run_at_once(job: Callable[[], None], done: Callable[[StorageError | None], None]) -> None:
+    """As server.flushing.run_in_thread, but here and now."""
+    try:
+        job()
+    except StorageError as error:
+        done(error)
+    else:
+        done(None)
+
+
 class MemoryBroker:
     """`context` is what handlers get; the rest is for the test to turn the screws. Topic ids are made from the name."""
 
@@ -117,17 +127,8 @@ class MemoryBroker:
             producer_ids=cast(Any, None),
             fetch_sessions=FetchSessions(2, self.clock.now_ms),
             clock=self.clock,
-            flushing=Flushing(self.clock, self._run_at_once),
+            flushing=Flushing(self.clock, run_at_once),
         )
-
-    @staticmethod
-    def _run_at_once(job: Callable[[], None], done: Callable[[StorageError | None], None]) -> None:
-        try:
-            job()
-        except StorageError as error:
-            done(error)
-        else:
-            done(None)
 
     def register_broker(self, broker_id: int, port: int) -> None:
         endpoint = BrokerEndpoint(LISTENER, f"host{broker_id}", port, 0)

@@ -47,9 +47,13 @@ class Move:
             pass
         return True
 
-    def finish(self) -> PartitionLog:
+    def copy(self) -> None:
+        """All that there is."""
         while self.step():
             pass
+
+    def finish(self) -> PartitionLog:
+        self.copy()
         self.future.settle()
         self.future.swap()
         self.manager.adopt_future(self.future.log)
@@ -132,8 +136,7 @@ def test_a_settled_copy_is_durable() -> None:
     append(move.log, batch(3), epoch=2)
     before = contents(move.log)
     move.begin()
-    while move.step():
-        pass
+    move.copy()
     move.future.settle()
     name = move.future.log.path.rpartition("/")[2]
     move.disk.crash()
@@ -219,8 +222,7 @@ def test_a_copy_that_is_longer_than_the_log_is_cut() -> None:
     append(move.log, batch(3))
     append(move.log, batch(3))
     move.begin()
-    while move.step():
-        pass
+    move.copy()
     move.log.truncate_to(3)
     assert FutureLog(move.log, move.future.log).log.log_end_offset == 3
 
@@ -230,8 +232,7 @@ def test_a_start_finds_the_copy() -> None:
     append(move.log, batch(3))
     append(move.log, batch(3))
     move.begin()
-    while move.step():
-        pass
+    move.copy()
     append(move.log, batch(3))
     move.manager.close()
     move.open()
@@ -288,31 +289,28 @@ def test_a_log_that_cannot_be_read_takes_its_directory_offline() -> None:
     assert [directory.failed is not None for directory in move.manager.directories] == [True, False]
 
 
-def test_a_name_that_is_half_given_is_final() -> None:
-    """Without descriptors the directory cannot be synced, and nobody knows which name a power cut leaves."""
+def swap_without_descriptors(path: str) -> Move:
+    """A whole copy whose swap fails: the directory at `path` cannot be synced."""
     move = Move()
     append(move.log, batch(3))
     move.begin()
-    while move.step():
-        pass
+    move.copy()
     move.future.settle()
-    move.disk.fail("sync_dir", errno.EMFILE, path=TWO)
+    move.disk.fail("sync_dir", errno.EMFILE, path=path)
     with pytest.raises(StorageError):
         move.future.swap()
+    return move
+
+
+def test_a_name_that_is_half_given_is_final() -> None:
+    """Without descriptors the directory cannot be synced, and nobody knows which name a power cut leaves."""
+    move = swap_without_descriptors(TWO)
     assert move.manager.directories[1].failed is not None
 
 
 def test_a_log_is_not_written_on_under_the_name_of_a_deleted_one() -> None:
     """Without descriptors its new name cannot be synced; the next start would remove it with what came meanwhile."""
-    move = Move()
-    append(move.log, batch(3))
-    move.begin()
-    while move.step():
-        pass
-    move.future.settle()
-    move.disk.fail("sync_dir", errno.EMFILE, path=ONE)
-    with pytest.raises(StorageError):
-        move.future.swap()
+    move = swap_without_descriptors(ONE)
     assert move.manager.directories[0].failed is not None
     with pytest.raises(StorageError):
         append(move.log, batch(1))
@@ -325,8 +323,7 @@ def test_no_room_for_a_checkpoint_leaves_no_log_under_a_copys_name(directory: st
     append(move.log, batch(3))
     move.manager.directories[0].set_cleaned(("t", 0), 3)
     move.begin()
-    while move.step():
-        pass
+    move.copy()
     move.future.settle()
     move.disk.fail("write_bytes", errno.ENOSPC, path=f"{directory}/cleaner-offset-checkpoint")
     with pytest.raises(StorageError, match="no room"):

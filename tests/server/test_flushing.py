@@ -12,7 +12,7 @@ from ottla.log.errors import StorageError
 from ottla.server.clock import LoopClock
 from ottla.server.flushing import Flushing, run_in_thread
 from ottla.server.replicas import Replica
-from tests.fakes import MemoryBroker
+from tests.fakes import MemoryBroker, run_at_once
 from tests.log.support import batch
 
 Done = Callable[[StorageError | None], None]
@@ -48,13 +48,7 @@ class Place:
 
     def end_one(self) -> None:
         """The flush that began first comes to its end."""
-        job, done = self.running.pop(0)
-        try:
-            job()
-        except StorageError as error:
-            done(error)
-        else:
-            done(None)
+        run_at_once(*self.running.pop(0))
 
 
 @pytest.fixture

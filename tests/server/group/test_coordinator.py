@@ -96,15 +96,20 @@ class SlowLog(GroupLog):
             yield batch
 
 
-@in_loop
-async def test_a_long_load_goes_on_in_slices() -> None:
+def slowly_loaded() -> tuple[Driver, GroupClock]:
+    """A coordinator over three commits, each of which takes a slice of its time to read."""
     clock = GroupClock()
     writer = Driver(Broker(GroupLog(partitions=1), clock))
     for offset in range(3):
         writer.commit({0: offset})
     slow = SlowLog(clock)
     slow.batches = writer.broker.log.batches
-    driver = Driver(Broker(slow, clock))
+    return Driver(Broker(slow, clock)), clock
+
+
+@in_loop
+async def test_a_long_load_goes_on_in_slices() -> None:
+    driver, clock = slowly_loaded()
     assert driver.commit({0: 9}) == [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]
     assert driver.heartbeat("m", 1) == ErrorCode.NONE, "nobody gives up its place because we read"
     driver.broker.groups.topic_deleted("t")
@@ -118,13 +123,7 @@ async def test_a_long_load_goes_on_in_slices() -> None:
 @in_loop
 async def test_markers_are_for_partitions_that_are_loaded() -> None:
     """And make the offsets count that their transaction committed."""
-    clock = GroupClock()
-    writer = Driver(Broker(GroupLog(partitions=1), clock))
-    for offset in range(3):
-        writer.commit({0: offset})
-    slow = SlowLog(clock)
-    slow.batches = writer.broker.log.batches
-    driver = Driver(Broker(slow, clock))
+    driver, clock = slowly_loaded()
     groups = driver.broker.groups
     assert not groups.is_loaded(0)
     clock.advance(10)
@@ -136,7 +135,7 @@ async def test_markers_are_for_partitions_that_are_loaded() -> None:
     assert driver.fetch() == {"t": {0: 2}}
     groups.transaction_ended(0, 10, committed=True)
     assert driver.fetch() == {"t": {0: 7}}
-    slow.leaders = [2]
+    driver.broker.log.leaders = [2]
     assert not groups.is_loaded(0)
 
 
