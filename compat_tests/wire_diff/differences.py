@@ -36,6 +36,7 @@ KAFKA_FAILS: dict[str, Failure] = {
     "fetch session_id lowest": Failure({0}, NO_SHARD),
     "fetch session_id highest": Failure({0}, NO_SHARD),
     "metadata topics.name null": Failure({0, 42}, "MDzero"),
+    **{f"write_txn_markers markers.{field} -1": Failure({42}, "T-impossible") for field in ("producer_id", "producer_epoch")},
     "describe_topic_partitions all defaults": Failure({17}, "DTPempty"),
     "describe_topic_partitions topics.name empty": Failure({17}, "DTPempty"),
 }
@@ -69,6 +70,12 @@ DELIBERATE: dict[str, Difference] = {
     "T-impossible": Difference(
         "error_code", -1, 42, "a marker with a producer id, epoch or version below 0 makes Kafka fail inside"
     ),
+    "write_txn_markers markers.producer_id lowest": Difference(
+        "error_code", 0, 42, "T-impossible: Kafka writes it"
+    ),
+    "write_txn_markers markers.producer_epoch lowest": Difference("error_code", 47, 42, "T-impossible: a smaller epoch to Kafka"),
+    "write_txn_markers markers.transaction_version -1": Difference("error_code", 47, 42, "T-impossible: no epoch above to Kafka"),
+    "TC-none": Difference("", SILENT, 0, "AddPartitionsToTxn without any transaction is never answered by Kafka"),
     "T-twice": Difference("", SILENT, 0, "a marker that names a partition twice is never answered by Kafka"),
     "T-deleted": Difference(
         "last_stable_offset", 0, 2, "Kafka's last stable offset falls to the start of the batch that the log now starts in"

@@ -25,7 +25,7 @@ CASES: Final = [
 ]
 NOT_SENT: Final = {
     "produce": {"zeros"},  # acks 0, which is not answered
-    "add_partitions_to_txn": {"ones"},  # no transactions at all, which Kafka never answers
+    "add_partitions_to_txn": {"ones"},  # no transactions at all, which Kafka never answers: TC-none
     "fetch": {"ones"},  # wait for more than there is, for four hours
 }
 

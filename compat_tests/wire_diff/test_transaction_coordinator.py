@@ -281,3 +281,12 @@ def test_listing(wires: dict[str, Wire], version: int) -> None:
         return [*answers, described, wire.call(DescribeTransactionsRequest([]), 0)]
 
     check(wires, "TC-list", scenario)
+
+
+@pytest.mark.parametrize("version", [4, 5])
+def test_no_transactions_at_all(wires: dict[str, Wire], version: int) -> None:
+    def scenario(wire: Wire) -> Any:
+        answer = wire.call(AddPartitionsToTxnRequest([]), version, wire.patience_s("kafka"))
+        return answer if isinstance(answer, str) else answer.error_code
+
+    check(wires, "TC-none", scenario)
