@@ -70,9 +70,7 @@ DELIBERATE: dict[str, Difference] = {
     "T-impossible": Difference(
         "error_code", -1, 42, "a marker with a producer id, epoch or version below 0 makes Kafka fail inside"
     ),
-    "write_txn_markers markers.producer_id lowest": Difference(
-        "error_code", 0, 42, "T-impossible: Kafka writes it"
-    ),
+    "write_txn_markers markers.producer_id lowest": Difference("error_code", 0, 42, "T-impossible: Kafka writes it"),
     "write_txn_markers markers.producer_epoch lowest": Difference("error_code", 47, 42, "T-impossible: a smaller epoch to Kafka"),
     "write_txn_markers markers.transaction_version -1": Difference("error_code", 47, 42, "T-impossible: no epoch above to Kafka"),
     "TC-none": Difference("", SILENT, 0, "AddPartitionsToTxn without any transaction is never answered by Kafka"),
