@@ -127,6 +127,7 @@ class Replicas:
         self._image = image
         self._node_id = node_id
         self._broker_values = broker_values
+        self._overlay: tuple[Mapping[str, str], Mapping[str, str], Mapping[str, Any]] = ({}, {}, broker_values)
         self._replicas: dict[tuple[str, int], Replica] = {}
         self._by_id: dict[tuple[bytes, int], Replica] = {}
         self.traffic: dict[str, Traffic] = {}
@@ -278,10 +279,15 @@ class Replicas:
         return LogConfig.from_overrides(legible(topic, self._image.config_of(TOPIC, topic)), values)
 
     def broker_values(self) -> Mapping[str, Any]:
-        """Broker settings with the cluster-wide dynamic ones and then this broker's own laid over those of the start."""
+        """Broker settings with the cluster-wide dynamic ones and then this broker's own laid over those of the start.
+
+        Kept while neither changes, which the image tells by other objects: requests ask for it.
+        """
         cluster_wide = self._image.config_of(BROKER, "")
         own = self._image.config_of(BROKER, str(self._node_id))
-        return overlaid(self._broker_values, cluster_wide, own)
+        if self._overlay[0] is not cluster_wide or self._overlay[1] is not own:
+            self._overlay = (cluster_wide, own, overlaid(self._broker_values, cluster_wide, own))
+        return self._overlay[2]
 
     def _reconfigure(self, resource_type: int, name: str) -> None:
         if resource_type not in (TOPIC, BROKER):

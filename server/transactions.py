@@ -113,6 +113,7 @@ def refused_entries(
     `add`: they are put into it (transactions version 2); otherwise they have to be there. All are of one producer.
     `generic_error`: the client knows TRANSACTION_ABORTABLE; older ones hear INVALID_TXN_STATE.
     """
+    entries = [entry for entry in entries if not _is_under_way(broker, entry)]
     if not entries:
         return {}
     if TRANSACTION_STATE not in broker.metadata.topics:
@@ -127,8 +128,15 @@ def refused_entries(
             return {}
         codes = coordinator.verify_partitions(transactional_id, producer_id, producer_epoch, partitions)
     except TransactionError as error:
-        codes = dict.fromkeys(partitions, error.code)
+        codes = dict.fromkeys(partitions, error.code_for(knows_fencing=False))
     return {partition: _told(code, generic_error) for partition, code in codes.items() if code}
+
+
+def _is_under_way(broker: BrokerContext, entry: Entry) -> bool:
+    """The partition's log has the open transaction of this very producer and epoch: nobody need be asked."""
+    replica = broker.replicas.get(*entry.partition)
+    state = replica.log.producers.get(entry.producer_id) if replica is not None else None
+    return state is not None and state.has_open_transaction and state.producer_epoch == entry.producer_epoch
 
 
 COMES_AND_GOES = frozenset(
@@ -144,8 +152,6 @@ COMES_AND_GOES = frozenset(
 
 def _told(code: ErrorCode, generic_error: bool) -> ErrorCode:
     """The coordinator's words, as a producer hears them."""
-    if code is ErrorCode.PRODUCER_FENCED:
-        return ErrorCode.INVALID_PRODUCER_EPOCH
     if code is ErrorCode.TRANSACTION_ABORTABLE and not generic_error:
         return ErrorCode.INVALID_TXN_STATE
     return code

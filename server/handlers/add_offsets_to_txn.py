@@ -13,7 +13,6 @@ from ottla.server.context import RequestContext
 from ottla.server.group.errors import GroupError
 from ottla.server.metadata.names import CONSUMER_OFFSETS
 from ottla.server.txn.errors import TransactionError
-from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 
 FENCED_SINCE = 2
@@ -26,8 +25,8 @@ def handle(request: AddOffsetsToTxnRequest, ctx: RequestContext) -> AddOffsetsTo
         broker.transaction_coordinator().add_partitions(
             request.transactional_id, request.producer_id, request.producer_epoch, [partition]
         )
-    except (GroupError, TransactionError) as error:
-        if ctx.api_version < FENCED_SINCE and error.code is ErrorCode.PRODUCER_FENCED:
-            return AddOffsetsToTxnResponse(error_code=ErrorCode.INVALID_PRODUCER_EPOCH)
+    except GroupError as error:
         return AddOffsetsToTxnResponse(error_code=error.code)
+    except TransactionError as error:
+        return AddOffsetsToTxnResponse(error_code=error.code_for(knows_fencing=ctx.api_version >= FENCED_SINCE))
     return AddOffsetsToTxnResponse()

@@ -62,7 +62,7 @@ def _add(transaction: AddPartitionsToTxnTransaction, ctx: RequestContext) -> lis
             return _each(coordinator.verify_partitions(*producer, partitions))
         coordinator.add_partitions(*producer, partitions, client_version=CLIENT_VERSION_OF_BROKERS if batched else 0)
     except TransactionError as error:
-        return _all(transaction.topics, _told(error.code, ctx.api_version))
+        return _all(transaction.topics, error.code_for(knows_fencing=ctx.api_version >= FENCED_SINCE))
     return _all(transaction.topics, ErrorCode.NONE)
 
 
@@ -85,8 +85,3 @@ def _each(codes: dict[TopicPartition, ErrorCode]) -> list[AddPartitionsToTxnTopi
     for (topic, partition), code in codes.items():
         topics.setdefault(topic, []).append(AddPartitionsToTxnPartitionResult(partition, code))
     return [AddPartitionsToTxnTopicResult(*each) for each in topics.items()]
-
-
-def _told(code: ErrorCode, version: int) -> ErrorCode:
-    """Older clients do not know that they can be fenced."""
-    return ErrorCode.INVALID_PRODUCER_EPOCH if version < FENCED_SINCE and code is ErrorCode.PRODUCER_FENCED else code

@@ -31,7 +31,7 @@ def handle(request: EndTxnRequest, ctx: RequestContext) -> EndTxnResponse | Awai
             request.transactional_id, request.producer_id, request.producer_epoch, commit=request.committed, version=version
         )
     except TransactionError as error:
-        return _refusal(error.code, ctx.api_version)
+        return _refusal(error, ctx.api_version)
     if isinstance(ended, Producer):
         return EndTxnResponse(0, ErrorCode.NONE, *ended)
     return _later(ended, ctx.api_version)
@@ -41,12 +41,10 @@ async def _later(ended: Awaitable[Producer], version: int) -> EndTxnResponse:
     try:
         return EndTxnResponse(0, ErrorCode.NONE, *await ended)
     except TransactionError as error:
-        return _refusal(error.code, version)
+        return _refusal(error, version)
     except StorageError:  # logged where the directory went offline
-        return _refusal(ErrorCode.KAFKA_STORAGE_ERROR, version)
+        return EndTxnResponse(error_code=ErrorCode.KAFKA_STORAGE_ERROR)
 
 
-def _refusal(code: ErrorCode, version: int) -> EndTxnResponse:
-    if version < FENCED_SINCE and code is ErrorCode.PRODUCER_FENCED:
-        code = ErrorCode.INVALID_PRODUCER_EPOCH
-    return EndTxnResponse(error_code=code)
+def _refusal(error: TransactionError, version: int) -> EndTxnResponse:
+    return EndTxnResponse(error_code=error.code_for(knows_fencing=version >= FENCED_SINCE))

@@ -25,7 +25,7 @@ FENCED_SINCE: Final = 4
 
 
 async def handle(request: InitProducerIdRequest, ctx: RequestContext) -> InitProducerIdResponse:
-    broker, version = ctx.broker, ctx.api_version
+    broker = ctx.broker
     if (request.producer_id == _NONE) != (request.producer_epoch == _NONE):
         return _failure(ErrorCode.INVALID_REQUEST)
     try:
@@ -36,8 +36,7 @@ async def handle(request: InitProducerIdRequest, ctx: RequestContext) -> InitPro
             request.transactional_id, request.transaction_timeout_ms, expected
         )
     except TransactionError as error:
-        fenced = error.code is ErrorCode.PRODUCER_FENCED and version < FENCED_SINCE
-        return _failure(ErrorCode.INVALID_PRODUCER_EPOCH if fenced else error.code)
+        return _failure(error.code_for(knows_fencing=ctx.api_version >= FENCED_SINCE))
     except StorageError:  # logged where the directory went offline
         return _failure(ErrorCode.KAFKA_STORAGE_ERROR)
     return InitProducerIdResponse(0, ErrorCode.NONE, *producer)

@@ -232,9 +232,7 @@ def _unverified(topics: list[TopicProduceData], transactional_id: str, ctx: Requ
             entry = Entry((replica.topic, data.index), *_PRODUCER.unpack_from(data.records, _PRODUCER_AT))  # type: ignore[arg-type]
             keys[entry.partition] = (topic.name, topic.topic_id, data.index)
             producers.add((entry.producer_id, entry.producer_epoch))
-            state = replica.log.producers.get(entry.producer_id)
-            if state is None or not state.has_open_transaction or state.producer_epoch != entry.producer_epoch:
-                entries.append(entry)
+            entries.append(entry)
     if len(producers) > 1:
         return dict.fromkeys(keys.values(), ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     refused = refused_entries(ctx.broker, transactional_id, entries, add=add, generic_error=ctx.api_version >= ABORTABLE_SINCE)

@@ -53,14 +53,10 @@ def _commit(request: TxnOffsetCommitRequest, commits: list[Commit], ctx: Request
     try:
         shard = broker.groups.member_shard(request.group_id)
         if commits and (version >= ADDS_SINCE or broker.replicas.broker_values()["transaction.partition.verification.enable"]):
-            replica = broker.replicas.get(CONSUMER_OFFSETS, shard.partition)
-            state = replica.log.producers.get(request.producer_id) if replica is not None else None
-            known = state is not None and state.has_open_transaction and state.producer_epoch == request.producer_epoch
-            entries = [] if known else [Entry((CONSUMER_OFFSETS, shard.partition), *transaction)]
             refused = refused_entries(
                 broker,
                 request.transactional_id,
-                entries,
+                [Entry((CONSUMER_OFFSETS, shard.partition), *transaction)],
                 add=version >= ADDS_SINCE,
                 generic_error=version >= ABORTABLE_SINCE,
             )
