@@ -1,7 +1,6 @@
 """DescribeUserScramCredentials v0: which SCRAM credentials users have, without anything secret (KIP-554).
 
 - No users, null or an empty list, are all that have credentials. Mechanisms: 1 SCRAM-SHA-256, 2 SCRAM-SHA-512.
-- What the metadata holds is answered. Nothing here sets credentials yet; a data directory of Kafka's may bring some along.
 - Errors of a user: 91 RESOURCE_NOT_FOUND, 92 DUPLICATE_RESOURCE (named more than once; then answered once).
 """
 
@@ -11,6 +10,7 @@ from collections import Counter
 
 from ottla.server.context import RequestContext
 from ottla.server.metadata.image import MetadataImage
+from ottla.server.metadata.scram import credentials
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_user_scram_credentials import (
     CredentialInfo,
@@ -18,23 +18,21 @@ from ottla.wire.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsResponse,
     DescribeUserScramCredentialsResult,
 )
-from ottla.wire.messages.internal.user_scram_credential_record import UserScramCredentialRecord
 
 
 def handle(request: DescribeUserScramCredentialsRequest, ctx: RequestContext) -> DescribeUserScramCredentialsResponse:
-    credentials = _credentials(ctx.broker.metadata)
-    times = Counter(user.name for user in request.users) if request.users else Counter(list(credentials))
+    infos = _infos(ctx.broker.metadata)
+    times = Counter(user.name for user in request.users) if request.users else Counter(list(infos))
     return DescribeUserScramCredentialsResponse(
-        results=[_describe(user, count, credentials.get(user, [])) for user, count in times.items()]
+        results=[_describe(user, count, infos.get(user, [])) for user, count in times.items()]
     )
 
 
-def _credentials(image: MetadataImage) -> dict[str, list[CredentialInfo]]:
+def _infos(image: MetadataImage) -> dict[str, list[CredentialInfo]]:
     """Of each user, in the order of mechanisms."""
     found: dict[str, list[CredentialInfo]] = {}
-    for record in image.kept.values():
-        if isinstance(record, UserScramCredentialRecord):
-            found.setdefault(record.name, []).append(CredentialInfo(record.mechanism, record.iterations))
+    for record in credentials(image):
+        found.setdefault(record.name, []).append(CredentialInfo(record.mechanism, record.iterations))
     for infos in found.values():
         infos.sort(key=lambda info: info.mechanism)
     return found

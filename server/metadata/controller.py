@@ -15,6 +15,10 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ottla.wire.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
+    from ottla.wire.messages.alter_user_scram_credentials import (
+        AlterUserScramCredentialsRequest,
+        AlterUserScramCredentialsResponse,
+    )
     from ottla.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
     from ottla.wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
     from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
@@ -49,6 +53,10 @@ class Controller(ABC):
     @abstractmethod
     async def elect_leaders(self, request: ElectLeadersRequest) -> ElectLeadersResponse:
         """Elections that an administrator asks for, each partition on its own."""
+
+    @abstractmethod
+    async def alter_user_scram_credentials(self, request: AlterUserScramCredentialsRequest) -> AlterUserScramCredentialsResponse:
+        """Gives users SCRAM credentials and takes them away; those users that succeed do so together."""
 
     @abstractmethod
     async def describe_quorum(self, request: DescribeQuorumRequest) -> DescribeQuorumResponse:

@@ -41,6 +41,10 @@ if TYPE_CHECKING:
     from ottla.server.config import BrokerConfig
     from ottla.server.metadata.snapshot_keeper import SnapshotKeeper
     from ottla.wire.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
+    from ottla.wire.messages.alter_user_scram_credentials import (
+        AlterUserScramCredentialsRequest,
+        AlterUserScramCredentialsResponse,
+    )
     from ottla.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
     from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
     from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
@@ -211,6 +215,11 @@ class StandaloneController(Controller):
         from ottla.server.metadata import elect_leaders
 
         return self._carry_out(elect_leaders.elect_leaders(self.image, frozenset((self._settings.node_id,)), request))
+
+    async def alter_user_scram_credentials(self, request: AlterUserScramCredentialsRequest) -> AlterUserScramCredentialsResponse:
+        from ottla.server.metadata import scram
+
+        return self._carry_out(scram.alter(self.image, request))
 
     async def describe_quorum(self, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
         from ottla.server.metadata import quorum

@@ -1,0 +1,15 @@
+"""SaslAuthenticate v0-2: bytes of a login.
+
+As SaslHandshake, it has its place before a login only, and is answered with 34 ILLEGAL_SASL_STATE on a listener without one; the
+connection goes on.
+"""
+
+from __future__ import annotations
+
+from ottla.server.context import RequestContext
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+
+
+def handle(request: SaslAuthenticateRequest, ctx: RequestContext) -> SaslAuthenticateResponse:
+    return SaslAuthenticateResponse(ErrorCode.ILLEGAL_SASL_STATE, "Nobody logs in on this listener: it takes everybody.")

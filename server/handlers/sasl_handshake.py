@@ -1,0 +1,15 @@
+"""SaslHandshake v0-1: which mechanism a client wants to log in with.
+
+Every Kafka advertises it on every listener, but it has its place before a login only, and ours (PLAINTEXT) begin where a login
+would have ended. So the answer is 34 ILLEGAL_SASL_STATE, without mechanisms; the connection goes on.
+"""
+
+from __future__ import annotations
+
+from ottla.server.context import RequestContext
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+
+
+def handle(request: SaslHandshakeRequest, ctx: RequestContext) -> SaslHandshakeResponse:
+    return SaslHandshakeResponse(ErrorCode.ILLEGAL_SASL_STATE)

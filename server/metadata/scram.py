@@ -1,0 +1,102 @@
+"""SCRAM credentials of users (KIP-554): what may be written, and what the metadata has.
+
+A client never sends a password. It sends the salted one (PBKDF2 of password, salt and iterations), and what is kept of it are the
+two keys of RFC 5802 with which a broker checks a login, and proves itself, without being able to log in. The image keeps the
+records, by user and mechanism.
+
+Each user of a request succeeds or fails as a whole, and may be named once, whichever mechanisms are meant. What succeeds becomes
+true together.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Iterator
+from typing import Final
+
+from ottla.server.metadata.image import MetadataImage
+from ottla.server.metadata.operation import MAX_RECORDS, Outcome, Refused
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+    AlterUserScramCredentialsResult,
+    ScramCredentialDeletion,
+    ScramCredentialUpsertion,
+)
+from ottla.wire.messages.internal.remove_user_scram_credential_record import RemoveUserScramCredentialRecord
+from ottla.wire.messages.internal.user_scram_credential_record import UserScramCredentialRecord
+from ottla.wire.primitives import WireStruct
+
+HASHES: Final = {1: "sha256", 2: "sha512"}
+"""Of the mechanisms, by Kafka's numbers: SCRAM-SHA-256 and SCRAM-SHA-512."""
+MIN_ITERATIONS: Final = 4096
+MAX_ITERATIONS: Final = 16384
+SINCE: Final = 11
+"""metadata.version 3.5-IV2, the first that can hold credentials."""
+
+
+def credential(image: MetadataImage, user: str, mechanism: int) -> UserScramCredentialRecord | None:
+    """What a login of this user is checked against."""
+    found = image.kept.get(("scram", user, mechanism))
+    assert found is None or isinstance(found, UserScramCredentialRecord)
+    return found
+
+
+def credentials(image: MetadataImage) -> Iterator[UserScramCredentialRecord]:
+    """Those of all users."""
+    return (record for record in image.kept.values() if isinstance(record, UserScramCredentialRecord))
+
+
+def alter(image: MetadataImage, request: AlterUserScramCredentialsRequest) -> Outcome[AlterUserScramCredentialsResponse]:
+    """Deletions come first: whoever is deleted and written in one request is named twice."""
+    changes: dict[str, WireStruct] = {}
+    refused: dict[str, Refused] = {}
+    wishes: list[ScramCredentialDeletion | ScramCredentialUpsertion] = [*request.deletions, *request.upsertions]
+    for wish in wishes:
+        user = wish.name
+        if user in refused:
+            continue
+        if changes.pop(user, None) is not None:
+            refused[user] = Refused(ErrorCode.DUPLICATE_RESOURCE, f"User '{user}' is named more than once.")
+            continue
+        try:
+            changes[user] = _change(image, wish)
+        except Refused as refusal:
+            refused[user] = refusal
+    if len(changes) > MAX_RECORDS:
+        text = f"One request may change the credentials of at most {MAX_RECORDS} users."
+        refused |= dict.fromkeys(changes, Refused(ErrorCode.POLICY_VIOLATION, text))
+        changes = {}
+    results = [AlterUserScramCredentialsResult(user, ErrorCode.NONE, None) for user in changes]
+    results += [AlterUserScramCredentialsResult(user, each.code, each.message) for user, each in refused.items()]
+    return Outcome(list(changes.values()), AlterUserScramCredentialsResponse(results=results))
+
+
+def _change(image: MetadataImage, wish: ScramCredentialDeletion | ScramCredentialUpsertion) -> WireStruct:
+    """Refused: 33, 35, 91, 93, -1."""
+    if image.metadata_version < SINCE:
+        raise Refused(ErrorCode.UNSUPPORTED_VERSION, "SCRAM credentials need a newer metadata.version.")
+    if not wish.name:
+        raise Refused(ErrorCode.UNACCEPTABLE_CREDENTIAL, "A user needs a name.")
+    if wish.mechanism not in HASHES:
+        raise Refused(ErrorCode.UNSUPPORTED_SASL_MECHANISM, f"{wish.mechanism} is no SCRAM mechanism.")
+    if isinstance(wish, ScramCredentialDeletion):
+        if credential(image, wish.name, wish.mechanism) is None:
+            raise Refused(ErrorCode.RESOURCE_NOT_FOUND, f"User '{wish.name}' has no such credentials.")
+        return RemoveUserScramCredentialRecord(wish.name, wish.mechanism)
+    if not MIN_ITERATIONS <= wish.iterations <= MAX_ITERATIONS:
+        text = f"{wish.iterations} iterations are not between {MIN_ITERATIONS} and {MAX_ITERATIONS}."
+        raise Refused(ErrorCode.UNACCEPTABLE_CREDENTIAL, text)
+    if not wish.salted_password:
+        raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR, "The salted password is empty.")
+    stored_key, server_key = keys(wish.mechanism, wish.salted_password)
+    return UserScramCredentialRecord(wish.name, wish.mechanism, wish.salt, stored_key, server_key, wish.iterations)
+
+
+def keys(mechanism: int, salted_password: bytes) -> tuple[bytes, bytes]:
+    """StoredKey and ServerKey of RFC 5802."""
+    name = HASHES[mechanism]
+    client_key = hmac.digest(salted_password, b"Client Key", name)
+    return hashlib.new(name, client_key).digest(), hmac.digest(salted_password, b"Server Key", name)
