@@ -36,7 +36,7 @@ from ottla.server.group.coordinator import GroupCoordinator
 from ottla.server.group.settings import GroupSettings
 from ottla.server.listener import Listener, SocketSettings, bound_socket
 from ottla.server.listener_settings import PROTOCOLS
-from ottla.server.metadata.image import BROKER, ConfigChanged, Endpoint, PartitionChanged, TopicDeleted
+from ottla.server.metadata.image import BROKER, ConfigChanged, Endpoint, PartitionChanged, TopicCreated, TopicDeleted, TopicImage
 from ottla.server.metadata.names import TRANSACTION_STATE
 from ottla.server.metadata.operation import random_uuid
 from ottla.server.metadata.standalone import StandaloneController, open_standalone
@@ -93,6 +93,7 @@ class Broker:
         self.sources: Sources | None = None
         """What the metrics are read from; None where they are off."""
         self._broker_epoch = -1
+        self._new_topic: TopicImage | None = None  # the last that was created
         self._controller: StandaloneController | None = None  # from its registration on
 
     @property
@@ -128,7 +129,7 @@ class Broker:
         image, values, node_id = controller.image, self.config.values, self.config.node_id
         replicas = Replicas(logs, image, node_id, values)
         groups = GroupCoordinator(
-            InternalTopicLog(replicas, image, CONSUMER_OFFSETS), clock, GroupSettings.from_broker(values), node_id
+            InternalTopicLog(replicas, image, CONSUMER_OFFSETS), clock, GroupSettings.from_broker(values), node_id, image
         )
         context = self.context = BrokerContext(
             config=self.config,
@@ -284,6 +285,7 @@ class Broker:
         match event:
             case TopicDeleted(topic=topic):
                 self.context.groups.topic_deleted(topic.name)
+                self.context.groups.topic_changed(topic.name)
                 if topic.name == TRANSACTION_STATE:
                     self.context.transaction_coordinator().refresh()
             case PartitionChanged(topic=topic, partition=index) if topic.name == CONSUMER_OFFSETS:
@@ -292,6 +294,17 @@ class Broker:
                 self.context.transaction_coordinator().follow(index)
             case ConfigChanged(resource_type=kind) if kind == BROKER:
                 self._reconfigure(self.context)
+        if isinstance(event, (TopicCreated, PartitionChanged)):
+            self._tell_groups(event)
+
+    def _tell_groups(self, event: TopicCreated | PartitionChanged) -> None:
+        """That a topic is not what it was; once for a new one, whatever the number of its partitions."""
+        assert self.context is not None
+        if isinstance(event, TopicCreated):
+            self._new_topic = event.topic
+        elif event.topic is self._new_topic or (event.previous is not None and event.previous.replicas == event.image.replicas):
+            return
+        self.context.groups.topic_changed(event.topic.name)
 
     def _reconfigure(self, context: BrokerContext) -> None:
         """The broker's settings that count at once; those that are defaults of topics' are the replicas' business."""

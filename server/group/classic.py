@@ -22,10 +22,12 @@ import enum
 import logging
 import struct
 from collections.abc import Collection, Sequence
+from typing import ClassVar
 
 from ottla.server.group.errors import GroupError
+from ottla.server.group.group import Group, Kind
 from ottla.server.group.members import Client, Member, MemberProtocol
-from ottla.server.group.records import MetadataRecord
+from ottla.server.group.records import MetadataRecord, group_tombstone
 from ottla.server.group.timers import Timer
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.internal.group_metadata_key import GroupMetadataKey
@@ -60,8 +62,10 @@ TRANSITIONS: dict[State, frozenset[State]] = {
 }
 
 
-class ClassicGroup:
+class ClassicGroup(Group):
     """See the module. Operations that change membership keep three counts in step: static members, awaited joins, protocols."""
+
+    kind: ClassVar[Kind] = Kind.CLASSIC
 
     def __init__(self, group_id: str, now_ms: int) -> None:
         self.group_id = group_id
@@ -90,6 +94,25 @@ class ClassicGroup:
         self.previous_state = self.state
         self.state = state
         self.state_timestamp_ms = now_ms
+
+    @property
+    def state_name(self) -> str:
+        return self.state.value
+
+    @property
+    def member_count(self) -> int:
+        return len(self.members)
+
+    @property
+    def is_empty(self) -> bool:
+        return self.state is State.EMPTY
+
+    @property
+    def is_expendable(self) -> bool:
+        return self.state is State.EMPTY and not self.pending_joins
+
+    def tombstones(self) -> list[MetadataRecord]:
+        return [group_tombstone(self.group_id)]
 
     # Members
 
@@ -269,6 +292,20 @@ class ClassicGroup:
         if self.subscribed_topics is None:
             return self.protocol_type == CONSUMER_PROTOCOL_TYPE
         return topic in self.subscribed_topics
+
+    @property
+    def may_expire_offsets(self) -> bool:
+        """Of a simple group, an empty one, and a stable one whose subscriptions are known."""
+        return (
+            self.protocol_type is None
+            or self.state is State.EMPTY
+            or (self.state is State.STABLE and self.subscribed_topics is not None)
+        )
+
+    def expires_from_ms(self, commit_timestamp_ms: int) -> int:
+        if self.protocol_type is not None and self.state is State.EMPTY and self.state_timestamp_ms != -1:
+            return self.state_timestamp_ms
+        return commit_timestamp_ms
 
     # Generations and records
 

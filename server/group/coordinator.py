@@ -2,7 +2,7 @@
 
 A group lives in partition abs(hash of its id) mod the partition count, with Java's string hash, as every Kafka broker has it. The
 leader of that partition is the group's coordinator: when it takes over it loads the partition (shard.py, server/shards.py), and
-when it loses it, it forgets all about it. This object sees partitions only through ShardLog, and topics not at all.
+when it loses it, it forgets all about it. This object sees partitions only through ShardLog, and topics as a Cluster (group.py).
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import logging
 from collections.abc import Iterator
 
 from ottla.server.clock import Clock
-from ottla.server.group.classic import ClassicGroup
 from ottla.server.group.errors import GroupError
+from ottla.server.group.group import Cluster, Group
 from ottla.server.group.settings import GroupSettings
 from ottla.server.group.shard import Shard
 from ottla.server.java_hash import java_hash_bucket
@@ -27,8 +27,9 @@ LONGEST_STRING = 32_767
 
 
 class GroupCoordinator:
-    def __init__(self, log: ShardLog, clock: Clock, settings: GroupSettings, node_id: int) -> None:
+    def __init__(self, log: ShardLog, clock: Clock, settings: GroupSettings, node_id: int, cluster: Cluster) -> None:
         self.settings = settings
+        self._cluster = cluster
         self._log = log
         self._clock = clock
         self._shards = Shards(TOPIC, log, clock, node_id, self._make, loaded=self._loaded, unloaded=self._unloaded)
@@ -64,11 +65,11 @@ class GroupCoordinator:
             raise GroupError(ErrorCode.INVALID_GROUP_ID)
         return self.shard(group_id)
 
-    def find(self, group_id: str) -> ClassicGroup | None:
+    def find(self, group_id: str) -> Group | None:
         """The group, if it exists. Raises GroupError as `shard`."""
         return self.shard(group_id).groups.get(group_id)
 
-    def all_groups(self) -> Iterator[ClassicGroup]:
+    def all_groups(self) -> Iterator[Group]:
         """All groups that this broker coordinates. GroupError COORDINATOR_LOAD_IN_PROGRESS while some are unknown."""
         self.refresh()
         if any(shard.loading for shard in self._shards.values()):
@@ -98,7 +99,7 @@ class GroupCoordinator:
         self._shards.close()
 
     def _make(self, partition: int) -> Shard:
-        return Shard(partition, lambda batch: self._log.append(partition, batch), self._clock, self.settings)
+        return Shard(partition, lambda batch: self._log.append(partition, batch), self._clock, self.settings, self._cluster)
 
     def _loaded(self, shard: Shard) -> None:
         if shard.groups:
@@ -121,6 +122,12 @@ class GroupCoordinator:
     def transaction_ended(self, partition: int, producer_id: int, *, committed: bool) -> None:
         """A marker was appended to a partition that is loaded: the offsets of the transaction count, or never will."""
         self._shards[partition].offsets.end_transaction(producer_id, committed=committed)
+
+    def topic_changed(self, topic: str) -> None:
+        """A topic was created or deleted, or got partitions or other replicas."""
+        for shard in self._shards.values():
+            if not shard.loading:
+                shard.topic_changed(topic)
 
     def topic_deleted(self, topic: str) -> None:
         """Committed offsets go with their topic; if it is the one they are kept in, so do the groups."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from ottla.server.group.classic import ClassicGroup, State
+from ottla.server.group.group import Group
 from ottla.server.group.records import OffsetRecord, offset_tombstone
 from ottla.wire.messages.internal.offset_commit_key import OffsetCommitKey
 from ottla.wire.messages.internal.offset_commit_value import OffsetCommitValue
@@ -110,11 +110,11 @@ class Offsets:
             keys.update((group_id, partition) for group_id, topics in pending.items() for partition in topics.get(topic, ()))
         return [offset_tombstone(group_id, topic, partition) for group_id, partition in sorted(keys)]
 
-    def expire(self, group: ClassicGroup, now_ms: int, retention_ms: int) -> tuple[list[OffsetRecord], bool]:
+    def expire(self, group: Group, now_ms: int, retention_ms: int) -> tuple[list[OffsetRecord], bool]:
         """Tombstones for what is too old, and whether nothing of the group's offsets is left then."""
         topics = self.of_group(group.group_id)
         open_transactions = group.group_id in self._open
-        if not _may_expire(group):
+        if not group.may_expire_offsets:
             return [], not topics and not open_transactions
         tombstones = []
         left = 0
@@ -166,21 +166,10 @@ def is_stale(committed_topic_id: bytes, topic_id: bytes) -> bool:
     return committed_topic_id != topic_id and ZERO_UUID not in (committed_topic_id, topic_id)
 
 
-def _may_expire(group: ClassicGroup) -> bool:
-    return (
-        group.protocol_type is None
-        or group.state is State.EMPTY
-        or (group.state is State.STABLE and group.subscribed_topics is not None)
-    )
-
-
-def _is_expired(group: ClassicGroup, value: OffsetCommitValue, now_ms: int, retention_ms: int) -> bool:
+def _is_expired(group: Group, value: OffsetCommitValue, now_ms: int, retention_ms: int) -> bool:
     if value.expire_timestamp != NO_EXPIRY:
         return now_ms >= value.expire_timestamp
-    since_ms = value.commit_timestamp
-    if group.protocol_type is not None and group.state is State.EMPTY and group.state_timestamp_ms != -1:
-        since_ms = group.state_timestamp_ms
-    return now_ms - since_ms >= retention_ms
+    return now_ms - group.expires_from_ms(value.commit_timestamp) >= retention_ms
 
 
 def _keys(topics: ByTopic) -> Iterator[tuple[str, int]]:

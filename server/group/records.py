@@ -1,26 +1,30 @@
-"""The records of `__consumer_offsets` that classic groups and offsets are made of, in Kafka's own schemas.
+"""The records of `__consumer_offsets`, which groups of all kinds and offsets are made of, in Kafka's own schemas.
 
 A key starts with an int16 that says what kind of key it is (the schema's apiKey: 1 OffsetCommitKey, 2 GroupMetadataKey; 0 is an
 OffsetCommitKey of the distant past); a value starts with an int16 schema version. No value is a tombstone. Versions written are
 those of Kafka 4.4.0, seen in its log: OffsetCommitValue 4 (topic id in a tagged field; 1 when the client set a retention time,
 the only version that can carry it), GroupMetadataValue 3.
 
-Keys of the other group protocols (consumer 3-8 and 16, share, streams) are left where they are and not read.
+Those of the newer protocols are ProtocolRecords: any key and value of their schemas, whose modules are imported when the first
+such record is read or written. Their value versions are all 0 in Kafka 4.4.0. Keys that nobody knows are left where they are.
 """
 
 from __future__ import annotations
 
+import importlib
 import struct
+import sys
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, Final, NamedTuple
 
+from ottla.server.group.group import Kind
 from ottla.wire.batch import build_batch
 from ottla.wire.messages.internal import group_metadata_key, group_metadata_value, offset_commit_key, offset_commit_value
 from ottla.wire.messages.internal.group_metadata_key import GroupMetadataKey
 from ottla.wire.messages.internal.group_metadata_value import GroupMetadataValue
 from ottla.wire.messages.internal.offset_commit_key import OffsetCommitKey
 from ottla.wire.messages.internal.offset_commit_value import OffsetCommitValue
-from ottla.wire.primitives import Buffer
+from ottla.wire.primitives import Buffer, WireStruct
 from ottla.wire.records import Record
 
 OFFSET_COMMIT_LEGACY = 0
@@ -32,7 +36,31 @@ OFFSET_COMMIT_VALUE_VERSION_EXPIRING = 1
 GROUP_METADATA_VALUE_VERSION = 3
 
 _INT16 = struct.Struct(">h")
-_PREFIX = [_INT16.pack(version) for version in range(8)]
+_PREFIX = [_INT16.pack(version) for version in range(24)]
+
+_CONSUMER, _SHARE, _STREAMS = Kind.CONSUMER, Kind.SHARE, Kind.STREAMS
+_SCHEMAS: Final[dict[int, tuple[Kind, str]]] = {
+    3: (_CONSUMER, "consumer_group_metadata"),
+    4: (_CONSUMER, "consumer_group_partition_metadata"),
+    5: (_CONSUMER, "consumer_group_member_metadata"),
+    6: (_CONSUMER, "consumer_group_target_assignment_metadata"),
+    7: (_CONSUMER, "consumer_group_target_assignment_member"),
+    8: (_CONSUMER, "consumer_group_current_member_assignment"),
+    10: (_SHARE, "share_group_member_metadata"),
+    11: (_SHARE, "share_group_metadata"),
+    12: (_SHARE, "share_group_target_assignment_metadata"),
+    13: (_SHARE, "share_group_target_assignment_member"),
+    14: (_SHARE, "share_group_current_member_assignment"),
+    15: (_SHARE, "share_group_state_partition_metadata"),
+    16: (_CONSUMER, "consumer_group_regular_expression"),
+    17: (_STREAMS, "streams_group_metadata"),
+    19: (_STREAMS, "streams_group_member_metadata"),
+    20: (_STREAMS, "streams_group_target_assignment_metadata"),
+    21: (_STREAMS, "streams_group_target_assignment_member"),
+    22: (_STREAMS, "streams_group_current_member_assignment"),
+    23: (_STREAMS, "streams_group_topology"),
+}
+"""By the key's api key: whose record it is, and the name that its schemas begin with."""
 
 
 class OffsetRecord(NamedTuple):
@@ -41,6 +69,10 @@ class OffsetRecord(NamedTuple):
     key: OffsetCommitKey
     value: OffsetCommitValue | None
 
+    @property
+    def group_id(self) -> str:
+        return self.key.group
+
 
 class MetadataRecord(NamedTuple):
     """A group between two rebalances, or None: it is gone."""
@@ -48,8 +80,37 @@ class MetadataRecord(NamedTuple):
     key: GroupMetadataKey
     value: GroupMetadataValue | None
 
+    @property
+    def group_id(self) -> str:
+        return self.key.group
 
-GroupRecord = OffsetRecord | MetadataRecord
+    @property
+    def kind(self) -> Kind:
+        return Kind.CLASSIC
+
+
+class ProtocolRecord(NamedTuple):
+    """Something of a group of a newer protocol, or None: that is gone. Keys and values as in wire/messages/internal."""
+
+    key: WireStruct
+    value: WireStruct | None
+
+    @property
+    def group_id(self) -> str:
+        group_id: str = self.key.group_id  # type: ignore[attr-defined]  # all keys of _SCHEMAS have one
+        return group_id
+
+    @property
+    def kind(self) -> Kind:
+        return _SCHEMAS[_schema(self.key).API_KEY][0]
+
+
+GroupRecord = OffsetRecord | MetadataRecord | ProtocolRecord
+
+
+def _schema(message: WireStruct) -> Any:
+    """The generated module that a message comes from."""
+    return sys.modules[type(message).__module__]
 
 
 def offset_tombstone(group_id: str, topic: str, partition: int) -> OffsetRecord:
@@ -87,7 +148,14 @@ def encode_batch(
 def _encode(record: GroupRecord, timestamp_ms: int) -> Record:
     out: list[Buffer]
     value: list[Buffer] | None = None
-    if isinstance(record, OffsetRecord):
+    if isinstance(record, ProtocolRecord):
+        schema = _schema(record.key)
+        out = [_PREFIX[schema.API_KEY]]
+        schema.ENCODE[0](record.key, out)
+        if record.value is not None:
+            value = [_PREFIX[0]]
+            _schema(record.value).ENCODE[0](record.value, value)
+    elif isinstance(record, OffsetRecord):
         out = [_PREFIX[OFFSET_COMMIT]]
         offset_commit_key.ENCODE[0](record.key, out)
         if record.value is not None:
@@ -115,7 +183,19 @@ def decode(key: Buffer, value: Buffer | None) -> GroupRecord | None:
     if kind == GROUP_METADATA:
         group_key, _ = group_metadata_key.DECODE[0](key, 2)
         return MetadataRecord(group_key, None if value is None else _decode_group_value(value))
-    return None
+    return _decode_protocol_record(kind, key, value) if kind in _SCHEMAS else None
+
+
+def _decode_protocol_record(kind: int, key: Buffer, value: Buffer | None) -> ProtocolRecord:
+    name = f"ottla.wire.messages.internal.{_SCHEMAS[kind][1]}"
+    message, _ = importlib.import_module(f"{name}_key").DECODE[0](key, 2)
+    if value is None:
+        return ProtocolRecord(message, None)
+    version: int = _INT16.unpack_from(value)[0]
+    versions = importlib.import_module(f"{name}_value").DECODE
+    if version not in versions:
+        raise ValueError(f"{_SCHEMAS[kind][1]} version {version} is unknown")
+    return ProtocolRecord(message, versions[version](value, 2)[0])
 
 
 def _decode_offset_value(value: Buffer) -> OffsetCommitValue:

@@ -1,4 +1,4 @@
-"""One partition of `__consumer_offsets`: the groups that hash to it and their offsets.
+"""One partition of `__consumer_offsets`: the groups that hash to it, of all kinds (group.py), and their offsets.
 
 Every operation runs the same way (`run`): its records become one batch, the batch is appended, the records are replayed, and only
 then the answer goes out. Loading is the same replay over the whole partition. All of it happens on the event loop without
@@ -7,21 +7,21 @@ waiting in between, so no operation ever sees another one's records half done.
 
 from __future__ import annotations
 
+import importlib
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from ottla.log.errors import LogError
 from ottla.server.clock import Clock
 from ottla.server.errors import append_error
-from ottla.server.group import joins, membership
-from ottla.server.group.classic import CONSUMER_PROTOCOL_TYPE, ClassicGroup, State, new_group_record
+from ottla.server.group.classic import ClassicGroup
 from ottla.server.group.errors import GroupError
+from ottla.server.group.group import PROTOCOLS, Cluster, Committer, Group, GroupProtocol, Kind
 from ottla.server.group.joins import Join, JoinAnswer
 from ottla.server.group.membership import Leaving, Sync, SyncAnswer
 from ottla.server.group.offsets import NO_PRODUCER_ID, Commit, Offsets
-from ottla.server.group.rebalance import Rebalance
-from ottla.server.group.records import GroupRecord, InTransaction, OffsetRecord, decode, encode_batch, group_tombstone
+from ottla.server.group.records import GroupRecord, InTransaction, OffsetRecord, decode, encode_batch
 from ottla.server.group.result import Result
 from ottla.server.group.settings import GroupSettings
 from ottla.wire.batch import read_header
@@ -33,6 +33,7 @@ from ottla.wire.records import decode_records
 logger = logging.getLogger("ottla.server.group")
 
 T = TypeVar("T")
+P = TypeVar("P", bound=GroupProtocol[Any])
 
 PIECE_BYTES = 256 * 1024
 TOMBSTONE_BYTES = 300  # the most that one takes beside its group's id: a topic's name of 249 bytes, a partition, a frame
@@ -42,15 +43,41 @@ COMMIT_MARKER = 1  # the control record types of a transaction's end: 0 abort, 1
 class Shard:
     """`append(batch) -> base offset` writes to this partition; what it raises is turned into a code for clients."""
 
-    def __init__(self, partition: int, append: Callable[[bytes], int], clock: Clock, settings: GroupSettings) -> None:
+    def __init__(
+        self, partition: int, append: Callable[[bytes], int], clock: Clock, settings: GroupSettings, cluster: Cluster
+    ) -> None:
         self.partition = partition
-        self.groups: dict[str, ClassicGroup] = {}
+        self.clock = clock
+        self.settings = settings
+        self.cluster = cluster
+        self.groups: dict[str, Group] = {}
         self.offsets = Offsets()
         self.loading = True
         self._append = append
-        self._clock = clock
-        self._settings = settings
-        self._rebalance = Rebalance(clock, settings, self._run_timer)
+        self._protocols: dict[Kind, GroupProtocol[Any]] = {}
+
+    # Kinds of groups
+
+    def protocol(self, wanted: type[P]) -> P:
+        """The protocol of a kind that PROTOCOLS knows, by its class."""
+        found = self._protocol(wanted.kind)
+        assert isinstance(found, wanted)
+        return found
+
+    def protocol_of(self, group_id: str) -> GroupProtocol[Any]:
+        """That of a group; one that does not exist yet would be classic."""
+        group = self.groups.get(group_id)
+        return self._protocol(Kind.CLASSIC if group is None else group.kind)
+
+    def _protocol(self, kind: Kind) -> GroupProtocol[Any]:
+        if kind not in self._protocols:
+            opened: GroupProtocol[Any] = importlib.import_module(PROTOCOLS[kind]).open_protocol(self)
+            self._protocols[kind] = opened
+        return self._protocols[kind]
+
+    def topic_changed(self, topic: str) -> None:
+        for protocol in self._protocols.values():
+            protocol.topic_changed(topic)
 
     # Append, then replay
 
@@ -67,14 +94,15 @@ class Shard:
                 break
         return result.response
 
-    def _run_timer(self, result: Result[None]) -> None:
+    def run_timer(self, result: Result[None]) -> None:
+        """As `run`, for what nobody waits for."""
         try:
             self.run(result)
         except GroupError as error:
             logger.warning("partition %d of __consumer_offsets: a timer's records were not written: %s", self.partition, error)
 
     def _write(self, records: Sequence[GroupRecord], transaction: InTransaction | None) -> ErrorCode:
-        batch = encode_batch(records, self._clock.now_ms(), self._settings.offsets_codec, transaction)
+        batch = encode_batch(records, self.clock.now_ms(), self.settings.offsets_codec, transaction)
         try:
             base_offset = self._append(batch)
         except (LogError, OSError) as error:
@@ -87,21 +115,14 @@ class Shard:
 
     def replay(self, record: GroupRecord, record_offset: int, producer_id: int = NO_PRODUCER_ID) -> None:
         """Make a record true: the only way that persistent state changes, while running and while loading."""
+        if not isinstance(record, OffsetRecord):
+            if record.kind in PROTOCOLS:
+                self._protocol(record.kind).replay(record)
+            return
         group_id = record.key.group
-        if isinstance(record, OffsetRecord):
-            if record.value is not None and group_id not in self.groups:
-                self.groups[group_id] = ClassicGroup(group_id, record.value.commit_timestamp)
-            self.offsets.replay(record, record_offset, producer_id)
-        elif record.value is None:
-            gone = self.groups.pop(group_id, None)
-            if gone is not None:
-                self._rebalance.discard(gone, ErrorCode.UNKNOWN_MEMBER_ID)
-        elif self.loading or group_id not in self.groups:
-            group = ClassicGroup(group_id, record.value.current_state_timestamp)
-            group.restore(record.value)
-            self.groups[group_id] = group
-        else:
-            self.groups[group_id].replay(record.value)
+        if record.value is not None and group_id not in self.groups:
+            self.groups[group_id] = ClassicGroup(group_id, record.value.commit_timestamp)
+        self.offsets.replay(record, record_offset, producer_id)
 
     # Loading
 
@@ -118,7 +139,9 @@ class Shard:
             yield
         self.loading = False
         for group in list(self.groups.values()):
-            self._run_timer(self._rebalance.loaded(group))
+            result = self._protocol(group.kind).loaded(group)
+            if result is not None:
+                self.run_timer(result)
 
     def _load_batch(self, batch: bytes) -> None:
         header = read_header(batch)
@@ -136,32 +159,24 @@ class Shard:
     def unload(self) -> None:
         """The partition went to another broker: whoever waits is to look for the new coordinator."""
         for group in self.groups.values():
-            self._rebalance.discard(group, ErrorCode.NOT_COORDINATOR)
+            self._protocol(group.kind).discard(group, ErrorCode.NOT_COORDINATOR)
         self.groups.clear()
 
-    # Members
+    # Members of the classic protocol, which some other kinds of groups let in as well
 
     def join(self, group_id: str, request: Join) -> JoinAnswer:
-        group = self.groups.get(group_id)
-        if group is None:
-            if request.member_id:
-                return joins.refusal(request.member_id, ErrorCode.UNKNOWN_MEMBER_ID).response
-            if not request.protocol_type or not request.protocols:
-                return joins.refusal("", ErrorCode.INCONSISTENT_GROUP_PROTOCOL).response
-            self.run(Result((new_group_record(group_id, self._clock.now_ms()),), None))
-            group = self.groups[group_id]
-        return self.run(joins.join(self._rebalance, group, request))
+        return self.protocol_of(group_id).join(group_id, request)
 
     def sync(self, group_id: str, request: Sync) -> SyncAnswer:
-        return self.run(membership.sync(self._rebalance, self._member_group(group_id), request))
+        return self.protocol_of(group_id).sync(self._member_group(group_id), request)
 
     def heartbeat(self, group_id: str, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
-        return membership.heartbeat(self._rebalance, self._member_group(group_id), member_id, instance_id, generation)
+        return self.protocol_of(group_id).heartbeat(self._member_group(group_id), member_id, instance_id, generation)
 
     def leave(self, group_id: str, leavers: Sequence[Leaving]) -> LeaveGroupResponse:
-        return self.run(membership.leave(self._rebalance, self._member_group(group_id), leavers))
+        return self.protocol_of(group_id).leave(self._member_group(group_id), leavers)
 
-    def _member_group(self, group_id: str) -> ClassicGroup:
+    def _member_group(self, group_id: str) -> Group:
         group = self.groups.get(group_id)
         if group is None:
             raise GroupError(ErrorCode.UNKNOWN_MEMBER_ID)
@@ -172,50 +187,34 @@ class Shard:
     def commit(
         self,
         group_id: str,
-        member_id: str,
-        instance_id: str | None,
-        generation: int,
+        committer: Committer,
         commits: Sequence[Commit],
         *,
         retention_ms: int = -1,
         missing_group: ErrorCode = ErrorCode.ILLEGAL_GENERATION,
         transaction: InTransaction | None = None,
     ) -> None:
-        """Store offsets of a member, or, without one (generation -1), of a group that has none.
+        """Store offsets of a member, or, without one (epoch -1), of a group that has none.
 
-        `missing_group` answers a generation of a group that does not exist. In a `transaction` they count when it is committed,
-        and a producer that names no member may commit whatever the group does. GroupError: nothing was stored.
+        `missing_group` answers an epoch of a group that does not exist. In a `transaction` they count when it is committed.
+        GroupError: nothing was stored.
         """
         group = self.groups.get(group_id)
         if group is not None and transaction is not None:
-            self._admit_in_transaction(group, member_id, instance_id, generation)
+            self._protocol(group.kind).admit_commit_in_transaction(group, committer)
         elif group is not None:
-            self._admit_commit(group, member_id, instance_id, generation)
-        elif generation >= 0:
+            self._protocol(group.kind).admit_commit(group, committer)
+        elif committer.epoch >= 0:
             raise GroupError(missing_group)
         if commits:
-            records = Offsets.commit(group_id, commits, self._clock.now_ms(), retention_ms)
+            records = Offsets.commit(group_id, commits, self.clock.now_ms(), retention_ms)
             self.run(Result(records, None, transaction=transaction))
 
-    def _admit_in_transaction(self, group: ClassicGroup, member_id: str, instance_id: str | None, generation: int) -> None:
-        if generation < 0 and (group.state is State.EMPTY or (not member_id and instance_id is None)):
-            return
-        member = group.validate_member(member_id, instance_id)
-        if generation != group.generation:
-            raise GroupError(ErrorCode.ILLEGAL_GENERATION)
-        self._rebalance.reset_session(group, member)
-
-    def _admit_commit(self, group: ClassicGroup, member_id: str, instance_id: str | None, generation: int) -> None:
-        if generation < 0 and group.state is State.EMPTY:
-            return
-        if generation < 0 and not member_id and instance_id is None:
-            raise GroupError(ErrorCode.UNKNOWN_MEMBER_ID)  # members own the offsets of a group that has some
-        member = group.validate_member(member_id, instance_id)
-        if generation != group.generation:
-            raise GroupError(ErrorCode.ILLEGAL_GENERATION)
-        if group.state is State.COMPLETING_REBALANCE:
-            raise GroupError(ErrorCode.REBALANCE_IN_PROGRESS)
-        self._rebalance.reset_session(group, member)
+    def admit_fetch(self, group_id: str, committer: Committer) -> None:
+        """May it ask for the group's offsets? GroupError."""
+        group = self.groups.get(group_id)
+        if group is not None:
+            self._protocol(group.kind).admit_fetch(group, committer)
 
     def delete_offsets(self, group_id: str, topics: Sequence[tuple[str, Sequence[int]]]) -> list[ErrorCode]:
         """Forget offsets of a group, all of them or none; what each topic comes to: NONE or GROUP_SUBSCRIBED_TO_TOPIC.
@@ -225,8 +224,7 @@ class Shard:
         group = self.groups.get(group_id)
         if group is None:
             raise GroupError(ErrorCode.GROUP_ID_NOT_FOUND)
-        if group.state is not State.EMPTY and group.protocol_type != CONSUMER_PROTOCOL_TYPE:
-            raise GroupError(ErrorCode.NON_EMPTY_GROUP)  # what its members read is theirs to know
+        self._protocol(group.kind).admit_offset_deletion(group)
         records: dict[tuple[str, int], GroupRecord] = {}
         codes = []
         for topic, partitions in topics:
@@ -243,13 +241,13 @@ class Shard:
 
     def expire(self) -> None:
         """Drop offsets that are too old, and groups that have neither members nor offsets left."""
-        now_ms = self._clock.now_ms()
+        now_ms = self.clock.now_ms()
         records: list[GroupRecord] = []
         for group in self.groups.values():
-            tombstones, nothing_left = self.offsets.expire(group, now_ms, self._settings.offsets_retention_ms)
+            tombstones, nothing_left = self.offsets.expire(group, now_ms, self.settings.offsets_retention_ms)
             records.extend(tombstones)
-            if nothing_left and group.state is State.EMPTY and not group.pending_joins:
-                records.append(group_tombstone(group.group_id))
+            if nothing_left and group.is_expendable:
+                records.extend(group.tombstones())
         if records:
             logger.info("partition %d of __consumer_offsets: %d offsets and groups expired", self.partition, len(records))
             self._run_in_pieces(records)
@@ -266,7 +264,7 @@ class Shard:
         size = 0
         for tombstone in tombstones:
             piece.append(tombstone)
-            size += TOMBSTONE_BYTES + len(tombstone.key.group.encode())
+            size += TOMBSTONE_BYTES + len(tombstone.group_id.encode())
             if size >= PIECE_BYTES:
                 self.run(Result(piece, None))
                 piece, size = [], 0
@@ -280,7 +278,5 @@ class Shard:
         group = self.groups.get(group_id)
         if group is None:
             raise GroupError(ErrorCode.GROUP_ID_NOT_FOUND)
-        if group.state is not State.EMPTY:
-            raise GroupError(ErrorCode.NON_EMPTY_GROUP)
-        records: list[GroupRecord] = [*self.offsets.delete_group(group_id), group_tombstone(group_id)]
-        self.run(Result(records, None))
+        self._protocol(group.kind).admit_deletion(group)
+        self.run(Result([*self.offsets.delete_group(group_id), *group.tombstones()], None))

@@ -1,7 +1,7 @@
 """DescribeGroups v0-6: state, protocol, members and assignments of groups.
 
 - The protocol and what members told the leader are shown for a stable group only; assignments always, as far as they are known.
-- An unknown group is Dead; v6 (KIP-1043) says 69 GROUP_ID_NOT_FOUND as well.
+- An unknown group, or one of a newer protocol, is Dead; v6 (KIP-1043) says 69 GROUP_ID_NOT_FOUND as well.
 - v3 authorized operations, on request: without an authorizer all that exist for groups. v4 static members.
 - Errors, each group its own: the above, and 14/15/16 of the coordinator.
 """
@@ -36,11 +36,12 @@ def _describe(group_id: str, ctx: RequestContext) -> DescribedGroup:
         group = ctx.broker.groups.find(group_id)
     except GroupError as error:
         return DescribedGroup(group_id=group_id, error_code=error.code)
-    if group is None:
+    if not isinstance(group, ClassicGroup):
         unknown = DescribedGroup(group_id=group_id, group_state=State.DEAD.value)
         if ctx.api_version >= 6:
             unknown.error_code = ErrorCode.GROUP_ID_NOT_FOUND
-            unknown.error_message = f"There is no group '{group_id}'."
+            missing = group is None
+            unknown.error_message = f"There is no group '{group_id}'." if missing else f"'{group_id}' is not a classic group."
         return unknown
     stable = group.state is State.STABLE
     return DescribedGroup(

@@ -12,24 +12,20 @@ from ottla.server.context import RequestContext
 from ottla.server.group.errors import GroupError
 from ottla.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
-GROUP_TYPE = "classic"
-
 
 def handle(request: ListGroupsRequest, ctx: RequestContext) -> ListGroupsResponse:
     states = _names(request.states_filter)
     types = _names(request.types_filter)
-    if types and GROUP_TYPE not in types:
-        return ListGroupsResponse()
     try:
         listed = [
             ListedGroup(
                 group_id=group.group_id,
                 protocol_type=group.protocol_type or "",
-                group_state=group.state.value,
-                group_type=GROUP_TYPE,
+                group_state=group.state_name,
+                group_type=group.kind.value,
             )
             for group in ctx.broker.groups.all_groups()
-            if not states or group.state.value.lower() in states
+            if (not states or group.state_name.lower() in states) and (not types or group.kind.value in types)
         ]
     except GroupError as error:
         return ListGroupsResponse(error_code=error.code)

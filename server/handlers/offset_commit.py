@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from ottla.server.context import RequestContext
 from ottla.server.group.errors import GroupError
+from ottla.server.group.group import Committer
 from ottla.server.group.offsets import Commit
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.offset_commit import (
@@ -37,9 +38,7 @@ def handle(request: OffsetCommitRequest, ctx: RequestContext) -> OffsetCommitRes
     try:
         ctx.broker.groups.shard(group_id).commit(
             group_id,
-            request.member_id,
-            request.group_instance_id,
-            request.generation_id_or_member_epoch,
+            Committer(request.member_id, request.group_instance_id, request.generation_id_or_member_epoch, ctx.api_version),
             commits,
             retention_ms=request.retention_time_ms,
             missing_group=ErrorCode.GROUP_ID_NOT_FOUND if ctx.api_version >= 9 else ErrorCode.ILLEGAL_GENERATION,

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 from ottla.server.context import RequestContext
 from ottla.server.group.errors import GroupError
+from ottla.server.group.group import Committer
 from ottla.server.group.shard import Shard
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.offset_fetch import (
@@ -63,6 +64,7 @@ def _fetch(request: OffsetFetchRequestGroup, ctx: RequestContext, *, require_sta
     group_id = request.group_id
     try:
         shard = ctx.broker.groups.shard(group_id)
+        shard.admit_fetch(group_id, Committer(request.member_id or "", None, request.member_epoch, ctx.api_version))
     except GroupError as error:
         return OffsetFetchResponseGroup(group_id, error_code=error.code)
     by_id = ctx.api_version >= 10

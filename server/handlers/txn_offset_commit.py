@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from ottla.server.context import RequestContext
 from ottla.server.group.errors import GroupError
+from ottla.server.group.group import Committer
 from ottla.server.group.offsets import Commit
 from ottla.server.group.records import InTransaction
 from ottla.server.metadata.names import CONSUMER_OFFSETS
@@ -64,9 +65,7 @@ def _commit(request: TxnOffsetCommitRequest, commits: list[Commit], ctx: Request
                 return next(iter(refused.values()))
         shard.commit(
             request.group_id,
-            request.member_id,
-            request.group_instance_id,
-            request.generation_id_or_member_epoch,
+            Committer(request.member_id, request.group_instance_id, request.generation_id_or_member_epoch, version),
             commits,
             transaction=transaction,
         )

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from ottla import __version__
-from ottla.server.group.classic import State
+from ottla.server.group.classic import ClassicGroup, State
 from ottla.server.group.offsets import is_stale
 from ottla.server.metrics.cleaner_rows import CLEANER_ROWS
 from ottla.server.metrics.latency import Times, summed
@@ -112,13 +112,13 @@ def request_times(sources: Sources) -> Iterator[TimesRow]:
 def members(sources: Sources) -> Iterator[Row]:
     for shard in sources.context.groups.loaded_shards():
         for group in list(shard.groups.values()):
-            yield (group.group_id,), len(group.members)
+            yield (group.group_id,), group.member_count
 
 
 def groups_in(*states: State) -> Callable[[Sources], list[Row]]:
     return single(
         lambda sources: sum(
-            not states or group.state in states
+            not states or (isinstance(group, ClassicGroup) and group.state in states)
             for shard in sources.context.groups.loaded_shards()
             for group in shard.groups.values()
         )

@@ -110,12 +110,12 @@ class Broker:
         settings.setdefault("initial_rebalance_delay_ms", 0)
         self.clock = clock or GroupClock()
         self.log = log or GroupLog()
-        self.groups = GroupCoordinator(self.log, self.clock, GroupSettings(**settings), NODE_ID)
         topics = {
             name: SimpleNamespace(name=name, topic_id=topic_id, partitions={index: object() for index in range(count)})
             for name, (topic_id, count) in TOPICS.items()
         }
         self.metadata = SimpleNamespace(topics=topics, topics_by_id={topic.topic_id: topic for topic in topics.values()})
+        self.groups = GroupCoordinator(self.log, self.clock, GroupSettings(**settings), NODE_ID, self.metadata)
 
     def context(self, version: int, client_id: str | None = "c", host: str = "127.0.0.1") -> Any:
         return SimpleNamespace(broker=self, api_version=version, client_id=client_id, client_host=host)

@@ -51,7 +51,7 @@ def start(disk: MemDisk, clock: GroupClock, **settings: Any) -> Driver:
     """A broker process on `disk`, its groups loaded."""
     broker = Broker(clock=clock)
     settings.setdefault("initial_rebalance_delay_ms", 0)
-    broker.groups = GroupCoordinator(Partitions(disk, clock), clock, GroupSettings(**settings), NODE_ID)
+    broker.groups = GroupCoordinator(Partitions(disk, clock), clock, GroupSettings(**settings), NODE_ID, broker.metadata)
     broker.groups.refresh()
     return Driver(broker)
 

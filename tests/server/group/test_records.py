@@ -7,19 +7,26 @@ from pathlib import Path
 
 import pytest
 
+from ottla.server.group.group import Kind
 from ottla.server.group.records import (
     MetadataRecord,
     OffsetRecord,
+    ProtocolRecord,
     decode,
     encode_batch,
     group_tombstone,
     offset_tombstone,
 )
 from ottla.wire.frame import MALFORMED
+from ottla.wire.messages.internal.consumer_group_metadata_key import ConsumerGroupMetadataKey
+from ottla.wire.messages.internal.consumer_group_metadata_value import ConsumerGroupMetadataValue
 from ottla.wire.messages.internal.group_metadata_key import GroupMetadataKey
 from ottla.wire.messages.internal.group_metadata_value import GroupMetadataValue
 from ottla.wire.messages.internal.offset_commit_key import OffsetCommitKey
 from ottla.wire.messages.internal.offset_commit_value import OffsetCommitValue
+from ottla.wire.messages.internal.share_group_metadata_key import ShareGroupMetadataKey
+from ottla.wire.messages.internal.share_group_metadata_value import ShareGroupMetadataValue
+from ottla.wire.messages.internal.streams_group_metadata_key import StreamsGroupMetadataKey
 from ottla.wire.records import decode_records
 from tests.server.group.fakes import Broker, Driver, GroupLog, in_loop
 
@@ -71,18 +78,33 @@ def test_the_batch_may_be_compressed() -> None:
     assert decode_records(small) == decode_records(plain)
 
 
-def test_keys_of_the_distant_past_and_of_other_protocols() -> None:
+def test_keys_of_the_distant_past_and_of_no_schema() -> None:
     legacy = decode(bytes.fromhex("000000016700017400000000"), bytes.fromhex("0000" + "00" * 7 + "05" + "0000" + "00" * 8))
     assert isinstance(legacy, OffsetRecord)
     assert legacy.value is not None
     assert legacy.value.offset == 5
-    for kind in (3, 16, 99, -1):
+    for kind in (9, 18, 99, -1):
         assert decode(kind.to_bytes(2, "big", signed=True) + b"anything", b"anything") is None
+
+
+@pytest.mark.parametrize(
+    ("record", "kind"),
+    [
+        (ProtocolRecord(ConsumerGroupMetadataKey("g"), ConsumerGroupMetadataValue(3, -7)), Kind.CONSUMER),
+        (ProtocolRecord(ConsumerGroupMetadataKey("g"), None), Kind.CONSUMER),
+        (ProtocolRecord(ShareGroupMetadataKey("g"), ShareGroupMetadataValue(3)), Kind.SHARE),
+        (ProtocolRecord(StreamsGroupMetadataKey("g"), None), Kind.STREAMS),
+    ],
+)
+def test_records_of_the_newer_protocols_come_back(record: ProtocolRecord, kind: Kind) -> None:
+    (written,) = decode_records(encode_batch([record], 1))
+    assert decode(written.key or b"", written.value) == record
+    assert (record.kind, record.group_id) == (kind, "g")
 
 
 @pytest.mark.parametrize("value", [b"", b"\0", b"\0\x09", b"\x7f\xff", b"\0\4\0\0"])
 def test_malformed_values(value: bytes) -> None:
-    for key in ("000100016700017400000000", "0002000167"):
+    for key in ("000100016700017400000000", "0002000167", "0003000167"):
         with pytest.raises(MALFORMED):
             decode(bytes.fromhex(key), value)
 

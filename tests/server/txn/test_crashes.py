@@ -50,7 +50,7 @@ class Node:
         context = self.broker.context
         self.broker.image.features["transaction.version"] = version
         log = InternalTopicLog(self.broker.replicas, self.broker.image, CONSUMER_OFFSETS)
-        context.groups = GroupCoordinator(log, self.broker.clock, GroupSettings(), NODE_ID)
+        context.groups = GroupCoordinator(log, self.broker.clock, GroupSettings(), NODE_ID, self.broker.image)
         context.producer_ids = self  # type: ignore[assignment]
         context.groups.refresh()
         self.coordinator: TransactionCoordinator = context.transaction_coordinator()

@@ -1,0 +1,195 @@
+"""The seam between group types: what every kind of group has in common, and what a group protocol does for its groups.
+
+A shard (shard.py) holds the groups of one partition of `__consumer_offsets`, of all kinds in one namespace: an id is one group.
+What they share is here: they are listed, described, deleted, own committed offsets and change by replayed records only. What
+sets them apart is a GroupProtocol, one object a kind and shard, opened when the first record or request of its kind comes:
+
+    Kind       package, or module        its class          its records: api keys in `__consumer_offsets`
+    CLASSIC    classic_protocol.py       ClassicProtocol    2
+    CONSUMER   consumer/protocol.py      ConsumerProtocol   3-8, 16     KIP-848
+    SHARE      share/protocol.py         ShareProtocol      10-15       KIP-932
+    STREAMS    streams/protocol.py       StreamsProtocol    17, 19-23   KIP-1071
+
+To add a kind: write its Group and GroupProtocol, name the module in PROTOCOLS (it has a function `open_protocol(shard)`), and let
+its handlers call `ctx.broker.groups.member_shard(group_id).protocol(ConsumerProtocol).heartbeat(...)`. An operation makes a
+Result (result.py) out of records and an answer and hands it to `shard.run`, a timer hands its own to `shard.run_timer`; `replay`
+is the only code that changes what a restart has to find again.
+"""
+
+from __future__ import annotations
+
+import enum
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, NamedTuple, Protocol, TypeVar
+
+from ottla.server.group.errors import GroupError
+from ottla.wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from ottla.server.group.joins import Join, JoinAnswer
+    from ottla.server.group.membership import Leaving, Sync, SyncAnswer
+    from ottla.server.group.records import GroupRecord
+    from ottla.server.group.result import Result
+    from ottla.wire.messages.leave_group import LeaveGroupResponse
+
+
+class Kind(enum.Enum):
+    """The values are the names of group types that ListGroups shows, in lower case."""
+
+    CLASSIC = "classic"
+    CONSUMER = "consumer"
+    SHARE = "share"
+    STREAMS = "streams"
+
+
+PROTOCOLS: Final[dict[Kind, str]] = {Kind.CLASSIC: "ottla.server.group.classic_protocol"}
+"""The module of each kind, imported when it is wanted. Records of a kind that is not here are left where they are."""
+
+
+class Topic(Protocol):
+    """A topic as groups see it: metadata/image.py's TopicImage."""
+
+    name: str
+    topic_id: bytes
+
+    @property
+    def partitions(self) -> Mapping[int, Any]:
+        """By index; the values are metadata/image.py's PartitionImage, with `replicas`."""
+        ...
+
+
+class Cluster(Protocol):
+    """What groups know of the cluster: metadata/image.py's MetadataImage."""
+
+    @property
+    def topics(self) -> Mapping[str, Topic]: ...
+
+    @property
+    def topics_by_id(self) -> Mapping[bytes, Topic]: ...
+
+    @property
+    def brokers(self) -> Mapping[int, Any]:
+        """metadata/image.py's BrokerImage, with `rack`."""
+        ...
+
+    def config_of(self, resource_type: int, resource_name: str) -> Mapping[str, str]:
+        """What was set for a group by name (resource type 32, GROUP), as text."""
+        ...
+
+
+class Committer(NamedTuple):
+    """Who commits or asks for offsets. `epoch` is a generation or a member epoch, -1: an administrator or a lone consumer."""
+
+    member_id: str
+    instance_id: str | None
+    epoch: int
+    version: int
+    """Of the request: the answer to a stale member depends on it."""
+
+
+class Group(ABC):
+    """A group of any kind. Subclasses hold its members."""
+
+    kind: ClassVar[Kind]
+    group_id: str
+    protocol_type: str | None
+    """As ListGroups shows it: "consumer", "connect", "share", "streams", ...; None as long as nobody joined a classic group."""
+
+    @property
+    @abstractmethod
+    def state_name(self) -> str:
+        """As ListGroups and the describing APIs show it: "Empty", "Stable", ..."""
+
+    @property
+    @abstractmethod
+    def member_count(self) -> int: ...
+
+    @property
+    @abstractmethod
+    def is_empty(self) -> bool:
+        """Has no members, so that it may be deleted."""
+
+    @property
+    def is_expendable(self) -> bool:
+        """May go by itself once its last offset is gone."""
+        return self.is_empty
+
+    @abstractmethod
+    def is_subscribed(self, topic: str) -> bool:
+        """Do its members read the topic? Its offsets are neither expired nor deleted under them then."""
+
+    @property
+    @abstractmethod
+    def may_expire_offsets(self) -> bool: ...
+
+    @abstractmethod
+    def expires_from_ms(self, commit_timestamp_ms: int) -> int:
+        """When the retention of an offset begins: at its commit, or when the group became empty."""
+
+    @abstractmethod
+    def tombstones(self) -> Sequence[GroupRecord]:
+        """What removes the group, its offsets apart."""
+
+
+G = TypeVar("G", bound=Group)
+
+
+class GroupProtocol(ABC, Generic[G]):
+    """What the groups of one kind do, on one shard."""
+
+    kind: ClassVar[Kind]
+
+    # State
+
+    @abstractmethod
+    def replay(self, record: GroupRecord) -> None:
+        """Make a record of this kind true, running or loading. ValueError: no group is like that."""
+
+    def loaded(self, group: G) -> Result[None] | None:
+        """The shard was read to its end: sessions begin now."""
+        return None
+
+    @abstractmethod
+    def discard(self, group: G, error: ErrorCode) -> None:
+        """The group is gone, or its partition went to another broker: stop its timers, answer whoever waits with `error`."""
+
+    def topic_changed(self, topic: str) -> None:
+        """A topic was created or deleted, or got partitions or other replicas. Nothing may be written here but by a timer."""
+
+    # Offsets
+
+    @abstractmethod
+    def admit_commit(self, group: G, committer: Committer) -> None:
+        """May it commit now? It counts as a sign of life. GroupError: no, and why."""
+
+    @abstractmethod
+    def admit_commit_in_transaction(self, group: G, committer: Committer) -> None:
+        """As `admit_commit`, for TxnOffsetCommit."""
+
+    def admit_fetch(self, group: G, committer: Committer) -> None:
+        """May it ask for offsets (OffsetFetch v9 on)? GroupError: STALE_MEMBER_EPOCH, UNKNOWN_MEMBER_ID."""
+
+    def admit_deletion(self, group: G) -> None:
+        """May the group be deleted? GroupError NON_EMPTY_GROUP."""
+        if not group.is_empty:
+            raise GroupError(ErrorCode.NON_EMPTY_GROUP)
+
+    def admit_offset_deletion(self, group: G) -> None:
+        """May offsets be deleted, of topics that it is not subscribed to? GroupError NON_EMPTY_GROUP."""
+
+    # What members of the classic protocol ask for. A group of another kind knows none of them unless it overrides these.
+
+    def join(self, group_id: str, request: Join) -> JoinAnswer:
+        from ottla.server.group.joins import refusal
+
+        return refusal(request.member_id, ErrorCode.INCONSISTENT_GROUP_PROTOCOL).response
+
+    def sync(self, group: G, request: Sync) -> SyncAnswer:
+        raise GroupError(ErrorCode.UNKNOWN_MEMBER_ID)
+
+    def heartbeat(self, group: G, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
+        raise GroupError(ErrorCode.UNKNOWN_MEMBER_ID)
+
+    def leave(self, group: G, leavers: Sequence[Leaving]) -> LeaveGroupResponse:
+        raise GroupError(ErrorCode.UNKNOWN_MEMBER_ID)
