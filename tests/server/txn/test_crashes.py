@@ -19,6 +19,7 @@ import pytest
 from ottla.log.memdisk import MemDisk, PowerCut
 from ottla.log.validate import Origin
 from ottla.server.group.coordinator import GroupCoordinator
+from ottla.server.group.group import Committer
 from ottla.server.group.offsets import Commit
 from ottla.server.group.records import InTransaction
 from ottla.server.group.settings import GroupSettings
@@ -86,7 +87,7 @@ class Node:
         self.coordinator.add_partitions(TID, *producer, [(CONSUMER_OFFSETS, 0)], client_version=self.version)
         shard = self.broker.context.groups.shard(GROUP)
         commit = Commit("t", self.broker.topic_id("t"), 0, number, -1, "")
-        shard.commit(GROUP, "", None, -1, [commit], transaction=InTransaction(*producer))
+        shard.commit(GROUP, Committer("", None, -1, 5), [commit], transaction=InTransaction(*producer))
 
     async def end(self, producer: Producer, *, commit: bool) -> Producer:
         ended = self.coordinator.end(TID, *producer, commit=commit, version=self.version)
