@@ -37,7 +37,7 @@ from ottla.server.group.settings import GroupSettings
 from ottla.server.listener import Listener, SocketSettings, bound_socket
 from ottla.server.listener_settings import PROTOCOLS
 from ottla.server.metadata.image import BROKER, ConfigChanged, Endpoint, PartitionChanged, TopicCreated, TopicDeleted, TopicImage
-from ottla.server.metadata.names import TRANSACTION_STATE
+from ottla.server.metadata.names import SHARE_GROUP_STATE, TRANSACTION_STATE
 from ottla.server.metadata.operation import random_uuid
 from ottla.server.metadata.standalone import StandaloneController, open_standalone
 from ottla.server.replicas import InternalTopicLog, Replicas
@@ -149,6 +149,8 @@ class Broker:
         groups.refresh()
         if TRANSACTION_STATE in image.topics:
             context.transaction_coordinator().refresh()
+        if SHARE_GROUP_STATE in image.topics:
+            context.share_coordinator().refresh()
         self._reconfigure(context)
         image.subscribe(self._follow)
         self._begin_passes(clock, logs, groups, controller)
@@ -288,10 +290,14 @@ class Broker:
                 self.context.groups.topic_changed(topic.name)
                 if topic.name == TRANSACTION_STATE:
                     self.context.transaction_coordinator().refresh()
+                if self.context.share_state is not None:
+                    self.context.share_state.topic_deleted(topic.name, topic.topic_id)
             case PartitionChanged(topic=topic, partition=index) if topic.name == CONSUMER_OFFSETS:
                 self.context.groups.follow(index)
             case PartitionChanged(topic=topic, partition=index) if topic.name == TRANSACTION_STATE:
                 self.context.transaction_coordinator().follow(index)
+            case PartitionChanged(topic=topic, partition=index) if topic.name == SHARE_GROUP_STATE:
+                self.context.share_coordinator().follow(index)
             case ConfigChanged(resource_type=kind) if kind == BROKER:
                 self._reconfigure(self.context)
         if isinstance(event, (TopicCreated, PartitionChanged)):
@@ -337,6 +343,8 @@ class Broker:
         every("offset expiration", values["offsets.retention.check.interval.ms"], groups.expire)
         every("transaction timeout", values["transaction.abort.timed.out.transaction.cleanup.interval.ms"], self._abort_overdue)
         every("transactional id expiration", values[EXPIRE_TRANSACTIONAL_IDS], self._expire_transactional_ids)
+        every("cold share partitions", values["share.coordinator.cold.partition.snapshot.interval.ms"], self._snapshot_cold)
+        every("share state pruning", values["share.coordinator.state.topic.prune.interval.ms"], self._prune_share_state)
         every("metadata snapshot", METADATA_PASS_INTERVAL_MS, controller.snapshot_pass)
 
     def _abort_overdue(self) -> Awaitable[None] | None:
@@ -346,6 +354,14 @@ class Broker:
     def _expire_transactional_ids(self) -> None:
         if self.context is not None and self.context.transactions is not None:
             self.context.transactions.expire()
+
+    def _snapshot_cold(self) -> None:
+        if self.context is not None and self.context.share_state is not None:
+            self.context.share_state.snapshot_cold()
+
+    def _prune_share_state(self) -> None:
+        if self.context is not None and self.context.share_state is not None:
+            self.context.share_state.prune()
 
     def _broker_values(self) -> Mapping[str, Any]:
         assert self.context is not None

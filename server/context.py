@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ottla.server.metadata.controller import Controller
     from ottla.server.metadata.image import MetadataImage
     from ottla.server.replicas import Replicas
+    from ottla.server.share_state.coordinator import ShareCoordinator
     from ottla.server.telemetry import ClientTelemetry
     from ottla.server.txn.coordinator import TransactionCoordinator
     from ottla.server.txn.producer_ids import ProducerIds
@@ -50,6 +51,8 @@ class BrokerContext:
     """None where there is one log directory: nothing can be moved."""
     transactions: TransactionCoordinator | None = None
     """None until somebody has to do with transactions; see `transaction_coordinator`."""
+    share_state: ShareCoordinator | None = None
+    """None until somebody has to do with share groups; see `share_coordinator`."""
     flushing: Flushing | None = None
     """None until an answer has to wait for an fsync; see `flusher`."""
 
@@ -59,6 +62,13 @@ class BrokerContext:
 
             self.transactions = open_coordinator(self)
         return self.transactions
+
+    def share_coordinator(self) -> ShareCoordinator:
+        if self.share_state is None:
+            from ottla.server.share_state.opening import open_share_coordinator
+
+            self.share_state = open_share_coordinator(self)
+        return self.share_state
 
     def flusher(self) -> Flushing:
         if self.flushing is None:

@@ -343,6 +343,10 @@ class InternalTopicLog:
         log = self._replica(partition).log
         return log.iterate_batches(log.log_start_offset)
 
+    def delete_before(self, partition: int, offset: int) -> None:
+        """Records below `offset` count as gone. Errors as for `append`."""
+        self._replica(partition).log.delete_records_before(offset)
+
     def _replica(self, partition: int) -> Replica:
         replica = self._replicas.get(self._topic, partition)
         if replica is None:

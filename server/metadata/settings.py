@@ -10,7 +10,7 @@ from ottla.log.config import validate_overrides
 from ottla.server.config import overlaid
 from ottla.server.listener_settings import PROTOCOLS, reachable_host
 from ottla.server.metadata.image import BROKER, Endpoint, MetadataImage
-from ottla.server.metadata.names import CONSUMER_OFFSETS, TRANSACTION_STATE
+from ottla.server.metadata.names import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE
 from ottla.server.settings_rules import check_broker, check_group
 from ottla.wire.primitives import ZERO_UUID
 
@@ -73,7 +73,7 @@ class BrokerSettings:
         return tuple(directory_id for path, directory_id in self.ids_by_path.items() if path in paths)
 
     def internal_topic(self, name: str) -> InternalTopic:
-        """Of `__consumer_offsets` and `__transaction_state`, in Kafka's own configuration."""
+        """Of `__consumer_offsets`, `__transaction_state` and `__share_group_state`, in Kafka's own configuration."""
         if name == CONSUMER_OFFSETS:
             overrides = {
                 "compression.type": "producer",
@@ -82,6 +82,19 @@ class BrokerSettings:
             }
             return InternalTopic(
                 self._value("offsets.topic.num.partitions"), self._value("offsets.topic.replication.factor"), overrides
+            )
+        if name == SHARE_GROUP_STATE:
+            overrides = {
+                "compression.type": "producer",
+                "cleanup.policy": "delete",
+                "min.insync.replicas": str(self._value("share.coordinator.state.topic.min.isr")),
+                "segment.bytes": str(self._value("share.coordinator.state.topic.segment.bytes")),
+                "retention.ms": "-1",  # what is not needed any more is deleted by its coordinator
+            }
+            return InternalTopic(
+                self._value("share.coordinator.state.topic.num.partitions"),
+                self._value("share.coordinator.state.topic.replication.factor"),
+                overrides,
             )
         assert name == TRANSACTION_STATE, name
         overrides = {

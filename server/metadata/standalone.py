@@ -24,7 +24,7 @@ from ottla.server.metadata.controller import Controller
 from ottla.server.metadata.elections import elect, resign
 from ottla.server.metadata.image import BROKER, MIGRATING, UNASSIGNED, ConfigChanged, Endpoint, MetadataError, MetadataImage
 from ottla.server.metadata.metadata_log import TOPIC_ID, MetadataLog
-from ottla.server.metadata.names import CLUSTER_METADATA, CONSUMER_OFFSETS, TRANSACTION_STATE
+from ottla.server.metadata.names import CLUSTER_METADATA, INTERNAL_TOPICS
 from ottla.server.metadata.operation import Outcome, random_uuid
 from ottla.server.metadata.records import KRAFT_VERSION, KRAFT_VOTERS, METADATA_VERSION, MIN_METADATA_VERSION
 from ottla.server.metadata.settings import BrokerSettings
@@ -40,17 +40,21 @@ if TYPE_CHECKING:
     from ottla.server.clock import Clock
     from ottla.server.config import BrokerConfig
     from ottla.server.metadata.snapshot_keeper import SnapshotKeeper
+    from ottla.wire.messages.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
     from ottla.wire.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
     from ottla.wire.messages.alter_user_scram_credentials import (
         AlterUserScramCredentialsRequest,
         AlterUserScramCredentialsResponse,
     )
+    from ottla.wire.messages.create_delegation_token import CreateDelegationTokenRequest, CreateDelegationTokenResponse
     from ottla.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
     from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
     from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
     from ottla.wire.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
     from ottla.wire.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
+    from ottla.wire.messages.expire_delegation_token import ExpireDelegationTokenRequest, ExpireDelegationTokenResponse
     from ottla.wire.messages.incremental_alter_configs import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
+    from ottla.wire.messages.renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
 
 PRODUCER_IDS_BLOCK: Final = 1000
 SUPPORTED_FEATURES: Final = {"metadata.version": (MIN_METADATA_VERSION, METADATA_VERSION), "transaction.version": (0, 2)}
@@ -211,6 +215,12 @@ class StandaloneController(Controller):
 
         return self._carry_out(replace_configs.replace(self.image, self._settings, request))
 
+    async def alter_client_quotas(self, request: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
+        from ottla.server.metadata import quotas
+
+        unknown = await quotas.unknown_hosts(request)
+        return self._carry_out(quotas.alter(self.image, request, unknown))
+
     async def elect_leaders(self, request: ElectLeadersRequest) -> ElectLeadersResponse:
         from ottla.server.metadata import elect_leaders
 
@@ -220,6 +230,29 @@ class StandaloneController(Controller):
         from ottla.server.metadata import scram
 
         return self._carry_out(scram.alter(self.image, request))
+
+    async def create_delegation_token(
+        self, request: CreateDelegationTokenRequest, requester: str
+    ) -> CreateDelegationTokenResponse:
+        from ottla.server.metadata import tokens
+
+        settings, principal = tokens.settings_of(self._settings.broker_values), tokens.principal_of(requester)
+        now_ms = self._clock.now_ms()
+        return self._carry_out(tokens.create(self.image, settings, self._random, now_ms, principal, request))
+
+    async def renew_delegation_token(self, request: RenewDelegationTokenRequest, requester: str) -> RenewDelegationTokenResponse:
+        from ottla.server.metadata import tokens
+
+        settings, principal = tokens.settings_of(self._settings.broker_values), tokens.principal_of(requester)
+        return self._carry_out(tokens.renew(self.image, settings, self._clock.now_ms(), principal, request))
+
+    async def expire_delegation_token(
+        self, request: ExpireDelegationTokenRequest, requester: str
+    ) -> ExpireDelegationTokenResponse:
+        from ottla.server.metadata import tokens
+
+        settings, principal = tokens.settings_of(self._settings.broker_values), tokens.principal_of(requester)
+        return self._carry_out(tokens.expire(self.image, settings, self._clock.now_ms(), principal, request))
 
     async def describe_quorum(self, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
         from ottla.server.metadata import quorum
@@ -262,6 +295,12 @@ class StandaloneController(Controller):
             )
         return self._keeper.run()
 
+    def expire_tokens(self) -> None:
+        """Removes the delegation tokens whose time is over. StorageError."""
+        from ottla.server.metadata import tokens
+
+        self._commit(tokens.expired(self.image, self._clock.now_ms()))
+
     def create_in_background(self, names: Iterable[str]) -> None:
         new = [name for name in names if name not in self.image.topics and name not in self._wanted]
         is_first = not self._wanted
@@ -292,7 +331,7 @@ class StandaloneController(Controller):
         """
         from ottla.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig
 
-        if name not in (CONSUMER_OFFSETS, TRANSACTION_STATE):
+        if name not in INTERNAL_TOPICS:
             return CreatableTopic(name, num_partitions=-1, replication_factor=-1)
         internal = self._settings.internal_topic(name)
         return CreatableTopic(

@@ -1,0 +1,30 @@
+"""DeleteShareGroupState v0: a share group's state in partitions is forgotten (KIP-932); what is not known is forgotten already.
+
+Errors of each partition, with a text: 42 INVALID_REQUEST for a negative number, 14, 16. What is empty is answered by nothing
+(server/share_state/answers.py).
+"""
+
+from __future__ import annotations
+
+from ottla.server.context import RequestContext
+from ottla.server.share_state.answers import answer_each
+from ottla.wire.messages.delete_share_group_state import (
+    DeleteShareGroupStateRequest,
+    DeleteShareGroupStateResponse,
+    DeleteStateResult,
+    PartitionData,
+    PartitionResult,
+)
+
+
+def handle(request: DeleteShareGroupStateRequest, ctx: RequestContext) -> DeleteShareGroupStateResponse:
+    coordinator = ctx.broker.share_coordinator()
+
+    def ask(topic_id: bytes, each: PartitionData) -> PartitionResult:
+        coordinator.delete(request.group_id, topic_id, each.partition)
+        return PartitionResult(each.partition)
+
+    results = answer_each(
+        request.group_id, request.topics, ask, lambda partition, error: PartitionResult(partition, error.code, error.text)
+    )
+    return DeleteShareGroupStateResponse([DeleteStateResult(*each) for each in results])

@@ -1,0 +1,30 @@
+"""InitializeShareGroupState v0: a share group begins in partitions, at a start offset and with a new state epoch (KIP-932).
+
+Errors of each partition, with a text: 42 INVALID_REQUEST for a negative number, 124 FENCED_STATE_EPOCH, 3
+UNKNOWN_TOPIC_OR_PARTITION, 14, 16. What is empty is answered by nothing (server/share_state/answers.py).
+"""
+
+from __future__ import annotations
+
+from ottla.server.context import RequestContext
+from ottla.server.share_state.answers import answer_each
+from ottla.wire.messages.initialize_share_group_state import (
+    InitializeShareGroupStateRequest,
+    InitializeShareGroupStateResponse,
+    InitializeStateResult,
+    PartitionData,
+    PartitionResult,
+)
+
+
+def handle(request: InitializeShareGroupStateRequest, ctx: RequestContext) -> InitializeShareGroupStateResponse:
+    coordinator = ctx.broker.share_coordinator()
+
+    def ask(topic_id: bytes, each: PartitionData) -> PartitionResult:
+        coordinator.initialize(request.group_id, topic_id, each.partition, each.state_epoch, each.start_offset)
+        return PartitionResult(each.partition)
+
+    results = answer_each(
+        request.group_id, request.topics, ask, lambda partition, error: PartitionResult(partition, error.code, error.text)
+    )
+    return InitializeShareGroupStateResponse([InitializeStateResult(*each) for each in results])

@@ -1,0 +1,35 @@
+"""ReadShareGroupState v0: the leader of a partition asks how far a share group is there (KIP-932).
+
+Asking with a higher leader epoch than was seen fences the leaders before. Errors of each partition, with a text: 42
+INVALID_REQUEST for a negative number or a share partition that was not initialized, 74 FENCED_LEADER_EPOCH, 3
+UNKNOWN_TOPIC_OR_PARTITION, 14, 16. What is empty is answered by nothing (server/share_state/answers.py).
+"""
+
+from __future__ import annotations
+
+from ottla.server.context import RequestContext
+from ottla.server.share_state.answers import answer_each
+from ottla.wire.messages.read_share_group_state import (
+    PartitionData,
+    PartitionResult,
+    ReadShareGroupStateRequest,
+    ReadShareGroupStateResponse,
+    ReadStateResult,
+    StateBatch,
+)
+
+
+def handle(request: ReadShareGroupStateRequest, ctx: RequestContext) -> ReadShareGroupStateResponse:
+    coordinator = ctx.broker.share_coordinator()
+
+    def ask(topic_id: bytes, each: PartitionData) -> PartitionResult:
+        state = coordinator.read(request.group_id, topic_id, each.partition, each.leader_epoch)
+        batches = [StateBatch(*batch[:2], batch.delivery_state, batch.delivery_count) for batch in state.batches]
+        return PartitionResult(
+            each.partition, state_epoch=state.state_epoch, start_offset=state.start_offset, state_batches=batches
+        )
+
+    results = answer_each(
+        request.group_id, request.topics, ask, lambda partition, error: PartitionResult(partition, error.code, error.text)
+    )
+    return ReadShareGroupStateResponse([ReadStateResult(*each) for each in results])

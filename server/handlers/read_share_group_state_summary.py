@@ -1,0 +1,31 @@
+"""ReadShareGroupStateSummary v0-1: how far a share group is in partitions, without the batches (KIP-932; v1 KIP-1226).
+
+v1 has how many records from the start offset on are done with, -1 where that is unknown. Of what was never initialized the start
+offset is -1. Errors of each partition, with a text: 42 INVALID_REQUEST for a negative number, 3 UNKNOWN_TOPIC_OR_PARTITION, 14,
+16. What is empty is answered by nothing (server/share_state/answers.py).
+"""
+
+from __future__ import annotations
+
+from ottla.server.context import RequestContext
+from ottla.server.share_state.answers import answer_each
+from ottla.wire.messages.read_share_group_state_summary import (
+    PartitionData,
+    PartitionResult,
+    ReadShareGroupStateSummaryRequest,
+    ReadShareGroupStateSummaryResponse,
+    ReadStateSummaryResult,
+)
+
+
+def handle(request: ReadShareGroupStateSummaryRequest, ctx: RequestContext) -> ReadShareGroupStateSummaryResponse:
+    coordinator = ctx.broker.share_coordinator()
+
+    def ask(topic_id: bytes, each: PartitionData) -> PartitionResult:
+        found = coordinator.read_summary(request.group_id, topic_id, each.partition, each.leader_epoch)
+        return PartitionResult(each.partition, 0, None, *found)
+
+    results = answer_each(
+        request.group_id, request.topics, ask, lambda partition, error: PartitionResult(partition, error.code, error.text)
+    )
+    return ReadShareGroupStateSummaryResponse([ReadStateSummaryResult(*each) for each in results])

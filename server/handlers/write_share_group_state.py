@@ -1,0 +1,42 @@
+"""WriteShareGroupState v0-1: the leader of a partition says how far a share group is there (KIP-932; v1 KIP-1226).
+
+v1 has how many records from the start offset on are done with; without it that is unknown from here on (-1). Errors of each
+partition, with a text: 42 INVALID_REQUEST for a negative number or a share partition that was not initialized, 74
+FENCED_LEADER_EPOCH, 124 FENCED_STATE_EPOCH, 3 UNKNOWN_TOPIC_OR_PARTITION, 14, 16. What is empty is answered by nothing
+(server/share_state/answers.py).
+"""
+
+from __future__ import annotations
+
+from ottla.server.context import RequestContext
+from ottla.server.share_state.answers import answer_each
+from ottla.server.share_state.batches import StateBatch
+from ottla.wire.messages.write_share_group_state import (
+    PartitionData,
+    PartitionResult,
+    WriteShareGroupStateRequest,
+    WriteShareGroupStateResponse,
+    WriteStateResult,
+)
+
+
+def handle(request: WriteShareGroupStateRequest, ctx: RequestContext) -> WriteShareGroupStateResponse:
+    coordinator = ctx.broker.share_coordinator()
+
+    def ask(topic_id: bytes, each: PartitionData) -> PartitionResult:
+        coordinator.write(
+            request.group_id,
+            topic_id,
+            each.partition,
+            each.state_epoch,
+            each.leader_epoch,
+            each.start_offset,
+            each.delivery_complete_count,
+            [StateBatch(one.first_offset, one.last_offset, one.delivery_count, one.delivery_state) for one in each.state_batches],
+        )
+        return PartitionResult(each.partition)
+
+    results = answer_each(
+        request.group_id, request.topics, ask, lambda partition, error: PartitionResult(partition, error.code, error.text)
+    )
+    return WriteShareGroupStateResponse([WriteStateResult(*each) for each in results])

@@ -1,0 +1,126 @@
+"""Records of `__share_group_state`: snapshots, updates of them, and tombstones of share partitions that are forgotten.
+
+Keys: ShareSnapshotKey (type 0) and ShareUpdateKey (type 1): group id, topic id, partition. Values: ShareSnapshotValue and
+ShareUpdateValue, version 0. Keys begin with their type, values with their version, as int16. A snapshot without a value is a
+tombstone. One record a batch, as Kafka writes them.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import Final
+
+from ottla.server.share_state.batches import StateBatch
+from ottla.server.share_state.state import SharePartition, ShareState, ShareUpdate
+from ottla.wire.batch import build_batch
+from ottla.wire.messages.internal import share_snapshot_key as snapshot_key
+from ottla.wire.messages.internal import share_snapshot_value as snapshot_value
+from ottla.wire.messages.internal import share_update_key as update_key
+from ottla.wire.messages.internal import share_update_value as update_value
+from ottla.wire.primitives import Buffer
+from ottla.wire.records import Record
+
+SNAPSHOT: Final = 0
+UPDATE: Final = 1
+VALUE_VERSION: Final = 0
+
+_INT16: Final = struct.Struct(">h")
+
+Change = tuple[SharePartition, ShareState | ShareUpdate | None]
+"""One record: None where the share partition is forgotten."""
+
+
+def encode(changes: Sequence[Change], timestamp_ms: int) -> bytes:
+    """As one batch, uncompressed."""
+    records = [Record(0, timestamp_ms, _key(name, change), _value(change), []) for name, change in changes]
+    return build_batch(records, base_sequence=0)
+
+
+def _key(name: SharePartition, change: ShareState | ShareUpdate | None) -> bytes:
+    out: list[Buffer] = []
+    if isinstance(change, ShareUpdate):
+        out.append(_INT16.pack(UPDATE))
+        update_key.ENCODE[0](update_key.ShareUpdateKey(*name), out)
+    else:
+        out.append(_INT16.pack(SNAPSHOT))
+        snapshot_key.ENCODE[0](snapshot_key.ShareSnapshotKey(*name), out)
+    return b"".join(out)
+
+
+def _value(change: ShareState | ShareUpdate | None) -> bytes | None:
+    if change is None:
+        return None
+    out: list[Buffer] = [_INT16.pack(VALUE_VERSION)]
+    if isinstance(change, ShareUpdate):
+        update = update_value.ShareUpdateValue(
+            change.snapshot_epoch,
+            change.leader_epoch,
+            change.start_offset,
+            change.delivery_complete_count,
+            [update_value.StateBatch(*each[:2], each.delivery_state, each.delivery_count) for each in change.batches],
+        )
+        update_value.ENCODE[VALUE_VERSION](update, out)
+    else:
+        snapshot = snapshot_value.ShareSnapshotValue(
+            change.snapshot_epoch,
+            change.state_epoch,
+            change.leader_epoch,
+            change.start_offset,
+            change.delivery_complete_count,
+            change.created_ms,
+            change.written_ms,
+            [snapshot_value.StateBatch(*each[:2], each.delivery_state, each.delivery_count) for each in change.batches],
+        )
+        snapshot_value.ENCODE[VALUE_VERSION](snapshot, out)
+    return b"".join(out)
+
+
+def decode(key: Buffer, value: Buffer | None) -> Change | None:
+    """None for a kind of record that is not ours. Raises ValueError, IndexError or struct.error (wire.frame.MALFORMED) for bytes
+    that do not follow their schema.
+    """
+    kind = _INT16.unpack_from(key)[0]
+    if kind == SNAPSHOT:
+        found = snapshot_key.DECODE[0](key, _INT16.size)[0]
+        return SharePartition(found.group_id, found.topic_id, found.partition), None if value is None else _snapshot(value)
+    if kind == UPDATE and value is not None:
+        name = update_key.DECODE[0](key, _INT16.size)[0]
+        return SharePartition(name.group_id, name.topic_id, name.partition), _update(value)
+    return None
+
+
+def _version(value: Buffer) -> int:
+    version: int = _INT16.unpack_from(value)[0]
+    if version != VALUE_VERSION:
+        raise ValueError(f"a value of version {version}, which is not known")
+    return version
+
+
+def _snapshot(value: Buffer) -> ShareState:
+    found = snapshot_value.DECODE[_version(value)](value, _INT16.size)[0]
+    return ShareState(
+        found.snapshot_epoch,
+        found.state_epoch,
+        found.leader_epoch,
+        found.start_offset,
+        found.delivery_complete_count,
+        _batches(found.state_batches),
+        found.create_timestamp,
+        found.write_timestamp,
+    )
+
+
+def _update(value: Buffer) -> ShareUpdate:
+    found = update_value.DECODE[_version(value)](value, _INT16.size)[0]
+    return ShareUpdate(
+        found.snapshot_epoch,
+        found.leader_epoch,
+        found.start_offset,
+        found.delivery_complete_count,
+        _batches(found.state_batches),
+    )
+
+
+def _batches(found: Sequence[snapshot_value.StateBatch | update_value.StateBatch]) -> tuple[StateBatch, ...]:
+    return tuple(StateBatch(each.first_offset, each.last_offset, each.delivery_count, each.delivery_state) for each in found)

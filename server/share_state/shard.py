@@ -1,0 +1,285 @@
+"""One partition of `__share_group_state`: the share partitions that hash to it.
+
+A change is written and then believed; loading is the same `replay` over what is left of the log. A write is a small update record
+until so many of them follow a snapshot that the next one is a snapshot again. What lies before the oldest snapshot that still
+counts is redundant: `prune` moves the log's start there. A share partition that nobody writes to would hold it back, so
+`snapshot_cold` writes its snapshot anew.
+
+Epochs fence: a request with a lower leader epoch than was seen comes from a former leader of the partition, one with a lower
+state epoch from before the share group's offsets were set.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from ottla.log.errors import LogError
+from ottla.server.clock import Clock
+from ottla.server.errors import append_error
+from ottla.server.share_state.batches import NO_OFFSET, StateBatch, combine
+from ottla.server.share_state.errors import ShareStateError
+from ottla.server.share_state.records import Change, decode, encode
+from ottla.server.share_state.state import NO_EPOCH, SharePartition, ShareState, ShareUpdate, updated
+from ottla.wire.errors import ErrorCode
+from ottla.wire.frame import MALFORMED
+from ottla.wire.records import decode_records
+
+logger = logging.getLogger("ottla.server.share_state")
+
+MAX_RECORDS_PER_BATCH: Final = 500
+"""Of snapshots and tombstones that are written together."""
+
+
+@dataclass(slots=True)
+class _Kept:
+    """A share partition's state, and what else counts about it."""
+
+    state: ShareState
+    leader_epoch: int
+    """The highest that was seen."""
+    state_epoch: int
+    """Likewise."""
+    updates: int = 0
+    """Since the last snapshot that ended a row of updates."""
+    snapshot_offset: int = 0
+    """Where the last snapshot lies in the log."""
+
+
+class Shard:
+    """`append(batch) -> base offset` writes to this partition; after `updates_per_snapshot` updates comes a snapshot;
+    `exists(topic id, partition)` says whether the cluster has that partition.
+    """
+
+    def __init__(
+        self,
+        partition: int,
+        append: Callable[[bytes], int],
+        clock: Clock,
+        updates_per_snapshot: int,
+        exists: Callable[[bytes, int], bool],
+    ) -> None:
+        self.partition = partition
+        self.loading = True
+        self._append = append
+        self._clock = clock
+        self._updates_per_snapshot = updates_per_snapshot
+        self._exists = exists
+        self._kept: dict[SharePartition, _Kept] = {}
+        self._last_tombstone: int | None = None
+        self._pruned = -1
+
+    def __len__(self) -> int:
+        """Share partitions."""
+        return len(self._kept)
+
+    def names(self) -> list[SharePartition]:
+        return list(self._kept)
+
+    def find(self, name: SharePartition) -> ShareState | None:
+        kept = self._kept.get(name)
+        return kept.state if kept is not None else None
+
+    # Changes
+
+    def _write(self, changes: Sequence[Change]) -> None:
+        """Durable, then believed. ShareStateError: it could not be written, and nothing has changed."""
+        for at in range(0, len(changes), MAX_RECORDS_PER_BATCH):
+            some = changes[at : at + MAX_RECORDS_PER_BATCH]
+            try:
+                base_offset = self._append(encode(some, self._clock.now_ms()))
+            except (LogError, OSError) as error:
+                code = append_error(error)
+                logger.warning("partition %d of __share_group_state: %s (%s)", self.partition, error, code.name)
+                raise ShareStateError(code) from error
+            for index, change in enumerate(some):
+                self.replay(base_offset + index, *change)
+
+    def replay(self, offset: int, name: SharePartition, change: ShareState | ShareUpdate | None) -> None:
+        """The only way that state changes, while running and while loading. `offset` is the record's."""
+        kept = self._kept.get(name)
+        if change is None:
+            self._kept.pop(name, None)
+            self._last_tombstone = offset
+        elif isinstance(change, ShareState):
+            if kept is None:
+                self._kept[name] = _Kept(change, change.leader_epoch, change.state_epoch, 0, offset)
+                return
+            kept.state = change
+            kept.leader_epoch = max(kept.leader_epoch, change.leader_epoch)
+            kept.state_epoch = max(kept.state_epoch, change.state_epoch)
+            kept.updates = 0
+            kept.snapshot_offset = offset
+        elif kept is None:  # its snapshot is lost; as in Kafka, what is there counts
+            blank = ShareState(change.snapshot_epoch, NO_EPOCH, NO_EPOCH, NO_OFFSET)
+            self._kept[name] = _Kept(updated(blank, change), change.leader_epoch, NO_EPOCH, 0, offset)
+        else:
+            kept.state = updated(kept.state, change)
+            kept.leader_epoch = max(kept.leader_epoch, change.leader_epoch)
+            kept.updates += 1
+
+    def load(self, read: Callable[[], Iterator[bytes]]) -> Iterator[None]:
+        """Replays the partition, one batch a step; what `read` raises comes through.
+
+        A batch that does not follow its schema is left out with a line in the log, as in Kafka: the others are worth having.
+        """
+        for batch in read():
+            try:
+                records = decode_records(batch)
+                found = [(each.offset, decode(each.key, each.value)) for each in records if each.key is not None]
+            except MALFORMED as error:
+                logger.error("partition %d of __share_group_state: a batch was left out: %r", self.partition, error)
+                continue
+            for offset, change in found:
+                if change is not None:
+                    self.replay(offset, *change)
+            yield
+        self.loading = False
+
+    # Requests
+
+    def initialize(self, name: SharePartition, state_epoch: int, start_offset: int) -> None:
+        """The share group begins at `start_offset`, whatever it did before. ShareStateError: INVALID_REQUEST,
+        FENCED_STATE_EPOCH, UNKNOWN_TOPIC_OR_PARTITION.
+        """
+        self._check_name(name)
+        kept = self._kept.get(name)
+        if kept is not None:
+            self._check_state_epoch(kept, state_epoch)
+        self._check_exists(name)
+        now_ms = self._clock.now_ms()
+        snapshot_epoch = kept.state.snapshot_epoch + 1 if kept is not None else 0
+        complete = 0 if start_offset != NO_OFFSET else -1
+        state = ShareState(snapshot_epoch, state_epoch, NO_EPOCH, start_offset, complete, (), now_ms, now_ms)
+        self._write([(name, state)])
+
+    def read(self, name: SharePartition, leader_epoch: int) -> ShareState:
+        """To a partition's leader. One with a higher leader epoch than was seen fences all before it. ShareStateError:
+        INVALID_REQUEST, FENCED_LEADER_EPOCH, UNKNOWN_TOPIC_OR_PARTITION.
+        """
+        self._check_name(name)
+        kept = self._known(name)
+        if kept.leader_epoch > leader_epoch:
+            raise ShareStateError(ErrorCode.FENCED_LEADER_EPOCH, "The leader epoch is over.")
+        self._check_exists(name)
+        if leader_epoch not in (NO_EPOCH, kept.leader_epoch):
+            state = kept.state
+            as_it_was = (state.start_offset, state.delivery_complete_count, ())
+            self._write([(name, self._next(kept, state.state_epoch, leader_epoch, *as_it_was))])
+        return kept.state
+
+    def write(
+        self,
+        name: SharePartition,
+        state_epoch: int,
+        leader_epoch: int,
+        start_offset: int,
+        delivery_complete_count: int,
+        batches: Sequence[StateBatch],
+    ) -> None:
+        """What a share partition's leader has to say. ShareStateError: INVALID_REQUEST, FENCED_LEADER_EPOCH, FENCED_STATE_EPOCH,
+        UNKNOWN_TOPIC_OR_PARTITION.
+        """
+        self._check_name(name)
+        kept = self._known(name)
+        if leader_epoch != NO_EPOCH and kept.leader_epoch > leader_epoch:
+            raise ShareStateError(ErrorCode.FENCED_LEADER_EPOCH, "The leader epoch is over.")
+        self._check_state_epoch(kept, state_epoch)
+        self._check_exists(name)
+        self._write([(name, self._next(kept, state_epoch, leader_epoch, start_offset, delivery_complete_count, batches))])
+
+    def _next(
+        self,
+        kept: _Kept,
+        state_epoch: int,
+        leader_epoch: int,
+        start_offset: int,
+        delivery_complete_count: int,
+        batches: Sequence[StateBatch],
+    ) -> ShareState | ShareUpdate:
+        """A write as a record: an update, or a snapshot where enough updates followed the last one."""
+        state = kept.state
+        if kept.updates < self._updates_per_snapshot:
+            new = combine((), batches, start_offset)
+            return ShareUpdate(state.snapshot_epoch, leader_epoch, start_offset, delivery_complete_count, new)
+        now_ms = self._clock.now_ms()
+        start_offset = state.start_offset if start_offset == NO_OFFSET else start_offset
+        return ShareState(
+            state.snapshot_epoch + 1,
+            state.state_epoch if state_epoch == NO_EPOCH else state_epoch,
+            state.leader_epoch if leader_epoch == NO_EPOCH else leader_epoch,
+            start_offset,
+            delivery_complete_count,
+            combine(state.batches, batches, start_offset),
+            now_ms,
+            now_ms,
+        )
+
+    def summary(self, name: SharePartition, leader_epoch: int) -> ShareState | None:
+        """For who describes a share group; None: nothing is kept. ShareStateError: INVALID_REQUEST,
+        UNKNOWN_TOPIC_OR_PARTITION.
+        """
+        self._check_name(name)
+        self._check_exists(name)
+        return self.find(name)
+
+    def delete(self, name: SharePartition) -> None:
+        """Forgets it; what is not known is forgotten already. ShareStateError INVALID_REQUEST."""
+        self._check_name(name)
+        if name in self._kept:
+            self._write([(name, None)])
+
+    # Checks
+
+    @staticmethod
+    def _check_name(name: SharePartition) -> None:
+        if name.partition < 0:
+            raise ShareStateError(ErrorCode.INVALID_REQUEST, "A partition's number is not negative.")
+
+    def _known(self, name: SharePartition) -> _Kept:
+        kept = self._kept.get(name)
+        if kept is None:
+            raise ShareStateError(ErrorCode.INVALID_REQUEST, "The share partition is not initialized.")
+        return kept
+
+    @staticmethod
+    def _check_state_epoch(kept: _Kept, state_epoch: int) -> None:
+        if state_epoch != NO_EPOCH and kept.state_epoch > state_epoch:
+            raise ShareStateError(ErrorCode.FENCED_STATE_EPOCH, "The state epoch is over.")
+
+    def _check_exists(self, name: SharePartition) -> None:
+        if not self._exists(name.topic_id, name.partition):
+            raise ShareStateError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "There is no such partition.")
+
+    # Passes
+
+    def forget_topics(self, topic_ids: Collection[bytes]) -> None:
+        """These topics are deleted. ShareStateError."""
+        self._write([(name, None) for name in self._kept if name.topic_id in topic_ids])
+
+    def snapshot_cold(self, interval_ms: int) -> int:
+        """Writes snapshots of share partitions anew that were not written for so long, while others are; returns how many.
+        ShareStateError.
+        """
+        states = [kept.state for kept in self._kept.values()]
+        if all(state.created_ms != state.written_ms for state in states):
+            return 0  # nobody writes at all: then nothing is won
+        now_ms = self._clock.now_ms()
+        cold: list[Change] = [
+            (name, kept.state._replace(snapshot_epoch=kept.state.snapshot_epoch + 1, written_ms=now_ms))
+            for name, kept in self._kept.items()
+            if now_ms - kept.state.written_ms >= interval_ms
+        ]
+        self._write(cold)
+        return len(cold)
+
+    def redundant_before(self) -> int | None:
+        """The offset from which on records count; None where that is not known, or was told already."""
+        oldest = min((kept.snapshot_offset for kept in self._kept.values()), default=self._last_tombstone)
+        return oldest if oldest is not None and oldest > max(self._pruned, 0) else None
+
+    def pruned(self, offset: int) -> None:
+        """The log begins at `offset` now."""
+        self._pruned = offset
