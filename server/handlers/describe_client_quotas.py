@@ -4,7 +4,6 @@
 - The filter has at most one component a kind of name. Match type 0 EXACT needs a name, 1 DEFAULT matches the default only, 2
   SPECIFIED (any) either; both go without a name. `strict` leaves out entities that have other kinds of names, too. No components
   match everything, and with `strict` nothing.
-- What the metadata holds is answered. Nothing here sets quotas yet; a data directory of Kafka's may bring some along.
 - Errors, with null entries: 35 UNSUPPORTED_VERSION (no such kind of name), 42 INVALID_REQUEST (any other fault of the filter).
 """
 
@@ -14,8 +13,8 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from ottla.server.context import RequestContext
-from ottla.server.metadata.image import MetadataImage
 from ottla.server.metadata.operation import Refused
+from ottla.server.metadata.quotas import CLIENT_ID, IP, USER, quotas_of
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_client_quotas import (
     ComponentData,
@@ -25,16 +24,10 @@ from ottla.wire.messages.describe_client_quotas import (
     EntryData,
     ValueData,
 )
-from ottla.wire.messages.internal.client_quota_record import ClientQuotaRecord
 
-USER: Final = "user"
-CLIENT_ID: Final = "client-id"
-IP: Final = "ip"
 EXACT: Final = 0
 DEFAULT: Final = 1
 ANY: Final = 2
-
-Entity = tuple[tuple[str, str | None], ...]
 
 
 class Anything:
@@ -51,7 +44,7 @@ def handle(request: DescribeClientQuotasRequest, ctx: RequestContext) -> Describ
         return DescribeClientQuotasResponse(error_code=refused.code, error_message=refused.message, entries=None)
     entries = [
         EntryData([EntityData(*part) for part in entity], [ValueData(*value) for value in values.items()])
-        for entity, values in _quotas(ctx.broker.metadata).items()
+        for entity, values in quotas_of(ctx.broker.metadata).items()
         if _matches(dict(entity), wanted, request.strict)
     ]
     return DescribeClientQuotasResponse(entries=entries)
@@ -81,15 +74,6 @@ def _name(component: ComponentData) -> str | Anything | None:
     if (component.match is None) == (component.match_type == EXACT):
         raise Refused(ErrorCode.INVALID_REQUEST, "A component needs a name to match exactly, and has none otherwise.")
     return ANYTHING if component.match_type == ANY else component.match
-
-
-def _quotas(image: MetadataImage) -> dict[Entity, dict[str, float]]:
-    found: dict[Entity, dict[str, float]] = {}
-    for record in image.kept.values():
-        if isinstance(record, ClientQuotaRecord):
-            entity = tuple((part.entity_type, part.entity_name) for part in record.entity)
-            found.setdefault(entity, {})[record.key] = record.value
-    return found
 
 
 def _matches(entity: Mapping[str, str | None], wanted: Mapping[str, str | Anything | None], strict: bool) -> bool:

@@ -14,17 +14,21 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from ottla.wire.messages.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
     from ottla.wire.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
     from ottla.wire.messages.alter_user_scram_credentials import (
         AlterUserScramCredentialsRequest,
         AlterUserScramCredentialsResponse,
     )
+    from ottla.wire.messages.create_delegation_token import CreateDelegationTokenRequest, CreateDelegationTokenResponse
     from ottla.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
     from ottla.wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
     from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
     from ottla.wire.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
     from ottla.wire.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
+    from ottla.wire.messages.expire_delegation_token import ExpireDelegationTokenRequest, ExpireDelegationTokenResponse
     from ottla.wire.messages.incremental_alter_configs import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
+    from ottla.wire.messages.renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
 
 
 class Controller(ABC):
@@ -51,12 +55,32 @@ class Controller(ABC):
         """Likewise, but all settings of a resource at once: what is not in the request goes back to its default."""
 
     @abstractmethod
+    async def alter_client_quotas(self, request: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
+        """Quotas of users, client ids and addresses, each entity on its own."""
+
+    @abstractmethod
     async def elect_leaders(self, request: ElectLeadersRequest) -> ElectLeadersResponse:
         """Elections that an administrator asks for, each partition on its own."""
 
     @abstractmethod
     async def alter_user_scram_credentials(self, request: AlterUserScramCredentialsRequest) -> AlterUserScramCredentialsResponse:
         """Gives users SCRAM credentials and takes them away; those users that succeed do so together."""
+
+    @abstractmethod
+    async def create_delegation_token(
+        self, request: CreateDelegationTokenRequest, requester: str
+    ) -> CreateDelegationTokenResponse:
+        """A new token; `requester` is the principal that asks, here and in the next two: `User:alice`."""
+
+    @abstractmethod
+    async def renew_delegation_token(self, request: RenewDelegationTokenRequest, requester: str) -> RenewDelegationTokenResponse:
+        """A token lasts longer."""
+
+    @abstractmethod
+    async def expire_delegation_token(
+        self, request: ExpireDelegationTokenRequest, requester: str
+    ) -> ExpireDelegationTokenResponse:
+        """A token ends earlier."""
 
     @abstractmethod
     async def describe_quorum(self, request: DescribeQuorumRequest) -> DescribeQuorumResponse:

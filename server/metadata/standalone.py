@@ -20,7 +20,7 @@ from ottla.log.config import LogConfig
 from ottla.log.errors import StorageError
 from ottla.log.settings import LONG_MAX
 from ottla.server.metadata import snapshot
-from ottla.server.metadata.controller import Controller
+from ottla.server.metadata.administration import Administration
 from ottla.server.metadata.elections import elect, resign
 from ottla.server.metadata.image import BROKER, MIGRATING, UNASSIGNED, ConfigChanged, Endpoint, MetadataError, MetadataImage
 from ottla.server.metadata.metadata_log import TOPIC_ID, MetadataLog
@@ -42,19 +42,12 @@ if TYPE_CHECKING:
     from ottla.server.metadata.snapshot_keeper import SnapshotKeeper
     from ottla.wire.messages.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
     from ottla.wire.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
-    from ottla.wire.messages.alter_user_scram_credentials import (
-        AlterUserScramCredentialsRequest,
-        AlterUserScramCredentialsResponse,
-    )
-    from ottla.wire.messages.create_delegation_token import CreateDelegationTokenRequest, CreateDelegationTokenResponse
     from ottla.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
     from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
     from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
     from ottla.wire.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
     from ottla.wire.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
-    from ottla.wire.messages.expire_delegation_token import ExpireDelegationTokenRequest, ExpireDelegationTokenResponse
     from ottla.wire.messages.incremental_alter_configs import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
-    from ottla.wire.messages.renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
 
 PRODUCER_IDS_BLOCK: Final = 1000
 SUPPORTED_FEATURES: Final = {"metadata.version": (MIN_METADATA_VERSION, METADATA_VERSION), "transaction.version": (0, 2)}
@@ -74,7 +67,7 @@ logger = logging.getLogger("ottla.server.metadata")
 _Answer = TypeVar("_Answer")
 
 
-class StandaloneController(Controller):
+class StandaloneController(Administration):
     """Made by `open_standalone`. `image` is the cluster as it is now."""
 
     def __init__(
@@ -226,34 +219,6 @@ class StandaloneController(Controller):
 
         return self._carry_out(elect_leaders.elect_leaders(self.image, frozenset((self._settings.node_id,)), request))
 
-    async def alter_user_scram_credentials(self, request: AlterUserScramCredentialsRequest) -> AlterUserScramCredentialsResponse:
-        from ottla.server.metadata import scram
-
-        return self._carry_out(scram.alter(self.image, request))
-
-    async def create_delegation_token(
-        self, request: CreateDelegationTokenRequest, requester: str
-    ) -> CreateDelegationTokenResponse:
-        from ottla.server.metadata import tokens
-
-        settings, principal = tokens.settings_of(self._settings.broker_values), tokens.principal_of(requester)
-        now_ms = self._clock.now_ms()
-        return self._carry_out(tokens.create(self.image, settings, self._random, now_ms, principal, request))
-
-    async def renew_delegation_token(self, request: RenewDelegationTokenRequest, requester: str) -> RenewDelegationTokenResponse:
-        from ottla.server.metadata import tokens
-
-        settings, principal = tokens.settings_of(self._settings.broker_values), tokens.principal_of(requester)
-        return self._carry_out(tokens.renew(self.image, settings, self._clock.now_ms(), principal, request))
-
-    async def expire_delegation_token(
-        self, request: ExpireDelegationTokenRequest, requester: str
-    ) -> ExpireDelegationTokenResponse:
-        from ottla.server.metadata import tokens
-
-        settings, principal = tokens.settings_of(self._settings.broker_values), tokens.principal_of(requester)
-        return self._carry_out(tokens.expire(self.image, settings, self._clock.now_ms(), principal, request))
-
     async def describe_quorum(self, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
         from ottla.server.metadata import quorum
 
@@ -294,12 +259,6 @@ class StandaloneController(Controller):
                 self._log, self.image, self._disk, self._settings.broker_values, self._clock, self._random
             )
         return self._keeper.run()
-
-    def expire_tokens(self) -> None:
-        """Removes the delegation tokens whose time is over. StorageError."""
-        from ottla.server.metadata import tokens
-
-        self._commit(tokens.expired(self.image, self._clock.now_ms()))
 
     def create_in_background(self, names: Iterable[str]) -> None:
         new = [name for name in names if name not in self.image.topics and name not in self._wanted]
