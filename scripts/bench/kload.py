@@ -8,12 +8,14 @@
     e2e        one producer at --rate requests/s, one consumer that long-polls: milliseconds from end to end
     metadata   --topics of --partitions each, then Metadata for all of them, for --seconds
     group      --members join a classic group at once: seconds until all of them are in one generation
+    group-storm  --groups classic groups of --members each form at once: seconds until all are stable
+    commits    --depth OffsetCommits of --partitions in flight from each of --conns groups with one member, for --seconds
     transactions  --conns producers, each with one batch of --records a transaction (Produce v12, EndTxn v5), for --seconds
     idle       --conns connections that ask ApiVersions once, and stay
     ready      how long until a broker that is just starting answers ApiVersions
 
 The client does as little as it can: a request is encoded once, an answer is measured and hardly read. So the figures are the
-broker's, not a client library's. It needs nothing but this file, kload_wire.py, kload_txn.py and the standard library.
+broker's, not a client library's. It needs nothing but this file, kload_{wire,txn,groups}.py and the standard library.
 
 Prints one JSON object, with the units in the names. With --pid, the CPU seconds of that process with its threads and children,
 and its resident memory, come from /proc. Exit code 1, with a line that says why, where the broker refuses something.
@@ -35,6 +37,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from kload_groups import HEARTBEAT_SECONDS, Storm
 from kload_txn import Batches, Transactions
 from kload_wire import (
     API_VERSIONS,
@@ -43,6 +46,7 @@ from kload_wire import (
     Connection,
     Member,
     Refused,
+    commit_error,
     create_topics,
     delete_topics,
     fetch_answer,
@@ -53,9 +57,6 @@ from kload_wire import (
     produce_request,
     record_batch,
 )
-
-HEARTBEAT_SECONDS = 0.05
-
 
 # Figures
 
@@ -283,6 +284,69 @@ def run_group(options: argparse.Namespace, address: Address) -> dict[str, Any]:
     return {"members": options.members, "stable_s": round(took, 3), "generation": max(newest.values()), **process.figures()}
 
 
+def run_group_storm(options: argparse.Namespace, address: Address) -> dict[str, Any]:
+    """Members on connections of their own, driven by one thread."""
+    storm = Storm(address, options.topic, options.groups, options.members)
+    process = Process(options.pid)
+    took = storm.run(options.seconds)
+    figures = process.figures()
+    storm.leave()
+    return {
+        "groups": options.groups,
+        "members": options.members,
+        "stable_s": round(took, 3),
+        "generations": storm.generations,
+        **figures,
+    }
+
+
+def run_commits(options: argparse.Namespace, address: Address) -> dict[str, Any]:
+    """Members that each commit for all partitions, again and again."""
+    topic = options.topic
+    create_topics(address, [topic], options.partitions)
+    members = []
+    for number in range(options.conns):
+        group = f"{topic}-{number}"
+        find_coordinator(address, group)
+        members.append(Member(Connection(address), group))
+        members[-1].join()
+        members[-1].sync()
+    samples: list[float] = []
+    problems: list[Exception] = []
+    process, begin = Process(options.pid), time.perf_counter()
+    deadline = begin + options.seconds
+
+    def worker(number: int) -> None:
+        member, sent, mine = members[number], deque[float](), []
+        data = member.commit_request(topic, options.partitions, 5)
+        while True:
+            while len(sent) < options.depth and time.perf_counter() < deadline:
+                sent.append(time.perf_counter())
+                member.connection.send(data)
+            if not sent:
+                break
+            error = commit_error(member.connection.receive(), topic)
+            mine.append(time.perf_counter() - sent.popleft())
+            if error:
+                raise Refused(f"OffsetCommit: error {error}")
+        samples.extend(mine)
+
+    _in_threads(worker, options.conns, problems)
+    took = time.perf_counter() - begin
+    figures = process.figures(requests=len(samples))
+    for member in members:
+        member.connection.ask(member.leave_request())
+    return {
+        "conns": options.conns,
+        "depth": options.depth,
+        "partitions": options.partitions,
+        "requests": len(samples),
+        "commits_per_s": round(len(samples) / took),
+        **percentiles(samples),
+        **figures,
+    }
+
+
 def run_transactions(options: argparse.Namespace, address: Address) -> dict[str, Any]:
     """Producers that each commit one transaction after the other, to partitions in turn."""
     create_topics(address, [options.topic], options.partitions, options.config)
@@ -384,7 +448,7 @@ def _finish(threads: list[threading.Thread], problems: list[Exception]) -> None:
 
 
 SCENARIOS: dict[str, Callable[[argparse.Namespace, Address], dict[str, Any]]] = {
-    name.removeprefix("run_"): run for name, run in list(globals().items()) if name.startswith("run_")
+    name.removeprefix("run_").replace("_", "-"): run for name, run in list(globals().items()) if name.startswith("run_")
 }
 
 
@@ -409,7 +473,8 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument("--max-bytes", type=int, default=1 << 20)
     parser.add_argument("--rate", type=float, default=500)
     parser.add_argument("--stuck", type=int, default=0, help="connections that send half a frame first, and stay")
-    parser.add_argument("--members", type=int, default=50)
+    parser.add_argument("--members", type=int, default=50, help="of a group")
+    parser.add_argument("--groups", type=int, default=100)
     return parser
 
 
@@ -420,7 +485,7 @@ def main() -> int:
     try:
         stuck = half_a_frame(address, options.stuck)
         result = SCENARIOS[options.scenario](options, address)
-        if not options.keep and options.scenario in ("produce", "fetch", "e2e", "transactions"):
+        if not options.keep and options.scenario in ("produce", "fetch", "e2e", "transactions", "commits"):
             delete_topics(address, [options.topic])
     except (OSError, Refused) as error:
         print(f"kload {options.scenario}: {error}", file=sys.stderr)

@@ -1,7 +1,8 @@
 """The bytes that kload sends, and what little it reads of the answers; the standard library only (crc32c where it is installed).
 
 Versions that every Kafka 4 broker takes and that have no tagged fields: CreateTopics v4, DeleteTopics v3, Produce v7, Fetch v11,
-ListOffsets v1, Metadata v8, FindCoordinator v1, JoinGroup v3, SyncGroup v2, Heartbeat v2, ApiVersions v0. The broker's own codecs
+ListOffsets v1, Metadata v8, FindCoordinator v1, JoinGroup v3, SyncGroup v2, Heartbeat v2, LeaveGroup v2, OffsetCommit v7,
+ApiVersions v0. The broker's own codecs
 are left out on purpose: the generator must run against any broker from any environment, and cannot share a fault with the one it
 measures.
 """
@@ -221,17 +222,22 @@ def find_coordinator(address: Address, group: str) -> None:
 
 
 class Member:
-    """A member of a classic group on a connection of its own."""
+    """A member of a classic group on a connection of its own. Each step is a request, what its answer means, and both at once."""
 
     def __init__(self, connection: Connection, group: str) -> None:
         self.connection, self.group = connection, string(group)
         self.member_id, self.generation, self.leads = b"\0\0", -1, False
 
     def join(self) -> int:
-        """The generation that the member is in then. Raises Refused."""
+        return self.joined(self.connection.ask(self.join_request()))
+
+    def join_request(self) -> bytes:
         body = self.group + struct.pack(">ii", 30_000, 30_000) + self.member_id + string("consumer")
-        body += struct.pack(">i", 1) + string("range") + struct.pack(">i", 0)
-        answer = bytes(self.connection.ask(request(11, 3, body)))
+        return request(11, 3, body + struct.pack(">i", 1) + string("range") + struct.pack(">i", 0))
+
+    def joined(self, view: memoryview) -> int:
+        """The generation that the member is in then. Raises Refused."""
+        answer = bytes(view)
         error, self.generation = struct.unpack_from(">hi", answer, 8)
         if error:
             raise Refused(f"JoinGroup: error {error}")
@@ -244,18 +250,38 @@ class Member:
         return self.generation
 
     def sync(self) -> int:
-        """An error code: 0 or that of a rebalance. Raises Refused for another."""
+        return self.error(self.connection.ask(self.sync_request()), "SyncGroup")
+
+    def sync_request(self) -> bytes:
         assignments = struct.pack(">i", 1) + self.member_id + struct.pack(">i", 0) if self.leads else struct.pack(">i", 0)
-        body = self.group + struct.pack(">i", self.generation) + self.member_id + assignments
-        return self._error(self.connection.ask(request(14, 2, body)), "SyncGroup")
+        return request(14, 2, self._in_generation() + assignments)
 
     def beat(self) -> int:
-        """As `sync`."""
-        body = self.group + struct.pack(">i", self.generation) + self.member_id
-        return self._error(self.connection.ask(request(12, 2, body)), "Heartbeat")
+        return self.error(self.connection.ask(self.beat_request()), "Heartbeat")
 
-    def _error(self, answer: memoryview, what: str) -> int:
+    def beat_request(self) -> bytes:
+        return request(12, 2, self._in_generation())
+
+    def leave_request(self) -> bytes:
+        return request(13, 2, self.group + self.member_id)
+
+    def commit_request(self, topic: str, partitions: int, offset: int) -> bytes:
+        entry = struct.pack(">qih", offset, -1, 0)  # the offset, no leader epoch, no metadata
+        entries = b"".join(struct.pack(">i", partition) + entry for partition in range(partitions))
+        body = self._in_generation() + struct.pack(">hi", -1, 1)  # no instance id, one topic
+        return request(8, 7, body + string(topic) + struct.pack(">i", partitions) + entries)
+
+    def _in_generation(self) -> bytes:
+        return self.group + struct.pack(">i", self.generation) + self.member_id
+
+    def error(self, answer: memoryview, what: str) -> int:
+        """The answer's error code: 0 or that of a rebalance. Raises Refused for another."""
         (error,) = struct.unpack_from(">h", answer, 8)
         if error not in (0, REBALANCE_IN_PROGRESS):
             raise Refused(f"{what}: error {error}")
         return int(error)
+
+
+def commit_error(answer: memoryview, topic: str) -> int:
+    """Of the first partition."""
+    return int(struct.unpack_from(">h", answer, 4 + 4 + 4 + 2 + len(topic) + 4 + 4)[0])

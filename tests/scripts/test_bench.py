@@ -59,6 +59,8 @@ def kload(broker: Broker, *arguments: str) -> subprocess.CompletedProcess[str]:
         (("e2e", "--seconds", "0.1"), "records"),
         (("metadata", "--topics", "2", "--seconds", "0.1"), "requests"),
         (("group", "--members", "3"), "generation"),
+        (("group-storm", "--groups", "3", "--members", "4"), "generations"),
+        (("commits", "--conns", "2", "--partitions", "3", "--seconds", "0.1"), "requests"),
         (("transactions", "--conns", "2", "--seconds", "0.1"), "transactions"),
         (("idle", "--conns", "3", "--seconds", "0"), "conns"),
         (("ready",), "ready_s"),
