@@ -345,6 +345,8 @@ class Broker:
         every("transactional id expiration", values[EXPIRE_TRANSACTIONAL_IDS], self._expire_transactional_ids)
         every("cold share partitions", values["share.coordinator.cold.partition.snapshot.interval.ms"], self._snapshot_cold)
         every("share state pruning", values["share.coordinator.state.topic.prune.interval.ms"], self._prune_share_state)
+        if values["delegation.token.secret.key"]:
+            every("token expiration", values["delegation.token.expiry.check.interval.ms"], controller.expire_tokens)
         every("metadata snapshot", METADATA_PASS_INTERVAL_MS, controller.snapshot_pass)
 
     def _abort_overdue(self) -> Awaitable[None] | None:

@@ -1,0 +1,47 @@
+"""DescribeDelegationToken v1-3: tokens, by their owners and renewers (KIP-48, KIP-373).
+
+- No owners (null) are all tokens, an empty list none. Expired tokens are described until they are swept.
+- v3 tells who asked for the token. Who may ask: security/delegation.py.
+- Errors: 61 DELEGATION_TOKEN_AUTH_DISABLED (no delegation.token.secret.key), 64 DELEGATION_TOKEN_REQUEST_NOT_ALLOWED (the
+  listener does not tell who asks: PLAINTEXT).
+"""
+
+from __future__ import annotations
+
+from ottla.server.context import RequestContext
+from ottla.server.metadata.tokens import hmac_of, principal_of, settings_of, tokens
+from ottla.server.security.delegation import is_wanted, may_ask
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.describe_delegation_token import (
+    DescribedDelegationToken,
+    DescribedDelegationTokenRenewer,
+    DescribeDelegationTokenRequest,
+    DescribeDelegationTokenResponse,
+)
+from ottla.wire.messages.internal.delegation_token_record import DelegationTokenRecord
+
+
+def handle(request: DescribeDelegationTokenRequest, ctx: RequestContext) -> DescribeDelegationTokenResponse:
+    if not may_ask(ctx):
+        return DescribeDelegationTokenResponse(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
+    secret_key = settings_of(ctx.broker.config.values).secret_key
+    if secret_key is None:
+        return DescribeDelegationTokenResponse(ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED)
+    owners = None
+    if request.owners is not None:
+        owners = {f"{owner.principal_type}:{owner.principal_name}" for owner in request.owners}
+    found = [token for token in tokens(ctx.broker.metadata) if is_wanted(token, owners)]
+    return DescribeDelegationTokenResponse(tokens=[_described(token, secret_key) for token in found])
+
+
+def _described(token: DelegationTokenRecord, secret_key: str) -> DescribedDelegationToken:
+    return DescribedDelegationToken(
+        *principal_of(token.owner),
+        *principal_of(token.requester),
+        token.issue_timestamp,
+        token.expiration_timestamp,
+        token.max_timestamp,
+        token.token_id,
+        hmac_of(token.token_id, secret_key),
+        [DescribedDelegationTokenRenewer(*principal_of(renewer)) for renewer in token.renewers],
+    )

@@ -1,0 +1,25 @@
+"""RenewDelegationToken v1-2: a token lasts longer (KIP-48).
+
+- The rules: metadata/tokens.py; who may ask: security/delegation.py. A token is named by its HMAC.
+- Errors: 64 DELEGATION_TOKEN_REQUEST_NOT_ALLOWED (the listener does not tell who asks: PLAINTEXT), with a time of -1; 35
+  UNSUPPORTED_VERSION (metadata.version before 3.6), 56 KAFKA_STORAGE_ERROR, 61 DELEGATION_TOKEN_AUTH_DISABLED (no
+  delegation.token.secret.key), 62 DELEGATION_TOKEN_NOT_FOUND, 63 DELEGATION_TOKEN_OWNER_MISMATCH (neither owner nor renewer), 66
+  DELEGATION_TOKEN_EXPIRED.
+"""
+
+from __future__ import annotations
+
+from ottla.log.errors import StorageError
+from ottla.server.context import RequestContext
+from ottla.server.security.delegation import NO_TIME, may_ask
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
+
+
+async def handle(request: RenewDelegationTokenRequest, ctx: RequestContext) -> RenewDelegationTokenResponse:
+    if not may_ask(ctx):
+        return RenewDelegationTokenResponse(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, NO_TIME)
+    try:
+        return await ctx.broker.controller.renew_delegation_token(request, ctx.principal)
+    except StorageError:  # logged where the directory went offline
+        return RenewDelegationTokenResponse(ErrorCode.KAFKA_STORAGE_ERROR)

@@ -1,0 +1,196 @@
+"""Delegation tokens (KIP-48): short-lived credentials that a principal makes for others, and their life in the metadata.
+
+A token is an id that is in the metadata, and an HMAC of it, made with `delegation.token.secret.key`, that only its holder and
+the brokers know: who shows the HMAC has the token. It lasts for `delegation.token.expiry.time.ms`, may be renewed for as long
+again by its owner and its renewers, and ends for good after `delegation.token.max.lifetime.ms`; a request may ask for less of
+each, never for more. Until expired tokens are swept (`expired`), they are described, and can be neither renewed nor used.
+
+Who may ask at all is decided before: server/security/delegation.py.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Iterator, Mapping
+from random import Random
+from typing import Any, Final, NamedTuple
+
+from ottla.log.settings import LONG_MAX
+from ottla.server.metadata.image import MetadataImage
+from ottla.server.metadata.operation import Outcome, Refused, random_uuid
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.create_delegation_token import CreateDelegationTokenRequest, CreateDelegationTokenResponse
+from ottla.wire.messages.expire_delegation_token import ExpireDelegationTokenRequest, ExpireDelegationTokenResponse
+from ottla.wire.messages.internal.delegation_token_record import DelegationTokenRecord
+from ottla.wire.messages.internal.remove_delegation_token_record import RemoveDelegationTokenRecord
+from ottla.wire.messages.renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
+from ottla.wire.primitives import WireStruct, uuid_to_text
+
+USER: Final = "User"
+SINCE: Final = 14
+"""metadata.version 3.6-IV2, the first that can hold tokens."""
+
+
+class Principal(NamedTuple):
+    """Who somebody is, written `User:alice`."""
+
+    kind: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind}:{self.name}"
+
+
+def principal_of(text: str) -> Principal:
+    kind, _, name = text.partition(":")
+    return Principal(kind, name)
+
+
+class TokenSettings(NamedTuple):
+    """Without a secret key there are no tokens."""
+
+    secret_key: str | None
+    max_lifetime_ms: int
+    expiry_time_ms: int
+
+
+def settings_of(values: Mapping[str, Any]) -> TokenSettings:
+    """Of the broker's settings."""
+    return TokenSettings(
+        values["delegation.token.secret.key"] or None,
+        values["delegation.token.max.lifetime.ms"],
+        values["delegation.token.expiry.time.ms"],
+    )
+
+
+def tokens(image: MetadataImage) -> Iterator[DelegationTokenRecord]:
+    return (record for record in image.kept.values() if isinstance(record, DelegationTokenRecord))
+
+
+def hmac_of(token_id: str, secret_key: str) -> bytes:
+    """What the token's holder shows: HMAC-SHA-512."""
+    return hmac.digest(secret_key.encode(), token_id.encode(), "sha512")
+
+
+def token_for(image: MetadataImage, secret_key: str, shown: bytes) -> DelegationTokenRecord | None:
+    """The token that this HMAC is of."""
+    for token in tokens(image):
+        if hmac.compare_digest(hmac_of(token.token_id, secret_key), shown):
+            return token
+    return None
+
+
+def is_expired(token: DelegationTokenRecord, now_ms: int) -> bool:
+    return token.max_timestamp < now_ms or token.expiration_timestamp < now_ms
+
+
+def owner_of(request: CreateDelegationTokenRequest, requester: Principal) -> Principal:
+    """Whom the token will stand for: whoever asks, if nobody else is named."""
+    if not request.owner_principal_name:
+        return requester
+    return Principal(request.owner_principal_type or "", request.owner_principal_name)
+
+
+def create(
+    image: MetadataImage,
+    settings: TokenSettings,
+    random: Random,
+    now_ms: int,
+    requester: Principal,
+    request: CreateDelegationTokenRequest,
+) -> Outcome[CreateDelegationTokenResponse]:
+    owner = owner_of(request, requester)
+    answer = CreateDelegationTokenResponse(0, owner.kind, owner.name, requester.kind, requester.name)
+    try:
+        secret_key = _secret_key(image, settings)
+    except Refused as refused:
+        answer.error_code = refused.code
+        return Outcome([], answer)
+    answer.issue_timestamp_ms = now_ms
+    wanted_ms = request.max_lifetime_ms if request.max_lifetime_ms > 0 else LONG_MAX
+    answer.max_timestamp_ms = min(LONG_MAX, now_ms + min(settings.max_lifetime_ms, wanted_ms))
+    answer.expiry_timestamp_ms = min(answer.max_timestamp_ms, now_ms + settings.expiry_time_ms)
+    answer.token_id = uuid_to_text(random_uuid(random))
+    answer.hmac = hmac_of(answer.token_id, secret_key)
+    record = DelegationTokenRecord(
+        str(owner),
+        str(requester),
+        [f"{renewer.principal_type}:{renewer.principal_name}" for renewer in request.renewers],
+        now_ms,
+        answer.max_timestamp_ms,
+        answer.expiry_timestamp_ms,
+        answer.token_id,
+    )
+    return Outcome([record], answer)
+
+
+def renew(
+    image: MetadataImage, settings: TokenSettings, now_ms: int, requester: Principal, request: RenewDelegationTokenRequest
+) -> Outcome[RenewDelegationTokenResponse]:
+    """A period of nothing or less is the longest there is."""
+    try:
+        token = _shown(image, settings, request.hmac)
+        _check_time(token, now_ms)
+        _check_renewer(token, requester)
+    except Refused as refused:
+        return Outcome([], RenewDelegationTokenResponse(refused.code))
+    wanted_ms = request.renew_period_ms if request.renew_period_ms > 0 else LONG_MAX
+    expiry_ms = min(token.max_timestamp, now_ms + min(settings.expiry_time_ms, wanted_ms))
+    return Outcome([_lasting(token, expiry_ms)], RenewDelegationTokenResponse(0, expiry_ms))
+
+
+def expire(
+    image: MetadataImage, settings: TokenSettings, now_ms: int, requester: Principal, request: ExpireDelegationTokenRequest
+) -> Outcome[ExpireDelegationTokenResponse]:
+    """A negative period ends the token at once, also one whose time is over already."""
+    try:
+        token = _shown(image, settings, request.hmac)
+        _check_renewer(token, requester)
+        if request.expiry_time_period_ms < 0:
+            return Outcome([RemoveDelegationTokenRecord(token.token_id)], ExpireDelegationTokenResponse(0, now_ms))
+        _check_time(token, now_ms)
+    except Refused as refused:
+        return Outcome([], ExpireDelegationTokenResponse(refused.code))
+    expiry_ms = min(token.max_timestamp, now_ms + request.expiry_time_period_ms)
+    return Outcome([_lasting(token, expiry_ms)], ExpireDelegationTokenResponse(0, expiry_ms))
+
+
+def expired(image: MetadataImage, now_ms: int) -> list[WireStruct]:
+    """What removes the tokens whose time is over."""
+    return [RemoveDelegationTokenRecord(token.token_id) for token in tokens(image) if is_expired(token, now_ms)]
+
+
+def _secret_key(image: MetadataImage, settings: TokenSettings) -> str:
+    """Refused: 35, 61."""
+    if settings.secret_key is None:
+        raise Refused(ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED)
+    if image.metadata_version < SINCE:
+        raise Refused(ErrorCode.UNSUPPORTED_VERSION)
+    return settings.secret_key
+
+
+def _shown(image: MetadataImage, settings: TokenSettings, shown: bytes) -> DelegationTokenRecord:
+    """Refused: 35, 61, 62."""
+    token = token_for(image, _secret_key(image, settings), shown)
+    if token is None:
+        raise Refused(ErrorCode.DELEGATION_TOKEN_NOT_FOUND)
+    return token
+
+
+def _check_time(token: DelegationTokenRecord, now_ms: int) -> None:
+    """Refused: 66."""
+    if is_expired(token, now_ms):
+        raise Refused(ErrorCode.DELEGATION_TOKEN_EXPIRED)
+
+
+def _check_renewer(token: DelegationTokenRecord, requester: Principal) -> None:
+    """Refused: 63."""
+    if str(requester) not in (token.owner, *token.renewers):
+        raise Refused(ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH)
+
+
+def _lasting(token: DelegationTokenRecord, expiry_ms: int) -> WireStruct:
+    """The same token until another time."""
+    return DelegationTokenRecord(
+        token.owner, token.requester, list(token.renewers), token.issue_timestamp, token.max_timestamp, expiry_ms, token.token_id
+    )
