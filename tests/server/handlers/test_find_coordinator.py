@@ -16,6 +16,7 @@ from tests.server.group.fakes import Broker, GroupLog
 from tests.server.handlers.group_calls import encoded, versions
 
 TOPIC = "__consumer_offsets"
+SHARE_STATE = "__share_group_state"
 
 
 class Cluster(Broker):
@@ -24,6 +25,7 @@ class Cluster(Broker):
     def __init__(self, leaders: list[int]) -> None:
         super().__init__(GroupLog(partitions=len(leaders)))
         self.created: list[str] = []
+        self.share_coordinator: Any = None
         self.controller = self
         self.metadata.brokers = {
             broker_id: SimpleNamespace(
@@ -97,6 +99,21 @@ def test_no_leader_a_fenced_one_or_one_that_is_gone(leader: int) -> None:
 def test_a_listener_that_the_coordinator_does_not_have() -> None:
     (answer,) = Cluster([1]).find(6, "g", listener="OTHER").coordinators
     assert answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+def test_a_share_partition_is_looked_for_in_the_topic_of_its_own() -> None:
+    cluster = Cluster([1])
+    key = "g:AAAAAAAAAAAAAAAAAAAAAQ:0"
+    (answer,) = cluster.find(6, key, key_type=2).coordinators
+    assert (answer.error_code, cluster.created) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, [SHARE_STATE])
+    partitions = {index: SimpleNamespace(leader=2) for index in range(3)}
+    cluster.metadata.topics[SHARE_STATE] = SimpleNamespace(name=SHARE_STATE, topic_id=bytes(16), partitions=partitions)
+    cluster.share_coordinator = lambda: SimpleNamespace(partition_for=lambda name: name.partition)
+    (answer,) = cluster.find(6, key, key_type=2).coordinators
+    assert (answer.error_code, answer.node_id, answer.key) == (ErrorCode.NONE, 2, key)
+    for wrong in ("g", "g:x:0", ":AAAAAAAAAAAAAAAAAAAAAQ:0"):
+        (answer,) = cluster.find(6, wrong, key_type=2).coordinators
+        assert answer.error_code == ErrorCode.INVALID_REQUEST, wrong
 
 
 @pytest.mark.parametrize("key_type", [2, 9, -1])
