@@ -1,0 +1,70 @@
+"""The assignor `uniform`: members get equally many partitions, give or take one, and keep what they have as far as that allows.
+
+Where all members have the same subscription, as here, that is a matter of counting: everybody has a quota, the first members
+have one partition more where it does not divide evenly; who has too much gives up the rest, and what is free goes to those who
+have room. heterogeneous.py is for the other groups. Racks play no part in Kafka 4.4.
+"""
+
+from __future__ import annotations
+
+from ottla.server.group.consumer.assignors import heterogeneous
+from ottla.server.group.modern.assignor import Assignment, AssignorError, GroupAssignment, GroupSpec
+from ottla.server.group.modern.java_order import hash_order, partition_order, uuid_hash
+
+_Partition = tuple[bytes, int]
+
+
+def assign(group: GroupSpec) -> GroupAssignment:
+    """See the module. AssignorError for topics that do not exist."""
+    if not group.members:
+        return {}
+    return _assign_alike(group) if group.homogeneous else heterogeneous.assign(group)
+
+
+def _assign_alike(group: GroupSpec) -> GroupAssignment:
+    topics = hash_order(next(iter(group.members.values())).topics, uuid_hash)
+    if not topics:
+        return {}
+    counts = {topic_id: group.partitions_of(topic_id) for topic_id in topics}
+    free = [(topic, index) for topic, count in counts.items() for index in range(count) if not group.is_assigned(topic, index)]
+    quota, extra = divmod(sum(counts.values()), len(group.members))
+    target: GroupAssignment = {}
+    room: dict[str, int] = {}
+    for number, (member_id, member) in enumerate(group.members.items()):
+        kept, left = _keep(member.assignment, counts, quota + (number < extra), free)
+        target[member_id] = kept
+        if left:
+            room[member_id] = left
+    _hand_out(free, room, target)
+    return target
+
+
+def _keep(assignment: Assignment, wanted: dict[bytes, int], quota: int, free: list[_Partition]) -> tuple[Assignment, int]:
+    """What a member keeps of its assignment, and how many more it may get. What is beyond its quota is freed."""
+    kept: dict[bytes, frozenset[int]] = {}
+    for topic_id in hash_order(assignment, uuid_hash):
+        partitions = assignment[topic_id]
+        if topic_id not in wanted:
+            continue
+        if len(partitions) > quota:
+            ordered = partition_order(partitions)
+            free.extend((topic_id, index) for index in ordered[quota:])
+            partitions = frozenset(ordered[:quota])
+        quota -= len(partitions)
+        if partitions:
+            kept[topic_id] = partitions
+    return kept, quota
+
+
+def _hand_out(free: list[_Partition], room: dict[str, int], target: GroupAssignment) -> None:
+    handed_out = 0
+    for member_id, left in room.items():
+        added: dict[bytes, set[int]] = {}
+        for topic_id, index in free[handed_out : handed_out + left]:
+            added.setdefault(topic_id, set()).add(index)
+        handed_out += left
+        if added:
+            kept = target[member_id]
+            target[member_id] = {**kept, **{topic: kept.get(topic, frozenset()) | more for topic, more in added.items()}}
+    if handed_out < len(free):
+        raise AssignorError("partitions were left over")  # the last target gave one to two members

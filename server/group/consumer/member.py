@@ -1,0 +1,179 @@
+"""One member of a consumer group, as its records describe it. Never changed: an update is another object (`dataclasses.replace`).
+
+What a member has is `{topic id: {partition: epoch}}`, the epoch being that of the member when the partition was assigned to it: a
+commit with an older epoch than that is of a former life (KIP-1251). A member is on its way to the target as long as its state
+is not STABLE or its epoch is not the target's; reconcile.py has the steps.
+
+Two records make a member: ConsumerGroupMemberMetadata is what it told us, ConsumerGroupCurrentMemberAssignment where it stands. A
+member of the classic protocol that lives in a consumer group has `classic`, with what it needs to become a classic one again.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final, NamedTuple
+
+from ottla.server.group.members import MemberProtocol
+from ottla.server.group.modern.java_order import hash_order, partition_order, string_hash, uuid_hash
+from ottla.wire.messages.internal.consumer_group_current_member_assignment_value import (
+    ConsumerGroupCurrentMemberAssignmentValue,
+    TopicPartitions,
+)
+from ottla.wire.messages.internal.consumer_group_member_metadata_value import (
+    ClassicMemberMetadata,
+    ClassicProtocol,
+    ConsumerGroupMemberMetadataValue,
+)
+
+JOINING_EPOCH: Final = 0
+LEAVING_EPOCH: Final = -1
+LEAVING_STATIC_EPOCH: Final = -2
+"""A static member that will come back within its session: until then its instance id is free to be taken over."""
+
+Held = Mapping[bytes, Mapping[int, int]]
+"""Topic id -> partition -> epoch of its assignment; no empty topics."""
+
+
+class MemberState(enum.IntEnum):
+    """The values are those of the record."""
+
+    STABLE = 0
+    UNREVOKED_PARTITIONS = 1
+    """Has to give up partitions before it may go on to the next epoch."""
+    UNRELEASED_PARTITIONS = 2
+    """Is in the target's epoch, and waits for partitions that others have not given up yet."""
+    UNKNOWN = 127
+    """Written by a broker that knows more states than we do."""
+
+
+class ClassicMetadata(NamedTuple):
+    """Of a member that speaks the classic protocol."""
+
+    session_timeout_ms: int
+    protocols: tuple[MemberProtocol, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerMember:
+    """See the module. `epoch` 0 is a member that joins, -2 a static one that went away for a while."""
+
+    member_id: str
+    epoch: int = JOINING_EPOCH
+    previous_epoch: int = -1
+    state: MemberState = MemberState.STABLE
+    instance_id: str | None = None
+    rack_id: str | None = None
+    rebalance_timeout_ms: int = -1
+    client_id: str = ""
+    client_host: str = ""
+    topics: frozenset[str] = frozenset()
+    """Names that it subscribed to, whether or not they exist."""
+    regex: str = ""
+    assignor: str | None = None
+    assigned: Held = field(default_factory=dict)
+    revoking: Held = field(default_factory=dict)
+    """Taken from it, and not given up yet."""
+    classic: ClassicMetadata | None = None
+
+    @property
+    def is_classic(self) -> bool:
+        return self.classic is not None
+
+    def is_reconciled_to(self, epoch: int) -> bool:
+        return self.state is MemberState.STABLE and self.epoch == epoch
+
+    def moved_to(self, epoch: int, state: MemberState, assigned: Held, revoking: Held) -> ConsumerMember:
+        """The member one step further. The epoch it was in is kept: the answer that tells it the new one may get lost."""
+        return replace(
+            self, epoch=epoch, previous_epoch=self.epoch, state=state, assigned=assigned, revoking=revoking
+        )  # fmt: skip
+
+    # Records
+
+    def metadata_value(self) -> ConsumerGroupMemberMetadataValue:
+        return ConsumerGroupMemberMetadataValue(
+            instance_id=self.instance_id,
+            rack_id=self.rack_id,
+            client_id=self.client_id,
+            client_host=self.client_host,
+            subscribed_topic_names=sorted(self.topics, key=lambda name: name.encode("utf-16-be")),
+            subscribed_topic_regex=self.regex,
+            rebalance_timeout_ms=self.rebalance_timeout_ms,
+            server_assignor=self.assignor,
+            classic_member_metadata=None
+            if self.classic is None
+            else ClassicMemberMetadata(
+                self.classic.session_timeout_ms,
+                [ClassicProtocol(protocol.name, protocol.metadata) for protocol in self.classic.protocols],
+            ),
+        )
+
+    def with_metadata(self, value: ConsumerGroupMemberMetadataValue) -> ConsumerMember:
+        classic = value.classic_member_metadata
+        return replace(
+            self,
+            instance_id=value.instance_id,
+            rack_id=value.rack_id,
+            client_id=value.client_id,
+            client_host=value.client_host,
+            topics=frozenset(value.subscribed_topic_names),
+            regex=value.subscribed_topic_regex or "",
+            rebalance_timeout_ms=value.rebalance_timeout_ms,
+            assignor=value.server_assignor,
+            classic=None
+            if classic is None
+            else ClassicMetadata(
+                classic.session_timeout_ms,
+                tuple(MemberProtocol(each.name, bytes(each.metadata)) for each in classic.supported_protocols),
+            ),
+        )
+
+    def assignment_value(self) -> ConsumerGroupCurrentMemberAssignmentValue:
+        return ConsumerGroupCurrentMemberAssignmentValue(
+            member_epoch=self.epoch,
+            previous_member_epoch=self.previous_epoch,
+            state=self.state.value,
+            assigned_partitions=_to_record(self.assigned),
+            partitions_pending_revocation=_to_record(self.revoking),
+        )
+
+    def with_assignment(self, value: ConsumerGroupCurrentMemberAssignmentValue) -> ConsumerMember:
+        return replace(
+            self,
+            epoch=value.member_epoch,
+            previous_epoch=value.previous_member_epoch,
+            state=MemberState(value.state) if value.state in set(MemberState) else MemberState.UNKNOWN,
+            assigned=_from_record(value.assigned_partitions, value.member_epoch),
+            revoking=_from_record(value.partitions_pending_revocation, value.member_epoch),
+        )
+
+    def without_assignment(self) -> ConsumerMember:
+        """After the tombstone of its assignment: the next is that of the member itself."""
+        return replace(self, epoch=LEAVING_EPOCH, previous_epoch=LEAVING_EPOCH, assigned={}, revoking={})
+
+
+def _to_record(held: Held) -> list[TopicPartitions]:
+    parts = []
+    for topic_id in hash_order(held, uuid_hash):
+        ordered = partition_order(held[topic_id])
+        parts.append(TopicPartitions(topic_id, ordered, [held[topic_id][index] for index in ordered]))
+    return parts
+
+
+def _from_record(parts: Iterable[TopicPartitions], member_epoch: int) -> Held:
+    """Records of before there were such epochs have none: the member's holds then."""
+    held: dict[bytes, dict[int, int]] = {}
+    for part in parts:
+        epochs = part.assignment_epochs
+        if not epochs or len(epochs) != len(part.partitions):
+            epochs = [member_epoch] * len(part.partitions)
+        if part.partitions:
+            held[bytes(part.topic_id)] = dict(zip(part.partitions, epochs, strict=True))
+    return held
+
+
+def member_order(member_ids: Iterable[str]) -> list[str]:
+    """Members as Kafka goes through them."""
+    return hash_order(member_ids, string_hash)

@@ -1,0 +1,132 @@
+"""How a member is led to its target, one step a heartbeat (KIP-848).
+
+A member must not get a partition before its former owner has let go of it, and nobody waits for anybody else: hence three states
+and this table. `next` is the step that compares what the member has with what it is to have (`_next`), `trim` takes away what it
+does not subscribe to any more (`_trim`), `stay` leaves it as it is.
+
+    state                    condition                                          step
+    STABLE                   the target has another epoch                       next, from its epoch
+                             its subscription has changed                       trim
+                             otherwise                                          stay
+    UNREVOKED_PARTITIONS     it still has what it is to give up, or does not    trim if its subscription has changed,
+                             say what it has                                    else stay
+                             otherwise                                          next, from its epoch + 1 (at most the target's)
+    UNRELEASED_PARTITIONS    always                                             next, from its epoch
+    UNKNOWN                  it says that it has nothing                        next, from the target's epoch
+                             otherwise                                          fenced: it has to join anew
+
+`next` ends in UNREVOKED_PARTITIONS, in the old epoch, if there is something to give up that the member has; otherwise in the
+target's epoch: UNRELEASED_PARTITIONS if some of the target is still another's, STABLE if not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from ottla.server.group.consumer.member import ConsumerMember, Held, MemberState
+from ottla.server.group.errors import GroupError
+from ottla.server.group.modern.assignor import Assignment
+from ottla.wire.errors import ErrorCode
+
+FREE: Final = -1
+Owned = Mapping[bytes, Collection[int]]
+"""What a member says that it has, by topic id."""
+
+
+@dataclass(slots=True, frozen=True)
+class Situation:
+    """What decides over a member's next step."""
+
+    target_epoch: int
+    target: Assignment
+    subscribed: Collection[bytes]
+    """Ids of the topics that it reads and that exist."""
+    subscription_changed: bool
+    epoch_of: Callable[[bytes, int], int]
+    """The epoch of a partition's owner, or FREE."""
+    owned: Owned | None
+    """None: the member did not say, because nothing has changed for it."""
+
+
+def reconcile(member: ConsumerMember, now: Situation) -> ConsumerMember:
+    """The member after this heartbeat; the same object if nothing changes. GroupError FENCED_MEMBER_EPOCH."""
+    match member.state:
+        case MemberState.STABLE:
+            if member.epoch != now.target_epoch:
+                return _next(member, member.epoch, now)
+            return _trim(member, now) if now.subscription_changed else member
+        case MemberState.UNREVOKED_PARTITIONS:
+            if _still_has(member.revoking, now.owned):
+                return _trim(member, now) if now.subscription_changed else member
+            return _next(member, min(member.epoch + 1, now.target_epoch), now)
+        case MemberState.UNRELEASED_PARTITIONS:
+            return _next(member, member.epoch, now)
+        case MemberState.UNKNOWN:
+            if now.owned is None or now.owned:
+                raise GroupError(
+                    ErrorCode.FENCED_MEMBER_EPOCH,
+                    "The consumer group member is in a unknown state. The member must abandon all its partitions and rejoin.",
+                )
+            return _next(member, now.target_epoch, now)
+
+
+def _next(member: ConsumerMember, epoch: int, now: Situation) -> ConsumerMember:
+    assigned: dict[bytes, dict[int, int]] = {}
+    revoking: dict[bytes, dict[int, int]] = {}
+    free: dict[bytes, list[int]] = {}
+    unreleased = False
+    for topic_id in {**now.target, **member.assigned}:
+        target = now.target.get(topic_id, frozenset()) if topic_id in now.subscribed else frozenset()
+        held = member.assigned.get(topic_id, {})
+        _put(assigned, topic_id, {index: since for index, since in held.items() if index in target})
+        _put(revoking, topic_id, {index: since for index, since in held.items() if index not in target})
+        wanted = [index for index in sorted(target) if index not in held]
+        free[topic_id] = [index for index in wanted if _is_free(member, topic_id, index, now)]
+        unreleased |= len(free[topic_id]) < len(wanted)
+    if revoking and _still_has(revoking, now.owned):
+        return member.moved_to(epoch, MemberState.UNREVOKED_PARTITIONS, assigned, revoking)
+    for topic_id, indexes in free.items():
+        _put(assigned, topic_id, {**assigned.get(topic_id, {}), **dict.fromkeys(indexes, now.target_epoch)})
+    state = MemberState.UNRELEASED_PARTITIONS if unreleased else MemberState.STABLE
+    return member.moved_to(now.target_epoch, state, assigned, {})
+
+
+def _trim(member: ConsumerMember, now: Situation) -> ConsumerMember:
+    """Much cheaper than `_next`, and all that a change of the subscription needs before there is a new target."""
+    dropped = {topic_id: held for topic_id, held in member.assigned.items() if topic_id not in now.subscribed}
+    if not dropped:
+        return member
+    assigned = {topic_id: held for topic_id, held in member.assigned.items() if topic_id not in dropped}
+    revoking = {topic_id: dict(held) for topic_id, held in member.revoking.items()}
+    for topic_id, held in dropped.items():
+        revoking[topic_id] = {**revoking.get(topic_id, {}), **held}
+    if _still_has(revoking, now.owned):
+        return replace(member, state=MemberState.UNREVOKED_PARTITIONS, assigned=assigned, revoking=revoking)
+    return replace(member, assigned=assigned)
+
+
+def _is_free(member: ConsumerMember, topic_id: bytes, index: int, now: Situation) -> bool:
+    """What the member itself was giving up may come back to it at once: nobody else has it."""
+    return now.epoch_of(topic_id, index) == FREE or index in member.revoking.get(topic_id, ())
+
+
+def _still_has(revoking: Held, owned: Owned | None) -> bool:
+    """Who does not say what it has is taken to have it all."""
+    if owned is None:
+        return True
+    return any(index in revoking.get(topic_id, ()) for topic_id, indexes in owned.items() for index in indexes)
+
+
+def _put(into: dict[bytes, dict[int, int]], topic_id: bytes, held: dict[int, int]) -> None:
+    if held:
+        into[topic_id] = held
+
+
+def owned_by(parts: Iterable[tuple[bytes, Collection[int]]]) -> Owned:
+    """What a request says that a member has."""
+    owned: dict[bytes, set[int]] = {}
+    for topic_id, indexes in parts:
+        owned.setdefault(topic_id, set()).update(indexes)
+    return owned

@@ -1,0 +1,100 @@
+"""The records of a consumer group, made; replay is in group.py. Api keys in `__consumer_offsets`: 3-8 and 16."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from ottla.server.group.consumer.member import ConsumerMember
+from ottla.server.group.modern.assignor import Assignment
+from ottla.server.group.modern.java_order import hash_order, partition_order, uuid_hash
+from ottla.server.group.records import ProtocolRecord
+from ottla.wire.messages.internal.consumer_group_current_member_assignment_key import ConsumerGroupCurrentMemberAssignmentKey
+from ottla.wire.messages.internal.consumer_group_member_metadata_key import ConsumerGroupMemberMetadataKey
+from ottla.wire.messages.internal.consumer_group_metadata_key import ConsumerGroupMetadataKey
+from ottla.wire.messages.internal.consumer_group_metadata_value import ConsumerGroupMetadataValue
+from ottla.wire.messages.internal.consumer_group_partition_metadata_key import ConsumerGroupPartitionMetadataKey
+from ottla.wire.messages.internal.consumer_group_regular_expression_key import ConsumerGroupRegularExpressionKey
+from ottla.wire.messages.internal.consumer_group_regular_expression_value import ConsumerGroupRegularExpressionValue
+from ottla.wire.messages.internal.consumer_group_target_assignment_member_key import ConsumerGroupTargetAssignmentMemberKey
+from ottla.wire.messages.internal.consumer_group_target_assignment_member_value import (
+    ConsumerGroupTargetAssignmentMemberValue,
+    TopicPartition,
+)
+from ottla.wire.messages.internal.consumer_group_target_assignment_metadata_key import ConsumerGroupTargetAssignmentMetadataKey
+from ottla.wire.messages.internal.consumer_group_target_assignment_metadata_value import (
+    ConsumerGroupTargetAssignmentMetadataValue,
+)
+
+
+def epoch(group_id: str, group_epoch: int, metadata_hash: int) -> ProtocolRecord:
+    return ProtocolRecord(ConsumerGroupMetadataKey(group_id), ConsumerGroupMetadataValue(group_epoch, metadata_hash))
+
+
+def member(group_id: str, updated: ConsumerMember) -> ProtocolRecord:
+    """What a member told of itself."""
+    return ProtocolRecord(ConsumerGroupMemberMetadataKey(group_id, updated.member_id), updated.metadata_value())
+
+
+def current(group_id: str, updated: ConsumerMember) -> ProtocolRecord:
+    """Where a member stands."""
+    return ProtocolRecord(ConsumerGroupCurrentMemberAssignmentKey(group_id, updated.member_id), updated.assignment_value())
+
+
+def target(group_id: str, member_id: str, assignment: Assignment) -> ProtocolRecord:
+    """What a member is to have."""
+    return ProtocolRecord(
+        ConsumerGroupTargetAssignmentMemberKey(group_id, member_id),
+        ConsumerGroupTargetAssignmentMemberValue(
+            [TopicPartition(topic_id, partition_order(assignment[topic_id])) for topic_id in hash_order(assignment, uuid_hash)]
+        ),
+    )
+
+
+def target_epoch(group_id: str, assignment_epoch: int, timestamp_ms: int) -> ProtocolRecord:
+    """The group's epoch that the targets are made for, and when they were made."""
+    return ProtocolRecord(
+        ConsumerGroupTargetAssignmentMetadataKey(group_id),
+        ConsumerGroupTargetAssignmentMetadataValue(assignment_epoch, timestamp_ms),
+    )
+
+
+def regex(group_id: str, expression: str, topics: Iterable[str], version: int, timestamp_ms: int) -> ProtocolRecord:
+    """The topics that an expression matched, in which version of the metadata, and when that was looked up."""
+    return ProtocolRecord(
+        ConsumerGroupRegularExpressionKey(group_id, expression),
+        ConsumerGroupRegularExpressionValue(sorted(topics, key=lambda name: name.encode("utf-16-be")), version, timestamp_ms),
+    )
+
+
+def regex_gone(group_id: str, expression: str) -> ProtocolRecord:
+    return ProtocolRecord(ConsumerGroupRegularExpressionKey(group_id, expression), None)
+
+
+def partition_metadata_gone(group_id: str) -> ProtocolRecord:
+    """What Kafka before 4.1 kept instead of a hash."""
+    return ProtocolRecord(ConsumerGroupPartitionMetadataKey(group_id), None)
+
+
+def member_gone(group_id: str, member_id: str) -> Sequence[ProtocolRecord]:
+    """In this order: replay holds the later ones against the earlier."""
+    return (current_gone(group_id, member_id), target_gone(group_id, member_id), metadata_gone(group_id, member_id))
+
+
+def current_gone(group_id: str, member_id: str) -> ProtocolRecord:
+    return ProtocolRecord(ConsumerGroupCurrentMemberAssignmentKey(group_id, member_id), None)
+
+
+def target_gone(group_id: str, member_id: str) -> ProtocolRecord:
+    return ProtocolRecord(ConsumerGroupTargetAssignmentMemberKey(group_id, member_id), None)
+
+
+def metadata_gone(group_id: str, member_id: str) -> ProtocolRecord:
+    return ProtocolRecord(ConsumerGroupMemberMetadataKey(group_id, member_id), None)
+
+
+def target_epoch_gone(group_id: str) -> ProtocolRecord:
+    return ProtocolRecord(ConsumerGroupTargetAssignmentMetadataKey(group_id), None)
+
+
+def epoch_gone(group_id: str) -> ProtocolRecord:
+    return ProtocolRecord(ConsumerGroupMetadataKey(group_id), None)

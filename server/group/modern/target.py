@@ -1,0 +1,18 @@
+"""From what an assignor says to what has to be written: only what is new for a member becomes a record."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from ottla.server.group.modern.assignor import NOTHING_ASSIGNED, Assignment, GroupAssignment
+
+
+def changed_targets(
+    former: Mapping[str, Assignment], assigned: GroupAssignment, member_ids: Iterable[str]
+) -> dict[str, Assignment]:
+    """The members whose target differs from the former one, or who had none, in the order of `member_ids`.
+
+    Members that the assignor left out get nothing, which is a target as well.
+    """
+    targets = ((member_id, assigned.get(member_id, NOTHING_ASSIGNED)) for member_id in member_ids)
+    return {member_id: target for member_id, target in targets if former.get(member_id) != target}

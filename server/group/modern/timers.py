@@ -1,0 +1,59 @@
+"""Deadlines of members: session, rebalance and whatever else a protocol waits for. By name, group and member.
+
+A deadline is set anew with every heartbeat (timers.py has why that is cheap). What is done when it passes finds the group and the
+member by their ids, for both may be others by then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ottla.server.clock import Clock
+from ottla.server.group.timers import Timer
+
+
+class MemberTimers:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._timers: dict[tuple[str, str], dict[str, Timer]] = {}  # (group, member) -> name -> ...
+
+    def set(self, name: str, group_id: str, member_id: str, delay_ms: int, over: Callable[[], None]) -> None:
+        """`over` is called in `delay_ms` unless that is set anew or cancelled; a former deadline of this name is void."""
+        timers = self._timers.setdefault((group_id, member_id), {})
+        former = timers.get(name)
+        if former is not None:
+            former.cancel()
+        timers[name] = self._armed(name, group_id, member_id, delay_ms, over)
+
+    def push_back(self, name: str, group_id: str, member_id: str, delay_ms: int, over: Callable[[], None]) -> None:
+        """As `set`, where `over` is what it was: the former is kept, which costs no timer of the event loop."""
+        timer = self._timers.get((group_id, member_id), {}).get(name)
+        if timer is None:
+            self.set(name, group_id, member_id, delay_ms, over)
+        else:
+            timer.reset(delay_ms)
+
+    def set_if_absent(self, name: str, group_id: str, member_id: str, delay_ms: int, over: Callable[[], None]) -> None:
+        if name not in self._timers.get((group_id, member_id), {}):
+            self.set(name, group_id, member_id, delay_ms, over)
+
+    def cancel(self, name: str, group_id: str, member_id: str) -> None:
+        timers = self._timers.get((group_id, member_id), {})
+        timer = timers.pop(name, None)
+        if timer is not None:
+            timer.cancel()
+        if not timers:
+            self._timers.pop((group_id, member_id), None)
+
+    def cancel_all(self, group_id: str, member_id: str) -> None:
+        for timer in self._timers.pop((group_id, member_id), {}).values():
+            timer.cancel()
+
+    def _armed(self, name: str, group_id: str, member_id: str, delay_ms: int, over: Callable[[], None]) -> Timer:
+        def passed() -> None:
+            self.cancel(name, group_id, member_id)
+            over()
+
+        timer = Timer(self._clock, passed)
+        timer.reset(delay_ms)
+        return timer
