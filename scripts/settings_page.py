@@ -23,7 +23,7 @@ PAGE: Final = Path(__file__).resolve().parents[1] / "docs" / "settings.md"
 WHY_IDLE: Final[dict[str, tuple[str, ...]]] = {
     "There is no TLS and no authentication yet; a listener that asks for them is refused at the start": (
         "ssl.", "sasl.", "security.", "principal.builder.class", "connections.max.reauth.ms",
-        "connection.failed.authentication.delay.ms", 
+        "connection.failed.authentication.delay.ms",
     ),
     "There is no authorization yet; naming an authorizer is refused at the start": (
         "authorizer.class.name", "early.start.listeners",

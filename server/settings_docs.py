@@ -68,7 +68,7 @@ DOCS: Final[dict[str, str]] = {
     "delegation.token.expiry.check.interval.ms": "How often expired delegation tokens are removed.",
     "delegation.token.expiry.time.ms": "How long a delegation token lasts unless it is renewed.",
     "delegation.token.max.lifetime.ms": "How long a delegation token lasts at most.",
-    "delegation.token.secret.key": "The secret that delegation tokens are signed with, the same on all nodes. They are for listeners with a login.",
+    "delegation.token.secret.key": "What delegation tokens, which need a listener with a login, are signed with.",
     "delete.records.purgatory.purge.interval.requests": (
         "How many finished DeleteRecords requests Kafka gathers before it forgets them."
     ),
