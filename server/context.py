@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ottla.server.metadata.controller import Controller
     from ottla.server.metadata.image import MetadataImage
     from ottla.server.replicas import Replicas
+    from ottla.server.share.share_partitions import SharePartitions
     from ottla.server.share_state.coordinator import ShareCoordinator
     from ottla.server.telemetry import ClientTelemetry
     from ottla.server.txn.coordinator import TransactionCoordinator
@@ -53,6 +54,8 @@ class BrokerContext:
     """None until somebody has to do with transactions; see `transaction_coordinator`."""
     share_state: ShareCoordinator | None = None
     """None until somebody has to do with share groups; see `share_coordinator`."""
+    shares: SharePartitions | None = None
+    """None until a member of a share group fetches; see `share_partitions`."""
     flushing: Flushing | None = None
     """None until an answer has to wait for an fsync; see `flusher`."""
 
@@ -69,6 +72,13 @@ class BrokerContext:
 
             self.share_state = open_share_coordinator(self)
         return self.share_state
+
+    def share_partitions(self) -> SharePartitions:
+        if self.shares is None:
+            from ottla.server.share.share_partitions import SharePartitions
+
+            self.shares = SharePartitions(self, self.share_coordinator())
+        return self.shares
 
     def flusher(self) -> Flushing:
         if self.flushing is None:

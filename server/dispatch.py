@@ -43,8 +43,8 @@ from ottla.wire.primitives import Buffer, Parts, WireStruct
 
 logger = logging.getLogger("ottla.server.dispatch")
 
-_REGIONS: Final = frozenset({1})
-"""APIs whose answers may hold regions of files: Fetch."""
+_REGIONS: Final = frozenset({1, 78})
+"""APIs whose answers may hold regions of files: Fetch and ShareFetch."""
 _TELLS_OF_ERRORS: Final = frozenset({0, 1})
 """APIs whose handlers set `RequestContext.failed` where an answer holds errors: Produce and Fetch, at which every step counts."""
 _SIZE: Final = 4  # bytes of a frame's size, which does not count itself

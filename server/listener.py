@@ -177,6 +177,8 @@ class Listener:
             return  # it was never let in
         if self.broker.telemetry is not None:
             self.broker.telemetry.connection_lost(connection)
+        if self.broker.shares is not None:
+            self.broker.shares.connection_lost(connection)
         self.shared.disconnected(connection.host)
         if not self.connections:
             self._empty.set()

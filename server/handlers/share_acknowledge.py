@@ -1,0 +1,77 @@
+"""ShareAcknowledge v1-2: what a member of a share group made of the records that it holds (KIP-932).
+
+- Within a share session (server/share/sessions.py) that a ShareFetch opened; epoch -1 ends it afterwards, and makes available
+  what the member still holds. 122 SHARE_SESSION_NOT_FOUND, 123 INVALID_SHARE_SESSION_EPOCH, also for epoch 0.
+- Each partition's acknowledgements are done and kept altogether, or not at all: 42 INVALID_REQUEST, 121 INVALID_RECORD_STATE
+  where the member does not hold the records (any more), 3 where nobody fetches from the partition, 6, 15, 100.
+- v2 renews locks (KIP-1222), where the request says so and the group may.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ottla.server.context import RequestContext
+from ottla.server.leader_hints import leader_hint
+from ottla.server.share.acknowledging import Outcome, acknowledge_all, request_error
+from ottla.server.share.persister import ShareError
+from ottla.server.share.sessions import FINAL_EPOCH, INITIAL_EPOCH, SessionKey
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.share_acknowledge import (
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionData,
+    ShareAcknowledgeRequest,
+    ShareAcknowledgeResponse,
+    ShareAcknowledgeTopicResponse,
+)
+
+_HINTED: Final = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
+
+
+def handle(request: ShareAcknowledgeRequest, ctx: RequestContext) -> ShareAcknowledgeResponse:
+    broker = ctx.broker
+    refused = request_error(request.group_id, request.member_id, broker.metadata)
+    if refused is not None:
+        return _refusal(refused)
+    shares = broker.share_partitions()
+    assert request.group_id is not None
+    assert request.member_id is not None
+    key = SessionKey(request.group_id, request.member_id)
+    epoch = request.share_session_epoch
+    try:
+        if epoch == INITIAL_EPOCH:
+            raise ShareError(ErrorCode.INVALID_SHARE_SESSION_EPOCH, None)
+        session = shares.sessions.find(key)
+        if epoch != FINAL_EPOCH:
+            session.step(epoch)
+    except ShareError as error:
+        return _refusal(error)
+    outcome = acknowledge_all(shares, broker.metadata, key, request.topics, ctx.api_version, renews=request.is_renew_ack)
+    if epoch == FINAL_EPOCH:
+        shares.release(session)
+    response = _answer(outcome, ctx)
+    response.acquisition_lock_timeout_ms = shares.settings(key.group_id).record_lock_duration_ms
+    return response
+
+
+def _refusal(error: ShareError) -> ShareAcknowledgeResponse:
+    return ShareAcknowledgeResponse(error_code=error.code, error_message=error.message)
+
+
+def _answer(outcome: Outcome, ctx: RequestContext) -> ShareAcknowledgeResponse:
+    topics: dict[bytes, list[PartitionData]] = {}
+    endpoints: dict[int, NodeEndpoint] = {}
+    for (topic_id, index), error in outcome.items():
+        data = PartitionData(index)
+        if error is not None:
+            data.error_code, data.error_message = error.code, error.message
+            if error.code in _HINTED:
+                topic = ctx.broker.metadata.topics_by_id[topic_id].name
+                hint = leader_hint(ctx.broker.metadata, topic, index, ctx.listener)
+                data.current_leader = LeaderIdAndEpoch(hint.leader_id, hint.leader_epoch)
+                if hint.host is not None:
+                    endpoints[hint.leader_id] = NodeEndpoint(hint.leader_id, hint.host, hint.port, hint.rack)
+        topics.setdefault(topic_id, []).append(data)
+    responses = [ShareAcknowledgeTopicResponse(topic_id, partitions) for topic_id, partitions in topics.items()]
+    return ShareAcknowledgeResponse(responses=responses, node_endpoints=list(endpoints.values()))

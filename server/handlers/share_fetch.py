@@ -1,0 +1,204 @@
+"""ShareFetch v1-2: records for a member of a share group, locked for it (KIP-932), and acknowledgements of earlier ones.
+
+- In a share session (server/share/sessions.py): epoch 0 opens it, without acknowledgements; epoch -1 ends it and fetches
+  nothing. 122 SHARE_SESSION_NOT_FOUND, 123 INVALID_SHARE_SESSION_EPOCH, 133 SHARE_SESSION_LIMIT_REACHED, which is told after
+  `max_wait_ms`.
+- Waits, for records to read and for records to be available again, up to `max_wait_ms` for `min_bytes`
+  (server/share/fetching.py).
+- `max_records` is kept to as far as batches of the log allow, and strictly with acquire mode 1 (v2, KIP-1206). The records come
+  in whole batches: only the acquired offsets are the member's.
+- With `is_renew_ack` (v2, KIP-1222) all limits are 0 and nothing is fetched: the locks were renewed in order to last.
+- Acknowledgements are answered beside the records, with errors as in ShareAcknowledge.
+- Errors of partitions: 3, 6 NOT_LEADER_OR_FOLLOWER with the leader (KIP-951), 15 COORDINATOR_NOT_AVAILABLE while the group's
+  state cannot be had, 56, 100 UNKNOWN_TOPIC_ID.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from ottla.server.context import RequestContext
+from ottla.server.leader_hints import leader_hint
+from ottla.server.share.acknowledging import Outcome, acknowledge_all, request_error
+from ottla.server.share.acquiring import RECORD_LIMIT
+from ottla.server.share.fetching import Fetched, Limits, ShareFetch
+from ottla.server.share.persister import ShareError
+from ottla.server.share.sessions import FINAL_EPOCH, INITIAL_EPOCH, SessionKey, ShareSession, TopicIdPartition
+from ottla.server.share.share_partitions import SharePartitions
+from ottla.server.waiting import Promise, park
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.share_fetch import (
+    AcquiredRecords,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionData,
+    ShareFetchableTopicResponse,
+    ShareFetchRequest,
+    ShareFetchResponse,
+)
+
+RENEW_SINCE: Final = 2
+_HINTED: Final = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
+
+
+def handle(request: ShareFetchRequest, ctx: RequestContext) -> ShareFetchResponse | Promise[ShareFetchResponse]:
+    broker = ctx.broker
+    refused = request_error(request.group_id, request.member_id, broker.metadata) or _renew_error(request)
+    if refused is not None:
+        return _refusal(refused)
+    shares = broker.share_partitions()
+    try:
+        session = _session(request, shares, ctx)
+    except ShareError as error:
+        response = _refusal(error)
+        if error.code is not ErrorCode.SHARE_SESSION_LIMIT_REACHED:
+            return response
+        return park(broker.woken, (), request.max_wait_ms, lambda last: response if last else None)
+    fetching = _Fetching(request, session, shares, ctx)
+    if request.max_wait_ms <= 0 or fetching.waits_for_nothing:
+        return fetching.answer(last=True)
+    answer = fetching.attempt(False)
+    if answer is not None:
+        return answer
+    return park(broker.woken, fetching.places, request.max_wait_ms, fetching.attempt)
+
+
+def _renew_error(request: ShareFetchRequest) -> ShareError | None:
+    """Who renews locks does not fetch."""
+    if not request.is_renew_ack:
+        return None
+    limits = {
+        "maxBytes": request.max_bytes,
+        "minBytes": request.min_bytes,
+        "maxRecords": request.max_records,
+        "maxWaitMs": request.max_wait_ms,
+    }
+    wrong = "".join(f"{name} must be set to 0, " for name, value in limits.items() if value != 0)
+    return ShareError(ErrorCode.INVALID_REQUEST, f"{wrong}if isRenewAck is true.") if wrong else None
+
+
+def _session(request: ShareFetchRequest, shares: SharePartitions, ctx: RequestContext) -> ShareSession:
+    """The session that the request belongs to, as it is from now on. ShareError."""
+    assert request.group_id is not None
+    assert request.member_id is not None
+    key = SessionKey(request.group_id, request.member_id)
+    epoch = request.share_session_epoch
+    if epoch == FINAL_EPOCH:
+        return shares.sessions.find(key)
+    named: dict[TopicIdPartition, str | None] = {}
+    for topic in request.topics:
+        known = ctx.broker.metadata.topics_by_id.get(topic.topic_id)
+        for partition in topic.partitions:
+            named[topic.topic_id, partition.partition_index] = known.name if known is not None else None
+    if epoch == INITIAL_EPOCH:
+        if _has_acknowledgements(request):
+            raise ShareError(ErrorCode.INVALID_REQUEST, None)
+        return shares.sessions.open(key, named, ctx.connection, shares.session_limit)
+    session = shares.sessions.find(key)
+    session.step(epoch)
+    session.update(named, [(topic.topic_id, index) for topic in request.forgotten_topics_data for index in topic.partitions])
+    return session
+
+
+def _has_acknowledgements(request: ShareFetchRequest) -> bool:
+    return any(partition.acknowledgement_batches for topic in request.topics for partition in topic.partitions)
+
+
+def _refusal(error: ShareError) -> ShareFetchResponse:
+    return ShareFetchResponse(error_code=error.code, error_message=error.message)
+
+
+class _Fetching:
+    """One request between its session and its answer. The acknowledgements are done when this is made."""
+
+    def __init__(self, request: ShareFetchRequest, session: ShareSession, shares: SharePartitions, ctx: RequestContext) -> None:
+        self._ctx = ctx
+        self._session = session
+        self._shares = shares
+        self._epoch = request.share_session_epoch
+        self._next_epoch = session.epoch
+        self._acknowledged: Outcome = {}
+        image = ctx.broker.metadata
+        if _has_acknowledgements(request):
+            self._acknowledged = acknowledge_all(
+                shares, image, session.key, request.topics, ctx.api_version, renews=request.is_renew_ack
+            )
+        self._missing: list[Fetched] = []
+        wanted = [] if self._epoch == FINAL_EPOCH or request.is_renew_ack else list(self._existing())
+        if wanted and self._epoch > INITIAL_EPOCH:  # each has its turn to be the first
+            turn = self._epoch % len(wanted)
+            wanted = wanted[turn:] + wanted[:turn]
+        max_bytes = min(request.max_bytes, ctx.broker.config.values["fetch.max.bytes"])
+        limits = Limits(
+            request.max_wait_ms,
+            min(request.min_bytes, max_bytes),
+            max_bytes,
+            request.max_records,
+            request.batch_size,
+            request.share_acquire_mode == RECORD_LIMIT,
+        )
+        self._fetch = ShareFetch(ctx.broker, shares, session.key, limits, wanted)
+        self.places = self._fetch.places
+        self.waits_for_nothing = not self.places
+
+    def _existing(self) -> Iterator[TopicIdPartition]:
+        """The session's partitions that there are. Those that there are not are told of at the end."""
+        topics = self._ctx.broker.metadata.topics_by_id
+        for partition, name in self._session.partitions.items():
+            topic = topics.get(partition[0])
+            if name is None:
+                self._missing.append(Fetched(partition, ShareError(ErrorCode.UNKNOWN_TOPIC_ID, None)))
+            elif topic is None or partition[1] not in topic.partitions:
+                self._missing.append(Fetched(partition, ShareError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None)))
+            else:
+                yield partition
+
+    def attempt(self, last: bool) -> ShareFetchResponse | None:
+        fetched = self._fetch.attempt(last)
+        return None if fetched is None else self._response(fetched + self._missing)
+
+    def answer(self, *, last: bool) -> ShareFetchResponse:
+        response = self.attempt(last)
+        assert response is not None
+        return response
+
+    def _response(self, fetched: Sequence[Fetched]) -> ShareFetchResponse:
+        session = self._session
+        lock_ms = self._shares.settings(session.key.group_id).record_lock_duration_ms
+        response = ShareFetchResponse(acquisition_lock_timeout_ms=lock_ms)
+        topics: dict[bytes, dict[int, PartitionData]] = {}
+        endpoints: dict[int, NodeEndpoint] = {}
+        if session.epoch != self._next_epoch:  # a request on another connection overtook this one
+            response.error_code = ErrorCode.INVALID_SHARE_SESSION_EPOCH
+            fetched = ()
+        for each in fetched:
+            data = self._partition(each, endpoints)
+            told = session.tells(each.partition, records=each.records is not None, error=data.error_code != ErrorCode.NONE)
+            if told or self._epoch == INITIAL_EPOCH:
+                topics.setdefault(each.partition[0], {})[each.partition[1]] = data
+        for (topic_id, index), error in self._acknowledged.items():
+            data = topics.setdefault(topic_id, {}).setdefault(index, PartitionData(index))
+            if error is not None:
+                data.acknowledge_error_code, data.acknowledge_error_message = error.code, error.message
+        response.responses = [ShareFetchableTopicResponse(topic_id, list(parts.values())) for topic_id, parts in topics.items()]
+        response.node_endpoints = list(endpoints.values())
+        if self._epoch == FINAL_EPOCH:
+            self._shares.release(session)
+        return response
+
+    def _partition(self, each: Fetched, endpoints: dict[int, NodeEndpoint]) -> PartitionData:
+        topic_id, index = each.partition
+        data = PartitionData(index)
+        if each.error is not None:
+            data.error_code, data.error_message = each.error.code, each.error.message
+            if each.error.code in _HINTED:
+                image = self._ctx.broker.metadata
+                hint = leader_hint(image, image.topics_by_id[topic_id].name, index, self._ctx.listener)
+                data.current_leader = LeaderIdAndEpoch(hint.leader_id, hint.leader_epoch)
+                if hint.host is not None:
+                    endpoints[hint.leader_id] = NodeEndpoint(hint.leader_id, hint.host, hint.port, hint.rack)
+        elif each.records is not None:
+            data.records = each.records
+            data.acquired_records = [AcquiredRecords(*acquired) for acquired in each.acquired]
+        return data

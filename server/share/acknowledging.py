@@ -1,0 +1,112 @@
+"""Acknowledgements as requests carry them, ShareAcknowledge's and those that come with a ShareFetch: checked, done, answered.
+
+Each partition's are done altogether or not at all. A batch has one type for all its offsets, or one for each: 0 a gap of the log,
+1 accept, 2 release, 3 reject, and, where the request says that it renews (version 2), 4 renew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, Protocol
+
+from ottla.server.share.persister import ShareError
+from ottla.server.share.sessions import SessionKey, TopicIdPartition
+from ottla.server.share.share_partition import Acknowledgement
+from ottla.server.share.share_partitions import UNKNOWN_PARTITION_TEXT, SharePartitions
+from ottla.server.share.states import REJECT, RENEW
+from ottla.wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from ottla.server.metadata.image import MetadataImage
+
+RENEW_SINCE: Final = 2
+
+
+class AcknowledgementBatch(Protocol):
+    first_offset: int
+    last_offset: int
+    acknowledge_types: list[int]
+
+
+class AcknowledgePartition(Protocol):
+    partition_index: int
+
+    @property
+    def acknowledgement_batches(self) -> Sequence[AcknowledgementBatch]: ...
+
+
+class AcknowledgeTopic(Protocol):
+    topic_id: bytes
+
+    @property
+    def partitions(self) -> Sequence[AcknowledgePartition]: ...
+
+
+Outcome = Mapping[TopicIdPartition, ShareError | None]
+"""What became of each partition's acknowledgements; None: they are done."""
+
+
+def acknowledge_all(
+    shares: SharePartitions,
+    image: MetadataImage,
+    key: SessionKey,
+    topics: Iterable[AcknowledgeTopic],
+    version: int,
+    *,
+    renews: bool,
+) -> Outcome:
+    """As in Kafka, partitions without acknowledgements are told of only if any partition has some that could be tried."""
+    outcome: dict[TopicIdPartition, ShareError | None] = {}
+    empty: list[TopicIdPartition] = []
+    tried = False
+    for topic in topics:
+        for asked in topic.partitions:
+            partition = topic.topic_id, asked.partition_index
+            try:
+                batches = _checked(image, partition, asked.acknowledgement_batches, version, renews=renews)
+                if batches:
+                    tried = True
+                    shares.acknowledge(key, partition, batches)
+                    outcome[partition] = None
+                else:
+                    empty.append(partition)
+            except ShareError as error:
+                outcome[partition] = error
+    if tried:
+        outcome.update(dict.fromkeys(empty))
+    return outcome
+
+
+def _checked(
+    image: MetadataImage, partition: TopicIdPartition, batches: Sequence[AcknowledgementBatch], version: int, *, renews: bool
+) -> list[Acknowledgement]:
+    """ShareError: it makes no sense, or there is no such partition."""
+    topic = image.topics_by_id.get(partition[0])
+    if topic is None:
+        raise ShareError(ErrorCode.UNKNOWN_TOPIC_ID, None)
+    highest = RENEW if version >= RENEW_SINCE else REJECT
+    behind = -1
+    for batch in batches:
+        first, last, types = batch.first_offset, batch.last_offset, batch.acknowledge_types
+        if not behind <= first <= last or len(types) not in (1, last - first + 1):
+            raise ShareError(ErrorCode.INVALID_REQUEST, None)
+        if not all(0 <= kind <= highest for kind in types) or (RENEW in types and not renews):
+            raise ShareError(ErrorCode.INVALID_REQUEST, None)
+        behind = last
+    if partition[1] not in topic.partitions:
+        raise ShareError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_PARTITION_TEXT)
+    return [Acknowledgement(batch.first_offset, batch.last_offset, batch.acknowledge_types) for batch in batches]
+
+
+def request_error(group_id: str | None, member_id: str | None, image: MetadataImage) -> ShareError | None:
+    """What is wrong with who asks."""
+    if image.features.get("share.version", 0) < 1:
+        return ShareError(ErrorCode.UNSUPPORTED_VERSION, None)
+    if group_id is None:
+        return ShareError(ErrorCode.INVALID_REQUEST, "Invalid group id in the request.")
+    if not member_id or len(member_id) > LONGEST_MEMBER_ID:
+        return ShareError(ErrorCode.INVALID_REQUEST, "Invalid member id in the request.")
+    return None
+
+
+LONGEST_MEMBER_ID: Final = 36

@@ -1,0 +1,212 @@
+"""One ShareFetch: which partitions it reads, when it has enough, and what of it is handed out.
+
+All partitions that have something to hand out, or room for more, are read from where they stand, each for its part of
+`max_bytes`. It is enough when that comes to `min_bytes`, when one of them cannot be read, or when its records lie in a segment
+that does not grow any more. Else the request waits, for its partitions of the log to grow and for records to be available again;
+when its time is over it gets what there is. Only what is answered is handed out.
+
+A partition that cannot be had at the beginning is told of at the end, and no reason not to wait for the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from ottla.log.errors import CorruptRecord, LogError, OffsetOutOfRange
+from ottla.server.errors import code_of
+from ottla.server.replicas import Replica
+from ottla.server.share.acquiring import Acquired, Wanted, acquire
+from ottla.server.share.log_reads import LogBatch, aborted_batches, batches_in, cut
+from ottla.server.share.persister import ShareError
+from ottla.server.share.sessions import SessionKey, TopicIdPartition
+from ottla.server.share.share_partition import SharePartition
+from ottla.server.share.share_partitions import SharePartitions
+from ottla.server.share.states import ACQUIRED
+from ottla.server.waiting import Parkable
+from ottla.wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from ottla.log.files import FileSlice
+    from ottla.server.context import BrokerContext
+
+
+class Limits(NamedTuple):
+    """A request's. Bytes are of all partitions together."""
+
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    max_records: int
+    batch_size: int
+    strict: bool
+
+
+class Fetched(NamedTuple):
+    """What a partition gave. With an error neither records nor offsets."""
+
+    partition: TopicIdPartition
+    error: ShareError | None = None
+    records: FileSlice | None = None
+    acquired: Sequence[Acquired] = ()
+
+
+class _Source(NamedTuple):
+    """A partition that is fetched from."""
+
+    name: TopicIdPartition
+    replica: Replica
+    partition: SharePartition
+
+
+class _Read(NamedTuple):
+    source: _Source
+    fetch_offset: int
+    records: FileSlice | None
+    error: LogError | None = None
+
+
+class ShareFetch:
+    """`attempt` as server/waiting.py wants it."""
+
+    __slots__ = ("_broker", "_failed", "_key", "_limits", "_shares", "_sources")
+
+    def __init__(
+        self,
+        broker: BrokerContext,
+        shares: SharePartitions,
+        key: SessionKey,
+        limits: Limits,
+        partitions: Sequence[TopicIdPartition],
+    ) -> None:
+        self._broker = broker
+        self._shares = shares
+        self._key = key
+        self._limits = limits
+        self._sources: list[_Source] = []
+        self._failed: list[Fetched] = []
+        if limits.max_records and limits.max_bytes:
+            for name in partitions:
+                try:
+                    self._sources.append(self._open(name))
+                except ShareError as error:
+                    self._failed.append(Fetched(name, error))
+
+    @property
+    def places(self) -> list[Parkable]:
+        """Where to wait."""
+        return [place for source in self._sources for place in (source.replica, source.partition)]
+
+    def _open(self, name: TopicIdPartition) -> _Source:
+        replica = self._broker.replicas.get_by_id(*name)
+        if replica is None:
+            topic = self._broker.metadata.topics_by_id.get(name[0])
+            code = ErrorCode.UNKNOWN_TOPIC_ID if topic is None else self._broker.replicas.why_missing(topic.name, name[1])
+            raise ShareError(code, None)
+        return _Source(name, replica, self._shares.load(self._key.group_id, replica))
+
+    def attempt(self, last: bool) -> list[Fetched] | None:
+        """What the request is answered with; None where it is worth waiting. The last attempt gives an answer always."""
+        if not self._sources:
+            return self._failed
+        reads = self._read()
+        if not last and not self._is_enough(reads):
+            return None
+        left = self._limits.max_records
+        fetched = []
+        for read in reads:
+            result = self._hand_out(read, left)
+            left -= sum(map(len, result.acquired))
+            fetched.append(result)
+        return fetched + self._failed
+
+    def _read(self) -> list[_Read]:
+        open_now = [each for each in self._sources if self._shares.get(self._key.group_id, each.name) is each.partition]
+        ready = [each for each in open_now if each.partition.can_acquire()]
+        reads: list[_Read] = []
+        found = 0
+        for source in ready:
+            offset, log = source.partition.next_fetch_offset(), source.replica.log
+            limit = min(self._limits.max_bytes // len(ready), max(0, self._limits.max_bytes - found))
+            source.replica.traffic.fetches += 1
+            try:
+                records = log.read(offset, limit, upto=self._upto(source), min_one_batch=not found)
+            except LogError as error:
+                reads.append(_Read(source, offset, None, error))
+                continue
+            found += len(records) if records is not None else 0
+            reads.append(_Read(source, offset, records))
+        return reads
+
+    def _upto(self, source: _Source) -> int:
+        log = source.replica.log
+        return log.last_stable_offset if self._read_committed else log.high_watermark
+
+    @property
+    def _read_committed(self) -> bool:
+        return self._shares.settings(self._key.group_id).read_committed
+
+    def _is_enough(self, reads: Sequence[_Read]) -> bool:
+        found = 0
+        for read in reads:
+            if read.error is not None:
+                return True
+            if read.records is not None:
+                if read.records.file is not read.source.replica.log.segments.active.file:
+                    return True
+                found += len(read.records)
+        return bool(reads) and found >= self._limits.min_bytes
+
+    def _hand_out(self, read: _Read, left: int) -> Fetched:
+        source, partition = read.source, read.source.partition
+        try:
+            if read.error is not None:
+                raise read.error
+            if read.records is None:
+                return Fetched(source.name)
+            log = source.replica.log
+            with log.directory.guard(f"reading {log.path}"):
+                batches = batches_in(read.records)
+                limits = self._limits
+                wanted = Wanted(self._key.member_id, left, limits.batch_size, limits.strict)
+                acquired = acquire(partition, wanted, read.fetch_offset, batches)
+                if acquired and self._read_committed:
+                    aborted = aborted_batches(log, read.fetch_offset, read.records, batches)
+                    acquired = _without_aborted(partition, acquired, aborted)
+        except OffsetOutOfRange:
+            # The log's start passed the group. The member asks again.
+            partition.raise_start(source.replica.log.log_start_offset)
+            return Fetched(source.name, ShareError(ErrorCode.NONE, NONE_TEXT))
+        except LogError as error:
+            source.replica.traffic.failed_fetches += 1
+            if isinstance(error, CorruptRecord):
+                source.replica.tell_damage(error)
+            return Fetched(source.name, ShareError(code_of(error), None))
+        if not acquired:
+            return Fetched(source.name)
+        records = cut(read.records, batches, acquired[0].first, acquired[-1].last)
+        source.replica.traffic.bytes_out += len(records)
+        return Fetched(source.name, None, records, acquired)
+
+
+NONE_TEXT: Final = "NONE"
+"""What Kafka writes as the message of no error."""
+
+
+def _without_aborted(partition: SharePartition, acquired: list[Acquired], aborted: Sequence[LogBatch]) -> list[Acquired]:
+    """What is left of what was just handed out; the records of aborted transactions are given up."""
+    for batch in aborted:
+        partition.archive(batch.base_offset, batch.last_offset, ACQUIRED)
+        left = []
+        for each in acquired:
+            if each.last < batch.base_offset or each.first > batch.last_offset:
+                left.append(each)
+                continue
+            if each.first < batch.base_offset:
+                left.append(each._replace(last=batch.base_offset - 1))
+            if each.last > batch.last_offset:
+                left.append(each._replace(first=batch.last_offset + 1))
+        acquired = left
+    if aborted:
+        partition.advance()
+    return acquired

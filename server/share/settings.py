@@ -1,0 +1,63 @@
+"""What of a share group's settings counts where its records are: its own, kept within the broker's bounds, else the broker's.
+
+`share.auto.offset.reset` says where a group begins in a partition of which nothing is kept: at the log's start, at its end, or
+`by_duration:` and an ISO 8601 duration, which is that long ago.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from ottla.server.settings_groups import GROUP_SETTINGS
+
+EARLIEST: Final = "earliest"
+LATEST: Final = "latest"
+
+_DURATION: Final = re.compile(
+    r"by_duration:P(?:(?P<days>\d+)D)?(?:T(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?(?:(?P<seconds>[\d.]+)S)?)?",
+    re.ASCII | re.IGNORECASE,
+)
+_MS: Final = {"days": 86_400_000, "hours": 3_600_000, "minutes": 60_000, "seconds": 1000}
+
+
+@dataclass(slots=True, frozen=True)
+class ShareGroupSettings:
+    delivery_count_limit: int
+    max_record_locks: int
+    record_lock_duration_ms: int
+    renew_enabled: bool
+    read_committed: bool
+    offset_reset: str
+
+    @classmethod
+    def of_group(cls, own: Mapping[str, str], broker: Mapping[str, Any]) -> ShareGroupSettings:
+        """`own` are the texts that were set for the group, `broker` the broker's values."""
+
+        def bounded(name: str) -> int:
+            if name not in own:
+                return int(broker[f"group.share.{name.removeprefix('share.')}"])
+            low, high = (broker[f"group.share.{end}.{name.removeprefix('share.')}"] for end in ("min", "max"))
+            return int(min(max(int(own[name]), low), high))
+
+        def plain(name: str) -> Any:
+            setting = GROUP_SETTINGS[name]
+            return setting.parse(own[name]) if name in own else setting.default
+
+        return cls(
+            delivery_count_limit=bounded("share.delivery.count.limit"),
+            max_record_locks=bounded("share.partition.max.record.locks"),
+            record_lock_duration_ms=bounded("share.record.lock.duration.ms"),
+            renew_enabled=plain("share.renew.acknowledge.enable"),
+            read_committed=plain("share.isolation.level") == "read_committed",
+            offset_reset=plain("share.auto.offset.reset"),
+        )
+
+
+def duration_ms(offset_reset: str) -> int:
+    """How long ago `by_duration:` means."""
+    match = _DURATION.fullmatch(offset_reset)
+    assert match is not None, offset_reset
+    return sum(int(float(text) * _MS[unit]) for unit, text in match.groupdict().items() if text is not None)

@@ -1,0 +1,154 @@
+"""All share partitions and share sessions of this broker (KIP-932): found, loaded, and forgotten when they are no longer its own.
+
+A share partition is loaded when a member first fetches from it, and forgotten when its topic is deleted or led by somebody else,
+when the share coordinator fences it, and when the connections of all members of its group are gone. Nothing is lost by that but
+who holds what: the locks of members that are gone.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from ottla.log.errors import LogError
+from ottla.server.errors import code_of
+from ottla.server.metadata.image import BROKER, GROUP, ConfigChanged, PartitionChanged, TopicDeleted
+from ottla.server.replicas import Replica
+from ottla.server.share.persister import FENCING, Persister, ShareError
+from ottla.server.share.sessions import SessionKey, ShareSession, ShareSessions, TopicIdPartition
+from ottla.server.share.settings import EARLIEST, LATEST, ShareGroupSettings, duration_ms
+from ottla.server.share.share_partition import Acknowledgement, SharePartition
+from ottla.server.share_state.state import SharePartition as SharePartitionKey
+from ottla.wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from ottla.server.context import BrokerContext
+
+logger = logging.getLogger("ottla.server.share.share_partitions")
+
+UNKNOWN_PARTITION_TEXT = "This server does not host this topic-partition."
+NOT_LEADER_TEXT = (
+    "For requests intended only for the leader, this error indicates that the broker is not the current leader. For requests "
+    "intended for any replica, this error indicates that the broker is not a replica of the topic partition."
+)
+
+
+class SharePartitions:
+    def __init__(self, broker: BrokerContext, persister: Persister) -> None:
+        self.sessions = ShareSessions()
+        self._broker = broker
+        self._persister = persister
+        self._partitions: dict[SharePartitionKey, SharePartition] = {}
+        self._settings: dict[str, ShareGroupSettings] = {}
+        broker.metadata.subscribe(self._follow)
+
+    def __len__(self) -> int:
+        return len(self._partitions)
+
+    def settings(self, group_id: str) -> ShareGroupSettings:
+        found = self._settings.get(group_id)
+        if found is None:
+            own = self._broker.metadata.config_of(GROUP, group_id)
+            found = self._settings[group_id] = ShareGroupSettings.of_group(own, self._broker.replicas.broker_values())
+        return found
+
+    @property
+    def session_limit(self) -> int:
+        limit: int = self._broker.replicas.broker_values()["group.share.max.share.sessions"]
+        return limit
+
+    # Partitions
+
+    def get(self, group_id: str, partition: TopicIdPartition) -> SharePartition | None:
+        return self._partitions.get(SharePartitionKey(group_id, *partition))
+
+    def load(self, group_id: str, replica: Replica) -> SharePartition:
+        """The share partition over a replica, taken over from the share coordinator if need be. ShareError."""
+        key = SharePartitionKey(group_id, replica.topic_id, replica.partition)
+        found = self._partitions.get(key)
+        if found is not None:
+            return found
+        if not replica.is_leader:
+            raise ShareError(ErrorCode.NOT_LEADER_OR_FOLLOWER, None)
+        found = SharePartition(key, replica.leader_epoch, self._persister, self._broker.clock, lambda: self.settings(group_id))
+        found.load(lambda: self._first_offset(group_id, replica))
+        self._partitions[key] = found
+        return found
+
+    def _first_offset(self, group_id: str, replica: Replica) -> int:
+        """Where a group begins that has not been here. ShareError."""
+        reset, log = self.settings(group_id).offset_reset, replica.log
+        if reset == EARLIEST:
+            return log.log_start_offset
+        if reset == LATEST:
+            return log.high_watermark
+        try:
+            found = log.offset_for_timestamp(self._broker.clock.now_ms() - duration_ms(reset))
+        except (LogError, OSError) as error:
+            raise ShareError(code_of(error), None) from error
+        return found.offset if found is not None and found.offset < log.high_watermark else log.high_watermark
+
+    def forget(self, key: SharePartitionKey) -> None:
+        found = self._partitions.pop(key, None)
+        if found is not None:
+            found.close()
+
+    def fenced(self, partition: SharePartition, error: ShareError) -> None:
+        """Something was refused: if that means that the partition is another's now, it is forgotten."""
+        if error.code in FENCING:
+            logger.info("%r is fenced: %s", partition, error)
+            if self._partitions.get(partition.key) is partition:
+                self.forget(partition.key)
+
+    def _forget_where(self, is_gone: Callable[[SharePartitionKey], bool]) -> None:
+        for key in [key for key in self._partitions if is_gone(key)]:
+            self.forget(key)
+
+    def _follow(self, event: object) -> None:
+        match event:
+            case TopicDeleted(topic=topic):
+                self._forget_where(lambda key: key.topic_id == topic.topic_id)
+            case PartitionChanged(topic=topic, partition=index):
+                replica = self._broker.replicas.get_by_id(topic.topic_id, index)
+                if replica is None or not replica.is_leader:
+                    self._forget_where(lambda key: key[1:] == (topic.topic_id, index))
+            case ConfigChanged(resource_type=kind) if kind in (BROKER, GROUP):
+                self._settings.clear()
+
+    # Members
+
+    def acknowledge(self, key: SessionKey, partition: TopicIdPartition, batches: Sequence[Acknowledgement]) -> None:
+        """ShareError, and nothing is acknowledged."""
+        found = self.get(key.group_id, partition)
+        if found is None:
+            raise ShareError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_PARTITION_TEXT)
+        try:
+            found.acknowledge(key.member_id, batches)
+        except ShareError as error:
+            self.fenced(found, error)
+            raise
+        found.wake()
+
+    def release(self, session: ShareSession) -> None:
+        """The session ends, and with it the locks of its member."""
+        self.sessions.close(session.key)
+        for partition in session.partitions:
+            found = self.get(session.key.group_id, partition)
+            if found is None:
+                continue
+            try:
+                found.release(session.key.member_id)
+            except ShareError as error:
+                logger.warning("%r: what %s held stays locked: %s", found, session.key.member_id, error)
+                self.fenced(found, error)
+            found.wake()
+
+    def connection_lost(self, connection: object) -> None:
+        """Ends the sessions that were opened by it."""
+        for session in self.sessions.of_connection(connection):
+            self.release(session)
+            group_id = session.key.group_id
+            if not self.sessions.has_group(group_id):
+                self._forget_where(lambda key, group_id=group_id: key.group_id == group_id)  # type: ignore[misc]
+                self._settings.pop(group_id, None)
