@@ -254,7 +254,8 @@ def test_a_group_with_a_member(bootstrap: str, unique: Unique) -> None:
         state = described_group(bootstrap, name)
         (one,) = state.pop("members")
         member_id, host = one.pop("member_id"), one.pop("host")
-        assert one == {"instance_id": None, "client_id": "the-client", "partitions": [{"topic": topic, "partition": 0}]}
+        newer = {"epoch": None, "target": None, "tasks": None}
+        assert one == {"instance_id": None, "client_id": "the-client", "partitions": [{"topic": topic, "partition": 0}], **newer}
         assert host.strip("/") == "127.0.0.1"
         coordinator = {"broker": 1, "host": "127.0.0.1", "port": int(bootstrap.rpartition(":")[2])}
         offset = {"topic": topic, "partition": 0, "committed": 10, "end_offset": 10, "lag": 0, "member_id": member_id}
@@ -264,10 +265,12 @@ def test_a_group_with_a_member(bootstrap: str, unique: Unique) -> None:
             "type": "classic",
             "assignor": "range",
             "coordinator": coordinator,
+            "epoch": None,
+            "target_epoch": None,
             "lag": 0,
             "offsets": [offset],
         }
-        row = [name, member_id, "-", "the-client", host, "1", f"{topic}:0"]
+        row = [name, member_id, "-", "the-client", host, "1", f"{topic}:0", "-", "-"]
         assert good("group", "describe", name, "-m", bootstrap=bootstrap).lines == ["\t".join(row)]
         resetting = ("group", "reset", name, "--all-topics", "--to", "earliest")
         reason = f"group {name} has 1 member (state Stable), which would commit over the new offsets; stop the members first"
@@ -283,6 +286,9 @@ def test_a_group_with_a_member(bootstrap: str, unique: Unique) -> None:
 RESETS = [
     (["--to", "earliest"], 0),
     (["--to", "latest"], 10),
+    (["--to-earliest"], 0),
+    (["--to-latest"], 10),
+    (["--to-datetime", f"@{TODAY_MS + 2500}"], 3),
     (["--to", "4"], 4),
     (["--to=-3"], 7),
     (["--to", f"@{TODAY_MS + 2500}"], 3),

@@ -1,6 +1,7 @@
-"""`ottla group`: the consumer groups of any Kafka: list, describe with lag and members, reset offsets, delete.
+"""`ottla group`: the groups of any Kafka, of every kind: list, describe with lag and members, reset offsets, delete.
 
-Names, patterns, `--yes` and what an alteration says are admin.py's; group_rows.py has what is shown, group_reset.py the reset.
+Names, patterns, `--yes` and what an alteration says are admin.py's; group_rows.py has what is shown, group_reset.py the reset,
+group_kinds.py what librdkafka cannot ask.
 
 A cluster tells of a group it does not know that it is dead, with no members: here that is an error. Committed offsets come by one
 request a group, for a coordinator answers no more at once through librdkafka; they are all under way before the first is waited
@@ -10,39 +11,44 @@ for.
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from ottla.server.commands import admin, client, group_reset, output
+from ottla.server.commands import admin, client, group_kinds, group_reset, output
+from ottla.server.commands.brokers import Brokers
+from ottla.server.commands.group_kinds import Listed, listing
 from ottla.server.commands.group_rows import (
     LIST_COLUMNS,
     MEMBER_COLUMNS,
+    NEWER_STATES,
+    NO_SUCH_GROUP,
     OFFSET_COLUMNS,
     STATES,
     GroupState,
     as_object,
     group_state,
-    list_rows,
     member_rows,
     offset_rows,
     state_name,
     summary,
+    with_offsets,
 )
 from ottla.server.commands.positions import Partition
 
 if TYPE_CHECKING:
-    from confluent_kafka.admin import AdminClient, ConsumerGroupDescription, ConsumerGroupListing
+    from confluent_kafka.admin import AdminClient
 
-app = typer.Typer(help="Consumer groups: list, describe, reset, delete.", no_args_is_help=True)
+app = typer.Typer(help="Groups: list, describe, reset, delete.", no_args_is_help=True)
 
 Names = Annotated[list[str], typer.Argument(metavar="GROUP", help="Names, or patterns such as 'etl-*'.", show_default=False)]
 SomeNames = Annotated[
     list[str] | None, typer.Argument(metavar="GROUP", help="Names, or patterns such as 'etl-*'.", show_default=False)
 ]
 
-_STATES: Final = {name.lower(): name for name in STATES.values()}
+_STATES: Final = {name.lower(): name for name in (*STATES.values(), *NEWER_STATES)}
+_KINDS: Final = (group_kinds.CLASSIC, group_kinds.CONSUMER, group_kinds.SHARE, group_kinds.STREAMS)
 
 
 @app.command("list")
@@ -52,21 +58,27 @@ def list_groups(
     names: SomeNames = None,
     regex: admin.Regex = False,
     state: Annotated[
-        list[str] | None, typer.Option("--state", metavar="STATE", help=f"Only these: {', '.join(STATES.values())}.")
+        list[str] | None, typer.Option("--state", metavar="STATE", help=f"Only these: {', '.join(_STATES.values())}.")
     ] = None,
+    kind: Annotated[list[str] | None, typer.Option("--type", metavar="TYPE", help=f"Only these: {', '.join(_KINDS)}.")] = None,
     quiet: admin.Quiet = False,
     as_json: output.Json = False,
 ) -> None:
     """Show which groups there are."""
-    wanted_states = {known_state(word) for word in state or ()}
-    groups, errors = listing(cluster, cluster.admin())
+    states, kinds = {known_state(word) for word in state or ()}, {known_kind(word) for word in kind or ()}
+    ours, notes = cluster.admin(), dict[str, None]()
+    with Brokers(cluster, cluster.reach(ours)) as brokers:
+        groups, errors = listing(cluster, ours, brokers, notes)
     found, missing = admin.select(groups, names or (), regex=regex)
-    shown = [groups[name] for name in found if not wanted_states or state_name(groups[name].state) in wanted_states]
+    fits = [groups[name] for name in found if not states or groups[name].state in states]
+    shown = [(one.name, one.state, one.kind) for one in fits if not kinds or one.kind in kinds]
     if quiet and not as_json:
-        output.write_lines(group.group_id for group in shown)
+        output.write_lines(name for name, _, _ in shown)
     else:
-        output.write_table(LIST_COLUMNS, list_rows(shown), as_json=as_json)
-    errors |= dict.fromkeys(missing, group_reset.NO_SUCH_GROUP)
+        output.write_table(LIST_COLUMNS, shown, as_json=as_json)
+    for note in notes:
+        output.note(note)
+    errors |= dict.fromkeys(missing, NO_SUCH_GROUP)
     admin.note_failures("group", errors)
     admin.end_if(errors)
 
@@ -84,23 +96,24 @@ def describe(
 ) -> None:
     """Show state, members, committed offsets and lag. With no name: of all groups."""
     ours = cluster.admin()
-    groups, errors = listing(cluster, ours)
-    found, missing = admin.select(groups, names or (), regex=regex)
-    errors |= dict.fromkeys(missing, group_reset.NO_SUCH_GROUP)
     states: list[GroupState] = []
     notes: dict[str, None] = {}  # each once, in order
     wrong: dict[str, str] = {}
-    with admin.progress("describing", len(found)) as advance:
-        for batch in admin.batches(found, admin.NAMES_AT_ONCE):
-            more, failed = states_of(cluster, ours, batch, notes)
-            states += more
-            wrong |= failed
-            advance(len(batch))
+    with Brokers(cluster, cluster.reach(ours)) as brokers:
+        groups, errors = listing(cluster, ours, brokers, notes)
+        found, missing = admin.select(groups, names or (), regex=regex)
+        errors |= dict.fromkeys(missing, NO_SUCH_GROUP)
+        with admin.progress("describing", len(found)) as advance:
+            for batch in admin.batches(found, admin.NAMES_AT_ONCE):
+                more, failed = states_of(cluster, ours, brokers, [groups[name] for name in batch], notes)
+                states += more
+                wrong |= failed
+                advance(len(batch))
+        there, unheard = listing(cluster, ours, brokers, notes) if wrong else ({}, {})
     show(states, members=members, as_json=as_json)
     for note in notes:
         output.note(note)
     if wrong:
-        there, unheard = listing(cluster, ours)
         # A group may be missing in what a broker did not tell: then nobody knows whether it is gone.
         errors |= unheard | (wrong if unheard else admin.not_gone(wrong, names or (), there, regex=regex))
     admin.note_failures("group", errors)
@@ -118,11 +131,14 @@ def delete(
     as_json: output.Json = False,
 ) -> None:
     """Delete groups with their offsets: those that have no members. Asks first."""
-    ours = cluster.admin()
-    groups, errors = listing(cluster, ours)
+    ours, notes = cluster.admin(), dict[str, None]()
+    with Brokers(cluster, cluster.reach(ours)) as brokers:
+        groups, errors = listing(cluster, ours, brokers, notes)
+    for note in notes:
+        output.note(note)
     found, missing = admin.select(groups, names, regex=regex)
     admin.note_failures("group", errors)
-    told = [admin.Outcome(name, "not there") if if_exists else admin.failed(name, group_reset.NO_SUCH_GROUP) for name in missing]
+    told = [admin.Outcome(name, "not there") if if_exists else admin.failed(name, NO_SUCH_GROUP) for name in missing]
     if found:
         admin.confirm(f"Delete {admin.listed(found, 'group')}, with all offsets?", yes=yes)
     with admin.progress("deleting", len(found)) as advance:
@@ -141,44 +157,57 @@ def known_state(word: str) -> str:
     """A state as Kafka writes it. Wrong usage if there is none such."""
     found = _STATES.get(word.lower())
     if found is None:
-        raise typer.BadParameter(f"{word!r} is no state; there are {', '.join(STATES.values())}", param_hint="--state")
+        raise typer.BadParameter(f"{word!r} is no state; there are {', '.join(_STATES.values())}", param_hint="--state")
     return found
 
 
-def listing(cluster: client.Cluster, ours: AdminClient) -> tuple[dict[str, ConsumerGroupListing], dict[str, str]]:
-    """The cluster's groups by name; and an error for each broker that did not answer, by the words "of a broker"."""
-    cluster.reach(ours)
-    answer: Any = cluster.result(ours.list_consumer_groups(request_timeout=cluster.timeout_s))
-    errors = {f"list of broker {at}": client.explain(error.args[0]) for at, error in enumerate(answer.errors or ())}
-    return {group.group_id: group for group in answer.valid or ()}, errors
+def known_kind(word: str) -> str:
+    """Wrong usage if there is none such."""
+    if word.lower() not in _KINDS:
+        raise typer.BadParameter(f"{word!r} is no type; there are {', '.join(_KINDS)}", param_hint="--type")
+    return word.lower()
 
 
 # Describing
 
 
 def states_of(
-    cluster: client.Cluster, ours: AdminClient, names: Sequence[str], notes: dict[str, None]
+    cluster: client.Cluster, ours: AdminClient, brokers: Brokers, wanted: Sequence[Listed], notes: dict[str, None]
 ) -> tuple[list[GroupState], dict[str, str]]:
     """What the cluster says of these groups, and the errors by group. What is missing without being an error goes to `notes`."""
-    asked = ours.describe_consumer_groups(list(names), request_timeout=cluster.timeout_s)
-    committed, errors = group_reset.committed_of(cluster, ours, names)
-    described, wrong = admin.settle(cluster, asked)
+    newer = [one for one in wanted if one.broker is not None and one.kind != group_kinds.CLASSIC]
+    shares = [one for one in newer if one.kind == group_kinds.SHARE]
+    told = {one.name for one in newer}
+    plain = [one.name for one in wanted if one.name not in told]
+    asked = ours.describe_consumer_groups(plain, request_timeout=cluster.timeout_s) if plain else {}
+    with_commits = {one.name for one in wanted} - {one.name for one in shares}
+    committed, errors = group_reset.committed_of(cluster, ours, sorted(with_commits))
+    states, wrong = group_kinds.described(brokers, newer)
+    held, unheld = group_kinds.share_offsets(brokers, shares)
+    described, failed = admin.settle(cluster, asked)
     dead = [name for name, group in described.items() if state_name(group.state) == "Dead" and not committed.get(name)]
-    errors |= dict.fromkeys(dead, group_reset.NO_SUCH_GROUP) | wrong
+    errors |= dict.fromkeys(dead, NO_SUCH_GROUP) | failed | unheld | wrong
+    states |= {name: group_state(group) for name, group in described.items()}
+    committed |= {name: {partition: at.start for partition, at in of.items()} for name, of in held.items()}
+    ends = ends_of(cluster, ours, states.values(), committed, notes)
+    lags = {name: {partition: at.lag for partition, at in of.items()} for name, of in held.items()}
+    names = [one.name for one in wanted if one.name not in errors]
+    return [with_offsets(states[name], committed[name], ends, lags.get(name, {})) for name in names], errors
+
+
+def ends_of(
+    cluster: client.Cluster,
+    ours: AdminClient,
+    states: Iterable[GroupState],
+    committed: Mapping[str, Mapping[Partition, int]],
+    notes: dict[str, None],
+) -> dict[Partition, int]:
+    """The ends of all partitions that these groups have committed or read, as far as they are known."""
     wanted = {partition for offsets in committed.values() for partition in offsets}
-    wanted |= {partition for group in described.values() for partition in assigned_to(group)}
-    ends, end_errors = admin.list_offsets(cluster, ours, dict.fromkeys(sorted(wanted), admin.offset_specs().latest()))
-    notes.update((f"the end of {partition} is not known: {error}", None) for partition, error in end_errors.items())
-    told: Mapping[str, ConsumerGroupDescription] = described
-    return [group_state(told[name], committed[name], ends) for name in names if name not in errors], errors
-
-
-def assigned_to(group: ConsumerGroupDescription) -> list[Partition]:
-    return [
-        Partition(one.topic, one.partition)
-        for member in group.members
-        for one in (member.assignment.topic_partitions if member.assignment else ())
-    ]
+    wanted |= {partition for state in states for member in state.members for partition in member.partitions}
+    ends, wrong = admin.list_offsets(cluster, ours, dict.fromkeys(sorted(wanted), admin.offset_specs().latest()))
+    notes.update((f"the end of {partition} is not known: {error}", None) for partition, error in wrong.items())
+    return ends
 
 
 def show(states: Sequence[GroupState], *, members: bool, as_json: bool) -> None:

@@ -2,9 +2,9 @@
 
 | | a partition's new offset |
 |---|---|
-| `--to earliest`, `--to latest` | its first; its next to be written |
+| `--to earliest`, `--to latest`, or `--to-earliest`, `--to-latest` | its first; its next to be written |
 | `--to 17`, `--to=-5` | that offset; five before the end |
-| `--to 2026-11-21T09:00`, `--to @1795251600000` | its first record then or later; its end if there is none |
+| `--to 2026-11-21T09:00`, `--to @1795251600000`, or `--to-datetime` | its first record then or later; its end if there is none |
 | `--shift-by=-10` | the committed one, moved |
 | `--by-duration 1h30m` (or `PT1H30M`) | its first record of the time since |
 
@@ -13,7 +13,8 @@ those of `--topic T`, of `--topic T:0,2`, or with `--all-topics` all that the gr
 commit itself: what cannot be worked out for one partition changes none.
 
 A group with members is refused: they go on from where they are and would commit over it. A group that the cluster does not know
-is an error, for it is mostly a slip of the pen; `--create` makes it, with these offsets.
+is an error, for it is mostly a slip of the pen; `--create` makes it, with these offsets. A share group has no committed offsets
+but those where its partitions start; they are moved by a request of their own.
 """
 
 from __future__ import annotations
@@ -25,16 +26,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from ottla.server.commands import admin, client, output
+from ottla.server.commands import admin, client, group_kinds, output
+from ottla.server.commands.brokers import Brokers
 from ottla.server.commands.client import explain
-from ottla.server.commands.group_rows import RESET_COLUMNS, reset_rows, state_name
+from ottla.server.commands.group_rows import NO_SUCH_GROUP, RESET_COLUMNS, reset_rows, state_name
 from ottla.server.commands.output import Failure
 from ottla.server.commands.positions import Kind, Partition, Position, Span, parse_position, resolve, spans
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
 
-NO_SUCH_GROUP: Final = "there is no such group"
 _DURATION: Final = re.compile(
     r"(?P<iso>p)?(?:(\d+)w)?(?:(\d+)d)?(?(iso)(?:t(?=\d)|$))(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?(?:(\d+)ms)?",
     re.ASCII | re.IGNORECASE,
@@ -52,6 +53,11 @@ def reset(
     ] = None,
     all_topics: Annotated[bool, typer.Option("--all-topics", help="Every partition the group has committed.")] = False,
     to: Annotated[str | None, typer.Option(metavar="PLACE", help="earliest, latest, OFFSET, -N, a time or @MS.")] = None,
+    to_earliest: Annotated[bool, typer.Option("--to-earliest", help="As --to earliest.")] = False,
+    to_latest: Annotated[bool, typer.Option("--to-latest", help="As --to latest.")] = False,
+    to_datetime: Annotated[
+        str | None, typer.Option("--to-datetime", metavar="TIME", help="As --to TIME.", show_default=False)
+    ] = None,
     shift_by: Annotated[
         int | None, typer.Option(metavar="N", help="So many offsets on; back if below zero.", show_default=False)
     ] = None,
@@ -63,29 +69,36 @@ def reset(
     as_json: output.Json = False,
 ) -> None:
     """Let a group go on at other offsets. It must have no members."""
-    if sum(given is not None for given in (to, shift_by, by_duration)) != 1:
+    given = {"--to": to, "--to-datetime": to_datetime}
+    given |= {"--to-earliest": "earliest" if to_earliest else None, "--to-latest": "latest" if to_latest else None}
+    places = {option: text for option, text in given.items() if text is not None}
+    if len(places) + sum(each is not None for each in (shift_by, by_duration)) != 1:
         raise typer.BadParameter("give one of --to, --shift-by and --by-duration", param_hint="--to")
     if bool(topics) == all_topics:
         raise typer.BadParameter("give either --topic or --all-topics", param_hint="--topic")
-    place = None if to is None else parse_position(to, "--to")
+    place = None
+    for option, text in places.items():
+        place = parse_position(text, option)
+        if option == "--to-datetime" and place.kind is not Kind.TIME:
+            raise typer.BadParameter(f"{text!r} is no time", param_hint=option)
     if by_duration is not None:
         place = Position(Kind.TIME, max(0, round(time.time() * 1000) - duration_ms(by_duration)))
     admin.checked([group])
     wanted = [parse_topic(text) for text in topics or ()]
     ours = cluster.admin()
-    known = cluster.reach(ours).topics
-    check_group(cluster, ours, group, create=create, dry_run=dry_run)
-    committed, wrong = committed_of(cluster, ours, [group])
-    if wrong:
-        raise Failure(f"group {group}: {wrong[group]}")
-    before = committed[group]
-    partitions = sorted(before) if all_topics else partitions_of(wanted, known)
-    if not partitions:
-        raise Failure(f"group {group}: no offset is committed; name its topics by --topic")
-    have = spans_of(cluster, ours, partitions)
-    after = shifted(before, have, shift_by or 0) if place is None else placed(cluster, ours, place, have)
-    if not dry_run:
-        commit(cluster, ours, group, after)
+    with Brokers(cluster, cluster.reach(ours)) as brokers:
+        share = check_group(cluster, ours, brokers, group, create=create, dry_run=dry_run)
+        before = before_of(cluster, ours, brokers, group, share)
+        partitions = sorted(before) if all_topics else partitions_of(wanted, brokers.metadata.topics)
+        if not partitions:
+            raise Failure(f"group {group}: no offset is committed; name its topics by --topic")
+        have = spans_of(cluster, ours, partitions)
+        after = shifted(before, have, shift_by or 0) if place is None else placed(cluster, ours, place, have)
+        if not dry_run:
+            if share is None:
+                commit(cluster, ours, group, after)
+            else:
+                alter_share(brokers, share, after)
     ends = {partition: span.end for partition, span in have.items()}
     output.write_table(RESET_COLUMNS, reset_rows(before, after, ends), as_json=as_json)
 
@@ -130,23 +143,50 @@ def partitions_of(wanted: Sequence[tuple[str, list[int] | None]], known: Mapping
 # What is there
 
 
-def check_group(cluster: client.Cluster, ours: AdminClient, group: str, *, create: bool, dry_run: bool) -> None:
-    """Failure if the group is not there, or not to be moved."""
-    described, wrong = admin.settle(cluster, ours.describe_consumer_groups([group], request_timeout=cluster.timeout_s))
-    if wrong and not wrong[group].startswith(NO_SUCH_GROUP):
-        raise Failure(f"group {group}: {wrong[group]}")
-    state = "Dead" if wrong else state_name(described[group].state)
+def check_group(
+    cluster: client.Cluster, ours: AdminClient, brokers: Brokers, group: str, *, create: bool, dry_run: bool
+) -> group_kinds.Listed | None:
+    """The group if it is a share group, None if it is of another kind. Failure if it is not there, or not to be moved."""
+    notes: dict[str, None] = {}
+    known = group_kinds.listing(cluster, ours, brokers, notes)[0].get(group)
+    if known is not None and known.kind in group_kinds.OURS_ALONE:
+        told, wrong = group_kinds.described(brokers, [known])
+        if wrong:
+            raise Failure(f"group {group}: {wrong[group]}")
+        state, members = told[group].state, len(told[group].members)
+    else:
+        described, wrong = admin.settle(cluster, ours.describe_consumer_groups([group], request_timeout=cluster.timeout_s))
+        if wrong and not wrong[group].startswith(NO_SUCH_GROUP):
+            raise Failure(f"group {group}: {wrong[group]}")
+        state = "Dead" if wrong else state_name(described[group].state)
+        members = 0 if wrong else len(described[group].members)
     if state == "Dead":
+        for note in notes:
+            output.note(note)
         if not create:
             raise Failure(f"group {group}: {NO_SUCH_GROUP}; --create makes one")
-        return
-    members = len(described[group].members)
+        return None
     if members or state != "Empty":
         count = "1 member" if members == 1 else f"{members} members"
         reason = f"group {group} has {count} (state {state}), which would commit over the new offsets; stop the members first"
         if not dry_run:
             raise Failure(reason)
         output.note(f"would be refused: {reason}")
+    return known if known is not None and known.kind == group_kinds.SHARE else None
+
+
+def before_of(
+    cluster: client.Cluster, ours: AdminClient, brokers: Brokers, group: str, share: group_kinds.Listed | None
+) -> dict[Partition, int]:
+    """Where the group is now, in the partitions where it is at all."""
+    if share is None:
+        committed, wrong = committed_of(cluster, ours, [group])
+    else:
+        held, wrong = group_kinds.share_offsets(brokers, [share])
+        committed = {name: {partition: at.start for partition, at in of.items()} for name, of in held.items()}
+    if wrong:
+        raise Failure(f"group {group}: {wrong[group]}")
+    return committed[group]
 
 
 def committed_of(
@@ -233,3 +273,11 @@ def commit(cluster: client.Cluster, ours: AdminClient, group: str, after: Mappin
                 why = wrong[group] if wrong else f"{refused[0].topic} [{refused[0].partition}]: {explain(refused[0].error)}"
                 raise Failure(f"group {group}: {moved} of {len(after)} partitions reset; then {why}")
             advance(len(batch))
+
+
+def alter_share(brokers: Brokers, share: group_kinds.Listed, after: Mapping[Partition, int]) -> None:
+    """As `commit`, of a share group: by one request."""
+    try:
+        group_kinds.alter_share_offsets(brokers, share, after)
+    except Failure as failure:
+        raise Failure(f"group {share.name}: {failure}") from None

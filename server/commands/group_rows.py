@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ottla.server.commands.output import Cell
@@ -15,9 +16,12 @@ if TYPE_CHECKING:
 
 LIST_COLUMNS: Final = ("Group", "State", "Type")
 OFFSET_COLUMNS: Final = ("Group", "Topic", "Partition", "Committed", "End offset", "Lag", "Client id", "Host", "Member")
-MEMBER_COLUMNS: Final = ("Group", "Member", "Instance id", "Client id", "Host", "Partitions", "Assigned")
+MEMBER_COLUMNS: Final = ("Group", "Member", "Instance id", "Client id", "Host", "Partitions", "Assigned", "Epoch", "Target")
 RESET_COLUMNS: Final = ("Topic", "Partition", "Before", "After", "Lag after")
 
+NO_SUCH_GROUP: Final = "there is no such group"
+NEWER_STATES: Final = ("Assigning", "Reconciling", "NotReady")
+"""Of groups whose broker assigns, as brokers write them; the last of streams groups."""
 STATES: Final = {
     "PREPARING_REBALANCING": "PreparingRebalance",
     "COMPLETING_REBALANCING": "CompletingRebalance",
@@ -34,27 +38,45 @@ class Coordinator(NamedTuple):
     port: int
 
 
+class Tasks(NamedTuple):
+    """Of a member of a streams group; each a number in a subtopology, which stands for the topic."""
+
+    active: tuple[Partition, ...]
+    standby: tuple[Partition, ...]
+    warmup: tuple[Partition, ...]
+
+
 @dataclass(frozen=True)
 class MemberState:
+    """`epoch` and `target`, what it shall have, are of groups whose broker assigns; share groups have no target to wait for."""
+
     member_id: str
     instance_id: str | None
     client_id: str
     host: str
     partitions: tuple[Partition, ...]
+    epoch: int | None = None
+    target: tuple[Partition, ...] | None = None
+    tasks: Tasks | None = None
 
 
 @dataclass(frozen=True)
 class OffsetState:
-    """A partition that the group has committed, or that a member reads. `end_offset` is the next to be written."""
+    """A partition that the group has committed, or that a member reads. `end_offset` is the next to be written. Of a share group
+    `committed` is the first offset that it is not done with, and `told_lag` what its broker counts: some behind it may be done.
+    """
 
     partition: Partition
     committed: int | None
     end_offset: int | None
     member: MemberState | None = None
+    told_lag: int | None = None
 
     @property
     def lag(self) -> int | None:
         """Offsets between: what is left to read. Below zero if the topic was made anew since."""
+        if self.told_lag is not None:
+            return self.told_lag
         return None if self.committed is None or self.end_offset is None else self.end_offset - self.committed
 
 
@@ -67,6 +89,8 @@ class GroupState:
     coordinator: Coordinator | None
     members: tuple[MemberState, ...]
     offsets: tuple[OffsetState, ...]
+    epoch: int | None = None
+    target_epoch: int | None = None
 
     @property
     def total_lag(self) -> int:
@@ -84,12 +108,9 @@ def type_name(kind: Any) -> str:
     return str(getattr(kind, "name", "unknown")).lower()
 
 
-def group_state(
-    described: ConsumerGroupDescription, committed: Mapping[Partition, int], ends: Mapping[Partition, int]
-) -> GroupState:
-    """One group, of what DescribeGroups, OffsetFetch and ListOffsets said."""
+def group_state(described: ConsumerGroupDescription) -> GroupState:
+    """One group as librdkafka describes it, without its offsets."""
     members = tuple(sorted(map(member_state, described.members), key=lambda member: (member.client_id, member.member_id)))
-    readers = {partition: member for member in members for partition in member.partitions}
     node = described.coordinator
     return GroupState(
         described.group_id,
@@ -98,11 +119,23 @@ def group_state(
         described.partition_assignor,
         Coordinator(node.id, node.host, node.port) if node else None,
         members,
-        tuple(
-            OffsetState(partition, committed.get(partition), ends.get(partition), readers.get(partition))
-            for partition in sorted(committed.keys() | readers.keys())
-        ),
+        (),
     )
+
+
+def with_offsets(
+    group: GroupState,
+    committed: Mapping[Partition, int],
+    ends: Mapping[Partition, int],
+    told_lags: Mapping[Partition, int | None] = MappingProxyType({}),
+) -> GroupState:
+    """The group with what OffsetFetch, or its like for share groups, and ListOffsets said."""
+    readers = {partition: member for member in group.members for partition in member.partitions}
+    offsets = tuple(
+        OffsetState(partition, committed.get(partition), ends.get(partition), readers.get(partition), told_lags.get(partition))
+        for partition in sorted(committed.keys() | readers.keys())
+    )
+    return replace(group, offsets=offsets)
 
 
 def member_state(member: Any) -> MemberState:
@@ -110,13 +143,6 @@ def member_state(member: Any) -> MemberState:
     assigned = member.assignment.topic_partitions if member.assignment else ()
     partitions = sorted(Partition(one.topic, one.partition) for one in assigned)
     return MemberState(member.member_id, member.group_instance_id or None, member.client_id, member.host, tuple(partitions))
-
-
-def list_rows(groups: Iterable[Any]) -> list[tuple[Cell, ...]]:
-    """Of ConsumerGroupListings."""
-    return [
-        (group.group_id, state_name(getattr(group, "state", None)), type_name(getattr(group, "type", None))) for group in groups
-    ]
 
 
 def offset_rows(group: GroupState) -> list[tuple[Cell, ...]]:
@@ -139,6 +165,8 @@ def member_rows(group: GroupState) -> list[tuple[Cell, ...]]:
             member.host,
             len(member.partitions),
             assigned(member.partitions),
+            member.epoch,
+            assigned(member.target or ()),
         )
         for member in group.members
     ]
@@ -155,6 +183,8 @@ def assigned(partitions: Sequence[Partition]) -> str | None:
 def summary(group: GroupState) -> str:
     """The line above a group's tables."""
     parts = [group.state, f"type {group.kind}", counted(len(group.members), "member"), f"lag {group.total_lag:,}"]
+    if group.epoch is not None:
+        parts.append(f"epoch {group.epoch} (target {group.target_epoch})")
     if group.assignor:
         parts.append(f"assignor {group.assignor}")
     if group.coordinator is not None:
@@ -170,6 +200,8 @@ def as_object(group: GroupState) -> dict[str, Any]:
         "type": group.kind,
         "assignor": group.assignor or None,
         "coordinator": None if group.coordinator is None else group.coordinator._asdict(),
+        "epoch": group.epoch,
+        "target_epoch": group.target_epoch,
         "lag": group.total_lag,
         "members": [
             {
@@ -177,7 +209,12 @@ def as_object(group: GroupState) -> dict[str, Any]:
                 "instance_id": member.instance_id,
                 "client_id": member.client_id,
                 "host": member.host,
-                "partitions": [{"topic": topic, "partition": number} for topic, number in member.partitions],
+                "partitions": places(member.partitions),
+                "epoch": member.epoch,
+                "target": None if member.target is None else places(member.target),
+                "tasks": None
+                if member.tasks is None
+                else {name: tasks_of(each) for name, each in member.tasks._asdict().items()},
             }
             for member in group.members
         ],
@@ -193,6 +230,14 @@ def as_object(group: GroupState) -> dict[str, Any]:
             for offset in group.offsets
         ],
     }
+
+
+def places(partitions: Iterable[Partition]) -> list[dict[str, Any]]:
+    return [{"topic": topic, "partition": number} for topic, number in partitions]
+
+
+def tasks_of(tasks: Iterable[Partition]) -> list[dict[str, Any]]:
+    return [{"subtopology": subtopology, "partition": number} for subtopology, number in tasks]
 
 
 def reset_rows(

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack
 from functools import partial
 from typing import Annotated, Any, Final
 
 import typer
 
-from ottla.server.commands import admin, client, direct, output
+from ottla.server.commands import admin, client, output
+from ottla.server.commands.brokers import Brokers, check
 from ottla.server.commands.output import Cell, Failure
 from ottla.server.commands.positions import Partition
 from ottla.wire.errors import ErrorCode
@@ -63,7 +63,7 @@ def list_transactions(
 ) -> None:
     """Show which transactional ids there are."""
     wanted = {known_state(word) for word in state or ()}
-    with Brokers(cluster) as brokers:
+    with TxnBrokers(cluster) as brokers:
         there = brokers.transactions()
     found, missing = admin.select(there, ids or (), regex=regex)
     rows: list[tuple[Cell, ...]] = []
@@ -82,7 +82,7 @@ def list_transactions(
 @client.command
 def describe(cluster: client.Cluster, ids: SomeIds = None, regex: admin.Regex = False, as_json: output.Json = False) -> None:
     """Show state, producer, partitions, and for how long a transaction is open. With no id: of all."""
-    with Brokers(cluster) as brokers:
+    with TxnBrokers(cluster) as brokers:
         there = brokers.transactions()
         found, missing = admin.select(there, ids or (), regex=regex)
         now_ms = int(time.time() * 1000)
@@ -111,7 +111,7 @@ def abort(
     hanging = [position_of(text) for text in at or ()]
     if not ids and not hanging:
         raise typer.BadParameter("name an id, or a place with --at", param_hint="ID")
-    with Brokers(cluster) as brokers:
+    with TxnBrokers(cluster) as brokers:
         there = brokers.transactions() if ids else {}
         found, missing = admin.select(there, ids or (), regex=regex) if ids else ([], [])
         told = [admin.failed(name, NO_SUCH_ID) for name in missing]
@@ -137,7 +137,7 @@ def find_hanging(
     as_json: output.Json = False,
 ) -> None:
     """Show transactions that are open in a partition and that no coordinator knows of: readers wait for them for ever."""
-    with Brokers(cluster) as brokers:
+    with TxnBrokers(cluster) as brokers:
         found, missing = admin.select(brokers.metadata.topics, topics or (), regex=regex)
         before_ms = int((time.time() - older_than) * 1000)
         rows = [
@@ -209,29 +209,8 @@ def as_object(broker: int, one: Any, now_ms: int) -> dict[str, Any]:
 # Questions
 
 
-class Brokers:
-    """The cluster's brokers, each by one connection that is made when it is needed. Everything raises Failure."""
-
-    def __init__(self, cluster: client.Cluster) -> None:
-        self._cluster = cluster
-        self._stack = ExitStack()
-        self._connections: dict[int, direct.Connection] = {}
-        self.metadata = cluster.reach(cluster.admin())
-
-    def __enter__(self) -> Brokers:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._stack.close()
-
-    def at(self, broker: int) -> direct.Connection:
-        if broker not in self._connections:
-            if broker not in self.metadata.brokers:
-                raise Failure(f"broker {broker} is not available")
-            place = self.metadata.brokers[broker]
-            made = direct.connect(self._cluster, str(place.host), place.port)
-            self._connections[broker] = self._stack.enter_context(made)
-        return self._connections[broker]
+class TxnBrokers(Brokers):
+    """The cluster's brokers, asked for what they know of transactions."""
 
     def transactions(self, producer_ids: Sequence[int] = ()) -> dict[str, tuple[int, Any]]:
         """All transactional ids, or those of these producers: the coordinator, and its word on each."""
@@ -312,8 +291,3 @@ class Brokers:
         answer = self.at(topic.partitions[where.number].leader).call(write_txn_markers.WriteTxnMarkersRequest([marker]))
         check(answer.markers[0].topics[0].partitions[0].error_code)
         return True
-
-
-def check(code: int, message: str | None = None) -> None:
-    if code:
-        raise Failure(direct.words(code, message))

@@ -72,13 +72,17 @@ def described(**changed: Any) -> Any:
 
 def test_a_group() -> None:
     committed = {Partition("t", 0): 5, Partition("u", 0): 1}
-    group = group_rows.group_state(described(), committed, {Partition("t", 0): 8, Partition("t", 1): 2})
+    ends = {Partition("t", 0): 8, Partition("t", 1): 2}
+    group = group_rows.with_offsets(group_rows.group_state(described()), committed, ends)
     assert group_rows.offset_rows(group) == [
         ("g", "t", 0, 5, 8, 3, None, None, None),
         ("g", "t", 1, None, 2, None, "c", "/h", "m"),
         ("g", "u", 0, 1, None, None, None, None, None),
     ]
-    assert group_rows.member_rows(group) == [("g", "m", None, "c", "/h", 1, "t:1"), ("g", "idle", "i", "d", "/h", 0, None)]
+    assert group_rows.member_rows(group) == [
+        ("g", "m", None, "c", "/h", 1, "t:1", None, None),
+        ("g", "idle", "i", "d", "/h", 0, None, None, None),
+    ]
     assert group_rows.summary(group) == "g: Stable, type classic, 2 members, lag 3, assignor range, coordinator h:9092 (1)"
     told = group_rows.as_object(group)
     assert (told["lag"], told["coordinator"]) == (3, {"broker": 1, "host": "h", "port": 9092})
@@ -86,7 +90,7 @@ def test_a_group() -> None:
 
 
 def test_a_group_without_much() -> None:
-    group = group_rows.group_state(described(members=[], coordinator=None, partition_assignor="", state=None), {}, {})
+    group = group_rows.group_state(described(members=[], coordinator=None, partition_assignor="", state=None))
     assert group == GroupState("g", "Unknown", "classic", "", None, (), ())
     assert group_rows.summary(group) == "g: Unknown, type classic, 0 members, lag 0"
     assert group_rows.as_object(group)["assignor"] is None

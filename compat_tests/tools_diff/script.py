@@ -1,0 +1,73 @@
+"""What scripts are made of. In texts and lines {bootstrap} stands for the broker's address, {dir} for a directory of the script's
+own, {data} for the broker's log directory, {properties} for its server.properties; other braces are themselves.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from compat_tests.tools_diff.masks import Mask
+
+
+@dataclass(frozen=True)
+class Run:
+    """One call of a tool: its name in TOOLS and its arguments, as one types them.
+
+    `code` is the exit code that Kafka's answer gives it. With `until`, a regular expression, it is called again until its standard
+    output holds a match: what a tool asks for may take its time. `unordered` says why its lines may come in any order; they are
+    sorted then. `hide` masks what only this call shows.
+    """
+
+    line: str
+    code: int = 0
+    stdin: str = ""
+    until: str = ""
+    unordered: str = ""
+    hide: tuple[Mask, ...] = ()
+
+
+@dataclass(frozen=True)
+class File:
+    """A file in {dir}."""
+
+    name: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Hold:
+    """A client that joins a group and stays until the script ends or says `Release`: a Java consumer, a Java share consumer, or
+    a streams member by hand (`kind` consumer, share, streams).
+    """
+
+    member: str
+    kind: str
+    topics: tuple[str, ...]
+    settings: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Release:
+    member: str
+
+
+Step = Run | File | Hold | Release
+
+
+@dataclass(frozen=True)
+class Script:
+    name: str
+    steps: tuple[Step, ...]
+
+
+def made(topic: str, partitions: int = 1, *lines: str) -> tuple[Step, ...]:
+    """A topic whose partitions answer, with a record a line: KEY:VALUE."""
+    steps: tuple[Step, ...] = (
+        Run(f"topics --create --topic {topic} --partitions {partitions}"),
+        Run(f"get-offsets --topic {topic}", until=rf"(?s)(?:{topic}:\d+:0.*){{{partitions}}}"),
+    )
+    if lines:
+        text = "".join(f"{line}\n" for line in lines)
+        options = "--reader-property parse.key=true --reader-property key.separator=:"
+        steps += (Run(f"console-producer --topic {topic} {options}", stdin=text),)
+    return steps

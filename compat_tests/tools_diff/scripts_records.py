@@ -1,0 +1,188 @@
+"""Tools that write and read records, those that measure, the system tests' drivers, and transactions."""
+
+from __future__ import annotations
+
+from compat_tests.tools_diff.masks import Mask
+from compat_tests.tools_diff.script import File, Run, Script, made
+
+FIGURES = (
+    Mask(r"\b(?:\d+\.\d+|NaN|∞)\b", "X", "how fast it went", "12.34 MB/sec"),
+    Mask(r"\b\d+(?= ms (?:50th|95th|99th|99\.9th))", "N", "how fast it went", "3 ms 50th"),
+    Mask(r"(?<=MOMENT, MOMENT, ).*", "X", "how fast it went", "MOMENT, MOMENT, 0.1, 2"),
+)
+TWENTY = tuple(f"k{number}:v{number}" for number in range(20))
+READ = "console-consumer --from-beginning --timeout-ms 20000"
+
+CONSOLE = Script(
+    "console",
+    (
+        Run("topics --create --topic said-1 --partitions 1"),
+        Run(
+            "console-producer --topic said-1 --reader-property parse.headers=true --reader-property parse.key=true"
+            " --reader-property null.marker=NULL --compression-codec zstd",
+            stdin="h:1\tk1\tvalue 1\nh:2,i:3\tk2\tNULL\nh:4\tNULL\tvalue 3\n",
+        ),
+        Run("console-producer --topic said-1 --sync", stdin="plain\n\nlast\n"),
+        Run(f"{READ} --topic said-1 --max-messages 6"),
+        Run(
+            f"{READ} --topic said-1 --max-messages 3 --formatter-property print.key=true --formatter-property print.headers=true"
+            " --formatter-property print.offset=true --formatter-property print.partition=true"
+            " --formatter-property print.epoch=true --formatter-property print.timestamp=true"
+            " --formatter-property null.literal=NOTHING"
+        ),
+        Run("console-consumer --topic said-1 --partition 0 --offset 4 --max-messages 2 --timeout-ms 20000"),
+        Run("console-consumer --topic said-1 --partition 0 --offset latest --timeout-ms 300"),
+        Run("console-consumer --topic said-1 --partition 9 --offset 0 --timeout-ms 300", code=0),
+        Run("console-consumer --topic said-1 --partition 0 --offset noon", code=1),
+        Run(f"{READ} --topic said-1 --isolation-level read_committed --max-messages 6 --group said-g"),
+        Run("consumer-groups --describe --group said-g"),
+        Run(f"{READ} --include said-.* --max-messages 6"),
+        Run(f"{READ} --topic no/slash --max-messages 6", code=1),
+        Run("console-consumer", code=1),
+        Run("console-producer --topic said-1 --reader-property parse.key=true", stdin="no key here\n", code=1),
+        Run("console-producer --topic no/slash", stdin="lost\n"),
+        Run("console-producer", code=1),
+        Run("consumer-groups --delete --group said-g"),
+        Run("topics --delete --topic said-1"),
+    ),
+)
+
+FORMATTERS = Script(
+    "internal-topics",
+    (
+        *made("inner-1", 1, "a:1", "b:2"),
+        Run("consumer-groups --reset-offsets --group inner-g --topic inner-1 --to-offset 1 --execute"),
+        Run("consumer-groups --delete-offsets --group inner-g --topic inner-1"),
+        *(
+            Run(
+                f"console-consumer --topic __consumer_offsets --from-beginning --timeout-ms 3000"
+                f" --formatter org.apache.kafka.tools.consumer.{formatter}",
+                hide=(Mask(r"(?m)^(?!.*inner-g).*\n", "", "other scripts' groups are in these topics, too", '{"group":"x"}\n'),),
+            )
+            for formatter in ("OffsetsMessageFormatter", "GroupMetadataMessageFormatter")
+        ),
+        Run("topics --delete --topic inner-1"),
+    ),
+)
+
+PERFORMANCE = Script(
+    "performance",
+    (
+        *made("perf-1", 2),
+        Run("producer-perf-test --topic perf-1 --num-records 500 --record-size 100 --throughput -1", hide=FIGURES),
+        Run(
+            "producer-perf-test --topic perf-1 --num-records 500 --record-size 100 --throughput -1 --command-property"
+            " acks=1 compression.type=lz4",
+            hide=FIGURES,
+        ),
+        Run(
+            "producer-perf-test --topic perf-1 --num-records 500 --record-size 100 --throughput -1 --transactional-id perf-tx"
+            " --transaction-duration-ms 100",
+            hide=FIGURES,
+        ),
+        Run(
+            "get-offsets --topic perf-1",
+            hide=(Mask(r":\d+$", ":N", "the producer sticks to a partition as long as it likes", "a:0:17"),),
+        ),
+        Run("consumer-perf-test --topic perf-1 --num-records 1500 --timeout 20000", hide=FIGURES),
+        Run(
+            "consumer-perf-test --topic perf-1 --num-records 1500 --timeout 20000 --show-detailed-stats --hide-header",
+            hide=FIGURES,
+        ),
+        Run("consumer-perf-test --topic perf-1", code=1),
+        Run("producer-perf-test --topic perf-1", code=1),
+        *made("latency-1"),
+        Run(
+            "e2e-latency --bootstrap-server {bootstrap} --topic latency-1 --num-records 20 --producer-acks 1 --record-size 100",
+            hide=FIGURES,
+        ),
+        Run(
+            "e2e-latency --bootstrap-server {bootstrap} --topic latency-1 --num-records 20 --producer-acks 0 --record-size 100",
+            code=1,
+            hide=FIGURES,
+        ),
+        Run("topics --delete --topic perf-1,latency-1"),
+    ),
+)
+
+SHARED_RECORDS = Script(
+    "share-consumers",
+    (
+        *made("spread-1", 1, *TWENTY),
+        Run("configs --alter --group spread-g --add-config share.auto.offset.reset=earliest"),
+        Run("configs --describe --group spread-g", until="earliest"),
+        Run("console-share-consumer --topic spread-1 --group spread-g --max-messages 5 --timeout-ms 20000 --release"),
+        Run("console-share-consumer --topic spread-1 --group spread-g --max-messages 20 --timeout-ms 20000"),
+        Run("console-share-consumer --topic spread-1 --group spread-g --timeout-ms 1000 --reject"),
+        Run("console-share-consumer --topic spread-1 --release --reject", code=1),
+        Run("share-groups --describe --group spread-g"),
+        Run("configs --alter --group spread-p --add-config share.auto.offset.reset=earliest"),
+        Run("configs --describe --group spread-p", until="earliest"),
+        Run("share-consumer-perf-test --topic spread-1 --group spread-p --num-records 20 --timeout 20000", hide=FIGURES),
+        Run("verifiable-share-consumer --topic spread-1 --group-id spread-v --max-messages 20 --offset-reset-strategy earliest"),
+        Run("share-groups --delete --group spread-g --group spread-p --group spread-v", unordered="in the order of a hash map"),
+        Run("configs --alter --group spread-g --delete-config share.auto.offset.reset"),
+        Run("configs --alter --group spread-p --delete-config share.auto.offset.reset"),
+        Run("topics --delete --topic spread-1"),
+    ),
+)
+
+VERIFIABLE = Script(
+    "verifiable",
+    (
+        *made("verified-1"),
+        Run(
+            "verifiable-producer --topic verified-1 --max-messages 30 --acks -1 --value-prefix 7 --repeating-keys 5",
+            hide=(Mask(r'"(?:avg_throughput|target_throughput)":[^,}]*', '"N"', "how fast it went", '"avg_throughput":12.3'),),
+        ),
+        *(
+            Run(
+                f"verifiable-consumer --topic verified-1 --group-id verified-{protocol} --max-messages 30 --reset-policy earliest"
+                f" --group-protocol {protocol} --verbose"
+            )
+            for protocol in ("classic", "consumer")
+        ),
+        Run("consumer-groups --describe --group verified-classic"),
+        Run("consumer-groups --describe --group verified-consumer"),
+        Run(
+            "consumer-groups --delete --group verified-classic --group verified-consumer", unordered="in the order of a hash map"
+        ),
+        Run("topics --delete --topic verified-1"),
+    ),
+)
+
+PRODUCERS = (
+    Mask(r"(?<=\d\t)1?\d{4}(?=  ?\t)|\bproducerId: \d+", "ID", "blocks of ids begin where the starts before ended", "1\t1000 \t"),
+)
+
+TRANSACTIONS = Script(
+    "transactions",
+    (
+        *made("tx-1"),
+        Run(
+            "producer-perf-test --topic tx-1 --num-records 5 --record-size 10 --throughput -1 --transactional-id tx-a",
+            hide=FIGURES,
+        ),
+        Run("transactions list", until="tx-a .*CompleteCommit"),
+        Run("transactions list --duration-filter 100000"),
+        Run("transactions list --transactional-id-pattern no-such.*"),
+        Run("transactions list --transactional-id-pattern (", code=1),
+        Run("transactions describe --transactional-id tx-a"),
+        Run("transactions describe --transactional-id no-such", code=1),
+        Run("transactions describe-producers --topic tx-1 --partition 0"),
+        Run("transactions describe-producers --topic tx-1 --partition 9", code=1),
+        Run("transactions describe-producers --topic no-such --partition 0", code=1),
+        Run("transactions describe-producers --topic tx-1 --partition 0 --broker-id 7", code=1),
+        Run("transactions find-hanging --broker-id 1"),
+        Run("transactions find-hanging --topic tx-1"),
+        Run("transactions find-hanging", code=1),
+        Run("transactions abort --topic tx-1 --partition 0 --start-offset 0", code=1),
+        Run("transactions abort --topic tx-1 --partition 0", code=1),
+        Run("transactions forceTerminateTransaction --transactional-id tx-a"),
+        Run("transactions forceTerminateTransaction --transactional-id no-such"),
+        Run("transactions", code=2),
+        Run("topics --delete --topic tx-1"),
+    ),
+)
+
+ALL = (CONSOLE, FORMATTERS, PERFORMANCE, SHARED_RECORDS, VERIFIABLE, TRANSACTIONS)

@@ -1,0 +1,53 @@
+"""Each script of the tables: what ottla makes the tools say, and what Apache Kafka makes them say."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import pytest
+from reference_kafka import BrokerProcess
+
+from compat_tests.brokers import CLASSES
+from compat_tests.java_client import running
+from compat_tests.tools_diff import scripts
+from compat_tests.tools_diff.masks import MASKS, Mask
+from compat_tests.tools_diff.script import Script
+from compat_tests.tools_diff.site import TOOLS, Site, difference, on_both, started
+
+PAIR = os.environ.get("OTTLA_TOOLS_PAIR", "ottla,kafka").split(",")
+
+
+@pytest.fixture(scope="module")
+def sites(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Site, Site]]:
+    with ExitStack() as stack:
+        found = []
+        for number, kind in enumerate(PAIR):
+            directory = tmp_path_factory.mktemp(f"{kind}-{number}")
+            broker: BrokerProcess = CLASSES[kind](directory / "broker", scripts.SETTINGS)
+            stack.enter_context(started(broker))
+            (directory / "java").mkdir()
+            java = stack.enter_context(running(directory / "java", "Tools", "kafka-tools", log_level="error"))
+            found.append(Site(broker, java, directory))
+        first, second = found
+        yield first, second
+
+
+@pytest.mark.parametrize("script", scripts.ALL, ids=lambda script: script.name)
+def test_both_say_the_same(sites: tuple[Site, Site], script: Script) -> None:
+    ours, kafkas = on_both(sites, lambda site: site.transcript(script))
+    odd = re.findall(r"(?m)^not within .*|^  exit .*, not .*", kafkas)
+    assert not odd, f"Kafka itself does not do what the script expects: {odd}\n{kafkas}"
+    assert ours == kafkas, f"\n{difference(ours, kafkas)}"
+
+
+def test_every_tool_is_in_a_script() -> None:
+    called = {step.line.split()[0] for script in scripts.ALL for step in script.steps if hasattr(step, "line")}
+    assert called == set(TOOLS)
+
+
+@pytest.mark.parametrize("mask", MASKS, ids=lambda mask: mask.why)
+def test_a_mask_covers_its_example(mask: Mask) -> None:
+    assert re.search(mask.pattern, mask.example)
