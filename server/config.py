@@ -123,6 +123,12 @@ OWN_SETTINGS: Final[dict[str, Setting]] = {
             "127.0.0.1",
             doc="The address for them; empty is every interface. Whoever reaches it can read them.",
         ),
+        Setting(
+            "ottla.client.metrics",
+            ConfigType.BOOLEAN,
+            False,
+            doc="Clients are asked for the metrics that kafka-client-metrics subscribes to (KIP-714), and /metrics shows them.",
+        ),
     )
 }
 """Settings of ottla that Kafka does not have, read from the same places. Clients are not shown them."""

@@ -40,7 +40,9 @@ def _check_offset_reset(value: Value) -> str | None:
 _ONLY_IN_JAVA: Final = r"\\[pPQEhHRXGkzZ]|\(\?<|&&"
 """What regular expressions have in Java, or write otherwise there, and so for Kafka."""
 NO_PATTERN: Final = (re.error, OverflowError, RecursionError)
-"""What re.compile raises: the last two for repetitions and nesting beyond what it takes."""
+"""What re.compile raises: the last two for repetitions and nesting beyond what it takes. Patterns are matched by RE2
+(server/telemetry.py), but judged by Python's own, which is nearer to Java's in what it takes.
+"""
 
 
 def _check_match(value: Value) -> str | None:

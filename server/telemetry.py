@@ -1,7 +1,9 @@
-"""Metrics that clients would push (KIP-714): who asked, what it was told to push, and whether a push is as agreed.
+"""Metrics that clients push (KIP-714): who asked, what it was told to push, and whether a push is as agreed.
 
 Kafka's broker hands pushed metrics to those of its reporters that take them. Without any, as it comes, it advertises neither API
-and still answers both: subscriptions are matched, pushes are checked, and what passes is dropped. So do we, without reporters.
+and still answers both: subscriptions are matched, pushes are checked, and what passes is dropped. So do we, unless
+`ottla.client.metrics` is true: then clients are told of both, and the numbers that they push are kept (`Instance.numbers`) for
+/metrics, for as long as the client is known; deltas are summed. A client has room for 1,000 numbers, all together for 100,000.
 
 A subscription is a resource of type client-metrics: metric prefixes, an interval, and patterns that all of a client's attributes
 named there must match whole. A client gets the metrics of all subscriptions that match it, at the shortest of their intervals;
@@ -18,7 +20,8 @@ came on, after three intervals of silence (at least a minute), or when 16,384 ot
 A change of subscriptions begins all of this anew.
 
 Whoever may write a subscription chooses its patterns, and whoever connects chooses what they are matched against, on the event
-loop. Python's regular expressions go back and try again, so a pattern that could take many tries fits nobody.
+loop. So they are matched by RE2, which takes linear time; what of Java's syntax it does not have (references back, looking ahead,
+possessive repetition) makes a pattern that fits nobody, and a line in the log.
 """
 
 from __future__ import annotations
@@ -26,7 +29,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import logging
-import re
 from random import SystemRandom
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -36,13 +38,13 @@ from ottla.log.settings import ConfigError
 from ottla.server.config import CLIENT_METRICS_SETTINGS
 from ottla.server.metadata.image import CLIENT_METRICS, ConfigChanged
 from ottla.server.metadata.operation import random_uuid
-from ottla.server.settings_groups import NO_PATTERN
+from ottla.server.telemetry_otlp import Malformed, points
 from ottla.wire.compression import CompressionError, decompress
 from ottla.wire.errors import ErrorCode
 from ottla.wire.primitives import uuid_to_text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from random import Random
 
     from ottla.server.clock import Clock
@@ -58,13 +60,14 @@ CODECS: Final = (4, 3, 1, 2)
 """Those we take, the best first: zstd, lz4, gzip, snappy."""
 NEVER_MS: Final = -1
 _DEFAULT_INTERVAL_MS: Final = 300_000
-_MOST_WAYS: Final = 100_000
-"""Some milliseconds of matching."""
-_BEYOND_COUNTING: Final = re.compile(r"\)[*+{]|\(\?(?!:|i\))")
-"""What is repeated as a whole takes exponentially many ways; and flags and assertions can write anything otherwise."""
-_CHOICE: Final = re.compile(r"[*+?|]")
+MAX_NUMBERS: Final = 100_000
+MAX_NUMBERS_OF_ONE: Final = 1000
 _MENDED_BY_GET: Final = (ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
 _RESERVED: Final = (bytes(16), bytes(15) + b"\x01")
+
+
+Key = tuple[str, tuple[tuple[str, str], ...]]
+"""A metric's name, and its attributes by name."""
 
 
 class Subscription(NamedTuple):
@@ -78,10 +81,24 @@ class Subscription(NamedTuple):
 class Instance:
     """One client. `attributes` are what patterns match; one that is None matches nothing."""
 
-    __slots__ = ("attributes", "last_error", "last_get_ms", "last_push_ms", "seen_ms", "subscription", "terminating", "version")
+    __slots__ = (
+        "attributes",
+        "last_error",
+        "last_get_ms",
+        "last_push_ms",
+        "numbers",
+        "seen_ms",
+        "subscription",
+        "terminating",
+        "version",
+    )
 
-    def __init__(self, attributes: dict[str, str | None], subscription: Subscription, version: int) -> None:
+    def __init__(
+        self, attributes: dict[str, str | None], numbers: dict[Key, float], subscription: Subscription, version: int
+    ) -> None:
         self.attributes = attributes
+        self.numbers = numbers
+        """What it pushed last, by metric and its attributes, where that is kept."""
         self.subscription = subscription
         self.version = version
         self.last_get_ms = NEVER_MS
@@ -94,9 +111,11 @@ class Instance:
 class ClientTelemetry:
     """See the module's docstring. Follows the image's subscriptions by itself."""
 
-    def __init__(self, image: MetadataImage, clock: Clock, random: Random, max_bytes: int) -> None:
+    def __init__(self, image: MetadataImage, clock: Clock, random: Random, max_bytes: int, *, keeps: bool = False) -> None:
         self.max_bytes = max_bytes
         """Of one push, as sent and unpacked: telemetry.max.bytes."""
+        self._keeps = keeps
+        self._kept = 0
         self._image = image
         self._clock = clock
         self._random = random
@@ -114,8 +133,14 @@ class ClientTelemetry:
 
     def connection_lost(self, connection: object) -> None:
         instance_id = self._by_connection.pop(connection, None)
-        if instance_id is not None:
-            self._instances.pop(instance_id, None)
+        if instance_id in self._instances:
+            self._forget(instance_id)
+
+    def numbers(self) -> Iterator[tuple[Instance, Key, float]]:
+        """All that clients pushed and that is kept, as it is when each client's turn comes."""
+        for instance in list(self._instances.values()):
+            for key, number in list(instance.numbers.items()):
+                yield instance, key, number
 
     # The two requests
 
@@ -158,10 +183,23 @@ class ClientTelemetry:
             return ErrorCode.TELEMETRY_TOO_LARGE
         if metrics:
             try:
-                decompress(codec, metrics, self.max_bytes)
-            except CompressionError:
+                unpacked = decompress(codec, metrics, self.max_bytes)
+                if self._keeps:
+                    self._keep(instance, unpacked)
+            except (CompressionError, Malformed):
                 return ErrorCode.INVALID_RECORD
         return ErrorCode.NONE
+
+    def _keep(self, instance: Instance, metrics: bytes) -> None:
+        """Malformed, with nothing kept."""
+        numbers = instance.numbers
+        for name, attributes, value, is_delta in list(points(metrics)):
+            key = name, attributes
+            if key in numbers:
+                numbers[key] = numbers[key] + value if is_delta else value
+            elif len(numbers) < MAX_NUMBERS_OF_ONE and self._kept < MAX_NUMBERS:
+                numbers[key] = value
+                self._kept += 1
 
     # Instances
 
@@ -173,24 +211,29 @@ class ClientTelemetry:
 
     def _instance(self, instance_id: bytes, ctx: RequestContext) -> Instance:
         now_ms = self._clock.now_ms()
-        instance = self._instances.pop(instance_id, None)
+        instance = self._instances.get(instance_id)
         if instance is not None and now_ms - instance.seen_ms >= _expiry_ms(instance):
+            self._forget(instance_id)
             instance = None
         if instance is None or instance.version != self._version:
-            attributes = _attributes(instance_id, ctx) if instance is None else instance.attributes
-            instance = Instance(attributes, self._subscription(instance_id, attributes), self._version)
+            attributes, numbers = (instance.attributes, instance.numbers) if instance else (_attributes(instance_id, ctx), {})
+            instance = Instance(attributes, numbers, self._subscription(instance_id, attributes), self._version)
             self._by_connection[ctx.connection] = instance_id
         instance.seen_ms = now_ms
+        self._instances.pop(instance_id, None)
         self._instances[instance_id] = instance
         self._forget_old(now_ms)
         return instance
+
+    def _forget(self, instance_id: bytes) -> None:
+        self._kept -= len(self._instances.pop(instance_id).numbers)
 
     def _forget_old(self, now_ms: int) -> None:
         while True:
             oldest_id, oldest = next(iter(self._instances.items()))
             if len(self._instances) <= MAX_INSTANCES and now_ms - oldest.seen_ms < _expiry_ms(oldest):
                 return
-            del self._instances[oldest_id]
+            self._forget(oldest_id)
 
     # Subscriptions
 
@@ -211,8 +254,9 @@ class ClientTelemetry:
 def telemetry_of(broker: BrokerContext) -> ClientTelemetry:
     """The broker's, made with the first client that asks: nearly no broker is ever asked."""
     if broker.telemetry is None:
-        max_bytes = broker.config.values["telemetry.max.bytes"]
-        broker.telemetry = ClientTelemetry(broker.metadata, broker.clock, SystemRandom(), max_bytes)
+        values = broker.config.values
+        max_bytes, keeps = values["telemetry.max.bytes"], values["ottla.client.metrics"]
+        broker.telemetry = ClientTelemetry(broker.metadata, broker.clock, SystemRandom(), max_bytes, keeps=keeps)
     return broker.telemetry
 
 
@@ -253,31 +297,21 @@ def _matches(patterns: tuple[str, ...], attributes: Mapping[str, str | None]) ->
 
 def _fits(pattern: str, value: str | None) -> bool:
     compiled = _compiled(pattern)
-    return value is not None and compiled is not None and _is_quick(pattern, len(value)) and compiled.fullmatch(value) is not None
+    return value is not None and compiled is not None and compiled.fullmatch(value) is not None
 
 
 @functools.lru_cache(maxsize=100)
-def _is_quick(pattern: str, length: int) -> bool:
-    """Whether a text of that many characters can be matched in few ways. Each repetition of one character may stop at any of
-    them, each alternative may be taken or not, and in the worst case all of that is tried together. (`{1,9}` cannot come: a comma
-    begins the next pattern.)
-    """
-    ways = 1
-    for choice in _CHOICE.findall(pattern):
-        ways *= 2 if choice in "?|" else length + 1
-    if ways <= _MOST_WAYS and _BEYOND_COUNTING.search(pattern) is None:
-        return True
-    logger.warning("the pattern %r of a client-metrics subscription could take too long and fits nobody", pattern)
-    return False
+def _compiled(pattern: str) -> Any:
+    """None for one that only Java understands."""
+    import re2  # loaded by the first subscription that tells clients apart
 
-
-@functools.lru_cache(maxsize=100)
-def _compiled(pattern: str) -> re.Pattern[str] | None:
-    """None for one that only Java understands, which may come with a data directory of Kafka's."""
+    quiet = re2.Options()
+    quiet.log_errors = False
     try:
-        return re.compile(pattern)
-    except NO_PATTERN as error:
-        logger.warning("the pattern %r of a client-metrics subscription fits nobody: %s", pattern, error)
+        return re2.compile(pattern, options=quiet)
+    except re2.error as error:
+        said = error.args[0].decode("utf-8", "replace")
+        logger.warning("the pattern %r of a client-metrics subscription fits nobody: %s", pattern, said)
         return None
 
 

@@ -1,8 +1,8 @@
 """ApiVersions v0-5: what this broker speaks (KIP-511, KIP-584, KIP-1242).
 
-- The list is that of the handlers there are, but for NOT_ADVERTISED; see `handlers.served`. Produce is advertised from 0 although
-  versions below 3 are refused: older librdkafka takes a higher minimum for a broker without compression (client_needs.md,
-  surprise 2).
+- The list is that of the handlers there are (`handlers.served`), clients' telemetry only where it is wanted. Produce is
+  advertised from 0 although versions below 3 are refused: older librdkafka takes a higher minimum for a broker without compression
+  (client_needs.md, surprise 2).
 - v3 the client's software name and version, which must be sound: 42 INVALID_REQUEST. From then on also features, supported and
   finalized: only those whose promises we keep, whatever the metadata log says. `group.version` and others come with the
   work that honours them.
@@ -28,8 +28,8 @@ from ottla.wire.messages.api_versions import (
 )
 
 HONOURED: Final = frozenset({"metadata.version", "transaction.version"})
-NOT_ADVERTISED: Final = frozenset({71, 72})
-"""Served to who asks all the same: clients' telemetry, which nobody here gathers."""
+TELEMETRY: Final = frozenset({71, 72})
+"""Served to who asks, and advertised where somebody wants clients' metrics: stock clients ask whoever advertises it."""
 ADVERTISED_FROM: Final = {0: 0}
 """Lowest versions that differ from what is served."""
 _SOUND: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
@@ -50,7 +50,7 @@ def handle(request: ApiVersionsRequest, ctx: RequestContext) -> ApiVersionsRespo
         believed = (request.cluster_id, request.node_id)
         if request.cluster_id is not None and believed != (metadata.cluster_id, ctx.broker.config.node_id):
             return ApiVersionsResponse(ErrorCode.REBOOTSTRAP_REQUIRED)
-    response = ApiVersionsResponse(ErrorCode.NONE, _api_keys())
+    response = ApiVersionsResponse(ErrorCode.NONE, _api_keys(ctx.broker.config.values["ottla.client.metrics"]))
     if ctx.api_version >= 3:
         broker = metadata.brokers.get(ctx.broker.config.node_id)
         supported = broker.features if broker is not None else {}
@@ -66,9 +66,9 @@ def handle(request: ApiVersionsRequest, ctx: RequestContext) -> ApiVersionsRespo
 
 
 @functools.cache
-def _api_keys() -> list[ApiVersion]:
+def _api_keys(telemetry: bool) -> list[ApiVersion]:
     return [
         ApiVersion(api.key, ADVERTISED_FROM.get(api.key, api.min_version), api.max_version)
         for api in served().values()
-        if api.key not in NOT_ADVERTISED
+        if telemetry or api.key not in TELEMETRY
     ]

@@ -1,6 +1,7 @@
 """GetTelemetrySubscriptions v0: which metrics a client is to push, and how often (KIP-714); the rules: server/telemetry.py.
 
-- ApiVersions does not advertise it, as Kafka's without a reporter that takes clients' metrics, so that stock clients never ask.
+- ApiVersions advertises it if `ottla.client.metrics` is true. Else, as Kafka's without a reporter that takes clients' metrics, it
+  does not: then stock clients never ask.
 - An all-zero id gets a new one. Deltas are wanted, not totals; all codecs are taken.
 - Errors, with everything else at its default: 89 THROTTLING_QUOTA_EXCEEDED (asked again before the interval was over).
 """

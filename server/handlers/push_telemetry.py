@@ -1,10 +1,10 @@
-"""PushTelemetry v0: a client's metrics, checked and dropped (KIP-714); the rules: server/telemetry.py.
+"""PushTelemetry v0: a client's metrics, checked, and kept for /metrics or dropped (KIP-714); the rules: server/telemetry.py.
 
-- As GetTelemetrySubscriptions, it is not advertised. Nobody here takes the metrics, which is Kafka's way without a reporter, too.
+- As GetTelemetrySubscriptions, it is advertised if `ottla.client.metrics` is true; without, what is pushed is dropped.
 - A push needs no Get before it, if it knows its subscription id.
 - Errors: 42 INVALID_REQUEST (a reserved id, or the next push after a terminating one), 76 UNSUPPORTED_COMPRESSION_TYPE, 87
-  INVALID_RECORD (does not decompress to telemetry.max.bytes or less), 89 THROTTLING_QUOTA_EXCEEDED, 117 UNKNOWN_SUBSCRIPTION_ID,
-  118 TELEMETRY_TOO_LARGE.
+  INVALID_RECORD (does not decompress to telemetry.max.bytes or less, or is no OTLP where it is kept), 89
+  THROTTLING_QUOTA_EXCEEDED, 117 UNKNOWN_SUBSCRIPTION_ID, 118 TELEMETRY_TOO_LARGE.
 """
 
 from __future__ import annotations

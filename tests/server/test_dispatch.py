@@ -15,7 +15,7 @@ from ottla.server import dispatch as module
 from ottla.server.dispatch import Dispatch, Waiting
 from ottla.server.errors import CloseConnection
 from ottla.server.handlers import served
-from ottla.server.handlers.api_versions import NOT_ADVERTISED
+from ottla.server.handlers.api_versions import TELEMETRY
 from ottla.wire.api import APIS
 from ottla.wire.errors import ErrorCode
 from ottla.wire.header import encode_request_header
@@ -53,7 +53,7 @@ def test_a_request_is_answered_under_its_correlation_id(broker: MemoryBroker, ve
     assert data[:4] == (77).to_bytes(4, "big")
     response, end = api_versions.DECODE_RESPONSE[version](data, 4)  # never a tagged header
     assert (end, response.error_code) == (len(data), ErrorCode.NONE)
-    assert [key.api_key for key in response.api_keys] == [key for key in served() if key not in NOT_ADVERTISED]
+    assert [key.api_key for key in response.api_keys] == [key for key in served() if key not in TELEMETRY]
     assert (context.api_key, context.api_version, context.correlation_id, context.client_id) == (18, version, 77, "me")
     assert dispatch.routes[API_VERSIONS << 16 | version].requests == 1
 

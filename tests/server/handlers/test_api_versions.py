@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ottla.server.handlers import served
-from ottla.server.handlers.api_versions import NOT_ADVERTISED
+from ottla.server.handlers.api_versions import TELEMETRY
 from ottla.wire.api import APIS
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.api_versions import ApiVersionsRequest
@@ -34,8 +34,11 @@ def test_what_is_served_is_advertised(broker: MemoryBroker, version: int) -> Non
     answer = call(broker, "api_versions", version, ApiVersionsRequest("client", "1.0"))
     assert answer.error_code == ErrorCode.NONE
     ranges = {key.api_key: (key.min_version, key.max_version) for key in answer.api_keys}
-    assert list(ranges) == [key for key in sorted(served()) if key not in NOT_ADVERTISED]
-    assert {71, 72} <= served().keys(), "telemetry is served to who asks"
+    assert list(ranges) == [key for key in sorted(served()) if key not in TELEMETRY]
+    assert served().keys() >= TELEMETRY, "telemetry is served to who asks"
+    wanted = MemoryBroker({}, {"ottla.client.metrics": "true"})
+    answer = call(wanted, "api_versions", version, ApiVersionsRequest("client", "1.0"))
+    assert [key.api_key for key in answer.api_keys] == sorted(served()), "and advertised where it is wanted"
     for key, (lowest, highest) in ranges.items():
         assert (lowest, highest) == (0 if key == PRODUCE else APIS[key].min_version, APIS[key].max_version)
 

@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.parser import text_string_to_metric_families
 
 from ottla.log.memdisk import MemDisk
 from ottla.server.broker import Broker
-from ottla.wire.messages import create_topics, fetch, list_offsets, metadata, offset_commit, produce
+from ottla.wire.messages import (
+    create_topics,
+    fetch,
+    get_telemetry_subscriptions,
+    list_offsets,
+    metadata,
+    offset_commit,
+    produce,
+    push_telemetry,
+)
 from tests.asking import ask
 from tests.fakes import NOW_MS
 from tests.log.support import batch
+from tests.otlp import metrics_data, point, text, total
 from tests.server.test_broker import config
 
 LIMIT_SECONDS = 30
@@ -76,6 +86,29 @@ async def traffic(broker: Broker) -> None:
         "readers", -1, topics=[offset_commit.OffsetCommitRequestTopic("orders", partitions=commits)]
     )
     assert await coordinated(broker, committed)
+
+
+async def telling(broker: Broker) -> asyncio.StreamWriter:
+    """A client that pushed a number of its own; it is known for as long as its connection is open."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", broker.port)
+    instance_id = b"a client's own 1"
+
+    async def told(messages: Any, request: Any) -> Any:
+        body: list[bytes] = [b"\0"]
+        messages.ENCODE_REQUEST[0](request, body)
+        frame = messages.API_KEY.to_bytes(2, "big") + bytes(6) + b"\0\x06teller" + b"".join(body)
+        writer.write(len(frame).to_bytes(4, "big") + frame)
+        answer = await reader.readexactly(int.from_bytes(await reader.readexactly(4), "big"))
+        return messages.DECODE_RESPONSE[0](answer, 5)[0]
+
+    request = get_telemetry_subscriptions.GetTelemetrySubscriptionsRequest(instance_id)
+    wanted = await told(get_telemetry_subscriptions, request)
+    pushed = metrics_data(total("requests", point(3, {"node": text("1")})))
+    answer = await told(
+        push_telemetry, push_telemetry.PushTelemetryRequest(instance_id, wanted.subscription_id, False, 0, pushed)
+    )
+    assert (wanted.error_code, answer.error_code) == (0, 0)
+    return writer
 
 
 async def coordinated(broker: Broker, request: offset_commit.OffsetCommitRequest) -> bool:

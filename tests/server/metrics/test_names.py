@@ -14,7 +14,8 @@ import pytest
 from prometheus_client.metrics_core import Metric as Family
 
 from ottla.server.metrics.table import METRICS
-from tests.server.metrics.served import get, metrics_config, parsed, traffic
+from ottla.wire.primitives import uuid_to_text
+from tests.server.metrics.served import get, metrics_config, parsed, telling, traffic
 
 ROOT = Path(__file__).resolve().parents[3]
 TARGET_LABELS = {"instance", "job"}  # Prometheus' own, of where it scraped
@@ -24,10 +25,12 @@ KEYWORDS = {"by", "without", "on", "ignoring", "group_left", "group_right", "and
 @cache
 def exported() -> dict[str, Family]:
     async def scenario() -> bytes:
-        broker = metrics_config(offsets_topic_num_partitions="1")
+        broker = metrics_config(offsets_topic_num_partitions="1", ottla_client_metrics="true")
         await broker.start()
         await traffic(broker)
+        client = await telling(broker)
         answer = await get(broker.metrics_url, "/metrics")
+        client.close()
         await broker.stop()
         assert (answer.status, answer.fields["content-type"]) == (200, "text/plain; version=0.0.4; charset=utf-8")
         return answer.body
@@ -119,6 +122,11 @@ def test_the_numbers_are_those_of_the_traffic() -> None:
     assert value("kafka_consumergroup_lag_sum", consumergroup="readers", topic="orders") == 2
     assert value("kafka_consumergroup_current_offset", consumergroup="readers", topic="orders", partition="0") == 1
     assert value("kafka_coordinator_group_groupmetadatamanager_numoffsets") == 2
+    assert value("ottla_client_instances") == 1
+    client = uuid_to_text(b"a client's own 1")
+    assert (
+        value("ottla_client_metric", client_id="teller", client_instance_id=client, metric="requests", attributes="node=1") == 3
+    )
     sockets = "kafka_server_socketservermetrics_connection"
     open_now = value(f"{sockets}_count", listener="PLAINTEXT")
     created = value(f"{sockets}_creation_total", listener="PLAINTEXT")

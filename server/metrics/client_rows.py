@@ -1,0 +1,39 @@
+"""What clients pushed of their own metrics (KIP-714), as rows for server/metrics/table.py; server/telemetry.py keeps it.
+
+Every client names its metrics and their attributes as it likes, so they are values of labels here and not names of metrics.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final, Literal
+
+from ottla.server.metrics.sources import Sources
+
+Rows = Callable[[Sources], Iterator[tuple[tuple[str, ...], float]]]
+Row = tuple[str, Literal["counter", "gauge"], tuple[str, ...], str, Rows]
+
+
+def _instances(sources: Sources) -> Iterator[tuple[tuple[str, ...], float]]:
+    telemetry = sources.context.telemetry
+    yield (), len(telemetry) if telemetry is not None else 0
+
+
+def _numbers(sources: Sources) -> Iterator[tuple[tuple[str, ...], float]]:
+    telemetry = sources.context.telemetry
+    for instance, (name, attributes), number in telemetry.numbers() if telemetry is not None else ():
+        of = instance.attributes
+        text = ",".join(f"{key}={value}" for key, value in attributes)
+        yield (of["client_id"] or "", of["client_instance_id"] or "", name, text), number
+
+
+CLIENT_ROWS: Final[tuple[Row, ...]] = (
+    ("ottla_client_instances", "gauge", (), "Clients that asked for their telemetry subscriptions of late.", _instances),
+    (
+        "ottla_client_metric",
+        "gauge",
+        ("client_id", "client_instance_id", "metric", "attributes"),
+        "What clients pushed last, where ottla.client.metrics is true; deltas are summed.",
+        _numbers,
+    ),
+)
