@@ -84,17 +84,26 @@ class JavaAt:
         return name
 
 
+def compiled(directory: Path, main: str, jars: str) -> Path:
+    """`directory`, with a main class of compat_tests/java and what it needs of the others.
+
+    Raises MavenFailed, CalledProcessError where javac refuses.
+    """
+    sources = ["-implicit:class", "-sourcepath", str(SOURCES), str(SOURCES / f"{main}.java")]
+    subprocess.run(["javac", "-d", str(directory), "-cp", maven.classpath(jars), *sources], check=True)
+    return directory
+
+
 @contextmanager
-def running(directory: Path, main: str = "Program", jars: str = "kafka") -> Iterator[Java]:
+def running(directory: Path, main: str = "Program", jars: str = "kafka", log_level: str = "warn") -> Iterator[Java]:
     """A main class of compat_tests/java, compiled into `directory` and running with a set of jars of scripts/maven.
 
     Raises MavenFailed, CalledProcessError where javac refuses.
     """
     classpath = maven.classpath(jars)
-    sources = ["-implicit:class", "-sourcepath", str(SOURCES), str(SOURCES / f"{main}.java")]
-    subprocess.run(["javac", "-d", str(directory), "-cp", classpath, *sources], check=True)
+    compiled(directory, main, jars)
     log = directory / "java.log"
-    level = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
+    level = f"-Dorg.slf4j.simpleLogger.defaultLogLevel={log_level}"
     command = ["java", *SMALL_JVM, level, "-cp", f"{directory}:{classpath}", main]
     with (
         open(log, "w") as errors,

@@ -2,10 +2,10 @@
 
 A script (script.py; the tables are scripts_*.py) is a list of steps, mostly tools with their arguments as one types them. Both
 brokers take the steps at the same time, each with tools in a JVM of its own (compat_tests/java/Tools.java). What the tools print,
-stream by stream, with the exit codes, is a transcript. masks.py takes out of it what no two brokers can have in common: ids, times,
-ports, directories, and figures of speed, each for a reason that stands there. The rest must be equal, line by line.
+stream by stream, with the exit codes, is a transcript. masks.py takes out of it what no two brokers can have in common: ids,
+times, ports, directories, and figures of speed, each for a reason that stands there. The rest must be equal, line by line.
 
 Topics and groups have fixed names, each script its own: what a listing shows depends on the scripts before it in the same way on
-both sides, and a column is as wide. `OTTLA_TOOLS_PAIR=kafka,kafka` compares two fresh Kafkas, which proves the masks: a script that
-differs there asks what nobody promised.
+both sides, and a column is as wide. `OTTLA_TOOLS_PAIR=kafka,kafka` compares two fresh Kafkas, which proves the masks: a script
+that differs there asks what nobody promised.
 """

@@ -13,9 +13,9 @@ from compat_tests.tools_diff.masks import Mask
 class Run:
     """One call of a tool: its name in TOOLS and its arguments, as one types them.
 
-    `code` is the exit code that Kafka's answer gives it. With `until`, a regular expression, it is called again until its standard
-    output holds a match: what a tool asks for may take its time. `unordered` says why its lines may come in any order; they are
-    sorted then. `hide` masks what only this call shows.
+    `code` is the exit code that Kafka's answer gives it. With `until`, a regular expression, it is called again until its
+    standard output holds a match: what a tool asks for may take its time. `unordered` says why its lines may come in any order;
+    they are sorted then. `hide` masks what only this call shows.
     """
 
     line: str

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from compat_tests.tools_diff.masks import Mask
-from compat_tests.tools_diff.script import File, Run, Script, made
+from compat_tests.tools_diff.script import Run, Script, made
 
 FIGURES = (
     Mask(r"\b(?:\d+\.\d+|NaN|∞)\b", "X", "how fast it went", "12.34 MB/sec"),
