@@ -1,8 +1,7 @@
 """ApiVersions v0-5: what this broker speaks (KIP-511, KIP-584, KIP-1242).
 
 - The list is that of the handlers there are (`handlers.served`), clients' telemetry only where it is wanted. Produce is
-  advertised from 0 although versions below 3 are refused: older librdkafka takes a higher minimum for a broker without compression
-  (client_needs.md, surprise 2).
+  advertised from 0 although versions below 3 are refused: older librdkafka takes a higher minimum for one without compression.
 - v3 the client's software name and version, which must be sound: 42 INVALID_REQUEST. From then on also features, supported and
   finalized: only those whose promises we keep, whatever the metadata log says. `group.version` and others come with the
   work that honours them.
