@@ -1,115 +1,45 @@
-"""Apache's drivers of transactions, 4.3.1, against ottla and against Apache Kafka: the copier of its system tests, and the tool.
+"""Apache's drivers of transactions, 4.3.1, against ottla and against Apache Kafka: those of its system tests, and the tool.
 
-TransactionalMessageCopier copies a partition in transactions, aborting some at random. It and the broker are killed on the way;
-it is started again until nothing is left. A reader of committed records then sees what went in, in order and once.
+scripts/message_copies.py says what the copiers do and what is asked of them, and runs them with the figures of Kafka's own
+transactions_test, in sixteen ways; here are short forms of three of these.
 
 The tool's words are compared as a whole, so that both kinds of broker make it say the same.
 """
 
 from __future__ import annotations
 
-import json
 import re
-import subprocess
-import threading
-import time
 from collections.abc import Callable, Iterator
-from typing import Any, Final
+from pathlib import Path
+from typing import Final
 
-import maven
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
+from message_copies import Copies, Figures, Way
 from reference_kafka import BrokerProcess
 
-from compat_tests.java_client import SMALL_JVM, Java, running
-from compat_tests.waiting import collect, wait_for
+from compat_tests.java_client import Java, running
+from compat_tests.waiting import wait_for
 
-MESSAGES: Final = 5_000
-A_TRANSACTION: Final = 250
-KILL_AFTER: Final = (1_000, 3_000)
-"""Of committed messages, by what the copiers say: the copier is killed, then the broker."""
-TIMEOUT_S: Final = 90
+SHORT: Final = Figures(messages=6_000, a_transaction=150, restarts=1, transaction_timeout_ms=3_000, progress=0.15)
+BROKER: Final = {"transaction_abort_timed_out_transaction_cleanup_interval_ms": "500"}
+"""Whoever follows a killed copier waits until its transaction is aborted."""
 
 
-class MessageCopier:
-    """A process of the copier; `committed` is how many messages it says to have copied."""
-
-    def __init__(self, bootstrap: str) -> None:
-        names = ["--transactional-id", "copier", "--consumer-group", "copiers", "--use-group-metadata", "--enable-random-aborts"]
-        topics = ["--input-topic", "in", "--input-partition", "0", "--output-topic", "out"]
-        how = ["--transaction-size", str(A_TRANSACTION), "--transaction-timeout", "10000", "--broker-list", bootstrap]
-        main = ["-cp", maven.classpath("kafka-tools"), "org.apache.kafka.tools.TransactionalMessageCopier"]
-        self.process = subprocess.Popen(
-            ["java", *SMALL_JVM, *main, *topics, *names, *how], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-        )
-        self.committed = 0
-        self.ended = threading.Event()
-        self.moved = threading.Event()
-        threading.Thread(target=self._read, daemon=True).start()
-
-    def _read(self) -> None:
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            said: dict[str, Any] = json.loads(line)
-            self.committed = int(said["totalProcessed"])
-            self.moved.set()
-        self.ended.set()
-        self.moved.set()
-
-    def wait_for(self, committed: int) -> None:
-        """Until it has copied so many, or ended."""
-        until = time.monotonic() + TIMEOUT_S
-        while self.committed < committed and not self.ended.is_set():
-            assert self.moved.wait(until - time.monotonic()), f"{self.committed} of {committed}"
-            self.moved.clear()
-
-    def end(self) -> int:
-        """Its exit code, once it has nothing left to copy."""
-        try:
-            return self.process.wait(TIMEOUT_S)
-        finally:
-            self.kill()
-
-    def kill(self) -> None:
-        self.process.kill()
-        self.process.wait(10)
-        assert self.process.stdout is not None
-        assert self.ended.wait(10)
-        self.process.stdout.close()
-
-
-def committed_values(bootstrap: str, topic: str, count: int) -> list[int]:
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "reader", "isolation.level": "read_committed"})
-    consumer.assign([TopicPartition(topic, 0, 0)])
-    try:
-        return collect(lambda: [int(message.value() or b"") for message in consumer.consume(1000, 0.5)], count)
-    finally:
-        consumer.close()
-
-
-def test_the_message_copier_copies_each_once_through_kills(fresh_broker: Callable[..., BrokerProcess]) -> None:
-    broker = fresh_broker()
-    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-    for made in admin.create_topics([NewTopic("in", 1, 1), NewTopic("out", 1, 1)]).values():
-        made.result(30)
-    producer = Producer({"bootstrap.servers": broker.bootstrap, "enable.idempotence": True})
-    for number in range(MESSAGES):
-        producer.produce("in", str(number).encode(), partition=0)
-    assert producer.flush(30) == 0
-
-    first = MessageCopier(broker.bootstrap)
-    first.wait_for(KILL_AFTER[0])
-    assert not first.ended.is_set(), "it was over before the kill"
-    first.kill()
-    second = MessageCopier(broker.bootstrap)
-    second.wait_for(KILL_AFTER[1] - KILL_AFTER[0])
-    broker.kill()
-    broker.start()
-    if second.end() != 0:  # what it was doing when the broker went was too much for it, and it leaves the rest to another
-        third = MessageCopier(broker.bootstrap)
-        assert third.end() == 0
-    assert committed_values(broker.bootstrap, "out", MESSAGES) == list(range(MESSAGES))
+@pytest.mark.parametrize(
+    "way",
+    [
+        Way("hard bounces of the copiers"),
+        Way("hard bounces of the broker, without group metadata", "broker", group_metadata=False),
+        Way("hard bounces of the copiers, one group", group_mode=True),
+    ],
+    ids=lambda way: way.name.replace(" ", "-"),
+)
+def test_the_message_copiers_copy_each_once_through_kills(
+    fresh_broker: Callable[..., BrokerProcess], way: Way, tmp_path: Path
+) -> None:
+    Copies(fresh_broker(**BROKER), way, SHORT, tmp_path, seed=5).play()
 
 
 @pytest.fixture(scope="module")
