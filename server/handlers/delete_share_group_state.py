@@ -1,7 +1,7 @@
 """DeleteShareGroupState v0: a share group's state in partitions is forgotten (KIP-932); what is not known is forgotten already.
 
-Errors of each partition, with a text: 42 INVALID_REQUEST for a negative number, 14, 16. What is empty is answered by nothing
-(server/share_state/answers.py).
+Errors of each partition, with a text: 42 INVALID_REQUEST for a negative number, 3 UNKNOWN_TOPIC_OR_PARTITION, 14, 16. What
+is empty is answered by nothing (server/share_state/answers.py).
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
   id, and the topic `__transaction_state`. Key type 2 (v6, KIP-932) is a share partition, `group:topic id:partition`, and the
   topic `__share_group_state`. The first call of a cluster's life creates the topic and hears 15 COORDINATOR_NOT_AVAILABLE, as
   from Kafka; clients ask again a moment later.
-- 42 INVALID_REQUEST, with a text: another key type, or a share partition that is not written like one.
+- 42 INVALID_REQUEST: another key type, with a text, or a share partition that is not written like one, without.
 - v4 (KIP-699) several keys, each with its own code; an empty list is answered by an empty list. "" is a good group id.
 - v1-3 carry a text even without an error: "NONE", as in Kafka.
 """
@@ -39,9 +39,10 @@ def handle(request: FindCoordinatorRequest, ctx: RequestContext) -> FindCoordina
 
 
 def _find(key: str, key_type: int, ctx: RequestContext) -> Coordinator:
-    wrong = _why_invalid(key, key_type, ctx.api_version)
-    if wrong is not None:
-        return Coordinator(key, -1, "", -1, ErrorCode.INVALID_REQUEST, wrong)
+    if key_type not in _TOPICS:
+        return Coordinator(key, -1, "", -1, ErrorCode.INVALID_REQUEST, f"{key_type} is not a type of coordinator.")
+    if key_type == SHARE and not _names_share_partition(key, ctx.api_version):
+        return Coordinator(key, -1, "", -1, ErrorCode.INVALID_REQUEST, "")
     unavailable = Coordinator(key, -1, "", -1, ErrorCode.COORDINATOR_NOT_AVAILABLE, "")
     image = ctx.broker.metadata
     topic = image.topics.get(_TOPICS[key_type])
@@ -59,15 +60,10 @@ def _find(key: str, key_type: int, ctx: RequestContext) -> Coordinator:
     return Coordinator(key, broker.broker_id, endpoint.host, endpoint.port, ErrorCode.NONE, "")
 
 
-def _why_invalid(key: str, key_type: int, version: int) -> str | None:
-    if key_type not in _TOPICS or (key_type == SHARE and version < _SHARE_SINCE):
-        return f"{key_type} is not a type of coordinator."
-    if key_type == SHARE:
-        from ottla.server.share_state.state import parse_key  # where nobody has share groups it is not needed
+def _names_share_partition(key: str, version: int) -> bool:
+    from ottla.server.share_state.state import parse_key  # where nobody has share groups it is not needed
 
-        if parse_key(key) is None:
-            return f"{key!r} is not a share partition's key, group:topic id:partition."
-    return None
+    return version >= _SHARE_SINCE and parse_key(key) is not None
 
 
 def _partition_for(key: str, key_type: int, ctx: RequestContext) -> int:

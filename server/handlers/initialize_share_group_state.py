@@ -25,6 +25,10 @@ def handle(request: InitializeShareGroupStateRequest, ctx: RequestContext) -> In
         return PartitionResult(each.partition)
 
     results = answer_each(
-        request.group_id, request.topics, ask, lambda partition, error: PartitionResult(partition, error.code, error.text)
+        request.group_id,
+        request.topics,
+        ask,
+        lambda partition, error: PartitionResult(partition, error.code, error.text),
+        empty_topics=True,
     )
     return InitializeShareGroupStateResponse([InitializeStateResult(*each) for each in results])

@@ -1,7 +1,8 @@
 """How the five requests to the share coordinator are answered: partition by partition, each with its own code.
 
 The answers come grouped by topic; a share partition that is named twice is dealt with twice and answered once. A request without
-a group id or topics, or with a topic that has no partitions, does nothing and is answered by nothing, as in Kafka.
+a group id or topics does nothing and is answered by nothing, as in Kafka, and so does one with a topic that has no partitions,
+unless `empty_topics`: those are left out then.
 """
 
 from __future__ import annotations
@@ -34,9 +35,11 @@ def answer_each(
     topics: Sequence[TopicRequest[P]],
     ask: Callable[[bytes, P], R],
     refuse: Callable[[int, ShareStateError], R],
+    *,
+    empty_topics: bool = False,
 ) -> list[tuple[bytes, list[R]]]:
     """(topic id, answers) of what `ask` says of each partition, or `refuse` where it raises."""
-    if not group_id or not all(topic.partitions for topic in topics):
+    if not group_id or not (empty_topics or all(topic.partitions for topic in topics)):
         return []
     answers: dict[bytes, dict[int, R]] = {}
     for topic in topics:
@@ -46,4 +49,4 @@ def answer_each(
                 found[each.partition] = ask(topic.topic_id, each)
             except ShareStateError as error:
                 found[each.partition] = refuse(each.partition, error)
-    return [(topic_id, list(found.values())) for topic_id, found in answers.items()]
+    return [(topic_id, list(found.values())) for topic_id, found in answers.items() if found]

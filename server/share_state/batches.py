@@ -1,9 +1,8 @@
 """Batches of offsets in one delivery state, and how two lists of them become one (KIP-932).
 
 Where batches overlap, the later state counts: the higher delivery count, and with equal counts the higher delivery state. So the
-order in which they arrived does not matter. What lies below the start offset is left out. Neighbours in the same state are joined
-while the two stand beside each other in the work that is left, which is also where Kafka joins them: both brokers answer the same
-list for the same history.
+order in which they arrived does not matter. What lies below the start offset is left out, and neighbours in the same state become
+one batch, so there is one list for any history, and both brokers answer it.
 """
 
 from __future__ import annotations
@@ -32,22 +31,17 @@ class StateBatch(NamedTuple):
 def combine(kept: Iterable[StateBatch], new: Iterable[StateBatch], start_offset: int) -> tuple[StateBatch, ...]:
     """One list in the order of offsets, without overlaps, from `start_offset` on (NO_OFFSET: everything)."""
     work = [batch for each in (*kept, *new) if (batch := _cut(each, start_offset)) is not None]
-    if len(work) < 2:
-        return tuple(work)
     heapq.heapify(work)
     done: list[StateBatch] = []
-    first = heapq.heappop(work)
     while work:
-        second = work[0]
-        touches = second.first_offset == first.last_offset + 1 and second.lateness == first.lateness
-        if second.first_offset <= first.last_offset or touches:
-            heapq.heappop(work)
-            for piece in _join(first, second):
+        batch = heapq.heappop(work)
+        if work and work[0].first_offset <= batch.last_offset:
+            for piece in _parted(batch, heapq.heappop(work)):
                 heapq.heappush(work, piece)
+        elif done and done[-1].last_offset + 1 == batch.first_offset and done[-1].lateness == batch.lateness:
+            done[-1] = done[-1]._replace(last_offset=batch.last_offset)
         else:
-            done.append(first)
-        first = heapq.heappop(work)
-    done.append(first)
+            done.append(batch)
     return tuple(done)
 
 
@@ -57,8 +51,8 @@ def _cut(batch: StateBatch, start_offset: int) -> StateBatch | None:
     return batch._replace(first_offset=start_offset) if batch.last_offset >= start_offset else None
 
 
-def _join(first: StateBatch, second: StateBatch) -> Iterable[StateBatch]:
-    """What two batches that overlap, or touch in the same state, come to; `second` does not begin before `first`."""
+def _parted(first: StateBatch, second: StateBatch) -> Iterable[StateBatch]:
+    """Two batches that overlap, of which `second` does not begin before `first`, as batches that do not."""
     if first.lateness == second.lateness:
         yield first._replace(last_offset=max(first.last_offset, second.last_offset))
         return

@@ -117,7 +117,7 @@ class ShareCoordinator:
         self._shard(name).initialize(name, state_epoch, start_offset)
 
     def read(self, group_id: str, topic_id: bytes, partition: int, leader_epoch: int) -> ReadState:
-        """To the partition's leader, which fences those before it by that. `leader_epoch` -1: nobody."""
+        """To the partition's leader, which fences those before it by that."""
         name = SharePartition(group_id, topic_id, partition)
         state = self._shard(name).read(name, leader_epoch)
         return ReadState(state.state_epoch, state.start_offset, state.delivery_complete_count, state.batches)
@@ -133,7 +133,7 @@ class ShareCoordinator:
         delivery_complete_count: int,
         state_batches: Iterable[StateBatch],
     ) -> None:
-        """New states of offsets, and the start offset, below which everything is done with (-1: as it was)."""
+        """New states of offsets, and the start offset, below which everything is done with; it never goes back."""
         name = SharePartition(group_id, topic_id, partition)
         batches = tuple(state_batches)
         self._shard(name).write(name, state_epoch, leader_epoch, start_offset, delivery_complete_count, batches)
@@ -144,9 +144,9 @@ class ShareCoordinator:
         self._shard(name).delete(name)
 
     def read_summary(self, group_id: str, topic_id: bytes, partition: int, leader_epoch: int) -> Summary:
-        """Without batches."""
+        """Without batches; whoever asks, in whichever epoch."""
         name = SharePartition(group_id, topic_id, partition)
-        state = self._shard(name).summary(name, leader_epoch)
+        state = self._shard(name).summary(name)
         if state is None:
             return Summary(0, 0, -1, -1)
         return Summary(state.state_epoch, state.leader_epoch, state.start_offset, state.delivery_complete_count)

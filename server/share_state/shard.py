@@ -22,7 +22,7 @@ from ottla.server.errors import append_error
 from ottla.server.share_state.batches import NO_OFFSET, StateBatch, combine
 from ottla.server.share_state.errors import ShareStateError
 from ottla.server.share_state.records import Change, decode, encode
-from ottla.server.share_state.state import NO_EPOCH, SharePartition, ShareState, ShareUpdate, updated
+from ottla.server.share_state.state import SharePartition, ShareState, ShareUpdate, updated
 from ottla.wire.errors import ErrorCode
 from ottla.wire.frame import MALFORMED
 from ottla.wire.records import decode_records
@@ -110,11 +110,11 @@ class Shard:
             kept.state = change
             kept.leader_epoch = max(kept.leader_epoch, change.leader_epoch)
             kept.state_epoch = max(kept.state_epoch, change.state_epoch)
-            kept.updates = 0
+            kept.updates = 0 if kept.updates >= self._updates_per_snapshot else kept.updates
             kept.snapshot_offset = offset
         elif kept is None:  # its snapshot is lost; as in Kafka, what is there counts
-            blank = ShareState(change.snapshot_epoch, NO_EPOCH, NO_EPOCH, NO_OFFSET)
-            self._kept[name] = _Kept(updated(blank, change), change.leader_epoch, NO_EPOCH, 0, offset)
+            blank = ShareState(change.snapshot_epoch, 0, change.leader_epoch, change.start_offset)
+            self._kept[name] = _Kept(updated(blank, change), change.leader_epoch, 0, 1, offset)
         else:
             kept.state = updated(kept.state, change)
             kept.leader_epoch = max(kept.leader_epoch, change.leader_epoch)
@@ -144,7 +144,7 @@ class Shard:
         """The share group begins at `start_offset`, whatever it did before. ShareStateError: INVALID_REQUEST,
         FENCED_STATE_EPOCH, UNKNOWN_TOPIC_OR_PARTITION.
         """
-        self._check_name(name)
+        self._check_numbers(name, state_epoch)
         kept = self._kept.get(name)
         if kept is not None:
             self._check_state_epoch(kept, state_epoch)
@@ -152,22 +152,19 @@ class Shard:
         now_ms = self._clock.now_ms()
         snapshot_epoch = kept.state.snapshot_epoch + 1 if kept is not None else 0
         complete = 0 if start_offset != NO_OFFSET else -1
-        state = ShareState(snapshot_epoch, state_epoch, NO_EPOCH, start_offset, complete, (), now_ms, now_ms)
+        state = ShareState(snapshot_epoch, state_epoch, 0, start_offset, complete, (), now_ms, now_ms)
         self._write([(name, state)])
 
     def read(self, name: SharePartition, leader_epoch: int) -> ShareState:
         """To a partition's leader. One with a higher leader epoch than was seen fences all before it. ShareStateError:
         INVALID_REQUEST, FENCED_LEADER_EPOCH, UNKNOWN_TOPIC_OR_PARTITION.
         """
-        self._check_name(name)
-        kept = self._known(name)
-        if kept.leader_epoch > leader_epoch:
-            raise ShareStateError(ErrorCode.FENCED_LEADER_EPOCH, "The leader epoch is over.")
+        self._check_numbers(name, leader_epoch)
+        kept = self._known(name, leader_epoch)
         self._check_exists(name)
-        if leader_epoch not in (NO_EPOCH, kept.leader_epoch):
+        if leader_epoch != kept.leader_epoch:
             state = kept.state
-            as_it_was = (state.start_offset, state.delivery_complete_count, ())
-            self._write([(name, self._next(kept, state.state_epoch, leader_epoch, *as_it_was))])
+            self._write([(name, self._next(kept, leader_epoch, state.start_offset, state.delivery_complete_count, ()))])
         return kept.state
 
     def write(
@@ -182,34 +179,37 @@ class Shard:
         """What a share partition's leader has to say. ShareStateError: INVALID_REQUEST, FENCED_LEADER_EPOCH, FENCED_STATE_EPOCH,
         UNKNOWN_TOPIC_OR_PARTITION.
         """
-        self._check_name(name)
-        kept = self._known(name)
-        if leader_epoch != NO_EPOCH and kept.leader_epoch > leader_epoch:
-            raise ShareStateError(ErrorCode.FENCED_LEADER_EPOCH, "The leader epoch is over.")
+        self._check_numbers(name, leader_epoch, state_epoch)
+        kept = self._known(name, leader_epoch)
         self._check_state_epoch(kept, state_epoch)
         self._check_exists(name)
-        self._write([(name, self._next(kept, state_epoch, leader_epoch, start_offset, delivery_complete_count, batches))])
+        self._write([(name, self._next(kept, kept.state.leader_epoch, start_offset, delivery_complete_count, batches))])
 
     def _next(
         self,
         kept: _Kept,
-        state_epoch: int,
         leader_epoch: int,
         start_offset: int,
         delivery_complete_count: int,
         batches: Sequence[StateBatch],
     ) -> ShareState | ShareUpdate:
-        """A write as a record: an update, or a snapshot where enough updates followed the last one."""
+        """A write as a record: an update, or a snapshot where enough updates followed the last one. Start offsets never go back,
+        nor does the count while the start is the same: a write may be late.
+        """
         state = kept.state
+        if start_offset == state.start_offset:
+            delivery_complete_count = max(delivery_complete_count, state.delivery_complete_count)
+        elif start_offset < state.start_offset:
+            delivery_complete_count = state.delivery_complete_count
+        start_offset = max(start_offset, state.start_offset)
         if kept.updates < self._updates_per_snapshot:
             new = combine((), batches, start_offset)
             return ShareUpdate(state.snapshot_epoch, leader_epoch, start_offset, delivery_complete_count, new)
         now_ms = self._clock.now_ms()
-        start_offset = state.start_offset if start_offset == NO_OFFSET else start_offset
         return ShareState(
             state.snapshot_epoch + 1,
-            state.state_epoch if state_epoch == NO_EPOCH else state_epoch,
-            state.leader_epoch if leader_epoch == NO_EPOCH else leader_epoch,
+            state.state_epoch,
+            leader_epoch,
             start_offset,
             delivery_complete_count,
             combine(state.batches, batches, start_offset),
@@ -217,36 +217,39 @@ class Shard:
             now_ms,
         )
 
-    def summary(self, name: SharePartition, leader_epoch: int) -> ShareState | None:
+    def summary(self, name: SharePartition) -> ShareState | None:
         """For who describes a share group; None: nothing is kept. ShareStateError: INVALID_REQUEST,
         UNKNOWN_TOPIC_OR_PARTITION.
         """
-        self._check_name(name)
+        self._check_numbers(name)
         self._check_exists(name)
         return self.find(name)
 
     def delete(self, name: SharePartition) -> None:
-        """Forgets it; what is not known is forgotten already. ShareStateError INVALID_REQUEST."""
-        self._check_name(name)
+        """Forgets it; what is not known is forgotten already. ShareStateError: INVALID_REQUEST, UNKNOWN_TOPIC_OR_PARTITION."""
+        self._check_numbers(name)
+        self._check_exists(name)
         if name in self._kept:
             self._write([(name, None)])
 
     # Checks
 
     @staticmethod
-    def _check_name(name: SharePartition) -> None:
-        if name.partition < 0:
-            raise ShareStateError(ErrorCode.INVALID_REQUEST, "A partition's number is not negative.")
+    def _check_numbers(name: SharePartition, *epochs: int) -> None:
+        if name.partition < 0 or any(epoch < 0 for epoch in epochs):
+            raise ShareStateError(ErrorCode.INVALID_REQUEST, "Partitions and epochs are not negative.")
 
-    def _known(self, name: SharePartition) -> _Kept:
+    def _known(self, name: SharePartition, leader_epoch: int) -> _Kept:
         kept = self._kept.get(name)
         if kept is None:
             raise ShareStateError(ErrorCode.INVALID_REQUEST, "The share partition is not initialized.")
+        if kept.leader_epoch > leader_epoch:
+            raise ShareStateError(ErrorCode.FENCED_LEADER_EPOCH, "The leader epoch is over.")
         return kept
 
     @staticmethod
     def _check_state_epoch(kept: _Kept, state_epoch: int) -> None:
-        if state_epoch != NO_EPOCH and kept.state_epoch > state_epoch:
+        if kept.state_epoch > state_epoch:
             raise ShareStateError(ErrorCode.FENCED_STATE_EPOCH, "The state epoch is over.")
 
     def _check_exists(self, name: SharePartition) -> None:

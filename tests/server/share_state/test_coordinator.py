@@ -39,13 +39,19 @@ def test_names_that_cannot_be() -> None:
     assert refused(lambda: driver.begin(UNKNOWN)) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert refused(lambda: driver.begin(SharePartition("g", TOPIC_ID, 3))) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert refused(lambda: driver.coordinator.read_summary(*UNKNOWN, 0)) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    driver.begin()
     operations = (
+        lambda: driver.begin(state_epoch=-1),
+        lambda: driver.write(state_epoch=-1),
+        lambda: driver.write(leader_epoch=-1),
+        lambda: driver.coordinator.read(*NAME, -1),
         lambda: driver.begin(MINUS),
         lambda: driver.write(name=MINUS),
         lambda: driver.coordinator.read(*MINUS, 0),
         lambda: driver.coordinator.read_summary(*MINUS, 0),
         lambda: driver.coordinator.delete(*MINUS),
     )
+    assert refused(lambda: driver.coordinator.delete(*UNKNOWN)) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     for operation in operations:
         assert refused(operation) is ErrorCode.INVALID_REQUEST
 
@@ -56,7 +62,7 @@ def test_beginning_again_forgets_everything_and_needs_a_state_epoch_that_is_not_
     driver.write((0, 3, 1, 2), state_epoch=5)
     assert refused(lambda: driver.begin(state_epoch=4)) is ErrorCode.FENCED_STATE_EPOCH
     driver.begin(state_epoch=6, start_offset=40)
-    assert driver.now()[:4] == (1, 6, -1, 40)
+    assert driver.now()[:4] == (1, 6, 0, 40)
     assert driver.now().batches == ()
     assert refused(lambda: driver.write(state_epoch=5)) is ErrorCode.FENCED_STATE_EPOCH
 
@@ -71,14 +77,20 @@ def test_writes_are_laid_over_each_other() -> None:
     driver.write((5, 6, 2, 2), start_offset=5, complete=2)
     assert driver.coordinator.read(*NAME, 1) == (1, 5, 2, (StateBatch(5, 6, 2, 2), StateBatch(7, 9, 1, 0)))
     assert driver.coordinator.read_summary(*NAME, 1) == Summary(1, 1, 5, 2)
+    driver.coordinator.read(*NAME, 2)
+    assert driver.coordinator.read_summary(*NAME, 0) == Summary(1, 2, 5, 2)
 
 
-def test_a_write_without_a_start_leaves_it() -> None:
+def test_a_write_that_is_late_takes_nothing_back() -> None:
     driver = Driver()
     driver.begin(start_offset=3)
-    driver.write((4, 4, 1, 2), start_offset=-1, leader_epoch=-1, state_epoch=-1)
-    assert driver.now().start_offset == 3
-    assert driver.now().batches == (StateBatch(4, 4, 1, 2),)
+    driver.write((4, 4, 1, 2), start_offset=-1, complete=7)
+    assert driver.now()[3:6] == (3, 0, (StateBatch(4, 4, 1, 2),))
+    driver.write(start_offset=3, complete=2)
+    driver.write(start_offset=3, complete=1)
+    assert driver.now().delivery_complete_count == 2
+    driver.write(start_offset=5, complete=1)
+    assert driver.now()[3:6] == (5, 1, ())
 
 
 def test_leaders_fence_those_before_them() -> None:
@@ -88,6 +100,8 @@ def test_leaders_fence_those_before_them() -> None:
     assert refused(lambda: driver.coordinator.read(*NAME, 3)) is ErrorCode.FENCED_LEADER_EPOCH
     assert refused(lambda: driver.write(leader_epoch=3)) is ErrorCode.FENCED_LEADER_EPOCH
     driver.write(leader_epoch=5)
+    driver.write(leader_epoch=4)
+    driver.coordinator.read(*NAME, 5)
     assert refused(lambda: driver.restarted().write(leader_epoch=4)) is ErrorCode.FENCED_LEADER_EPOCH
     written = driver.offsets()[1]
     driver.coordinator.read(*NAME, 5)
