@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ottla.wire import compression
 
@@ -24,6 +24,8 @@ class GroupSettings:
     offset_metadata_max_bytes: int = 4_096
     offsets_retention_ms: int = 7 * 24 * 60 * _MS_PER_MINUTE
     offsets_codec: int = compression.NONE
+    broker: Mapping[str, object] = field(default_factory=dict, repr=False, compare=False)
+    """All of the broker's settings by name: those of the newer protocols are read from here (modern/settings.py)."""
 
     @classmethod
     def from_broker(cls, values: Mapping[str, object]) -> GroupSettings:
@@ -43,4 +45,5 @@ class GroupSettings:
             offset_metadata_max_bytes=number("offset.metadata.max.bytes", default.offset_metadata_max_bytes),
             offsets_retention_ms=number("offsets.retention.minutes", 7 * 24 * 60) * _MS_PER_MINUTE,
             offsets_codec=codec if isinstance(codec, int) else _CODECS[str(codec).lower()],
+            broker=values,
         )

@@ -1,0 +1,60 @@
+"""Settings that groups may have of their own: the group's, within the broker's bounds, or else the broker's.
+
+A group's `consumer.session.timeout.ms` is held between the broker's `group.consumer.min.session.timeout.ms` and `...max...`,
+whatever was written for it; the broker's own `group.consumer.session.timeout.ms` is what holds without it, and may be changed for
+all brokers while they run. The same goes for the other kinds of groups, whose names begin with theirs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from ottla.server.group.group import Cluster
+
+_GROUP_RESOURCE: Final = 32
+_BROKER_RESOURCE: Final = 4
+_ALL_BROKERS: Final = ""
+
+
+class GroupValues:
+    """`broker`: the values that the broker was started with, by name."""
+
+    def __init__(self, broker: Mapping[str, object], cluster: Cluster) -> None:
+        self._broker = broker
+        self._cluster = cluster
+
+    def number(self, group_id: str, name: str) -> int:
+        """A number that may be set for the group, such as `consumer.session.timeout.ms`."""
+        text = self._cluster.config_of(_GROUP_RESOURCE, group_id).get(name)
+        value = None if text is None else _number(text)
+        if value is None:
+            return self.broker_number(f"group.{name}")
+        kind, _, what = name.partition(".")
+        low, high = self._broker.get(f"group.{kind}.min.{what}"), self._broker.get(f"group.{kind}.max.{what}")
+        value = min(value, high) if isinstance(high, int) else value
+        return max(value, low) if isinstance(low, int) else value
+
+    def broker_number(self, name: str) -> int:
+        """One of the broker's, as it is now."""
+        text = self._cluster.config_of(_BROKER_RESOURCE, _ALL_BROKERS).get(name)
+        value = None if text is None else _number(text)
+        found = self.broker_value(name) if value is None else value
+        assert isinstance(found, int), name
+        return found
+
+    def broker_value(self, name: str) -> object:
+        """One of the broker's, as it was started; its default where nothing was said."""
+        if name in self._broker:
+            return self._broker[name]
+        from ottla.server.config import BROKER_SETTINGS  # a group without a broker: a test
+
+        return BROKER_SETTINGS[name].default
+
+
+def _number(text: str) -> int | None:
+    """What was written by others may be anything."""
+    try:
+        return int(text)
+    except ValueError:
+        return None
