@@ -34,9 +34,18 @@ from ottla.server.fetch_sessions import FetchSessions
 from ottla.server.group.coordinator import TOPIC as CONSUMER_OFFSETS
 from ottla.server.group.coordinator import GroupCoordinator
 from ottla.server.group.settings import GroupSettings
-from ottla.server.listener import Listener, SocketSettings, bound_socket
+from ottla.server.listener import Listener, SocketSettings, bound_socket, limits_new_connections
 from ottla.server.listener_settings import PROTOCOLS
-from ottla.server.metadata.image import BROKER, ConfigChanged, Endpoint, PartitionChanged, TopicCreated, TopicDeleted, TopicImage
+from ottla.server.metadata.image import (
+    BROKER,
+    ConfigChanged,
+    Endpoint,
+    PartitionChanged,
+    QuotasChanged,
+    TopicCreated,
+    TopicDeleted,
+    TopicImage,
+)
 from ottla.server.metadata.names import SHARE_GROUP_STATE, TRANSACTION_STATE
 from ottla.server.metadata.operation import random_uuid
 from ottla.server.metadata.standalone import StandaloneController, open_standalone
@@ -53,6 +62,7 @@ if TYPE_CHECKING:
     from ottla.server.config import BrokerConfig
     from ottla.server.metrics.server import MetricsServer
     from ottla.server.metrics.sources import Sources
+    from ottla.server.quotas.in_force import QuotasInForce
 
 logger = logging.getLogger("ottla.server.broker")
 
@@ -89,6 +99,7 @@ class Broker:
         self._scheduler: Scheduler | None = None
         self._cleaning: LogCleaning | None = None
         self._dispatch = Dispatch(perf_counter_ns if config.values["ottla.metrics.port"] is not None else None)
+        self._quotas: QuotasInForce | None = None
         self._metrics: MetricsServer | None = None
         self.sources: Sources | None = None
         """What the metrics are read from; None where they are off."""
@@ -300,6 +311,8 @@ class Broker:
                 self.context.share_coordinator().follow(index)
             case ConfigChanged(resource_type=kind) if kind == BROKER:
                 self._reconfigure(self.context)
+            case QuotasChanged():
+                self._limit_clients(self.context)
         if isinstance(event, (TopicCreated, PartitionChanged)):
             self._tell_groups(event)
 
@@ -320,6 +333,17 @@ class Broker:
         for listener in self.listeners:
             listener.settings = settings
         self._logs.set_producer_expiration(values["producer.id.expiration.ms"])
+        self._limit_clients(context)
+
+    def _limit_clients(self, context: BrokerContext) -> None:
+        """Clients' quotas, and how fast connections may come: their code is loaded with the first limit."""
+        if self._quotas is None:
+            if not (context.metadata.has_quotas or limits_new_connections(self.config, context.metadata)):
+                return
+            from ottla.server.quotas.in_force import QuotasInForce
+
+            self._quotas = QuotasInForce(context, self._dispatch, self.listeners)
+        self._quotas.refresh()
 
     def _begin_passes(self, clock: Clock, logs: LogManager, groups: GroupCoordinator, controller: StandaloneController) -> None:
         values = self.config.values

@@ -38,6 +38,7 @@ from ottla.log.files import FileSlice
 from ottla.server.context import RequestContext
 from ottla.server.dispatch import Waiting, finish
 from ottla.server.errors import CloseConnection
+from ottla.server.no_frame import why_no_frame
 from ottla.server.waiting import Acknowledgement, Promise
 
 if TYPE_CHECKING:
@@ -75,6 +76,7 @@ class Connection(asyncio.BufferedProtocol):
         "_listener",
         "_max_queued",
         "_max_request_bytes",
+        "_mutes",
         "_out",
         "_out_bytes",
         "_partial",
@@ -114,7 +116,8 @@ class Connection(asyncio.BufferedProtocol):
         self._backlog: deque[bytes] = deque()  # frames behind it
         self._backlog_bytes = 0
         self._reading = True
-        self._resting = False  # the turn is over, the next is called for
+        self._resting = False  # the turn is over, the next is called for; or it is muted
+        self._mutes = 0  # how often, for as long as the longest of them lasts
         self._out_bytes = 0  # what this turn made
         self._out: list[Any] = []  # parts of answers, not handed over yet; with regions among them if `_regions`
         self._regions = False
@@ -139,9 +142,9 @@ class Connection(asyncio.BufferedProtocol):
         self._fd = -1 if encrypted else transport.get_extra_info("socket").fileno()
         refusal = listener.admit(self)
         if refusal is not None:
-            self._closing = True
             logger.warning("%s is refused: %s", self.peer, refusal)
-            self._transport.abort()
+            if not self._resting:  # else the listener ends it later
+                self.abort()
             return
         self._transport.set_write_buffer_limits(high=HIGH_WATER, low=0)
 
@@ -199,7 +202,7 @@ class Connection(asyncio.BufferedProtocol):
         while end - at >= 4 and not self._closing:
             size: int = _SIZE.unpack_from(view, at)[0]
             if not 0 < size <= self._max_request_bytes:
-                self.close(_no_frame(size))
+                self.close(why_no_frame(size))
                 return
             start = at + 4
             if end - start >= size:
@@ -245,9 +248,8 @@ class Connection(asyncio.BufferedProtocol):
             return
         self._backlog.append(bytes(frame))
         self._queue(1, len(frame))
-        if self._reading and self._holds_enough():
-            self._reading = False
-            self._transport.pause_reading()
+        if self._holds_enough():
+            self._stop_reading()
 
     def _queue(self, requests: int, size: int) -> None:
         """Counts frames that came to the backlog, or left it."""
@@ -361,7 +363,7 @@ class Connection(asyncio.BufferedProtocol):
                 self._end_turn()
         if self._out:
             self._flush()
-        if not self._reading and not self._closing and not backlog:
+        if not self._reading and not self._closing and not backlog and not self._resting:
             self._reading = True
             self._transport.resume_reading()
 
@@ -372,8 +374,24 @@ class Connection(asyncio.BufferedProtocol):
         asyncio.get_running_loop().call_soon(self._begin_turn)
 
     def _begin_turn(self) -> None:
-        self._resting = False
+        self._resting = self._mutes > 0
         self._work_off_backlog()
+
+    def _stop_reading(self) -> None:
+        if self._reading and not self._closing:
+            self._reading = False
+            self._transport.pause_reading()
+
+    def mute(self, throttle_time_ms: int) -> None:
+        """Serves nothing more and reads nothing for so long: its client is over a quota (server/quotas)."""
+        self._mutes += 1
+        self._resting = True
+        self._stop_reading()
+        self._listener.broker.clock.call_later(throttle_time_ms / 1000, self._unmute)
+
+    def _unmute(self) -> None:
+        self._mutes -= 1
+        self._begin_turn()
 
     # Sending
 
@@ -472,16 +490,6 @@ class Connection(asyncio.BufferedProtocol):
         """Closes at once, whatever is still unsent."""
         self._closing = True
         self._transport.abort()
-
-
-def _no_frame(size: int) -> str:
-    """What is wrong with a size that no request has: the first bytes of other protocols are told by their names."""
-    start = _SIZE.pack(size)
-    if start.startswith(b"\x16\x03"):  # a handshake record
-        return "it speaks TLS, which this listener does not; security.protocol is PLAINTEXT here"
-    if start in (b"GET ", b"HEAD", b"POST", b"PUT ", b"OPTI", b"CONN"):
-        return "it speaks HTTP; this listener is for clients of Kafka"
-    return f"it announces a frame of {size} bytes"
 
 
 def _descriptor(part: FileSlice) -> int:

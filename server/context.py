@@ -7,9 +7,10 @@ whatever parts it needs.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from ottla.server.kept_answers import KeptAnswers
+from ottla.server.metadata.operation import NO_LIMIT, Permits
 from ottla.server.waiting import Woken
 
 if TYPE_CHECKING:
@@ -27,6 +28,18 @@ if TYPE_CHECKING:
     from ottla.server.telemetry import ClientTelemetry
     from ottla.server.txn.coordinator import TransactionCoordinator
     from ottla.server.txn.producer_ids import ProducerIds
+
+
+class ClientQuotas(Protocol):
+    """What handlers ask of the quotas of clients (server/quotas)."""
+
+    def charge_fetch(self, ctx: RequestContext, size: int) -> int:
+        """For a Fetch that would be answered with `size` bytes: how many ms the client has to wait instead, or 0."""
+        ...
+
+    def permits(self, ctx: RequestContext, *, strict: bool) -> Permits:
+        """For a request that makes or removes partitions."""
+        ...
 
 
 @dataclass(slots=True)
@@ -48,6 +61,8 @@ class BrokerContext:
         self.woken = Woken(self.clock)
 
     telemetry: ClientTelemetry | None = None
+    quotas: ClientQuotas | None = None
+    """None until somebody's quota is set."""
     log_dirs: LogDirs | None = None
     """None where there is one log directory: nothing can be moved."""
     transactions: TransactionCoordinator | None = None
@@ -132,3 +147,8 @@ class RequestContext:
         self.principal = principal
         self.failed = False
         """Set by Produce and Fetch where their answer holds errors, which are counted then. Dispatch sets it back."""
+
+    def permits(self, strict_since: int) -> Permits:
+        """For a request that makes or removes partitions; from version `strict_since` on its client knows what a refusal is."""
+        quotas = self.broker.quotas
+        return NO_LIMIT if quotas is None else quotas.permits(self, strict=self.api_version >= strict_since)

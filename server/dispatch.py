@@ -134,12 +134,14 @@ class Waiting(NamedTuple):
 class Dispatch:
     """The broker's routes: those that somebody asked for, by key << 16 | version."""
 
-    __slots__ = ("_spare", "_ticks", "routes")
+    __slots__ = ("_spare", "_ticks", "on_new_route", "routes")
 
     def __init__(self, ticks: Ticks | None = None) -> None:
         self._spare = SpareDescriptor()
         self._ticks = ticks
         self.routes: dict[int, Route] = {}
+        self.on_new_route: Callable[[int, Route], None] | None = None
+        """Told the API's key. While clients have quotas, it puts what measures them around the route's own functions."""
 
     def serve(self, frame: Buffer, context: RequestContext) -> bytes | Parts | Waiting | None:
         """Answers one request: with a frame, in parts if there are regions of files in it; or Waiting; or None where the client
@@ -205,6 +207,8 @@ class Dispatch:
             key in _TELLS_OF_ERRORS,
         )
         self.routes[key << 16 | version] = route
+        if self.on_new_route is not None:
+            self.on_new_route(key, route)
         return route
 
 

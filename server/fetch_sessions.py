@@ -48,7 +48,15 @@ class Interest:
 
     def news(self, answer: PartitionData) -> bool:
         """Does the answer tell the client anything? Remembers what it tells."""
-        told = (
+        told = self.is_news(answer)
+        # After an error the partition is told again when it is well, whatever its watermark.
+        self.high_watermark = answer.high_watermark if answer.error_code == ErrorCode.NONE else -1
+        self.log_start_offset = answer.log_start_offset
+        return told
+
+    def is_news(self, answer: PartitionData) -> bool:
+        """Would the answer tell the client anything?"""
+        return (
             bool(answer.records)
             or answer.error_code != ErrorCode.NONE
             or answer.high_watermark != self.high_watermark
@@ -56,10 +64,6 @@ class Interest:
             or answer.preferred_read_replica >= 0
             or answer.diverging_epoch is not None
         )
-        # After an error the partition is told again when it is well, whatever its watermark.
-        self.high_watermark = answer.high_watermark if answer.error_code == ErrorCode.NONE else -1
-        self.log_start_offset = answer.log_start_offset
-        return told
 
 
 Result = tuple[Interest, "PartitionData"]
@@ -129,6 +133,23 @@ class Fetching:
                     key = (interest.topic, interest.index)
                     interests[key] = interests.pop(key, interest)
         return Told(ErrorCode.NONE, session.session_id, told)
+
+    def preview(self, results: Sequence[Result]) -> Sequence[Result]:
+        """Those that `tell` would tell of."""
+        session = self._session
+        if session is None:
+            return results
+        if session.epoch != self._epoch:
+            return ()
+        return [result for result in results if result[0].is_news(result[1])]
+
+    def tell_nothing(self) -> Told:
+        """For who has to wait (server/quotas): all there is to tell is told another time. No session begins with that."""
+        session = self._session
+        if session is None:
+            return Told(ErrorCode.NONE, SESSIONLESS, ())
+        is_this = session.epoch == self._epoch
+        return Told(ErrorCode.NONE if is_this else ErrorCode.INVALID_FETCH_SESSION_EPOCH, session.session_id, ())
 
 
 class FetchSessions:

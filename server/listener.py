@@ -15,12 +15,16 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.server.connection import Connection
+from ottla.server.metadata.image import BROKER
 from ottla.server.settings_rules import limit_of_address
 
 if TYPE_CHECKING:
     from ottla.server.clock import Cancellable
+    from ottla.server.config import BrokerConfig
     from ottla.server.context import BrokerContext
     from ottla.server.dispatch import Dispatch
+    from ottla.server.metadata.image import MetadataImage
+    from ottla.server.quotas.connections import ConnectionRates
     from ottla.server.shared import Shared
 
 logger = logging.getLogger("ottla.server.listener")
@@ -99,8 +103,11 @@ class Listener:
         self.port = 0
         self.connections: dict[Connection, int] = {}
         """Open connections, and for how many sweeps nothing moved there."""
+        self.rates: ConnectionRates | None = None
+        """None where connections may come as fast as they like."""
         self.accepted = 0
         self.refused = 0
+        self._turned_away: set[Connection] = set()  # connections that will be closed, unread
         self._tasks: set[asyncio.Task[Any]] = set()
         self._server: asyncio.Server | None = None
         self._sweep_timer: Cancellable | None = None
@@ -145,6 +152,8 @@ class Listener:
         tasks = list(self._tasks)
         if tasks:
             await asyncio.wait(tasks, timeout=grace_seconds)
+        for connection in list(self._turned_away):
+            connection.abort()
         for connection in list(self.connections):
             connection.close_quietly()
         if self.connections:
@@ -160,6 +169,16 @@ class Listener:
     def admit(self, connection: Connection) -> str | None:
         """Takes a new connection in; or says why not."""
         settings, host, shared = self.settings, connection.host, self.shared
+        if self.rates is not None:
+            wait_ms, refused = self.rates.admit(self.name, host)
+            if refused:
+                self.refused += 1
+                self._turned_away.add(connection)
+                self.broker.clock.call_later(wait_ms / 1000, connection.abort)
+                connection.mute(wait_ms)
+                return f"connections come too fast from {host}; it is closed in {wait_ms} ms"
+            if wait_ms:
+                connection.mute(wait_ms)
         if shared.connections >= settings.max_connections:
             self.refused += 1
             return f"max.connections is {settings.max_connections}"
@@ -173,6 +192,7 @@ class Listener:
 
     def forget(self, connection: Connection) -> None:
         """The connection is gone."""
+        self._turned_away.discard(connection)
         if self.connections.pop(connection, None) is None:
             return  # it was never let in
         if self.broker.telemetry is not None:
@@ -206,6 +226,13 @@ class Listener:
             else:
                 connection.abort()  # it does not take what is still to be sent, either
         self._schedule_sweep()
+
+
+def limits_new_connections(config: BrokerConfig, image: MetadataImage) -> bool:
+    """Whether `max.connection.creation.rate` is set, for the broker or a listener of it, in its file or while it ran."""
+    name = "max.connection.creation.rate"
+    written = (config.texts, image.config_of(BROKER, ""), image.config_of(BROKER, str(config.node_id)))
+    return any(each == name or each.endswith(f".{name}") for texts in written for each in texts)
 
 
 def bound_socket(host: str | None, port: int, settings: SocketSettings) -> socket.socket:

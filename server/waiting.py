@@ -48,6 +48,11 @@ class Promise(Generic[T]):
     def cancelled(self) -> bool:
         return self._cancelled
 
+    @property
+    def answer(self) -> T | None:
+        """None as long as there is none: not yet, or not at all."""
+        return self._answer
+
     def result(self) -> T:
         """The answer; or raises what it failed with. Only once it is done, and not cancelled."""
         assert self._done

@@ -2,12 +2,16 @@
 
 - `count` is the new total. Records that are there stay where they are: keys may map to other partitions from now on.
 - Replicas as the topic's others, placed by the controller or assigned by hand. `validate_only` checks and changes nothing.
+- A client over its quota of changes (controller_mutation_rate) is told how long to be quiet; since v3 (KIP-599) topics that may
+  get no partitions now are 89 THROTTLING_QUOTA_EXCEEDED.
 - Errors: 3 UNKNOWN_TOPIC_OR_PARTITION, 37 INVALID_PARTITIONS (no increase), 38 INVALID_REPLICATION_FACTOR, 39
   INVALID_REPLICA_ASSIGNMENT, 42 INVALID_REQUEST (named twice), 56 KAFKA_STORAGE_ERROR. Of the whole request, for all
   its topics: 7 REQUEST_TIMED_OUT (`timeout_ms` of 0 or less: nothing is done), 44 POLICY_VIOLATION (over 10,000 new partitions).
 """
 
 from __future__ import annotations
+
+from typing import Final
 
 from ottla.log.errors import StorageError
 from ottla.server.context import RequestContext
@@ -18,12 +22,17 @@ from ottla.wire.messages.create_partitions import (
     CreatePartitionsTopicResult,
 )
 
+STRICT_SINCE: Final = 3
+
 
 async def handle(request: CreatePartitionsRequest, ctx: RequestContext) -> CreatePartitionsResponse:
+    permits = ctx.permits(STRICT_SINCE)
     try:
-        return await ctx.broker.controller.create_partitions(request)
+        response = await ctx.broker.controller.create_partitions(request, permits)
     except StorageError as error:
         code = ErrorCode.KAFKA_STORAGE_ERROR
         return CreatePartitionsResponse(
             results=[CreatePartitionsTopicResult(topic.name, code, str(error)) for topic in request.topics]
         )
+    response.throttle_time_ms = permits.throttle_time_ms
+    return response

@@ -3,6 +3,8 @@
 - Partitions and replicas: given, or -1 for `num.partitions` and `default.replication.factor` (all versions; clients send it
   since v4), or assigned by hand. With `validate_only` everything is checked and nothing made.
 - v5 (KIP-525) answers partition count, replicas and all settings with their sources; v7 the topic id.
+- A client over its quota of changes (controller_mutation_rate) is told how long to be quiet; since v6 (KIP-599) topics that it
+  may not make now are 89 THROTTLING_QUOTA_EXCEEDED.
 - The topic can be used when the answer is there. `timeout_ms` of 0 or less: nothing is done. Otherwise it does not matter to a
   lone controller, which is never away.
 - Errors of the whole request, for every topic in it: 7 REQUEST_TIMED_OUT (no time), 44 POLICY_VIOLATION (over 10,000 partitions).
@@ -13,17 +15,24 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from ottla.log.errors import StorageError
 from ottla.server.context import RequestContext
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
 
+STRICT_SINCE: Final = 6
+
 
 async def handle(request: CreateTopicsRequest, ctx: RequestContext) -> CreateTopicsResponse:
+    permits = ctx.permits(STRICT_SINCE)
     try:
-        return await ctx.broker.controller.create_topics(request)
+        response = await ctx.broker.controller.create_topics(request, permits)
     except StorageError as error:
         code = ErrorCode.KAFKA_STORAGE_ERROR
         return CreateTopicsResponse(
             topics=[CreatableTopicResult(topic.name, error_code=code, error_message=str(error)) for topic in request.topics]
         )
+    response.throttle_time_ms = permits.throttle_time_ms
+    return response

@@ -1,6 +1,8 @@
 """DeleteTopics v1-6: topics and all their records go.
 
 - By name; since v6 (KIP-516) by name or id. v5 texts with errors. The log's files go after `file.delete.delay.ms`.
+- A client over its quota of changes (controller_mutation_rate) is told how long to be quiet; since v5 (KIP-599) topics that may
+  not go now are 89 THROTTLING_QUOTA_EXCEEDED.
 - Errors: 3 UNKNOWN_TOPIC_OR_PARTITION, 100 UNKNOWN_TOPIC_ID, 42 INVALID_REQUEST (named twice, by both, by neither),
   7 REQUEST_TIMED_OUT for every topic of the request (`timeout_ms` of 0 or less: nothing is done),
   73 TOPIC_DELETION_DISABLED where `delete.topic.enable` is false (42 before v3, which did not know 73), 56 KAFKA_STORAGE_ERROR.
@@ -8,10 +10,14 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from ottla.log.errors import StorageError
 from ottla.server.context import RequestContext
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
+
+STRICT_SINCE: Final = 5
 
 
 async def handle(request: DeleteTopicsRequest, ctx: RequestContext) -> DeleteTopicsResponse:
@@ -19,10 +25,13 @@ async def handle(request: DeleteTopicsRequest, ctx: RequestContext) -> DeleteTop
     if not ctx.broker.config.values["delete.topic.enable"]:
         disabled = ErrorCode.TOPIC_DELETION_DISABLED if ctx.api_version >= 3 else ErrorCode.INVALID_REQUEST
         return _failure(topics, disabled, "Topics cannot be deleted: delete.topic.enable is false.")
+    permits = ctx.permits(STRICT_SINCE)
     try:
-        return await ctx.broker.controller.delete_topics(DeleteTopicsRequest(topics, timeout_ms=request.timeout_ms))
+        response = await ctx.broker.controller.delete_topics(DeleteTopicsRequest(topics, timeout_ms=request.timeout_ms), permits)
     except StorageError as error:
         return _failure(topics, ErrorCode.KAFKA_STORAGE_ERROR, str(error))
+    response.throttle_time_ms = permits.throttle_time_ms
+    return response
 
 
 def _failure(topics: list[DeleteTopicState], code: ErrorCode, message: str) -> DeleteTopicsResponse:

@@ -6,6 +6,8 @@
   partition that has records gives at least one whole batch, so that every consumer gets past a large one.
 - Records are regions of segment files. They never pass the high watermark; with isolation level 1 (read committed) not the last
   stable offset either, and the answer lists the aborted transactions that they may hold records of.
+- Who would go over its quota (consumer_byte_rate, request_percentage) hears nothing now but how long to be quiet; its session
+  stays as it was.
 - v7 sessions (server/fetch_sessions.py). v9 checks the leader epoch (74, 75). v11 rack: the leader is always preferred. v12
   LastFetchedEpoch: if the logs part before the offset, the answer says where (diverging epoch) and has no records. v13 topic ids
   (100). v15 replica state. v16 tells who leads instead (KIP-951).
@@ -16,7 +18,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 from ottla.log.errors import CorruptRecord, LogError, OffsetOutOfRange
 from ottla.log.transactions import aborted_in_read
@@ -28,6 +31,7 @@ from ottla.server.replicas import Replica, Traffic
 from ottla.server.waiting import Promise, park
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.fetch import (
+    ENCODE_RESPONSE,
     AbortedTransaction,
     EpochEndOffset,
     FetchableTopicResponse,
@@ -49,6 +53,7 @@ REPLICA_STATE_SINCE: Final = 15
 STORAGE_ERROR_SINCE: Final = 6
 NO_OFFSET: Final = -1
 NO_REPLICA: Final = -1
+_CORRELATION_ID: Final = 4  # bytes
 _UNKNOWN: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
 _HINTED: Final = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 
@@ -119,6 +124,12 @@ class _Fetch:
         if unknown:
             self._ctx.failed = True
             results += unknown
+        quotas = self._ctx.broker.quotas
+        if quotas is not None and not self._follower:
+            throttle_time_ms = quotas.charge_fetch(self._ctx, self._size(results))
+            if throttle_time_ms:
+                told = self._fetching.tell_nothing()
+                return FetchResponse(throttle_time_ms, told.error_code, told.session_id)
         for traffic, size in sent:
             traffic.bytes_out += size
         response = answer(self._fetching, results)
@@ -126,6 +137,12 @@ class _Fetch:
             endpoints = self._add_hints(results)
             response.node_endpoints = [] if self._follower else endpoints  # brokers know where brokers are
         return response
+
+    def _size(self, results: list[Result]) -> int:
+        """Bytes of the answer, with its correlation id, without what it says of other leaders."""
+        parts: list[Any] = []
+        ENCODE_RESPONSE[self._ctx.api_version](FetchResponse(responses=_by_topic(self._fetching.preview(results))), parts)
+        return _CORRELATION_ID + sum(map(len, parts))
 
     def _find(self, interest: Interest) -> Replica | None:
         replicas, topic = self._ctx.broker.replicas, interest.topic
@@ -203,11 +220,16 @@ class _Fetch:
 
 
 def answer(fetching: Fetching, results: list[Result]) -> FetchResponse:
-    """The response, with what the session has to tell of the results; neighbours of one topic share an entry."""
+    """The response, with what the session has to tell of the results."""
     told = fetching.tell(results)
+    return FetchResponse(0, told.error_code, told.session_id, _by_topic(told.results))
+
+
+def _by_topic(results: Sequence[Result]) -> list[FetchableTopicResponse]:
+    """Neighbours of one topic share an entry."""
     topics: list[FetchableTopicResponse] = []
     last: str | bytes | None = None
-    for interest, data in told.results:
+    for interest, data in results:
         topic = interest.topic
         if topic == last:
             topics[-1].partitions.append(data)
@@ -217,7 +239,7 @@ def answer(fetching: Fetching, results: list[Result]) -> FetchResponse:
             topics.append(FetchableTopicResponse("", topic, [data]))
         else:
             topics.append(FetchableTopicResponse(topic, partitions=[data]))
-    return FetchResponse(0, told.error_code, told.session_id, topics)
+    return topics
 
 
 def _parting(replica: Replica, asked: FetchPartition) -> EpochEndOffset | None:

@@ -13,7 +13,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING
 
+from ottla.server.metadata.operation import NO_LIMIT, Permits
+
 if TYPE_CHECKING:
+    from ottla.wire.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
     from ottla.wire.messages.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
     from ottla.wire.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
     from ottla.wire.messages.alter_user_scram_credentials import (
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
     from ottla.wire.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
     from ottla.wire.messages.expire_delegation_token import ExpireDelegationTokenRequest, ExpireDelegationTokenResponse
     from ottla.wire.messages.incremental_alter_configs import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
+    from ottla.wire.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
     from ottla.wire.messages.renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
 
 
@@ -35,15 +39,15 @@ class Controller(ABC):
     """See the module's docstring. Everything here may raise StorageError where the metadata log cannot be written."""
 
     @abstractmethod
-    async def create_topics(self, request: CreateTopicsRequest) -> CreateTopicsResponse:
+    async def create_topics(self, request: CreateTopicsRequest, permits: Permits = NO_LIMIT) -> CreateTopicsResponse:
         """Each topic succeeds or fails on its own; those that succeed become true together."""
 
     @abstractmethod
-    async def delete_topics(self, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
+    async def delete_topics(self, request: DeleteTopicsRequest, permits: Permits = NO_LIMIT) -> DeleteTopicsResponse:
         """Takes topics by name or id from `request.topics`; the handler puts the names of versions 1-5 there too."""
 
     @abstractmethod
-    async def create_partitions(self, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
+    async def create_partitions(self, request: CreatePartitionsRequest, permits: Permits = NO_LIMIT) -> CreatePartitionsResponse:
         """Adds partitions to topics, each on its own."""
 
     @abstractmethod
@@ -81,6 +85,14 @@ class Controller(ABC):
         self, request: ExpireDelegationTokenRequest, requester: str
     ) -> ExpireDelegationTokenResponse:
         """A token ends earlier."""
+
+    @abstractmethod
+    async def add_raft_voter(self, request: AddRaftVoterRequest) -> AddRaftVoterResponse:
+        """Another node is to vote on the metadata."""
+
+    @abstractmethod
+    async def remove_raft_voter(self, request: RemoveRaftVoterRequest) -> RemoveRaftVoterResponse:
+        """A node is to vote no more."""
 
     @abstractmethod
     async def describe_quorum(self, request: DescribeQuorumRequest) -> DescribeQuorumResponse:

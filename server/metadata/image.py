@@ -169,7 +169,12 @@ class BrokerChanged:
     broker_id: int
 
 
-Event = TopicCreated | PartitionChanged | TopicDeleted | ConfigChanged | BrokerChanged
+@dataclass(frozen=True, slots=True)
+class QuotasChanged:
+    """Client quotas; server/metadata/quotas.py reads what they are now."""
+
+
+Event = TopicCreated | PartitionChanged | TopicDeleted | ConfigChanged | BrokerChanged | QuotasChanged
 _EMPTY: Final[Mapping[str, str]] = {}
 
 
@@ -206,6 +211,10 @@ class MetadataImage:
     def metadata_version(self) -> int:
         """The finalized level of `metadata.version`, 0 before the first record."""
         return self.features.get("metadata.version", 0)
+
+    @property
+    def has_quotas(self) -> bool:
+        return any(key[0] == "quota" for key in self.kept)
 
     def subscribe(self, callback: Callable[[Event], None]) -> None:
         """`callback` hears of every change from now on, in the order of the records. It must not raise."""
@@ -391,6 +400,8 @@ class MetadataImage:
             self.kept.pop(key, None)
         else:
             self.kept[key] = record
+        if self._events[-1:] != [QuotasChanged()]:  # one event for all that an operation changes
+            self._events.append(QuotasChanged())
 
     def _nothing(self, record: WireStruct) -> None:
         """For records that mean something to the log's reader or to nobody, not to the image."""

@@ -33,6 +33,19 @@ class Refused(Exception):
         self.message = message if message is None else message[:LONGEST_MESSAGE]
 
 
+class Permits:
+    """What a client may change now: everything, unless a quota says otherwise (server/quotas)."""
+
+    throttle_time_ms = 0
+    """How long the client is to be quiet, for what was taken or refused."""
+
+    def take(self, partitions: int) -> None:
+        """Asks to make or remove so many partitions. Refused: 89 THROTTLING_QUOTA_EXCEEDED."""
+
+
+NO_LIMIT: Final = Permits()
+
+
 class Outcome(NamedTuple, Generic[_Answer]):
     """Records to append as one batch, and the answer to give once they are durable."""
 

@@ -11,7 +11,7 @@ from random import Random
 
 from ottla.server.metadata import placement
 from ottla.server.metadata.image import MetadataImage, TopicImage
-from ottla.server.metadata.operation import Outcome, Refused, check_size, check_time
+from ottla.server.metadata.operation import NO_LIMIT, Outcome, Permits, Refused, check_size, check_time
 from ottla.server.metadata.settings import BrokerSettings
 from ottla.server.metadata.topics import partition_records
 from ottla.wire.errors import ErrorCode
@@ -25,7 +25,7 @@ from ottla.wire.primitives import WireStruct
 
 
 def create(
-    image: MetadataImage, settings: BrokerSettings, random: Random, request: CreatePartitionsRequest
+    image: MetadataImage, settings: BrokerSettings, random: Random, request: CreatePartitionsRequest, permits: Permits = NO_LIMIT
 ) -> Outcome[CreatePartitionsResponse]:
     """CreatePartitions. Each topic on its own; the records of those that succeed, none where `validate_only`."""
     times = Counter(topic.name for topic in request.topics)
@@ -40,7 +40,7 @@ def create(
         try:
             if times[topic.name] > 1:
                 raise Refused(ErrorCode.INVALID_REQUEST, "The request names this topic more than once.")
-            made = _create(image, settings, random, topic)
+            made = _create(image, settings, random, topic, permits)
         except Refused as refused:
             results.append(CreatePartitionsTopicResult(topic.name, refused.code, refused.message))
             continue
@@ -57,8 +57,10 @@ def _check_whole(image: MetadataImage, topics: list[CreatePartitionsTopic], time
         check_size(sum(max(count - len(found.partitions), 0) for count, found in known))
 
 
-def _create(image: MetadataImage, settings: BrokerSettings, random: Random, topic: CreatePartitionsTopic) -> list[WireStruct]:
-    """Refused: 3 UNKNOWN_TOPIC_OR_PARTITION, 37 INVALID_PARTITIONS, 38, 39."""
+def _create(
+    image: MetadataImage, settings: BrokerSettings, random: Random, topic: CreatePartitionsTopic, permits: Permits
+) -> list[WireStruct]:
+    """Refused: 3 UNKNOWN_TOPIC_OR_PARTITION, 37 INVALID_PARTITIONS, 38, 39, 89."""
     found = image.topics.get(topic.name)
     if found is None:
         raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -68,6 +70,11 @@ def _create(image: MetadataImage, settings: BrokerSettings, random: Random, topi
             ErrorCode.INVALID_PARTITIONS, f"Topic '{topic.name}' has {have} partition(s); {topic.count} would not be an increase."
         )
     added = topic.count - have
+    if topic.assignments is not None and len(topic.assignments) != added:
+        raise Refused(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"{added} partition(s) are added and {len(topic.assignments)} assigned."
+        )
+    permits.take(added)
     replicas = _replicas(image, random, found, topic, added)
     return [*partition_records(image, settings, found.topic_id, dict(enumerate(replicas, start=have)))]
 
@@ -78,10 +85,6 @@ def _replicas(
     factor = len(found.partitions[0].replicas)
     if topic.assignments is None:
         return placement.place(image.brokers, added, factor, random)
-    if len(topic.assignments) != added:
-        raise Refused(
-            ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"{added} partition(s) are added and {len(topic.assignments)} assigned."
-        )
     for assignment in topic.assignments:
         placement.check_assignment(image.brokers, assignment.broker_ids, factor)
     return [tuple(assignment.broker_ids) for assignment in topic.assignments]

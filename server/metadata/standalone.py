@@ -25,7 +25,7 @@ from ottla.server.metadata.elections import elect, resign
 from ottla.server.metadata.image import BROKER, MIGRATING, UNASSIGNED, ConfigChanged, Endpoint, MetadataError, MetadataImage
 from ottla.server.metadata.metadata_log import TOPIC_ID, MetadataLog
 from ottla.server.metadata.names import CLUSTER_METADATA, INTERNAL_TOPICS
-from ottla.server.metadata.operation import Outcome, random_uuid
+from ottla.server.metadata.operation import NO_LIMIT, Outcome, Permits, random_uuid
 from ottla.server.metadata.records import KRAFT_VERSION, KRAFT_VOTERS, METADATA_VERSION, MIN_METADATA_VERSION
 from ottla.server.metadata.settings import BrokerSettings
 from ottla.wire.errors import ErrorCode
@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from ottla.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
     from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
     from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
-    from ottla.wire.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
     from ottla.wire.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
     from ottla.wire.messages.incremental_alter_configs import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
 
@@ -180,23 +179,23 @@ class StandaloneController(Administration):
         self._commit(outcome.records)
         return outcome.answer
 
-    async def create_topics(self, request: CreateTopicsRequest) -> CreateTopicsResponse:
-        return self._create_topics(request)
+    async def create_topics(self, request: CreateTopicsRequest, permits: Permits = NO_LIMIT) -> CreateTopicsResponse:
+        return self._create_topics(request, permits)
 
-    def _create_topics(self, request: CreateTopicsRequest) -> CreateTopicsResponse:
+    def _create_topics(self, request: CreateTopicsRequest, permits: Permits = NO_LIMIT) -> CreateTopicsResponse:
         from ottla.server.metadata import topics
 
-        return self._carry_out(topics.create(self.image, self._settings, self._random, request))
+        return self._carry_out(topics.create(self.image, self._settings, self._random, request, permits))
 
-    async def delete_topics(self, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
+    async def delete_topics(self, request: DeleteTopicsRequest, permits: Permits = NO_LIMIT) -> DeleteTopicsResponse:
         from ottla.server.metadata import topics
 
-        return self._carry_out(topics.delete(self.image, request))
+        return self._carry_out(topics.delete(self.image, request, permits))
 
-    async def create_partitions(self, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
+    async def create_partitions(self, request: CreatePartitionsRequest, permits: Permits = NO_LIMIT) -> CreatePartitionsResponse:
         from ottla.server.metadata import partitions
 
-        return self._carry_out(partitions.create(self.image, self._settings, self._random, request))
+        return self._carry_out(partitions.create(self.image, self._settings, self._random, request, permits))
 
     async def incremental_alter_configs(self, request: IncrementalAlterConfigsRequest) -> IncrementalAlterConfigsResponse:
         from ottla.server.metadata import configs
@@ -218,12 +217,6 @@ class StandaloneController(Administration):
         from ottla.server.metadata import elect_leaders
 
         return self._carry_out(elect_leaders.elect_leaders(self.image, frozenset((self._settings.node_id,)), request))
-
-    async def describe_quorum(self, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
-        from ottla.server.metadata import quorum
-
-        voter = quorum.Voter(self._settings.node_id, self._log.directory_id, self._settings.controller_endpoints)
-        return quorum.describe(voter, self._log.epoch, self._log.end_offset, self._clock.now_ms(), request)
 
     async def allocate_producer_ids(self) -> range:
         from ottla.wire.messages.internal.producer_ids_record import ProducerIdsRecord

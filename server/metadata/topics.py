@@ -16,7 +16,7 @@ from ottla.log.config import TOPIC_SETTINGS
 from ottla.server.metadata import configs, placement
 from ottla.server.metadata.image import TOPIC, MetadataImage, TopicImage
 from ottla.server.metadata.names import CLUSTER_METADATA, collision
-from ottla.server.metadata.operation import Outcome, Refused, check_name, check_size, check_time, random_uuid
+from ottla.server.metadata.operation import NO_LIMIT, Outcome, Permits, Refused, check_name, check_size, check_time, random_uuid
 from ottla.server.metadata.settings import BrokerSettings
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.create_topics import (
@@ -47,7 +47,7 @@ class NewPartitions(NamedTuple):
 
 
 def create(
-    image: MetadataImage, settings: BrokerSettings, random: Random, request: CreateTopicsRequest
+    image: MetadataImage, settings: BrokerSettings, random: Random, request: CreateTopicsRequest, permits: Permits = NO_LIMIT
 ) -> Outcome[CreateTopicsResponse]:
     """CreateTopics. Each topic on its own; the records of those that succeed, none where `validate_only`."""
     times = Counter(topic.name for topic in request.topics)
@@ -65,6 +65,7 @@ def create(
             try:
                 made, result = _create(image, settings, random, topic)
                 check_size(len(records) + len(made))
+                permits.take(result.num_partitions)
             except Refused as refused:
                 results.append(_failure(topic.name, refused.code, refused.message))
                 continue
@@ -191,7 +192,7 @@ def partition_records(
     return records
 
 
-def delete(image: MetadataImage, request: DeleteTopicsRequest) -> Outcome[DeleteTopicsResponse]:
+def delete(image: MetadataImage, request: DeleteTopicsRequest, permits: Permits = NO_LIMIT) -> Outcome[DeleteTopicsResponse]:
     """DeleteTopics, in the form of version 6: `request.topics` by name or id. One that is named twice is not deleted."""
     states = Counter((state.name, state.topic_id) for state in request.topics)
     if any(times == 1 and (name is None) != (topic_id == ZERO_UUID) for (name, topic_id), times in states.items()):
@@ -218,7 +219,11 @@ def delete(image: MetadataImage, request: DeleteTopicsRequest) -> Outcome[Delete
             result.error_code = ErrorCode.INVALID_REQUEST
             result.error_message = "The request names this topic by its name and by its id."
         else:
-            records.append(RemoveTopicRecord(topic.topic_id))
+            try:
+                permits.take(len(topic.partitions))
+                records.append(RemoveTopicRecord(topic.topic_id))
+            except Refused as refused:
+                result.error_code, result.error_message = refused.code, refused.message
         results.append(result)
     return Outcome(records, DeleteTopicsResponse(responses=results))
 

@@ -117,6 +117,7 @@ class Node:
     def context(self, api_version: int, listener: str = "PLAINTEXT") -> RequestContext:
         """A request of this version, as a handler sees it."""
         broker: Any = SimpleNamespace(
+            quotas=None,
             config=self.config,
             metadata=self.image,
             controller=self.controller,

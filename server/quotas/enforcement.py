@@ -1,0 +1,283 @@
+"""Client quotas in force: who is over a limit is told for how long, and not read from until then.
+
+Nothing of this is loaded while there is no quota. With the first one (`set_quotas`) the routes of dispatch get another `decode`
+and `handle`, around their own; with the last one gone they get their own back. So where nobody is limited a request takes no step
+more.
+
+What counts, for whoever has a limit (limits.py says which, rates.py how it is measured):
+
+- `producer_byte_rate`: the bytes of Produce requests, whole.
+- `consumer_byte_rate`: the bytes of Fetch answers. A Fetch that goes over is not counted: it is answered empty, and its session
+  stays as it was. What can never be had within the limit is cut off beforehand (`max_bytes`).
+- `request_percentage`: the time that requests take here, from their decoding to their handler's answer, in percent of one thread;
+  what a parked request does when it is woken is not in. At most one window's length is waited for it. Requests that nobody waits
+  for are counted against no limit: Produce without acks, and what only brokers send.
+- `controller_mutation_rate`: partitions that CreateTopics, CreatePartitions and DeleteTopics make and remove, and those that they
+  would if they did not only validate. Newer versions refuse what the client may not do now, each topic by itself (89
+  THROTTLING_QUOTA_EXCEEDED); older ones do it.
+
+Of several waits the longest is in the answer's `throttle_time_ms`, if its version has one. The answer goes out at once, and the
+connection is muted then. All clients of a plain listener are one user, ANONYMOUS.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping
+from functools import partial
+from struct import Struct
+from typing import Any, Final, NamedTuple, Protocol
+
+from ottla.server.clock import Clock
+from ottla.server.context import RequestContext
+from ottla.server.dispatch import Dispatch, Route, Ticks
+from ottla.server.kept_answers import Encoded
+from ottla.server.metadata.operation import Permits, Refused
+from ottla.server.metadata.quotas import (
+    CONSUMER_BYTE_RATE,
+    CONTROLLER_MUTATION_RATE,
+    PRODUCER_BYTE_RATE,
+    REQUEST_PERCENTAGE,
+    Entity,
+)
+from ottla.server.quotas.ledger import Client, Ledger
+from ottla.server.quotas.rates import Rate, TokenBucket, Windows
+from ottla.server.waiting import Promise
+from ottla.wire.api import BY_MODULE
+from ottla.wire.errors import ErrorCode
+from ottla.wire.primitives import Buffer, WireStruct
+
+_PRODUCE: Final = BY_MODULE["produce"].key
+_FETCH: Final = BY_MODULE["fetch"].key
+_METADATA: Final = BY_MODULE["metadata"].key
+_OF_BROKERS: Final = frozenset({BY_MODULE["write_txn_markers"].key})
+"""Requests that are no client's."""
+_METADATA_THROTTLES_SINCE: Final = 3
+_INT: Final = Struct(">i")
+_PERCENT_OF_A_SECOND: Final = 1e-7
+"""A nanosecond is so many percent of a second."""
+
+
+class Mutes(Protocol):
+    """A connection."""
+
+    def mute(self, throttle_time_ms: int) -> None:
+        """Serves nothing more of it for so long."""
+
+
+class _Served(NamedTuple):
+    """A request whose answer is to be settled; its context may be another's by then."""
+
+    key: int
+    version: int
+    client: Client
+    connection: Mutes | None
+    size: int
+    took_ns: int
+
+
+class ClientQuotas:
+    """Those of one broker. `windows` are for rates, `changes` for changes of metadata; `ticks` is a clock of nanoseconds, which
+    times requests.
+    """
+
+    def __init__(self, dispatch: Dispatch, clock: Clock, windows: Windows, changes: Windows, ticks: Ticks) -> None:
+        self._dispatch = dispatch
+        self._clock = clock
+        self._ticks = ticks
+        self._windows = windows
+        self.produce = Ledger(Rate, windows)
+        self.fetch = Ledger(Rate, windows)
+        self.request = Ledger(Rate, windows)
+        self.changes = Ledger(TokenBucket, changes)
+        self._started = 0  # when the request that is being served was decoded, in ticks
+        self._size = 0  # the bytes of its frame
+        self._plain: list[tuple[Route, Any, Any]] = []  # routes, and their own decode and handle
+
+    def set_quotas(self, quotas: Mapping[Entity, Mapping[str, float]]) -> bool:
+        """What counts from now on; whether anything does."""
+
+        def of(key: str) -> dict[Entity, float]:
+            return {entity: values[key] for entity, values in quotas.items() if key in values}
+
+        self.produce.set_limits(of(PRODUCER_BYTE_RATE))
+        self.fetch.set_limits(of(CONSUMER_BYTE_RATE))
+        self.request.set_limits(of(REQUEST_PERCENTAGE))
+        self.changes.set_limits(of(CONTROLLER_MUTATION_RATE))
+        limited = any((self.produce, self.fetch, self.request, self.changes))
+        if limited and self._dispatch.on_new_route is None:
+            self._dispatch.on_new_route = self._meter
+            for number, route in self._dispatch.routes.items():
+                self._meter(number >> 16, route)
+        elif not limited and self._dispatch.on_new_route is not None:
+            self._dispatch.on_new_route = None
+            for route, decode, handle in self._plain:
+                route.decode, route.handle = decode, handle
+            self._plain.clear()
+        return limited
+
+    # Around a request
+
+    def _meter(self, key: int, route: Route) -> None:
+        self._plain.append((route, route.decode, route.handle))
+        route.decode = partial(self._decode, route.decode)
+        route.handle = partial(self._handle, key, route.handle)
+
+    def _decode(self, decode: Callable[[Buffer, int], tuple[Any, int]], frame: Buffer, pos: int) -> tuple[Any, int]:
+        started = self._ticks()
+        decoded = decode(frame, pos)
+        self._started, self._size = started, len(frame)
+        return decoded
+
+    def _handle(self, key: int, handle: Callable[[Any, RequestContext], Any], request: Any, ctx: RequestContext) -> Any:
+        client, size = _client(ctx), self._size
+        if key == _FETCH:
+            request.max_bytes = min(request.max_bytes, self._most_at_once(client))
+        try:
+            answer = handle(request, ctx)
+        finally:
+            took_ns = self._took_ns()
+        served = _Served(key, ctx.api_version, client, _connection(ctx), size, took_ns)
+        if isinstance(answer, WireStruct):
+            return self._settle(served, answer)
+        if answer is None:
+            self._mute(served, self._charge_produced(served))
+        elif isinstance(answer, Promise):
+            if key == _FETCH:  # when its answer comes, nothing will know when it began
+                self._count_time(served)
+            answer.add_done_callback(lambda done: done.answer is not None and self._settle(served, done.answer))
+        elif asyncio.isfuture(answer):
+            answer.add_done_callback(partial(self._settle_future, served))
+        else:
+            return self._settled(served, answer)
+        return answer
+
+    def _took_ns(self) -> int:
+        """Since the request was decoded; 0 for one that goes on after that."""
+        took_ns = self._ticks() - self._started if self._started else 0
+        self._started = 0
+        return took_ns
+
+    def _settle_future(self, served: _Served, answer: asyncio.Future[Any]) -> None:
+        if not answer.cancelled() and answer.exception() is None:
+            self._settle(served, answer.result())
+
+    async def _settled(self, served: _Served, answer: Coroutine[Any, Any, Any]) -> Any:
+        """Handlers that are coroutines wait for nothing but the controller, which is done when it returns."""
+        started = self._ticks()
+        response = await answer
+        return self._settle(served._replace(took_ns=served.took_ns + self._ticks() - started), response)
+
+    def _settle(self, served: _Served, answer: Any) -> Any:
+        """The answer as it is to go out. What Fetch and the changes of topics were told already is in it."""
+        told_ms: int = getattr(answer, "throttle_time_ms", 0)
+        throttle_time_ms = told_ms
+        if served.key == _PRODUCE:
+            throttle_time_ms = max(throttle_time_ms, self._charge_produced(served))
+        if served.key != _FETCH and served.key not in _OF_BROKERS:
+            throttle_time_ms = max(throttle_time_ms, self._charge_time(served.client, served.took_ns))
+        self._mute(served, throttle_time_ms)
+        if throttle_time_ms == told_ms:
+            return answer
+        if type(answer) is Encoded:
+            return _with_throttle_time(served, answer, throttle_time_ms)
+        if hasattr(answer, "throttle_time_ms"):
+            answer.throttle_time_ms = throttle_time_ms
+        return answer
+
+    @staticmethod
+    def _mute(served: _Served, throttle_time_ms: int) -> None:
+        if throttle_time_ms > 0 and served.connection is not None:
+            served.connection.mute(throttle_time_ms)
+
+    # What is used up
+
+    def _now_ms(self) -> int:
+        return int(self._clock.monotonic() * 1000)
+
+    def _charge(self, ledger: Ledger[Rate], client: Client, value: float) -> int:
+        """Counts it; how long the client has to wait then."""
+        now_ms = self._now_ms()
+        found = ledger.of(client, now_ms)
+        if found is None:
+            return 0
+        rate, limit = found
+        rate.record(value, now_ms)
+        return rate.throttle_time_ms(limit, now_ms)
+
+    def _charge_produced(self, served: _Served) -> int:
+        return self._charge(self.produce, served.client, served.size)
+
+    def _charge_time(self, client: Client, took_ns: int) -> int:
+        return min(self._charge(self.request, client, took_ns * _PERCENT_OF_A_SECOND), self._windows.size_ms)
+
+    def _count_time(self, served: _Served) -> None:
+        self._charge(self.request, served.client, served.took_ns * _PERCENT_OF_A_SECOND)
+
+    def _most_at_once(self, client: Client) -> int:
+        """The bytes that a client may be answered which was quiet for all windows: more would be over its limit for ever."""
+        found = self.fetch.of(client, self._now_ms())
+        if found is None:
+            return _MOST_BYTES
+        return min(int(found[1] * (self._windows.number - 1) * self._windows.size_ms / 1000), _MOST_BYTES)
+
+    def charge_fetch(self, ctx: RequestContext, size: int) -> int:
+        """For a Fetch that would be answered with `size` bytes: how long the client has to wait instead, or 0."""
+        client = _client(ctx)
+        throttle_time_ms = self._charge_time(client, self._took_ns())
+        now_ms = self._now_ms()
+        found = self.fetch.of(client, now_ms)
+        if found is not None:
+            rate, limit = found
+            rate.record(size, now_ms)
+            throttle_time_ms = max(throttle_time_ms, rate.throttle_time_ms(limit, now_ms))
+            if throttle_time_ms:
+                rate.record(-size, now_ms)
+        return throttle_time_ms
+
+    def permits(self, ctx: RequestContext, *, strict: bool) -> Permits:
+        """For one request that makes or removes partitions."""
+        found = self.changes.of(_client(ctx), self._now_ms())
+        return Permits() if found is None else _LimitedPermits(*found, self._now_ms(), strict=strict)
+
+
+_MOST_BYTES: Final = 2**31 - 1
+
+
+class _LimitedPermits(Permits):
+    """What is left of a token bucket. A strict one refuses while there is nothing; the other lets through, and tells."""
+
+    def __init__(self, bucket: TokenBucket, limit: float, now_ms: int, *, strict: bool) -> None:
+        self._bucket = bucket
+        self._limit = limit
+        self._now_ms = now_ms
+        self._strict = strict
+
+    def take(self, partitions: int) -> None:
+        if self._strict:
+            self.throttle_time_ms = self._bucket.throttle_time_ms(self._limit, self._now_ms)
+            if self.throttle_time_ms or self._bucket.tokens(self._limit, self._now_ms) < 0:
+                raise Refused(
+                    ErrorCode.THROTTLING_QUOTA_EXCEEDED,
+                    f"The quota {CONTROLLER_MUTATION_RATE} is used up for the next {self.throttle_time_ms} ms.",
+                )
+        self._bucket.take(partitions, self._limit, self._now_ms)
+        if not self._strict:
+            self.throttle_time_ms = self._bucket.throttle_time_ms(self._limit, self._now_ms)
+
+
+def _client(ctx: RequestContext) -> Client:
+    return ctx.principal.partition(":")[2], ctx.client_id
+
+
+def _connection(ctx: RequestContext) -> Any:
+    """None where it is gone."""
+    return ctx.connection
+
+
+def _with_throttle_time(served: _Served, answer: Encoded, throttle_time_ms: int) -> Encoded:
+    """Metadata is the one answer that is kept encoded; the field is its first."""
+    assert served.key == _METADATA
+    if served.version < _METADATA_THROTTLES_SINCE:
+        return answer
+    return Encoded(_INT.pack(throttle_time_ms) + answer.body[_INT.size :])

@@ -1,0 +1,61 @@
+"""What was used up stays with a share as long as it matters, whatever becomes of limits and however many clients there are."""
+
+from __future__ import annotations
+
+from ottla.server.quotas.ledger import FEW, Ledger
+from ottla.server.quotas.rates import Rate, Windows
+
+WINDOWS = Windows(11, 1000)
+
+
+def ledger_of(limit: float = 10.0) -> Ledger[Rate]:
+    ledger = Ledger(Rate, WINDOWS)
+    ledger.set_limits({(("client-id", None),): limit})
+    return ledger
+
+
+def test_clients_of_one_share_have_one_measure() -> None:
+    ledger = ledger_of()
+    one, other = ledger.of(("u", "c"), 0), ledger.of(("v", "c"), 0)
+    assert one is not None
+    assert other is not None
+    assert one[0] is other[0]
+    assert list(ledger.shares) == [("", "c")]
+    assert ledger.of(("u", ""), 0) is None
+
+
+def test_a_new_limit_finds_what_was_used_up() -> None:
+    ledger = ledger_of()
+    found = ledger.of(("u", "c"), 0)
+    assert found is not None
+    found[0].record(1000, 0)
+    ledger.set_limits({(("client-id", "c"),): 50.0})
+    assert ledger
+    again = ledger.of(("u", "c"), 0)
+    assert again == (found[0], 50.0)
+    ledger.set_limits({})
+    assert not ledger
+    assert ledger.of(("u", "c"), 0) is None
+
+
+def test_who_was_quiet_for_all_windows_is_forgotten_when_there_are_many() -> None:
+    ledger = ledger_of()
+    for n in range(FEW):
+        found = ledger.of(("u", str(n)), 0)
+        assert found is not None
+        found[0].record(1, 0)
+    busy = ledger.of(("u", "7"), 5_000)
+    assert busy is not None
+    busy[0].record(1, 5_000)
+    ledger.of(("u", "one more"), 11_000)
+    assert list(ledger.shares) == [("", "7"), ("", "one more")]
+    assert ledger.of(("u", "7"), 11_000) == busy
+
+
+def test_nobody_is_forgotten_whose_use_matters() -> None:
+    ledger = ledger_of()
+    for n in range(FEW + 10):
+        found = ledger.of(("u", str(n)), 0)
+        assert found is not None
+        found[0].record(1, 0)
+    assert len(ledger.shares) == FEW + 10
