@@ -180,6 +180,8 @@ class Shard:
         UNKNOWN_TOPIC_OR_PARTITION.
         """
         self._check_numbers(name, leader_epoch, state_epoch)
+        if any(batch.last_offset < batch.first_offset for batch in batches):
+            raise ShareStateError(ErrorCode.INVALID_REQUEST, "A batch ends before it begins.")
         kept = self._known(name, leader_epoch)
         self._check_state_epoch(kept, state_epoch)
         self._check_exists(name)

@@ -93,6 +93,13 @@ def test_a_write_that_is_late_takes_nothing_back() -> None:
     assert driver.now()[3:6] == (5, 1, ())
 
 
+def test_a_batch_that_ends_before_it_begins() -> None:
+    driver = Driver()
+    driver.begin()
+    assert refused(lambda: driver.write((0, 1, 1, 2), (9, 8, 1, 2))) is ErrorCode.INVALID_REQUEST
+    assert driver.now().batches == ()
+
+
 def test_leaders_fence_those_before_them() -> None:
     driver = Driver()
     driver.begin()
