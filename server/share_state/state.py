@@ -6,13 +6,14 @@ Both have the epoch of the snapshot that they belong to.
 
 from __future__ import annotations
 
+import re
 from typing import Final, NamedTuple
 
 from ottla.server.share_state.batches import NO_OFFSET, StateBatch, combine
 from ottla.wire.primitives import uuid_from_text, uuid_to_text
 
-NO_EPOCH: Final = -1
 NO_COUNT: Final = -1
+_INT: Final = re.compile(r"[+-]?[0-9]{1,10}")
 
 
 class SharePartition(NamedTuple):
@@ -29,9 +30,9 @@ def key_of(name: SharePartition) -> str:
 
 
 def parse_key(key: str) -> SharePartition | None:
-    """The opposite of `key_of`; None if that cannot have been its answer."""
-    parts = key.rsplit(":", 2)
-    if len(parts) != 3 or not parts[0].strip():
+    """The opposite of `key_of`; None if that cannot have been its answer. As Kafka reads it: colons at the end do not count."""
+    parts = key.rstrip(":").rsplit(":", 2)
+    if len(parts) != 3 or not parts[0].strip() or _INT.fullmatch(parts[2]) is None:
         return None
     try:
         return SharePartition(parts[0], uuid_from_text(parts[1]), int(parts[2]))

@@ -55,5 +55,14 @@ def test_keys_of_share_partitions() -> None:
     assert key_of(NAME) == "g:AAAAAAAAAAAAAAAAAAAAAQ:0"
     for name in (NAME, SharePartition("a:b", TOPIC_ID, 17)):
         assert parse_key(key_of(name)) == name
-    for wrong in ("", "g", "g:AAAAAAAAAAAAAAAAAAAAAQ", "g:x:0", "g:AAAAAAAAAAAAAAAAAAAAAQ:x", ":AAAAAAAAAAAAAAAAAAAAAQ:0"):
+    assert parse_key("g:AAAAAAAAAAAAAAAAAAAAAQ:+0::") == NAME
+    for wrong in (
+        "g:AAAAAAAAAAAAAAAAAAAAAQ: 0",
+        "",
+        "g",
+        "g:AAAAAAAAAAAAAAAAAAAAAQ",
+        "g:x:0",
+        "g:AAAAAAAAAAAAAAAAAAAAAQ:x",
+        ":AAAAAAAAAAAAAAAAAAAAAQ:0",
+    ):
         assert parse_key(wrong) is None, wrong
