@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 from ottla.server.share_state.batches import NO_OFFSET, StateBatch, combine
 from ottla.wire.primitives import uuid_from_text, uuid_to_text
 
+NO_EPOCH: Final = -1
 NO_COUNT: Final = -1
 _INT: Final = re.compile(r"[+-]?[0-9]{1,10}")
 
