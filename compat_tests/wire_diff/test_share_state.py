@@ -23,6 +23,8 @@ from ottla.wire.messages.find_coordinator import FindCoordinatorRequest
 from ottla.wire.primitives import ZERO_UUID, uuid_to_text
 
 SHARE = 2
+NOT_YET = (14, 15, 16)
+"""Kafka's coordinator loads its partitions some time after FindCoordinator names it."""
 NO_TOPIC = b"\x07" * 16
 
 
@@ -35,7 +37,12 @@ class ShareState:
         self.topic_id = wire.topic_ids[self.topic]
         self.group = wire.name("g")
         for partition in (0, 1):
-            wait_for(lambda p=partition: self.find(self.key(p)).error_code == 0, "there is a share coordinator")
+            wait_for(lambda p=partition: self.is_served(p), "there is a share coordinator")
+
+    def is_served(self, partition: int) -> bool:
+        if self.find(self.key(partition)).error_code:
+            return False
+        return self.summary(partition).results[0].partitions[0].error_code not in NOT_YET
 
     def key(self, partition: int = 0) -> str:
         return f"{self.group}:{uuid_to_text(self.topic_id)}:{partition}"

@@ -56,13 +56,7 @@ def test_keys_of_share_partitions() -> None:
     for name in (NAME, SharePartition("a:b", TOPIC_ID, 17)):
         assert parse_key(key_of(name)) == name
     assert parse_key("g:AAAAAAAAAAAAAAAAAAAAAQ:+0::") == NAME
-    for wrong in (
-        "g:AAAAAAAAAAAAAAAAAAAAAQ: 0",
-        "",
-        "g",
-        "g:AAAAAAAAAAAAAAAAAAAAAQ",
-        "g:x:0",
-        "g:AAAAAAAAAAAAAAAAAAAAAQ:x",
-        ":AAAAAAAAAAAAAAAAAAAAAQ:0",
-    ):
+    no_keys = ("", "g", "g:AAAAAAAAAAAAAAAAAAAAAQ", "g:x:0", ":AAAAAAAAAAAAAAAAAAAAAQ:0")
+    no_partitions = ("g:AAAAAAAAAAAAAAAAAAAAAQ:x", "g:AAAAAAAAAAAAAAAAAAAAAQ: 0")
+    for wrong in (*no_keys, *no_partitions):
         assert parse_key(wrong) is None, wrong
