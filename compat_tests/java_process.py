@@ -23,7 +23,12 @@ from compat_tests.java_client import SMALL_JVM
 
 TIMEOUT_S: Final = 60
 _KEPT_LINES: Final = 60
-_WARNINGS: Final = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
+_LOGGING: Final = (
+    "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+    "-Dorg.slf4j.simpleLogger.log.org.apache.kafka.clients.NetworkClient=error",  # or it fills the log while a broker is away
+    "-Dorg.slf4j.simpleLogger.showDateTime=true",
+    "-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS",
+)
 
 
 class JavaProcess:
@@ -37,7 +42,7 @@ class JavaProcess:
         log: Path,
         on_line: Callable[[str], None] | None = None,
         classes: Path | None = None,
-        options: tuple[str, ...] = (_WARNINGS,),
+        options: tuple[str, ...] = (),
     ) -> None:
         self.name, self.log = main.rpartition(".")[2], log
         self.last: deque[str] = deque(maxlen=_KEPT_LINES)
@@ -47,7 +52,7 @@ class JavaProcess:
         classpath = maven.classpath(jars) if classes is None else f"{classes}:{maven.classpath(jars)}"
         with open(log, "ab") as errors:
             self.process = subprocess.Popen(
-                ["java", *SMALL_JVM, *options, "-cp", classpath, main, *arguments],
+                ["java", *SMALL_JVM, *_LOGGING, *options, "-cp", classpath, main, *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=errors,

@@ -1,0 +1,25 @@
+import java.time.Duration;
+import java.util.Map;
+import java.util.Set;
+import org.apache.kafka.streams.tests.SmokeTestDriver;
+
+/**
+ * The driver of Kafka Streams' smoke test with figures of one's own: SmokeTest BOOTSTRAP KEYS RECORDS_A_KEY SECONDS.
+ *
+ * <p>Writes the test's data within so many seconds, then reads what SmokeTestClient makes of it and holds it against what it must be.
+ * Nothing may have been processed twice. Ends with "verified true", or "verified false".
+ */
+public final class SmokeTest {
+    private SmokeTest() {}
+
+    public static void main(String[] arguments) {
+        int keys = Integer.parseInt(arguments[1]);
+        int records = Integer.parseInt(arguments[2]);
+        Duration time = Duration.ofSeconds(Long.parseLong(arguments[3]));
+        Map<String, Set<Integer>> written = SmokeTestDriver.generate(arguments[0], keys, records, time);
+        System.out.println("generated");
+        var result = SmokeTestDriver.verify(arguments[0], written, records, true);
+        System.out.println("verified " + result.passed());
+        System.exit(result.passed() ? 0 : 1);
+    }
+}
