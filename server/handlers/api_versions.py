@@ -4,7 +4,7 @@
   advertised from 0 although versions below 3 are refused: older librdkafka takes a higher minimum for one without compression.
 - v3 the client's software name and version, which must be sound: 42 INVALID_REQUEST. From then on also features, supported and
   finalized: only those whose promises we keep, whatever the metadata log says. `group.version` and others come with the
-  work that honours them.
+  work that honours them. v3 does not name those that can be turned off (a lowest level of 0): old clients stumble over that.
 - v5 the cluster and node that the client believes to talk to, both or none (42): 129 REBOOTSTRAP_REQUIRED if it is mistaken.
 - A version that is too new is answered by dispatch, in version 0.
 """
@@ -26,7 +26,8 @@ from ottla.wire.messages.api_versions import (
     SupportedFeatureKey,
 )
 
-HONOURED: Final = frozenset({"metadata.version", "transaction.version"})
+HONOURED: Final = frozenset({"metadata.version", "kraft.version", "transaction.version"})
+MIN_LEVEL_ZERO_SINCE: Final = 4
 TELEMETRY: Final = frozenset({71, 72})
 """Served to who asks, and advertised where somebody wants clients' metrics: stock clients ask whoever advertises it."""
 ADVERTISED_FROM: Final = {0: 0}
@@ -54,12 +55,14 @@ def handle(request: ApiVersionsRequest, ctx: RequestContext) -> ApiVersionsRespo
         broker = metadata.brokers.get(ctx.broker.config.node_id)
         supported = broker.features if broker is not None else {}
         response.supported_features = [
-            SupportedFeatureKey(name, *supported[name]) for name in sorted(HONOURED & supported.keys())
+            SupportedFeatureKey(name, *supported[name])
+            for name in sorted(HONOURED & supported.keys())
+            if supported[name][0] > 0 or ctx.api_version >= MIN_LEVEL_ZERO_SINCE
         ]
         response.finalized_features_epoch = metadata.highest_offset
+        levels = metadata.finalized
         response.finalized_features = [
-            FinalizedFeatureKey(name, metadata.features[name], metadata.features[name])
-            for name in sorted(HONOURED & metadata.features.keys())
+            FinalizedFeatureKey(name, levels[name], levels[name]) for name in sorted(HONOURED & levels.keys())
         ]
     return response
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from ottla.wire.messages.incremental_alter_configs import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
     from ottla.wire.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
     from ottla.wire.messages.renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
+    from ottla.wire.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
 
 
 class Controller(ABC):
@@ -85,6 +86,18 @@ class Controller(ABC):
         self, request: ExpireDelegationTokenRequest, requester: str
     ) -> ExpireDelegationTokenResponse:
         """A token ends earlier."""
+
+    @abstractmethod
+    async def update_features(self, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
+        """Raises and lowers the levels of features, all or none."""
+
+    @abstractmethod
+    async def unregister_broker(self, broker_id: int) -> None:
+        """A broker is gone for good. Refused."""
+
+    @abstractmethod
+    async def unregister_controller(self, controller_id: int) -> None:
+        """A controller is gone for good. Refused."""
 
     @abstractmethod
     async def add_raft_voter(self, request: AddRaftVoterRequest) -> AddRaftVoterResponse:

@@ -188,6 +188,8 @@ class MetadataImage:
     topics_by_id: dict[bytes, TopicImage] = field(default_factory=dict)
     configs: dict[tuple[int, str], dict[str, str]] = field(default_factory=dict)
     features: dict[str, int] = field(default_factory=dict)
+    kraft_version: int = 0
+    """From 1 on the voters are in the log. It has no record, but a control record of the log, which sets it here."""
     next_producer_id: int = 0
     highest_offset: int = -1
     changes: int = 0
@@ -215,6 +217,11 @@ class MetadataImage:
     @property
     def has_quotas(self) -> bool:
         return any(key[0] == "quota" for key in self.kept)
+
+    @property
+    def finalized(self) -> dict[str, int]:
+        """The levels of all features that are above 0."""
+        return self.features | {"kraft.version": self.kraft_version} if self.kraft_version else self.features
 
     def subscribe(self, callback: Callable[[Event], None]) -> None:
         """`callback` hears of every change from now on, in the order of the records. It must not raise."""

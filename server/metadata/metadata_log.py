@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ottla.log.errors import StorageError
 from ottla.log.validate import Origin
 from ottla.server.metadata import quorum_state, snapshot
-from ottla.server.metadata.image import MetadataError, MetadataImage
+from ottla.server.metadata.image import Endpoint, MetadataError, MetadataImage
 from ottla.server.metadata.records import (
     KRAFT_VERSION,
     KRAFT_VOTERS,
@@ -80,6 +80,20 @@ class Transactions:
                 plain.append(record)
         if plain:
             yield plain
+
+
+def voter_controls(node_id: int, directory_id: bytes, endpoints: Sequence[Endpoint]) -> list[tuple[int, WireStruct]]:
+    """What `kafka-storage format --standalone` adds: `kraft.version` 1, and this node as the only voter."""
+    from ottla.wire.messages.internal import voters_record
+    from ottla.wire.messages.internal.kraft_version_record import KRaftVersionRecord
+
+    voter = voters_record.Voter(
+        node_id,
+        directory_id,
+        [voters_record.Endpoint(address.name, address.host, address.port) for address in endpoints],
+        voters_record.KRaftVersionFeature(0, 1),
+    )
+    return [(KRAFT_VERSION, KRaftVersionRecord(0, 1)), (KRAFT_VOTERS, voters_record.VotersRecord(0, [voter]))]
 
 
 class MetadataLog:
@@ -157,6 +171,7 @@ class MetadataLog:
         for batch in self._log.iterate_batches(start):
             self._replay(image, batch, start)
         self._latest_epoch = max(self._latest_epoch, self._log.leader_epoch)
+        image.kraft_version = self._kraft_version
         logger.info(
             "metadata up to offset %d: %d brokers, %d topics", image.highest_offset, len(image.brokers), len(image.topics)
         )
@@ -232,6 +247,15 @@ class MetadataLog:
         """One batch, durable when this returns; the offset of its last record. StorageError."""
         assert self.epoch >= 0, "begin_epoch comes first"
         return self._append(build_records(records, metadata_version, self._now_ms()))
+
+    def raise_kraft_version(self, image: MetadataImage, endpoints: Sequence[Endpoint]) -> None:
+        """From 0 to 1: who votes, and where they are as controllers, is the log's to say from now on. StorageError."""
+        from ottla.wire.messages.internal.voters_record import VotersRecord
+
+        controls = voter_controls(self._node_id, self._directory_id, endpoints)
+        image.highest_offset = self._append(build_control(controls, self._now_ms()))
+        self._kraft_version = image.kraft_version = 1
+        (self._voters,) = (message for _, message in controls if isinstance(message, VotersRecord))
 
     def _append(self, batch: bytes) -> int:
         log = self._log

@@ -1,6 +1,10 @@
-"""DescribeQuorum, as the only voter of `__cluster_metadata-0` answers it: it leads, and nobody lags behind it.
+"""The quorum of `__cluster_metadata-0`, whose only voter this node is: what it tells, and that it stays alone.
 
-Kafka's brokers that are no voters follow the metadata log as observers; a node that is both, as ours is, counts as a voter only.
+DescribeQuorum: it leads, and nobody lags behind it. Kafka's brokers that are no voters follow the metadata log as observers; a
+node that is both, as ours is, counts as a voter only.
+
+AddRaftVoter and RemoveRaftVoter are checked as by Kafka. What passes would need another controller: nobody follows this node's
+metadata log, so a voter to be added is one that cannot be reached, and the last one is never removed.
 """
 
 from __future__ import annotations
@@ -10,7 +14,9 @@ from typing import Final, NamedTuple
 
 from ottla.server.metadata.image import Endpoint
 from ottla.server.metadata.names import CLUSTER_METADATA
+from ottla.server.metadata.operation import Refused
 from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
 from ottla.wire.messages.describe_quorum import (
     DescribeQuorumRequest,
     DescribeQuorumResponse,
@@ -22,6 +28,8 @@ from ottla.wire.messages.describe_quorum import (
     ResponsePartitionData,
     ResponseTopicData,
 )
+from ottla.wire.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
+from ottla.wire.primitives import ZERO_UUID
 
 _THE_PARTITION: Final = [RequestTopicData(CLUSTER_METADATA, [RequestPartitionData(0)])]
 
@@ -57,3 +65,41 @@ def describe(
     return DescribeQuorumResponse(
         topics=[ResponseTopicData(CLUSTER_METADATA, [partition])], nodes=[Node(voter.node_id, listeners)]
     )
+
+
+def add(voter: Voter, cluster_id: str, listener: str, request: AddRaftVoterRequest) -> AddRaftVoterResponse:
+    """`listener` is where controllers talk to each other. Errors, always one: 7, 35, 42, 104, 126."""
+    try:
+        _check_request(cluster_id, request)
+        if listener not in {each.name.upper() for each in request.listeners}:
+            raise Refused(ErrorCode.INVALID_REQUEST, f"The voter has no address for the controllers' listener {listener}.")
+        _check_dynamic(voter)
+        if request.voter_id == voter.node_id:
+            raise Refused(ErrorCode.DUPLICATE_VOTER, f"Node {voter.node_id} is a voter already.")
+        raise Refused(ErrorCode.REQUEST_TIMED_OUT, f"Node {request.voter_id} does not follow the metadata log of this one.")
+    except Refused as refused:
+        return AddRaftVoterResponse(0, refused.code, refused.message)
+
+
+def remove(voter: Voter, cluster_id: str, request: RemoveRaftVoterRequest) -> RemoveRaftVoterResponse:
+    """Errors, always one: 35, 42, 104, 127."""
+    try:
+        _check_request(cluster_id, request)
+        _check_dynamic(voter)
+        raise Refused(ErrorCode.VOTER_NOT_FOUND, f"The only voter is node {voter.node_id}, and the last is never removed.")
+    except Refused as refused:
+        return RemoveRaftVoterResponse(0, refused.code, refused.message)
+
+
+def _check_request(cluster_id: str, request: AddRaftVoterRequest | RemoveRaftVoterRequest) -> None:
+    """Refused: 42, 104."""
+    if request.cluster_id not in (None, cluster_id):
+        raise Refused(ErrorCode.INCONSISTENT_CLUSTER_ID, f"This is cluster {cluster_id}, not {request.cluster_id}.")
+    if request.voter_id < 0 or request.voter_directory_id == ZERO_UUID:
+        raise Refused(ErrorCode.INVALID_REQUEST, "A voter is named by an id of at least 0 and the id of its directory.")
+
+
+def _check_dynamic(voter: Voter) -> None:
+    """Refused: 35."""
+    if voter.directory_id == ZERO_UUID:
+        raise Refused(ErrorCode.UNSUPPORTED_VERSION, "The configuration names the voters: kraft.version is 0.")

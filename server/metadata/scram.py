@@ -90,7 +90,7 @@ def _change(image: MetadataImage, wish: ScramCredentialDeletion | ScramCredentia
         text = f"{wish.iterations} iterations are not between {MIN_ITERATIONS} and {MAX_ITERATIONS}."
         raise Refused(ErrorCode.UNACCEPTABLE_CREDENTIAL, text)
     if not wish.salted_password:
-        raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR, "The salted password is empty.")
+        raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR)
     stored_key, server_key = keys(wish.mechanism, wish.salted_password)
     return UserScramCredentialRecord(wish.name, wish.mechanism, wish.salt, stored_key, server_key, wish.iterations)
 

@@ -46,6 +46,8 @@ class BrokerSettings:
             if address.port
         )
         """Where this node would be reached as a controller. Nobody listens there yet; it is written down for Kafka's sake."""
+        self.controller_listener: str = next(iter(self._value("controller.listener.names") or ()), "CONTROLLER").upper()
+        """Where controllers talk to each other."""
         self.names_voters_in_log = bool(
             self.controller_endpoints
             and self._value("controller.quorum.bootstrap.servers")

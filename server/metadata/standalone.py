@@ -20,13 +20,13 @@ from ottla.log.config import LogConfig
 from ottla.log.errors import StorageError
 from ottla.log.settings import LONG_MAX
 from ottla.server.metadata import snapshot
-from ottla.server.metadata.administration import Administration
+from ottla.server.metadata.administration import SUPPORTED_FEATURES, Administration
 from ottla.server.metadata.elections import elect, resign
 from ottla.server.metadata.image import BROKER, MIGRATING, UNASSIGNED, ConfigChanged, Endpoint, MetadataError, MetadataImage
-from ottla.server.metadata.metadata_log import TOPIC_ID, MetadataLog
+from ottla.server.metadata.metadata_log import TOPIC_ID, MetadataLog, voter_controls
 from ottla.server.metadata.names import CLUSTER_METADATA, INTERNAL_TOPICS
 from ottla.server.metadata.operation import NO_LIMIT, Outcome, Permits, random_uuid
-from ottla.server.metadata.records import KRAFT_VERSION, KRAFT_VOTERS, METADATA_VERSION, MIN_METADATA_VERSION
+from ottla.server.metadata.records import METADATA_VERSION
 from ottla.server.metadata.settings import BrokerSettings
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.internal import register_broker_record as broker_record
@@ -49,8 +49,6 @@ if TYPE_CHECKING:
     from ottla.wire.messages.incremental_alter_configs import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
 
 PRODUCER_IDS_BLOCK: Final = 1000
-SUPPORTED_FEATURES: Final = {"metadata.version": (MIN_METADATA_VERSION, METADATA_VERSION), "transaction.version": (0, 2)}
-"""What this broker registers as able to do: (lowest, highest) level. Features that we do not honour are not among them."""
 FORMATTED_FEATURES: Final = {"group.version": 1, "share.version": 2, "streams.version": 1, "transaction.version": 2}
 """What else a directory is formatted with, as `kafka-storage format` of 4.4 does. By those that are not among SUPPORTED_FEATURES
 nothing here goes, and no client is told of them, but an Apache Kafka that takes the directory over has all that it has in one of
@@ -319,7 +317,9 @@ def open_standalone(
         _refuse_orphans(logs, partition_log.path)
     bootstrap = _bootstrap_records(disk, partition_log.directory.path) if log.is_new else []
     if log.is_new and not bootstrap and not snapshot.find(disk, partition_log.path):
-        controls = _voters(settings, directory_id) if settings.names_voters_in_log else []
+        controls = (
+            voter_controls(settings.node_id, directory_id, settings.controller_endpoints) if settings.names_voters_in_log else []
+        )
         try:
             snapshot.write_bootstrap(disk, partition_log.path, _bootstrap_features(), controls=controls, now_ms=clock.now_ms())
         except OSError as error:
@@ -383,17 +383,3 @@ def _directory_ids(logs: LogManager) -> dict[str, bytes]:
 def _bootstrap_features() -> list[FeatureLevelRecord]:
     levels = {"metadata.version": METADATA_VERSION} | FORMATTED_FEATURES
     return [FeatureLevelRecord(name, level) for name, level in levels.items()]
-
-
-def _voters(settings: BrokerSettings, directory_id: bytes) -> list[tuple[int, WireStruct]]:
-    """What `kafka-storage format --standalone` adds: `kraft.version` 1, and this node as the only voter."""
-    from ottla.wire.messages.internal import voters_record
-    from ottla.wire.messages.internal.kraft_version_record import KRaftVersionRecord
-
-    voter = voters_record.Voter(
-        settings.node_id,
-        directory_id,
-        [voters_record.Endpoint(address.name, address.host, address.port) for address in settings.controller_endpoints],
-        voters_record.KRaftVersionFeature(0, 1),
-    )
-    return [(KRAFT_VERSION, KRaftVersionRecord(0, 1)), (KRAFT_VOTERS, voters_record.VotersRecord(0, [voter]))]

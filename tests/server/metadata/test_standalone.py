@@ -9,6 +9,7 @@ import logging
 import pytest
 
 from ottla.log.errors import StorageError
+from ottla.server.metadata.administration import SUPPORTED_FEATURES
 from ottla.server.metadata.image import TOPIC, Endpoint
 from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.wire.messages.internal.register_broker_record import RegisterBrokerRecord
@@ -22,7 +23,7 @@ def test_registration() -> None:
     assert broker.active
     assert broker.rack == "r1"
     assert broker.endpoints == {"PLAINTEXT": ENDPOINT}
-    assert broker.features == {"metadata.version": (7, 33), "transaction.version": (0, 2)}
+    assert broker.features == SUPPORTED_FEATURES
     assert len(broker.log_dirs) == 1
     first = broker.epoch
     other = Endpoint("OTHER", "h", 1, 0)

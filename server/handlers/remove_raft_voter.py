@@ -1,0 +1,16 @@
+"""RemoveRaftVoter v0: a controller is to vote on the metadata no more (KIP-853); the rules: metadata/quorum.py.
+
+This node's quorum is itself alone, and stays: no request passes.
+
+Errors: 35 UNSUPPORTED_VERSION (the configuration names the voters), 42 INVALID_REQUEST (no id, no directory), 104
+INCONSISTENT_CLUSTER_ID, 127 VOTER_NOT_FOUND (also for the last one, as in Kafka).
+"""
+
+from __future__ import annotations
+
+from ottla.server.context import RequestContext
+from ottla.wire.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
+
+
+async def handle(request: RemoveRaftVoterRequest, ctx: RequestContext) -> RemoveRaftVoterResponse:
+    return await ctx.broker.controller.remove_raft_voter(request)

@@ -1,0 +1,22 @@
+"""UnregisterBroker v0: a broker that is gone for good leaves the cluster; the rules: metadata/membership.py.
+
+- Errors: 42 INVALID_REQUEST (this very broker, which Kafka would let go), 56 KAFKA_STORAGE_ERROR, 102 BROKER_ID_NOT_REGISTERED.
+"""
+
+from __future__ import annotations
+
+from ottla.log.errors import StorageError
+from ottla.server.context import RequestContext
+from ottla.server.metadata.operation import Refused
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
+
+
+async def handle(request: UnregisterBrokerRequest, ctx: RequestContext) -> UnregisterBrokerResponse:
+    try:
+        await ctx.broker.controller.unregister_broker(request.broker_id)
+    except Refused as refused:
+        return UnregisterBrokerResponse(0, refused.code, refused.message)
+    except StorageError as error:
+        return UnregisterBrokerResponse(0, ErrorCode.KAFKA_STORAGE_ERROR, str(error))
+    return UnregisterBrokerResponse()

@@ -1,0 +1,23 @@
+"""UnregisterController v0: a controller that is gone for good leaves the cluster; the rules: metadata/membership.py.
+
+- Errors: 35 UNSUPPORTED_VERSION (metadata.version before 4.4), 42 INVALID_REQUEST (this very controller), 56
+  KAFKA_STORAGE_ERROR, 136 CONTROLLER_ID_NOT_REGISTERED.
+"""
+
+from __future__ import annotations
+
+from ottla.log.errors import StorageError
+from ottla.server.context import RequestContext
+from ottla.server.metadata.operation import Refused
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.unregister_controller import UnregisterControllerRequest, UnregisterControllerResponse
+
+
+async def handle(request: UnregisterControllerRequest, ctx: RequestContext) -> UnregisterControllerResponse:
+    try:
+        await ctx.broker.controller.unregister_controller(request.controller_id)
+    except Refused as refused:
+        return UnregisterControllerResponse(0, refused.code, refused.message)
+    except StorageError as error:
+        return UnregisterControllerResponse(0, ErrorCode.KAFKA_STORAGE_ERROR, str(error))
+    return UnregisterControllerResponse()

@@ -1,0 +1,22 @@
+"""UpdateFeatures v0-2: raise and lower the levels that the cluster has agreed on (KIP-584); the rules: metadata/features.py.
+
+- v0 can only raise levels: its permission to lower them has no effect, as in Kafka. v1 says which kind of downgrade is meant
+  (0 unknown, 1 upgrade, 2 safe, 3 unsafe) and may ask for the checks only.
+- A success is answered for each feature in v0 and v1, an error only for the whole; v2 has nothing but that (KIP-1022).
+- `timeout_ms` has no effect: the answer is at hand.
+- Errors: 56 KAFKA_STORAGE_ERROR, 95 INVALID_UPDATE_VERSION.
+"""
+
+from __future__ import annotations
+
+from ottla.log.errors import StorageError
+from ottla.server.context import RequestContext
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
+
+
+async def handle(request: UpdateFeaturesRequest, ctx: RequestContext) -> UpdateFeaturesResponse:
+    try:
+        return await ctx.broker.controller.update_features(request)
+    except StorageError as error:
+        return UpdateFeaturesResponse(0, ErrorCode.KAFKA_STORAGE_ERROR, str(error))
