@@ -56,7 +56,7 @@ def handle(request: ShareAcknowledgeRequest, ctx: RequestContext) -> ShareAcknow
 
 
 def _refusal(error: ShareError) -> ShareAcknowledgeResponse:
-    return ShareAcknowledgeResponse(error_code=error.code, error_message=error.message)
+    return ShareAcknowledgeResponse(error_code=error.code)
 
 
 def _answer(outcome: Outcome, ctx: RequestContext) -> ShareAcknowledgeResponse:

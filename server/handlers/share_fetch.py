@@ -106,7 +106,7 @@ def _has_acknowledgements(request: ShareFetchRequest) -> bool:
 
 
 def _refusal(error: ShareError) -> ShareFetchResponse:
-    return ShareFetchResponse(error_code=error.code, error_message=error.message)
+    return ShareFetchResponse(error_code=error.code)
 
 
 class _Fetching:
@@ -174,8 +174,8 @@ class _Fetching:
             fetched = ()
         for each in fetched:
             data = self._partition(each, endpoints)
-            told = session.tells(each.partition, records=each.records is not None, error=data.error_code != ErrorCode.NONE)
-            if told or self._epoch == INITIAL_EPOCH:
+            gave, failed = each.records is not None, data.error_code != ErrorCode.NONE
+            if self._epoch == INITIAL_EPOCH or session.tells(each.partition, records=gave, error=failed):
                 topics.setdefault(each.partition[0], {})[each.partition[1]] = data
         for (topic_id, index), error in self._acknowledged.items():
             data = topics.setdefault(topic_id, {}).setdefault(index, PartitionData(index))

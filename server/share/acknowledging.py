@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from ottla.server.share.persister import ShareError
 from ottla.server.share.sessions import SessionKey, TopicIdPartition
 from ottla.server.share.share_partition import Acknowledgement
-from ottla.server.share.share_partitions import UNKNOWN_PARTITION_TEXT, SharePartitions
+from ottla.server.share.share_partitions import SharePartitions
 from ottla.server.share.states import REJECT, RENEW
 from ottla.wire.errors import ErrorCode
 
@@ -94,7 +94,7 @@ def _checked(
             raise ShareError(ErrorCode.INVALID_REQUEST, None)
         behind = last
     if partition[1] not in topic.partitions:
-        raise ShareError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_PARTITION_TEXT)
+        raise ShareError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None)
     return [Acknowledgement(batch.first_offset, batch.last_offset, batch.acknowledge_types) for batch in batches]
 
 
@@ -103,9 +103,9 @@ def request_error(group_id: str | None, member_id: str | None, image: MetadataIm
     if image.features.get("share.version", 0) < 1:
         return ShareError(ErrorCode.UNSUPPORTED_VERSION, None)
     if group_id is None:
-        return ShareError(ErrorCode.INVALID_REQUEST, "Invalid group id in the request.")
+        return ShareError(ErrorCode.INVALID_REQUEST, None)
     if not member_id or len(member_id) > LONGEST_MEMBER_ID:
-        return ShareError(ErrorCode.INVALID_REQUEST, "Invalid member id in the request.")
+        return ShareError(ErrorCode.INVALID_REQUEST, None)
     return None
 
 

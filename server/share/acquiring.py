@@ -32,7 +32,8 @@ class Acquired(NamedTuple):
     last: int
     delivery_count: int
 
-    def __len__(self) -> int:
+    @property
+    def size(self) -> int:
         return self.last - self.first + 1
 
 

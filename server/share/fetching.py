@@ -116,17 +116,19 @@ class ShareFetch:
         fetched = []
         for read in reads:
             result = self._hand_out(read, left)
-            left -= sum(map(len, result.acquired))
+            left -= sum(each.size for each in result.acquired)
             fetched.append(result)
         return fetched + self._failed
 
     def _read(self) -> list[_Read]:
         open_now = [each for each in self._sources if self._shares.get(self._key.group_id, each.name) is each.partition]
-        ready = [each for each in open_now if each.partition.can_acquire()]
+        ready = [(each, each.partition.next_fetch_offset()) for each in open_now if each.partition.can_acquire()]
+        ready.sort(key=lambda each: each[0].partition.looked_at != each[1])  # who moved on since is behind those who did not
         reads: list[_Read] = []
         found = 0
-        for source in ready:
-            offset, log = source.partition.next_fetch_offset(), source.replica.log
+        for source, offset in ready:
+            log = source.replica.log
+            source.partition.looked_at = offset
             limit = min(self._limits.max_bytes // len(ready), max(0, self._limits.max_bytes - found))
             source.replica.traffic.fetches += 1
             try:

@@ -70,7 +70,8 @@ _TOLD: Final = {
 
 def told(error: ShareStateError) -> ShareError:
     """The coordinator's refusal, as a member of the group hears it."""
-    return ShareError(_TOLD.get(error.code, ErrorCode.UNKNOWN_SERVER_ERROR), error.text)
+    code = _TOLD.get(error.code)
+    return ShareError(ErrorCode.UNKNOWN_SERVER_ERROR, None) if code is None else ShareError(code, error.text)
 
 
 FENCING: Final = frozenset(

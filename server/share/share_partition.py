@@ -72,6 +72,7 @@ class SharePartition:
         "gap_start",
         "key",
         "leader_epoch",
+        "looked_at",
         "parked",
         "settings",
         "start",
@@ -99,6 +100,8 @@ class SharePartition:
         """Whether something below `end` may be available."""
         self.gap_start: int | None = None
         self.gap_end = -1
+        self.looked_at = -1
+        """Where somebody read last."""
         self.parked: dict[object, Callable[[], None]] = {}
         self._timer: Cancellable | None = None
         self._ring_at = float("inf")
@@ -120,7 +123,7 @@ class SharePartition:
         for first, last, delivery_count, state in sorted(kept.batches):
             if first < behind or last < first:
                 logger.error("%r: the state that was kept of %d to %d makes no sense", self, first, last)
-                message = f"Failed to initialize the share partition {self.key.group_id}"
+                message = "What was kept of the group here makes no sense."
                 raise ShareError(ErrorCode.UNKNOWN_SERVER_ERROR, message)
             if first > behind and self.gap_start is None:
                 self.gap_start = behind
@@ -154,6 +157,10 @@ class SharePartition:
         """Everything below `offset` was looked at."""
         if self.gap_start is None:
             return
+        index = self.floor(offset)
+        while 0 <= index < len(self.batches) and self.batches[index].first <= offset <= self.batches[index].last:
+            offset = self.batches[index].last + 1
+            index += 1
         self.gap_start = offset if self.gap_end == self.end and offset <= self.gap_end else None
 
     @property
@@ -215,7 +222,7 @@ class SharePartition:
         if index < 0 and each.first < self.start <= each.last:
             index = self.floor(self.start)
         if index < 0:
-            raise ShareError(_INVALID_STATE, "Batch record not found. The request batch offsets are not found in the cache.")
+            raise ShareError(_INVALID_STATE, "These offsets are not in flight.")
         batches = self.from_to(index, each.last)
         if batches[-1].last < each.first:
             which = "first"
@@ -223,7 +230,7 @@ class SharePartition:
             which = "last"
         else:
             return batches
-        text = f"Batch record not found. The {which} offset in request is past acquired records."
+        text = f"The {which} offset lies behind all that was handed out."
         raise ShareError(ErrorCode.INVALID_REQUEST, text)
 
     def _acknowledge(self, member_id: str, each: Acknowledgement, batch: InFlightBatch, changes: _Changes) -> None:
@@ -233,16 +240,16 @@ class SharePartition:
         if not batch.by_offset:
             run = batch.whole
             if run.state is not ACQUIRED:
-                raise ShareError(_INVALID_STATE, "The batch cannot be acknowledged. The batch is not in the acquired state.")
+                raise ShareError(_INVALID_STATE, "The records are not acquired.")
             if run.member_id != member_id:
-                raise ShareError(_INVALID_STATE, "Member is not the owner of batch record")
+                raise ShareError(_INVALID_STATE, "Another member holds the records.")
             batch.by_offset = not whole
         first, last = max(each.first, batch.first, self.start), min(each.last, batch.last)
         for run in list(batch.overlapping(first, last)):
             if run.state is not ACQUIRED:
-                raise ShareError(_INVALID_STATE, "The offset cannot be acknowledged. The offset is not acquired.")
+                raise ShareError(_INVALID_STATE, "An offset of them is not acquired.")
             if run.member_id != member_id:
-                raise ShareError(_INVALID_STATE, "Member is not the owner of offset")
+                raise ShareError(_INVALID_STATE, "Another member holds an offset of them.")
             if not by_offset:
                 self._settle(batch, run, each.types[0], changes)
                 continue
@@ -257,7 +264,7 @@ class SharePartition:
             changes.note(batch)
             batch.put(run._replace(deadline=self.lock()))
         else:
-            raise ShareError(_INVALID_STATE, "Renewing acquisition locks is not enabled for the group.")
+            raise ShareError(_INVALID_STATE, "The group's locks are not renewed (share.renew.acknowledge.enable).")
 
     def release(self, member_id: str) -> None:
         """The member is gone: others may have what it holds. ShareError, and it holds it on, until the locks end."""

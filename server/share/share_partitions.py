@@ -27,12 +27,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("ottla.server.share.share_partitions")
 
-UNKNOWN_PARTITION_TEXT = "This server does not host this topic-partition."
-NOT_LEADER_TEXT = (
-    "For requests intended only for the leader, this error indicates that the broker is not the current leader. For requests "
-    "intended for any replica, this error indicates that the broker is not a replica of the topic partition."
-)
-
 
 class SharePartitions:
     def __init__(self, broker: BrokerContext, persister: Persister) -> None:
@@ -87,7 +81,11 @@ class SharePartitions:
             found = log.offset_for_timestamp(self._broker.clock.now_ms() - duration_ms(reset))
         except (LogError, OSError) as error:
             raise ShareError(code_of(error), None) from error
-        return found.offset if found is not None and found.offset < log.high_watermark else log.high_watermark
+        if found is None or found.offset >= log.high_watermark:
+            raise ShareError(
+                ErrorCode.OFFSET_NOT_AVAILABLE, f"No record here is as new as {reset} wants; the group begins with the first."
+            )
+        return found.offset
 
     def forget(self, key: SharePartitionKey) -> None:
         found = self._partitions.pop(key, None)
@@ -122,7 +120,7 @@ class SharePartitions:
         """ShareError, and nothing is acknowledged."""
         found = self.get(key.group_id, partition)
         if found is None:
-            raise ShareError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_PARTITION_TEXT)
+            raise ShareError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The group has nothing in flight of this partition here.")
         try:
             found.acknowledge(key.member_id, batches)
         except ShareError as error:

@@ -1,0 +1,86 @@
+"""Share sessions: epochs, partitions added and forgotten, what of an answer is told, and how many there may be."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.server.share.persister import ShareError
+from ottla.server.share.sessions import SessionKey, ShareSession, ShareSessions
+from ottla.wire.errors import ErrorCode
+
+M = SessionKey("g", "m")
+T0, T1, T2 = ((b"t" * 16, index) for index in range(3))
+
+
+def names(*partitions: tuple[bytes, int]) -> dict[tuple[bytes, int], str | None]:
+    return dict.fromkeys(partitions, "t")
+
+
+@pytest.fixture
+def session() -> ShareSession:
+    return ShareSession(M, names(T0, T1), object())
+
+
+def refusal(action: object, *arguments: object) -> ErrorCode:
+    assert callable(action)
+    with pytest.raises(ShareError) as caught:
+        action(*arguments)
+    return caught.value.code
+
+
+def test_epochs_follow_each_other(session: ShareSession) -> None:
+    session.step(1)
+    session.step(2)
+    for wrong in (2, 4, 0, -1):
+        assert refusal(session.step, wrong) is ErrorCode.INVALID_SHARE_SESSION_EPOCH
+    session.epoch = 0x7FFFFFFF
+    session.step(0x7FFFFFFF)
+    session.step(1)
+
+
+def test_partitions_come_and_go(session: ShareSession) -> None:
+    session.update(names(T1, T2), [T0])
+    assert list(session.partitions) == [T1, T2]
+
+
+def test_told_of_are_records_errors_and_what_is_new(session: ShareSession) -> None:
+    assert not session.tells(T0, records=False, error=False)
+    session.update(names(T2), [])
+    assert session.tells(T2, records=False, error=False)
+    assert not session.tells(T2, records=False, error=False)
+    assert session.tells(T0, records=True, error=False)
+    assert session.tells(T0, records=False, error=True)
+    assert session.tells(T0, records=False, error=False), "it is well again"
+    assert not session.tells(T0, records=False, error=False)
+
+
+def test_who_gave_records_is_the_last_of_the_next(session: ShareSession) -> None:
+    session.tells(T0, records=True, error=False)
+    assert list(session.partitions) == [T1, T0]
+
+
+def test_what_was_forgotten_meanwhile_is_told_of_and_stays_forgotten(session: ShareSession) -> None:
+    session.update({}, [T0])
+    assert session.tells(T0, records=True, error=False)
+    assert T0 not in session.partitions
+
+
+def test_there_is_room_for_so_many_and_who_comes_again_takes_its_own_place() -> None:
+    sessions = ShareSessions()
+    for member in ("a", "b"):
+        sessions.open(SessionKey("g", member), names(T0), object(), limit=2)
+    assert refusal(sessions.open, SessionKey("g", "c"), {}, object(), 2) is ErrorCode.SHARE_SESSION_LIMIT_REACHED
+    again = sessions.open(SessionKey("g", "a"), names(T1), object(), limit=2)
+    assert sessions.find(SessionKey("g", "a")) is again
+    sessions.close(SessionKey("g", "a"))
+    assert refusal(sessions.find, SessionKey("g", "a")) is ErrorCode.SHARE_SESSION_NOT_FOUND
+    assert len(sessions) == 1
+
+
+def test_sessions_are_found_by_the_connection_that_opened_them() -> None:
+    sessions, connection = ShareSessions(), object()
+    mine = sessions.open(M, names(T0), connection, limit=9)
+    sessions.open(SessionKey("g", "n"), names(T0), object(), limit=9)
+    assert sessions.of_connection(connection) == [mine]
+    assert sessions.has_group("g")
+    assert not sessions.has_group("h")

@@ -1,0 +1,65 @@
+"""The table of states, and runs: cut, changed, joined again."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from ottla.server.share.states import (
+    ACKNOWLEDGED,
+    ACQUIRED,
+    ARCHIVED,
+    AVAILABLE,
+    TERMINAL,
+    TRANSITIONS,
+    InFlightBatch,
+    RecordState,
+    Run,
+    released,
+)
+
+
+def test_what_is_done_stays_done() -> None:
+    assert all(not TRANSITIONS[state] for state in TERMINAL)
+    assert TRANSITIONS.keys() == set(RecordState)
+
+
+@pytest.mark.parametrize(("before", "after"), list(itertools.product(RecordState, RecordState)))
+def test_only_transitions_of_the_table_happen(before: RecordState, after: RecordState) -> None:
+    run = Run(0, 9, before, 1, "m", 30.0)
+    if after in TRANSITIONS[before]:
+        assert run.into(after) == Run(0, 9, after, 1)
+    else:
+        with pytest.raises(AssertionError):
+            run.into(after)
+
+
+def test_what_was_delivered_to_the_limit_is_archived_instead_of_made_available() -> None:
+    assert released(AVAILABLE, Run(0, 0, ACQUIRED, 4), 5) is AVAILABLE
+    assert released(AVAILABLE, Run(0, 0, ACQUIRED, 5), 5) is ARCHIVED
+    assert released(ACKNOWLEDGED, Run(0, 0, ACQUIRED, 5), 5) is ACKNOWLEDGED
+
+
+def test_a_change_in_the_middle_cuts_a_run_in_three() -> None:
+    batch = InFlightBatch([Run(0, 9, ACQUIRED, 1, "m")])
+    batch.change(3, 5, lambda run: run.into(ACKNOWLEDGED))
+    assert batch.runs == [Run(0, 2, ACQUIRED, 1, "m"), Run(3, 5, ACKNOWLEDGED, 1), Run(6, 9, ACQUIRED, 1, "m")]
+
+
+def test_neighbours_that_become_the_same_are_joined() -> None:
+    batch = InFlightBatch([Run(0, 9, ACQUIRED, 1, "m")])
+    for offset in (0, 2, 1):
+        batch.change(offset, offset, lambda run: run.into(ACKNOWLEDGED))
+    assert batch.runs == [Run(0, 2, ACKNOWLEDGED, 1), Run(3, 9, ACQUIRED, 1, "m")]
+
+
+def test_overlapping_gives_runs_cut_to_the_offsets_asked_for() -> None:
+    batch = InFlightBatch([Run(0, 4, AVAILABLE, 1), Run(5, 9, ACQUIRED, 1, "m")])
+    assert list(batch.overlapping(3, 6)) == [Run(3, 4, AVAILABLE, 1), Run(5, 6, ACQUIRED, 1, "m")]
+    assert list(batch.overlapping(10, 20)) == []
+
+
+def test_size_counts_what_is_not_below_an_offset() -> None:
+    run = Run(5, 9, AVAILABLE, 1)
+    assert [run.size_from(offset) for offset in (0, 5, 7, 9, 10, 20)] == [5, 5, 3, 1, 0, 0]
