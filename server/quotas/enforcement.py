@@ -257,10 +257,7 @@ class _LimitedPermits(Permits):
         if self._strict:
             self.throttle_time_ms = self._bucket.throttle_time_ms(self._limit, self._now_ms)
             if self.throttle_time_ms or self._bucket.tokens(self._limit, self._now_ms) < 0:
-                raise Refused(
-                    ErrorCode.THROTTLING_QUOTA_EXCEEDED,
-                    f"The quota {CONTROLLER_MUTATION_RATE} is used up for the next {self.throttle_time_ms} ms.",
-                )
+                raise Refused(ErrorCode.THROTTLING_QUOTA_EXCEEDED)
         self._bucket.take(partitions, self._limit, self._now_ms)
         if not self._strict:
             self.throttle_time_ms = self._bucket.throttle_time_ms(self._limit, self._now_ms)

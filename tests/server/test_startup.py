@@ -41,6 +41,8 @@ COLD = (
     "ottla.server.metrics",
     "ottla.log.memdisk",
     "ottla.server.commands",
+    "ottla.server.quotas",
+    "ottla.server.metadata.quotas",
 )
 GROUP_MESSAGES = {"join_group", "leave_group", "sync_group"}  # the coordinator's answers are these messages
 

@@ -1,0 +1,79 @@
+"""A broker in memory whose clients have quotas: requests go through dispatch, time stands still until it is told to pass."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import sys
+from typing import Any
+
+from ottla.server.context import RequestContext
+from ottla.server.dispatch import Dispatch, Waiting, finish
+from ottla.server.metadata.quotas import Entity
+from ottla.server.quotas.enforcement import ClientQuotas
+from ottla.server.quotas.rates import Windows
+from ottla.wire.header import decode_response_header, encode_request_header
+from tests.fakes import MemoryBroker
+
+CLIENTS = Windows(11, 1000)
+CHANGES = Windows(10, 1000)
+
+
+class Client:
+    """What its connection was told, and its place in a request's context."""
+
+    def __init__(self) -> None:
+        self.muted: list[int] = []
+
+    def mute(self, throttle_time_ms: int) -> None:
+        self.muted.append(throttle_time_ms)
+
+
+class LimitedBroker(MemoryBroker):
+    """`step_ns` pass between two looks at the clock of requests."""
+
+    def __init__(self, topics: dict[str, int], settings: dict[str, str] | None = None) -> None:
+        super().__init__(topics, settings)
+        self.dispatch = Dispatch()
+        self.step_ns = 0
+        self._ticks = 1
+        self.quotas = ClientQuotas(self.dispatch, self.clock, CLIENTS, CHANGES, self._tick)
+        self.client = Client()
+
+    def _tick(self) -> int:
+        self._ticks += self.step_ns
+        return self._ticks
+
+    def limit(self, *entity: tuple[str, str | None], **values: float) -> None:
+        """The only quotas from now on; nobody's are none at all."""
+        quotas: dict[Entity, dict[str, float]] = {tuple(entity) or (("client-id", "c"),): values}
+        self.context.quotas = self.quotas if self.quotas.set_quotas(quotas) else None
+
+    def serve(self, request: Any, version: int, *, client_id: str | None = "c", user: str = "ANONYMOUS") -> Any:
+        """The answer as its client reads it; a function that gives it where it has to be waited for; None where there is none."""
+        messages = sys.modules[type(request).__module__]
+        parts: list[Any] = [encode_request_header(messages.API_KEY, version, 1, client_id)]
+        messages.ENCODE_REQUEST[version](request, parts)
+        self.frame_bytes = len(b"".join(parts))
+        context = self.request(version)
+        context.connection, context.principal = self.client, f"User:{user}"
+        answer = self.dispatch.serve(b"".join(parts), context)
+
+        def read(frame: Any) -> Any:
+            joined = b"".join(
+                part.read() if hasattr(part, "read") else part for part in ([frame] if type(frame) is bytes else frame)
+            )
+            _, at = decode_response_header(messages.API_KEY, version, joined, 4)
+            return messages.DECODE_RESPONSE[version](joined, at)[0]
+
+        if not isinstance(answer, Waiting):
+            return None if answer is None else read(answer)
+        if inspect.iscoroutine(answer.answer):
+            return read(asyncio.run(_finished(answer, context)))
+        return lambda: read(finish(answer.answer, answer, context))  # type: ignore[arg-type]
+
+
+async def _finished(waiting: Waiting, context: RequestContext) -> Any:
+    done = asyncio.ensure_future(waiting.answer)
+    await asyncio.wait([done])
+    return finish(done, waiting, context)
