@@ -59,10 +59,12 @@ def _check_match(value: Value) -> str | None:
     return None
 
 
-def _int(name: str, default: int, low: int, doc: str, *, internal: bool = False, type_: ConfigType = _INT) -> Setting:
+def _int(
+    name: str, default: int, low: int, doc: str, *, internal: bool = False, type_: ConfigType = _INT, effective: bool = False
+) -> Setting:
     """A number whose default is the broker's `group.<name>`."""
     return Setting(
-        name, type_, default, low, synonyms=(f"group.{name}",), doc=doc, internal=internal, effective=False
+        name, type_, default, low, synonyms=(f"group.{name}",), doc=doc, internal=internal, effective=effective
     )  # fmt: skip
 
 
@@ -93,20 +95,28 @@ _GROUP: Final = (
     _int("share.assignment.interval.ms", 1000, 0, _ASSIGNMENT),
     _offload("share"),
     Setting(
-        "share.auto.offset.reset", _STRING, "latest", check=_check_offset_reset, effective=False,
+        "share.auto.offset.reset", _STRING, "latest", check=_check_offset_reset,
         doc="Where a share group begins in a partition that it has no state of: `earliest`, `latest`, or "
         "`by_duration:` and an ISO 8601 duration, which is that long ago.",
     ),
-    _int("share.delivery.count.limit", 5, 2, "How often a record is delivered before the share group gives it up."),
+    _int(
+        "share.delivery.count.limit", 5, 2, "How often a record is delivered before the share group gives it up.",
+        effective=True,
+    ),
     _int("share.heartbeat.interval.ms", 5000, 1, _HEARTBEAT),
     Setting(
-        "share.isolation.level", _STRING, "read_uncommitted", choices=ISOLATION_LEVELS, effective=False,
+        "share.isolation.level", _STRING, "read_uncommitted", choices=ISOLATION_LEVELS,
         doc="Whether a share group sees the records of open and aborted transactions.",
     ),
-    _int("share.partition.max.record.locks", 2000, 100, "Records of a partition that may be locked for consumers at one time."),
-    _int("share.record.lock.duration.ms", 30_000, 1000, "How long a delivered record is locked for its consumer."),
+    _int(
+        "share.partition.max.record.locks", 2000, 100, "Records of a partition that may be locked for consumers at one time.",
+        effective=True,
+    ),
+    _int(
+        "share.record.lock.duration.ms", 30_000, 1000, "How long a delivered record is locked for its consumer.", effective=True
+    ),
     Setting(
-        "share.renew.acknowledge.enable", _BOOLEAN, True, effective=False,
+        "share.renew.acknowledge.enable", _BOOLEAN, True,
         doc="Whether a consumer may ask for more time for a record it holds.",
     ),
     _int("share.session.timeout.ms", 45_000, 1, _SESSION),

@@ -23,6 +23,26 @@ _DURATION: Final = re.compile(
 _MS: Final = {"days": 86_400_000, "hours": 3_600_000, "minutes": 60_000, "seconds": 1000}
 
 
+_BOUNDED: Final = {
+    "share.delivery.count.limit": (
+        "group.share.delivery.count.limit",
+        "group.share.min.delivery.count.limit",
+        "group.share.max.delivery.count.limit",
+    ),
+    "share.partition.max.record.locks": (
+        "group.share.partition.max.record.locks",
+        "group.share.min.partition.max.record.locks",
+        "group.share.max.partition.max.record.locks",
+    ),
+    "share.record.lock.duration.ms": (
+        "group.share.record.lock.duration.ms",
+        "group.share.min.record.lock.duration.ms",
+        "group.share.max.record.lock.duration.ms",
+    ),
+}
+"""The broker's settings behind a group's: without it, its lowest value, its highest."""
+
+
 @dataclass(slots=True, frozen=True)
 class ShareGroupSettings:
     delivery_count_limit: int
@@ -37,10 +57,10 @@ class ShareGroupSettings:
         """`own` are the texts that were set for the group, `broker` the broker's values."""
 
         def bounded(name: str) -> int:
+            default, low, high = _BOUNDED[name]
             if name not in own:
-                return int(broker[f"group.share.{name.removeprefix('share.')}"])
-            low, high = (broker[f"group.share.{end}.{name.removeprefix('share.')}"] for end in ("min", "max"))
-            return int(min(max(int(own[name]), low), high))
+                return int(broker[default])
+            return int(min(max(int(own[name]), broker[low]), broker[high]))
 
         def plain(name: str) -> Any:
             setting = GROUP_SETTINGS[name]
