@@ -1,0 +1,88 @@
+"""What the controller asks permission for: partitions of topics that pass all other checks, topic by topic."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from ottla.server.metadata.operation import Permits, Refused
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.create_partitions import (
+    CreatePartitionsAssignment,
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+)
+from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from tests.server.metadata.support import Node
+
+EXCEEDED = ErrorCode.THROTTLING_QUOTA_EXCEEDED
+
+
+class Counted(Permits):
+    """Lets so many partitions through, as whole operations."""
+
+    def __init__(self, left: int) -> None:
+        self.left = left
+        self.asked: list[int] = []
+
+    def take(self, partitions: int) -> None:
+        self.asked.append(partitions)
+        if partitions > self.left:
+            raise Refused(EXCEEDED)
+        self.left -= partitions
+
+
+@pytest.fixture
+def node() -> Node:
+    made = Node()
+    made.start()
+    asyncio.run(made.controller.create_topics(CreateTopicsRequest([CreatableTopic("a", 2, 1), CreatableTopic("b", 3, 1)])))
+    return made
+
+
+@pytest.mark.parametrize("validate_only", [False, True])
+def test_creating_topics(node: Node, validate_only: bool) -> None:
+    permits = Counted(5)
+    topics = [CreatableTopic(name, count, 1) for name, count in (("c", 4), ("a", 1), ("d", 2), ("e", 1), ("f", 0))]
+    answer = asyncio.run(node.controller.create_topics(CreateTopicsRequest(topics, validate_only=validate_only), permits))
+    codes = {topic.name: topic.error_code for topic in answer.topics}
+    assert codes == {"c": 0, "a": ErrorCode.TOPIC_ALREADY_EXISTS, "d": EXCEEDED, "e": 0, "f": ErrorCode.INVALID_PARTITIONS}
+    assert permits.asked == [4, 2, 1]
+    assert sorted(node.image.topics) == (["a", "b"] if validate_only else ["a", "b", "c", "e"])
+
+
+def test_deleting_topics(node: Node) -> None:
+    permits = Counted(2)
+    states = [DeleteTopicState(name) for name in ("b", "nope", "a")]
+    answer = asyncio.run(node.controller.delete_topics(DeleteTopicsRequest(states, timeout_ms=1000), permits))
+    codes = {topic.name: topic.error_code for topic in answer.responses}
+    assert codes == {"b": EXCEEDED, "nope": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "a": 0}
+    assert permits.asked == [3, 2]
+    assert list(node.image.topics) == ["b"]
+
+
+def test_adding_partitions(node: Node) -> None:
+    permits = Counted(4)
+    topics = [
+        CreatePartitionsTopic("a", 5, None),
+        CreatePartitionsTopic("b", 5, None),
+        CreatePartitionsTopic("nope", 5, None),
+    ]
+    answer = asyncio.run(node.controller.create_partitions(CreatePartitionsRequest(topics, 1000), permits))
+    codes = {topic.name: topic.error_code for topic in answer.results}
+    assert codes == {"a": 0, "b": EXCEEDED, "nope": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    assert permits.asked == [3, 2]
+    assert [len(topic.partitions) for topic in node.image.topics.values()] == [5, 3]
+
+
+@pytest.mark.parametrize(("brokers", "asked"), [([[1], [1]], []), ([[9]], [1])])
+def test_an_assignment_of_the_wrong_length_is_refused_before_and_wrong_brokers_after(
+    node: Node, brokers: list[list[int]], asked: list[int]
+) -> None:
+    permits = Counted(4)
+    topic = CreatePartitionsTopic("a", 3, [CreatePartitionsAssignment(each) for each in brokers])
+    answer = asyncio.run(node.controller.create_partitions(CreatePartitionsRequest([topic], 1000), permits))
+    assert answer.results[0].error_code == ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    assert permits.asked == asked
