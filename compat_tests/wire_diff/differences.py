@@ -78,5 +78,10 @@ DELIBERATE: dict[str, Difference] = {
     "T-deleted": Difference(
         "last_stable_offset", 0, 2, "Kafka's last stable offset falls to the start of the batch that the log now starts in"
     ),
+    "DTnull": Difference("", -1, 64, "a token's owner without a type makes Kafka fail before it looks who asks"),
+    "URown": Difference(
+        "", 0, 42, "a broker that is unregistered while it runs serves nobody until its next start; ours refuses for itself"
+    ),
+    "UFelr": Difference("", 0, 95, "we have no eligible leader replicas"),
     "DCF5own": Difference("", [4], [4, 5], "Kafka must be told node.id and process.roles; ours have defaults"),
 }

@@ -1,4 +1,6 @@
-"""Access rules without an authorizer, SCRAM credentials and quotas of which there are none (survey rows ACL, SC and Q)."""
+"""Access rules without an authorizer, SCRAM credentials and quotas of which there are none (survey rows ACL, SC and Q), logins
+and delegation tokens where nobody logs in. Credentials that there are: test_cluster_changes.py.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +12,16 @@ from compat_tests.wire import Wire
 from compat_tests.wire_diff.same import check
 from ottla.wire.messages import (
     create_acls,
+    create_delegation_token,
     delete_acls,
     describe_acls,
     describe_client_quotas,
+    describe_delegation_token,
     describe_user_scram_credentials,
+    expire_delegation_token,
+    renew_delegation_token,
+    sasl_authenticate,
+    sasl_handshake,
 )
 
 RULES = {
@@ -94,6 +102,80 @@ def test_scram_credentials(wires: dict[str, Wire], case: str) -> None:
         return wire.call(describe_user_scram_credentials.DescribeUserScramCredentialsRequest(users), 0)
 
     check(wires, "SC", scenario)
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_sasl_handshake(wires: dict[str, Wire], version: int) -> None:
+    """The connection goes on after each."""
+
+    def scenario(wire: Wire) -> Any:
+        connection = wire.connect()
+        request = sasl_handshake.SaslHandshakeRequest
+        return [connection.call(request(mechanism), version) for mechanism in ("PLAIN", "SCRAM-SHA-256", "", "?")]
+
+    check(wires, "SASL1", scenario)
+
+
+@pytest.mark.parametrize("version", range(3))
+def test_sasl_authenticate(wires: dict[str, Wire], version: int) -> None:
+    def scenario(wire: Wire) -> Any:
+        connection = wire.connect()
+        request = sasl_authenticate.SaslAuthenticateRequest
+        return [connection.call(request(data), version) for data in (b"", b"\0user\0password")]
+
+    check(wires, "SASL2", scenario)
+
+
+@pytest.mark.parametrize("version", range(1, 4))
+def test_create_delegation_token(wires: dict[str, Wire], version: int) -> None:
+    renewer, request = create_delegation_token.CreatableRenewers, create_delegation_token.CreateDelegationTokenRequest
+    owners: list[tuple[str | None, str | None]] = [("", ""), ("User", "u"), ("", "u"), ("Group", "u"), ("User", "")]
+    if version >= 3:
+        owners += [(None, None), ("User", None), (None, "")]
+
+    def scenario(wire: Wire) -> Any:
+        return [
+            wire.call(request(*owner, [renewer(kind, "r")], lifetime_ms), version)
+            for owner in owners
+            for kind in ("User", "Group", "")
+            for lifetime_ms in (-1, 0, 1000)
+        ]
+
+    check(wires, "DT1", scenario)
+
+
+def test_create_delegation_token_for_an_owner_of_no_type(wires: dict[str, Wire]) -> None:
+    def scenario(wire: Wire) -> Any:
+        return wire.call(create_delegation_token.CreateDelegationTokenRequest(None, "u"), 3).error_code
+
+    check(wires, "DTnull", scenario)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_renew_and_expire_delegation_token(wires: dict[str, Wire], version: int) -> None:
+    def scenario(wire: Wire) -> Any:
+        return [
+            wire.call(request(hmac, period_ms), version)
+            for request in (
+                renew_delegation_token.RenewDelegationTokenRequest,
+                expire_delegation_token.ExpireDelegationTokenRequest,
+            )
+            for hmac in (b"", b"h" * 64)
+            for period_ms in (-1, 0, 1000)
+        ]
+
+    check(wires, "DT2", scenario)
+
+
+@pytest.mark.parametrize("version", range(1, 4))
+def test_describe_delegation_tokens(wires: dict[str, Wire], version: int) -> None:
+    owner = describe_delegation_token.DescribeDelegationTokenOwner("User", "u")
+
+    def scenario(wire: Wire) -> Any:
+        request = describe_delegation_token.DescribeDelegationTokenRequest
+        return [wire.call(request(owners), version) for owners in (None, [], [owner], [owner, owner])]
+
+    check(wires, "DT3", scenario)
 
 
 EXACT, DEFAULT, ANY = 0, 1, 2

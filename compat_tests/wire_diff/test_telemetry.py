@@ -13,9 +13,10 @@ from typing import Any
 
 import pytest
 
-from compat_tests.brokers import CLASSES, KINDS, Address
+from compat_tests.brokers import Address
 from compat_tests.waiting import wait_for
 from compat_tests.wire import Wire
+from compat_tests.wire_diff.conftest import own_brokers
 from compat_tests.wire_diff.same import check, same_answer
 from ottla.wire.compression import compress
 from ottla.wire.messages.api_versions import ApiVersionsRequest
@@ -31,17 +32,8 @@ SET, DELETE = 0, 1
 @pytest.fixture(scope="module")
 def warm_brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Address]]:
     """This file's own, in place of those that all tests share."""
-    brokers = [CLASSES[kind](tmp_path_factory.mktemp(kind)) for kind in KINDS]
-    try:
-        addresses = []
-        for broker in brokers:
-            broker.start()
-            assert broker.process is not None
-            addresses.append(Address(broker.kind, broker.port, broker.process.pid, str(broker.log_file)))
+    with own_brokers(tmp_path_factory) as addresses:
         yield addresses
-    finally:
-        for broker in brokers:
-            broker.stop()
 
 
 def get(connection: Any, instance_id: bytes = bytes(16)) -> Any:
