@@ -46,7 +46,6 @@ WHY_IDLE: Final[dict[str, tuple[str, ...]]] = {
     "Streams groups (KIP-1071) are not served": ("group.streams.", "streams."),
     "A partition asks the coordinator beside it, which answers at once": ("add.partitions.to.txn.",),
     "Producers do not prepare transactions for another system to decide (KIP-939)": ("transaction.two.phase.commit.enable",),
-    "Quotas are not enforced": ("quota.window.", "max.connection.creation.rate"),
     "Clients' telemetry (KIP-714) is not gathered": ("telemetry.", "interval.ms", "match", "metrics"),
     "The metadata log takes snapshots and rolls by rules of its own": ("metadata.",),
     "Everything runs on one event loop and holds what waits in one place: there are no pools, purgatories or buffers to size": (

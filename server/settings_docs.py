@@ -59,8 +59,10 @@ DOCS: Final[dict[str, str]] = {
     "controller.quorum.request.timeout.ms": "How long a request between controllers may take.",
     "controller.quorum.retry.backoff.ms": "The wait before a request between controllers is sent again.",
     "controller.quorum.voters": "The controllers, as id@host:port. Only this node itself is possible yet.",
-    "controller.quota.window.num": "Samples kept for the quota of changes to metadata.",
-    "controller.quota.window.size.seconds": "How long each of those samples lasts.",
+    "controller.quota.window.num": (
+        "Windows that `controller_mutation_rate` is measured over: what one would give in all of them may be used at once."
+    ),
+    "controller.quota.window.size.seconds": "How long each of those windows lasts.",
     "controller.socket.timeout.ms": "How long a request to the controller may take.",
     "cordoned.log.dirs": "Log directories that get no new partitions; `*` is all.",
     "create.topic.policy.class.name": "A Java class that judges new topics. There is no JVM here: without effect.",
@@ -178,7 +180,9 @@ DOCS: Final[dict[str, str]] = {
     "log.flush.start.offset.checkpoint.interval.ms": "How often the first offsets of logs are written down.",
     "log.initial.task.delay.ms": "How long recurring tasks on logs wait after the start.",
     "log.retention.check.interval.ms": "How often it is looked whether segments are past their retention.",
-    "max.connection.creation.rate": "The most new connections per second.",
+    "max.connection.creation.rate": (
+        "The most new connections per second, of the broker and of each listener without its own; one more has to wait."
+    ),
     "max.connections": "The most connections of the broker, over all listeners; one more is closed at once.",
     "max.connections.per.ip": "The most connections from one address.",
     "max.connections.per.ip.overrides": "Other limits for some addresses, as host:count pairs.",
@@ -226,8 +230,10 @@ DOCS: Final[dict[str, str]] = {
     "producer.purgatory.purge.interval.requests": "How many finished produce requests Kafka gathers before it forgets them.",
     "queued.max.request.bytes": "Bytes of requests that may wait, of all connections, before reading stops; -1 is no limit.",
     "queued.max.requests": "Requests that may wait, of all connections, for the answer before theirs; then reading stops.",
-    "quota.window.num": "Samples kept for clients' quotas.",
-    "quota.window.size.seconds": "How long each of those samples lasts.",
+    "quota.window.num": "Windows that clients' quotas are measured over, and the rates of new connections.",
+    "quota.window.size.seconds": (
+        "How long each of those windows lasts; and the longest wait for who took too much time, or for a connection."
+    ),
     "remote.fetch.max.wait.ms": "The longest that a fetch waits for tiered storage.",
     "remote.list.offsets.request.timeout.ms": "The longest that ListOffsets waits for tiered storage.",
     "remote.log.index.file.cache.total.size.bytes": "Disk space for indexes fetched from tiered storage.",
