@@ -228,6 +228,12 @@ class ClassicGroup(Group):
             future.set_result(response)
         return True
 
+    def interrupt(self, error: ErrorCode) -> None:
+        """Answer whoever waits: the group is about to be another."""
+        for member in self.members.values():
+            self.answer_join(member, JoinGroupResponse(member_id=member.member_id, error_code=error))
+            self.answer_sync(member, SyncGroupResponse(error_code=error))
+
     @property
     def all_joined(self) -> bool:
         return self.awaited_joins == len(self.members) and not self.pending_joins

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from ottla.server.group import joins, membership
@@ -10,6 +10,7 @@ from ottla.server.group.classic import CONSUMER_PROTOCOL_TYPE, ClassicGroup, Sta
 from ottla.server.group.errors import GroupError
 from ottla.server.group.group import Committer, GroupProtocol, Kind
 from ottla.server.group.joins import Join, JoinAnswer
+from ottla.server.group.members import MemberProtocol
 from ottla.server.group.membership import Leaving, Sync, SyncAnswer
 from ottla.server.group.rebalance import Rebalance
 from ottla.server.group.records import GroupRecord, MetadataRecord
@@ -54,6 +55,18 @@ class ClassicProtocol(GroupProtocol[ClassicGroup]):
 
     def discard(self, group: ClassicGroup, error: ErrorCode) -> None:
         self._rebalance.discard(group, error)
+
+    def adopt(
+        self, group: ClassicGroup, protocols: Mapping[str, Sequence[MemberProtocol]], reason: str | None
+    ) -> Result[None] | None:
+        """A group that was of another kind until now: `protocols` of its members, of whom its record knows one only. Their
+        sessions begin; `reason`: it rebalances.
+        """
+        for member_id, known in protocols.items():
+            member = group.members[member_id]
+            group.update(member, known, member.rebalance_timeout_ms, member.session_timeout_ms)
+            self._rebalance.reset_session(group, member)
+        return None if reason is None else self._rebalance.prepare(group, reason)
 
     # Members
 

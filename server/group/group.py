@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import enum
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from ottla.server.group.errors import GroupError
@@ -29,6 +29,7 @@ from ottla.wire.errors import ErrorCode
 if TYPE_CHECKING:
     from ottla.server.group.joins import Join, JoinAnswer
     from ottla.server.group.membership import Leaving, Sync, SyncAnswer
+    from ottla.server.group.offsets import Commit
     from ottla.server.group.records import GroupRecord
     from ottla.server.group.result import Result
     from ottla.wire.messages.leave_group import LeaveGroupResponse
@@ -43,7 +44,12 @@ class Kind(enum.Enum):
     STREAMS = "streams"
 
 
-PROTOCOLS: Final[dict[Kind, str]] = {Kind.CLASSIC: "ottla.server.group.classic_protocol"}
+PROTOCOLS: Final[dict[Kind, str]] = {
+    Kind.CLASSIC: "ottla.server.group.classic_protocol",
+    Kind.CONSUMER: "ottla.server.group.consumer.protocol",
+    Kind.SHARE: "ottla.server.group.share.protocol",
+    Kind.STREAMS: "ottla.server.group.streams.protocol",
+}
 """The module of each kind, imported when it is wanted. Records of a kind that is not here are left where they are."""
 
 
@@ -71,6 +77,11 @@ class Cluster(Protocol):
     @property
     def brokers(self) -> Mapping[int, Any]:
         """metadata/image.py's BrokerImage, with `rack`."""
+        ...
+
+    @property
+    def highest_offset(self) -> int:
+        """Of the metadata: the cluster's version."""
         ...
 
     def config_of(self, resource_type: int, resource_name: str) -> Mapping[str, str]:
@@ -166,6 +177,9 @@ class GroupProtocol(ABC, Generic[G]):
     @abstractmethod
     def admit_commit_in_transaction(self, group: G, committer: Committer) -> None:
         """As `admit_commit`, for TxnOffsetCommit."""
+
+    def admit_partitions(self, group: G, committer: Committer, commits: Iterable[Commit]) -> None:
+        """May it commit for these partitions? Asked after the other two. GroupError: no, for none."""
 
     def admit_fetch(self, group: G, committer: Committer) -> None:
         """May it ask for offsets (OffsetFetch v9 on)? GroupError: STALE_MEMBER_EPOCH, UNKNOWN_MEMBER_ID."""

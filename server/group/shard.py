@@ -206,6 +206,8 @@ class Shard:
             self._protocol(group.kind).admit_commit(group, committer)
         elif committer.epoch >= 0:
             raise GroupError(missing_group)
+        if group is not None:
+            self._protocol(group.kind).admit_partitions(group, committer, commits)
         if commits:
             records = Offsets.commit(group_id, commits, self.clock.now_ms(), retention_ms)
             self.run(Result(records, None, transaction=transaction))

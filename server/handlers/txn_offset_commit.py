@@ -4,7 +4,7 @@
 - v3 the group's member, static or not, and generation are checked as by OffsetCommit, but for 27 REBALANCE_IN_PROGRESS. Without
   them anybody may commit.
 - The group's partition of `__consumer_offsets` has to be in the transaction (AddOffsetsToTxn); v5 puts it there (KIP-890). v6
-  names topics by id.
+  names topics by id, and says 69 GROUP_ID_NOT_FOUND and 113 STALE_MEMBER_EPOCH where older versions hear 22 ILLEGAL_GENERATION.
 - Errors, each partition its own: 3 UNKNOWN_TOPIC_OR_PARTITION, 100 UNKNOWN_TOPIC_ID, 12 OFFSET_METADATA_TOO_LARGE; for all
   partitions: 14 (15 below v2), 15, 16 of a coordinator, 22, 25, 47 INVALID_PRODUCER_EPOCH, 48 INVALID_TXN_STATE (v4: 120
   TRANSACTION_ABORTABLE), 49 INVALID_PRODUCER_ID_MAPPING, 51 CONCURRENT_TRANSACTIONS, 82.
@@ -32,6 +32,7 @@ LOADING_SINCE = 2
 ABORTABLE_SINCE = 4
 ADDS_SINCE = 5
 TOPIC_IDS_SINCE = 6
+NEW_ERRORS_SINCE = 6
 
 
 def handle(request: TxnOffsetCommitRequest, ctx: RequestContext) -> TxnOffsetCommitResponse:
@@ -67,10 +68,12 @@ def _commit(request: TxnOffsetCommitRequest, commits: list[Commit], ctx: Request
             request.group_id,
             Committer(request.member_id, request.group_instance_id, request.generation_id_or_member_epoch, version),
             commits,
+            missing_group=ErrorCode.GROUP_ID_NOT_FOUND if version >= NEW_ERRORS_SINCE else ErrorCode.ILLEGAL_GENERATION,
             transaction=transaction,
         )
     except GroupError as error:
-        return error.code
+        stale = error.code is ErrorCode.STALE_MEMBER_EPOCH and version < NEW_ERRORS_SINCE
+        return ErrorCode.ILLEGAL_GENERATION if stale else error.code
     return ErrorCode.NONE
 
 

@@ -37,6 +37,8 @@ SUPPORTED_FEATURES: Final = {
     "metadata.version": (MIN_METADATA_VERSION, METADATA_VERSION),
     "kraft.version": (0, 1),
     "transaction.version": (0, 2),
+    "group.version": (0, 1),
+    "streams.version": (0, 1),
 }
 """What this broker registers as able to do: (lowest, highest) level. Features that we do not honour are not among them."""
 

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Final, NamedTuple
 
 from ottla.server.group.consumer import records
-from ottla.server.group.consumer.member import LEAVING_EPOCH, ConsumerMember, Held
+from ottla.server.group.consumer.member import ConsumerMember, Held, member_order
 from ottla.server.group.errors import GroupError
 from ottla.server.group.group import Group, Kind
 from ottla.server.group.modern.assignor import NOTHING_ASSIGNED, Assignment
@@ -28,6 +28,8 @@ from ottla.server.group.records import GroupRecord, ProtocolRecord
 from ottla.wire.errors import ErrorCode
 
 NO_EPOCH: Final = -1
+FIRST_EPOCH: Final = 1
+"""Of a group that nobody joined yet: an empty assignment was made for it, so to say."""
 DUE_NOW: Final = 0
 
 
@@ -54,9 +56,9 @@ class ConsumerGroup(Group):
     def __init__(self, group_id: str) -> None:
         self.group_id = group_id
         self.protocol_type = "consumer"
-        self.epoch = 0
+        self.epoch = FIRST_EPOCH
         self.metadata_hash = 0
-        self.assignment_epoch = 0
+        self.assignment_epoch = FIRST_EPOCH
         self.assignment_timestamp_ms = 0
         self.members: dict[str, ConsumerMember] = {}
         self.static_members: dict[str, str] = {}  # instance id -> member id
@@ -66,8 +68,6 @@ class ConsumerGroup(Group):
         """Kafka before 4.1 wrote this group, and the next heartbeat takes that record away."""
         self.refresh_at_ms = DUE_NOW
         """When its topics are looked at anew; at once after one of them has changed."""
-        self.refresh_epoch = 0
-        """The epoch that the deadline was set for: if the group has not got there, writing it failed."""
         self._topics: Counter[str] = Counter()  # name -> members that named it
         self._regex_members: Counter[str] = Counter()
         self._assignors: Counter[str] = Counter()
@@ -160,7 +160,7 @@ class ConsumerGroup(Group):
     def all_classic_but(self, leaving: Iterable[ConsumerMember]) -> bool:
         """Would only members of the classic protocol be left?"""
         gone = {member.member_id for member in leaving}
-        return all(member.is_classic for member in self.members.values() if member.member_id not in gone)
+        return all(member.is_classic or member.member_id in gone for member in self.members.values())
 
     def supports_classic(self, protocol_type: str, names: Iterable[str]) -> bool:
         """Could a classic member with these protocols join: is one of them everybody's?"""
@@ -198,20 +198,6 @@ class ConsumerGroup(Group):
                 topics |= resolved.topics
         return topics
 
-    def is_homogeneous(self, old: ConsumerMember | None, new: ConsumerMember | None, members: int) -> bool:
-        """Do all `members` have the same subscription? One expression for all and no names counts as the same."""
-        names = Counter(self._topics)
-        names.subtract(() if old is None else old.topics)
-        names.update(() if new is None else new.topics)
-        names = +names
-        regexes = self.subscribed_regexes(old, new)
-        if not regexes:
-            return all(count == members for count in names.values()) and not self._only_by_regex(names, regexes)
-        return len(regexes) == 1 and set(regexes.values()) == {members} and not names
-
-    def _only_by_regex(self, names: Counter[str], regexes: Counter[str]) -> bool:
-        return any(topic not in names for regex, each in self.regexes.items() if regex in regexes for topic in each.topics)
-
     def topics_of(self, member: ConsumerMember) -> frozenset[str]:
         """What it reads by name or by its expression; one that was not looked up yet matches nothing."""
         resolved = self.regexes.get(member.regex) if member.regex else None
@@ -225,15 +211,7 @@ class ConsumerGroup(Group):
         if new is not None and new.assignor is not None:
             counts[new.assignor] += 1
         counts = +counts
-        return max(counts, key=counts.__getitem__) if counts else None
-
-    # Looking at topics
-
-    def refresh_due(self, now_ms: int) -> bool:
-        return now_ms >= self.refresh_at_ms or self.epoch < self.refresh_epoch
-
-    def refresh_again(self, at_ms: int, epoch: int) -> None:
-        self.refresh_at_ms, self.refresh_epoch = at_ms, epoch
+        return max(member_order(counts), key=counts.__getitem__) if counts else None
 
     # Replay
 
@@ -342,11 +320,12 @@ _REPLAY: Final[dict[str, Callable[[ConsumerGroup, Any, Any], None]]] = {
 }
 
 
+def stale(member: ConsumerMember, message: str) -> GroupError:
+    """A member came with an epoch that is not its own: in the words of the protocol that it speaks."""
+    return GroupError(ErrorCode.ILLEGAL_GENERATION if member.is_classic else ErrorCode.STALE_MEMBER_EPOCH, message)
+
+
 def check_epoch(received: int, member: ConsumerMember) -> None:
-    """Of a commit or a fetch of offsets. GroupError: STALE_MEMBER_EPOCH, or ILLEGAL_GENERATION to a classic member."""
+    """Of who asks for offsets. GroupError: STALE_MEMBER_EPOCH, or ILLEGAL_GENERATION to a classic member."""
     if received != member.epoch:
-        code = ErrorCode.ILLEGAL_GENERATION if member.is_classic else ErrorCode.STALE_MEMBER_EPOCH
-        raise GroupError(code, f"The received epoch {received} is not the member's, which is {member.epoch}.")
-
-
-__all__ = ["LEAVING_EPOCH", "ConsumerGroup", "ConsumerState", "ResolvedRegex", "check_epoch"]
+        raise stale(member, f"Epoch {received} is not the member's, which is {member.epoch}.")

@@ -90,6 +90,13 @@ class ConsumerMember:
             self, epoch=epoch, previous_epoch=self.epoch, state=state, assigned=assigned, revoking=revoking
         )  # fmt: skip
 
+    def away(self) -> ConsumerMember:
+        """A static member that left for a while: what it has is kept for whoever comes back in its name, which no old commit of
+        its own can be told from.
+        """
+        kept = {topic_id: dict.fromkeys(partitions, 0) for topic_id, partitions in self.assigned.items()}
+        return replace(self, epoch=LEAVING_STATIC_EPOCH, assigned=kept, revoking={})
+
     # Records
 
     def metadata_value(self) -> ConsumerGroupMemberMetadataValue:
@@ -163,12 +170,12 @@ def _to_record(held: Held) -> list[TopicPartitions]:
 
 
 def _from_record(parts: Iterable[TopicPartitions], member_epoch: int) -> Held:
-    """Records of before there were such epochs have none: the member's holds then."""
+    """Records of before there were such epochs have none: the member's holds then, or 0 for one that is away."""
     held: dict[bytes, dict[int, int]] = {}
     for part in parts:
         epochs = part.assignment_epochs
         if not epochs or len(epochs) != len(part.partitions):
-            epochs = [member_epoch] * len(part.partitions)
+            epochs = [max(member_epoch, 0)] * len(part.partitions)
         if part.partitions:
             held[bytes(part.topic_id)] = dict(zip(part.partitions, epochs, strict=True))
     return held

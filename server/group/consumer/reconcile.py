@@ -10,7 +10,7 @@ does not subscribe to any more (`_trim`), `stay` leaves it as it is.
                              otherwise                                          stay
     UNREVOKED_PARTITIONS     it still has what it is to give up, or does not    trim if its subscription has changed,
                              say what it has                                    else stay
-                             otherwise                                          next, from its epoch + 1 (at most the target's)
+                             otherwise                                          next, from its epoch
     UNRELEASED_PARTITIONS    always                                             next, from its epoch
     UNKNOWN                  it says that it has nothing                        next, from the target's epoch
                              otherwise                                          fenced: it has to join anew
@@ -22,7 +22,7 @@ target's epoch: UNRELEASED_PARTITIONS if some of the target is still another's, 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from ottla.server.group.consumer.member import ConsumerMember, Held, MemberState
@@ -60,15 +60,13 @@ def reconcile(member: ConsumerMember, now: Situation) -> ConsumerMember:
         case MemberState.UNREVOKED_PARTITIONS:
             if _still_has(member.revoking, now.owned):
                 return _trim(member, now) if now.subscription_changed else member
-            return _next(member, min(member.epoch + 1, now.target_epoch), now)
+            return _next(member, member.epoch, now)
         case MemberState.UNRELEASED_PARTITIONS:
             return _next(member, member.epoch, now)
         case MemberState.UNKNOWN:
             if now.owned is None or now.owned:
-                raise GroupError(
-                    ErrorCode.FENCED_MEMBER_EPOCH,
-                    "The consumer group member is in a unknown state. The member must abandon all its partitions and rejoin.",
-                )
+                message = "The member is in a state that this broker does not know: it has to give up everything and join anew."
+                raise GroupError(ErrorCode.FENCED_MEMBER_EPOCH, message)
             return _next(member, now.target_epoch, now)
 
 
@@ -103,8 +101,8 @@ def _trim(member: ConsumerMember, now: Situation) -> ConsumerMember:
     for topic_id, held in dropped.items():
         revoking[topic_id] = {**revoking.get(topic_id, {}), **held}
     if _still_has(revoking, now.owned):
-        return replace(member, state=MemberState.UNREVOKED_PARTITIONS, assigned=assigned, revoking=revoking)
-    return replace(member, assigned=assigned)
+        return member.moved_to(member.epoch, MemberState.UNREVOKED_PARTITIONS, assigned, revoking)
+    return member.moved_to(member.epoch, member.state, assigned, member.revoking)
 
 
 def _is_free(member: ConsumerMember, topic_id: bytes, index: int, now: Situation) -> bool:

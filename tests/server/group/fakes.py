@@ -111,10 +111,20 @@ class Broker:
         self.clock = clock or GroupClock()
         self.log = log or GroupLog()
         topics = {
-            name: SimpleNamespace(name=name, topic_id=topic_id, partitions={index: object() for index in range(count)})
+            name: SimpleNamespace(
+                name=name, topic_id=topic_id, partitions={index: SimpleNamespace(replicas=(NODE_ID,)) for index in range(count)}
+            )
             for name, (topic_id, count) in TOPICS.items()
         }
-        self.metadata = SimpleNamespace(topics=topics, topics_by_id={topic.topic_id: topic for topic in topics.values()})
+        self.configs: dict[tuple[int, str], dict[str, str]] = {}  # what was set for a group (32) or for all brokers (4)
+        self.metadata = SimpleNamespace(
+            topics=topics,
+            topics_by_id={topic.topic_id: topic for topic in topics.values()},
+            brokers={NODE_ID: SimpleNamespace(rack=None)},
+            highest_offset=100,
+            features={"group.version": 1, "share.version": 1, "streams.version": 1},
+            config_of=lambda kind, name: self.configs.get((kind, name), {}),
+        )
         self.groups = GroupCoordinator(self.log, self.clock, GroupSettings(**settings), NODE_ID, self.metadata)
 
     def context(self, version: int, client_id: str | None = "c", host: str = "127.0.0.1") -> Any:

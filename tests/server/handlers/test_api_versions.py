@@ -21,10 +21,10 @@ PRODUCE = 0
 def broker() -> MemoryBroker:
     broker = MemoryBroker({})
     features = [BrokerFeature("metadata.version", 7, 33), BrokerFeature("transaction.version", 0, 2)]
-    features.append(BrokerFeature("group.version", 0, 1))
+    features.append(BrokerFeature("unheard.of.version", 0, 1))
     broker.image.apply(RegisterBrokerRecord(broker_id=NODE_ID, broker_epoch=5, features=features))
     broker.image.apply(FeatureLevelRecord("metadata.version", 33))
-    broker.image.apply(FeatureLevelRecord("group.version", 1))
+    broker.image.apply(FeatureLevelRecord("unheard.of.version", 1))
     broker.image.apply(FeatureLevelRecord("transaction.version", 2), 123)
     return broker
 

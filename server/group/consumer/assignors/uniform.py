@@ -1,15 +1,16 @@
 """The assignor `uniform`: members get equally many partitions, give or take one, and keep what they have as far as that allows.
 
-Where all members have the same subscription, as here, that is a matter of counting: everybody has a quota, the first members
-have one partition more where it does not divide evenly; who has too much gives up the rest, and what is free goes to those who
-have room. heterogeneous.py is for the other groups. Racks play no part in Kafka 4.4.
+Where all members have the same subscription, as here, that is a matter of counting: everybody has a quota; where it does not
+divide evenly, one partition more stays with those who have it already, and the last members in line get what is left of them. Who
+has too much gives up the rest, and what is free goes to those who have room. heterogeneous.py is for the other groups. Racks play
+no part in Kafka 4.4.
 """
 
 from __future__ import annotations
 
 from ottla.server.group.consumer.assignors import heterogeneous
 from ottla.server.group.modern.assignor import Assignment, AssignorError, GroupAssignment, GroupSpec
-from ottla.server.group.modern.java_order import hash_order, partition_order, uuid_hash
+from ottla.server.group.modern.java_order import copied_capacity, hash_order, partition_order, uuid_hash
 
 _Partition = tuple[bytes, int]
 
@@ -22,16 +23,21 @@ def assign(group: GroupSpec) -> GroupAssignment:
 
 
 def _assign_alike(group: GroupSpec) -> GroupAssignment:
-    topics = hash_order(next(iter(group.members.values())).topics, uuid_hash)
+    wanted = next(iter(group.members.values())).topics
+    topics = hash_order(wanted, uuid_hash, copied_capacity(len(wanted)))
     if not topics:
         return {}
     counts = {topic_id: group.partitions_of(topic_id) for topic_id in topics}
     free = [(topic, index) for topic, count in counts.items() for index in range(count) if not group.is_assigned(topic, index)]
-    quota, extra = divmod(sum(counts.values()), len(group.members))
+    quota, extras = divmod(sum(counts.values()), len(group.members))
     target: GroupAssignment = {}
     room: dict[str, int] = {}
     for number, (member_id, member) in enumerate(group.members.items()):
-        kept, left = _keep(member.assignment, counts, quota + (number < extra), free)
+        extra = extras > 0
+        kept, left = _keep(member.assignment, counts, quota + extra, free)
+        if left and extra and len(group.members) - number > extras:
+            left, extra = left - 1, False  # others may have it already
+        extras -= extra
         target[member_id] = kept
         if left:
             room[member_id] = left

@@ -1,0 +1,186 @@
+"""Members of the classic protocol in a consumer group: JoinGroup, SyncGroup, Heartbeat, LeaveGroup of who was not upgraded yet.
+
+To such a member the group looks like one whose every rebalance concerns it alone. JoinGroup is a heartbeat that says all: it is
+answered at once, with the member's epoch as the generation and without a leader, for the broker assigns. SyncGroup hands out what
+the member may have by now. Heartbeat asks it to join again while there is something to give up or to get. Its embedded consumer
+protocol must be readable, and one of its protocols must be everybody's, for the day when the group is a classic one again.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from base64 import urlsafe_b64encode
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ottla.server.group.classic import CONSUMER_PROTOCOL_TYPE
+from ottla.server.group.consumer.embedded import by_topic_id, read_subscription, version_of, write_assignment
+from ottla.server.group.consumer.group import ConsumerGroup
+from ottla.server.group.consumer.heartbeat import member_of, static_member
+from ottla.server.group.consumer.member import ClassicMetadata, ConsumerMember, MemberState
+from ottla.server.group.consumer.migration import Policy, downgraded, replaced_by_classic
+from ottla.server.group.consumer.turn import RegexChange, Target, Turn
+from ottla.server.group.errors import GroupError
+from ottla.server.group.joins import MEMBER_ID_REQUIRED_FROM, Join
+from ottla.server.group.membership import Leaving, Sync
+from ottla.server.group.result import Result
+from ottla.wire.errors import ErrorCode
+from ottla.wire.frame import MALFORMED
+from ottla.wire.messages.internal.consumer_protocol_subscription import ConsumerProtocolSubscription
+from ottla.wire.messages.join_group import JoinGroupResponse
+from ottla.wire.messages.leave_group import LeaveGroupResponse, MemberResponse
+from ottla.wire.messages.sync_group import SyncGroupResponse
+
+if TYPE_CHECKING:
+    from ottla.server.group.consumer.protocol import ConsumerProtocol
+
+logger = logging.getLogger("ottla.server.group")
+
+
+def new_member_id() -> str:
+    """As Kafka writes a random id: 22 characters of URL-safe base64, never with a dash in front."""
+    while True:
+        text = urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
+        if not text.startswith("-"):
+            return text
+
+
+def join(protocol: ConsumerProtocol, group: ConsumerGroup, request: Join) -> JoinGroupResponse:
+    """GroupError: INCONSISTENT_GROUP_PROTOCOL, GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
+    if protocol.policy is Policy.DISABLED:
+        raise GroupError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "Members of the classic protocol are not let in.")
+    member_id = request.member_id or new_member_id()
+    protocol.check_room(group, member_id, request.instance_id)
+    if not group.supports_classic(request.protocol_type, request.protocol_names):
+        raise GroupError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    if not request.member_id and request.instance_id is None and request.version >= MEMBER_ID_REQUIRED_FROM:
+        return JoinGroupResponse(member_id=member_id, error_code=ErrorCode.MEMBER_ID_REQUIRED)
+    turn = Turn(protocol, group)
+    joining = request.instance_id is None or not request.member_id
+    old = member_of(turn, member_id, request.instance_id, joining=joining, classic=True)
+    subscription = _subscription(request)
+    new = _joined(old, request, subscription)
+    renamed = turn.update(old, new)
+    changed = turn.regexes(old, new) is not RegexChange.NONE or renamed
+    epoch = turn.bump(old, new, changed=changed)
+    owned = by_topic_id(((part.topic, part.partitions) for part in subscription.owned_partitions), protocol.cluster)
+    there = group.static_member(request.instance_id)
+    if there is not None and replaced_by_classic(group, there, protocol.policy, protocol.settings.max_size):
+        return _join_as_last(turn, there, new, epoch, changed, owned)
+    led = turn.lead(new, turn.target(old, new, epoch), changed=changed, owned=owned)
+    group_id, session_ms, sync_ms = group.group_id, request.session_timeout_ms, request.rebalance_timeout_ms
+    turn.after.append(lambda: protocol.timeouts.session(group_id, member_id, session_ms))
+    turn.after.append(lambda: protocol.timeouts.sync(group_id, member_id, sync_ms))
+    return protocol.run(turn.result(_answer(led)))
+
+
+def _join_as_last(
+    turn: Turn, there: ConsumerMember, new: ConsumerMember, epoch: int, changed: bool, owned: dict[bytes, frozenset[int]]
+) -> JoinGroupResponse:
+    """A static member that came back as a classic one was the last of the new protocol: the group is a classic one again."""
+    protocol, group = turn.protocol, turn.group
+    rebalance = group.assignment_epoch < epoch
+    if not rebalance:
+        target = Target(group.assignment_epoch, group.target_of(new.member_id, new.instance_id))
+        new = turn.lead(new, target, changed=changed, owned=owned)
+    turn.records += group.tombstones_with({there.member_id: new.member_id})
+    record, members = downgraded(group, (), new, turn.now_ms, protocol.cluster)
+    turn.records.append(record)
+    turn.after = [lambda: protocol.forget_members(group)]
+    reason = "its assignment is out of date after a downgrade" if rebalance else None
+    return protocol.run(turn.result(_answer(new), lambda: protocol.become_classic(group.group_id, members, reason)))
+
+
+def _joined(old: ConsumerMember, request: Join, subscription: ConsumerProtocolSubscription) -> ConsumerMember:
+    return replace(
+        old,
+        instance_id=old.instance_id if request.instance_id is None else request.instance_id,
+        rack_id=subscription.rack_id or old.rack_id,
+        rebalance_timeout_ms=old.rebalance_timeout_ms if request.rebalance_timeout_ms == -1 else request.rebalance_timeout_ms,
+        topics=frozenset(subscription.topics),
+        regex="",
+        client_id=request.client.client_id,
+        client_host=request.client.host,
+        classic=ClassicMetadata(request.session_timeout_ms, request.protocols),
+    )
+
+
+def _subscription(request: Join) -> ConsumerProtocolSubscription:
+    """All protocols of a member carry the same."""
+    try:
+        return read_subscription(request.protocols[0].metadata)
+    except MALFORMED as error:
+        raise GroupError(ErrorCode.UNKNOWN_SERVER_ERROR, "The subscription cannot be read.") from error
+
+
+def _answer(member: ConsumerMember) -> JoinGroupResponse:
+    assert member.classic is not None
+    return JoinGroupResponse(
+        member_id=member.member_id,
+        generation_id=member.epoch,
+        protocol_type=CONSUMER_PROTOCOL_TYPE,
+        protocol_name=member.classic.protocols[0].name,
+    )
+
+
+def sync(protocol: ConsumerProtocol, group: ConsumerGroup, request: Sync) -> SyncGroupResponse:
+    """GroupError: the refusals of a classic group's sync."""
+    member, classic = _classic_member(group, request.member_id, request.instance_id, request.generation)
+    type_differs = request.protocol_type is not None and request.protocol_type != CONSUMER_PROTOCOL_TYPE
+    if type_differs or (request.protocol is not None and request.protocol != classic.protocols[0].name):
+        raise GroupError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    if group.epoch > member.epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
+        protocol.timeouts.join(group.group_id, member)
+        raise GroupError(ErrorCode.REBALANCE_IN_PROGRESS)
+    protocol.timeouts.synced(group.group_id, member.member_id)
+    protocol.timeouts.session(group.group_id, member.member_id, classic.session_timeout_ms)
+    assignment = write_assignment(member.assigned, version_of(classic.protocols[0].metadata), protocol.cluster)
+    return SyncGroupResponse(protocol_type=request.protocol_type, protocol_name=request.protocol, assignment=assignment)
+
+
+def heartbeat(
+    protocol: ConsumerProtocol, group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int
+) -> ErrorCode:
+    """REBALANCE_IN_PROGRESS: join again, for there is a new epoch, or something to give up, or what it waits for is free."""
+    member, classic = _classic_member(group, member_id, instance_id, generation)
+    protocol.timeouts.session(group.group_id, member_id, classic.session_timeout_ms)
+    released = member.state is MemberState.UNRELEASED_PARTITIONS and not group.awaits_partitions(member)
+    if member.epoch < group.epoch or member.state is MemberState.UNREVOKED_PARTITIONS or released:
+        protocol.timeouts.join(group.group_id, member)
+        return ErrorCode.REBALANCE_IN_PROGRESS
+    return ErrorCode.NONE
+
+
+def _classic_member(
+    group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int
+) -> tuple[ConsumerMember, ClassicMetadata]:
+    member = group.member(member_id) if instance_id is None else static_member(group, member_id, instance_id)
+    if member.classic is None:
+        raise GroupError(ErrorCode.UNKNOWN_MEMBER_ID)
+    if member.epoch != generation:
+        raise GroupError(ErrorCode.ILLEGAL_GENERATION)
+    return member, member.classic
+
+
+def leave(protocol: ConsumerProtocol, group: ConsumerGroup, leavers: Sequence[Leaving]) -> Result[LeaveGroupResponse]:
+    """Whoever is named, whatever protocol it speaks: administrators remove members in this way, too."""
+    answers, gone = [], {}
+    for leaver in leavers:
+        code = ErrorCode.NONE
+        try:
+            member = _leaver(group, leaver)
+            gone[member.member_id] = member
+            logger.info("group %s: %s leaves; its reason: %s", group.group_id, member.member_id, leaver.reason or "none given")
+        except GroupError as error:
+            code = error.code
+        answers.append(MemberResponse(member_id=leaver.member_id, group_instance_id=leaver.instance_id, error_code=code))
+    return protocol.without(group, list(gone.values()), LeaveGroupResponse(members=answers))
+
+
+def _leaver(group: ConsumerGroup, leaver: Leaving) -> ConsumerMember:
+    if leaver.instance_id is None:
+        return group.member(leaver.member_id)
+    member_id = leaver.member_id or group.static_members.get(leaver.instance_id, "")
+    return static_member(group, member_id, leaver.instance_id)

@@ -1,0 +1,82 @@
+"""Subscriptions by regular expression: checked, matched against the topics there are, and kept (KIP-848).
+
+RE2, as Kafka has it: its time is linear in the text, whatever a client sends. An expression must match a topic's whole name. All
+expressions of a group are looked up together, at most every ten seconds, so that new topics cost the group one rebalance.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable
+from typing import Any, Final
+
+from ottla.server.group.consumer.group import ConsumerGroup
+from ottla.server.group.errors import GroupError
+from ottla.wire.errors import ErrorCode
+
+LEAST_INTERVAL_MS: Final = 10_000
+"""Between two lookups of one group."""
+NEVER: Final = -(2**63)
+
+_REASONS: Final = {
+    "missing ]": "missing closing ]",
+    "missing )": "missing closing )",
+    "unexpected )": "unexpected )",
+    "trailing \\": "trailing backslash at end of expression",
+    "no argument for repetition operator": "missing argument to repetition operator",
+    "invalid repetition size": "invalid repeat count",
+    "bad repetition operator": "invalid nested repetition operator",
+    "invalid perl operator": "invalid or unsupported Perl syntax",
+    "invalid named capture group": "invalid named capture",
+}
+"""What RE2 says of an expression, and what its Java edition, which Kafka uses, says of it; the rest is the same."""
+
+
+def check_regex(expression: str) -> None:
+    """GroupError INVALID_REGULAR_EXPRESSION."""
+    try:
+        _compile(expression)
+    except ValueError as error:
+        raise GroupError(
+            ErrorCode.INVALID_REGULAR_EXPRESSION,
+            f"SubscribedTopicRegex `{expression}` is not a valid regular expression: {error}.",
+        ) from error
+
+
+def match(expressions: Iterable[str], topics: Iterable[str]) -> dict[str, frozenset[str]]:
+    """The topics that each expression matches; one that is no expression, which only a foreign log can have, matches none."""
+    names = list(topics)
+    return {expression: frozenset(_matching(expression, names)) for expression in expressions}
+
+
+def _matching(expression: str, names: Iterable[str]) -> list[str]:
+    try:
+        pattern = _compile(expression)
+    except ValueError:
+        return []
+    return [name for name in names if pattern.fullmatch(name) is not None]
+
+
+@functools.lru_cache(maxsize=256)
+def _compile(expression: str) -> Any:
+    """ValueError: why not."""
+    import re2  # with the first group that needs it
+
+    quiet = re2.Options()
+    quiet.log_errors = False
+    try:
+        return re2.compile(expression, quiet)
+    except re2.error as error:
+        said = error.args[0].decode("utf-8", "replace") if error.args else ""
+        reason = said.partition(":")[0]
+        raise ValueError(_REASONS.get(reason, reason)) from error
+
+
+def last_lookup_ms(group: ConsumerGroup) -> int:
+    """When the group's expressions were looked up; one stands for all."""
+    return next((resolved.timestamp_ms for resolved in group.regexes.values()), NEVER)
+
+
+def last_version(group: ConsumerGroup) -> int:
+    """The version of the metadata that they were looked up in."""
+    return next((resolved.version for resolved in group.regexes.values()), 0)

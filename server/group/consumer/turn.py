@@ -1,0 +1,211 @@
+"""One turn of a consumer group: what a member said, step by step, becomes records, and an answer once they are written.
+
+    update     the member as it is now: a record if it is another                     -> the group's epoch, if its topics changed
+    regexes    its expression: checked, and looked up soon if nobody had it before    -> the epoch, if the topics are known
+    bump       the next epoch of the group, with the hash of all it reads             -> a target is due
+    target     an assignment for the new epoch, if the last one is old enough         -> the records of those whose target changes
+    lead       the member one step on towards its target (reconcile.py)
+
+Nothing here changes the group: it is seen as it was before the turn, and the member of this turn is passed along as it was
+(`old`) and as it is going to be (`new`). Records change it when they are replayed. Timers and the like are `after`: they are done
+when the records are written, and not at all if they could not be.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+
+from ottla.server.group.consumer import records
+from ottla.server.group.consumer.group import ConsumerGroup
+from ottla.server.group.consumer.member import ConsumerMember, MemberState, member_order
+from ottla.server.group.consumer.reconcile import Owned, Situation, reconcile
+from ottla.server.group.consumer.regexes import LEAST_INTERVAL_MS, check_regex, last_lookup_ms, last_version
+from ottla.server.group.errors import GroupError
+from ottla.server.group.modern.assignor import (
+    NOTHING_ASSIGNED,
+    Assignment,
+    AssignorError,
+    GroupSpec,
+    MemberSpec,
+    inverted,
+    is_homogeneous,
+)
+from ottla.server.group.modern.java_order import copied_capacity, hash_order, string_hash
+from ottla.server.group.modern.target import changed_targets
+from ottla.server.group.records import GroupRecord
+from ottla.server.group.result import Result
+from ottla.wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from ottla.server.group.consumer.protocol import ConsumerProtocol
+
+T = TypeVar("T")
+
+REFRESH_INTERVAL_MS: Final = 2**31 - 1
+"""Until topics are looked at anew without a reason: as good as never."""
+
+
+class RegexChange(enum.Enum):
+    NONE = enum.auto()
+    UNKNOWN_YET = enum.auto()
+    """The expression is another, and what it matches is not known yet."""
+    KNOWN = enum.auto()
+
+
+class Target(NamedTuple):
+    """What one member is to have, and the epoch it was made for."""
+
+    epoch: int
+    assignment: Assignment
+
+
+class Turn:
+    """See the module. `group` need not be in the shard: that of a first member is not."""
+
+    def __init__(self, protocol: ConsumerProtocol, group: ConsumerGroup) -> None:
+        self.protocol = protocol
+        self.group = group
+        self.now_ms = protocol.clock.now_ms()
+        self.records: list[GroupRecord] = []
+        self.after: list[Callable[[], None]] = []
+
+    def result(self, response: T, then: Callable[[], Result[None] | None] = lambda: None) -> Result[T]:
+        def written(error: ErrorCode) -> Result[None] | None:
+            if error is not ErrorCode.NONE:
+                raise GroupError(error)
+            for effect in self.after:
+                effect()
+            return then()
+
+        return Result(self.records, response, written)
+
+    # The steps
+
+    def update(self, old: ConsumerMember, new: ConsumerMember) -> bool:
+        """Whether the member names other topics."""
+        if new == old:
+            return False
+        self.records.append(records.member(self.group.group_id, new))
+        return new.topics != old.topics
+
+    def regexes(self, old: ConsumerMember, new: ConsumerMember) -> RegexChange:
+        """GroupError INVALID_REGULAR_EXPRESSION."""
+        group, change, look_up = self.group, RegexChange.NONE, False
+        if old.regex != new.regex:
+            change = RegexChange.UNKNOWN_YET
+            if old.regex and group.regex_members(old.regex) == 1:
+                self.records.append(records.regex_gone(group.group_id, old.regex))
+            if new.regex and not group.regex_members(new.regex):
+                check_regex(new.regex)
+                look_up = True
+            elif not new.regex or new.regex in group.regexes:
+                change = RegexChange.KNOWN
+        if look_up or group.subscribed_regexes():
+            self._look_up_if_due(old, new, look_up)
+        return change
+
+    def _look_up_if_due(self, old: ConsumerMember, new: ConsumerMember, due: bool) -> None:
+        """Expressions are looked up together: when there is a new one or a new topic, or after a while, but not too often."""
+        group, protocol = self.group, self.protocol
+        last_ms = last_lookup_ms(group)
+        if protocol.is_looking_up(group.group_id) or self.now_ms <= last_ms + LEAST_INTERVAL_MS:
+            return
+        subscribed = group.subscribed_regexes(old, new)
+        due |= len(subscribed) != len(group.regexes)
+        due |= last_version(group) < protocol.topics_version
+        due |= self.now_ms > last_ms + protocol.values.broker_number("group.consumer.regex.refresh.interval.ms")
+        if due and subscribed:
+            self.after.append(lambda: protocol.look_up(group.group_id, subscribed))
+
+    def bump(self, old: ConsumerMember, new: ConsumerMember, *, changed: bool) -> int:
+        """The group's epoch: the next one if a subscription has `changed`, or if something has about the topics."""
+        group = self.group
+        if not changed and self.now_ms < group.refresh_at_ms:
+            return group.epoch
+        gone = [old.regex] if old.regex and old.regex != new.regex and group.regex_members(old.regex) == 1 else []
+        metadata_hash = self.protocol.topics.hash_of(group.subscribed_topics([old], new, gone))
+        epoch = group.epoch
+        if changed or metadata_hash != group.metadata_hash:
+            epoch += 1
+            self.records.append(records.epoch(group.group_id, epoch, metadata_hash))
+        self.after.append(self.refreshed)
+        if group.has_partition_metadata:
+            self.records.append(records.partition_metadata_gone(group.group_id))
+        return epoch
+
+    def refreshed(self) -> None:
+        """The group's topics were looked at. The group may be another object by now."""
+        group = self.protocol.find(self.group.group_id)
+        if group is not None:
+            group.refresh_at_ms = self.now_ms + REFRESH_INTERVAL_MS
+
+    def target(self, old: ConsumerMember, new: ConsumerMember, epoch: int) -> Target:
+        """What the member is to have: as it was, if no assignment is due, or the last one is too young."""
+        group = self.group
+        interval_ms = self.protocol.values.number(group.group_id, "consumer.assignment.interval.ms")
+        made_ms = group.assignment_timestamp_ms
+        if group.assignment_epoch >= epoch or (made_ms and self.now_ms < made_ms + interval_ms):
+            return Target(group.assignment_epoch, group.target_of(new.member_id, new.instance_id))
+        members, former = dict(group.members), dict(group.targets)
+        members[new.member_id] = new
+        replaced = group.static_member(new.instance_id)
+        if replaced is not None and replaced.member_id != new.member_id:
+            del members[replaced.member_id]
+            inherited = former.pop(replaced.member_id, None)
+            if inherited is not None:
+                former[new.member_id] = inherited
+        name = group.preferred_assignor(old, new) or self.protocol.default_assignor
+        spec = self._spec(members, former)
+        try:
+            assigned = self.protocol.assignors[name](spec)
+        except AssignorError as error:
+            message = f"No assignment could be made for epoch {epoch}: {error}"
+            raise GroupError(ErrorCode.UNKNOWN_SERVER_ERROR, message) from error
+        for member_id, assignment in changed_targets(former, assigned, spec.members).items():
+            self.records.append(records.target(group.group_id, member_id, assignment))
+        self.records.append(records.target_epoch(group.group_id, epoch, self.now_ms))
+        return Target(epoch, assigned.get(new.member_id, NOTHING_ASSIGNED))
+
+    def _spec(self, members: dict[str, ConsumerMember], former: dict[str, Assignment]) -> GroupSpec:
+        """The group as it is going to be. Those with the same subscription are told from the others by name, not by topic: a
+        topic that does not exist counts as well.
+        """
+        group, topics = self.group, self.protocol.topics
+        names = {member_id: group.topics_of(members[member_id]) for member_id in member_order(members)}
+        regexes = {member.regex for member in members.values() if member.regex}
+        named = any(member.topics for member in members.values())
+        alike = len(regexes) == 1 and not named and all(member.regex for member in members.values())
+        specs = {
+            member_id: MemberSpec(
+                topics.ids(hash_order(sorted(wanted), string_hash, copied_capacity(len(wanted)))),
+                former.get(member_id, NOTHING_ASSIGNED),
+                members[member_id].instance_id,
+                members[member_id].rack_id,
+            )
+            for member_id, wanted in names.items()
+        }
+        counts = topics.partition_counts(topic_id for spec in specs.values() for topic_id in spec.topics)
+        homogeneous = alike if regexes else is_homogeneous(names)
+        return GroupSpec(specs, counts, homogeneous, inverted(group.targets))
+
+    def lead(self, member: ConsumerMember, target: Target, *, changed: bool, owned: Owned | None) -> ConsumerMember:
+        """The member one step further; `changed`: it has just subscribed to something else. GroupError FENCED_MEMBER_EPOCH."""
+        if not changed and member.is_reconciled_to(target.epoch):
+            return member
+        subscribed: Collection[bytes] = frozenset(self.protocol.topics.ids(self.group.topics_of(member)))
+        situation = Situation(target.epoch, target.assignment, subscribed, changed, self.group.epoch_of, owned)
+        led = reconcile(member, situation)
+        if led != member:
+            self.records.append(records.current(self.group.group_id, led))
+            if not led.is_classic:
+                self.after.append(lambda: self._time_rebalance(led))
+        return led
+
+    def _time_rebalance(self, member: ConsumerMember) -> None:
+        """Members of the classic protocol have to join and to sync in time instead."""
+        if member.state is MemberState.UNREVOKED_PARTITIONS:
+            self.protocol.timeouts.rebalance(self.group.group_id, member)
+        else:
+            self.protocol.timeouts.reconciled(self.group.group_id, member.member_id)

@@ -1,0 +1,93 @@
+"""ConsumerGroupDescribe v0-1: epochs, assignor and members of consumer groups: what each has, and what it is to have (KIP-848).
+
+- What a member has includes what it is about to give up. Topics that do not exist any more are left out.
+- v1 the type of each member: 0 classic, 1 consumer.
+- With the feature group.version at 0: 35 UNSUPPORTED_VERSION for all.
+- Authorized operations, on request: without an authorizer all that exist for groups.
+- Errors, each group its own, with a text: 69 GROUP_ID_NOT_FOUND, also for a group of another kind; 24 INVALID_GROUP_ID (""), and
+  14/15/16 of the coordinator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from ottla.server.context import RequestContext
+from ottla.server.group.consumer.group import ConsumerGroup
+from ottla.server.group.consumer.member import ConsumerMember
+from ottla.server.group.consumer.protocol import ConsumerProtocol
+from ottla.server.group.errors import GroupError
+from ottla.server.group.modern.assignor import NOTHING_ASSIGNED
+from ottla.server.security.operations import GROUP_OPERATIONS
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.consumer_group_describe import (
+    Assignment,
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+    DescribedGroup,
+    Member,
+    TopicPartitions,
+)
+
+FEATURE: Final = "group.version"
+CLASSIC, CONSUMER = 0, 1
+
+
+def handle(request: ConsumerGroupDescribeRequest, ctx: RequestContext) -> ConsumerGroupDescribeResponse:
+    if not ctx.broker.metadata.features.get(FEATURE):
+        code, text = ErrorCode.UNSUPPORTED_VERSION, f"{FEATURE} is 0 in this cluster."
+        return ConsumerGroupDescribeResponse(groups=[DescribedGroup(code, text, group_id) for group_id in request.group_ids])
+    described = [_describe(group_id, ctx) for group_id in request.group_ids]
+    if request.include_authorized_operations:
+        for each in described:
+            if not each.error_code:
+                each.authorized_operations = GROUP_OPERATIONS
+    return ConsumerGroupDescribeResponse(groups=described)
+
+
+def _describe(group_id: str, ctx: RequestContext) -> DescribedGroup:
+    try:
+        protocol = ctx.broker.groups.member_shard(group_id).protocol(ConsumerProtocol)
+        group = protocol.existing(group_id)
+    except GroupError as error:
+        return DescribedGroup(group_id=group_id, error_code=error.code, error_message=error.message)
+    return DescribedGroup(
+        group_id=group_id,
+        group_state=group.state_name,
+        group_epoch=group.epoch,
+        assignment_epoch=group.assignment_epoch,
+        assignor_name=group.preferred_assignor() or protocol.default_assignor,
+        members=[_member(group, member, ctx) for member in group.members.values()],
+    )
+
+
+def _member(group: ConsumerGroup, member: ConsumerMember, ctx: RequestContext) -> Member:
+    held: dict[bytes, list[int]] = {}
+    for part in (member.assigned, member.revoking):
+        for topic_id, partitions in part.items():
+            held.setdefault(topic_id, []).extend(partitions)
+    return Member(
+        member_id=member.member_id,
+        instance_id=member.instance_id,
+        rack_id=member.rack_id,
+        member_epoch=member.epoch,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=sorted(member.topics),
+        subscribed_topic_regex=member.regex,
+        assignment=_assignment(held, ctx),
+        target_assignment=_assignment(group.targets.get(member.member_id, NOTHING_ASSIGNED), ctx),
+        member_type=CLASSIC if member.is_classic else CONSUMER,
+    )
+
+
+def _assignment(held: Mapping[bytes, Iterable[int]], ctx: RequestContext) -> Assignment:
+    topics = ctx.broker.metadata.topics_by_id
+    return Assignment(
+        [
+            TopicPartitions(topic_id, topics[topic_id].name, sorted(partitions))
+            for topic_id, partitions in held.items()
+            if topic_id in topics
+        ]
+    )

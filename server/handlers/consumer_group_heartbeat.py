@@ -1,0 +1,107 @@
+"""ConsumerGroupHeartbeat v0-1: the one request of a consumer group's member: it joins, goes on, or leaves (KIP-848).
+
+- Epoch 0 joins, -1 leaves, -2 is a static member that will be back, anything above goes on. Nulls, and -1 for the rebalance
+  timeout, mean: as before.
+- v0 a member may come without an id and is given one; v1 it makes up its own, and may subscribe to an expression.
+- The answer has an assignment if there is something new in it: to who joins, who says all, and who has got or lost a partition.
+- With the feature group.version at 0 there is nothing of all that: 35 UNSUPPORTED_VERSION.
+- Errors, with a text: 42 INVALID_REQUEST, 24 INVALID_GROUP_ID for a name that no record can hold, 69 GROUP_ID_NOT_FOUND, 25
+  UNKNOWN_MEMBER_ID, 110 FENCED_MEMBER_EPOCH, 111 UNRELEASED_INSTANCE_ID, 82 FENCED_INSTANCE_ID, 112 UNSUPPORTED_ASSIGNOR, 81
+  GROUP_MAX_SIZE_REACHED, 128 INVALID_REGULAR_EXPRESSION; 14/15/16 of the coordinator.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ottla.server.context import RequestContext
+from ottla.server.group.consumer.classic_members import new_member_id
+from ottla.server.group.consumer.heartbeat import Beat
+from ottla.server.group.consumer.member import Held
+from ottla.server.group.consumer.protocol import ConsumerProtocol
+from ottla.server.group.consumer.reconcile import owned_by
+from ottla.server.group.coordinator import LONGEST_STRING
+from ottla.server.group.errors import GroupError
+from ottla.server.group.members import Client
+from ottla.server.group.modern.java_order import hash_order, uuid_hash
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.consumer_group_heartbeat import (
+    Assignment,
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    ResponseTopicPartitions,
+)
+
+FEATURE: Final = "group.version"
+OWN_ID_SINCE: Final = 1
+_LEAVING, _AWAY = -1, -2
+
+
+def handle(request: ConsumerGroupHeartbeatRequest, ctx: RequestContext) -> ConsumerGroupHeartbeatResponse:
+    try:
+        if not ctx.broker.metadata.features.get(FEATURE):
+            raise GroupError(ErrorCode.UNSUPPORTED_VERSION, f"{FEATURE} is 0 in this cluster.")
+        _check(request, ctx.api_version)
+        protocol = ctx.broker.groups.member_shard(request.group_id).protocol(ConsumerProtocol)
+        if request.server_assignor is not None and request.server_assignor not in protocol.assignors:
+            text = f"There is no assignor {request.server_assignor} here, but {', '.join(protocol.assignors)}."
+            raise GroupError(ErrorCode.UNSUPPORTED_ASSIGNOR, text)
+        answer = protocol.beat(request.group_id, _beat(request, ctx))
+    except GroupError as error:
+        return ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=error.message or error.code.name)
+    return ConsumerGroupHeartbeatResponse(
+        member_id=answer.member_id,
+        member_epoch=answer.epoch,
+        heartbeat_interval_ms=answer.interval_ms,
+        assignment=None if answer.assigned is None else _assignment(answer.assigned),
+    )
+
+
+def _check(request: ConsumerGroupHeartbeatRequest, version: int) -> None:
+    epoch = request.member_epoch
+    named = version >= OWN_ID_SINCE or epoch > 0 or epoch == _LEAVING
+    if named and not request.member_id:
+        raise _invalid("A member needs an id.")
+    for text, what in ((request.group_id, "group id"), (request.instance_id, "instance id"), (request.rack_id, "rack")):
+        if text == "":
+            raise _invalid(f"The {what} is empty.")
+    if epoch == 0:
+        if request.rebalance_timeout_ms == -1:
+            raise _invalid("Who joins has to say its rebalance timeout.")
+        if request.topic_partitions is None or request.topic_partitions:
+            raise _invalid("Who joins has no partitions.")
+        if request.subscribed_topic_names is None and request.subscribed_topic_regex is None:
+            raise _invalid("Who joins has to say what it subscribes to, be it nothing.")
+    elif epoch == _AWAY and request.instance_id is None:
+        raise _invalid("Only a static member can go and come back.")
+    elif epoch < _AWAY:
+        raise _invalid(f"{epoch} is no epoch.")
+    texts = (request.member_id, request.instance_id, request.rack_id, request.subscribed_topic_regex)
+    if any(text is not None and len(text.encode()) > LONGEST_STRING for text in texts):
+        raise _invalid("An id, rack or expression is longer than a record can hold.")
+
+
+def _invalid(text: str) -> GroupError:
+    return GroupError(ErrorCode.INVALID_REQUEST, text)
+
+
+def _beat(request: ConsumerGroupHeartbeatRequest, ctx: RequestContext) -> Beat:
+    owned = request.topic_partitions
+    return Beat(
+        member_id=request.member_id or new_member_id(),
+        epoch=request.member_epoch,
+        instance_id=request.instance_id,
+        rack_id=request.rack_id,
+        rebalance_timeout_ms=None if request.rebalance_timeout_ms == -1 else request.rebalance_timeout_ms,
+        topics=request.subscribed_topic_names,
+        regex=request.subscribed_topic_regex,
+        assignor=request.server_assignor,
+        owned=None if owned is None else owned_by((bytes(part.topic_id), part.partitions) for part in owned),
+        client=Client(ctx.client_id or "", f"/{ctx.client_host}"),
+    )
+
+
+def _assignment(assigned: Held) -> Assignment:
+    return Assignment(
+        [ResponseTopicPartitions(topic_id, sorted(assigned[topic_id])) for topic_id in hash_order(assigned, uuid_hash)]
+    )

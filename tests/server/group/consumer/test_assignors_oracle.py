@@ -1,0 +1,100 @@
+"""The assignors against Kafka's own classes: random groups of all shapes, seeded, and what each of them comes to.
+
+KafkaAssignorOracle.java asks them; Kafka's jars come by Maven (scripts/maven.py).
+"""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from ottla.server.group.consumer.assignors import ASSIGNORS
+from ottla.server.group.modern.assignor import Assignment, AssignorError, GroupSpec, MemberSpec, inverted, is_homogeneous
+from ottla.server.group.modern.java_order import hash_order, string_hash
+from scripts.maven import classpath
+
+SOURCE = Path(__file__).parent / "KafkaAssignorOracle.java"
+GROUPS = 600
+Case = tuple[str, GroupSpec]
+
+
+def random_group(rng: random.Random) -> Case:
+    topics = {rng.randbytes(16): rng.choice([1, 2, 3, 5, 8, 20, 60]) for _ in range(rng.choice([1, 1, 2, 3, 7, 14]))}
+    alike = rng.random() < 0.5
+    wanted = [topic for topic in topics if rng.random() < 0.8]
+    ids = {f"{rng.choice(['m', 'consumer-', ''])}{rng.randrange(10**6)}" for _ in range(rng.choice([1, 2, 3, 5, 6, 13, 30]))}
+    subscriptions = {each: wanted if alike else [topic for topic in topics if rng.random() < 0.6] for each in ids}
+    held = previous(rng, topics, list(ids)) if rng.random() < 0.7 else {}
+    if rng.random() < 0.05:
+        del topics[next(iter(topics))]
+    specs = {
+        member_id: MemberSpec(
+            subscriptions[member_id], held.get(member_id, {}), f"i{rng.randrange(10**6)}" if rng.random() < 0.2 else None
+        )
+        for member_id in hash_order(sorted(ids), string_hash)
+    }
+    group = GroupSpec(specs, topics, is_homogeneous(subscriptions), inverted(held))
+    return rng.choice(["uniform", "range"]), group
+
+
+def previous(rng: random.Random, topics: Mapping[bytes, int], ids: list[str]) -> dict[str, Assignment]:
+    """What members have: some of it nobody's, some of it of topics that nobody wants now, much of it one member's."""
+    favourites = rng.sample(ids, max(1, len(ids) // 2))
+    held: dict[str, dict[bytes, set[int]]] = {}
+    for topic, count in topics.items():
+        for index in range(count):
+            if rng.random() < 0.8:
+                held.setdefault(rng.choice(favourites), {}).setdefault(topic, set()).add(index)
+    return {who: {topic: frozenset(sets[topic]) for topic in sorted(sets)} for who, sets in held.items()}
+
+
+def text_of(assignment: Assignment) -> str:
+    parts = (f"{topic.hex()}={','.join(map(str, sorted(indexes)))}" for topic, indexes in sorted(assignment.items()))
+    return ";".join(parts) or "-"
+
+
+def question(case: Case) -> str:
+    name, group = case
+    lines = [f"topic {topic.hex()} {count}" for topic, count in group.partition_counts.items()]
+    for member_id, member in sorted(group.members.items()):
+        wanted = ",".join(topic.hex() for topic in member.topics) or "-"
+        lines.append(f"member {member_id} {member.instance_id or '-'} {wanted} {text_of(member.assignment)}")
+    return "\n".join([*lines, f"assign {name} {str(group.homogeneous).lower()}\n"])
+
+
+def answer(case: Case) -> list[str]:
+    name, group = case
+    try:
+        assigned = ASSIGNORS[name](group)
+    except AssignorError:
+        return ["error"]
+    return [*(f"{member_id} {text_of(assigned[member_id])}" for member_id in sorted(assigned)), "."]
+
+
+def ask(cases: list[Case]) -> list[list[str]]:
+    with tempfile.TemporaryDirectory(prefix="ottla-oracle-") as work:
+        jars = classpath("kafka")
+        subprocess.run(["javac", "-cp", jars, "-d", work, str(SOURCE)], check=True, timeout=120)
+        command = ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.defaultLogLevel=off"]
+        command += ["-cp", f"{work}:{jars}", "KafkaAssignorOracle"]
+        asked = "".join(map(question, cases)).encode()
+        done = subprocess.run(command, input=asked, capture_output=True, check=True, timeout=240)
+    answers: list[list[str]] = [[]]
+    for line in done.stdout.decode().splitlines():
+        answers[-1].append(line)
+        if line in (".", "error"):
+            answers.append([])
+    return answers[:-1]
+
+
+def test_random_groups_get_what_kafka_gives_them() -> None:
+    rng = random.Random(848)
+    cases = [random_group(rng) for _ in range(GROUPS)]
+    theirs = ask(cases)
+    assert len(theirs) == GROUPS
+    assert {"error"} < {each[0] for each in theirs}, "some groups are refused"
+    for number, (case, expected) in enumerate(zip(cases, theirs, strict=True)):
+        assert answer(case) == expected, f"group {number}, {case[0]}: {question(case)}"
