@@ -16,7 +16,7 @@ from typing import Final
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
-from message_copies import Copies, Figures, Way
+from message_copies import WAITS_FOR_MEMBERS, Copies, Figures, Way
 from reference_kafka import BrokerProcess
 
 from compat_tests.java_client import Java, running
@@ -39,7 +39,8 @@ BROKER: Final = {"transaction_abort_timed_out_transaction_cleanup_interval_ms": 
 def test_the_message_copiers_copy_each_once_through_kills(
     fresh_broker: Callable[..., BrokerProcess], way: Way, tmp_path: Path
 ) -> None:
-    Copies(fresh_broker(**BROKER), way, SHORT, tmp_path, seed=5).play()
+    waits = {name.replace(".", "_"): value for name, value in WAITS_FOR_MEMBERS.items()} if way.group_mode else {}
+    Copies(fresh_broker(**BROKER, **waits), way, SHORT, tmp_path, seed=5).play()
 
 
 @pytest.fixture(scope="module")

@@ -22,7 +22,8 @@ import time
 from argparse import ArgumentParser
 from collections import defaultdict
 from collections.abc import Iterator
-from contextlib import ExitStack
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, redirect_stdout
 from itertools import chain
 from pathlib import Path
 from random import Random
@@ -40,6 +41,8 @@ from compat_tests.java_process import JavaProcess
 JARS: Final = "kafka-tools"
 IN, OUT, GROUP = "in", "out", "copiers"
 _PATIENCE_S: Final = 120
+_LONGEST_PAUSE_S: Final = 0.05
+"""About the length of a transaction."""
 _quiet = logging.getLogger("message_copies.librdkafka")
 
 
@@ -67,7 +70,7 @@ class Figures(NamedTuple):
     transaction_timeout_ms: int = 10_000
     """A copier that follows a killed one asks for its group's offsets first, and waits for the end of the other's transaction."""
     progress: float = 0.2
-    """Part of what a copier found to do that it has done at least when it or the broker is bounced."""
+    """Part of what a copier found to do that it does at least before it is bounced, or between two bounces of the broker."""
 
 
 class Told(NamedTuple):
@@ -90,6 +93,8 @@ def _ways() -> Iterator[Way]:
 
 
 WAYS: Final = tuple(_ways())
+WAITS_FOR_MEMBERS: Final = {"group.initial.rebalance.delay.ms": "3000"}
+"""Of a broker (Kafka's own default), or the copier that joins first copies all before there is another one."""
 FULL: Final = Figures()
 FULL_GROUP: Final = Figures(partitions=9, copiers=3)
 
@@ -120,10 +125,15 @@ class Copier:
     @property
     def progress(self) -> float:
         """Of what it found to do; 0 until it knows."""
-        unknown = self.remaining < 0 or self.remaining > 1 << 40  # a member of a group knows with its assignment
-        return 0.0 if unknown or self.consumed < 0 else self.consumed / max(1, self.consumed + self.remaining)
+        if self.consumed < 0 or self.remaining > 1 << 40:  # a member of a group knows with its assignment
+            return 0.0
+        return self.consumed / (self.consumed + self.remaining) if self.consumed + self.remaining else 1.0
 
-    def bounce(self, clean: bool) -> None:
+    def wait_for_progress(self, enough: float) -> None:
+        self.process.wait_for(lambda: self.progress >= enough, f"no progress of {enough:.2f}")
+
+    def bounce(self, clean: bool) -> bool:
+        """Whether it had something left to do, and was started again."""
         if clean:
             self.process.stop()
         else:
@@ -131,6 +141,8 @@ class Copier:
         self.end()
         if not self.done:
             self.start()
+            return True
+        return False
 
     def end(self) -> None:
         """kill -9 if it still runs; what it said is shown."""
@@ -205,20 +217,36 @@ class Copies:
         return JavaProcess(JARS, main, *how, *where, log=self.directory / "reader.log", on_line=said)
 
     def _bounce(self, copiers: list[Copier]) -> None:
-        """Each copier so many times in turn; or the broker, each time after somebody's progress."""
-        for _ in range(self.figures.restarts):
-            for copier in copiers if self.way.bounced == "copiers" else [self._random.choice(copiers)]:
-                enough = self.figures.progress * self._random.uniform(1, 1.5)
-                copier.process.wait_for(lambda c=copier, e=enough: c.progress >= e, "no progress")  # type: ignore[misc]
-                if self.way.bounced == "copiers":
-                    copier.bounce(self.way.clean)
-                elif self.way.clean:
+        """The broker so many times, or each copier, all at once. A random while after some progress: that is told between two
+        transactions, and the bounce may come anywhere in them."""
+        if self.way.bounced == "broker":
+            for number in range(1, self.figures.restarts + 1):
+                slowest = min((copier for copier in copiers if not copier.done), key=lambda each: each.progress)
+                slowest.wait_for_progress(number * self.figures.progress)
+                time.sleep(self._random.uniform(0, _LONGEST_PAUSE_S))
+                assert not all(copier.done for copier in copiers), "it was over before the broker was bounced"
+                if self.way.clean:
                     self.broker.stop()
-                    self.broker.start()
                 else:
                     self.broker.kill()
-                    self.broker.start()
+                self.broker.start()
                 self._restarts += 1
+            return
+        with ThreadPoolExecutor(len(copiers)) as threads:
+            seeds = [self._random.random() for _ in copiers]
+            self._restarts = sum(threads.map(self._bounce_copier, copiers, seeds))
+
+    def _bounce_copier(self, copier: Copier, seed: float) -> int:
+        """How often it was started again. In a group, others may have finished its work."""
+        random, restarts = Random(seed), 0
+        for _ in range(self.figures.restarts):
+            copier.wait_for_progress(self.figures.progress * random.uniform(1, 1.5))
+            time.sleep(random.uniform(0, _LONGEST_PAUSE_S))
+            restarts += copier.bounce(self.way.clean)
+        assert restarts == self.figures.restarts or self.way.group_mode, (
+            f"only {restarts} restarts: it was over before the others"
+        )
+        return restarts
 
     def _finish(self, copiers: list[Copier]) -> None:
         """Until every transactional id has nothing left to copy."""
@@ -285,14 +313,16 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="message-copies-") as temporary:
         for number, way in enumerate(way for way in WAYS if all(text in way.name for text in arguments.only)):
             directory = (arguments.keep or Path(temporary)) / f"{arguments.kind}-{number}"
-            broker = CLASSES[arguments.kind](directory / "broker")
+            broker = CLASSES[arguments.kind](directory / "broker", WAITS_FOR_MEMBERS if way.group_mode else None)
             directory.mkdir(parents=True)
             broker.start()
             figures = FULL_GROUP if way.group_mode else FULL
+            words = directory / "said.txt"
             try:
-                told = Copies(broker, way, figures, directory, arguments.seed + number).play()
+                with open(words, "w") as said, redirect_stdout(said):  # what the processes said, for a failure
+                    told = Copies(broker, way, figures, directory, arguments.seed + number).play()
             except (AssertionError, subprocess.TimeoutExpired) as error:
-                print(f"{way.name}: {error}\n{broker.log_tail()}", file=sys.stderr)
+                print(f"{words.read_text()[-20_000:]}\n{broker.log_tail()}\n{way.name}: {error}", file=sys.stderr)
                 raise SystemExit(1) from None
             finally:
                 broker.kill()

@@ -1,0 +1,152 @@
+"""Kafka Connect 4.3.1 in distributed mode, against ottla and against Apache Kafka: from a file through a topic into a file.
+
+The worker is killed (kill -9) on the way and goes on where it stopped, by what it keeps in its three internal topics; so does it
+when the broker is killed. With exactly.once.source.support the source's records and positions are written in transactions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
+from reference_kafka import BrokerProcess
+
+from compat_tests.connect import TOPICS, Worker
+from compat_tests.waiting import collect, wait_for
+
+LINES_TOPIC: Final = "lines"
+CHUNK: Final = 500
+"""Lines that are written at a time."""
+BROKER: Final = {
+    "offsets_topic_num_partitions": "2",
+    "transaction_state_log_num_partitions": "2",
+    "transaction_abort_timed_out_transaction_cleanup_interval_ms": "500",
+}
+EXACTLY_ONCE: Final = {
+    "exactly_once_support": "required",
+    "transaction_boundary": "poll",
+    "producer_override_transaction_timeout_ms": "3000",  # a new worker waits for what a killed one began
+}
+
+
+@pytest.fixture
+def worker_on(tmp_path: Path) -> Iterator[Callable[..., Worker]]:
+    made: list[Worker] = []
+
+    def make(broker: BrokerProcess, **settings: str) -> Worker:
+        worker = Worker(broker.bootstrap, tmp_path, **settings)
+        made.append(worker)
+        worker.start()
+        return worker
+
+    yield make
+    for worker in made:
+        worker.kill()
+
+
+class Files:
+    """The source's file, which grows, and the sink's."""
+
+    def __init__(self, directory: Path) -> None:
+        self.source, self.sink = directory / "source.txt", directory / "sink.txt"
+        self.written: list[str] = []
+        self.source.touch()
+
+    def write(self) -> None:
+        """A chunk more. A source reads whole lines only, so where a write is cut in two does not matter."""
+        lines = [f"line {len(self.written) + number}" for number in range(CHUNK)]
+        self.written += lines
+        with open(self.source, "a") as file:
+            file.writelines(f"{line}\n" for line in lines)
+
+    def sunk(self) -> list[str]:
+        return self.sink.read_text().splitlines() if self.sink.exists() else []
+
+    def connectors(self, **source: str) -> dict[str, dict[str, str]]:
+        files = {"tasks.max": "1"}
+        return {
+            "source": files
+            | {"connector.class": "FileStreamSource", "file": str(self.source), "topic": LINES_TOPIC, "batch.size": "100"}
+            | {name.replace("_", "."): value for name, value in source.items()},
+            "sink": files
+            | {"connector.class": "FileStreamSink", "file": str(self.sink), "topics": LINES_TOPIC}
+            | {"consumer.override.isolation.level": "read_committed"},
+        }
+
+
+def committed(worker: Worker, files: Files) -> bool:
+    """Whether both connectors have told Kafka that all is done."""
+    position = [each["offset"]["position"] for each in worker.offsets("source")]
+    offset = [each["offset"]["kafka_offset"] for each in worker.offsets("sink")]
+    return position == [files.source.stat().st_size] and bool(offset) and offset[0] >= len(files.written)
+
+
+def described(bootstrap: str) -> dict[str, Any]:
+    """Internal topic -> its partitions, and the settings that it was made with."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    partitions = {name: len(topic.partitions) for name, topic in admin.list_topics(timeout=30).topics.items() if name in TOPICS}
+    asked = admin.describe_configs([ConfigResource(ResourceType.TOPIC, name) for name in partitions])
+    own = {
+        resource.name: {name: entry.value for name, entry in future.result(30).items() if entry.source == 1}
+        for resource, future in asked.items()
+    }
+    return {name: (count, own[name]) for name, count in partitions.items()}
+
+
+def lines_of(bootstrap: str, count: int) -> list[str]:
+    """The committed records of the topic, without their JSON quotes."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "reader", "isolation.level": "read_committed"})
+    consumer.assign([TopicPartition(LINES_TOPIC, 0, 0)])
+    try:
+        return collect(lambda: [(each.value() or b"").decode().strip('"') for each in consumer.consume(1000, 0.5)], count)
+    finally:
+        consumer.close()
+
+
+def test_a_file_goes_through_a_topic_into_a_file(
+    fresh_broker: Callable[..., BrokerProcess], worker_on: Callable[..., Worker], tmp_path: Path
+) -> None:
+    broker = fresh_broker(**BROKER)
+    worker, files = worker_on(broker), Files(tmp_path)
+    for name, settings in files.connectors().items():
+        worker.create(name, settings)
+    files.write()
+    wait_for(lambda: files.sunk() == files.written, "all lines are through")
+    assert described(broker.bootstrap) == {name: (count, {"cleanup.policy": "compact"}) for name, count in TOPICS.items()}
+
+    wait_for(lambda: committed(worker, files), "both have committed")
+    worker.kill()
+    files.write()  # while nobody looks
+    worker.start()
+    wait_for(lambda: files.sunk() == files.written, "it goes on where it stopped")
+
+    broker.kill()
+    files.write()
+    broker.start()
+    wait_for(lambda: files.sunk() == files.written, "it goes on when the broker is back")
+    assert lines_of(broker.bootstrap, len(files.written)) == files.written
+    worker.settled("DELETE", "/connectors/source")
+    worker.settled("DELETE", "/connectors/sink")
+    wait_for(lambda: worker.ask("GET", "/connectors") == [], "both are gone")
+
+
+def test_a_source_writes_each_line_exactly_once_though_its_worker_is_killed(
+    fresh_broker: Callable[..., BrokerProcess], worker_on: Callable[..., Worker], tmp_path: Path
+) -> None:
+    """Killed anywhere, committed or not: what the topic shows to readers of committed records is the file."""
+    broker = fresh_broker(**BROKER)
+    worker, files = worker_on(broker, exactly_once_source_support="enabled"), Files(tmp_path)
+    for name, settings in files.connectors(**EXACTLY_ONCE).items():
+        worker.create(name, settings)
+    for _ in range(2):
+        before = len(files.sunk())
+        files.write()
+        wait_for(lambda n=before: len(files.sunk()) > n, "some lines are through")  # type: ignore[misc]
+        worker.kill()
+        worker.start()
+    files.write()
+    assert lines_of(broker.bootstrap, len(files.written)) == files.written
