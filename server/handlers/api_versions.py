@@ -26,7 +26,9 @@ from ottla.wire.messages.api_versions import (
     SupportedFeatureKey,
 )
 
-HONOURED: Final = frozenset({"metadata.version", "kraft.version", "transaction.version", "group.version", "streams.version"})
+HONOURED: Final = frozenset(
+    {"metadata.version", "kraft.version", "transaction.version", "group.version", "share.version", "streams.version"}
+)
 MIN_LEVEL_ZERO_SINCE: Final = 4
 TELEMETRY: Final = frozenset({71, 72})
 """Served to who asks, and advertised where somebody wants clients' metrics: stock clients ask whoever advertises it."""

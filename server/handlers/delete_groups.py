@@ -1,4 +1,4 @@
-"""DeleteGroups v0-3: groups without members go, with their offsets.
+"""DeleteGroups v0-3: groups without members go, with their offsets; share groups with what they did in partitions.
 
 - A group named twice is answered once. v3 has room for a text; Kafka leaves it null for the errors below, and so do we.
 - Errors, each group its own: 69 GROUP_ID_NOT_FOUND, 68 NON_EMPTY_GROUP, and 14/15/16 of the coordinator.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from ottla.server.context import RequestContext
 from ottla.server.group.errors import GroupError
+from ottla.server.group.group import Kind
 from ottla.wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 
 
@@ -17,7 +18,13 @@ def handle(request: DeleteGroupsRequest, ctx: RequestContext) -> DeleteGroupsRes
 
 def _delete(group_id: str, ctx: RequestContext) -> DeletableGroupResult:
     try:
-        ctx.broker.groups.shard(group_id).delete_group(group_id)
+        shard = ctx.broker.groups.shard(group_id)
+        group = shard.groups.get(group_id)
+        if group is not None and group.kind is Kind.SHARE:
+            from ottla.server.share_groups import delete_all_state  # where nobody has share groups it is not needed
+
+            delete_all_state(ctx.broker, group_id)
+        shard.delete_group(group_id)
     except GroupError as error:
         return DeletableGroupResult(group_id=group_id, error_code=error.code, error_message=error.message)
     return DeletableGroupResult(group_id=group_id)

@@ -38,6 +38,7 @@ SUPPORTED_FEATURES: Final = {
     "kraft.version": (0, 1),
     "transaction.version": (0, 2),
     "group.version": (0, 1),
+    "share.version": (0, 2),
     "streams.version": (0, 1),
 }
 """What this broker registers as able to do: (lowest, highest) level. Features that we do not honour are not among them."""

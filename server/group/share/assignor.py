@@ -1,0 +1,166 @@
+"""The assignor `simple` (KIP-932): who reads which partitions, with as few changes as possible.
+
+Partitions are shared, so there is always something for everybody: with more members than partitions each partition goes to
+several members, as many to one as to another, give or take one. The steps are Kafka's, and so is the order in which members and
+partitions are gone through (java_table.py), for that decides who is left with what:
+
+1. who has more than its share gives up the rest, partition by partition;
+2. partitions with too many members lose some;
+3. what has too few members goes, partition by partition, to those that have room.
+
+With one subscription for all, a member's share is counted over all topics; otherwise each topic is shared out among its own
+subscribers. What a member had of a topic that nobody wants any more stays in its target then; it is not told of it (protocol.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from math import ceil
+from typing import Final
+
+from ottla.server.group.modern.assignor import Assignment, GroupAssignment, GroupSpec
+from ottla.server.group.modern.java_order import hash_order, int_hash, partition_order, uuid_hash
+from ottla.server.group.share.java_table import JavaTable, capacity_for
+
+NAME: Final = "simple"
+
+Initialized = Mapping[bytes, Collection[int]]
+"""By topic id, the partitions that have state: only they are given out."""
+_Partition = tuple[bytes, int]
+_Target = dict[bytes, set[int]]
+"""What a member is to have: topic id -> partitions. A topic of which everything was taken away stays, with none."""
+
+
+def assign(spec: GroupSpec, initialized: Initialized) -> GroupAssignment:
+    """AssignorError: members are subscribed to a topic that does not exist."""
+    members = list(spec.members.values())
+    if not any(member.topics for member in members):
+        return {}
+    targets: list[_Target] = [
+        {topic_id: set(partitions) for topic_id, partitions in member.assignment.items()} for member in members
+    ]
+    if spec.homogeneous:
+        _share_all(spec, initialized, targets)
+    else:
+        _share_by_topic(spec, initialized, targets)
+    return {member: _frozen(target) for member, target in zip(spec.members, targets, strict=True)}
+
+
+def _frozen(target: _Target) -> Assignment:
+    return {topic_id: frozenset(partitions) for topic_id, partitions in target.items()}
+
+
+def _share_all(spec: GroupSpec, initialized: Initialized, targets: list[_Target]) -> None:
+    topics = next(iter(spec.members.values())).topics
+    partitions = [each for topic_id in topics for each in _given_out(spec, initialized, topic_id)]
+    sharing = _Sharing(targets, partitions, range(len(targets)), _hash_of_partition)
+    for index, target in enumerate(targets):
+        for topic_id in hash_order(target, uuid_hash):
+            if topic_id in topics:
+                sharing.note(index, topic_id)
+            else:
+                del target[topic_id]
+    sharing.run()
+
+
+def _share_by_topic(spec: GroupSpec, initialized: Initialized, targets: list[_Target]) -> None:
+    subscribers: dict[bytes, list[int]] = {}
+    for index, member in enumerate(spec.members.values()):
+        for topic_id in member.topics:
+            subscribers.setdefault(topic_id, []).append(index)
+    for topic_id in hash_order(subscribers, uuid_hash):
+        partitions = list(_given_out(spec, initialized, topic_id))
+        sharing = _Sharing(targets, partitions, subscribers[topic_id], _hash_of_index)
+        for index in range(len(targets)):
+            sharing.note(index, topic_id)
+        sharing.run()
+
+
+def _given_out(spec: GroupSpec, initialized: Initialized, topic_id: bytes) -> Iterable[_Partition]:
+    wanted = initialized.get(topic_id, ())
+    return ((topic_id, index) for index in range(spec.partitions_of(topic_id)) if index in wanted)
+
+
+def _hash_of_partition(partition: _Partition) -> int:
+    return (31 * uuid_hash(partition[0]) + partition[1]) & 0xFFFFFFFF
+
+
+def _hash_of_index(partition: _Partition) -> int:
+    return int_hash(partition[1])
+
+
+class _Sharing:
+    """`partitions` are shared out among `members`, given by their index in `targets`, which are changed in place."""
+
+    def __init__(
+        self,
+        targets: list[_Target],
+        partitions: Sequence[_Partition],
+        members: Sequence[int],
+        hash_of: Callable[[_Partition], int],
+    ) -> None:
+        self._targets = targets
+        self._partitions = partitions
+        self._hash_of = hash_of
+        self._per_partition = -(-len(members) // len(partitions)) if partitions else 0
+        share = self._per_partition * len(partitions) / len(members)
+        self._wanted = {member: ceil(share * (n + 1)) - ceil(share * n) for n, member in enumerate(members)}
+        self._members_of: JavaTable[_Partition, JavaTable[int, None]] = JavaTable(hash_of, capacity_for(len(partitions)))
+        self._partitions_of: dict[int, JavaTable[_Partition, None]] = {}
+
+    def note(self, member: int, topic_id: bytes) -> None:
+        """What the member had of a topic."""
+        for index in partition_order(self._targets[member].get(topic_id, ())):
+            partition = (topic_id, index)
+            self._members_of.get_or_put(partition, lambda: JavaTable(int_hash)).put(member, None)
+            self._partitions_of.setdefault(member, JavaTable(self._hash_of)).put(partition, None)
+
+    def run(self) -> None:
+        for member, held in self._partitions_of.items():
+            for partition in list(held)[: max(len(held) - self._wanted.get(member, 0), 0)]:
+                self._revoke(member, partition)
+        for partition in self._members_of:
+            members = self._members_of[partition]
+            for member in list(members)[: max(len(members) - self._per_partition, 0)]:
+                self._revoke(member, partition)
+        for partition in self._partitions:
+            self._members_of.get_or_put(partition, lambda: JavaTable(int_hash))
+        self._give_out()
+
+    def _revoke(self, member: int, partition: _Partition) -> None:
+        topic_id, index = partition
+        self._targets[member][topic_id].discard(index)
+        self._members_of[partition].discard(member)
+        self._partitions_of[member].discard(partition)
+
+    def _has_room(self, member: int) -> bool:
+        return len(self._partitions_of.get(member, ())) < self._wanted[member]
+
+    def _give_out(self) -> None:
+        """In turn, round and round; a round in which nobody took anything is the last for its partition. Who gets a partition in
+        a second round of it does not count as two: so it is in Kafka.
+        """
+        unfilled = [member for member in sorted(self._wanted) if self._has_room(member)]
+        at, progress = 0, False
+        for partition in self._members_of if unfilled else ():
+            had = self._members_of[partition]
+            missing = self._per_partition - len(had)
+            while missing > 0:
+                if at == len(unfilled):
+                    if not progress or not unfilled:
+                        break
+                    at, progress = 0, False
+                member = unfilled[at]
+                at += 1
+                if member in had:
+                    continue
+                topic_id, index = partition
+                self._targets[member].setdefault(topic_id, set()).add(index)
+                self._partitions_of.setdefault(member, JavaTable(self._hash_of)).put(partition, None)
+                missing -= 1
+                progress = True
+                if not self._has_room(member):
+                    at -= 1
+                    del unfilled[at]
+            if not unfilled:
+                return

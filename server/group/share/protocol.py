@@ -1,0 +1,340 @@
+"""The share groups of one shard: heartbeats, sessions, and which partitions have state (KIP-932).
+
+A heartbeat is a look at what the member says and at the topics there are. It may change the member, raise the group's epoch, make
+a new target, and lead the member to it: all of that is one batch of records. A partition is given out once its state is
+initialized; that is done by who calls (server/share_groups.py), outside of this turn, and told to `initialized` or `failed`. The
+next heartbeat then finds partitions that nobody has, and raises the epoch.
+
+The answer names what the member has only when that is new to it, or when it says itself what it subscribes to.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
+
+from ottla.server.group.consumer.topics import Topics
+from ottla.server.group.errors import GroupError
+from ottla.server.group.group import Committer, GroupProtocol, Kind
+from ottla.server.group.members import Client
+from ottla.server.group.modern.assignor import AssignorError, GroupSpec, MemberSpec
+from ottla.server.group.modern.java_order import copied_capacity, hash_order, string_hash
+from ottla.server.group.modern.settings import GroupValues
+from ottla.server.group.modern.target import changed_targets
+from ottla.server.group.modern.timers import MemberTimers
+from ottla.server.group.records import GroupRecord, ProtocolRecord
+from ottla.server.group.result import Result
+from ottla.server.group.share import assignor, records
+from ottla.server.group.share.group import ShareGroup
+from ottla.server.group.share.member import JOINING_EPOCH, LEAVING_EPOCH, ShareMember
+from ottla.server.group.share.state_partitions import ByTopic, StatePartitions, TopicPartitions
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.internal.share_group_metadata_key import ShareGroupMetadataKey
+
+if TYPE_CHECKING:
+    from ottla.server.group.modern.assignor import Assignment
+    from ottla.server.group.shard import Shard
+
+logger = logging.getLogger("ottla.server.group")
+
+LOOK_AGAIN_MS: Final = 2**31 - 1
+"""Topics tell when they change; this is how long it takes until a group looks at them all the same."""
+SESSION: Final = "session"
+
+
+class Beat(NamedTuple):
+    """What a member says. None is: as before."""
+
+    member_id: str
+    epoch: int
+    rack_id: str | None
+    topics: Sequence[str] | None
+    client: Client
+
+
+class Initialize(NamedTuple):
+    """What the share coordinator is to be asked for: partitions by topic id, and where reading begins in each of the topics."""
+
+    state_epoch: int
+    topics: ByTopic
+    start_offsets: Mapping[bytes, int]
+
+
+class BeatAnswer(NamedTuple):
+    """`assigned` None: as before. `initialize` None: nothing is to be done."""
+
+    member_id: str
+    epoch: int
+    interval_ms: int
+    assigned: Assignment | None = None
+    initialize: Initialize | None = None
+
+
+def open_protocol(shard: Shard) -> ShareProtocol:
+    return ShareProtocol(shard)
+
+
+class ShareProtocol(GroupProtocol[ShareGroup]):
+    kind: ClassVar[Kind] = Kind.SHARE
+
+    def __init__(self, shard: Shard) -> None:
+        self._shard = shard
+        self._timers = MemberTimers(shard.clock)
+        self._values = GroupValues(shard.settings.broker, shard.cluster)
+        self._topics = Topics(shard.cluster)
+        self._cleaning = False
+
+    # State
+
+    def replay(self, record: GroupRecord) -> None:
+        assert isinstance(record, ProtocolRecord)
+        groups, group_id = self._shard.groups, record.group_id
+        group = groups.get(group_id)
+        if not isinstance(group, ShareGroup):
+            if record.value is None:
+                return
+            if group is not None and not self._shard.loading:
+                raise ValueError(f"group {group_id} is not a share group")
+            group = groups[group_id] = ShareGroup(group_id, self._shard.clock.now_ms)
+        if record.value is None and isinstance(record.key, ShareGroupMetadataKey):
+            self.discard(group, ErrorCode.UNKNOWN_MEMBER_ID)
+            del groups[group_id]
+        else:
+            group.replay(record)
+
+    def loaded(self, group: ShareGroup) -> Result[None] | None:
+        for member_id in group.members:
+            self._begin_session(group.group_id, member_id)
+        return None
+
+    def discard(self, group: ShareGroup, error: ErrorCode) -> None:
+        for member_id in group.members:
+            self._timers.cancel_all(group.group_id, member_id)
+
+    def topic_changed(self, topic: str) -> None:
+        self._topics.forget(topic)
+        for group in self._groups():
+            if group.is_subscribed(topic):
+                group.refresh_at_ms = 0
+        if topic not in self._shard.cluster.topics and not self._cleaning:
+            self._cleaning = True
+            self._shard.clock.call_later(0, self._forget_deleted_topics)
+
+    def _groups(self) -> list[ShareGroup]:
+        return [group for group in self._shard.groups.values() if isinstance(group, ShareGroup)]
+
+    def _forget_deleted_topics(self) -> None:
+        self._cleaning = False
+        there = self._shard.cluster.topics_by_id
+        changed: list[GroupRecord] = []
+        for group in self._groups():
+            had = group.state_partitions
+            gone = {topic_id for topics in had for topic_id in topics if topic_id not in there}
+            if gone:
+                changed.append(had.without_topics(gone).record(group.group_id))
+        if changed:
+            self._shard.run_timer(Result(changed, None))
+
+    # Heartbeats
+
+    def heartbeat_of(self, group_id: str, said: Beat) -> BeatAnswer:
+        """GroupError: GROUP_ID_NOT_FOUND, GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, each with a text."""
+        if said.epoch == LEAVING_EPOCH:
+            return self._leave(group_id, said)
+        group = self.group_or_new(group_id) if said.epoch == JOINING_EPOCH else self.group(group_id)
+        self._check_room(group, said.member_id)
+        old = _member(group, said)
+        new = replace(
+            old,
+            rack_id=old.rack_id if said.rack_id is None else said.rack_id,
+            topics=old.topics if said.topics is None else frozenset(said.topics),
+            client_id=said.client.client_id,
+            client_host=said.client.host,
+        )
+        turn = _Turn(group, old, new, [])
+        if new != old or said.member_id not in group.members:
+            turn.records.append(records.member(group_id, new))
+        epoch, bumped = self._epoch(turn)
+        assignment_epoch, target = self._target(turn, epoch)
+        led = self._led(turn, assignment_epoch, target, subscription_changed=bumped)
+        initialize = self._to_initialize(turn, epoch)
+        shown = said.epoch == JOINING_EPOCH or said.topics is not None or led.assigned != old.assigned
+        interval_ms = self._values.number(group_id, "share.heartbeat.interval.ms")
+        answer = BeatAnswer(led.member_id, led.epoch, interval_ms, led.assigned if shown else None, initialize)
+        self._shard.run(Result(turn.records, None))
+        self._begin_session(group_id, said.member_id)
+        return answer
+
+    def group(self, group_id: str) -> ShareGroup:
+        """GroupError GROUP_ID_NOT_FOUND."""
+        group = self._shard.groups.get(group_id)
+        if not isinstance(group, ShareGroup):
+            what = "There is no group" if group is None else "No share group is"
+            raise GroupError(ErrorCode.GROUP_ID_NOT_FOUND, f"{what} '{group_id}'.")
+        return group
+
+    def group_or_new(self, group_id: str) -> ShareGroup:
+        """GroupError GROUP_ID_NOT_FOUND: there is a group of this id, of another kind. A new one exists from its first record."""
+        if group_id in self._shard.groups:
+            return self.group(group_id)
+        return ShareGroup(group_id, self._shard.clock.now_ms)
+
+    def _check_room(self, group: ShareGroup, member_id: str) -> None:
+        most = self._values.broker_number("group.share.max.size")
+        if len(group.members) >= most and member_id not in group.members:
+            raise GroupError(ErrorCode.GROUP_MAX_SIZE_REACHED, f"A share group has at most {most} members.")
+
+    def _epoch(self, turn: _Turn) -> tuple[int, bool]:
+        """The group's epoch after this turn, and whether it was raised."""
+        group, now_ms = turn.group, self._shard.clock.now_ms()
+        raised = turn.old.topics != turn.new.topics
+        if group.assignment_epoch >= group.epoch:
+            raised = raised or group.awaits_partitions
+        if not raised and not group.refresh_due(now_ms):
+            return group.epoch, False
+        turn.subscribed = group.subscribed_topics(turn.old, turn.new)
+        metadata_hash = self._topics.hash_of(turn.subscribed)
+        raised = raised or metadata_hash != group.metadata_hash
+        epoch = group.epoch + raised
+        if raised:
+            turn.records.append(records.epoch(group.group_id, epoch, metadata_hash))
+        group.refresh_again(now_ms + LOOK_AGAIN_MS, epoch)
+        return epoch, raised
+
+    def _target(self, turn: _Turn, epoch: int) -> tuple[int, Assignment]:
+        """The epoch of the target assignment, and what it gives the member: a new one if one is due, and it is time."""
+        group, now_ms, member_id = turn.group, self._shard.clock.now_ms(), turn.new.member_id
+        interval_ms = self._values.number(group.group_id, "share.assignment.interval.ms")
+        is_early = group.assignment_timestamp_ms and now_ms < group.assignment_timestamp_ms + interval_ms
+        if group.assignment_epoch >= epoch or is_early:
+            return group.assignment_epoch, group.target_of(member_id)
+        members = {**group.members, member_id: turn.new}
+        ids = hash_order(members, string_hash)
+        specs = {each: MemberSpec(self._topic_ids(members[each]), group.target_of(each)) for each in ids}
+        counts = self._topics.partition_counts({topic_id for spec in specs.values() for topic_id in spec.topics})
+        homogeneous = all(count == len(members) for count in turn.subscribed.values())
+        spec = GroupSpec(specs, counts, homogeneous, lambda topic_id, partition: False)
+        initialized = {topic_id: each.partitions for topic_id, each in group.state_partitions.initialized.items()}
+        try:
+            assigned = assignor.assign(spec, initialized)
+        except AssignorError as error:
+            raise GroupError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from error
+        for each, target in changed_targets(group.targets, assigned, ids).items():
+            turn.records.append(records.target(group.group_id, each, target))
+        turn.records.append(records.target_epoch(group.group_id, epoch, now_ms))
+        return epoch, assigned.get(member_id, {})
+
+    def _topic_ids(self, member: ShareMember) -> list[bytes]:
+        return self._topics.ids(hash_order(sorted(member.topics), string_hash, copied_capacity(len(member.topics))))
+
+    def _led(self, turn: _Turn, epoch: int, target: Assignment, *, subscription_changed: bool) -> ShareMember:
+        """The member after this turn: it has its target, as far as it subscribes to it."""
+        member = turn.new
+        if epoch == member.epoch and not subscription_changed:
+            return member
+        wanted = set(self._topics.ids(member.topics))
+        assigned = {topic_id: partitions for topic_id, partitions in target.items() if topic_id in wanted}
+        led = member.moved_to(epoch, assigned) if epoch != member.epoch else replace(member, assigned=assigned)
+        if led != member:
+            turn.records.append(records.current(turn.group.group_id, led))
+        return led
+
+    def _leave(self, group_id: str, said: Beat) -> BeatAnswer:
+        group = self.group(group_id)
+        member = group.member(said.member_id)
+        self._shard.run(Result(self._gone(group, member), None))
+        return BeatAnswer(said.member_id, said.epoch, 0)
+
+    def _gone(self, group: ShareGroup, member: ShareMember) -> list[GroupRecord]:
+        epoch = group.epoch + 1
+        metadata_hash = self._topics.hash_of(group.subscribed_topics(old=member))
+        gone: list[GroupRecord] = [*records.member_gone(group.group_id, member.member_id)]
+        gone.append(records.epoch(group.group_id, epoch, metadata_hash))
+        if len(group.members) == 1:
+            gone.append(records.target_epoch(group.group_id, epoch, 0))
+        self._timers.cancel_all(group.group_id, member.member_id)
+        return gone
+
+    def _begin_session(self, group_id: str, member_id: str) -> None:
+        timeout_ms = self._values.number(group_id, "share.session.timeout.ms")
+        self._timers.push_back(SESSION, group_id, member_id, timeout_ms, lambda: self._session_over(group_id, member_id))
+
+    def _session_over(self, group_id: str, member_id: str) -> None:
+        group = self._shard.groups.get(group_id)
+        if isinstance(group, ShareGroup) and member_id in group.members:
+            logger.info("share group %s: the session of member %s is over", group_id, member_id)
+            self._shard.run_timer(Result(self._gone(group, group.members[member_id]), None))
+
+    # Partitions with state
+
+    def _to_initialize(self, turn: _Turn, epoch: int) -> Initialize | None:
+        """Partitions of subscribed topics that have no state, and are not on their way to it for some time."""
+        group, now_ms = turn.group, self._shard.clock.now_ms()
+        had = group.state_partitions
+        since_ms = now_ms - self._values.broker_number("group.share.initialize.retry.interval.ms")
+        wanted: ByTopic = {}
+        for name in turn.subscribed:
+            topic = self._shard.cluster.topics.get(name)
+            if topic is not None:
+                missing = frozenset(range(len(topic.partitions))) - had.partitions_of(topic.topic_id, since_ms)
+                if missing:
+                    wanted[topic.topic_id] = TopicPartitions(name, missing, now_ms)
+        if not wanted:
+            return None
+        turn.records.append(had.begun(wanted).record(group.group_id))
+        known = had.initialized.keys() | had.initializing.keys()
+        return Initialize(epoch, wanted, {topic_id: 0 if topic_id in known else -1 for topic_id in wanted})
+
+    def initialized_partitions(self, group_id: str) -> dict[bytes, frozenset[int]]:
+        """By topic id; nothing where there is no such share group."""
+        group = self._shard.groups.get(group_id)
+        if not isinstance(group, ShareGroup):
+            return {}
+        return {topic_id: topic.partitions for topic_id, topic in group.state_partitions.initialized.items()}
+
+    def change_state_partitions(self, group: ShareGroup, changed: StatePartitions) -> None:
+        """GroupError: it could not be written."""
+        self._shard.run(Result([changed.record(group.group_id)], None))
+
+    # Offsets: a share group commits none
+
+    def admit_commit(self, group: ShareGroup, committer: Committer) -> None:
+        raise _not_a_consumer_group(group)
+
+    def admit_commit_in_transaction(self, group: ShareGroup, committer: Committer) -> None:
+        raise _not_a_consumer_group(group)
+
+    def admit_fetch(self, group: ShareGroup, committer: Committer) -> None:
+        raise _not_a_consumer_group(group)
+
+    def admit_offset_deletion(self, group: ShareGroup) -> None:
+        raise _not_a_consumer_group(group)
+
+
+def _not_a_consumer_group(group: ShareGroup) -> GroupError:
+    return GroupError(ErrorCode.GROUP_ID_NOT_FOUND, f"'{group.group_id}' is a share group, which commits no offsets.")
+
+
+class _Turn:
+    """One heartbeat on its way: the member before and after, and what is to be written."""
+
+    def __init__(self, group: ShareGroup, old: ShareMember, new: ShareMember, written: list[GroupRecord]) -> None:
+        self.group = group
+        self.old = old
+        self.new = new
+        self.records = written
+        self.subscribed: Mapping[str, int] = group.subscribed_topics()
+        """Names, and how many members subscribed to them, as far as was looked."""
+
+
+def _member(group: ShareGroup, said: Beat) -> ShareMember:
+    """The member as it was. GroupError: UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH."""
+    if said.epoch == JOINING_EPOCH:
+        return group.members.get(said.member_id, ShareMember(said.member_id))
+    member = group.member(said.member_id)
+    if said.epoch > member.epoch or (said.epoch < member.epoch and said.epoch != member.previous_epoch):
+        message = f"Member epoch {said.epoch} is neither {member.epoch}, in which the member is, nor the one before: join anew."
+        raise GroupError(ErrorCode.FENCED_MEMBER_EPOCH, message)
+    return member

@@ -1,0 +1,81 @@
+"""The records of a share group, made; replay is in group.py. Api keys in `__consumer_offsets`: 10-15."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ottla.server.group.modern.assignor import Assignment
+from ottla.server.group.records import ProtocolRecord
+from ottla.server.group.share.member import ShareMember, ordered
+from ottla.wire.messages.internal.share_group_current_member_assignment_key import ShareGroupCurrentMemberAssignmentKey
+from ottla.wire.messages.internal.share_group_member_metadata_key import ShareGroupMemberMetadataKey
+from ottla.wire.messages.internal.share_group_metadata_key import ShareGroupMetadataKey
+from ottla.wire.messages.internal.share_group_metadata_value import ShareGroupMetadataValue
+from ottla.wire.messages.internal.share_group_state_partition_metadata_key import ShareGroupStatePartitionMetadataKey
+from ottla.wire.messages.internal.share_group_target_assignment_member_key import ShareGroupTargetAssignmentMemberKey
+from ottla.wire.messages.internal.share_group_target_assignment_member_value import (
+    ShareGroupTargetAssignmentMemberValue,
+    TopicPartition,
+)
+from ottla.wire.messages.internal.share_group_target_assignment_metadata_key import ShareGroupTargetAssignmentMetadataKey
+from ottla.wire.messages.internal.share_group_target_assignment_metadata_value import ShareGroupTargetAssignmentMetadataValue
+
+
+def epoch(group_id: str, group_epoch: int, metadata_hash: int) -> ProtocolRecord:
+    return ProtocolRecord(ShareGroupMetadataKey(group_id), ShareGroupMetadataValue(group_epoch, metadata_hash))
+
+
+def member(group_id: str, updated: ShareMember) -> ProtocolRecord:
+    """What a member told of itself."""
+    return ProtocolRecord(ShareGroupMemberMetadataKey(group_id, updated.member_id), updated.metadata_value())
+
+
+def current(group_id: str, updated: ShareMember) -> ProtocolRecord:
+    """Where a member stands."""
+    return ProtocolRecord(ShareGroupCurrentMemberAssignmentKey(group_id, updated.member_id), updated.assignment_value())
+
+
+def target(group_id: str, member_id: str, assignment: Assignment) -> ProtocolRecord:
+    """What a member is to have."""
+    parts = [TopicPartition(topic_id, partitions) for topic_id, partitions in ordered(assignment)]
+    return ProtocolRecord(
+        ShareGroupTargetAssignmentMemberKey(group_id, member_id), ShareGroupTargetAssignmentMemberValue(parts)
+    )  # fmt: skip
+
+
+def target_epoch(group_id: str, assignment_epoch: int, timestamp_ms: int) -> ProtocolRecord:
+    """The group's epoch that the targets are made for, and when they were made."""
+    return ProtocolRecord(
+        ShareGroupTargetAssignmentMetadataKey(group_id),
+        ShareGroupTargetAssignmentMetadataValue(assignment_epoch, timestamp_ms),
+    )
+
+
+def member_gone(group_id: str, member_id: str) -> list[ProtocolRecord]:
+    """In this order: replay holds the later ones against the earlier."""
+    return [current_gone(group_id, member_id), target_gone(group_id, member_id), metadata_gone(group_id, member_id)]
+
+
+def current_gone(group_id: str, member_id: str) -> ProtocolRecord:
+    return ProtocolRecord(ShareGroupCurrentMemberAssignmentKey(group_id, member_id), None)
+
+
+def target_gone(group_id: str, member_id: str) -> ProtocolRecord:
+    return ProtocolRecord(ShareGroupTargetAssignmentMemberKey(group_id, member_id), None)
+
+
+def metadata_gone(group_id: str, member_id: str) -> ProtocolRecord:
+    return ProtocolRecord(ShareGroupMemberMetadataKey(group_id, member_id), None)
+
+
+def group_gone(group_id: str, member_ids: Iterable[str]) -> list[ProtocolRecord]:
+    """Everything of a group, in Kafka's order."""
+    ids = list(member_ids)
+    return [
+        *(current_gone(group_id, member_id) for member_id in ids),
+        *(target_gone(group_id, member_id) for member_id in ids),
+        ProtocolRecord(ShareGroupTargetAssignmentMetadataKey(group_id), None),
+        *(metadata_gone(group_id, member_id) for member_id in ids),
+        ProtocolRecord(ShareGroupStatePartitionMetadataKey(group_id), None),
+        ProtocolRecord(ShareGroupMetadataKey(group_id), None),
+    ]

@@ -1,0 +1,94 @@
+"""AlterShareGroupOffsets v0: a share group without members begins anew at given offsets (KIP-932).
+
+- The group comes to be by that if there is none. What it did in the partitions before is forgotten.
+- 35 UNSUPPORTED_VERSION with the feature share.version at 0.
+- Errors of the group, with a text: 24 INVALID_GROUP_ID (""), 68 NON_EMPTY_GROUP, 69 GROUP_ID_NOT_FOUND for a group of another
+  kind, 14/15/16 of the coordinator. Of a partition, with a text: 3 UNKNOWN_TOPIC_OR_PARTITION, and what the share coordinator
+  says.
+- The answer waits for the share coordinator, whose topic may have to be made first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from ottla.server.context import RequestContext
+from ottla.server.group.errors import GroupError
+from ottla.server.group.share.protocol import Initialize, ShareProtocol
+from ottla.server.group.share.state_partitions import ByTopic, TopicPartitions
+from ottla.server.share_groups import Errors, begin, finish, is_enabled
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.alter_share_group_offsets import (
+    AlterShareGroupOffsetsRequest,
+    AlterShareGroupOffsetsResponse,
+    AlterShareGroupOffsetsResponsePartition,
+    AlterShareGroupOffsetsResponseTopic,
+)
+
+Answer = AlterShareGroupOffsetsResponse | asyncio.Future[AlterShareGroupOffsetsResponse]
+
+
+def handle(request: AlterShareGroupOffsetsRequest, ctx: RequestContext) -> Answer:
+    try:
+        if not is_enabled(ctx.broker):
+            raise GroupError(ErrorCode.UNSUPPORTED_VERSION, "There are no share groups: share.version is 0.")
+        protocol = ctx.broker.groups.member_shard(request.group_id).protocol(ShareProtocol)
+        group = protocol.group_or_new(request.group_id)
+        protocol.admit_deletion(group)
+        answer, offsets, topics = _read(request, ctx)
+        if topics:
+            protocol.change_state_partitions(group, group.state_partitions.begun(topics))
+    except GroupError as error:
+        return AlterShareGroupOffsetsResponse(error_code=error.code, error_message=error.message or error.code.name)
+    if not offsets:
+        return answer
+    return _carry_out(request.group_id, Initialize(group.epoch, topics, {}), offsets, answer, ctx)
+
+
+def _read(
+    request: AlterShareGroupOffsetsRequest, ctx: RequestContext
+) -> tuple[AlterShareGroupOffsetsResponse, dict[bytes, dict[int, int]], ByTopic]:
+    """The answer if all goes well, the offsets by topic id and partition, and their topics."""
+    answer = AlterShareGroupOffsetsResponse()
+    offsets: dict[bytes, dict[int, int]] = {}
+    topics: ByTopic = {}
+    missing = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    now_ms = ctx.broker.clock.now_ms()
+    for asked in request.topics:
+        topic = ctx.broker.metadata.topics.get(asked.topic_name)
+        told = AlterShareGroupOffsetsResponseTopic(asked.topic_name)
+        answer.responses.append(told)
+        for each in asked.partitions:
+            known = topic is not None and each.partition_index < len(topic.partitions)
+            if topic is not None and known:
+                offsets.setdefault(topic.topic_id, {})[each.partition_index] = each.start_offset
+            code, text = (ErrorCode.NONE, None) if known else (missing, "There is no such partition.")
+            told.partitions.append(AlterShareGroupOffsetsResponsePartition(each.partition_index, code, text))
+        if topic is not None:
+            told.topic_id = topic.topic_id
+            topics[topic.topic_id] = TopicPartitions(topic.name, frozenset(offsets.get(topic.topic_id, ())), now_ms)
+    return answer, offsets, topics
+
+
+def _carry_out(
+    group_id: str,
+    wanted: Initialize,
+    offsets: dict[bytes, dict[int, int]],
+    answer: AlterShareGroupOffsetsResponse,
+    ctx: RequestContext,
+) -> Answer:
+    waiting: asyncio.Future[AlterShareGroupOffsetsResponse] = asyncio.get_running_loop().create_future()
+
+    def done(errors: Errors) -> None:
+        if not errors:
+            finish(ctx.broker, group_id, wanted, errors)
+        for topic in answer.responses:
+            for each in topic.partitions:
+                error = errors.get((topic.topic_id, each.partition_index))
+                if error is not None and not each.error_code:
+                    each.error_code, each.error_message = error.code, error.text
+        if not waiting.done():
+            waiting.set_result(answer)
+
+    begin(ctx.broker, group_id, wanted.state_epoch, offsets, done)
+    return waiting.result() if waiting.done() else waiting

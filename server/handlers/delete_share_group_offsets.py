@@ -1,0 +1,69 @@
+"""DeleteShareGroupOffsets v0: what a share group without members did in topics is forgotten (KIP-932).
+
+- 35 UNSUPPORTED_VERSION with the feature share.version at 0.
+- Errors of the group, with a text: 24 INVALID_GROUP_ID (""), 69 GROUP_ID_NOT_FOUND, also for a group of another kind, 68
+  NON_EMPTY_GROUP, 14/15/16 of the coordinator. Of a topic, with a text: 3 UNKNOWN_TOPIC_OR_PARTITION where there is no such topic
+  or nothing to forget, and what the share coordinator says.
+- A group that never began anywhere answers nothing of topics.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ottla.server.context import RequestContext
+from ottla.server.group.errors import GroupError
+from ottla.server.group.share.group import ShareGroup
+from ottla.server.group.share.protocol import ShareProtocol
+from ottla.server.share_groups import delete_state, is_enabled
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.delete_share_group_offsets import (
+    DeleteShareGroupOffsetsRequest,
+    DeleteShareGroupOffsetsResponse,
+    DeleteShareGroupOffsetsResponseTopic,
+)
+
+
+def handle(request: DeleteShareGroupOffsetsRequest, ctx: RequestContext) -> DeleteShareGroupOffsetsResponse:
+    try:
+        if not is_enabled(ctx.broker):
+            raise GroupError(ErrorCode.UNSUPPORTED_VERSION, "There are no share groups: share.version is 0.")
+        protocol = ctx.broker.groups.member_shard(request.group_id).protocol(ShareProtocol)
+        group = protocol.group(request.group_id)
+        protocol.admit_deletion(group)
+        if group.state_partitions.is_blank:
+            return DeleteShareGroupOffsetsResponse()
+        names = [topic.topic_name for topic in request.topics]
+        return DeleteShareGroupOffsetsResponse(responses=_delete(protocol, group, names, ctx))
+    except GroupError as error:
+        return DeleteShareGroupOffsetsResponse(error_code=error.code, error_message=error.message or error.code.name)
+
+
+def _delete(
+    protocol: ShareProtocol, group: ShareGroup, names: Iterable[str], ctx: RequestContext
+) -> list[DeleteShareGroupOffsetsResponseTopic]:
+    """The record that says what is deleting, the share coordinator, the record that says what is deleted."""
+    had = group.state_partitions
+    refused: list[DeleteShareGroupOffsetsResponseTopic] = []
+    partitions: dict[bytes, Iterable[int]] = {}
+    there = {name: ctx.broker.metadata.topics.get(name) for name in names}
+    for name, topic in there.items():
+        if topic is not None and topic.topic_id in had.initialized:
+            partitions[topic.topic_id] = had.initialized[topic.topic_id].partitions
+        elif topic is not None and topic.topic_id in had.deleting:
+            partitions[topic.topic_id] = topic.partitions
+        else:
+            code, text = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "There is no such topic, or nothing to delete of it."
+            refused.append(DeleteShareGroupOffsetsResponseTopic(name, error_code=code, error_message=text))
+    topics = {topic.topic_id: name for name, topic in there.items() if topic is not None and topic.topic_id in partitions}
+    protocol.change_state_partitions(group, had.deleting_topics(topics))
+    outcome = delete_state(ctx.broker, group.group_id, partitions)
+    deleted = [topic_id for topic_id, error in outcome.items() if error is None]
+    if deleted:
+        protocol.change_state_partitions(group, group.state_partitions.deleted(deleted))
+    for topic_id, error in outcome.items():
+        told = DeleteShareGroupOffsetsResponseTopic(topics[topic_id], topic_id)
+        if error is not None:
+            told.error_code, told.error_message = error.code, error.text
+        refused.append(told)
+    return refused

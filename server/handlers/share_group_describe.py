@@ -1,0 +1,69 @@
+"""ShareGroupDescribe v1: epochs, members and assignments of share groups (KIP-932).
+
+- Topics that do not exist any more are left out of assignments. There is one assignor, `simple`.
+- With the feature share.version at 0: 35 UNSUPPORTED_VERSION for all.
+- Authorized operations, on request: without an authorizer all that exist for groups.
+- Errors, each group its own, with a text: 69 GROUP_ID_NOT_FOUND, also for a group of another kind; 24 INVALID_GROUP_ID (""), and
+  14/15/16 of the coordinator.
+"""
+
+from __future__ import annotations
+
+from ottla.server.context import RequestContext
+from ottla.server.group.errors import GroupError
+from ottla.server.group.share import assignor
+from ottla.server.group.share.member import ShareMember, ordered
+from ottla.server.group.share.protocol import ShareProtocol
+from ottla.server.security.operations import GROUP_OPERATIONS
+from ottla.server.share_groups import is_enabled
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.share_group_describe import (
+    Assignment,
+    DescribedGroup,
+    Member,
+    ShareGroupDescribeRequest,
+    ShareGroupDescribeResponse,
+    TopicPartitions,
+)
+
+
+def handle(request: ShareGroupDescribeRequest, ctx: RequestContext) -> ShareGroupDescribeResponse:
+    if not is_enabled(ctx.broker):
+        code, text = ErrorCode.UNSUPPORTED_VERSION, "There are no share groups: share.version is 0."
+        return ShareGroupDescribeResponse(groups=[DescribedGroup(code, text, group_id) for group_id in request.group_ids])
+    described = [_describe(group_id, ctx) for group_id in request.group_ids]
+    if request.include_authorized_operations:
+        for each in described:
+            if not each.error_code:
+                each.authorized_operations = GROUP_OPERATIONS
+    return ShareGroupDescribeResponse(groups=described)
+
+
+def _describe(group_id: str, ctx: RequestContext) -> DescribedGroup:
+    try:
+        group = ctx.broker.groups.member_shard(group_id).protocol(ShareProtocol).group(group_id)
+    except GroupError as error:
+        return DescribedGroup(group_id=group_id, error_code=error.code, error_message=error.message)
+    return DescribedGroup(
+        group_id=group_id,
+        group_state=group.state_name,
+        group_epoch=group.epoch,
+        assignment_epoch=group.assignment_epoch,
+        assignor_name=assignor.NAME,
+        members=[_member(member, ctx) for member in group.members.values()],
+    )
+
+
+def _member(member: ShareMember, ctx: RequestContext) -> Member:
+    topics = ctx.broker.metadata.topics_by_id
+    there = [(topic_id, partitions) for topic_id, partitions in ordered(member.assigned) if topic_id in topics]
+    held = [TopicPartitions(topic_id, topics[topic_id].name, partitions) for topic_id, partitions in there]
+    return Member(
+        member_id=member.member_id,
+        rack_id=member.rack_id,
+        member_epoch=member.epoch,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=sorted(member.topics),
+        assignment=Assignment(held),
+    )

@@ -1,0 +1,72 @@
+"""ShareGroupHeartbeat v1: a member of a share group joins (epoch 0), goes on (its epoch) or leaves (-1) (KIP-932).
+
+- Member ids are the clients' own, of at most 36 characters. A first heartbeat names the subscribed topics.
+- The answer has the assignment when it is new to the member, or when the request names topics.
+- Partitions without state are begun with the share coordinator after the answer (server/share_groups.py): members get them with a
+  later heartbeat.
+- Errors, with a text: 42 INVALID_REQUEST, 35 UNSUPPORTED_VERSION where share.version is 0, 69 GROUP_ID_NOT_FOUND, also for a
+  group of another kind, 25 UNKNOWN_MEMBER_ID, 110 FENCED_MEMBER_EPOCH, 81 GROUP_MAX_SIZE_REACHED, 14/15/16 of the coordinator.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ottla.server.context import RequestContext
+from ottla.server.group.errors import GroupError
+from ottla.server.group.members import Client
+from ottla.server.group.share.member import JOINING_EPOCH, LEAVING_EPOCH, ordered
+from ottla.server.group.share.protocol import Beat, BeatAnswer, ShareProtocol
+from ottla.server.share_groups import begin_after_heartbeat, is_enabled
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.share_group_heartbeat import (
+    Assignment,
+    ShareGroupHeartbeatRequest,
+    ShareGroupHeartbeatResponse,
+    TopicPartitions,
+)
+
+LONGEST_MEMBER_ID: Final = 36
+
+
+def handle(request: ShareGroupHeartbeatRequest, ctx: RequestContext) -> ShareGroupHeartbeatResponse:
+    try:
+        if not is_enabled(ctx.broker):
+            raise GroupError(ErrorCode.UNSUPPORTED_VERSION, "There are no share groups: share.version is 0.")
+        _check(request)
+        client = Client(ctx.client_id or "", f"/{ctx.client_host}")
+        said = Beat(request.member_id, request.member_epoch, request.rack_id, request.subscribed_topic_names, client)
+        shard = ctx.broker.groups.member_shard(request.group_id)
+        answer = shard.protocol(ShareProtocol).heartbeat_of(request.group_id, said)
+    except GroupError as error:
+        return ShareGroupHeartbeatResponse(error_code=error.code, error_message=error.message)
+    if answer.initialize is not None:
+        begin_after_heartbeat(ctx.broker, request.group_id, answer.initialize)
+    return ShareGroupHeartbeatResponse(
+        member_id=answer.member_id,
+        member_epoch=answer.epoch,
+        heartbeat_interval_ms=answer.interval_ms,
+        assignment=_assignment(answer),
+    )
+
+
+def _assignment(answer: BeatAnswer) -> Assignment | None:
+    if answer.assigned is None:
+        return None
+    return Assignment([TopicPartitions(*each) for each in ordered(answer.assigned)])
+
+
+def _check(request: ShareGroupHeartbeatRequest) -> None:
+    wrong = None
+    if not 0 < len(request.member_id) <= LONGEST_MEMBER_ID:
+        wrong = f"A member id has 1 to {LONGEST_MEMBER_ID} characters."
+    elif not request.group_id.strip():
+        wrong = "The group id is empty."
+    elif request.rack_id is not None and not request.rack_id.strip():
+        wrong = "The rack id is empty."
+    elif request.member_epoch == JOINING_EPOCH and not request.subscribed_topic_names:
+        wrong = "Who joins names topics."
+    elif request.member_epoch < LEAVING_EPOCH:
+        wrong = f"{request.member_epoch} is no member epoch."
+    if wrong is not None:
+        raise GroupError(ErrorCode.INVALID_REQUEST, wrong)
