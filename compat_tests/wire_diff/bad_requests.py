@@ -74,6 +74,14 @@ PLAUSIBLE: Final[dict[str, dict[str, Any]]] = {
     "offset_for_leader_epoch": {"replica_id": -1},
     "offset_commit": {"member_id": ""},
     "sync_group": {"protocol_type": "consumer", "protocol_name": "range"},
+    "add_raft_voter": {"cluster_id": None, "timeout_ms": 1000, "voter_id": 7, "listeners.name": "CONTROLLER", "listeners.port": 1}
+    | {"voter_directory_id": NOBODY, "listeners.host": "127.0.0.1"},
+    "alter_user_scram_credentials": {"deletions.mechanism": 1, "upsertions.mechanism": 2, "upsertions.iterations": 4096}
+    | {"upsertions.salt": b"salt", "upsertions.salted_password": b"salted"},
+    "remove_raft_voter": {"cluster_id": None, "voter_id": 7, "voter_directory_id": NOBODY},
+    "unregister_broker": {"broker_id": 7},
+    "unregister_controller": {"controller_id": 7},
+    "update_features": {"feature_updates.feature": "metadata.version", "feature_updates.max_version_level": 33},
     "produce": {"acks": -1, "timeout_ms": 5000, "topic_data.partition_data.records": batch(b"value")},
 }
 """What the generic rules of Plausible do not guess."""

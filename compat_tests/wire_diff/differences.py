@@ -37,6 +37,7 @@ KAFKA_FAILS: dict[str, Failure] = {
     "fetch session_id highest": Failure({0}, NO_SHARD),
     "metadata topics.name null": Failure({0, 42}, "MDzero"),
     **{f"write_txn_markers markers.{field} -1": Failure({42}, "T-impossible") for field in ("producer_id", "producer_epoch")},
+    "create_delegation_token owner_principal_type null": Failure({64}, "DTnull"),
     "describe_topic_partitions all defaults": Failure({17}, "DTPempty"),
     "describe_topic_partitions topics.name empty": Failure({17}, "DTPempty"),
 }
@@ -55,6 +56,7 @@ DELIBERATE: dict[str, Difference] = {
     ),
     "DTPempty": Difference("", -1, 17, "a topic without a name makes Kafka 4.4 answer -1 for every topic of the request"),
     "DTPhuge": Difference("", False, True, "a cursor near 2**31 overflows in Kafka, and its next one has a negative partition"),
+    "CGnull": Difference("error_code", -1, 25, "an OffsetFetch with an epoch and no member makes Kafka's consumer groups fail"),
     "P9": Difference("", SILENT, 87, "null records kill Kafka's request handler: the client waits for ever"),
     "P22": Difference("error_code", -1, 87, "a batch of an undefined codec is an invalid one, not an unknown server error"),
     "P23": Difference("error_code", -1, 87, "records that do not decompress are invalid ones, not an unknown server error"),
