@@ -104,7 +104,7 @@ class Broker:
         self.sources: Sources | None = None
         """What the metrics are read from; None where they are off."""
         self._broker_epoch = -1
-        self._new_topic: TopicImage | None = None  # the last that was created
+        self._new_topic: tuple[TopicImage, int] | None = None  # the last that was created, and with which offset of the metadata
         self._controller: StandaloneController | None = None  # from its registration on
 
     @property
@@ -319,9 +319,10 @@ class Broker:
     def _tell_groups(self, event: TopicCreated | PartitionChanged) -> None:
         """That a topic is not what it was; once for a new one, whatever the number of its partitions."""
         assert self.context is not None
+        seen = (event.topic, self.context.metadata.highest_offset)
         if isinstance(event, TopicCreated):
-            self._new_topic = event.topic
-        elif event.topic is self._new_topic or (event.previous is not None and event.previous.replicas == event.image.replicas):
+            self._new_topic = seen
+        elif seen == self._new_topic or (event.previous is not None and event.previous.replicas == event.image.replicas):
             return
         self.context.groups.topic_changed(event.topic.name)
 

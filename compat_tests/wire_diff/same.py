@@ -28,7 +28,7 @@ from ottla.wire.primitives import WireStruct
 
 Scenario = Callable[[Wire], Any]
 CLUSTER_WIDE, DYNAMIC_DEFAULT_BROKER_CONFIG, DEFAULT_CONFIG = "min.insync.replicas", 3, 5
-WORDING = frozenset({"error_message", "batch_index_error_message", "acknowledge_error_message", "documentation"})
+WORDING = frozenset({"error_message", "batch_index_error_message", "acknowledge_error_message", "documentation", "status_detail"})
 
 
 def normalise(value: Any, labels: dict[Any, str], field: str = "") -> Any:

@@ -1,0 +1,418 @@
+"""Streams groups (KIP-1071), heartbeat by heartbeat: topologies and their topics, assignment, reconciliation, static members,
+refusals, and what the everyday group calls say of them.
+
+Members choose their ids, so both brokers see the same ones and assign the same tasks to them. Texts of statuses are our own.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from compat_tests.waiting import wait_for
+from compat_tests.wire import Wire
+from compat_tests.wire_diff.members import Member
+from compat_tests.wire_diff.same import check, same_answer
+from compat_tests.wire_diff.streams import Stream, at_once, counting, described, set_group, subtopology, task_ids
+from ottla.wire.messages import (
+    create_partitions,
+    delete_groups,
+    delete_topics,
+    describe_configs,
+    describe_groups,
+    list_groups,
+    offset_commit,
+    offset_delete,
+    offset_fetch,
+    streams_group_describe,
+    streams_group_heartbeat,
+    streams_group_topology_description_update,
+)
+
+KeyValue, Endpoint = streams_group_heartbeat.KeyValue, streams_group_heartbeat.RequestEndpoint
+
+
+def listed(wire: Wire, group: str, **fields: Any) -> list[Any]:
+    answer = wire.call(list_groups.ListGroupsRequest(**fields), 5)
+    return [each for each in answer.groups if each.group_id == group]
+
+
+def committed(wire: Wire, member: Stream, topic: str, epoch: int, *, version: int = 9, partition: int = 0, **more: Any) -> Any:
+    part = offset_commit.OffsetCommitRequestPartition(partition, 7, -1, None)
+    named = offset_commit.OffsetCommitRequestTopic(topic, partitions=[part])
+    fields: dict[str, Any] = {
+        "group_id": member.group,
+        "generation_id_or_member_epoch": epoch,
+        "member_id": member.id,
+        "group_instance_id": member.instance,
+        "topics": [named],
+    }
+    return wire.call(offset_commit.OffsetCommitRequest(**(fields | more)), version)
+
+
+def asked(wire: Wire, group: str, member_id: str | None, epoch: int, topic: str) -> Any:
+    wanted = [offset_fetch.OffsetFetchRequestTopics(topic, partition_indexes=[0])]
+    return wire.call(
+        offset_fetch.OffsetFetchRequest(groups=[offset_fetch.OffsetFetchRequestGroup(group, member_id, epoch, wanted)]), 9
+    )
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_a_member_comes_and_goes(wires: dict[str, Wire], version: int) -> None:
+    def scenario(wire: Wire) -> Any:
+        topic, group = wire.create("t", 3), at_once(wire)
+        member = Stream(wire, group, "m")
+        steps = [member.join([subtopology("0", topic)], version), described(wire, group, version=version)]
+        steps += [member.beat(version), member.owning(version=version), described(wire, group, version=version)]
+        steps += [listed(wire, group), listed(wire, group, types_filter=["Streams"]), listed(wire, group, types_filter=["share"])]
+        steps += [listed(wire, group, states_filter=["stable"]), member.leave(version=version)]
+        steps += [described(wire, group, version=version), listed(wire, group), member.beat(version, member_epoch=3)]
+        return steps, described(wire, group, version=version, include_authorized_operations=True)
+
+    check(wires, "SG1", scenario)
+
+
+@same_answer("SG2")
+def test_internal_topics_are_created(wire: Wire) -> Any:
+    topic, group = wire.create("t", 3), at_once(wire)
+    member = Stream(wire, group, "m")
+    topology = counting(wire, topic)
+    steps = [member.join(topology), described(wire, group)]
+    member.until_ready()
+    names = [wire.name("words-repartition"), wire.name("counts-changelog")]
+    for name in names:
+        wire.wait_for_topic(name, 3)
+    resources = [describe_configs.DescribeConfigsResource(2, name, ["cleanup.policy"]) for name in names]
+    steps += [wire.metadata(*names), wire.call(describe_configs.DescribeConfigsRequest(resources), 4)]
+    seen = described(wire, group)
+    steps += [seen.groups[0].topology, seen.groups[0].group_state, member.active, member.standby]
+    again = Stream(wire, group, "n")
+    joined = again.join(topology)
+    return steps, joined.active_tasks, joined.status, joined.error_code
+
+
+@same_answer("SG3")
+def test_two_members_share_the_tasks(wire: Wire) -> Any:
+    topic, group = wire.create("t", 4), at_once(wire)
+    topology = [subtopology("0", topic), subtopology("1", topic, changelogs=[wire.name("kept-changelog")])]
+    one, two = Stream(wire, group, "m1"), Stream(wire, group, "m2")
+    one.join(topology)
+    one.until_ready()
+    before = described(wire, group).groups[0]
+    steps = [
+        [member.assignment for member in before.members],
+        two.join(topology).active_tasks,
+        described(wire, group).groups[0].members,
+    ]
+    steps += [one.beat().active_tasks, one.beat().active_tasks, described(wire, group).groups[0].group_state]
+    steps += [committed(wire, one, topic, one.epoch), committed(wire, one, topic, one.epoch - 1, partition=3)]
+    steps += [one.owning().active_tasks, two.owning().active_tasks, two.owning().active_tasks, one.owning().active_tasks]
+    steps += [described(wire, group), one.active, two.active]
+    three = Stream(wire, group, "m3", process="process-m1")
+    three.join(topology)
+    for _ in range(3):
+        for member in (one, two, three):
+            member.owning()
+    steps += [one.active, two.active, three.active, described(wire, group).groups[0].group_state, two.leave().error_code]
+    for _ in range(3):
+        for member in (one, three):
+            member.owning()
+    return steps, one.active, three.active, described(wire, group).groups[0].group_state
+
+
+@same_answer("SG4")
+def test_standby_tasks(wire: Wire) -> Any:
+    topic, group = wire.create("t", 3), at_once(wire, num_standby_replicas="1")
+    topology = counting(wire, topic)
+    members = [Stream(wire, group, name) for name in ("m1", "m2", "m3")]
+    members[0].join(topology)
+    members[0].until_ready()
+    for member in members[1:]:
+        member.join(topology)
+    for _ in range(4):
+        for member in members:
+            member.owning()
+    steps: list[Any] = [(member.active, member.standby) for member in members]
+    steps.append(members[2].leave().error_code)
+    for _ in range(5):
+        for member in members[:2]:
+            member.owning()
+    steps += [(member.active, member.standby) for member in members[:2]]
+    set_group(wire, group, num_standby_replicas="0")
+    for _ in range(3):
+        for member in members[:2]:
+            member.owning()
+    return steps, [(member.active, member.standby) for member in members[:2]], described(wire, group).groups[0].group_state
+
+
+@same_answer("SG5")
+def test_epochs_are_fenced(wire: Wire) -> Any:
+    topic, group = wire.create("t", 2), at_once(wire)
+    one, two = Stream(wire, group, "m1"), Stream(wire, group, "m2")
+    topology = [subtopology("0", topic)]
+    one.join(topology)
+    steps = [one.beat(member_epoch=one.epoch + 1), one.beat(member_epoch=one.epoch - 1), one.beat(member_epoch=0, topology=None)]
+    two.join(topology)
+    one.owning()
+    one.owning({})
+    one.owning()
+    old = one.epoch - 1
+    steps += [one.owning(member_epoch=old), one.owning({"0": [0, 1]}, member_epoch=old), one.beat(member_epoch=old)]
+    steps += [one.owning({"0": [7]}), one.owning({"x": [0]}), one.owning({"0": [-1]}), one.owning()]
+    return steps, one.join(topology), two.beat(member_id="nobody"), two.beat(group_id=wire.name("nope"))
+
+
+BAD: dict[str, dict[str, Any]] = {
+    "no member id": {"member_id": ""},
+    "no group id": {"group_id": ""},
+    "empty instance": {"instance_id": ""},
+    "empty rack": {"rack_id": ""},
+    "no rebalance timeout": {"rebalance_timeout_ms": -1},
+    "no topology": {"topology": None},
+    "tasks at once": {"active_tasks": task_ids({"0": [0]})},
+    "one kind of tasks": {"active_tasks": None, "standby_tasks": None},
+    "no kind of tasks": {"active_tasks": None, "standby_tasks": None, "warmup_tasks": None},
+    "an epoch that is none": {"member_epoch": -3},
+    "a topology later": {"member_epoch": 4},
+    "away without an instance": {"member_epoch": -2, "topology": None},
+    "gone before it came": {"member_epoch": -1, "topology": None},
+    "offsets twice": {"task_offsets": [streams_group_heartbeat.TaskOffset("0", 0, 5)] * 2},
+    "no process": {"process_id": None},
+    "no tags": {"client_tags": None},
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+@pytest.mark.parametrize("version", [0, 1])
+def test_bad_joins(wires: dict[str, Wire], case: str, version: int) -> None:
+    def scenario(wire: Wire) -> Any:
+        topic, group = wire.create("t", 2), at_once(wire)
+        answer = Stream(wire, group, "m").join([subtopology("0", topic)], version, **BAD[case])
+        return answer, listed(wire, group)
+
+    check(wires, f"SG6 {case}", scenario)
+
+
+def topologies(wire: Wire, topic: str, other: str) -> dict[str, list[Any]]:
+    """`topic` has 2 partitions, `other` 3."""
+    a, b = wire.name("a-repartition"), wire.name("b-repartition")
+    log = streams_group_heartbeat.TopicInfo(wire.name("c-changelog"), 5)
+    fixed_log = subtopology("0", topic)
+    fixed_log.state_changelog_topics = [log]
+    regex = subtopology("0", topic)
+    regex.source_topic_regex = ["t.*"]
+    return {
+        "the broker's topic": [subtopology("0", "__consumer_offsets")],
+        "a name that is none": [subtopology("0", "no/topic")],
+        "an expression": [regex],
+        "a changelog with a count": [fixed_log],
+        "nothing is read": [subtopology("0", changelogs=[wire.name("c-changelog")])],
+        "nothing writes": [subtopology("0", topic), subtopology("1", repartition={a: 0})],
+        "a circle": [subtopology("0", repartition={a: 0}, sinks=[b]), subtopology("1", repartition={b: 0}, sinks=[a])],
+        "no subtopologies": [],
+        "missing sources": [subtopology("0", topic, wire.name("nope"), wire.name("neither"))],
+        "sources do not fit": [subtopology("0", topic, other, together=[([0, 1], [])])],
+        "a fixed count does not fit": [subtopology("0", topic, repartition={a: 5}, together=[([0], [0])])],
+        "fixed counts differ": [subtopology("0", repartition={a: 5, b: 4}, together=[([], [0, 1])])],
+        "a flexible count follows": [
+            subtopology("0", other, sinks=[a]),
+            subtopology("1", topic, repartition={a: 0}, together=[([0], [0])]),
+        ],
+        "an internal topic has another count": [subtopology("0", topic, sinks=[other]), subtopology("1", repartition={other: 0})],
+        "two subtopologies, one size": [subtopology("0", topic), subtopology("1", other), subtopology("2", topic, other)],
+    }
+
+
+CASES = (
+    "the broker's topic",
+    "a name that is none",
+    "an expression",
+    "a changelog with a count",
+    "nothing is read",
+    "nothing writes",
+    "a circle",
+    "no subtopologies",
+    "missing sources",
+    "sources do not fit",
+    "a fixed count does not fit",
+    "fixed counts differ",
+    "a flexible count follows",
+    "an internal topic has another count",
+    "two subtopologies, one size",
+)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_topologies(wires: dict[str, Wire], case: str) -> None:
+    def scenario(wire: Wire) -> Any:
+        topic, other, group = wire.create("t", 2), wire.create("u", 3), at_once(wire)
+        chosen = topologies(wire, topic, other)
+        assert tuple(chosen) == CASES
+        member = Stream(wire, group, "m")
+        answer = member.join(chosen[case])
+        return answer, described(wire, group), listed(wire, group)
+
+    check(wires, f"SG7 {case}", scenario)
+
+
+@same_answer("SG8")
+def test_a_missing_source_topic_comes_and_grows_and_goes(wire: Wire) -> Any:
+    name, group = wire.name("t"), at_once(wire)
+    member = Stream(wire, group, "m")
+    steps = [member.join([subtopology("0", name)]), described(wire, group).groups[0].group_state]
+    wire.create("t", 2)
+    member.until_ready()
+    steps += [member.until("two tasks", lambda answer: member.active == {"0": [0, 1]}).status, member.epoch]
+    more = create_partitions.CreatePartitionsTopic(name, 3, None)
+    wire.call(create_partitions.CreatePartitionsRequest([more], 30_000), 3)
+    member.until("three tasks", lambda answer: member.active == {"0": [0, 1, 2]})
+    steps += [member.epoch, described(wire, group).groups[0].group_state]
+    wire.call(delete_topics.DeleteTopicsRequest([delete_topics.DeleteTopicState(name)], [], 30_000), 6)
+    gone = member.until("no topic", lambda answer: bool(answer.status))
+    return steps, gone.status, gone.active_tasks, gone.error_code, described(wire, group).groups[0].group_state
+
+
+@same_answer("SG9")
+def test_the_topology_stays(wire: Wire) -> Any:
+    topic, group = wire.create("t", 2), at_once(wire)
+    one, two = Stream(wire, group, "m1"), Stream(wire, group, "m2")
+    topology = [subtopology("0", topic)]
+    steps = [one.join(topology, topology_epoch=3), two.join(topology, topology_epoch=3), two.leave()]
+    steps += [two.join([*topology, subtopology("1", topic)], topology_epoch=3), two.join(topology, topology_epoch=4)]
+    steps += [two.join([*topology, subtopology("1", topic)], topology_epoch=2), two.beat(), described(wire, group)]
+    return steps
+
+
+@same_answer("SG10")
+def test_static_members(wire: Wire) -> Any:
+    topic, group = wire.create("t", 4), at_once(wire)
+    topology = [subtopology("0", topic)]
+    one, two = Stream(wire, group, "m1", "i1"), Stream(wire, group, "m2", "i2")
+    one.join(topology)
+    two.join(topology)
+    for _ in range(3):
+        one.owning()
+        two.owning()
+    steps: list[Any] = [one.active, two.active, two.leave(member_epoch=-2), described(wire, group)]
+    thief = Stream(wire, group, "m3", "i1")
+    back = Stream(wire, group, "m4", "i2", process="process-m2")
+    steps += [thief.join(topology), back.join(topology), back.owning(), described(wire, group)]
+    steps += [two.beat(), two.leave(), one.beat(instance_id="unknown"), one.leave(instance_id="unknown", member_epoch=-2)]
+    steps += [back.leave(member_epoch=-1), one.owning(), one.owning(), described(wire, group).groups[0].group_state]
+    return steps
+
+
+@same_answer("SG11")
+def test_endpoints_for_interactive_queries(wire: Wire) -> Any:
+    topic, group = wire.create("t", 4), at_once(wire)
+    topology = [subtopology("0", topic)]
+    one, two = Stream(wire, group, "m1"), Stream(wire, group, "m2")
+    steps = [one.join(topology, user_endpoint=Endpoint("here", 1)), one.beat(), one.beat(user_endpoint=Endpoint("there", 2))]
+    steps += [one.beat(), one.beat(), two.join(topology), two.beat(), one.owning(), one.owning({"0": [0, 1]}), two.owning()]
+    two.owning()
+    return steps, one.beat(endpoint_information_epoch=0), two.beat(endpoint_information_epoch=0), described(wire, group)
+
+
+@same_answer("SG12")
+def test_shutdown_of_the_application(wire: Wire) -> Any:
+    topic, group = wire.create("t", 2), at_once(wire)
+    topology = [subtopology("0", topic)]
+    one, two = Stream(wire, group, "m1"), Stream(wire, group, "m2")
+    one.join(topology)
+    two.join(topology)
+    steps = [one.beat(shutdown_application=True), two.beat(), one.leave(), two.beat(), two.leave(), two.join(topology)]
+    return steps, two.leave(shutdown_application=True), one.join(topology)
+
+
+@same_answer("SG13")
+def test_delays(wire: Wire) -> Any:
+    topic, group = wire.create("t", 2), wire.name("g")
+    set_group(wire, group, initial_rebalance_delay_ms="2000", assignment_interval_ms="2000", heartbeat_interval_ms="6000")
+    topology = [subtopology("0", topic)]
+    one, two = Stream(wire, group, "m1"), Stream(wire, group, "m2")
+    steps = [one.join(topology), one.beat(), two.join(topology), described(wire, group)]
+    one.until("the delay is over", lambda answer: not answer.status)
+    two.until("an assignment", lambda answer: bool(two.active))
+    steps += [one.active, two.active, two.leave()]
+    three = Stream(wire, group, "m3")
+    steps.append(three.join(topology))
+    three.until("an assignment", lambda answer: bool(three.active))
+    return steps, three.active
+
+
+@same_answer("SG14")
+def test_offsets_of_members(wire: Wire) -> Any:
+    topic, group = wire.create("t", 2), at_once(wire)
+    member = Stream(wire, group, "m")
+    member.join([subtopology("0", topic)])
+    epoch = member.epoch
+    steps = [committed(wire, member, topic, each) for each in (epoch, epoch + 1, epoch - 1, -1)]
+    steps += [committed(wire, member, topic, epoch, version=8), committed(wire, member, topic, epoch, member_id="nobody")]
+    steps += [committed(wire, member, topic, -1, member_id=""), committed(wire, member, wire.create("u"), epoch - 1)]
+    steps += [asked(wire, group, *who, topic) for who in ((member.id, epoch), (member.id, epoch - 1), (None, -1), ("nobody", 3))]
+    named = [offset_delete.OffsetDeleteRequestTopic(topic, [offset_delete.OffsetDeleteRequestPartition(0)])]
+    steps += [
+        wire.call(offset_delete.OffsetDeleteRequest(group, named), 0),
+        wire.call(delete_groups.DeleteGroupsRequest([group]), 2),
+    ]
+    member.leave()
+    steps += [wire.call(offset_delete.OffsetDeleteRequest(group, named), 0), committed(wire, member, topic, -1, member_id="")]
+    steps += [asked(wire, group, None, -1, topic), wire.call(delete_groups.DeleteGroupsRequest([group]), 2)]
+    return steps, described(wire, group), asked(wire, group, None, -1, topic)
+
+
+@same_answer("SG15")
+def test_groups_of_other_kinds(wire: Wire) -> Any:
+    topic, group, classic = wire.create("t", 2), at_once(wire), at_once(wire, "c")
+    member, old = Stream(wire, group, "m"), Member(wire, group, "old")
+    topology = [subtopology("0", topic)]
+    member.join(topology)
+    steps = [wire.call(describe_groups.DescribeGroupsRequest([group]), version) for version in (5, 6)]
+    steps += [old.join(), old.heartbeat(), old.leave(), old.sync()]
+    lone = Member(wire, classic, "lone")
+    lone.commit(topic)
+    steps += [listed(wire, classic), described(wire, classic), Stream(wire, classic, "m").join(topology), listed(wire, classic)]
+    steps.append(asked(wire, classic, None, -1, topic))
+    busy = Member(wire, wire.name("busy"), "b")
+    busy.enter()
+    steps += [Stream(wire, wire.name("busy"), "m").join(topology), Stream(wire, wire.name("busy"), "m").beat(member_epoch=5)]
+    member.leave()
+    steps += [old.enter().error_code, listed(wire, group), described(wire, group), described(wire, "", wire.name("nope"))]
+    return steps
+
+
+@same_answer("SG16")
+def test_a_member_that_keeps_what_is_not_its_own(wire: Wire) -> Any:
+    """It is put out when its rebalance timeout is over."""
+    topic, group = wire.create("t", 2), at_once(wire)
+    topology = [subtopology("0", topic)]
+    one, two = Stream(wire, group, "m1"), Stream(wire, group, "m2")
+    one.join(topology, rebalance_timeout_ms=100)
+    two.join(topology)
+    steps = [one.owning({"0": [0, 1]})]
+    wait_for(lambda: one.owning({"0": [0, 1]}).error_code == 25, "m1 is out")
+    two.until("all tasks", lambda answer: two.active == {"0": [0, 1]})
+    return steps, two.epoch, [each.member_id for each in described(wire, group).groups[0].members]
+
+
+@same_answer("SG17")
+def test_racks_and_tags_and_reported_offsets(wire: Wire) -> Any:
+    topic, group = wire.create("t", 2), at_once(wire, num_standby_replicas="1", rack_aware_assignment_tags="zone,cluster")
+    topology = counting(wire, topic)
+    offsets = [streams_group_heartbeat.TaskOffset("1", 1, 9), streams_group_heartbeat.TaskOffset("1", 0, 3)]
+    one, two = Stream(wire, group, "m1"), Stream(wire, group, "m2")
+    steps = [one.join(topology, client_tags=[KeyValue("zone", "a")], rack_id="r", task_offsets=offsets).status]
+    one.until("topics are there", lambda answer: all(status.status_code == 6 for status in answer.status))
+    steps += [two.join(topology, 0).status, one.owning(task_end_offsets=offsets[:1]).error_code]
+    return steps, described(wire, group)
+
+
+@same_answer("SG18")
+def test_nobody_keeps_descriptions_of_topologies(wire: Wire) -> Any:
+    topic, group = wire.create("t", 2), at_once(wire)
+    member = Stream(wire, group, "m")
+    joined = member.join([subtopology("0", topic)])
+    update = streams_group_topology_description_update.StreamsGroupTopologyDescriptionUpdateRequest
+    wanted = streams_group_describe.StreamsGroupDescribeRequest([group, wire.name("nope")], False, True)
+    return joined, wire.call(update(group, member.id, 0), 0), wire.call(update("", "", 0), 0), wire.call(wanted, 1)

@@ -1,0 +1,276 @@
+"""The task assignor `sticky`: which member is to run which task.
+
+Tasks stay where they were as long as nobody gets more than an even share; what is left goes to whoever has least. A process is
+one instance of the application with a member for each of its threads: it runs no task twice, and its load is its tasks divided by
+its members. The result is that of Kafka 4.4's assignor of the same name, task for task (tests/server/group/streams holds it
+against recorded assignments), which is why the order of members matters; see java_order.
+
+1. Active tasks: to the member that had the task active, then to one that had its state (standby, or offsets of a task's state
+   that it reports), both only below the even share; the rest in order of subtopology to the process with the least load.
+2. Standby tasks of subtopologies with state, by the same rules, never to a process that has the task already. What finds no
+   process stays unassigned.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from ottla.server.group.modern.java_order import hash_order, string_hash
+from ottla.server.group.streams.java_order import PriorityQueue
+from ottla.server.group.streams.tasks import NO_TASKS, NONE, TaskIds, Tasks
+
+logger = logging.getLogger("ottla.server.group")
+
+Task = tuple[str, int]
+"""Subtopology, partition."""
+
+
+class MemberSpec(NamedTuple):
+    """A member as the assignor sees it."""
+
+    process_id: str
+    previous: Tasks = NO_TASKS  # its target assignment so far
+    offsets: Mapping[str, Mapping[int, int]] = NONE  # subtopology -> partition -> sum of the offsets of the state it has on disk
+
+
+class SubtopologySpec(NamedTuple):
+    """A subtopology as the assignor sees it: how many tasks it has, and whether they keep state."""
+
+    tasks: int
+    stateful: bool
+
+
+class _Candidate(NamedTuple):
+    member_id: str
+    is_standby: bool
+    offset_sum: int
+
+
+def assign(
+    members: Mapping[str, MemberSpec], subtopologies: Mapping[str, SubtopologySpec], standby_replicas: int
+) -> dict[str, Tasks]:
+    """The target assignment of every member. `members` and `subtopologies` come in the order of Kafka's collections."""
+    assignment = _Assignment(members, subtopologies, standby_replicas)
+    assignment.assign_active()
+    if standby_replicas > 0:
+        assignment.assign_standby()
+    return assignment.result()
+
+
+class _Process:
+    """One instance of the application and its members."""
+
+    def __init__(self) -> None:
+        self.tasks: set[Task] = set()
+        self.counts: dict[str, int] = {}  # member -> tasks
+        self.load = 0.0
+        self._least_loaded: PriorityQueue[str] | None = None
+
+    def add_member(self, member_id: str) -> None:
+        self.counts[member_id] = 0
+
+    def add(self, member_id: str, task: Task) -> int:
+        """Give a member a task; its number of tasks now."""
+        self._least_loaded = None
+        return self._count(member_id, task)
+
+    def add_to_least_loaded(self, task: Task) -> tuple[str, int]:
+        """Give the task to the member with the fewest; that member, and its number of tasks now."""
+        if len(self.counts) == 1:
+            member_id = next(iter(self.counts))
+            return member_id, self._count(member_id, task)
+        if self._least_loaded is None:
+            self._least_loaded = PriorityQueue(self.counts.__getitem__, hash_order(self.counts, string_hash))
+        least = self._least_loaded.poll()
+        assert least is not None, "a process without members"
+        count = self._count(least, task)
+        self._least_loaded.add(least)
+        return least, count
+
+    def _count(self, member_id: str, task: Task) -> int:
+        self.tasks.add(task)
+        self.counts[member_id] += 1
+        self.load = len(self.tasks) / len(self.counts)
+        return self.counts[member_id]
+
+
+class _Quota:
+    """The even share of a number of tasks. Whoever reaches it is out, and the others share what is left."""
+
+    def __init__(self, tasks: int, members: int) -> None:
+        self._tasks = tasks
+        self._members = members
+        self.per_member = 0
+        self._share()
+
+    def _share(self) -> None:
+        self.per_member = -(-self._tasks // self._members) if self._members else 0
+
+    def taken(self, count: int) -> None:
+        if count == self.per_member:
+            self._members -= 1
+            self._tasks -= count
+            self._share()
+
+
+class _Assignment:
+    def __init__(
+        self, members: Mapping[str, MemberSpec], subtopologies: Mapping[str, SubtopologySpec], standby_replicas: int
+    ) -> None:
+        self._members = members
+        self._standby_replicas = standby_replicas
+        self._all = [(name, partition) for name, spec in subtopologies.items() for partition in range(spec.tasks)]
+        self._stateful = [task for task in self._all if subtopologies[task[0]].stateful]
+        self._active_quota = _Quota(len(self._all), len(members))
+        self._quota = _Quota(len(self._all) + len(self._stateful) * standby_replicas, len(members))
+        self._processes: dict[str, _Process] = {}
+        self._had_active: dict[Task, str] = {}
+        self._active: dict[str, list[Task]] = {member_id: [] for member_id in members}
+        self._standby: dict[str, list[Task]] = {member_id: [] for member_id in members}
+        candidates: dict[Task, list[_Candidate]] = {}
+        for member_id, spec in members.items():
+            self._processes.setdefault(spec.process_id, _Process()).add_member(member_id)
+            for task in _each(spec.previous.active):
+                self._had_active[task] = member_id
+            _collect(candidates, member_id, spec)
+        self._had_state = {
+            task: [each.member_id for each in sorted(found, key=lambda each: (not each.is_standby, -each.offset_sum))]
+            for task, found in candidates.items()
+        }
+
+    def result(self) -> dict[str, Tasks]:
+        return {
+            member_id: Tasks(_grouped(self._active[member_id]), _grouped(self._standby[member_id])) for member_id in self._members
+        }
+
+    def _by_load(self) -> PriorityQueue[_Process]:
+        order = hash_order(self._processes, string_hash, _capacity(len(self._members)))
+        return PriorityQueue(lambda process: process.load, [self._processes[process_id] for process_id in order])
+
+    def _process_of(self, member_id: str) -> _Process:
+        return self._processes[self._members[member_id].process_id]
+
+    # Active tasks
+
+    def assign_active(self) -> None:
+        left = sorted(self._all, key=lambda task: (task[1], task[0]))
+        left = [task for task in left if not self._keep_active(task, self._had_active.get(task))]
+        left = [task for task in left if not self._keep_active(task, self._best(self._had_state.get(task, ())))]
+        queue = self._by_load()
+        for task in sorted(left):
+            process = queue.poll()
+            if process is None:
+                break  # no members
+            member_id, count = process.add_to_least_loaded(task)
+            self._active[member_id].append(task)
+            self._active_quota.taken(count)
+            self._quota.taken(count)
+            queue.add(process)
+
+    def _keep_active(self, task: Task, member_id: str | None) -> bool:
+        if member_id is None:
+            return False
+        process = self._process_of(member_id)
+        if process.counts[member_id] >= self._active_quota.per_member:
+            return False
+        count = process.add(member_id, task)
+        self._active[member_id].append(task)
+        self._active_quota.taken(count)
+        self._quota.taken(count)
+        return True
+
+    def _best(self, member_ids: Sequence[str], may: Callable[[_Process], bool] = lambda process: True) -> str | None:
+        """The first of `member_ids`, unless a later one has both the less loaded process and fewer tasks of its own."""
+        best = None
+        best_load = best_count = 0.0
+        for member_id in member_ids:
+            process = self._process_of(member_id)
+            if not may(process):
+                continue
+            count = process.counts[member_id]
+            if best is None or (process.load < best_load and count < best_count):
+                best, best_load, best_count = member_id, process.load, count
+        return best
+
+    # Standby tasks
+
+    def assign_standby(self) -> None:
+        left: list[tuple[Task, int]] = []
+        for task in sorted(self._stateful, key=lambda task: (task[1], task[0]), reverse=True):
+            for placed in range(self._standby_replicas):
+                if not self._keep_standby(task):
+                    left.append((task, self._standby_replicas - placed))
+                    break
+        queue = self._by_load()
+        for task, replicas in sorted(left, key=lambda each: each[0], reverse=True):
+            for missing in range(replicas, 0, -1):
+                if not self._place_standby(queue, task):
+                    logger.warning("task %s_%d: no process left for %d of its standby copies", *task, missing)
+                    break
+
+    def _keep_standby(self, task: Task) -> bool:
+        previous = self._had_active.get(task)
+        if previous is not None and task not in self._process_of(previous).tasks and self._below_quota(previous):
+            return self._take_standby(previous, task)
+        best = self._best(self._had_state.get(task, ()), lambda process: task not in process.tasks)
+        if best is not None and self._below_quota(best):
+            return self._take_standby(best, task)
+        return False
+
+    def _below_quota(self, member_id: str) -> bool:
+        return self._process_of(member_id).counts[member_id] < self._quota.per_member
+
+    def _take_standby(self, member_id: str, task: Task) -> bool:
+        self._quota.taken(self._process_of(member_id).add(member_id, task))
+        self._standby[member_id].append(task)
+        return True
+
+    def _place_standby(self, queue: PriorityQueue[_Process], task: Task) -> bool:
+        """Give the task to the least loaded process that does not have it yet; False if all have it."""
+        passed = []
+        found = False
+        while not found:
+            process = queue.poll()
+            if process is None:
+                break
+            passed.append(process)
+            if task not in process.tasks:
+                member_id, count = process.add_to_least_loaded(task)
+                self._standby[member_id].append(task)
+                self._quota.taken(count)
+                found = True
+        for process in reversed(passed):
+            queue.add(process)
+        return found
+
+
+def _collect(candidates: dict[Task, list[_Candidate]], member_id: str, spec: MemberSpec) -> None:
+    """Whose disk has the state of which task: standby tasks, and what a member reports though it is assigned nothing of it."""
+    for name, partition in _each(spec.previous.standby):
+        offset_sum = spec.offsets.get(name, {}).get(partition, 0)
+        candidates.setdefault((name, partition), []).append(_Candidate(member_id, True, offset_sum))
+    for name, offsets in spec.offsets.items():
+        for partition, offset_sum in offsets.items():
+            if partition not in spec.previous.standby.get(name, frozenset()):
+                candidates.setdefault((name, partition), []).append(_Candidate(member_id, False, offset_sum))
+
+
+def _capacity(expected: int) -> int:
+    """The table of a HashMap that is made for so many elements."""
+    capacity = 1
+    while capacity < expected:
+        capacity *= 2
+    return capacity
+
+
+def _each(tasks: TaskIds) -> list[Task]:
+    return [(name, partition) for name, partitions in tasks.items() for partition in partitions]
+
+
+def _grouped(tasks: Sequence[Task]) -> TaskIds:
+    grouped: dict[str, set[int]] = {}
+    for name, partition in tasks:
+        grouped.setdefault(name, set()).add(partition)
+    return {name: frozenset(partitions) for name, partitions in sorted(grouped.items())}

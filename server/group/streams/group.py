@@ -1,0 +1,261 @@
+"""One streams group: what its records say, what its members told, and what follows from them.
+
+    epoch              counts the changes that ask for another assignment: members, topics, settings
+    assignment epoch   the epoch that the target assignment was made for; behind the first while one is due
+    member epochs      how far each member has been led to its target
+
+    EMPTY: no members.  NOT_READY: topics are missing or do not fit.  ASSIGNING: the target is behind the group.
+    RECONCILING: members are behind the target.  STABLE: none is.
+
+What is persistent changes by `replay` alone. What lives with the process only, as in Kafka: the topology as it was last held
+against the topics, the offsets that members reported, who wants the application shut down, and the endpoints' epoch. A group that
+was loaded, or founded a moment ago, works them out with its next heartbeat.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, Final, NamedTuple
+
+from ottla.server.group.errors import GroupError
+from ottla.server.group.group import Group, Kind
+from ottla.server.group.records import GroupRecord, ProtocolRecord
+from ottla.server.group.streams import records
+from ottla.server.group.streams.member import StreamsMember
+from ottla.server.group.streams.reconcile import Holders
+from ottla.server.group.streams.tasks import NO_TASKS, NONE, NOTHING_HELD, TaskIds, Tasks
+from ottla.server.group.streams.topology import ConfiguredTopology, required_topics, subtopologies_by_source
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.internal.streams_group_topology_value import StreamsGroupTopologyValue
+
+PROTOCOL_TYPE: Final = "streams"
+NO_EPOCH: Final = -1
+FIRST_EPOCH: Final = 1
+NEVER_MS: Final = 2**31 - 1
+"""How long topics are not looked at again unless one of them changes."""
+
+_Task = tuple[str, int]
+
+
+class StreamsState(enum.Enum):
+    """The values are the names that clients see."""
+
+    EMPTY = "Empty"
+    NOT_READY = "NotReady"
+    ASSIGNING = "Assigning"
+    RECONCILING = "Reconciling"
+    STABLE = "Stable"
+
+
+class TaskOffsets(NamedTuple):
+    """What a member last told of the state on its disk: sums of offsets by subtopology and partition, and of where they end."""
+
+    offsets: Mapping[str, Mapping[int, int]] = NONE
+    end_offsets: Mapping[str, Mapping[int, int]] = NONE
+
+
+class StreamsGroup(Group):
+    kind: ClassVar[Kind] = Kind.STREAMS
+
+    def __init__(self, group_id: str) -> None:
+        self.group_id = group_id
+        self.protocol_type = PROTOCOL_TYPE
+        self.metadata = records.GroupMetadata(epoch=FIRST_EPOCH)
+        self.topology: StreamsGroupTopologyValue | None = None
+        self.assignment_epoch = FIRST_EPOCH
+        self.assignment_timestamp_ms = 0
+        self.members: dict[str, StreamsMember] = {}
+        self.static_members: dict[str, str] = {}  # instance id -> member id
+        self.targets: dict[str, Tasks] = {}
+        # Not in any record.
+        self.configured: ConfiguredTopology | None = None
+        self.task_offsets: dict[str, TaskOffsets] = {}
+        self.shutdown_requested_by: str | None = None
+        self.endpoint_epoch = 0
+        self._refresh_at_ms = 0
+        self._refresh_epoch = 0
+        self._sources: dict[str, str] = {}  # topic -> subtopology that reads it
+        self._required: set[str] = set()
+        self._active: dict[_Task, str] = {}  # task -> process that runs it
+        self._standby: dict[_Task, set[str]] = {}
+        self._warmup: dict[_Task, set[str]] = {}
+
+    # What every group answers
+
+    @property
+    def epoch(self) -> int:
+        return self.metadata.epoch
+
+    @property
+    def state(self) -> StreamsState:
+        if not self.members:
+            return StreamsState.EMPTY
+        if self.topology is None or self.topology.epoch != self.metadata.validated_topology_epoch:
+            return StreamsState.NOT_READY
+        if self.epoch > self.assignment_epoch:
+            return StreamsState.ASSIGNING
+        if all(member.is_reconciled_to(self.assignment_epoch) for member in self.members.values()):
+            return StreamsState.STABLE
+        return StreamsState.RECONCILING
+
+    @property
+    def state_name(self) -> str:
+        return self.state.value
+
+    @property
+    def member_count(self) -> int:
+        return len(self.members)
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.members
+
+    def is_subscribed(self, topic: str) -> bool:
+        return bool(self.members) and topic in self._sources
+
+    @property
+    def may_expire_offsets(self) -> bool:
+        return True
+
+    def expires_from_ms(self, commit_timestamp_ms: int) -> int:
+        return commit_timestamp_ms
+
+    def tombstones(self) -> Sequence[GroupRecord]:
+        return records.group_tombstones(self.group_id, self.members)
+
+    # Members
+
+    def member(self, member_id: str) -> StreamsMember:
+        """GroupError UNKNOWN_MEMBER_ID."""
+        member = self.members.get(member_id)
+        if member is None:
+            raise GroupError(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {self.group_id}.")
+        return member
+
+    def static_member(self, instance_id: str) -> StreamsMember | None:
+        member_id = self.static_members.get(instance_id)
+        return None if member_id is None else self.members[member_id]
+
+    @property
+    def holders(self) -> Holders:
+        return Holders(
+            lambda name, partition: self._active.get((name, partition)),
+            lambda name, partition: frozenset(self._standby.get((name, partition), ())),
+            lambda name, partition: frozenset(self._warmup.get((name, partition), ())),
+        )
+
+    def task_epoch(self, member: StreamsMember, topic: str, partition: int) -> int | None:
+        """Since which epoch the member runs the task that reads the partition; None: it does not, nor is it to give it up."""
+        subtopology = self._sources.get(topic, "")
+        for held in (member.held, member.to_revoke):
+            epoch = held.active.get(subtopology, {}).get(partition)
+            if epoch is not None:
+                return epoch
+        return None
+
+    # Looking at topics
+
+    def needs(self, topic: str) -> bool:
+        """Does the application read the topic, or keep its state in it?"""
+        return topic in self._required
+
+    def refresh_due(self, now_ms: int) -> bool:
+        """Are its topics to be looked at? Also where the epoch that was to be written with the last look is not there."""
+        return now_ms >= self._refresh_at_ms or self.epoch < self._refresh_epoch
+
+    def refreshed(self, now_ms: int, epoch: int) -> None:
+        self._refresh_at_ms, self._refresh_epoch = now_ms + NEVER_MS, epoch
+
+    def refresh_soon(self) -> None:
+        self._refresh_at_ms = self._refresh_epoch = 0
+
+    # Replay
+
+    def replay(self, record: ProtocolRecord) -> None:
+        """Make a record true. All but the tombstone of the group itself, which is the protocol's to act on."""
+        _REPLAY[type(record.key).__name__](self, record.key, record.value)
+
+    def _replay_metadata(self, key: Any, value: Any) -> None:
+        if value is not None:
+            self.metadata = records.read_metadata(value)
+
+    def _replay_topology(self, key: Any, value: StreamsGroupTopologyValue | None) -> None:
+        self.topology = value
+        self._sources = {} if value is None else subtopologies_by_source(value)
+        self._required = set() if value is None else required_topics(value)
+
+    def _replay_member(self, key: Any, value: Any) -> None:
+        if value is not None:
+            self._put(records.read_member(self.members.get(key.member_id, StreamsMember(key.member_id)), value))
+        elif key.member_id in self.members:
+            self._drop(key.member_id)
+
+    def _replay_target(self, key: Any, value: Any) -> None:
+        if value is None:
+            self.targets.pop(key.member_id, None)
+        else:
+            self.targets[key.member_id] = records.read_target(value)
+
+    def _replay_target_epoch(self, key: Any, value: Any) -> None:
+        self.assignment_epoch = NO_EPOCH if value is None else value.assignment_epoch
+        self.assignment_timestamp_ms = 0 if value is None else value.assignment_timestamp
+
+    def _replay_current(self, key: Any, value: Any) -> None:
+        member = self.members.get(key.member_id)
+        if value is not None:
+            self._put(records.read_current(member or StreamsMember(key.member_id), value))
+        elif member is not None:
+            self._put(member._replace(epoch=NO_EPOCH, previous_epoch=NO_EPOCH, held=NOTHING_HELD, to_revoke=NOTHING_HELD))
+
+    def _put(self, member: StreamsMember) -> None:
+        self._forget(self.members.get(member.member_id))
+        self.members[member.member_id] = member
+        if member.instance_id is not None:
+            self.static_members[member.instance_id] = member.member_id
+        process = member.process_id
+        for held in (member.held, member.to_revoke):
+            self._active |= {(name, partition): process for name, partitions in held.active.items() for partition in partitions}
+            for tasks, holders in ((held.standby, self._standby), (held.warmup, self._warmup)):
+                for task in _each(tasks):
+                    holders.setdefault(task, set()).add(process)
+
+    def _drop(self, member_id: str) -> None:
+        member = self.members.pop(member_id)
+        self._forget(member)
+        self.task_offsets.pop(member_id, None)
+        if not self.members:
+            self.shutdown_requested_by = None
+
+    def _forget(self, member: StreamsMember | None) -> None:
+        """Take out what follows from a member, which is about to change or to go."""
+        if member is None:
+            return
+        if member.instance_id is not None:
+            self.static_members.pop(member.instance_id, None)
+        process = member.process_id
+        for held in (member.held, member.to_revoke):
+            for name, partitions in held.active.items():
+                for partition in partitions:
+                    if self._active.get((name, partition)) == process:
+                        del self._active[name, partition]
+            for tasks, holders in ((held.standby, self._standby), (held.warmup, self._warmup)):
+                for task in _each(tasks):
+                    holders.get(task, set()).discard(process)
+
+    def target_of(self, member_id: str) -> Tasks:
+        return self.targets.get(member_id, NO_TASKS)
+
+
+def _each(tasks: TaskIds) -> list[_Task]:
+    return [(name, partition) for name, partitions in tasks.items() for partition in partitions]
+
+
+_REPLAY: Final[dict[str, Callable[[StreamsGroup, Any, Any], None]]] = {
+    "StreamsGroupMetadataKey": StreamsGroup._replay_metadata,
+    "StreamsGroupTopologyKey": StreamsGroup._replay_topology,
+    "StreamsGroupMemberMetadataKey": StreamsGroup._replay_member,
+    "StreamsGroupTargetAssignmentMemberKey": StreamsGroup._replay_target,
+    "StreamsGroupTargetAssignmentMetadataKey": StreamsGroup._replay_target_epoch,
+    "StreamsGroupCurrentMemberAssignmentKey": StreamsGroup._replay_current,
+}

@@ -1,0 +1,303 @@
+"""The streams protocol on one shard (KIP-1071): its groups' records, heartbeats, deadlines, and who may commit when.
+
+A member is out when it is silent for a session, or does not give up in its rebalance timeout what it is to give up. The first
+assignment of a group waits a moment, so that an application that starts in several places is assigned once.
+
+Reading order: member.py, tasks.py and group.py (what there is), topology.py (what it needs of the cluster), assignor.py and
+reconcile.py (who is to run what, and how it gets there), heartbeat.py (how a request becomes records).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
+
+from ottla.server.group import joins
+from ottla.server.group.classic import ClassicGroup
+from ottla.server.group.errors import GroupError
+from ottla.server.group.group import Committer, Group, GroupProtocol, Kind
+from ottla.server.group.joins import Join, JoinAnswer
+from ottla.server.group.modern.settings import GroupValues
+from ottla.server.group.modern.timers import MemberTimers
+from ottla.server.group.offsets import Commit
+from ottla.server.group.records import GroupRecord, ProtocolRecord
+from ottla.server.group.result import Result
+from ottla.server.group.streams import answers
+from ottla.server.group.streams.group import StreamsGroup
+from ottla.server.group.streams.heartbeat import Client, Heartbeat, Outcome, Surroundings, known_static
+from ottla.server.group.streams.member import LEAVE_STATIC_EPOCH, MemberState, StreamsMember
+from ottla.server.group.streams.parting import delayed_records, leave_records
+from ottla.server.group.streams.records import current_record
+from ottla.server.group.streams.settings import StreamsSettings
+from ottla.server.group.streams.topology import InternalTopic
+from ottla.server.group.timers import Timer
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.internal.streams_group_metadata_key import StreamsGroupMetadataKey
+from ottla.wire.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest, StreamsGroupHeartbeatResponse
+
+if TYPE_CHECKING:
+    from ottla.server.group.shard import Shard
+
+logger = logging.getLogger("ottla.server.group")
+
+SESSION = "session"
+REBALANCE = "rebalance"
+OFFSETS_SINCE = 9
+"""The version of OffsetCommit that knows member epochs."""
+
+
+class Answer(NamedTuple):
+    """What a heartbeat is answered, and which internal topics are to be created for its group."""
+
+    response: StreamsGroupHeartbeatResponse
+    missing: Mapping[str, InternalTopic] = {}
+
+
+def open_protocol(shard: Shard) -> StreamsProtocol:
+    return StreamsProtocol(shard)
+
+
+class StreamsProtocol(GroupProtocol[StreamsGroup]):
+    kind: ClassVar[Kind] = Kind.STREAMS
+
+    def __init__(self, shard: Shard) -> None:
+        self._shard = shard
+        self._timers = MemberTimers(shard.clock)
+        self._delays: dict[str, Timer] = {}  # group id -> end of the delay before its first assignment
+        self._failed_topics: dict[
+            str, tuple[str, float]
+        ] = {}  # internal topic -> why it was not created, and until when that holds
+        self.settings = StreamsSettings(GroupValues(shard.settings.broker, shard.cluster), shard.cluster)
+
+    # State
+
+    def replay(self, record: GroupRecord) -> None:
+        """A group comes with its first record and goes with its tombstone. One that holds nothing but offsets was classic until
+        now; one of another kind is none of ours.
+        """
+        assert isinstance(record, ProtocolRecord)
+        groups, group_id = self._shard.groups, record.group_id
+        group = groups.get(group_id)
+        if isinstance(group, ClassicGroup) and group.protocol_type is None and record.value is not None:
+            group = None
+        if group is None:
+            if record.value is None:
+                return
+            group = groups[group_id] = StreamsGroup(group_id)
+        if not isinstance(group, StreamsGroup):
+            raise ValueError(f"group {group_id} is no streams group")  # noqa: TRY004 - for the log, not for a caller
+        if record.value is None and isinstance(record.key, StreamsGroupMetadataKey):
+            del groups[group_id]
+            self.discard(group, ErrorCode.UNKNOWN_MEMBER_ID)
+        else:
+            group.replay(record)
+
+    def loaded(self, group: StreamsGroup) -> None:
+        for member in group.members.values():
+            self._begin_session(group.group_id, member.member_id)
+            if member.state is MemberState.UNREVOKED_TASKS:
+                self._await_revocation(group.group_id, member)
+
+    def discard(self, group: StreamsGroup, error: ErrorCode) -> None:
+        for member_id in group.members:
+            self._timers.cancel_all(group.group_id, member_id)
+        delay = self._delays.pop(group.group_id, None)
+        if delay is not None:
+            delay.cancel()
+
+    def topic_changed(self, topic: str) -> None:
+        """The next heartbeat of a group that needs it finds out what that means."""
+        for group in self._shard.groups.values():
+            if isinstance(group, StreamsGroup) and group.needs(topic):
+                group.refresh_soon()
+
+    # Heartbeats
+
+    def beat(self, request: StreamsGroupHeartbeatRequest, client: Client, version: int) -> Answer:
+        """A join or a sign of life; see heartbeat.py. GroupError."""
+        shard = self._shard
+        is_known = request.group_id in shard.groups
+        group, records = self._group_for(request)
+        around = Surroundings(shard.cluster, self.settings, shard.clock.now_ms(), self._is_delayed)
+        outcome = Heartbeat(group, request, client, version, around, records).run()
+        shard.run(Result(outcome.records, None))
+        member = outcome.member
+        if outcome.replaced is not None:
+            self._timers.cancel_all(group.group_id, outcome.replaced.member_id)
+        self._begin_session(group.group_id, member.member_id)
+        if member.state is not MemberState.UNREVOKED_TASKS:
+            self._timers.cancel(REBALANCE, group.group_id, member.member_id)
+        elif (member.epoch, member.to_revoke) != (outcome.former.epoch, outcome.former.to_revoke):
+            self._await_revocation(group.group_id, member)
+        return Answer(self._response(request, outcome, is_known=is_known), outcome.topology.missing)
+
+    def part(self, request: StreamsGroupHeartbeatRequest) -> Answer:
+        """GroupError: GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
+        group = self.group(request.group_id)
+        if request.shutdown_application and group.shutdown_requested_by is None:
+            group.shutdown_requested_by = request.member_id
+        if request.instance_id is None:
+            member = group.member(request.member_id)
+        else:
+            member = known_static(group, request.instance_id, request.member_id)
+        if request.instance_id is not None and request.member_epoch == LEAVE_STATIC_EPOCH:
+            self._shard.run(Result((current_record(group.group_id, member.left_for_a_while()),), None))
+        else:
+            self._remove(group, member)
+        return Answer(StreamsGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch))
+
+    def _group_for(self, request: StreamsGroupHeartbeatRequest) -> tuple[StreamsGroup, Sequence[GroupRecord]]:
+        """The group, and what has to be written first; whoever joins founds it, in place of a classic one without members."""
+        group = self._shard.groups.get(request.group_id)
+        joins_now = request.member_epoch == 0
+        if joins_now and group is None:
+            return StreamsGroup(request.group_id), ()
+        if joins_now and isinstance(group, ClassicGroup) and group.is_empty:
+            return StreamsGroup(request.group_id), group.tombstones()
+        return self.group(request.group_id), ()
+
+    def group(self, group_id: str) -> StreamsGroup:
+        """GroupError GROUP_ID_NOT_FOUND, also for a group of another kind."""
+        group = self._shard.groups.get(group_id)
+        if group is None:
+            raise GroupError(ErrorCode.GROUP_ID_NOT_FOUND, f"There is no group {group_id}.")
+        if not isinstance(group, StreamsGroup):
+            raise GroupError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is no streams group.")
+        return group
+
+    def _response(
+        self, request: StreamsGroupHeartbeatRequest, outcome: Outcome, *, is_known: bool
+    ) -> StreamsGroupHeartbeatResponse:
+        group_id, member, former = request.group_id, outcome.member, outcome.former
+        response = StreamsGroupHeartbeatResponse(
+            member_id=member.member_id,
+            member_epoch=member.epoch,
+            heartbeat_interval_ms=self.settings.heartbeat_interval_ms(group_id),
+            task_offset_interval_ms=self.settings.task_offset_interval_ms(group_id),
+            acceptable_recovery_lag=self.settings.acceptable_recovery_lag(group_id),
+            status=answers.statuses(outcome.problems),
+        )
+        tasks_changed = member.held != former.held
+        if request.member_epoch == 0 or tasks_changed:
+            response.active_tasks = answers.task_ids(member.held.active)
+            response.standby_tasks = answers.task_ids(member.held.standby)
+            response.warmup_tasks = answers.task_ids(member.held.warmup)
+        group = outcome.group
+        if member.endpoint != former.endpoint or (tasks_changed and member.endpoint is not None):
+            group.endpoint_epoch += 1
+        if group.endpoint_epoch != request.endpoint_information_epoch:
+            response.partitions_by_user_endpoint = answers.endpoints(
+                group, member, outcome.replaced, outcome.topology, self._shard.cluster
+            )
+        if is_known:
+            response.endpoint_information_epoch = group.endpoint_epoch
+        return response
+
+    # Deadlines
+
+    def _begin_session(self, group_id: str, member_id: str) -> None:
+        timeout_ms = self.settings.session_timeout_ms(group_id)
+        self._timers.push_back(
+            SESSION, group_id, member_id, timeout_ms, lambda: self._fence(group_id, member_id, "its session is over")
+        )
+
+    def _await_revocation(self, group_id: str, member: StreamsMember) -> None:
+        def overdue() -> None:
+            self._fence(group_id, member.member_id, f"it did not leave epoch {member.epoch} in time", member.epoch)
+
+        self._timers.set(REBALANCE, group_id, member.member_id, member.rebalance_timeout_ms, overdue)
+
+    def _fence(self, group_id: str, member_id: str, why: str, epoch: int | None = None) -> None:
+        """Put a member out, if it is still there, and still in that epoch."""
+        group = self._shard.groups.get(group_id)
+        member = group.members.get(member_id) if isinstance(group, StreamsGroup) else None
+        if member is None or epoch not in (None, member.epoch):
+            return
+        assert isinstance(group, StreamsGroup)
+        logger.info("group %s: member %s is out: %s", group_id, member_id, why)
+        try:
+            self._remove(group, member)
+        except GroupError as error:
+            logger.warning("group %s: that member %s is out was not written: %s", group_id, member_id, error)
+
+    def _remove(self, group: StreamsGroup, member: StreamsMember) -> None:
+        self._shard.run(Result(leave_records(group, member), None))
+        self._timers.cancel_all(group.group_id, member.member_id)
+
+    def _is_delayed(self, group_id: str, delay_ms: int) -> bool:
+        """Is the first assignment still put off? It is from now on, where that is asked for (`delay_ms` above 0)."""
+        if delay_ms > 0 and group_id not in self._delays:
+            timer = self._delays[group_id] = Timer(self._shard.clock, lambda: self._assign_delayed(group_id))
+            timer.reset(delay_ms)
+        return group_id in self._delays
+
+    def _assign_delayed(self, group_id: str) -> None:
+        del self._delays[group_id]
+        group = self._shard.groups.get(group_id)
+        if isinstance(group, StreamsGroup):
+            self._shard.run_timer(Result(delayed_records(group, self.settings, self._shard.clock.now_ms()), None))
+
+    # Internal topics
+
+    def topics_to_create(self, missing: Iterable[str]) -> list[str]:
+        """Those whose creation did not fail a moment ago."""
+        now = self._shard.clock.monotonic()
+        self._failed_topics = {name: failed for name, failed in self._failed_topics.items() if failed[1] > now}
+        return [name for name in missing if name not in self._failed_topics]
+
+    def creation_failed(self, group_id: str, topic: str, why: str) -> None:
+        """It is not tried again for two heartbeats; until then members are told why."""
+        seconds = 2 * self.settings.heartbeat_interval_ms(group_id) / 1000
+        self._failed_topics[topic] = (why, self._shard.clock.monotonic() + seconds)
+
+    def failures(self, topics: Iterable[str]) -> dict[str, str]:
+        """Why topics were not created, by name."""
+        return {name: self._failed_topics[name][0] for name in topics if name in self._failed_topics}
+
+    # Offsets
+
+    def admit_commit(self, group: StreamsGroup, committer: Committer) -> None:
+        if committer.epoch < 0 and group.is_empty:
+            return
+        self._admit_member(group, committer)
+        if committer.version < OFFSETS_SINCE:
+            raise GroupError(ErrorCode.UNSUPPORTED_VERSION)
+
+    def admit_commit_in_transaction(self, group: StreamsGroup, committer: Committer) -> None:
+        if committer.epoch < 0 and group.is_empty:
+            return
+        if committer.epoch == -1 and not committer.member_id and committer.instance_id is None:
+            return
+        self._admit_member(group, committer)
+
+    def _admit_member(self, group: StreamsGroup, committer: Committer) -> None:
+        if committer.epoch > group.member(committer.member_id).epoch:
+            raise GroupError(ErrorCode.STALE_MEMBER_EPOCH)
+
+    def admit_partitions(self, group: StreamsGroup, committer: Committer, commits: Iterable[Commit]) -> None:
+        """A member in an earlier epoch may commit what it has run since then: its answer with the new one may be on its way."""
+        member = group.members.get(committer.member_id)
+        if member is None or committer.epoch >= member.epoch:
+            return
+        for commit in commits:
+            since = group.task_epoch(member, commit.topic, commit.partition)
+            if since is None or committer.epoch < since:
+                raise GroupError(ErrorCode.STALE_MEMBER_EPOCH)
+
+    def admit_fetch(self, group: StreamsGroup, committer: Committer) -> None:
+        if not committer.member_id and committer.epoch < 0:
+            return
+        if committer.epoch != group.member(committer.member_id).epoch:
+            raise GroupError(ErrorCode.STALE_MEMBER_EPOCH)
+
+    # The classic protocol
+
+    def join(self, group_id: str, request: Join) -> JoinAnswer:
+        """An empty group becomes a classic one."""
+        group: Group | None = self._shard.groups.get(group_id)
+        assert isinstance(group, StreamsGroup)
+        if group.is_empty and not request.member_id and request.protocol_type and request.protocols:
+            self._shard.run(Result(group.tombstones(), None))
+            return self._shard.join(group_id, request)
+        return joins.refusal("", ErrorCode.INCONSISTENT_GROUP_PROTOCOL).response

@@ -1,0 +1,202 @@
+"""How a member gets from the tasks it holds to those it is to hold, one heartbeat at a time.
+
+First it gives up what it is no longer to have, and says so by naming what it owns; only then does it get what is new to it,
+and of that only what nobody else still runs: an active task has one owner in the group, and no process runs a task twice in any
+role. The member comes to the epoch of the target as soon as it has nothing to give up, and waits there for what is not free yet.
+
+Roles of a task that the member itself holds change in place, so that the state on its disk is kept (Kafka 4.4): from active to
+standby at once, though the active task still counts as held until its release is told; between standby and warm-up at once; from
+standby or warm-up to active when the active task is free, until which it keeps the copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from ottla.server.group.errors import GroupError
+from ottla.server.group.streams.member import MemberState, StreamsMember
+from ottla.server.group.streams.tasks import (
+    NOTHING_HELD,
+    ActiveTasks,
+    HeldTasks,
+    TaskIds,
+    Tasks,
+    merged,
+    overlap,
+    with_task,
+    without_task,
+)
+from ottla.wire.errors import ErrorCode
+
+
+class Holders(NamedTuple):
+    """Which processes hold a task in a role now, held or still to be given up: (subtopology, partition) -> process ids."""
+
+    active: Callable[[str, int], str | None]
+    standby: Callable[[str, int], frozenset[str]]
+    warmup: Callable[[str, int], frozenset[str]]
+
+
+class _Difference(NamedTuple):
+    """Of one role: `kept` is held and targeted, `lost` held and not targeted, `gained` the rest of the target that is free."""
+
+    kept: dict[str, frozenset[int]]
+    lost: dict[str, frozenset[int]]
+    gained: dict[str, frozenset[int]]
+    blocked: bool  # some of the target is not free
+
+
+def reconcile(member: StreamsMember, target_epoch: int, target: Tasks, holders: Holders, owned: Tasks | None) -> StreamsMember:
+    """The member after this heartbeat, in which it said that it has `owned` (None: it did not say). GroupError
+    FENCED_MEMBER_EPOCH: its record has a state that we do not know, so it is to begin anew.
+    """
+    if member.state is MemberState.STABLE:
+        return member if member.epoch == target_epoch else _next(member, member.epoch, target_epoch, target, holders, owned)
+    if member.state is MemberState.UNREVOKED_TASKS:
+        if not _released(member.to_revoke, owned):
+            return member
+        return _next(member, member.epoch + 1, target_epoch, target, holders, owned)
+    if member.state is MemberState.UNRELEASED_TASKS:
+        return _next(member, member.epoch, target_epoch, target, holders, owned)
+    if owned is None or owned:
+        raise GroupError(
+            ErrorCode.FENCED_MEMBER_EPOCH,
+            "The streams group member is in a unknown state. The member must abandon all its tasks and rejoin.",
+        )
+    return _next(member, target_epoch, target_epoch, target, holders, owned)
+
+
+def _released(tasks: HeldTasks, owned: Tasks | None) -> bool:
+    """Has the member told that none of these is among what it owns?"""
+    return owned is not None and not overlap(owned, tasks)
+
+
+def _next(
+    member: StreamsMember, epoch: int, target_epoch: int, target: Tasks, holders: Holders, owned: Tasks | None
+) -> StreamsMember:
+    held = member.held
+    blocks = _Blocks(member, holders)
+    active = _difference(_plain(held.active), target.active, blocks.active)
+    standby = _difference(held.standby, target.standby, blocks.standby)
+    warmup = _difference(held.warmup, target.warmup, blocks.warmup)
+    _demote(held.active, standby)
+    _convert(held.standby, standby, warmup)
+    _convert(held.warmup, warmup, standby)
+    for copies, change in ((held.standby, standby), (held.warmup, warmup)):
+        for subtopology, partition in _promoted(copies, target.active):
+            _drop(change.lost, subtopology, partition)
+    to_revoke = HeldTasks(_with_epochs(active.lost, held.active), standby.lost, warmup.lost)
+    must_revoke = bool(to_revoke) and not _released(to_revoke, owned)
+    for copies, change in ((held.standby, standby), (held.warmup, warmup)):
+        for subtopology, partition in _promoted(copies, target.active):
+            if must_revoke or partition not in active.gained.get(subtopology, frozenset()):
+                change.kept.update(with_task(change.kept, subtopology, partition))
+    kept = HeldTasks(_with_epochs(active.kept, held.active), standby.kept, warmup.kept)
+    if must_revoke:
+        return member.at_epoch(epoch)._replace(state=MemberState.UNREVOKED_TASKS, held=kept, to_revoke=to_revoke)
+    gained = HeldTasks(
+        {name: dict.fromkeys(partitions, target_epoch) for name, partitions in active.gained.items()},
+        standby.gained,
+        warmup.gained,
+    )
+    blocked = active.blocked or standby.blocked or warmup.blocked
+    return member.at_epoch(target_epoch)._replace(
+        state=MemberState.UNRELEASED_TASKS if blocked else MemberState.STABLE, held=merged(kept, gained), to_revoke=NOTHING_HELD
+    )
+
+
+class _Blocks:
+    """What keeps a task from being given to the member. A copy that the member has itself does not: it changes in place."""
+
+    def __init__(self, member: StreamsMember, holders: Holders) -> None:
+        self._process = member.process_id
+        self._held = member.held
+        self._holders = holders
+
+    def active(self, subtopology: str, partition: int) -> bool:
+        return (
+            self._holders.active(subtopology, partition) is not None
+            or self._beside(self._holders.standby, self._held.standby, subtopology, partition)
+            or self._beside(self._holders.warmup, self._held.warmup, subtopology, partition)
+        )
+
+    def standby(self, subtopology: str, partition: int) -> bool:
+        runs_here = self._holders.active(subtopology, partition) == self._process
+        return (
+            (runs_here and partition not in self._held.active.get(subtopology, {}))
+            or self._process in self._holders.standby(subtopology, partition)
+            or self._beside(self._holders.warmup, self._held.warmup, subtopology, partition)
+        )
+
+    def warmup(self, subtopology: str, partition: int) -> bool:
+        return (
+            self._holders.active(subtopology, partition) == self._process
+            or self._beside(self._holders.standby, self._held.standby, subtopology, partition)
+            or self._process in self._holders.warmup(subtopology, partition)
+        )
+
+    def _beside(self, holders: Callable[[str, int], frozenset[str]], mine: TaskIds, subtopology: str, partition: int) -> bool:
+        """Is the copy in this process with another member?"""
+        return self._process in holders(subtopology, partition) and partition not in mine.get(subtopology, frozenset())
+
+
+def _difference(held: TaskIds, target: TaskIds, blocked: Callable[[str, int], bool]) -> _Difference:
+    result = _Difference({}, {}, {}, False)
+    any_blocked = False
+    for subtopology in {**target, **held}:
+        mine = held.get(subtopology, frozenset())
+        wanted = target.get(subtopology, frozenset())
+        free = frozenset(partition for partition in wanted - mine if not blocked(subtopology, partition))
+        any_blocked |= free != wanted - mine
+        for tasks, partitions in ((result.kept, mine & wanted), (result.lost, mine - wanted), (result.gained, free)):
+            if partitions:
+                tasks[subtopology] = partitions
+    return result._replace(blocked=any_blocked)
+
+
+def _demote(held: ActiveTasks, standby: _Difference) -> None:
+    for subtopology, partitions in held.items():
+        for partition in partitions:
+            _grant(standby, subtopology, partition)
+
+
+def _convert(held: TaskIds, outgoing: _Difference, incoming: _Difference) -> None:
+    for subtopology, partitions in held.items():
+        for partition in partitions:
+            if _grant(incoming, subtopology, partition):
+                _drop(outgoing.lost, subtopology, partition)
+
+
+def _grant(change: _Difference, subtopology: str, partition: int) -> bool:
+    """Hold at once what would be gained; False if it would not."""
+    if partition not in change.gained.get(subtopology, frozenset()):
+        return False
+    _drop(change.gained, subtopology, partition)
+    change.kept.update(with_task(change.kept, subtopology, partition))
+    return True
+
+
+def _drop(tasks: dict[str, frozenset[int]], subtopology: str, partition: int) -> None:
+    left = without_task(tasks, subtopology, partition)
+    tasks.clear()
+    tasks.update(left)
+
+
+def _promoted(copies: TaskIds, target_active: TaskIds) -> list[tuple[str, int]]:
+    return [
+        (subtopology, partition)
+        for subtopology, partitions in copies.items()
+        for partition in partitions & target_active.get(subtopology, frozenset())
+    ]
+
+
+def _plain(active: ActiveTasks) -> TaskIds:
+    return {subtopology: frozenset(partitions) for subtopology, partitions in active.items()}
+
+
+def _with_epochs(tasks: TaskIds, held: ActiveTasks) -> Mapping[str, Mapping[int, int]]:
+    return {
+        subtopology: {partition: held[subtopology][partition] for partition in sorted(partitions)}
+        for subtopology, partitions in tasks.items()
+    }

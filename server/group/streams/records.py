@@ -1,0 +1,225 @@
+"""A streams group's records in `__consumer_offsets`, made and read.
+
+    17 metadata               group epoch, hash of its topics, validated topology epoch, the settings last assigned with
+    23 topology               what the first member brought: subtopologies and their topics
+    19 member                 who it is and where it runs
+    20, 21 target assignment  its epoch, and each member's tasks
+    22 current assignment     a member's epoch and state, what it holds and what it is to give up
+
+No value is a tombstone. Lists are written in order (partitions, subtopologies, tags), as Kafka 4.4 writes most of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from ottla.server.group.records import ProtocolRecord
+from ottla.server.group.streams.member import Endpoint, MemberState, StreamsMember
+from ottla.server.group.streams.tasks import NONE, ActiveTasks, HeldTasks, TaskIds, Tasks
+from ottla.wire.messages.internal import (
+    streams_group_current_member_assignment_value as current_value,
+)
+from ottla.wire.messages.internal import (
+    streams_group_member_metadata_value as member_value,
+)
+from ottla.wire.messages.internal import (
+    streams_group_target_assignment_member_value as target_value,
+)
+from ottla.wire.messages.internal.streams_group_current_member_assignment_key import StreamsGroupCurrentMemberAssignmentKey
+from ottla.wire.messages.internal.streams_group_member_metadata_key import StreamsGroupMemberMetadataKey
+from ottla.wire.messages.internal.streams_group_metadata_key import StreamsGroupMetadataKey
+from ottla.wire.messages.internal.streams_group_metadata_value import LastAssignmentConfig, StreamsGroupMetadataValue
+from ottla.wire.messages.internal.streams_group_target_assignment_member_key import StreamsGroupTargetAssignmentMemberKey
+from ottla.wire.messages.internal.streams_group_target_assignment_metadata_key import StreamsGroupTargetAssignmentMetadataKey
+from ottla.wire.messages.internal.streams_group_target_assignment_metadata_value import StreamsGroupTargetAssignmentMetadataValue
+from ottla.wire.messages.internal.streams_group_topology_key import StreamsGroupTopologyKey
+from ottla.wire.messages.internal.streams_group_topology_value import StreamsGroupTopologyValue
+
+
+class GroupMetadata(NamedTuple):
+    """What the group's own record says. The description epochs are of KIP-1331, which needs a plugin: -1, nothing stored."""
+
+    epoch: int = 1
+    metadata_hash: int = 0
+    validated_topology_epoch: int = -1
+    assignment_configs: Mapping[str, str] = NONE
+    stored_description_epoch: int = -1
+    failed_description_epoch: int = -1
+
+
+# To records
+
+
+def metadata_record(group_id: str, metadata: GroupMetadata) -> ProtocolRecord:
+    return ProtocolRecord(
+        StreamsGroupMetadataKey(group_id),
+        StreamsGroupMetadataValue(
+            metadata.epoch,
+            metadata.metadata_hash,
+            metadata.validated_topology_epoch,
+            [LastAssignmentConfig(key, value) for key, value in metadata.assignment_configs.items()],
+            metadata.stored_description_epoch,
+            metadata.failed_description_epoch,
+        ),
+    )
+
+
+def topology_record(group_id: str, topology: StreamsGroupTopologyValue) -> ProtocolRecord:
+    return ProtocolRecord(StreamsGroupTopologyKey(group_id), topology)
+
+
+def member_record(group_id: str, member: StreamsMember) -> ProtocolRecord:
+    endpoint = member.endpoint
+    return ProtocolRecord(
+        StreamsGroupMemberMetadataKey(group_id, member.member_id),
+        member_value.StreamsGroupMemberMetadataValue(
+            member.instance_id,
+            member.rack_id,
+            member.client_id,
+            member.client_host,
+            member.rebalance_timeout_ms,
+            member.topology_epoch,
+            member.process_id,
+            None if endpoint is None else member_value.Endpoint(*endpoint),
+            [member_value.KeyValue(key, value) for key, value in sorted(member.client_tags.items())],
+        ),
+    )
+
+
+def target_record(group_id: str, member_id: str, tasks: Tasks) -> ProtocolRecord:
+    def listed(task_ids: TaskIds) -> list[target_value.TaskIds]:
+        return [target_value.TaskIds(name, sorted(partitions)) for name, partitions in sorted(task_ids.items())]
+
+    return ProtocolRecord(
+        StreamsGroupTargetAssignmentMemberKey(group_id, member_id),
+        target_value.StreamsGroupTargetAssignmentMemberValue(listed(tasks.active), listed(tasks.standby), listed(tasks.warmup)),
+    )
+
+
+def target_epoch_record(group_id: str, epoch: int, timestamp_ms: int) -> ProtocolRecord:
+    return ProtocolRecord(
+        StreamsGroupTargetAssignmentMetadataKey(group_id), StreamsGroupTargetAssignmentMetadataValue(epoch, timestamp_ms)
+    )
+
+
+def current_record(group_id: str, member: StreamsMember) -> ProtocolRecord:
+    def active(tasks: ActiveTasks) -> list[current_value.TaskIds]:
+        return [
+            current_value.TaskIds(name, sorted(epochs), [epochs[partition] for partition in sorted(epochs)])
+            for name, epochs in sorted(tasks.items())
+        ]
+
+    def copies(tasks: TaskIds) -> list[current_value.TaskIds]:
+        return [current_value.TaskIds(name, sorted(partitions), None) for name, partitions in sorted(tasks.items())]
+
+    held, leaving = member.held, member.to_revoke
+    return ProtocolRecord(
+        StreamsGroupCurrentMemberAssignmentKey(group_id, member.member_id),
+        current_value.StreamsGroupCurrentMemberAssignmentValue(
+            member.epoch,
+            member.previous_epoch,
+            member.state,
+            active(held.active),
+            copies(held.standby),
+            copies(held.warmup),
+            active(leaving.active),
+            copies(leaving.standby),
+            copies(leaving.warmup),
+        ),
+    )
+
+
+def member_tombstones(group_id: str, member_id: str) -> list[ProtocolRecord]:
+    """In the order in which they take a member apart: what it holds, what it is to hold, itself."""
+    return [
+        ProtocolRecord(StreamsGroupCurrentMemberAssignmentKey(group_id, member_id), None),
+        ProtocolRecord(StreamsGroupTargetAssignmentMemberKey(group_id, member_id), None),
+        ProtocolRecord(StreamsGroupMemberMetadataKey(group_id, member_id), None),
+    ]
+
+
+def group_tombstones(group_id: str, member_ids: Iterable[str]) -> list[ProtocolRecord]:
+    """Everything of the group, members that are left included."""
+    members = list(member_ids)
+    return [
+        *(ProtocolRecord(StreamsGroupCurrentMemberAssignmentKey(group_id, member_id), None) for member_id in members),
+        *(ProtocolRecord(StreamsGroupTargetAssignmentMemberKey(group_id, member_id), None) for member_id in members),
+        ProtocolRecord(StreamsGroupTargetAssignmentMetadataKey(group_id), None),
+        *(ProtocolRecord(StreamsGroupMemberMetadataKey(group_id, member_id), None) for member_id in members),
+        ProtocolRecord(StreamsGroupMetadataKey(group_id), None),
+        ProtocolRecord(StreamsGroupTopologyKey(group_id), None),
+    ]
+
+
+# From records
+
+
+def read_metadata(value: StreamsGroupMetadataValue) -> GroupMetadata:
+    return GroupMetadata(
+        value.epoch,
+        value.metadata_hash,
+        value.validated_topology_epoch,
+        {each.key: each.value for each in value.last_assignment_configs or ()},
+        value.stored_description_topology_epoch,
+        value.failed_description_topology_epoch,
+    )
+
+
+def read_member(member: StreamsMember, value: member_value.StreamsGroupMemberMetadataValue) -> StreamsMember:
+    endpoint = value.user_endpoint
+    return member._replace(
+        instance_id=value.instance_id,
+        rack_id=value.rack_id,
+        client_id=value.client_id,
+        client_host=value.client_host,
+        rebalance_timeout_ms=value.rebalance_timeout_ms,
+        topology_epoch=value.topology_epoch,
+        process_id=value.process_id,
+        endpoint=None if endpoint is None else Endpoint(endpoint.host, endpoint.port),
+        client_tags={each.key: each.value for each in value.client_tags},
+    )
+
+
+def read_target(value: target_value.StreamsGroupTargetAssignmentMemberValue) -> Tasks:
+    return Tasks(
+        *(
+            {each.subtopology_id: frozenset(each.partitions) for each in role}
+            for role in (value.active_tasks, value.standby_tasks, value.warmup_tasks)
+        )
+    )
+
+
+def read_current(member: StreamsMember, value: current_value.StreamsGroupCurrentMemberAssignmentValue) -> StreamsMember:
+    known = value.state in MemberState._value2member_map_
+    return member._replace(
+        epoch=value.member_epoch,
+        previous_epoch=value.previous_member_epoch,
+        state=MemberState(value.state) if known else MemberState.UNKNOWN,
+        held=_held(value.member_epoch, value.active_tasks, value.standby_tasks, value.warmup_tasks),
+        to_revoke=_held(
+            value.member_epoch,
+            value.active_tasks_pending_revocation,
+            value.standby_tasks_pending_revocation,
+            value.warmup_tasks_pending_revocation,
+        ),
+    )
+
+
+def _held(
+    member_epoch: int,
+    active: list[current_value.TaskIds],
+    standby: list[current_value.TaskIds],
+    warmup: list[current_value.TaskIds],
+) -> HeldTasks:
+    """Before Kafka 4.3 no epochs were written; then the member's own stands for all."""
+    return HeldTasks(
+        {
+            each.subtopology_id: dict(
+                zip(each.partitions, each.assignment_epochs or [member_epoch] * len(each.partitions), strict=True)
+            )
+            for each in active
+        },
+        {each.subtopology_id: frozenset(each.partitions) for each in standby},
+        {each.subtopology_id: frozenset(each.partitions) for each in warmup},
+    )

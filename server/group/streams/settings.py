@@ -1,0 +1,77 @@
+"""What a streams group goes by: its own settings (`streams.*` of the group), within the broker's bounds, or else the broker's."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ottla.server.group.group import Cluster
+from ottla.server.group.modern.settings import GroupValues
+
+STANDBY_REPLICAS = "num.standby.replicas"
+RACK_TAGS = "rack.aware.assignment.tags"
+"""As the group's record has them, for Kafka to compare: what changes here asks for another assignment."""
+
+_GROUP_RESOURCE = 32
+
+
+class AssignmentSettings(NamedTuple):
+    """What an assignment is made by."""
+
+    standby_replicas: int
+    rack_tags: tuple[str, ...]
+
+    def as_recorded(self) -> dict[str, str]:
+        recorded = {STANDBY_REPLICAS: str(self.standby_replicas)}
+        if self.rack_tags:
+            recorded[RACK_TAGS] = ",".join(self.rack_tags)
+        return recorded
+
+
+class StreamsSettings:
+    """The settings of the groups of one shard, read when they are asked for: they may change at any time."""
+
+    def __init__(self, values: GroupValues, cluster: Cluster) -> None:
+        self._values = values
+        self._cluster = cluster
+
+    def session_timeout_ms(self, group_id: str) -> int:
+        return self._values.number(group_id, "streams.session.timeout.ms")
+
+    def heartbeat_interval_ms(self, group_id: str) -> int:
+        return self._values.number(group_id, "streams.heartbeat.interval.ms")
+
+    def initial_rebalance_delay_ms(self, group_id: str) -> int:
+        return self._values.number(group_id, "streams.initial.rebalance.delay.ms")
+
+    def assignment_interval_ms(self, group_id: str) -> int:
+        return self._values.number(group_id, "streams.assignment.interval.ms")
+
+    def task_offset_interval_ms(self, group_id: str) -> int:
+        return self._values.number(group_id, "streams.task.offset.interval.ms")
+
+    def acceptable_recovery_lag(self, group_id: str) -> int:
+        return self._values.number(group_id, "streams.acceptable.recovery.lag")
+
+    def max_size(self) -> int:
+        return self._values.broker_number("group.streams.max.size")
+
+    def assignment(self, group_id: str) -> AssignmentSettings:
+        most = self._values.broker_number("group.streams.max.standby.replicas")
+        written = self._cluster.config_of(_GROUP_RESOURCE, group_id)
+        replicas = self._values.number(group_id, "streams.num.standby.replicas")
+        if "streams.num.standby.replicas" in written:
+            replicas = min(replicas, most)
+        tags = written.get("streams.rack.aware.assignment.tags")
+        if tags is None:
+            default = self._values.broker_value("group.streams.rack.aware.assignment.tags")
+            listed = tuple(default) if isinstance(default, tuple | list) else ()
+        else:
+            listed = tuple(tag.strip() for tag in tags.split(",") if tag.strip())
+        return AssignmentSettings(replicas, listed)
+
+    def assignor(self, group_id: str) -> str:
+        """The name that is shown; there is one assignor."""
+        written = self._cluster.config_of(_GROUP_RESOURCE, group_id).get("streams.assignor.name")
+        known = self._values.broker_value("group.streams.assignors")
+        names = [str(name) for name in known] if isinstance(known, tuple | list) else []
+        return written if written is not None and written in names else names[0]

@@ -1,0 +1,91 @@
+"""The tasks of a streams application: sets of them, and what members hold.
+
+A task is one partition of a subtopology. It runs once, as the active task, and copies of its state are kept by standby tasks and
+by warm-up tasks, which are standby tasks on their way to become active. Values here are never changed in place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
+
+TaskIds = Mapping[str, frozenset[int]]
+"""Subtopology to partitions; no subtopology stands there without any."""
+
+ActiveTasks = Mapping[str, Mapping[int, int]]
+"""Subtopology to partitions, each with the epoch at which the member got it, by which late commits are told from valid ones."""
+
+NONE: Final[Mapping[str, Any]] = MappingProxyType({})
+
+
+class Tasks(NamedTuple):
+    """What a member is to hold (its target assignment), or says that it holds."""
+
+    active: TaskIds = NONE
+    standby: TaskIds = NONE
+    warmup: TaskIds = NONE
+
+    def __bool__(self) -> bool:
+        return bool(self.active or self.standby or self.warmup)
+
+
+class HeldTasks(NamedTuple):
+    """What a member holds, or is still to give up, as the coordinator knows it."""
+
+    active: ActiveTasks = NONE
+    standby: TaskIds = NONE
+    warmup: TaskIds = NONE
+
+    def __bool__(self) -> bool:
+        return bool(self.active or self.standby or self.warmup)
+
+    def as_tasks(self) -> Tasks:
+        return Tasks(
+            {subtopology: frozenset(partitions) for subtopology, partitions in self.active.items()}, self.standby, self.warmup
+        )
+
+
+NOTHING_HELD = HeldTasks()
+NO_TASKS = Tasks()
+
+
+def merged(left: HeldTasks, right: HeldTasks) -> HeldTasks:
+    active = {subtopology: dict(partitions) for subtopology, partitions in left.active.items()}
+    for subtopology, partitions in right.active.items():
+        active[subtopology] = active.get(subtopology, {}) | dict(partitions)
+    return HeldTasks(active, _union(left.standby, right.standby), _union(left.warmup, right.warmup))
+
+
+def _union(left: TaskIds, right: TaskIds) -> TaskIds:
+    union = dict(left)
+    for subtopology, partitions in right.items():
+        union[subtopology] = union.get(subtopology, frozenset()) | partitions
+    return union
+
+
+def overlap(owned: Tasks, held: HeldTasks) -> bool:
+    """Is any of `held` among `owned`, in the same role?"""
+    return any(
+        not mine.get(subtopology, frozenset()).isdisjoint(partitions)
+        for mine, theirs in zip(owned, held, strict=True)
+        for subtopology, partitions in theirs.items()
+    )
+
+
+def contained(owned: Tasks, held: HeldTasks) -> bool:
+    """Is all of `owned` held, in the same role? A subtopology that is named must be held, even without partitions."""
+    return all(
+        subtopology in theirs and partitions <= frozenset(theirs[subtopology])
+        for mine, theirs in zip(owned, held, strict=True)
+        for subtopology, partitions in mine.items()
+    )
+
+
+def with_task(tasks: TaskIds, subtopology: str, partition: int) -> TaskIds:
+    return {**tasks, subtopology: tasks.get(subtopology, frozenset()) | {partition}}
+
+
+def without_task(tasks: TaskIds, subtopology: str, partition: int) -> TaskIds:
+    left = tasks.get(subtopology, frozenset()) - {partition}
+    return {key: value for key, value in {**tasks, subtopology: left}.items() if value}

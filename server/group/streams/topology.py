@@ -1,0 +1,280 @@
+"""What an application's topology needs of the cluster: its topics, how many partitions its internal ones are to have, its tasks.
+
+A topology comes with the first member and is kept as it came. `configure` holds it against the topics that there are:
+
+1. Every source topic must exist (MISSING_SOURCE_TOPICS).
+2. A repartition topic without a count gets the largest count of the topics that the subtopology writing to it reads, which may be
+   repartition topics themselves, so this goes round until nothing changes.
+3. Topics that are read together (a copartition group) must have the same count: that of those that are not ours, if there are
+   any, and repartition topics of no fixed count follow (INCORRECTLY_PARTITIONED_TOPICS).
+4. A changelog topic has the largest count of what its subtopology reads, and so many tasks has the subtopology.
+5. Internal topics that exist must have these counts (INCORRECTLY_PARTITIONED_TOPICS); those that do not are to be created
+   (MISSING_INTERNAL_TOPICS). Nothing is assigned before all of them are there.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+from ottla.server.group.errors import GroupError
+from ottla.server.group.group import Topic
+from ottla.server.group.streams.assignor import SubtopologySpec
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.internal.streams_group_topology_value import StreamsGroupTopologyValue, Subtopology, TopicInfo
+
+_SHOWN = 3  # names in a text for people
+
+
+class Status(enum.IntEnum):
+    """What a member is told of the group in its answers, by the codes of StreamsGroupHeartbeatResponse."""
+
+    STALE_TOPOLOGY = 0
+    MISSING_SOURCE_TOPICS = 1
+    INCORRECTLY_PARTITIONED_TOPICS = 2
+    MISSING_INTERNAL_TOPICS = 3
+    SHUTDOWN_APPLICATION = 4
+    ASSIGNMENT_DELAYED = 5
+    MISSING_CLIENT_TAGS = 6
+
+
+class Problem(NamedTuple):
+    status: Status
+    detail: str
+
+
+class InternalTopic(NamedTuple):
+    """A topic that belongs to the application. `replication_factor` 0 stands for the cluster's default."""
+
+    name: str
+    partitions: int
+    replication_factor: int
+    configs: Mapping[str, str]
+
+
+class ConfiguredSubtopology(NamedTuple):
+    """A subtopology whose numbers of partitions are known."""
+
+    tasks: int
+    source_topics: Collection[str]
+    repartition_sources: Mapping[str, InternalTopic]
+    repartition_sinks: Collection[str]
+    changelogs: Mapping[str, InternalTopic]
+
+    @property
+    def inputs(self) -> list[str]:
+        return list(dict.fromkeys([*self.source_topics, *self.repartition_sources]))
+
+
+class ConfiguredTopology(NamedTuple):
+    """A topology as the cluster lets it be. `subtopologies` is None where not even the counts could be settled."""
+
+    epoch: int
+    subtopologies: Mapping[str, ConfiguredSubtopology] | None
+    missing: Mapping[str, InternalTopic]
+    problem: Problem | None
+
+    @property
+    def is_ready(self) -> bool:
+        return self.problem is None
+
+    def specs(self) -> dict[str, SubtopologySpec]:
+        """As the assignor wants them; only of a topology that is ready."""
+        assert self.subtopologies is not None
+        return {name: SubtopologySpec(each.tasks, bool(each.changelogs)) for name, each in self.subtopologies.items()}
+
+
+class _Topics(Protocol):
+    def get(self, name: str) -> Topic | None: ...
+
+
+class _Misfit(Exception):
+    def __init__(self, status: Status, detail: str) -> None:
+        super().__init__(detail)
+        self.problem = Problem(status, detail)
+
+
+def required_topics(topology: StreamsGroupTopologyValue) -> set[str]:
+    """Everything that the application reads or keeps its state in."""
+    return {
+        name
+        for each in topology.subtopologies
+        for name in (*_inputs(each), *(topic.name for topic in each.state_changelog_topics))
+    }
+
+
+def subtopologies_by_source(topology: StreamsGroupTopologyValue) -> dict[str, str]:
+    """Which subtopology reads a topic."""
+    return {name: each.subtopology_id for each in topology.subtopologies for name in _inputs(each)}
+
+
+def configure(topology: StreamsGroupTopologyValue, topics: _Topics) -> ConfiguredTopology:
+    """See the module. GroupError STREAMS_INVALID_TOPOLOGY: no set of topics could make this topology work."""
+    try:
+        return _configure(topology, topics)
+    except _Misfit as misfit:
+        return ConfiguredTopology(topology.epoch, None, {}, misfit.problem)
+
+
+def _configure(topology: StreamsGroupTopologyValue, topics: _Topics) -> ConfiguredTopology:
+    subtopologies = topology.subtopologies
+    absent = sorted({name for each in subtopologies for name in each.source_topics if topics.get(name) is None})
+    if absent:
+        raise _Misfit(Status.MISSING_SOURCE_TOPICS, f"These source topics do not exist: {named(absent)}.")
+    counts = _Counts(topics)
+    counts.decided.update(_repartition_counts(subtopologies, counts))
+    _copartition(subtopologies, counts)
+    for each in subtopologies:
+        most = _largest(each, counts)
+        counts.decided.update({topic.name: most for topic in each.state_changelog_topics})
+    configured = {each.subtopology_id: _subtopology(each, counts) for each in sorted(subtopologies, key=_by_id)}
+    missing = {
+        topic.name: topic
+        for each in configured.values()
+        for topic in (*each.repartition_sources.values(), *each.changelogs.values())
+    }
+    for name in sorted(required_topics(topology)):
+        existing = topics.get(name)
+        wanted = missing.pop(name, None) if existing is not None else None
+        if existing is not None and wanted is not None and len(existing.partitions) != wanted.partitions:
+            raise _Misfit(
+                Status.INCORRECTLY_PARTITIONED_TOPICS,
+                f"Topic {name} has {len(existing.partitions)} partitions, but the topology needs {wanted.partitions}.",
+            )
+    problem = None
+    if missing:
+        problem = Problem(Status.MISSING_INTERNAL_TOPICS, f"These internal topics do not exist yet: {named(sorted(missing))}.")
+    return ConfiguredTopology(topology.epoch, configured, missing, problem)
+
+
+def named(names: Sequence[str]) -> str:
+    """The first few, for people."""
+    more = len(names) - _SHOWN
+    return ", ".join(names[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
+
+
+class _Counts:
+    """How many partitions topics have: those that exist as many as they have, others what was decided."""
+
+    def __init__(self, topics: _Topics) -> None:
+        self._topics = topics
+        self.decided: dict[str, int] = {}
+
+    def get(self, name: str) -> int | None:
+        topic = self._topics.get(name)
+        return self.decided.get(name) if topic is None else len(topic.partitions)
+
+    def __getitem__(self, name: str) -> int:
+        count = self.get(name)
+        if count is None:
+            raise _invalid(f"The number of partitions of topic {name} does not follow from the topology.")
+        return count
+
+
+def _repartition_counts(subtopologies: Sequence[Subtopology], counts: _Counts) -> dict[str, int]:
+    known = {
+        topic.name: topic.partitions for each in subtopologies for topic in each.repartition_source_topics if topic.partitions
+    }
+    progress = True
+    while progress:
+        progress = False
+        unknown = []
+        for each in subtopologies:
+            for sink in each.repartition_sink_topics:
+                if sink in known:
+                    continue
+                sources = [known.get(topic.name) for topic in each.repartition_source_topics]
+                sources += [counts.get(name) for name in each.source_topics]
+                settled = [count for count in sources if count is not None]
+                if settled:
+                    known[sink] = max(settled)
+                    progress = True
+                else:
+                    unknown.append(sink)
+        if unknown and not progress:
+            raise _invalid(f"Repartition topics wait for each other's numbers of partitions: {named(sorted(set(unknown)))}.")
+    for each in subtopologies:
+        for topic in each.repartition_source_topics:
+            if topic.name not in known:
+                raise _invalid(f"Nothing writes to the repartition topic {topic.name}, so its number of partitions is unknown.")
+    return known
+
+
+def _copartition(subtopologies: Sequence[Subtopology], counts: _Counts) -> None:
+    fixed = {topic.name for each in subtopologies for topic in each.repartition_source_topics if topic.partitions}
+    flexible = {topic.name for each in subtopologies for topic in each.repartition_source_topics if not topic.partitions}
+    for each in subtopologies:
+        for group in each.copartition_groups:
+            try:
+                names = {each.source_topics[index] for index in group.source_topics}
+                names |= {each.repartition_source_topics[index].name for index in group.repartition_source_topics}
+            except IndexError:
+                raise _invalid(
+                    f"A copartition group of subtopology {each.subtopology_id} names topics that it has not."
+                ) from None
+            if names:
+                counts.decided.update(_agree(names, fixed, flexible, counts))
+
+
+def _agree(names: set[str], fixed: set[str], flexible: set[str], counts: _Counts) -> dict[str, int]:
+    """The count of the repartition topics among those that are read together."""
+    ours = {name: counts[name] for name in names & (fixed | flexible)}
+    others = {name: counts[name] for name in names - ours.keys()}
+    if others:
+        agreed = _same(others)
+    elif fixed:
+        agreed = _same({name: counts[name] for name in fixed})
+    else:
+        agreed = max(ours.values())
+    for name in sorted(fixed & ours.keys()):
+        if ours[name] != agreed:
+            raise _Misfit(
+                Status.INCORRECTLY_PARTITIONED_TOPICS,
+                f"Repartition topic {name} is to have {ours[name]} partitions, but is read together with topics of {agreed}.",
+            )
+    return dict.fromkeys(ours, agreed)
+
+
+def _same(counts: Mapping[str, int]) -> int:
+    different = set(counts.values())
+    if len(different) > 1:
+        told = ", ".join(f"{name}: {counts[name]}" for name in sorted(counts))
+        raise _Misfit(
+            Status.INCORRECTLY_PARTITIONED_TOPICS, f"Topics that are read together differ in their numbers of partitions: {told}."
+        )
+    return different.pop()
+
+
+def _subtopology(subtopology: Subtopology, counts: _Counts) -> ConfiguredSubtopology:
+    return ConfiguredSubtopology(
+        _largest(subtopology, counts),
+        sorted(set(subtopology.source_topics)),
+        {topic.name: _internal(topic, counts) for topic in subtopology.repartition_source_topics},
+        sorted(set(subtopology.repartition_sink_topics)),
+        {topic.name: _internal(topic, counts) for topic in subtopology.state_changelog_topics},
+    )
+
+
+def _internal(topic: TopicInfo, counts: _Counts) -> InternalTopic:
+    partitions = topic.partitions or counts.decided[topic.name]
+    return InternalTopic(topic.name, partitions, topic.replication_factor, {each.key: each.value for each in topic.topic_configs})
+
+
+def _largest(subtopology: Subtopology, counts: _Counts) -> int:
+    inputs = _inputs(subtopology)
+    if not inputs:
+        raise _invalid(f"Subtopology {subtopology.subtopology_id} reads nothing.")
+    return max(counts[name] for name in inputs)
+
+
+def _inputs(subtopology: Subtopology) -> list[str]:
+    return [*subtopology.source_topics, *(topic.name for topic in subtopology.repartition_source_topics)]
+
+
+def _by_id(subtopology: Subtopology) -> str:
+    return subtopology.subtopology_id
+
+
+def _invalid(detail: str) -> GroupError:
+    return GroupError(ErrorCode.STREAMS_INVALID_TOPOLOGY, detail)

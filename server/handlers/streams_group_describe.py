@@ -1,0 +1,163 @@
+"""StreamsGroupDescribe v0-1: epochs, topology and members of streams groups: the tasks each has, and is to have (KIP-1071).
+
+- The topology's internal topics have their numbers of partitions once all of its topics are there, and before that those that the
+  application gave (0: to be worked out).
+- v1 the assignor's name; a description of the topology on request, which is 1 NOT_STORED: nothing here keeps any (KIP-1331).
+- Without the feature streams.version, or the protocol in `group.coordinator.rebalance.protocols`: 35 UNSUPPORTED_VERSION for all.
+- Authorized operations, on request: without an authorizer all that exist for groups.
+- Errors, each group its own: 69 GROUP_ID_NOT_FOUND, also for a group of another kind; 24 INVALID_GROUP_ID (""), and 14/15/16 of
+  the coordinator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from ottla.server.context import RequestContext
+from ottla.server.group.errors import GroupError
+from ottla.server.group.streams.answers import SERVED, is_served
+from ottla.server.group.streams.group import StreamsGroup, TaskOffsets
+from ottla.server.group.streams.member import StreamsMember
+from ottla.server.group.streams.protocol import StreamsProtocol
+from ottla.server.group.streams.tasks import Tasks
+from ottla.server.group.streams.topology import InternalTopic
+from ottla.server.security.operations import GROUP_OPERATIONS
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.internal import streams_group_topology_value as recorded
+from ottla.wire.messages.streams_group_describe import (
+    Assignment,
+    DescribedGroup,
+    Endpoint,
+    KeyValue,
+    Member,
+    StreamsGroupDescribeRequest,
+    StreamsGroupDescribeResponse,
+    Subtopology,
+    TaskIds,
+    TaskOffset,
+    TopicInfo,
+    Topology,
+)
+
+NOT_STORED: Final = 1
+"""The status of a description that was asked for."""
+
+
+def handle(request: StreamsGroupDescribeRequest, ctx: RequestContext) -> StreamsGroupDescribeResponse:
+    if not is_served(ctx.broker.metadata.features, ctx.broker.config.values):
+        code = ErrorCode.UNSUPPORTED_VERSION
+        return StreamsGroupDescribeResponse(groups=[DescribedGroup(code, SERVED, group_id) for group_id in request.group_ids])
+    described = [_describe(group_id, ctx) for group_id in request.group_ids]
+    for each in described:
+        if each.error_code:
+            continue
+        if request.include_authorized_operations:
+            each.authorized_operations = GROUP_OPERATIONS
+        if request.include_topology_description:
+            each.topology_description_status = NOT_STORED
+    return StreamsGroupDescribeResponse(groups=described)
+
+
+def _describe(group_id: str, ctx: RequestContext) -> DescribedGroup:
+    try:
+        protocol = ctx.broker.groups.member_shard(group_id).protocol(StreamsProtocol)
+        group = protocol.group(group_id)
+    except GroupError as error:
+        return DescribedGroup(group_id=group_id, error_code=error.code, error_message=error.message)
+    return DescribedGroup(
+        group_id=group_id,
+        group_state=group.state_name,
+        group_epoch=group.epoch,
+        assignment_epoch=group.assignment_epoch,
+        topology=_topology(group),
+        members=[_member(group, member) for member in group.members.values()],
+        assignor_name=protocol.settings.assignor(group_id),
+    )
+
+
+# Topology
+
+
+def _topology(group: StreamsGroup) -> Topology | None:
+    configured = group.configured
+    if configured is not None and configured.is_ready and configured.subtopologies is not None:
+        return Topology(
+            configured.epoch,
+            [
+                Subtopology(
+                    name,
+                    sorted(each.source_topics),
+                    sorted(each.repartition_sinks),
+                    _internal_topics(each.changelogs),
+                    _internal_topics(each.repartition_sources),
+                )
+                for name, each in configured.subtopologies.items()
+            ],
+        )
+    if group.topology is None:
+        return None
+    return Topology(
+        group.topology.epoch,
+        [
+            Subtopology(
+                each.subtopology_id,
+                sorted(each.source_topics),
+                sorted(each.repartition_sink_topics),
+                _recorded_topics(each.state_changelog_topics),
+                _recorded_topics(each.repartition_source_topics),
+            )
+            for each in sorted(group.topology.subtopologies, key=lambda each: each.subtopology_id)
+        ],
+    )
+
+
+def _internal_topics(topics: Mapping[str, InternalTopic]) -> list[TopicInfo]:
+    return [
+        TopicInfo(name, topics[name].partitions, topics[name].replication_factor, _pairs(topics[name].configs))
+        for name in sorted(topics)
+    ]
+
+
+def _recorded_topics(topics: Iterable[recorded.TopicInfo]) -> list[TopicInfo]:
+    return [
+        TopicInfo(topic.name, topic.partitions, topic.replication_factor, [KeyValue(c.key, c.value) for c in topic.topic_configs])
+        for topic in sorted(topics, key=lambda topic: topic.name)
+    ]
+
+
+# Members
+
+
+def _member(group: StreamsGroup, member: StreamsMember) -> Member:
+    reported = group.task_offsets.get(member.member_id, TaskOffsets())
+    return Member(
+        member_id=member.member_id,
+        member_epoch=member.epoch,
+        instance_id=member.instance_id,
+        rack_id=member.rack_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        topology_epoch=member.topology_epoch,
+        process_id=member.process_id,
+        user_endpoint=None if member.endpoint is None else Endpoint(*member.endpoint),
+        client_tags=_pairs(member.client_tags),
+        task_offsets=_offsets(reported.offsets),
+        task_end_offsets=_offsets(reported.end_offsets),
+        assignment=_assignment(member.held.as_tasks()),
+        target_assignment=_assignment(group.target_of(member.member_id)),
+    )
+
+
+def _assignment(tasks: Tasks) -> Assignment:
+    return Assignment(*([TaskIds(name, sorted(role[name])) for name in sorted(role)] for role in tasks))
+
+
+def _offsets(offsets: Mapping[str, Mapping[int, int]]) -> list[TaskOffset]:
+    return [
+        TaskOffset(name, partition, offsets[name][partition]) for name in sorted(offsets) for partition in sorted(offsets[name])
+    ]
+
+
+def _pairs(values: Mapping[str, str]) -> list[KeyValue]:
+    return [KeyValue(key, value) for key, value in values.items()]

@@ -1,0 +1,163 @@
+"""StreamsGroupHeartbeat v0-1: the one request of a streams group's member: it joins, goes on, or leaves (KIP-1071).
+
+- Epoch 0 joins and brings the topology, -1 leaves, -2 is a static member that will be back, anything above goes on. Nulls, and -1
+  for the rebalance timeout, mean: as before.
+- The answer has tasks if there is something new in them, endpoints if the member does not know the latest, and statuses: what is
+  wrong with the topology or the topics, that the first or next assignment waits, that somebody wants the application to stop.
+- Internal topics that the topology needs and that do not exist are created before the answer goes out, which still calls them
+  missing. What cannot be created is tried again after two heartbeats; until then the status says why.
+- v1 the status 6 MISSING_CLIENT_TAGS; whether a description of the topology is wanted: never, that needs a plugin (KIP-1331).
+- Without the feature streams.version, or the protocol in `group.coordinator.rebalance.protocols`: 35 UNSUPPORTED_VERSION.
+- Errors, with a text: 42 INVALID_REQUEST, 24 INVALID_GROUP_ID for a name that no record can hold, 69 GROUP_ID_NOT_FOUND, 25
+  UNKNOWN_MEMBER_ID, 110 FENCED_MEMBER_EPOCH, 111 UNRELEASED_INSTANCE_ID, 82 FENCED_INSTANCE_ID, 81 GROUP_MAX_SIZE_REACHED,
+  130 STREAMS_INVALID_TOPOLOGY; 14/15/16 of the coordinator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from ottla.log.errors import StorageError
+from ottla.server.context import RequestContext
+from ottla.server.group.coordinator import LONGEST_STRING
+from ottla.server.group.errors import GroupError
+from ottla.server.group.streams.answers import SERVED, is_served
+from ottla.server.group.streams.heartbeat import Client
+from ottla.server.group.streams.member import JOIN_EPOCH, LEAVE_EPOCH, LEAVE_STATIC_EPOCH
+from ottla.server.group.streams.protocol import Answer, StreamsProtocol
+from ottla.server.group.streams.topology import InternalTopic, Status, named
+from ottla.server.metadata.names import INTERNAL_TOPICS, invalid_reason
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from ottla.wire.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest, StreamsGroupHeartbeatResponse, Topology
+
+CREATE_TIMEOUT_MS: Final = 30_000
+
+
+async def handle(request: StreamsGroupHeartbeatRequest, ctx: RequestContext) -> StreamsGroupHeartbeatResponse:
+    try:
+        if not is_served(ctx.broker.metadata.features, ctx.broker.config.values):
+            raise GroupError(ErrorCode.UNSUPPORTED_VERSION, SERVED)
+        _check(request)
+        protocol = ctx.broker.groups.member_shard(request.group_id).protocol(StreamsProtocol)
+        if request.member_epoch in (LEAVE_EPOCH, LEAVE_STATIC_EPOCH):
+            return protocol.part(request).response
+        answer = protocol.beat(request, Client(ctx.client_id or "", f"/{ctx.client_host}"), ctx.api_version)
+    except GroupError as error:
+        return StreamsGroupHeartbeatResponse(error_code=error.code, error_message=error.message or error.code.name)
+    if answer.missing:
+        await _create(request.group_id, answer, protocol, ctx)
+    return answer.response
+
+
+# What is wrong with a request, whatever the group
+
+
+def _check(request: StreamsGroupHeartbeatRequest) -> None:
+    """GroupError: INVALID_REQUEST, STREAMS_INVALID_TOPOLOGY."""
+    epoch, topology = request.member_epoch, request.topology
+    if topology is not None:
+        _check_topics(topology)
+    for text, what in (
+        (request.member_id, "member id"),
+        (request.group_id, "group id"),
+        (request.instance_id, "instance id"),
+        (request.rack_id, "rack"),
+    ):
+        if text == "":
+            raise _invalid(f"The {what} is empty.")
+        if text is not None and len(text.encode()) > LONGEST_STRING and what != "group id":
+            raise _invalid(f"The {what} is longer than a record can hold.")
+    roles = (request.active_tasks, request.standby_tasks, request.warmup_tasks)
+    if epoch == JOIN_EPOCH:
+        _check_join(request)
+    elif epoch == LEAVE_STATIC_EPOCH and request.instance_id is None:
+        raise _invalid("Only a static member can go and come back.")
+    elif epoch < LEAVE_STATIC_EPOCH:
+        raise _invalid(f"{epoch} is no epoch.")
+    if None in roles and any(role is not None for role in roles):
+        raise _invalid("Who says what tasks it has, says it of all three kinds.")
+    if epoch != JOIN_EPOCH and topology is not None:
+        raise _invalid("Only who joins brings a topology.")
+
+
+def _check_join(request: StreamsGroupHeartbeatRequest) -> None:
+    if request.rebalance_timeout_ms == -1:
+        raise _invalid("Who joins has to say its rebalance timeout.")
+    if any(tasks != [] for tasks in (request.active_tasks, request.standby_tasks, request.warmup_tasks)):
+        raise _invalid("Who joins has no tasks, and says so.")
+    if request.topology is None:
+        raise _invalid("Who joins brings a topology.")
+    for each in request.topology.subtopologies:
+        for topic in each.state_changelog_topics:
+            if topic.partitions:
+                text = f"The number of partitions of changelog topic {topic.name} is not the member's to say."
+                raise GroupError(ErrorCode.STREAMS_INVALID_TOPOLOGY, text)
+
+
+def _check_topics(topology: Topology) -> None:
+    names = {
+        name
+        for each in topology.subtopologies
+        for name in (
+            *each.source_topics,
+            *each.repartition_sink_topics,
+            *(topic.name for topic in each.repartition_source_topics),
+            *(topic.name for topic in each.state_changelog_topics),
+        )
+    }
+    broker_owned = sorted(names & INTERNAL_TOPICS)
+    if broker_owned:
+        raise GroupError(ErrorCode.STREAMS_INVALID_TOPOLOGY, f"Topics of the broker's own: {named(broker_owned)}.")
+    illegal = sorted(name for name in names if invalid_reason(name) is not None)
+    if illegal:
+        raise GroupError(ErrorCode.STREAMS_INVALID_TOPOLOGY, f"No topic can have such a name: {named(illegal)}.")
+    if any(each.source_topic_regex for each in topology.subtopologies):
+        raise _invalid("Source topics have names; expressions are not supported.")
+    ids = [each.subtopology_id for each in topology.subtopologies]
+    if len(set(ids)) < len(ids):
+        raise GroupError(ErrorCode.STREAMS_INVALID_TOPOLOGY, "Two subtopologies have the same id.")
+
+
+def _invalid(text: str) -> GroupError:
+    return GroupError(ErrorCode.INVALID_REQUEST, text)
+
+
+# Internal topics
+
+
+async def _create(group_id: str, answer: Answer, protocol: StreamsProtocol, ctx: RequestContext) -> None:
+    """Create what is missing. Failures of a moment ago are told with the status that says what is missing."""
+    wanted = protocol.topics_to_create(answer.missing)
+    failures = protocol.failures(answer.missing)
+    if failures:
+        told = ", ".join(f"{name} ({failures[name]})" for name in sorted(failures)[:3])
+        for status in answer.response.status or ():
+            if status.status_code == Status.MISSING_INTERNAL_TOPICS:
+                status.status_detail += f" They could not be created: {told}."
+    if wanted:
+        for name, why in (await _created({name: answer.missing[name] for name in wanted}, ctx)).items():
+            protocol.creation_failed(group_id, name, why)
+
+
+async def _created(topics: Mapping[str, InternalTopic], ctx: RequestContext) -> dict[str, str]:
+    """Create topics; why some could not be, by name."""
+    wanted = [
+        CreatableTopic(
+            topic.name,
+            topic.partitions,
+            topic.replication_factor or -1,
+            configs=[CreatableTopicConfig(key, value) for key, value in topic.configs.items()],
+        )
+        for topic in topics.values()
+    ]
+    try:
+        response = await ctx.broker.controller.create_topics(CreateTopicsRequest(wanted, CREATE_TIMEOUT_MS))
+    except StorageError as error:
+        return dict.fromkeys(topics, str(error))
+    return {
+        result.name: result.error_message or ErrorCode(result.error_code).name
+        for result in response.topics
+        if result.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
+    }

@@ -1,0 +1,26 @@
+"""StreamsGroupTopologyDescriptionUpdate v0: a member gives the broker a description of its topology to keep (KIP-1331).
+
+- Descriptions are kept by a plugin, a Java class; there is none here, nor in a Kafka with its defaults. So nobody is ever asked
+  for one, and whoever gives one all the same is told 35 UNSUPPORTED_VERSION, with a text.
+"""
+
+from __future__ import annotations
+
+from ottla.server.context import RequestContext
+from ottla.server.group.streams.answers import SERVED, is_served
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.streams_group_topology_description_update import (
+    StreamsGroupTopologyDescriptionUpdateRequest,
+    StreamsGroupTopologyDescriptionUpdateResponse,
+)
+
+
+def handle(
+    request: StreamsGroupTopologyDescriptionUpdateRequest, ctx: RequestContext
+) -> StreamsGroupTopologyDescriptionUpdateResponse:
+    text = (
+        "Nothing here keeps descriptions of topologies."
+        if is_served(ctx.broker.metadata.features, ctx.broker.config.values)
+        else SERVED
+    )
+    return StreamsGroupTopologyDescriptionUpdateResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, error_message=text)
