@@ -18,7 +18,7 @@ class Mask(NamedTuple):
 
 
 MASKS = (
-    Mask(r"127\.0\.0\.1:\d{5}", "127.0.0.1:PORT", "each broker has ports of its own", "(id: 1) 127.0.0.1:23456"),
+    Mask(r"(127\.0\.0\.1[: ]+)\d{5}", r"\1PORT", "each broker has ports of its own", "(id: 1) 127.0.0.1:23456"),
     Mask(
         r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b",
         "UUID",
@@ -32,9 +32,10 @@ MASKS = (
         "readers  k3Jx0a-8Qb2c_d4e5f6g7h /127.0.0.1",
     ),
     Mask(r"(?<=TopicId: )[\w-]{22}", "TOPIC-ID", "topic ids are drawn", "Topic: a\tTopicId: k3Jx0a-8Qb2c_d4e5f6g7h\tPart"),
+    Mask(r'(?<="topicId":")[\w-]{22}', "TOPIC-ID", "likewise", '"topicId":"k3Jx0a-8Qb2c_d4e5f6g7h"'),
     Mask(
-        r'(?<="directoryId": ")[\w-]{22}|(?m:(?<=^1      \t)[\w-]{22})|(?<=directory.id=)[\w-]{22}',
-        "DIRECTORY-ID",
+        r'((?m:^1 +\t)|"directoryId": "|directoryId=|directory\.id=)(?!A{21}Q)[\w-]{22}',
+        r"\1DIRECTORY-ID",
         "ids of log directories are drawn",
         '{"id": 1, "directoryId": "k3Jx0a-8Qb2c_d4e5f6g7h"}',
     ),
@@ -57,6 +58,8 @@ MASKS = (
         "names of threads hold numbers that count the calls before",
         "[kafka-admin-client-thread | adminclient-7] ERROR x",
     ),
+    Mask(r"((?:console|perf)-consumer-)\d{1,5}\b", r"\1N", "such groups' names are drawn", "groupId=console-consumer-73855"),
+    Mask(r"\btries=\d+|\d+ attempt\(s\)", "TRIES", "how often a client asks in its time", "tries=12 after 12 attempt(s)"),
     Mask(r"adminclient-\d+", "adminclient-N", "likewise", "(client.id=adminclient-17)"),
 )
 

@@ -15,7 +15,7 @@ class Run:
 
     `code` is the exit code that Kafka's answer gives it. With `until`, a regular expression, it is called again until its
     standard output holds a match: what a tool asks for may take its time. `unordered` says why its lines may come in any order;
-    they are sorted then. `hide` masks what only this call shows.
+    they are sorted then. `hide` masks what only this call shows. `alone`: in a process of its own, at whose end it does the rest.
     """
 
     line: str
@@ -24,6 +24,7 @@ class Run:
     until: str = ""
     unordered: str = ""
     hide: tuple[Mask, ...] = ()
+    alone: bool = False
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,10 @@ class File:
 
     name: str
     text: str
+
+
+IMPATIENT = File("impatient.properties", "default.api.timeout.ms=1500\nrequest.timeout.ms=1000\n")
+"""Settings of a client that waits in vain: what is not there may yet come."""
 
 
 @dataclass(frozen=True)

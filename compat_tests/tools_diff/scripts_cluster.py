@@ -18,6 +18,7 @@ QUORUM = (
         "the end of the metadata log, and when it was seen",
         "1  a  123  0  1795251600000  1795251600000",
     ),
+    Mask(r"\d+(\s+0\s+)\d+ ms ago(\s+)\d+ ms ago", r"N\1N ms ago\2N ms ago", "likewise", "152\t0\t1 ms ago\t1 ms ago"),
     Mask(r"\d+ ms ago", "N ms ago", "how long the answer took", "12 ms ago"),
 )
 EPOCH = Mask(r"Epoch: \d+", "Epoch: N", "the end of the metadata log", "Epoch: 31")
@@ -29,8 +30,6 @@ CLUSTER = Script(
         Run("cluster list-endpoints --bootstrap-server {bootstrap}"),
         Run("cluster list-endpoints --bootstrap-server {bootstrap} --include-fenced-brokers"),
         Run("cluster unregister --bootstrap-server {bootstrap} --id 7", code=1),
-        Run("cluster unregister --bootstrap-server {bootstrap} --id 1", code=1),
-        Run("cluster unregister --bootstrap-server {bootstrap}", code=2),
         Run("broker-api-versions"),
     ),
 )
@@ -55,7 +54,7 @@ FEATURES = Script(
         Run("features upgrade --feature share.version=7", code=1),
         Run("features upgrade --feature no.such=1", code=1),
         Run("features upgrade --feature share.version", code=1),
-        Run("features downgrade --feature group.version=0 --dry-run", code=1),
+        Run("features downgrade --feature group.version=0 --dry-run"),
         Run("features downgrade --feature transaction.version=1"),
         Run("features describe", until=r"transaction.version\s.*FinalizedVersionLevel: 1", hide=(EPOCH,)),
         Run("features downgrade --feature transaction.version=2", code=1),
@@ -66,19 +65,22 @@ FEATURES = Script(
         Run("features disable --feature no.such", code=1),
         Run("features version-mapping --release-version 4.3"),
         Run("features feature-dependencies --feature transaction.version=2"),
-        Run("features", code=2),
+        Run("features", code=1),
     ),
 )
+
+SET = "the tool prints sets, whose order each JVM draws"
+SETS = (Mask(r"(?<=only supports operations )\[.*\]", "[...]", SET, "only supports operations [READ, WRITE]"),)
 
 ACLS = Script(
     "acls",
     (
-        Run("acls --list", code=0),
-        Run("acls --add --allow-principal User:ann --operation read --topic plain", code=0),
-        Run("acls --remove --force --topic plain", code=0),
-        Run("acls --add --allow-principal User:ann --producer", code=1),
-        Run("acls --add --operation fly --allow-principal User:ann --topic plain", code=1),
-        Run("acls", code=1),
+        Run("acls --list", code=1),
+        Run("acls --add --allow-principal User:ann --operation read --topic plain", code=1),
+        Run("acls --remove --force --topic plain", code=1),
+        Run("acls --add --allow-principal User:ann --producer", code=1, unordered=SET),
+        Run("acls --add --operation fly --allow-principal User:ann --topic plain", code=1, unordered=SET, hide=SETS),
+        Run("acls", code=1, unordered=SET),
     ),
 )
 
@@ -105,7 +107,7 @@ METRICS = Script(
         Run("client-metrics --list", unordered="the names come in the order of a hash map"),
         Run("client-metrics --alter --name often --interval 1", code=1),
         Run("client-metrics --alter --name often --match colour=red", code=1),
-        Run("client-metrics --alter --name often", code=1),
+        Run("client-metrics --alter --name often"),
         Run("client-metrics --describe --name no-such"),
         Run("client-metrics --delete --name often"),
         Run("client-metrics --delete --name rarely"),
@@ -138,7 +140,7 @@ DUMP = Script(
         Run("dump-log --files {data}/dumped-1-0/00000000000000000000.index --index-sanity-check"),
         Run("dump-log --files {data}/dumped-1-0/00000000000000000000.timeindex --verify-index-only", hide=DUMPED),
         Run("dump-log --files {data}/dumped-1-0/no-such.log", code=1),
-        Run("dump-log --files {data}/dumped-1-0/00000000000000000000.txt", code=1),
+        Run("dump-log --files {data}/dumped-1-0/00000000000000000000.txt"),
         Hold("m", "consumer", ("dumped-1",), {"group.id": "dumped-g", "group.protocol": "classic", "client.id": "reader"}),
         Run("consumer-groups --describe --group dumped-g --state", until="Stable"),
         Run("dump-log --files {data}/__transaction_state-0/no-such.log --transaction-log-decoder", code=1),

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from compat_tests.tools_diff.masks import Mask
 from compat_tests.tools_diff.script import File, Hold, Release, Run, Script, made
 
 TWENTY = tuple(f"k{number}:v{number}" for number in range(20))
 ANY_ORDER = "groups, members and partitions come in the order of hash maps"
+
+STATES = Mask(
+    r"(?<=Valid states are: ).*", "...", "the tool prints a set, whose order each JVM draws", "Valid states are: Empty, Dead"
+)
+
+WAYS = Mask(r"(?<=following scenarios: ).*", "...", "likewise", "the following scenarios: [[to-current]]")
 
 
 def member(group: str, protocol: str, **more: str) -> dict[str, str]:
@@ -31,7 +38,7 @@ RESETS = Script(
         *made("resets-1", 2, *TWENTY),
         *made("resets-2"),
         Run("consumer-groups --reset-offsets --group resets-g --topic resets-1 --to-latest --dry-run", unordered=ANY_ORDER),
-        Run("consumer-groups --describe --group resets-g", code=1),
+        Run("consumer-groups --describe --group resets-g"),
         Run("consumer-groups --reset-offsets --group resets-g --topic resets-1 --to-latest --execute", unordered=ANY_ORDER),
         *(
             Run(f"consumer-groups --reset-offsets --group resets-g --topic resets-1 {how} --execute", unordered=ANY_ORDER)
@@ -55,16 +62,16 @@ RESETS = Script(
         File("plan.csv", "resets-1,0,4\nresets-1,1,6\n"),
         Run("consumer-groups --reset-offsets --group resets-g --from-file {dir}/plan.csv --execute", unordered=ANY_ORDER),
         File("broken.csv", "resets-1,none\n"),
-        Run("consumer-groups --reset-offsets --group resets-g --from-file {dir}/broken.csv --execute", code=1),
+        Run("consumer-groups --reset-offsets --group resets-g --from-file {dir}/broken.csv --execute"),
         Run("consumer-groups --reset-offsets --group resets-g --all-topics --to-latest --dry-run", unordered=ANY_ORDER),
-        Run("consumer-groups --reset-offsets --group resets-g --topic no-such --to-latest --execute", code=1),
-        Run("consumer-groups --reset-offsets --group resets-g --topic resets-1:9 --to-latest --execute", code=1),
-        Run("consumer-groups --reset-offsets --group resets-g --topic resets-1 --to-datetime yesterday --execute", code=1),
-        Run("consumer-groups --reset-offsets --group resets-g --topic resets-1", code=1),
+        Run("consumer-groups --reset-offsets --group resets-g --topic no-such --to-latest --execute"),
+        Run("consumer-groups --reset-offsets --group resets-g --topic resets-1:9 --to-latest --execute"),
+        Run("consumer-groups --reset-offsets --group resets-g --topic resets-1 --to-datetime yesterday --execute"),
+        Run("consumer-groups --reset-offsets --group resets-g --topic resets-1", code=1, hide=(WAYS,)),
         *described("consumer-groups", "resets-g"),
         Run("consumer-groups --list --state", unordered=ANY_ORDER),
         Run("consumer-groups --list --state Empty", unordered=ANY_ORDER),
-        Run("consumer-groups --list --state Flying", code=1),
+        Run("consumer-groups --list --state Flying", code=1, hide=(STATES,)),
         Run("consumer-groups --list --type classic", unordered=ANY_ORDER),
         Run("consumer-groups --list --type odd", code=1),
         Run("consumer-groups --delete-offsets --group resets-g --topic resets-1:0"),
@@ -91,7 +98,7 @@ CLASSIC = Script(
         Run("consumer-groups --delete --group classic-g"),
         Run("consumer-groups --delete-offsets --group classic-g --topic classic-1", unordered=ANY_ORDER),
         Run("consumer-groups --reset-offsets --group classic-g --topic classic-1 --to-earliest --execute", unordered=ANY_ORDER),
-        Run("share-groups --describe --group classic-g", code=1),
+        Run("share-groups --describe --group classic-g"),
         Run("share-groups --delete --group classic-g"),
         Release("m"),
         Run("consumer-groups --describe --group classic-g --state", until="Empty"),
@@ -143,7 +150,7 @@ CONSUMER = Script(
         Run("consumer-groups --delete --group modern-g"),
         Run("consumer-groups --delete-offsets --group modern-g --topic modern-1", unordered=ANY_ORDER),
         Run("consumer-groups --reset-offsets --group modern-g --topic modern-1 --to-earliest --execute", unordered=ANY_ORDER),
-        Run("share-groups --describe --group modern-g", code=1),
+        Run("share-groups --describe --group modern-g"),
         Run("share-groups --delete --group modern-g"),
         Release("m"),
         Run("consumer-groups --describe --group modern-g --state", until="Empty"),
@@ -151,7 +158,7 @@ CONSUMER = Script(
         Run("consumer-groups --describe --group modern-g", unordered=ANY_ORDER),
         Run("consumer-groups --reset-offsets --group modern-g --topic modern-1 --to-earliest --execute", unordered=ANY_ORDER),
         Run("consumer-groups --delete --group modern-g"),
-        Run("consumer-groups --describe --group modern-g", code=1),
+        Run("consumer-groups --describe --group modern-g"),
         Run("topics --delete --topic modern-1"),
     ),
 )
@@ -161,7 +168,7 @@ SHARE = Script(
     (
         *made("shared-1", 2, *TWENTY),
         Run("share-groups --list"),
-        Run("share-groups --describe --group no-such", code=1),
+        Run("share-groups --describe --group no-such"),
         Run("share-groups --delete --group no-such"),
         Hold("m", "share", ("shared-1",), {"group.id": "shared-g", "client.id": "sharer"}),
         Run("share-groups --describe --group shared-g --members", until="sharer.* 2 *shared-1"),
@@ -171,8 +178,8 @@ SHARE = Script(
         Run("groups --list --share", unordered=ANY_ORDER),
         Run("share-groups --delete --group shared-g"),
         Run("share-groups --delete-offsets --group shared-g --topic shared-1"),
-        Run("share-groups --reset-offsets --group shared-g --topic shared-1 --to-earliest --execute"),
-        Run("consumer-groups --describe --group shared-g", code=1),
+        Run("share-groups --reset-offsets --group shared-g --topic shared-1 --to-earliest --execute", code=1),
+        Run("consumer-groups --describe --group shared-g"),
         Release("m"),
         Run("share-groups --describe --group shared-g --state", until="Empty"),
         Run("share-groups --describe --group shared-g --members"),
@@ -181,7 +188,7 @@ SHARE = Script(
         Run("share-groups --describe --group shared-g", unordered=ANY_ORDER),
         Run("share-groups --reset-offsets --group shared-g --all-topics --to-latest --execute", unordered=ANY_ORDER),
         Run("share-groups --describe --group shared-g", unordered=ANY_ORDER),
-        Run("share-groups --reset-offsets --group shared-g --topic no-such --to-latest --execute", code=1),
+        Run("share-groups --reset-offsets --group shared-g --topic no-such --to-latest --execute"),
         Run("share-groups --reset-offsets --group shared-g --to-latest --execute", code=1),
         Run("share-groups --delete-offsets --group shared-g --topic shared-1"),
         Run("share-groups --delete-offsets --group shared-g --topic no-such"),
@@ -202,12 +209,12 @@ STREAMS = Script(
         Run("streams-groups --delete --group no-such"),
         Hold("m", "streams", ("flow-1",), {"group.id": "flow-g"}),
         *described("streams-groups", "flow-g"),
-        Run("streams-groups --describe --group flow-g --offsets"),
+        Run("streams-groups --describe --group flow-g --offsets", unordered=ANY_ORDER),
         Run("streams-groups --list --state", unordered=ANY_ORDER),
         Run("groups --list --streams", unordered=ANY_ORDER),
         Run("streams-groups --delete --group flow-g"),
         Run("streams-groups --reset-offsets --group flow-g --all-input-topics --to-earliest --execute"),
-        Run("consumer-groups --describe --group flow-g", code=1),
+        Run("consumer-groups --describe --group flow-g"),
         Release("m"),
         Run("streams-groups --describe --group flow-g --state", until="Empty"),
         Run("streams-groups --describe --group flow-g --members"),

@@ -5,20 +5,22 @@ from __future__ import annotations
 import difflib
 import re
 import shlex
+import subprocess
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
+import maven
 from reference_kafka import BrokerProcess
 
 from compat_tests.brokers import Address
-from compat_tests.java_client import Java
+from compat_tests.java_client import ANSWER_TIMEOUT_S, SMALL_JVM, Java
 from compat_tests.tools_diff.masks import masked
 from compat_tests.tools_diff.script import File, Hold, Run, Script, Step
 from compat_tests.tools_diff.streams_member import StreamsMember
-from compat_tests.waiting import wait_for
 
 T = TypeVar("T")
 
@@ -61,10 +63,11 @@ UNTIL_S = 30.0
 
 
 class Site:
-    """A broker with its JVM of tools."""
+    """A broker with its JVM of tools. `start` makes one, now and whenever a tool has hung: then its JVM is gone."""
 
-    def __init__(self, broker: BrokerProcess, java: Java, directory: Path) -> None:
-        self.broker, self.java, self.directory = broker, java, directory
+    def __init__(self, broker: BrokerProcess, start: Callable[[], Java], directory: Path) -> None:
+        self.broker, self.directory = broker, directory
+        self._start, self.java = start, start()
         self.held: list[str] = []
         self.streams: dict[str, StreamsMember] = {}
 
@@ -78,9 +81,17 @@ class Site:
             "{data}": str(self.broker.data_dir),
             "{properties}": str(self.broker.properties),
         }
+        said: list[str] = []
         try:
-            said = [line for step in script.steps for line in self._take(step, own, places)]
+            for step in script.steps:
+                said.extend(self._take(step, own, places))
+        except AssertionError as failure:  # of a tool or a member that does not answer: what came before tells why
+            said += [f"FAILED in {step}", str(failure)]
+            with suppress(subprocess.TimeoutExpired):  # it lives on where a member failed
+                self.java.process.wait(1)
         finally:
+            if self.java.process.poll() is not None:
+                self.held, self.java = [], self._start()
             for member in list(self.held):
                 self._release(member)
         return "".join(f"{line}\n" for line in said)
@@ -114,16 +125,22 @@ class Site:
         if tool not in LOCAL and "{bootstrap}" not in step.line:
             arguments = ["--bootstrap-server", self.broker.bootstrap, *arguments]
         done: dict[str, Any] = {}
+        yield f"$ {step.line}"
 
         def said_so() -> bool:
-            done.update(self.java.call("tool", **{"class": TOOLS[tool]}, arguments=arguments, stdin=step.stdin))
+            done.update(
+                alone(tool, arguments)
+                if step.alone
+                else self.java.call("tool", **{"class": TOOLS[tool]}, arguments=arguments, stdin=step.stdin)
+            )
             return re.search(step.until, done["stdout"]) is not None
 
-        yield f"$ {step.line}"
-        try:
-            wait_for(said_so, f"{step.until} of {step.line}", UNTIL_S)
-        except AssertionError as late:
-            yield str(late)
+        deadline = time.monotonic() + UNTIL_S
+        while not said_so():
+            if time.monotonic() > deadline:
+                yield f"  never said {step.until}"
+                break
+            time.sleep(0.05)  # between two questions: another process's state has no event to wait for
         for stream in ("stdout", "stderr"):
             text = done[stream]
             for place, value in places.items():
@@ -131,6 +148,14 @@ class Site:
             lines = masked(text, step.hide).splitlines()
             yield from (f"  {stream}: {line}".rstrip() for line in (sorted(lines) if step.unordered else lines))
         yield f"  exit {done['exit']}" + ("" if done["exit"] == step.code else f", not {step.code}")
+
+
+def alone(tool: str, arguments: list[str]) -> dict[str, Any]:
+    """A tool in a process of its own; what Tools.java would answer."""
+    level = "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"
+    command = ["java", *SMALL_JVM, level, "-cp", maven.classpath("kafka-tools"), TOOLS[tool], *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=ANSWER_TIMEOUT_S, check=False)
+    return {"exit": done.returncode, "stdout": done.stdout, "stderr": done.stderr}
 
 
 def filled(text: str, places: dict[str, str]) -> str:
