@@ -31,7 +31,7 @@ BROKER: Final = {"transaction_abort_timed_out_transaction_cleanup_interval_ms": 
     "way",
     [
         Way("hard bounces of the copiers"),
-        Way("hard bounces of the broker, without group metadata", "broker", group_metadata=False),
+        Way("hard bounces of the broker, without group metadata", "broker", group_metadata=False, reader_protocol="consumer"),
         Way("hard bounces of the copiers, one group", group_mode=True),
     ],
     ids=lambda way: way.name.replace(" ", "-"),
