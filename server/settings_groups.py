@@ -47,15 +47,23 @@ NO_PATTERN: Final = (re.error, OverflowError, RecursionError)
 
 def _check_match(value: Value) -> str | None:
     for pair in value if isinstance(value, tuple) else ():
-        key, equals, pattern = pair.partition("=")
-        pattern = pattern.rstrip("=")  # which Kafka does not see either
-        if not equals or not pattern or "=" in pattern or key.strip() not in MATCH_KEYS:
-            return f"has the element '{pair}', which is not key=pattern with one of {', '.join(sorted(MATCH_KEYS))}"
-        try:
-            re.compile(pattern.strip())
-        except NO_PATTERN as error:
-            if re.search(_ONLY_IN_JAVA, pattern) is None:
-                return f"has the element '{pair}', whose pattern is no regular expression: {error}"
+        why = wrong_match(pair)
+        if why is not None:
+            return f"has the element '{pair}', {why}"
+    return None
+
+
+def wrong_match(pair: str) -> str | None:
+    """Why an element of `match` is none."""
+    key, equals, pattern = pair.partition("=")
+    pattern = pattern.rstrip("=")  # which Kafka does not see either
+    if not equals or not pattern or "=" in pattern or key.strip() not in MATCH_KEYS:
+        return f"which is not key=pattern with one of {', '.join(sorted(MATCH_KEYS))}"
+    try:
+        re.compile(pattern.strip())
+    except NO_PATTERN as error:
+        if re.search(_ONLY_IN_JAVA, pattern) is None:
+            return f"whose pattern is no regular expression: {error}"
     return None
 
 

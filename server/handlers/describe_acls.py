@@ -6,11 +6,11 @@
 from __future__ import annotations
 
 from ottla.server.context import RequestContext
-from ottla.server.security.acls import DISABLED, check_elements
+from ottla.server.security.acls import DISABLED_HERE, check_elements
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
 
 
 def handle(request: DescribeAclsRequest, ctx: RequestContext) -> DescribeAclsResponse:
     check_elements(request.resource_type_filter, request.pattern_type_filter, request.operation, request.permission_type)
-    return DescribeAclsResponse(error_code=ErrorCode.SECURITY_DISABLED, error_message=DISABLED)
+    return DescribeAclsResponse(error_code=ErrorCode.SECURITY_DISABLED, error_message=DISABLED_HERE)

@@ -100,7 +100,7 @@ class Administration(Controller):
         from ottla.server.metadata import features
         from ottla.server.metadata.operation import Outcome
 
-        records, raises_kraft, answer = features.update(self.image, SUPPORTED_FEATURES, request)
+        records, raises_kraft, answer = features.update(self.image, self._settings.node_id, SUPPORTED_FEATURES, request)
         if raises_kraft:
             self._log.raise_kraft_version(self.image, self._settings.controller_endpoints)
         return self._carry_out(Outcome(records, answer))

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Final, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from ottla.log.config import TOPIC_SETTINGS
 from ottla.log.settings import ConfigError, ConfigType, Setting, text_of
@@ -22,6 +22,7 @@ from ottla.server.metadata import broker_changes
 from ottla.server.metadata.image import BROKER, CLIENT_METRICS, GROUP, TOPIC, MetadataImage
 from ottla.server.metadata.operation import Outcome, Refused, check_name, check_size
 from ottla.server.metadata.settings import BrokerSettings
+from ottla.server.settings_groups import wrong_match
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.incremental_alter_configs import (
     AlterableConfig,
@@ -224,17 +225,22 @@ def _check_group(image: MetadataImage, settings: BrokerSettings, after: Mapping[
 
 
 def _check_client_metrics(after: Mapping[str, str]) -> None:
-    """Kafka has 42 for an unknown name and for an interval out of bounds, 40 for a text that is none of the setting's type."""
+    """Kafka has 42 for an unknown name and for an interval out of bounds, 40 for a text that is none of the setting's type. The
+    texts are its own, for `kafka-client-metrics` prints them.
+    """
     unknown = next((key for key in after if key not in CLIENT_METRICS_SETTINGS), None)
     if unknown is not None:
-        text = f"{unknown}: a client-metrics subscription has no such setting; check the spelling"
-        raise Refused(ErrorCode.INVALID_REQUEST, text)
-    code = ErrorCode.INVALID_CONFIG
+        raise Refused(ErrorCode.INVALID_REQUEST, f"Unknown client metrics configuration: {unknown}")
+    values: dict[str, Any] = {}
     try:
         for key, text in after.items():
-            CLIENT_METRICS_SETTINGS[key]._replace(low=None, high=None).parse(text)
-        code = ErrorCode.INVALID_REQUEST
-        for key, text in after.items():
-            CLIENT_METRICS_SETTINGS[key].parse(text)
+            values[key] = CLIENT_METRICS_SETTINGS[key]._replace(low=None, high=None, check=None).parse(text)
     except ConfigError as error:
-        raise Refused(code, str(error)) from error
+        raise Refused(ErrorCode.INVALID_CONFIG, str(error)) from error
+    wrong = next((pair for pair in values.get("match", ()) if wrong_match(pair) is not None), None)
+    if wrong is not None:
+        raise Refused(ErrorCode.INVALID_CONFIG, f"Illegal client matching pattern: {wrong}")
+    interval, bounds = values.get("interval.ms"), CLIENT_METRICS_SETTINGS["interval.ms"]
+    if interval is not None and not bounds.low <= interval <= bounds.high:
+        between = f"interval must be between {bounds.low} and {bounds.high} (1 hour)"
+        raise Refused(ErrorCode.INVALID_REQUEST, f"Invalid value {interval} for interval.ms, {between}")

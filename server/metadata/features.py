@@ -8,7 +8,7 @@ says that he means it (a safe downgrade, or an unsafe one, which may lose someth
   log. It is never lowered.
 - All others are independent of each other.
 
-A request succeeds or fails as a whole.
+A request succeeds or fails as a whole. What it is refused for is said in Kafka's words, for `kafka-features` prints them.
 """
 
 from __future__ import annotations
@@ -41,6 +41,10 @@ UPGRADE: Final = 1
 SAFE_DOWNGRADE: Final = 2
 UNSAFE_DOWNGRADE: Final = 3
 _NO_LEVELS: Final = (0, 0)
+_LOSSES: Final = {
+    SAFE_DOWNGRADE: "Refusing to perform the requested downgrade because it might delete metadata information.",
+    UNSAFE_DOWNGRADE: "Unsafe metadata downgrade is not supported in this version.",
+}
 
 
 class Update(NamedTuple):
@@ -51,13 +55,13 @@ class Update(NamedTuple):
     answer: UpdateFeaturesResponse
 
 
-def update(image: MetadataImage, supported: Levels, request: UpdateFeaturesRequest) -> Update:
-    """`supported` are this node's levels. A feature that is named twice gets the later level, and is answered twice."""
+def update(image: MetadataImage, node_id: int, supported: Levels, request: UpdateFeaturesRequest) -> Update:
+    """`supported` are the levels of this node. A feature that is named twice gets the later level, and is answered twice."""
     records: list[WireStruct] = []
     raises_kraft = False
     try:
         for wish in {wish.feature: wish for wish in request.feature_updates}.values():
-            _check(image, supported, wish)
+            _check(image, node_id, supported, wish)
             if wish.feature != KRAFT:
                 records.append(FeatureLevelRecord(wish.feature, wish.max_version_level))
             elif wish.max_version_level > image.kraft_version:
@@ -69,41 +73,47 @@ def update(image: MetadataImage, supported: Levels, request: UpdateFeaturesReque
     return Update([], False, answer) if request.validate_only else Update(records, raises_kraft, answer)
 
 
-def _check(image: MetadataImage, supported: Levels, wish: FeatureUpdateKey) -> None:
+def _check(image: MetadataImage, node_id: int, supported: Levels, wish: FeatureUpdateKey) -> None:
     """Refused: 95, always."""
     name, level = wish.feature, wish.max_version_level
     if wish.upgrade_type not in (UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE):
-        raise _invalid(wish, f"{wish.upgrade_type} is no type of upgrade")
+        raise _invalid(wish, "The controller does not support the given upgrade type.")
     if level < 0:
-        raise _invalid(wish, "levels begin at 0")
-    if name not in supported:
-        raise _invalid(wish, "this node does not know the feature")
-    for node, levels in _nodes(image, supported):
+        raise _invalid(wish, "A feature version cannot be less than 0.")
+    for node, levels in _nodes(image, node_id, supported):
         lowest, highest = levels.get(name, _NO_LEVELS)
         if not lowest <= level <= highest:
-            raise _invalid(wish, f"{node} supports levels {lowest} to {highest}")
+            knows = f"only supports versions {lowest}-{highest}" if highest else "does not support this feature."
+            raise _invalid(wish, f"{node} {knows}")
+    if name not in supported:
+        raise _invalid(wish, f"Feature {name} not found.")
     current = image.finalized.get(name, 0)
     if level < current and wish.upgrade_type == UPGRADE:
-        raise _invalid(wish, f"it is {current} now; a lower level has to be asked for as a downgrade, safe or unsafe")
+        kinds = "without setting the upgrade type to either safe or unsafe downgrade"
+        raise _invalid(wish, f"Can't downgrade the version of this feature {kinds}.")
     if level > current and wish.upgrade_type != UPGRADE:
-        raise _invalid(wish, f"it is {current} now, and that would be no downgrade")
+        raise _invalid(wish, "Can't downgrade to a newer version.")
     if level < current and name == KRAFT:
-        raise _invalid(wish, "it cannot be lowered")
+        raise _invalid(wish, "Can't downgrade the version of this feature.")
     if name == METADATA and any(level < changed <= current for changed in CHANGED_RECORDS):
-        raise _invalid(wish, f"it is {current} now, and what has been written since might be lost")
+        raise _refused(f"Unsupported metadata.version downgrade from {current} to {level}. {_LOSSES[wish.upgrade_type]}")
 
 
-def _nodes(image: MetadataImage, supported: Levels) -> Iterator[tuple[str, Levels]]:
-    """Whoever is registered, and this node."""
-    yield "this node", supported
+def _nodes(image: MetadataImage, node_id: int, supported: Levels) -> Iterator[tuple[str, Levels]]:
+    """This node, and whoever else is registered."""
+    yield f"Local controller {node_id}", supported
     for broker in image.brokers.values():
-        yield f"broker {broker.broker_id}", broker.features
+        yield f"Broker {broker.broker_id}", broker.features
     for record in image.kept.values():
         if isinstance(record, RegisterControllerRecord):
             levels = {each.name: (each.min_supported_version, each.max_supported_version) for each in record.features}
-            yield f"controller {record.controller_id}", levels
+            yield f"Controller {record.controller_id}", levels
 
 
 def _invalid(wish: FeatureUpdateKey, why: str) -> Refused:
-    text = f"Nothing was changed: {wish.feature or 'a feature without a name'} cannot become {wish.max_version_level}, for {why}."
-    return Refused(ErrorCode.INVALID_UPDATE_VERSION, text)
+    return _refused(f"Invalid update version {wish.max_version_level} for feature {wish.feature}. {why}")
+
+
+def _refused(why: str) -> Refused:
+    whole = "The update failed for all features since the following feature had an error"
+    return Refused(ErrorCode.INVALID_UPDATE_VERSION, f"{whole}: {why}")

@@ -29,7 +29,7 @@ from ottla.wire.messages.describe_quorum import (
     ResponseTopicData,
 )
 from ottla.wire.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
-from ottla.wire.primitives import ZERO_UUID
+from ottla.wire.primitives import ZERO_UUID, uuid_to_text
 
 _THE_PARTITION: Final = [RequestTopicData(CLUSTER_METADATA, [RequestPartitionData(0)])]
 
@@ -75,7 +75,9 @@ def add(voter: Voter, cluster_id: str, listener: str, request: AddRaftVoterReque
             raise Refused(ErrorCode.INVALID_REQUEST, f"The voter has no address for the controllers' listener {listener}.")
         _check_dynamic(voter)
         if request.voter_id == voter.node_id:
-            raise Refused(ErrorCode.DUPLICATE_VOTER, f"Node {voter.node_id} is a voter already.")
+            new, ours = _key(request.voter_id, request.voter_directory_id), _key(voter.node_id, voter.directory_id)
+            text = f"The voter id for {new} is already part of the set of voters [{ours}]."
+            raise Refused(ErrorCode.DUPLICATE_VOTER, text)
         raise Refused(ErrorCode.REQUEST_TIMED_OUT, f"Node {request.voter_id} does not follow the metadata log of this one.")
     except Refused as refused:
         return AddRaftVoterResponse(0, refused.code, refused.message)
@@ -86,9 +88,15 @@ def remove(voter: Voter, cluster_id: str, request: RemoveRaftVoterRequest) -> Re
     try:
         _check_request(cluster_id, request)
         _check_dynamic(voter)
-        raise Refused(ErrorCode.VOTER_NOT_FOUND, f"The only voter is node {voter.node_id}, and the last is never removed.")
+        old, ours = _key(request.voter_id, request.voter_directory_id), _key(voter.node_id, voter.directory_id)
+        raise Refused(ErrorCode.VOTER_NOT_FOUND, f"Cannot remove voter {old} from the set of voters [{ours}]")
     except Refused as refused:
         return RemoveRaftVoterResponse(0, refused.code, refused.message)
+
+
+def _key(voter_id: int, directory_id: bytes) -> str:
+    """As kafka-metadata-quorum prints it."""
+    return f"ReplicaKey(id={voter_id}, directoryId={uuid_to_text(directory_id)})"
 
 
 def _check_request(cluster_id: str, request: AddRaftVoterRequest | RemoveRaftVoterRequest) -> None:

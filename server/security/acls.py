@@ -11,7 +11,9 @@ from ottla.server.errors import CloseConnection
 
 UNKNOWN: Final = 0
 """Of a resource type, pattern type, operation or permission: the client itself does not know which."""
-DISABLED: Final = "There are no access rules here: the broker runs without an authorizer."
+DISABLED: Final = "No Authorizer is configured."
+DISABLED_HERE: Final = "No Authorizer is configured on the broker"
+"""Two texts for one thing, as `kafka-acls` prints them: the controller's, and that of a broker that is to list the rules."""
 
 
 def check_elements(resource_type: int, pattern_type: int, operation: int, permission_type: int) -> None:
