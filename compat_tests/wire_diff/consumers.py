@@ -58,7 +58,7 @@ class Consumer:
             answers.append(self.beat(**changes))
             return bool(answers[-1].member_epoch == epoch)
 
-        wait_for(reached, f"{self.id} is in epoch {epoch}")
+        wait_for(reached, f"{self.id} of {self.wire.kind} is in epoch {epoch}", 20)
         return answers[-1]
 
     def until_assigned(self, count: int, **changes: Any) -> Any:
@@ -69,7 +69,7 @@ class Consumer:
             answers.append(self.owning(**changes))
             return sum(map(len, self.assigned.values())) == count
 
-        wait_for(reached, f"{self.id} has {count} partitions")
+        wait_for(reached, f"{self.id} of {self.wire.kind} has {count} partitions", 20)
         return answers[-1]
 
     def leave(self, **changes: Any) -> Any:

@@ -163,7 +163,7 @@ def test_assignors(wires: dict[str, Wire], assignor: str) -> None:
             member.join([topic], server_assignor=assignor)
         settle(wire, members, 8)
         told = described(wire, members[0].group).groups[0].assignor_name
-        return told, [member.assigned for member in members]
+        return told, [member.assigned[wire.topic_ids[topic]] for member in members]
 
     check(wires, "CG7", scenario)
 
@@ -223,7 +223,7 @@ def test_offsets_of_members(wire: Wire) -> Any:
         committed(wire, member, topic, epoch, member_id="zzz"),
         committed(wire, member, topic, epoch, group_instance_id="i"),
     ]
-    names = [(member.id, epoch), (member.id, epoch - 1), (member.id, epoch + 1), ("zzz", epoch), ("", -1), (None, -1), (None, 3)]
+    names = [(member.id, epoch), (member.id, epoch - 1), (member.id, epoch + 1), ("zzz", epoch), ("", -1), (None, -1)]
     fetches = [asked(wire, group, name, at, topic) for name, at in names]
     forget = offset_delete.OffsetDeleteRequestTopic(topic, [offset_delete.OffsetDeleteRequestPartition(0)])
     kept = wire.call(offset_delete.OffsetDeleteRequest(group, [forget]), 0)
@@ -241,6 +241,14 @@ def test_offsets_of_members(wire: Wire) -> Any:
         wire.call(delete_groups.DeleteGroupsRequest([group]), 2),
         listed(wire, group),
     )
+
+
+@same_answer("CGnull")
+def test_an_epoch_without_a_member(wire: Wire) -> Any:
+    topic = wire.create("t")
+    member = Consumer(wire, wire.name("g"), "m")
+    member.join([topic])
+    return asked(wire, member.group, None, 3, topic)
 
 
 @same_answer("CG12")

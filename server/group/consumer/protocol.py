@@ -289,7 +289,7 @@ class ConsumerProtocol(GroupProtocol[ConsumerGroup]):
             try:
                 return classic_members.join(self, group, request)
             except GroupError as error:
-                return joins.refusal(request.member_id, error.code).response
+                return joins.refusal("", error.code).response
         if request.member_id:
             return joins.refusal(request.member_id, ErrorCode.UNKNOWN_MEMBER_ID).response
         if request.protocol_type and request.protocols:

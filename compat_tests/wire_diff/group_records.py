@@ -1,0 +1,63 @@
+"""What a broker wrote down about a group: its records in `__consumer_offsets`, in their order, as plain values.
+
+The broker's choices are masked: hashes of topics, which depend on their ids, versions of the metadata, and times.
+"""
+
+from __future__ import annotations
+
+import importlib
+from struct import unpack_from
+from typing import Any, Final
+
+from compat_tests.wire import Wire
+from ottla.wire.batch import iter_batches
+from ottla.wire.records import decode_records
+
+TOPIC: Final = "__consumer_offsets"
+SCHEMAS: Final = {
+    2: "group_metadata",
+    3: "consumer_group_metadata",
+    4: "consumer_group_partition_metadata",
+    5: "consumer_group_member_metadata",
+    6: "consumer_group_target_assignment_metadata",
+    7: "consumer_group_target_assignment_member",
+    8: "consumer_group_current_member_assignment",
+    16: "consumer_group_regular_expression",
+}
+"""By the api key of the record's key. Committed offsets have tests of their own."""
+MASKED: Final = ("metadata_hash", "version", "assignment_timestamp", "timestamp", "current_state_timestamp", "leader")
+
+
+def written(wire: Wire, group: str) -> list[Any]:
+    """(schema, key, value or None) of every record of the group, oldest first. Kafka puts several operations into one batch."""
+    partitions = len(wire.metadata(TOPIC).topics[0].partitions)
+    found: list[Any] = []
+    for partition in range(partitions):
+        offset, end = 0, wire.end_offsets(TOPIC, [partition]).topics[0].partitions[0].offset
+        while offset < end:
+            data = wire.fetch(TOPIC, offset, partition=partition, isolation_level=0).responses[0].partitions[0].records
+            for header, batch in iter_batches(data):
+                offset = header.last_offset + 1
+                records = () if header.is_control else decode_records(bytes(batch))
+                found += [each for record in records if (each := _read(record.key, record.value, group)) is not None]
+    return found
+
+
+def _read(key: bytes | None, value: bytes | None, group: str) -> tuple[str, Any, Any] | None:
+    if key is None:
+        return None
+    (kind,) = unpack_from(">h", key)
+    if kind not in SCHEMAS:
+        return None
+    name = f"ottla.wire.messages.internal.{SCHEMAS[kind]}"
+    decoded, _ = importlib.import_module(f"{name}_key").DECODE[0](key, 2)
+    if getattr(decoded, "group_id", getattr(decoded, "group", None)) != group:
+        return None
+    if value is None:
+        return SCHEMAS[kind], decoded, None
+    (version,) = unpack_from(">h", value)
+    content, _ = importlib.import_module(f"{name}_value").DECODE[version](value, 2)
+    for field in MASKED:
+        if getattr(content, field, None):
+            setattr(content, field, "<set>")
+    return SCHEMAS[kind], decoded, content
