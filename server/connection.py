@@ -191,9 +191,9 @@ class Connection(asyncio.BufferedProtocol):
             self._fill(count)
         else:
             self._take_frames(len(self._partial) + count)
+        self._woken.run()  # before this client hears of its append, as with Kafka: what waits for a record waits longest
         if self._out:
             self._flush()
-        self._woken.run()
 
     def _take_frames(self, end: int) -> None:
         """Serves the whole frames among the first `end` bytes of the shared buffer, and keeps the rest."""

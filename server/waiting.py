@@ -4,8 +4,8 @@ What Kafka calls a purgatory. One `Parked` is one request: a timer for its deadl
 partitions, and a function that tries to answer. Everything that happens in between is a wake:
 
 - A partition that grows forgets all who were parked on it and wakes them; a wake only asks for one look (`Woken`), which comes
-  when the connection that appended has served all that it read, or else in the loop's next turn. So a hundred appends of one read
-  cost a parked fetch one look, and an append never runs somebody else's request inside its own.
+  when the connection that appended has served all that it read, and before it is answered, or else in the loop's next turn. So a
+  hundred appends of one read cost a parked fetch one look, and an append never runs somebody else's request inside its own.
 - A look that finds too little parks again, on those partitions that forgot it; the deadline stays. The last look, at the
   deadline, has to answer.
 

@@ -314,12 +314,13 @@ def test_one_that_is_refused_counts_nowhere_when_it_goes() -> None:
     assert (peer.shared.connections, peer.shared.from_host) == (1, {"10.0.0.1": 1})
 
 
-def test_who_is_woken_by_a_read_is_looked_at_when_all_of_it_is_served() -> None:
+def test_who_is_woken_by_a_read_is_looked_at_when_all_of_it_is_served_and_not_yet_answered() -> None:
     peer = Peer()
-    served_before: list[int] = []
-    peer.broker.context.woken.add(lambda: served_before.append(len(peer.dispatch.served)))
+    seen: list[tuple[int, int]] = []
+    peer.broker.context.woken.add(lambda: seen.append((len(peer.dispatch.served), peer.transport.writes)))
     peer.send(framed(b"one") + framed(b"two"))
-    assert served_before == [2]
+    assert seen == [(2, 0)]
+    assert peer.transport.writes == 1
 
 
 def test_a_lost_connection_cancels_what_waits_but_no_task() -> None:
