@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from ottla.server.group.modern.java_order import hash_order, string_hash
-from ottla.server.group.streams.java_order import PriorityQueue
+from ottla.server.group.streams.java_order import PriorityQueue, computed_map_order
 from ottla.server.group.streams.tasks import NO_TASKS, NONE, TaskIds, Tasks
 
 logger = logging.getLogger("ottla.server.group")
@@ -126,6 +126,7 @@ class _Assignment:
         self._active_quota = _Quota(len(self._all), len(members))
         self._quota = _Quota(len(self._all) + len(self._stateful) * standby_replicas, len(members))
         self._processes: dict[str, _Process] = {}
+        self._process_order = computed_map_order((spec.process_id for spec in members.values()), len(members))
         self._had_active: dict[Task, str] = {}
         self._active: dict[str, list[Task]] = {member_id: [] for member_id in members}
         self._standby: dict[str, list[Task]] = {member_id: [] for member_id in members}
@@ -146,8 +147,7 @@ class _Assignment:
         }
 
     def _by_load(self) -> PriorityQueue[_Process]:
-        order = hash_order(self._processes, string_hash, _capacity(len(self._members)))
-        return PriorityQueue(lambda process: process.load, [self._processes[process_id] for process_id in order])
+        return PriorityQueue(lambda process: process.load, [self._processes[process_id] for process_id in self._process_order])
 
     def _process_of(self, member_id: str) -> _Process:
         return self._processes[self._members[member_id].process_id]
@@ -204,11 +204,14 @@ class _Assignment:
                     left.append((task, self._standby_replicas - placed))
                     break
         queue = self._by_load()
+        unplaced = 0
         for task, replicas in sorted(left, key=lambda each: each[0], reverse=True):
             for missing in range(replicas, 0, -1):
                 if not self._place_standby(queue, task):
-                    logger.warning("task %s_%d: no process left for %d of its standby copies", *task, missing)
+                    unplaced += missing
                     break
+        if unplaced:
+            logger.warning("no process is left for %d standby tasks; more instances of the application could take them", unplaced)
 
     def _keep_standby(self, task: Task) -> bool:
         previous = self._had_active.get(task)
@@ -255,14 +258,6 @@ def _collect(candidates: dict[Task, list[_Candidate]], member_id: str, spec: Mem
         for partition, offset_sum in offsets.items():
             if partition not in spec.previous.standby.get(name, frozenset()):
                 candidates.setdefault((name, partition), []).append(_Candidate(member_id, False, offset_sum))
-
-
-def _capacity(expected: int) -> int:
-    """The table of a HashMap that is made for so many elements."""
-    capacity = 1
-    while capacity < expected:
-        capacity *= 2
-    return capacity
 
 
 def _each(tasks: TaskIds) -> list[Task]:

@@ -1,9 +1,9 @@
-"""The orders in which two of Java's collections give their elements back, where Kafka's task assignor lets them decide.
+"""The orders in which three of Java's collections give their elements back, where Kafka's task assignor lets them decide.
 
 Members with nothing to tell them apart get their tasks in the order in which the group's table happens to list them, and
 processes with the same load in the order in which a PriorityQueue happens to hold them. A group that moves between a Kafka and
-this broker must not be reshuffled for that. modern/java_order.py has HashMap's order; here are Kafka's own table of a group's
-members (`timeline_map_order`) and java.util.PriorityQueue.
+this broker must not be reshuffled for that. modern/java_order.py has HashMap's order; here are that of one that was filled by
+computeIfAbsent (`computed_map_order`), Kafka's own table of a group's members (`timeline_map_order`) and java.util.PriorityQueue.
 """
 
 from __future__ import annotations
@@ -32,6 +32,28 @@ def timeline_map_order(keys: Sequence[str]) -> list[str]:
         size *= 2
     latest_first = list(keys)[::-1]
     return sorted(latest_first, key=lambda key: _timeline_slot(key, bits))
+
+
+def computed_map_order(calls: Iterable[str], expected: int) -> list[str]:
+    """How a HashMap made for `expected` keys lists those that computeIfAbsent was called with, in this order.
+
+    Unlike put, that call makes the table larger before it looks for the key and not after it adds it, and adds it in front.
+    """
+    capacity = 1
+    while capacity < expected:
+        capacity *= 2
+    keys: dict[str, None] = {}
+    for key in calls:
+        if len(keys) > int(capacity * LOAD_FACTOR):
+            capacity *= 2
+        keys[key] = None
+    latest_first = list(keys)[::-1]
+    return sorted(latest_first, key=lambda key: _slot(key, capacity))
+
+
+def _slot(key: str, capacity: int) -> int:
+    value = string_hash(key)
+    return (value ^ value >> 16) & (capacity - 1)
 
 
 def _timeline_slot(key: str, bits: int) -> int:
