@@ -113,7 +113,7 @@ def _asked_for(
         if known is not None and known.name not in found:
             found[known.name] = view.topic(known)
     if missing and create and ctx.broker.config.values["auto.create.topics.enable"]:
-        ctx.broker.controller.create_in_background(missing)
+        ctx.broker.controller.create_in_background(missing, ctx.permits(strict_since=0))
     return [*found.values(), *failed.values()]
 
 

@@ -122,7 +122,7 @@ class Controller(ABC):
         """
 
     @abstractmethod
-    def create_in_background(self, names: Iterable[str]) -> None:
+    def create_in_background(self, names: Iterable[str], permits: Permits = NO_LIMIT) -> None:
         """Creates topics with the broker's defaults, internal ones with theirs, some time after this call returns.
 
         For auto-creation: callers answer "unknown, ask again" meanwhile. Failures are logged; a name that exists or is already

@@ -12,20 +12,20 @@ of the time that a start may take, and a start needs none of them.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from random import Random, SystemRandom
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from ottla.log.config import LogConfig
 from ottla.log.errors import StorageError
 from ottla.log.settings import LONG_MAX
-from ottla.server.metadata import snapshot
+from ottla.server.metadata import eligible, snapshot
 from ottla.server.metadata.administration import SUPPORTED_FEATURES, Administration
 from ottla.server.metadata.elections import elect, resign
 from ottla.server.metadata.image import BROKER, MIGRATING, UNASSIGNED, ConfigChanged, Endpoint, MetadataError, MetadataImage
 from ottla.server.metadata.metadata_log import TOPIC_ID, MetadataLog, voter_controls
 from ottla.server.metadata.names import CLUSTER_METADATA, INTERNAL_TOPICS
-from ottla.server.metadata.operation import NO_LIMIT, Outcome, Permits, random_uuid
+from ottla.server.metadata.operation import NO_LIMIT, Outcome, Permits, Refused, random_uuid
 from ottla.server.metadata.records import METADATA_VERSION
 from ottla.server.metadata.settings import BrokerSettings
 from ottla.wire.errors import ErrorCode
@@ -49,10 +49,14 @@ if TYPE_CHECKING:
     from ottla.wire.messages.incremental_alter_configs import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
 
 PRODUCER_IDS_BLOCK: Final = 1000
-FORMATTED_FEATURES: Final = {"group.version": 1, "share.version": 2, "streams.version": 1, "transaction.version": 2}
-"""What else a directory is formatted with, as `kafka-storage format` of 4.4 does. By those that are not among SUPPORTED_FEATURES
-nothing here goes, and no client is told of them, but an Apache Kafka that takes the directory over has all that it has in one of
-its own. Left out is eligible.leader.replicas.version, which changes the rules for min.insync.replicas."""
+FORMATTED_FEATURES: Final = {
+    "group.version": 1,
+    "share.version": 2,
+    "streams.version": 1,
+    "transaction.version": 2,
+    eligible.FEATURE: 1,
+}
+"""What else a directory is formatted with, as `kafka-storage format` of 4.4 does."""
 _SEGMENT_SETTINGS: Final = {
     "metadata.log.segment.bytes": "segment.bytes",
     "metadata.log.segment.ms": "segment.ms",
@@ -251,12 +255,22 @@ class StandaloneController(Administration):
             )
         return self._keeper.run()
 
-    def create_in_background(self, names: Iterable[str]) -> None:
-        new = [name for name in names if name not in self.image.topics and name not in self._wanted]
+    def create_in_background(self, names: Iterable[str], permits: Permits = NO_LIMIT) -> None:
+        unknown = [name for name in names if name not in self.image.topics and name not in self._wanted]
+        new = list(self._permitted(unknown, permits))
         is_first = not self._wanted
         self._wanted.update(dict.fromkeys(new))
         if new and is_first:
             self._clock.call_later(0, self._create_wanted)
+
+    def _permitted(self, names: Iterable[str], permits: Permits) -> Iterator[str]:
+        for name in names:
+            try:
+                permits.take(self._settings.num_partitions)
+            except Refused:
+                logger.debug("topic %s is not created now: who asked for it is over its quota of changes", name)
+            else:
+                yield name
 
     def _create_wanted(self) -> None:
         from ottla.wire.messages.create_topics import CreateTopicsRequest
@@ -334,7 +348,10 @@ def open_standalone(
 
     controller = StandaloneController(log, image, disk, settings, clock, random or SystemRandom(), holds)
     if is_new:  # the first leader repeats in the log what the directory was formatted with
-        controller._commit(bootstrap or [FeatureLevelRecord(name, level) for name, level in image.features.items()])
+        levels = bootstrap or [FeatureLevelRecord(name, level) for name, level in image.features.items()]
+        controller._commit(levels)
+        if eligible.is_on(image):
+            controller._commit(eligible.written_down(image, config.values["min.insync.replicas"]))
     return controller
 
 

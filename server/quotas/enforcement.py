@@ -7,8 +7,9 @@ more.
 What counts, for whoever has a limit (limits.py says which, rates.py how it is measured):
 
 - `producer_byte_rate`: the bytes of Produce requests, whole.
-- `consumer_byte_rate`: the bytes of Fetch answers. A Fetch that goes over is not counted: it is answered empty, and its session
-  stays as it was. What can never be had within the limit is cut off beforehand (`max_bytes`).
+- `consumer_byte_rate`: the bytes of Fetch and ShareFetch answers. A Fetch that goes over is not counted: it is answered empty,
+  and its session stays as it was. What can never be had within the limit is cut off beforehand (`max_bytes`). A ShareFetch gets
+  its records, and counts: they are acquired for it already. Kafka keeps them from the member, and from all others by their locks.
 - `request_percentage`: the time that requests take here, from their decoding to their handler's answer, in percent of one thread;
   what a parked request does when it is woken is not in. At most one window's length is waited for it. Requests that nobody waits
   for are counted against no limit: Produce without acks, and what only brokers send.
@@ -45,10 +46,12 @@ from ottla.server.quotas.rates import Rate, TokenBucket, Windows
 from ottla.server.waiting import Promise
 from ottla.wire.api import BY_MODULE
 from ottla.wire.errors import ErrorCode
-from ottla.wire.primitives import Buffer, WireStruct
+from ottla.wire.primitives import Buffer, Parts, WireStruct
 
 _PRODUCE: Final = BY_MODULE["produce"].key
 _FETCH: Final = BY_MODULE["fetch"].key
+_SHARE_FETCH: Final = BY_MODULE["share_fetch"].key
+_READS: Final = frozenset({_FETCH, _SHARE_FETCH})
 _METADATA: Final = BY_MODULE["metadata"].key
 _OF_BROKERS: Final = frozenset({BY_MODULE["write_txn_markers"].key})
 """Requests that are no client's."""
@@ -131,7 +134,7 @@ class ClientQuotas:
 
     def _handle(self, key: int, handle: Callable[[Any, RequestContext], Any], request: Any, ctx: RequestContext) -> Any:
         client, size = _client(ctx), self._size
-        if key == _FETCH:
+        if key in _READS:
             request.max_bytes = min(request.max_bytes, self._most_at_once(client))
         try:
             answer = handle(request, ctx)
@@ -174,6 +177,8 @@ class ClientQuotas:
         throttle_time_ms = told_ms
         if served.key == _PRODUCE:
             throttle_time_ms = max(throttle_time_ms, self._charge_produced(served))
+        elif served.key == _SHARE_FETCH:
+            throttle_time_ms = max(throttle_time_ms, self._charge_share_fetch(served, answer))
         if served.key != _FETCH and served.key not in _OF_BROKERS:
             throttle_time_ms = max(throttle_time_ms, self._charge_time(served.client, served.took_ns))
         self._mute(served, throttle_time_ms)
@@ -207,6 +212,15 @@ class ClientQuotas:
 
     def _charge_produced(self, served: _Served) -> int:
         return self._charge(self.produce, served.client, served.size)
+
+    def _charge_share_fetch(self, served: _Served, answer: Any) -> int:
+        if self.fetch.of(served.client, self._now_ms()) is None:
+            return 0
+        from ottla.wire.messages.share_fetch import ENCODE_RESPONSE
+
+        parts: Parts = []
+        ENCODE_RESPONSE[served.version](answer, parts)
+        return self._charge(self.fetch, served.client, sum(map(len, parts)))
 
     def _charge_time(self, client: Client, took_ns: int) -> int:
         return min(self._charge(self.request, client, took_ns * _PERCENT_OF_A_SECOND), self._windows.size_ms)

@@ -100,15 +100,17 @@ class Rate:
 class TokenBucket:
     """Full at first. `limit` is in tokens per second, and may be another at each call."""
 
-    __slots__ = ("_filled_ms", "_tokens", "_windows")
+    __slots__ = ("_filled_ms", "_limit", "_tokens", "_windows")
 
     def __init__(self, windows: Windows) -> None:
         self._windows = windows
         self._tokens = math.inf
+        self._limit = 0.0
         self._filled_ms = 0
 
     def tokens(self, limit: float, now_ms: int) -> float:
         """How many there are now; negative where it is overdrawn."""
+        self._limit = limit
         most = limit * self._windows.span_ms / 1000
         self._tokens = min(most, self._tokens + limit * (now_ms - self._filled_ms) / 1000)
         self._filled_ms = now_ms
@@ -123,8 +125,8 @@ class TokenBucket:
         return rounded_ms(-tokens / limit * 1000) if tokens < 0 else 0
 
     def is_idle(self, now_ms: int) -> bool:
-        """It may be full again. An overdrawn one stays, for its debt may be of any size."""
-        return self._tokens >= 0 and now_ms - self._filled_ms >= self._windows.span_ms
+        """It is full, by the limit that it had the last time."""
+        return self.tokens(self._limit, now_ms) == self._limit * self._windows.span_ms / 1000
 
 
 def rounded_ms(value: float) -> int:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from ottla.server.errors import CloseConnection
+from ottla.server.handlers import share_fetch
 from ottla.server.kept_answers import KeptAnswers
 from ottla.server.metadata.operation import NO_LIMIT, Permits, Refused
 from ottla.wire.errors import ErrorCode
@@ -19,6 +20,7 @@ from ottla.wire.messages.fetch import MAX_VERSION as FETCH_MAX
 from ottla.wire.messages.fetch import FetchRequest
 from ottla.wire.messages.metadata import MetadataRequest
 from ottla.wire.messages.produce import ProduceRequest
+from ottla.wire.messages.share_fetch import PartitionData, ShareFetchableTopicResponse, ShareFetchRequest, ShareFetchResponse
 from ottla.wire.messages.write_txn_markers import WriteTxnMarkersRequest
 from tests.log.support import batch
 from tests.server.handlers.data_calls import fetch_request, produce_request
@@ -154,6 +156,26 @@ def test_bytes_held_back_are_not_bytes_sent(broker: LimitedBroker) -> None:
     broker.limit(consumer_byte_rate=1.0)
     fetched(broker)
     assert broker.replicas.traffic["t"].bytes_out == 0
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_share_fetch_gets_what_is_acquired_for_it_and_waits_then(
+    broker: LimitedBroker, version: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+
+    def handle(request: ShareFetchRequest, ctx: object) -> ShareFetchResponse:
+        asked.append(request.max_bytes)
+        topic = ShareFetchableTopicResponse(bytes(16), [PartitionData(0, records=b"x" * 1500)])
+        return ShareFetchResponse(responses=[topic])
+
+    monkeypatch.setattr(share_fetch, "handle", handle)
+    broker.limit(consumer_byte_rate=100.0)
+    answer = broker.serve(ShareFetchRequest("g", "m", 0, max_bytes=10**6), version)
+    assert asked == [1000]
+    assert len(answer.responses[0].partitions[0].records) == 1500
+    assert 5000 < answer.throttle_time_ms < 7000
+    assert broker.client.muted == [answer.throttle_time_ms]
 
 
 # Time

@@ -86,3 +86,16 @@ def test_an_assignment_of_the_wrong_length_is_refused_before_and_wrong_brokers_a
     answer = asyncio.run(node.controller.create_partitions(CreatePartitionsRequest([topic], 1000), permits))
     assert answer.results[0].error_code == ErrorCode.INVALID_REPLICA_ASSIGNMENT
     assert permits.asked == asked
+
+
+def test_topics_that_are_created_for_who_asks_for_them(node: Node) -> None:
+    """Each by itself; who is refused asks again."""
+    permits = Counted(1)
+    node.controller.create_in_background(["c", "d", "a"], permits)
+    node.controller.create_in_background(["c"], permits)
+    node.clock.run()
+    assert permits.asked == [1, 1]
+    assert list(node.image.topics) == ["a", "b", "c"]
+    node.controller.create_in_background(["d"], Counted(1))
+    node.clock.run()
+    assert list(node.image.topics) == ["a", "b", "c", "d"]

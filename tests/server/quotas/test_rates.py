@@ -86,8 +86,8 @@ def test_an_overdrawn_bucket_tells_how_long_until_it_is_not() -> None:
     assert not bucket.is_idle(50_000)
     assert bucket.throttle_time_ms(1.0, 100_000) == 1_000
     assert bucket.throttle_time_ms(1.0, 102_000) == 0
-    assert not bucket.is_idle(112_999)
-    assert bucket.is_idle(113_000)
+    assert not bucket.is_idle(111_999)
+    assert bucket.is_idle(112_000)
 
 
 def test_another_limit_counts_at_once() -> None:
