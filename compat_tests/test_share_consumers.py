@@ -6,16 +6,18 @@ lock ends, or whose member dies, is delivered again with its count; a rejected o
 
 from __future__ import annotations
 
+import subprocess
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import maven
 import pytest
 from confluent_kafka import Producer
 from reference_kafka import BrokerProcess
 
-from compat_tests.java_client import Java, JavaAt, running
+from compat_tests.java_client import SMALL_JVM, Java, JavaAt, running
 from compat_tests.waiting import wait_for
 
 Unique = Callable[[str], str]
@@ -321,3 +323,31 @@ def test_several_partitions_and_more_members_than_partitions(java: JavaAt, uniqu
     wait_for(lambda: len(worked(java, members)) >= 500, "all records were delivered")
     delivered: list[Any] = [tuple(each) for member in members for each in java.call("share_stop", member=member)]
     assert Counter((p, offset) for p, offset, _ in delivered) == Counter((p, n) for p in range(2) for n in range(250))
+
+
+def test_the_console_share_consumer(java: JavaAt, unique: Unique) -> None:
+    """Apache's tool of 4.3.1: releases what it shows, then accepts it, and then rejects something."""
+    group = Group(java, unique)
+    group.produce(20)
+    wanted = sorted(str(n) for n in range(20))
+    for option in (["--release"], []):
+        assert sorted(console(java.bootstrap, group, "--max-messages", "20", *option)) == wanted
+    group.produce(3)
+    assert sorted(console(java.bootstrap, group, "--max-messages", "3", "--reject")) == ["20", "21", "22"]
+
+
+def console(bootstrap: str, group: Group, *arguments: str) -> list[str]:
+    """What kafka-console-share-consumer.sh shows."""
+    done = subprocess.run(
+        [
+            *("java", *SMALL_JVM, "-Dorg.slf4j.simpleLogger.defaultLogLevel=error", "-cp", maven.classpath("kafka-tools")),
+            *("org.apache.kafka.tools.consumer.ConsoleShareConsumer", "--bootstrap-server", bootstrap),
+            *("--topic", group.topic, "--group", group.name, *arguments),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done
+    return done.stdout.split()
