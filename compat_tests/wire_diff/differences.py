@@ -65,6 +65,10 @@ DELIBERATE: dict[str, Difference] = {
     "F13b": Difference("", -1, 0, "a negative limit of a partition counts as none; the first batch comes"),
     "R1b": Difference("", 45, 0, "after kill -9 Kafka knows a producer's last batch only, ottla the last five, from the log"),
     "I14b": Difference("", 0, 47, "a producer id without an epoch is refused, also from a producer the partition never saw"),
+    "SG-impossible_offsets": Difference(
+        "", -1, 0, "what the share coordinator cannot be asked makes Kafka fail"
+    ),
+    "SG-offsets_of_no_partition": Difference("", SILENT, 0, "Kafka asks its share coordinator for such a partition for ever"),
     "SH-impossible_batches": Difference("error_code", -1, 42, "a batch that ends before it begins makes Kafka fail inside"),
     "J-twice": Difference(
         "", SILENT, 0, "a member that names a protocol twice gets no answer, and its group never becomes stable"

@@ -4,8 +4,9 @@
 - The answer has the assignment when it is new to the member, or when the request names topics.
 - Partitions without state are begun with the share coordinator after the answer (server/share_groups.py): members get them with a
   later heartbeat.
-- Errors, with a text: 42 INVALID_REQUEST, 35 UNSUPPORTED_VERSION where share.version is 0, 69 GROUP_ID_NOT_FOUND, also for a
-  group of another kind, 25 UNKNOWN_MEMBER_ID, 110 FENCED_MEMBER_EPOCH, 81 GROUP_MAX_SIZE_REACHED, 14/15/16 of the coordinator.
+- Errors: 42 INVALID_REQUEST, 35 UNSUPPORTED_VERSION where share.version is 0, 69 GROUP_ID_NOT_FOUND, also for a group of another
+  kind, 25 UNKNOWN_MEMBER_ID, 110 FENCED_MEMBER_EPOCH, 81 GROUP_MAX_SIZE_REACHED, 14/15/16 of the coordinator. All but the last
+  have a text, unless it is the length of the member id that is wrong.
 """
 
 from __future__ import annotations
@@ -57,9 +58,11 @@ def _assignment(answer: BeatAnswer) -> Assignment | None:
 
 
 def _check(request: ShareGroupHeartbeatRequest) -> None:
-    wrong = None
     if not 0 < len(request.member_id) <= LONGEST_MEMBER_ID:
-        wrong = f"A member id has 1 to {LONGEST_MEMBER_ID} characters."
+        raise GroupError(ErrorCode.INVALID_REQUEST)
+    wrong = None
+    if not request.member_id.strip():
+        wrong = "The member id is empty."
     elif not request.group_id.strip():
         wrong = "The group id is empty."
     elif request.rack_id is not None and not request.rack_id.strip():

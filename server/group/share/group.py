@@ -25,6 +25,8 @@ from ottla.wire.errors import ErrorCode
 
 EMPTY: Final = "Empty"
 STABLE: Final = "Stable"
+FIRST_EPOCH: Final = 1
+"""Of a group that nobody joined yet, and of its target, which is nothing for nobody."""
 NO_EPOCH: Final = -1
 DUE_NOW: Final = 0
 
@@ -35,9 +37,9 @@ class ShareGroup(Group):
     def __init__(self, group_id: str, now_ms: Callable[[], int]) -> None:
         self.group_id = group_id
         self.protocol_type = "share"
-        self.epoch = 0
+        self.epoch = FIRST_EPOCH
         self.metadata_hash = 0
-        self.assignment_epoch = 0
+        self.assignment_epoch = FIRST_EPOCH
         self.assignment_timestamp_ms = 0
         self.members: dict[str, ShareMember] = {}
         self.targets: dict[str, Assignment] = {}

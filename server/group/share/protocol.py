@@ -298,15 +298,12 @@ class ShareProtocol(GroupProtocol[ShareGroup]):
         """GroupError: it could not be written."""
         self._shard.run(Result([changed.record(group.group_id)], None))
 
-    # Offsets: a share group commits none
+    # Offsets: a share group commits none, and whoever asks for them hears so
 
     def admit_commit(self, group: ShareGroup, committer: Committer) -> None:
         raise _not_a_consumer_group(group)
 
     def admit_commit_in_transaction(self, group: ShareGroup, committer: Committer) -> None:
-        raise _not_a_consumer_group(group)
-
-    def admit_fetch(self, group: ShareGroup, committer: Committer) -> None:
         raise _not_a_consumer_group(group)
 
     def admit_offset_deletion(self, group: ShareGroup) -> None:
