@@ -343,7 +343,8 @@ def validate_overrides(overrides: Mapping[str, str], broker: Mapping[str, object
     """
     for name in overrides:
         if name not in TOPIC_SETTINGS:
-            raise ConfigError(f"{name}: topics have no such setting; check the spelling")
+            unknown = f"Unknown topic config name: {name}"
+            raise ConfigError(f"{name}: topics have no such setting; check the spelling", unknown)
     config = LogConfig.from_overrides(overrides, broker)
     if config.min_compaction_lag_ms > config.max_compaction_lag_ms:
         raise ConfigError(

@@ -48,14 +48,21 @@ class Update(IntEnum):
 
 
 class ConfigError(ValueError):
-    """A setting that cannot be accepted. Its text is for the user, and answers INVALID_CONFIG in requests."""
+    """A setting that cannot be accepted. Its text is for the user who starts a broker. `refusal` is what a client is answered: in
+    Kafka's words where these are known, for its tools print them and are read by programs.
+    """
+
+    def __init__(self, text: str, refusal: str | None = None) -> None:
+        super().__init__(text)
+        self.refusal = text if refusal is None else refusal
 
 
 class InvalidSetting(ConfigError):
     """The value does not fit its setting: `name: 'text' reason`, where the reason is the rest of a sentence about the text."""
 
-    def __init__(self, name: str, text: object, reason: str) -> None:
-        super().__init__(f"{name}: '{text}' {reason}")
+    def __init__(self, name: str, text: object, reason: str, kafkas: str | None = None) -> None:
+        refusal = None if kafkas is None else f"Invalid value {text} for configuration {name}: {kafkas}"
+        super().__init__(f"{name}: '{text}' {reason}", refusal)
         self.name = name
         self.text = text
         self.reason = reason
@@ -127,17 +134,17 @@ class Setting(NamedTuple):
         match self.type:
             case ConfigType.BOOLEAN:
                 if text.lower() not in ("true", "false"):
-                    raise InvalidSetting(self.name, raw, "is neither true nor false")
+                    raise InvalidSetting(self.name, raw, "is neither true nor false", "Expected value to be either true or false")
                 return text.lower() == "true"
             case ConfigType.INT | ConfigType.LONG | ConfigType.SHORT:
-                number, bits = _whole_number(text), _BITS[self.type]
+                number, bits, not_a_number = _whole_number(text), _BITS[self.type], f"Not a number of type {self.type.name}"
                 if number is None or not -(1 << bits - 1) <= number < 1 << bits - 1:
-                    raise InvalidSetting(self.name, raw, f"is no whole number of {bits} bits; write it in digits")
+                    raise InvalidSetting(self.name, raw, f"is no whole number of {bits} bits; write it in digits", not_a_number)
                 return number
             case ConfigType.DOUBLE:
                 match = _DOUBLE.fullmatch(text)
                 if match is None:
-                    raise InvalidSetting(self.name, raw, "is no number; write one such as 0.5")
+                    raise InvalidSetting(self.name, raw, "is no number; write one such as 0.5", "Not a number of type DOUBLE")
                 return _from_hex(match["hex"]) if match["hex"] else float(match["decimal"] or match["word"])
             case ConfigType.LIST:
                 words = _COMMA.split(text) if text else []
@@ -160,9 +167,11 @@ class Setting(NamedTuple):
 
     def _check_bounds(self, value: float) -> None:
         if self.low is not None and value < self.low:
-            raise InvalidSetting(self.name, text_of(value), f"is too small; the least is {self.low}")
+            kafkas = f"Value must be at least {self.low}"
+            raise InvalidSetting(self.name, text_of(value), f"is too small; the least is {self.low}", kafkas)
         if self.high is not None and value > self.high:
-            raise InvalidSetting(self.name, text_of(value), f"is too large; the most is {self.high}")
+            kafkas = f"Value must be no more than {self.high}"
+            raise InvalidSetting(self.name, text_of(value), f"is too large; the most is {self.high}", kafkas)
 
     def _check_list(self, value: tuple[str, ...]) -> None:
         if self.required and not value:
@@ -177,7 +186,8 @@ class Setting(NamedTuple):
         if self.required and not word:
             raise InvalidSetting(self.name, word, "is empty; give it a value")
         if self.choices and word not in self.choices:
-            raise InvalidSetting(self.name, word, f"is none of {', '.join(self.choices)}")
+            choices = ", ".join(self.choices)
+            raise InvalidSetting(self.name, word, f"is none of {choices}", f"String must be one of: {choices}")
 
 
 def _whole_number(text: str) -> int | None:

@@ -91,10 +91,10 @@ def _elect(image: MetadataImage, alive: Container[int], kind: int, name: str, in
     """Refused: 3, 80, 83, 84."""
     topic = image.topics.get(name)
     if topic is None:
-        raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic '{name}'.")
+        raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such topic as {name}")
     partition = topic.partitions.get(index)
     if partition is None:
-        raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic '{name}' has no partition {index}.")
+        raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such partition as {name}-{index}")
     if partition.leader == partition.replicas[0] if kind == PREFERRED else partition.leader != NO_LEADER:
         raise Refused(ErrorCode.ELECTION_NOT_NEEDED, "The partition has such a leader already.")
     winner = _winner(partition, alive, kind)

@@ -18,15 +18,16 @@ _LEGAL: Final = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 def invalid_reason(name: str) -> str | None:
-    """Why `name` cannot be a topic's, None if it can."""
+    """Why `name` cannot be a topic's, None if it can. In Kafka's words, which its tools print."""
     if not name:
-        return "A topic name may not be empty."
+        return "Topic name is invalid: the empty string is not allowed"
     if name in (".", ".."):
-        return f"'{name}' cannot be a topic name."
+        return f"Topic name is invalid: '{name}' is not allowed"
     if len(name) > MAX_LENGTH:
-        return f"A topic name has at most {MAX_LENGTH} characters, this one has {len(name)}."
+        return f"Topic name is invalid: the length of '{name}' is longer than the max allowed length {MAX_LENGTH}"
     if not _LEGAL.fullmatch(name):
-        return f"'{name}' has characters other than ASCII letters, digits, '.', '_' and '-'."
+        characters = "one or more characters other than ASCII alphanumerics, '.', '_' and '-'"
+        return f"Topic name is invalid: '{name}' contains {characters}"
     return None
 
 

@@ -66,9 +66,9 @@ def _create(
         raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     have = len(found.partitions)
     if topic.count <= have:
-        raise Refused(
-            ErrorCode.INVALID_PARTITIONS, f"Topic '{topic.name}' has {have} partition(s); {topic.count} would not be an increase."
-        )
+        fewer = f"The topic {topic.name} currently has {have} partition(s); {topic.count} would not be an increase."
+        reason = fewer if topic.count < have else f"Topic already has {have} partition(s)."
+        raise Refused(ErrorCode.INVALID_PARTITIONS, reason)
     added = topic.count - have
     if topic.assignments is not None and len(topic.assignments) != added:
         raise Refused(

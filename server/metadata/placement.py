@@ -24,7 +24,7 @@ def place(
     if replication_factor > len(brokers):
         raise Refused(
             ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"{replication_factor} replicas of a partition need as many brokers; {len(brokers)} registered.",
+            _too_few(replication_factor, len(brokers)),
         )
     open_ones = [broker for broker in brokers.values() if not broker.cordoned]
     usable = _interleaved(broker for broker in open_ones if not broker.fenced)
@@ -35,8 +35,7 @@ def place(
     if replication_factor > len(open_ones):
         raise Refused(
             ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"{replication_factor} replicas of a partition need as many brokers with a log directory that is not cordoned; "
-            f"there are {len(open_ones)}.",
+            _too_few(replication_factor, len(open_ones)),
         )
     fenced = _interleaved(broker for broker in open_ones if broker.fenced)
     start = random.randrange(len(usable))
@@ -49,6 +48,14 @@ def place(
         rotated = others[shift % len(others) :] + others[: shift % len(others)] if others else []
         placed.append(tuple([usable[turn], *rotated, *fenced][:replication_factor]))
     return placed
+
+
+def _too_few(wanted: int, there: int) -> str:
+    """In Kafka's words, which its tools print."""
+    reached = f"The target replication factor of {wanted} cannot be reached because only {there} broker(s) are registered"
+    return (
+        f"Unable to replicate the partition {wanted} time(s): {reached} or some brokers have all their log directories cordoned."
+    )
 
 
 def _interleaved(brokers: Iterable[BrokerImage]) -> list[int]:
@@ -71,7 +78,7 @@ def check_assignment(brokers: Mapping[int, BrokerImage], replicas: Sequence[int]
     else:
         unknown = next((broker_id for broker_id in sorted(replicas) if broker_id not in brokers), None)
         if unknown is not None:
-            reason = f"The manual assignment names broker {unknown}, which is not registered."
+            reason = f"The manual partition assignment includes broker {unknown}, but no such broker is registered."
         elif any(brokers[broker_id].cordoned for broker_id in replicas):
             reason = f"The manual assignment {list(replicas)} names a broker whose log directories are all cordoned."
         elif len(set(replicas)) != len(replicas):

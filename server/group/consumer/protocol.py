@@ -132,7 +132,7 @@ class ConsumerProtocol(GroupProtocol[ConsumerGroup]):
         group = self._shard.groups.get(group_id)
         if isinstance(group, ConsumerGroup):
             return group
-        message = f"There is no group {group_id}." if group is None else f"Group {group_id} is not a consumer group."
+        message = f"Group {group_id} not found." if group is None else f"Group {group_id} is not a consumer group."
         raise GroupError(ErrorCode.GROUP_ID_NOT_FOUND, message)
 
     def turn(self, group_id: str, *, create: bool) -> Turn:

@@ -171,8 +171,8 @@ class ShareProtocol(GroupProtocol[ShareGroup]):
         """GroupError GROUP_ID_NOT_FOUND."""
         group = self._shard.groups.get(group_id)
         if not isinstance(group, ShareGroup):
-            what = "There is no group" if group is None else "No share group is"
-            raise GroupError(ErrorCode.GROUP_ID_NOT_FOUND, f"{what} '{group_id}'.")
+            what = "not found" if group is None else "is not a share group"
+            raise GroupError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {what}.")
         return group
 
     def group_or_new(self, group_id: str) -> ShareGroup:

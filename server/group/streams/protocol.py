@@ -161,9 +161,9 @@ class StreamsProtocol(GroupProtocol[StreamsGroup]):
         """GroupError GROUP_ID_NOT_FOUND, also for a group of another kind."""
         group = self._shard.groups.get(group_id)
         if group is None:
-            raise GroupError(ErrorCode.GROUP_ID_NOT_FOUND, f"There is no group {group_id}.")
+            raise GroupError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
         if not isinstance(group, StreamsGroup):
-            raise GroupError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is no streams group.")
+            raise GroupError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a streams group.")
         return group
 
     def _response(

@@ -38,13 +38,13 @@ def write(node: Node, name: str, **settings: str | None) -> str | None:
 
 
 def refused(node: Node, name: str, **settings: str) -> bool:
-    """Whether it is, with a message that begins with the one setting; and nothing is written then."""
+    """Whether it is, with a message that names the one setting; and nothing is written then."""
     before = dict(node.image.config_of(BROKER, name))
     message = write(node, name, **settings)
     if message is None:
         return False
     assert node.image.config_of(BROKER, name) == before
-    assert any(message.startswith(f"{key.replace('_', '.')}: ") for key in settings), message
+    assert any(key.replace("_", ".") in message for key in settings), message
     return True
 
 
@@ -122,7 +122,7 @@ def test_pools_grow_in_steps(node: Node) -> None:
     assert not refused(node, "1", listener_name_plaintext_num_network_threads="12")
     message = write(node, "1", num_io_threads=None)
     assert message is not None
-    assert message.startswith("num.io.threads: 9 ")
+    assert "num.io.threads=9, value should be at least half the current value 32" in message
 
 
 @pytest.mark.parametrize(
