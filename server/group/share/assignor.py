@@ -112,7 +112,7 @@ class _Sharing:
         """What the member had of a topic."""
         for index in partition_order(self._targets[member].get(topic_id, ())):
             partition = (topic_id, index)
-            self._members_of.get_or_put(partition, lambda: JavaTable(int_hash)).put(member, None)
+            self._members_of.compute_if_absent(partition, lambda: JavaTable(int_hash)).put(member, None)
             self._partitions_of.setdefault(member, JavaTable(self._hash_of)).put(partition, None)
 
     def run(self) -> None:
@@ -124,7 +124,7 @@ class _Sharing:
             for member in list(members)[: max(len(members) - self._per_partition, 0)]:
                 self._revoke(member, partition)
         for partition in self._partitions:
-            self._members_of.get_or_put(partition, lambda: JavaTable(int_hash))
+            self._members_of.compute_if_absent(partition, lambda: JavaTable(int_hash))
         self._give_out()
 
     def _revoke(self, member: int, partition: _Partition) -> None:

@@ -20,7 +20,7 @@ from ottla.server.group.modern.assignor import NOTHING_ASSIGNED, Assignment
 from ottla.server.group.records import GroupRecord, ProtocolRecord
 from ottla.server.group.share import records
 from ottla.server.group.share.member import ShareMember, assignment_of
-from ottla.server.group.share.state_partitions import StatePartitions, from_value
+from ottla.server.group.share.state_partitions import NOTHING, StatePartitions, from_value
 from ottla.wire.errors import ErrorCode
 
 EMPTY: Final = "Empty"
@@ -43,7 +43,7 @@ class ShareGroup(Group):
         self.assignment_timestamp_ms = 0
         self.members: dict[str, ShareMember] = {}
         self.targets: dict[str, Assignment] = {}
-        self.state_partitions = StatePartitions()
+        self.state_partitions: StatePartitions = NOTHING
         self.refresh_at_ms = DUE_NOW
         """When its topics are looked at anew; at once after one of them has changed."""
         self.refresh_epoch = 0
@@ -161,7 +161,7 @@ class ShareGroup(Group):
         self.assignment_timestamp_ms = 0 if value is None else value.assignment_timestamp
 
     def _replay_state_partitions(self, key: Any, value: Any) -> None:
-        self.state_partitions = StatePartitions() if value is None else from_value(value, self._now_ms())
+        self.state_partitions = NOTHING if value is None else from_value(value, self._now_ms())
 
 
 _REPLAY: Final[dict[str, Callable[[ShareGroup, Any, Any], None]]] = {

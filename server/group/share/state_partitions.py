@@ -49,10 +49,6 @@ class StatePartitions(NamedTuple):
     deleting: Mapping[bytes, str] = _NO_NAMES
     """Topic id -> name."""
 
-    @property
-    def is_blank(self) -> bool:
-        return not self.initializing and not self.initialized and not self.deleting
-
     def partitions_of(self, topic_id: bytes, since_ms: int) -> frozenset[int]:
         """Those that are initialized, or on their way there for no longer than since `since_ms`."""
         done, begun = self.initialized.get(topic_id), self.initializing.get(topic_id)
@@ -111,6 +107,10 @@ class StatePartitions(NamedTuple):
             [TopicInfo(topic_id, self.deleting[topic_id]) for topic_id in hash_order(self.deleting, uuid_hash)],
         )
         return ProtocolRecord(ShareGroupStatePartitionMetadataKey(group_id), value)
+
+
+NOTHING: Final = StatePartitions()
+"""Of a group that never began anywhere. One whose partitions are all deleted has another object, which says as little."""
 
 
 def from_value(value: ShareGroupStatePartitionMetadataValue, now_ms: int) -> StatePartitions:
