@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from ottla.server.group.errors import GroupError
 from ottla.server.group.share.protocol import Initialize, ShareProtocol
+from ottla.server.group.share.state_partitions import NOTHING
 from ottla.server.share_state.errors import ShareStateError
 from ottla.wire.errors import ErrorCode
 
@@ -130,7 +131,7 @@ def delete_all_state(broker: BrokerContext, group_id: str) -> None:
     group = protocol.group(group_id)
     protocol.admit_deletion(group)
     had = group.state_partitions
-    if had.is_blank:
+    if had == NOTHING:
         return
     candidates = had.all_partitions
     for topic_id in had.deleting:

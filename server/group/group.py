@@ -187,7 +187,7 @@ class GroupProtocol(ABC, Generic[G]):
     def admit_deletion(self, group: G) -> None:
         """May the group be deleted? GroupError NON_EMPTY_GROUP."""
         if not group.is_empty:
-            raise GroupError(ErrorCode.NON_EMPTY_GROUP)
+            raise GroupError(ErrorCode.NON_EMPTY_GROUP, "The group is not empty.")
 
     def admit_offset_deletion(self, group: G) -> None:
         """May offsets be deleted, of topics that it is not subscribed to? GroupError NON_EMPTY_GROUP."""

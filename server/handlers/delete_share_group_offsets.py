@@ -10,11 +10,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 from ottla.server.context import RequestContext
 from ottla.server.group.errors import GroupError
 from ottla.server.group.share.group import ShareGroup
 from ottla.server.group.share.protocol import ShareProtocol
+from ottla.server.group.share.state_partitions import NOTHING
 from ottla.server.share_groups import delete_state, is_enabled
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.delete_share_group_offsets import (
@@ -22,6 +24,10 @@ from ottla.wire.messages.delete_share_group_offsets import (
     DeleteShareGroupOffsetsResponse,
     DeleteShareGroupOffsetsResponseTopic,
 )
+
+NO_TOPIC: Final = "This server does not host this topic-partition."
+NOTHING_TO_DELETE: Final = "There is no offset information to delete."
+"""In Kafka's words, which kafka-share-groups prints."""
 
 
 def handle(request: DeleteShareGroupOffsetsRequest, ctx: RequestContext) -> DeleteShareGroupOffsetsResponse:
@@ -31,7 +37,7 @@ def handle(request: DeleteShareGroupOffsetsRequest, ctx: RequestContext) -> Dele
         protocol = ctx.broker.groups.member_shard(request.group_id).protocol(ShareProtocol)
         group = protocol.group(request.group_id)
         protocol.admit_deletion(group)
-        if group.state_partitions.is_blank:
+        if group.state_partitions is NOTHING:
             return DeleteShareGroupOffsetsResponse()
         names = [topic.topic_name for topic in request.topics]
         return DeleteShareGroupOffsetsResponse(responses=_delete(protocol, group, names, ctx))
@@ -53,7 +59,7 @@ def _delete(
         elif topic is not None and topic.topic_id in had.deleting:
             partitions[topic.topic_id] = topic.partitions
         else:
-            code, text = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "There is no such topic, or nothing to delete of it."
+            code, text = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, NO_TOPIC if topic is None else NOTHING_TO_DELETE
             refused.append(DeleteShareGroupOffsetsResponseTopic(name, error_code=code, error_message=text))
     topics = {topic.topic_id: name for name, topic in there.items() if topic is not None and topic.topic_id in partitions}
     protocol.change_state_partitions(group, had.deleting_topics(topics))
