@@ -41,7 +41,6 @@ WHY_IDLE: Final[dict[str, tuple[str, ...]]] = {
     ),
     "Metrics are plain counts that are read when they are asked for": ("kafka.metrics.", "metric.reporters", "metrics."),
     "There is no tiered storage": ("remote.", "log.remote.", "log.local.", "local."),
-    "Groups of the consumer protocol (KIP-848) are not served yet": ("group.consumer.", "consumer."),
     "Share groups (KIP-932) are not served": ("group.share.", "share.", "errors.deadletterqueue."),
     "Streams groups (KIP-1071) are not served": ("group.streams.", "streams."),
     "A partition asks the coordinator beside it, which answers at once": ("add.partitions.to.txn.",),

@@ -68,7 +68,7 @@ def wrong_match(pair: str) -> str | None:
 
 
 def _int(
-    name: str, default: int, low: int, doc: str, *, internal: bool = False, type_: ConfigType = _INT, effective: bool = False
+    name: str, default: int, low: int, doc: str, *, internal: bool = False, type_: ConfigType = _INT, effective: bool = True
 ) -> Setting:
     """A number whose default is the broker's `group.<name>`."""
     return Setting(
@@ -87,10 +87,10 @@ _HEARTBEAT = "How often members send heartbeats; the broker tells them."
 _SESSION = "How long a member may be silent before it is out of the group."
 
 _GROUP: Final = (
-    _int("consumer.assignment.interval.ms", 1000, 0, _ASSIGNMENT),
+    _int("consumer.assignment.interval.ms", 1000, 0, _ASSIGNMENT, effective=True),
     _offload("consumer"),
-    _int("consumer.heartbeat.interval.ms", 5000, 1, _HEARTBEAT),
-    _int("consumer.session.timeout.ms", 45_000, 1, _SESSION),
+    _int("consumer.heartbeat.interval.ms", 5000, 1, _HEARTBEAT, effective=True),
+    _int("consumer.session.timeout.ms", 45_000, 1, _SESSION, effective=True),
     Setting(
         "errors.deadletterqueue.copy.record.enable", _BOOLEAN, False, effective=False,
         doc="Whether a record that a share group gives up is copied whole into the dead letter queue, not only where "
@@ -109,7 +109,6 @@ _GROUP: Final = (
     ),
     _int(
         "share.delivery.count.limit", 5, 2, "How often a record is delivered before the share group gives it up.",
-        effective=True,
     ),
     _int("share.heartbeat.interval.ms", 5000, 1, _HEARTBEAT),
     Setting(
@@ -118,10 +117,9 @@ _GROUP: Final = (
     ),
     _int(
         "share.partition.max.record.locks", 2000, 100, "Records of a partition that may be locked for consumers at one time.",
-        effective=True,
     ),
     _int(
-        "share.record.lock.duration.ms", 30_000, 1000, "How long a delivered record is locked for its consumer.", effective=True
+        "share.record.lock.duration.ms", 30_000, 1000, "How long a delivered record is locked for its consumer.",
     ),
     Setting(
         "share.renew.acknowledge.enable", _BOOLEAN, True,
@@ -134,7 +132,7 @@ _GROUP: Final = (
     ),
     _int("streams.assignment.interval.ms", 1000, 0, _ASSIGNMENT),
     Setting(
-        "streams.assignor.name", _STRING, None, synonyms=("group.streams.assignors",), effective=False,
+        "streams.assignor.name", _STRING, None, synonyms=("group.streams.assignors",),
         doc="The way tasks are assigned; the broker's first if not set.",
     ),
     _offload("streams"),
@@ -144,10 +142,12 @@ _GROUP: Final = (
         "How long the first assignment of an empty group waits for more members.",
     ),
     _int("streams.num.standby.replicas", 0, 0, "Copies of each task's state that other members keep."),
-    _int("streams.num.warmup.replicas", 2, 0, "Copies that may warm up at a time, besides the standby ones.", internal=True),
+    _int(
+        "streams.num.warmup.replicas", 2, 0, "Copies that may warm up at a time, besides the standby ones.", internal=True,
+        effective=False,
+    ),
     Setting(
         "streams.rack.aware.assignment.tags", _LIST, (), unique=True, synonyms=("group.streams.rack.aware.assignment.tags",),
-        effective=False,
         doc="Client tags over which standby copies are spread.",
     ),
     _int("streams.session.timeout.ms", 45_000, 1, _SESSION),

@@ -116,13 +116,18 @@ def test_kafka_and_we_judge_every_text_alike() -> None:
 
 
 def test_effective_is_what_the_source_uses() -> None:
-    """A broker setting has effect if its name stands in the source, or if it is behind a topic's setting that has."""
+    """A broker setting has effect if its name stands in the source, or if it is behind a topic's or a group's setting that has
+    one, or bounds it.
+    """
     files = [path for part in ("server", "log") for path in (ROOT / part).rglob("*.py")]
     tables = {"settings_table.py", "settings_docs.py", "settings_groups.py", "settings_rules.py", "broker_changes.py"}
     files = [path for path in files if path.name not in tables and "commands" not in path.parts]  # commands are clients
     source = "".join(path.read_text() for path in files if path != ROOT / "log" / "config.py")
     named = {name for name in BROKER_SETTINGS if f'"{name}"' in source} - set(KNOWN_BUT_IDLE)
     inherited = {synonym for setting in TOPIC_SETTINGS.values() if setting.effective for synonym in setting.synonyms}
+    for name in (name for name, setting in GROUP_SETTINGS.items() if setting.effective):
+        kind, _, what = name.partition(".")
+        inherited |= {f"group.{name}", f"group.{kind}.min.{what}", f"group.{kind}.max.{what}"} & BROKER_SETTINGS.keys()
     marked = {name for name, setting in BROKER_SETTINGS.items() if setting.effective}
     assert marked == named | inherited
 
