@@ -2,24 +2,28 @@
 
 The worker is killed (kill -9) on the way and goes on where it stopped, by what it keeps in its three internal topics; so does it
 when the broker is killed. With exactly.once.source.support the source's records and positions are written in transactions.
+
+`OTTLA_FULL=1 python -m pytest compat_tests/test_connect.py --timeout 900` kills that one ten times instead of twice.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
-from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 from reference_kafka import BrokerProcess
 
 from compat_tests.connect import TOPICS, Worker
+from compat_tests.topics import described
 from compat_tests.waiting import collect, wait_for
 
 LINES_TOPIC: Final = "lines"
-CHUNK: Final = 500
+KILLS: Final = 10 if os.environ.get("OTTLA_FULL") else 2
+CHUNK: Final = 2_000
 """Lines that are written at a time."""
 BROKER: Final = {
     "offsets_topic_num_partitions": "2",
@@ -85,18 +89,6 @@ def committed(worker: Worker, files: Files) -> bool:
     return position == [files.source.stat().st_size] and bool(offset) and offset[0] >= len(files.written)
 
 
-def described(bootstrap: str) -> dict[str, Any]:
-    """Internal topic -> its partitions, and the settings that it was made with."""
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    partitions = {name: len(topic.partitions) for name, topic in admin.list_topics(timeout=30).topics.items() if name in TOPICS}
-    asked = admin.describe_configs([ConfigResource(ResourceType.TOPIC, name) for name in partitions])
-    own = {
-        resource.name: {name: entry.value for name, entry in future.result(30).items() if entry.source == 1}
-        for resource, future in asked.items()
-    }
-    return {name: (count, own[name]) for name, count in partitions.items()}
-
-
 def lines_of(bootstrap: str, count: int) -> list[str]:
     """The committed records of the topic, without their JSON quotes."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "reader", "isolation.level": "read_committed"})
@@ -116,7 +108,8 @@ def test_a_file_goes_through_a_topic_into_a_file(
         worker.create(name, settings)
     files.write()
     wait_for(lambda: files.sunk() == files.written, "all lines are through")
-    assert described(broker.bootstrap) == {name: (count, {"cleanup.policy": "compact"}) for name, count in TOPICS.items()}
+    internal = described(broker.bootstrap, TOPICS.__contains__)
+    assert internal == {name: (count, {"cleanup.policy": "compact"}) for name, count in TOPICS.items()}
 
     wait_for(lambda: committed(worker, files), "both have committed")
     worker.kill()
@@ -142,7 +135,7 @@ def test_a_source_writes_each_line_exactly_once_though_its_worker_is_killed(
     worker, files = worker_on(broker, exactly_once_source_support="enabled"), Files(tmp_path)
     for name, settings in files.connectors(**EXACTLY_ONCE).items():
         worker.create(name, settings)
-    for _ in range(2):
+    for _ in range(KILLS):
         before = len(files.sunk())
         files.write()
         wait_for(lambda n=before: len(files.sunk()) > n, "some lines are through")  # type: ignore[misc]

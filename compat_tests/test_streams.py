@@ -21,11 +21,11 @@ from typing import Final
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
 from reference_kafka import BrokerProcess
 
 from compat_tests.java_client import compiled
 from compat_tests.java_process import JavaProcess
+from compat_tests.topics import described, make_topics
 from compat_tests.waiting import wait_for
 
 FULL: Final = bool(os.environ.get("OTTLA_FULL"))
@@ -43,6 +43,15 @@ BROKER: Final = {
     "group_streams_heartbeat_interval_ms": "500",
     "group_streams_initial_rebalance_delay_ms": "0",
 }
+_STAMPED: Final = {"message.timestamp.type": "CreateTime"}
+INTERNAL: Final = {
+    "counter-words-repartition": (
+        PARTITIONS,
+        {"cleanup.policy": "delete", "retention.ms": "-1", "segment.bytes": "52428800", **_STAMPED},
+    ),
+    "counter-store-changelog": (PARTITIONS, {"cleanup.policy": "compact", **_STAMPED}),
+}
+"""The application's own topics: made by its leader in a classic group, and by the broker in a streams group."""
 
 
 @pytest.fixture(scope="module")
@@ -62,12 +71,6 @@ def settings(protocol: str) -> list[str]:
     """Of a Streams application. The session's length is the member's to say in a classic group, and the broker's in the other."""
     session = [f"session.timeout.ms={SESSION_MS}", "heartbeat.interval.ms=500"] if protocol == "classic" else []
     return [f"group.protocol={protocol}", "reconnect.backoff.max.ms=200", *session]
-
-
-def make_topics(broker: BrokerProcess, partitions: int, *names: str) -> None:
-    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-    for made in admin.create_topics([NewTopic(name, partitions, 1) for name in names]).values():
-        made.result(30)
 
 
 class Counts(threading.Thread):
@@ -140,7 +143,7 @@ def test_every_word_is_counted_once_through_kills(
 ) -> None:
     """The broker dies twice, the application once. Its threads take over where the group is, with what the changelog holds."""
     broker = fresh_broker(**BROKER)
-    make_topics(broker, PARTITIONS, "lines", "counts")
+    make_topics(broker.bootstrap, PARTITIONS, "lines", "counts")
     lines, counts = Lines(broker, "lines", Random(7)), Counts(broker, "counts")
     application = count_words(broker, protocol)
     application.wait_for_text("state RUNNING")
@@ -165,13 +168,14 @@ def test_every_word_is_counted_once_through_kills(
     wrong = {word: seen for word, seen in counts.seen.items() if seen != list(range(1, lines.words[word] + 1))}
     assert not wrong, {word: (len(seen), lines.words[word], seen[:5], seen[-5:]) for word, seen in wrong.items()}
     assert counts.seen.keys() == lines.words.keys()
+    assert described(broker.bootstrap, lambda name: name.startswith("counter-")) == INTERNAL
 
 
 SMOKE_TOPICS: Final = (
     *("data", "echo", "fk", "max", "min", "min-suppressed", "min-raw", "dif", "sum", "sws-raw", "sws-suppressed"),
     *("cnt", "avg", "tagg", "wcnt"),
 )
-SMOKE_FIGURES: Final = ["20", "1000", "90"] if FULL else ["10", "200", "12"]
+SMOKE_FIGURES: Final = ["20", "1000", "90"] if FULL else ["10", "200", "8"]
 """Keys, records a key, seconds over which these are written."""
 SMOKE_KILLS: Final = 2 if FULL else 1
 
@@ -181,7 +185,7 @@ def test_the_smoke_test_verifies_its_results_though_its_clients_are_killed(
 ) -> None:
     """As Kafka's system test does it: a client is killed while data comes, and another one goes on."""
     broker = fresh_broker(**BROKER)
-    make_topics(broker, PARTITIONS, *SMOKE_TOPICS)
+    make_topics(broker.bootstrap, PARTITIONS, *SMOKE_TOPICS)
     properties = tmp_path / "smoke.properties"
     own = [f"bootstrap.servers={broker.bootstrap}", "processing.guarantee=exactly_once_v2"]
     properties.write_text("\n".join([*own, *settings(protocol)]) + "\n")

@@ -1,0 +1,37 @@
+"""Topics as an administrator makes them and sees them, for tests of programs that make their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
+
+_OF_TOPIC = 1
+"""The source of a setting that was given to this very topic."""
+
+
+class Described(NamedTuple):
+    partitions: int
+    settings: dict[str, str]
+    """Those that the topic was made with."""
+
+
+def make_topics(bootstrap: str, partitions: int, *names: str) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    for made in admin.create_topics([NewTopic(name, partitions, 1) for name in names]).values():
+        made.result(30)
+
+
+def described(bootstrap: str, wanted: Callable[[str], object]) -> dict[str, Described]:
+    """All topics whose name is wanted."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    partitions = {name: len(topic.partitions) for name, topic in admin.list_topics(timeout=30).topics.items() if wanted(name)}
+    if not partitions:
+        return {}
+    asked = admin.describe_configs([ConfigResource(ResourceType.TOPIC, name) for name in partitions])
+    settings = {
+        resource.name: {name: entry.value for name, entry in future.result(30).items() if entry.source == _OF_TOPIC}
+        for resource, future in asked.items()
+    }
+    return {name: Described(count, settings[name]) for name, count in partitions.items()}
