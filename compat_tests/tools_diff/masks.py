@@ -59,6 +59,12 @@ MASKS = (
         "[kafka-admin-client-thread | adminclient-7] ERROR x",
     ),
     Mask(r"((?:console|perf)-consumer-)\d{1,5}\b", r"\1N", "such groups' names are drawn", "groupId=console-consumer-73855"),
+    Mask(
+        r"Timed out waiting for a node assignment\. Call: [\w()=]+|Call\(callName=[^\n]*? attempt\(s\)",
+        "TIMED-OUT",
+        "where in its call a client's time was up",
+        "Timed out waiting for a node assignment. Call: describeProducers(api=METADATA). Enable",
+    ),
     Mask(r"\btries=\d+|\d+ attempt\(s\)", "TRIES", "how often a client asks in its time", "tries=12 after 12 attempt(s)"),
     Mask(r"adminclient-\d+", "adminclient-N", "likewise", "(client.id=adminclient-17)"),
 )

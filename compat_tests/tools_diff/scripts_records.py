@@ -24,10 +24,10 @@ CONSOLE = Script(
             stdin="h:1\tk1\tvalue 1\nh:2,i:3\tk2\tNULL\nh:4\tNULL\tvalue 3\n",
         ),
         Run("console-producer --topic said-1 --sync", stdin="plain\n\nlast\n"),
-        Run(f"{READ} --topic said-1 --max-messages 6"),
+        Run(f"{READ} --group said-a --topic said-1 --max-messages 6"),
         Run(
-            f"{READ} --topic said-1 --max-messages 3 --formatter-property print.key=true --formatter-property print.headers=true"
-            " --formatter-property print.offset=true --formatter-property print.partition=true"
+            f"{READ} --group said-b --topic said-1 --max-messages 3 --formatter-property print.key=true"
+            " --formatter-property print.headers=true --formatter-property print.offset=true --formatter-property print.partition=true"
             " --formatter-property print.epoch=true --formatter-property print.timestamp=true"
             " --formatter-property null.literal=NOTHING"
         ),
@@ -37,8 +37,8 @@ CONSOLE = Script(
         Run("console-consumer --topic said-1 --partition 0 --offset noon", code=1),
         Run(f"{READ} --topic said-1 --isolation-level read_committed --max-messages 6 --group said-g"),
         Run("consumer-groups --describe --group said-g"),
-        Run(f"{READ} --include said-.* --max-messages 6"),
-        Run(f"{READ} --topic no/slash --max-messages 6"),
+        Run(f"{READ} --group said-c --include said-.* --max-messages 6"),
+        Run(f"{READ} --group said-d --topic no/slash --max-messages 6"),
         Run("console-consumer", code=1),
         Run("console-producer --topic said-1 --reader-property parse.key=true", stdin="no key here\n", code=1),
         Run("console-producer --topic no/slash", stdin="lost\n"),
@@ -50,7 +50,7 @@ CONSOLE = Script(
 
 OTHERS = (
     Mask(r"(?<=}}})(?={)", "\n", "the tool puts no line's end between records", '{"a":{"b":{}}}{"a":{"b":{}}}'),
-    Mask(r"(?m)^(?!.*inner-g).*\n?", "", "other scripts' groups are in these topics, too", '{"group":"x"}\n'),
+    Mask(r"(?m)^(?!.*\"inner-g\").*\n?", "", "other scripts' groups are in these topics, too", '{"group":"x"}\n'),
 )
 
 FORMATTERS = Script(
@@ -61,7 +61,7 @@ FORMATTERS = Script(
         Run("consumer-groups --delete-offsets --group inner-g --topic inner-1"),
         *(
             Run(
-                f"console-consumer --topic __consumer_offsets --from-beginning --timeout-ms 1500"
+                f"console-consumer --group inner-{formatter[:2]} --topic __consumer_offsets --from-beginning --timeout-ms 1500"
                 f" --formatter org.apache.kafka.tools.consumer.{formatter}",
                 hide=OTHERS,
             )
@@ -90,9 +90,10 @@ PERFORMANCE = Script(
             "get-offsets --topic perf-1",
             hide=(Mask(r"(?m):\d+$", ":N", "the producer sticks to a partition as long as it likes", "a:0:17"),),
         ),
-        Run("consumer-perf-test --topic perf-1 --num-records 1500 --timeout 20000", hide=FIGURES),
+        Run("consumer-perf-test --group perf-a --topic perf-1 --num-records 1500 --timeout 20000", hide=FIGURES),
         Run(
-            "consumer-perf-test --topic perf-1 --num-records 1500 --timeout 20000 --show-detailed-stats --hide-header",
+            "consumer-perf-test --group perf-b --topic perf-1 --num-records 1500 --timeout 20000 --show-detailed-stats"
+            " --hide-header",
             hide=FIGURES,
         ),
         Run("consumer-perf-test --topic perf-1", code=1),
@@ -176,9 +177,13 @@ VERIFIABLE = Script(
     ),
 )
 
-PRODUCERS = (
-    Mask(r"(?<=\d\t)1?\d{4}(?=  ?\t)|\bproducerId: \d+", "ID", "blocks of ids begin where the starts before ended", "1\t1000 \t"),
+IDS = Mask(
+    r"(?m)(?<=\t)\d+(?= +\tCompleteCommit)|(?<=tx-a           \t)\d+|^\d+(?= +\t1 +\t0 )",
+    "ID",
+    "how many producers asked for an id before is no promise",
+    "20        \t1            \t0                     \t-1",
 )
+LASTED = Mask(r"(1\d{12}\s+)\d+\s*$", r"TIME-MS N", "how long ago it began", "1795251600000  \t214")
 
 TRANSACTIONS = Script(
     "transactions",
@@ -188,13 +193,13 @@ TRANSACTIONS = Script(
             "producer-perf-test --topic tx-1 --num-records 5 --record-size 10 --throughput -1 --transactional-id tx-a",
             hide=FIGURES,
         ),
-        Run("transactions list", until="tx-a .*CompleteCommit"),
-        Run("transactions list --duration-filter 100000"),
+        Run("transactions list", until="tx-a .*CompleteCommit", hide=(IDS,)),
+        Run("transactions list --duration-filter 100000", hide=(IDS,)),
         Run("transactions list --transactional-id-pattern no-such.*"),
         Run("transactions list --transactional-id-pattern (", code=1),
-        Run("transactions describe --transactional-id tx-a"),
+        Run("transactions describe --transactional-id tx-a", hide=(IDS, LASTED)),
         Run("transactions describe --transactional-id no-such", code=1),
-        Run("transactions describe-producers --topic tx-1 --partition 0"),
+        Run("transactions describe-producers --topic tx-1 --partition 0", hide=(IDS,)),
         IMPATIENT,
         *(
             Run(f"transactions --command-config {{dir}}/impatient.properties describe-producers {where}", code=1)

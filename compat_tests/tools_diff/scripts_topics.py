@@ -183,7 +183,7 @@ DELETE_RECORDS = Script(
             '{"topic": "cut-2", "partition": 0, "offset": -1}]}',
         ),
         Run("delete-records --offset-json-file {dir}/cut.json", unordered="results come in the order of a hash map"),
-        Run("console-consumer --topic cut-1 --from-beginning --max-messages 1 --timeout-ms 20000"),
+        Run("console-consumer --topic cut-1 --group cut-g --from-beginning --max-messages 1 --timeout-ms 20000"),
         File("far.json", '{"version": 1, "partitions": [{"topic": "cut-1", "partition": 0, "offset": 99}]}'),
         Run("delete-records --offset-json-file {dir}/far.json"),
         File("strange.json", '{"version": 1, "partitions": [{"topic": "cut-1", "partition": 4, "offset": 1}]}'),

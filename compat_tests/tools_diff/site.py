@@ -18,6 +18,7 @@ from reference_kafka import BrokerProcess
 
 from compat_tests.brokers import Address
 from compat_tests.java_client import ANSWER_TIMEOUT_S, SMALL_JVM, Java
+from compat_tests.tools_diff.differences import alike
 from compat_tests.tools_diff.masks import masked
 from compat_tests.tools_diff.script import File, Hold, Run, Script, Step
 from compat_tests.tools_diff.streams_member import StreamsMember
@@ -145,7 +146,7 @@ class Site:
             text = done[stream]
             for place, value in places.items():
                 text = text.replace(value, place)
-            lines = masked(text, step.hide).splitlines()
+            lines = alike(self.broker.kind, masked(text, step.hide)).splitlines()
             yield from (f"  {stream}: {line}".rstrip() for line in (sorted(lines) if step.unordered else lines))
         yield f"  exit {done['exit']}" + ("" if done["exit"] == step.code else f", not {step.code}")
 
