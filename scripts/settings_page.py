@@ -41,8 +41,8 @@ WHY_IDLE: Final[dict[str, tuple[str, ...]]] = {
     ),
     "Metrics are plain counts that are read when they are asked for": ("kafka.metrics.", "metric.reporters", "metrics."),
     "There is no tiered storage": ("remote.", "log.remote.", "log.local.", "local."),
-    "Share groups (KIP-932) are not served": ("group.share.", "share.", "errors.deadletterqueue."),
-    "Streams groups (KIP-1071) are not served": ("group.streams.", "streams."),
+    "There is no dead letter queue: what a share group gives up is archived": ("errors.deadletterqueue.",),
+    "Share groups have one assignor": ("group.share.assignors",),
     "A partition asks the coordinator beside it, which answers at once": ("add.partitions.to.txn.",),
     "Producers do not prepare transactions for another system to decide (KIP-939)": ("transaction.two.phase.commit.enable",),
     "Clients' telemetry (KIP-714) is not gathered": ("telemetry.", "interval.ms", "match", "metrics"),
@@ -50,6 +50,7 @@ WHY_IDLE: Final[dict[str, tuple[str, ...]]] = {
     "Everything runs on one event loop and holds what waits in one place: there are no pools, purgatories or buffers to size": (
         "background.threads", "num.", "fetch.purgatory.", "producer.purgatory.", "delete.records.purgatory.",
         "group.coordinator.", "offsets.load.buffer.size", "transaction.state.log.load.buffer.size", "offsets.commit.timeout.ms",
+        "share.coordinator.", "share.fetch.purgatory.",
     ),
     "Where logs begin is written down with how far they are flushed": ("log.flush.start.offset.checkpoint.interval.ms",),
 }  # fmt: skip

@@ -263,6 +263,8 @@ class Heartbeat:
         changed = metadata_hash != group.metadata.metadata_hash
         if changed or group.topology is None or group.configured is None:
             group.configured = configure(topology, cluster.topics)
+        if not changed:
+            group.refreshed(self._around.now_ms, group.epoch)
         return metadata_hash, group.configured, changed
 
     def _check_tasks(self, configured: ConfiguredTopology) -> None:

@@ -212,14 +212,14 @@ def _held(
     standby: list[current_value.TaskIds],
     warmup: list[current_value.TaskIds],
 ) -> HeldTasks:
-    """Before Kafka 4.3 no epochs were written; then the member's own stands for all."""
     return HeldTasks(
-        {
-            each.subtopology_id: dict(
-                zip(each.partitions, each.assignment_epochs or [member_epoch] * len(each.partitions), strict=True)
-            )
-            for each in active
-        },
+        {each.subtopology_id: dict(zip(each.partitions, _epochs(each, member_epoch), strict=True)) for each in active},
         {each.subtopology_id: frozenset(each.partitions) for each in standby},
         {each.subtopology_id: frozenset(each.partitions) for each in warmup},
     )
+
+
+def _epochs(tasks: current_value.TaskIds, member_epoch: int) -> list[int]:
+    """Before Kafka 4.3 none were written; then the member's own stands for all."""
+    epochs = tasks.assignment_epochs
+    return epochs if epochs is not None and len(epochs) == len(tasks.partitions) else [member_epoch] * len(tasks.partitions)

@@ -1,0 +1,409 @@
+"""Streams groups as members see them: joining, sharing tasks, deadlines, settings, and what a restart finds.
+
+What Kafka answers to the same heartbeats is compared field by field in compat_tests/wire_diff/test_streams_groups.py.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+
+from ottla.log.errors import StorageError
+from ottla.server.group.classic import ClassicGroup
+from ottla.server.group.errors import GroupError
+from ottla.server.group.streams.group import StreamsGroup, StreamsState
+from ottla.server.group.streams.topology import Status
+from ottla.wire.errors import ErrorCode
+from tests.server.group.fakes import Driver, in_loop
+from tests.server.group.streams.support import GROUP, Cluster, Member, ids, settle, subtopology
+
+READS_T = subtopology("0", "t")  # three partitions
+COUNTS = (subtopology("0", "t", sinks=["between"]), subtopology("1", repartition={"between": 0}, changelogs=["log"]))
+
+
+def two_members(cluster: Cluster) -> tuple[Member, Member]:
+    one, two = Member(cluster, "m1"), Member(cluster, "m2")
+    one.join(READS_T)
+    two.join(READS_T)
+    settle(one, two)
+    return one, two
+
+
+def statuses(answer: object) -> list[Status]:
+    return [Status(each.status_code) for each in answer.status]  # type: ignore[attr-defined]
+
+
+def test_a_first_member_gets_all_tasks() -> None:
+    cluster = Cluster()
+    answer = Member(cluster, "m").join(READS_T)
+    assert (answer.member_epoch, answer.heartbeat_interval_ms, statuses(answer)) == (2, 5000, [])
+    assert [(each.subtopology_id, each.partitions) for each in answer.active_tasks] == [("0", [0, 1, 2])]
+    assert cluster.group.state is StreamsState.STABLE
+    assert cluster.group.is_subscribed("t")
+
+
+def test_a_second_member_gets_what_the_first_gives_up() -> None:
+    cluster = Cluster()
+    one, two = Member(cluster, "m1"), Member(cluster, "m2")
+    one.join(READS_T)
+    assert two.join(READS_T).active_tasks == []
+    assert cluster.group.state is StreamsState.RECONCILING
+    one.own()
+    assert one.active != {"0": [0, 1, 2]}, "it was told what to give up"
+    assert two.own().active_tasks is None, "which it has not yet"
+    one.own()
+    two.own()
+    assert sorted([*one.active["0"], *two.active["0"]]) == [0, 1, 2]
+    assert (cluster.group.state, one.epoch, two.epoch) == (StreamsState.STABLE, 3, 3)
+
+
+def test_whoever_leaves_leaves_its_tasks() -> None:
+    cluster = Cluster()
+    one, two = two_members(cluster)
+    assert one.beat(member_epoch=-1).member_epoch == -1
+    assert cluster.group.state is StreamsState.ASSIGNING
+    settle(two)
+    assert two.active == {"0": [0, 1, 2]}
+    two.beat(member_epoch=-1)
+    assert (cluster.group.state, cluster.group.is_subscribed("t")) == (StreamsState.EMPTY, False)
+
+
+def test_a_silent_member_is_put_out() -> None:
+    cluster = Cluster(session_timeout_ms="50000")
+    one, two = two_members(cluster)
+    cluster.advance(30)
+    two.own()
+    cluster.advance(30)
+    assert list(cluster.group.members) == ["m2"]
+    assert one.refused() == ErrorCode.UNKNOWN_MEMBER_ID
+    settle(two)
+    assert two.active == {"0": [0, 1, 2]}
+
+
+def test_a_member_that_gives_nothing_up_is_put_out() -> None:
+    cluster = Cluster()
+    one, two = Member(cluster, "m1"), Member(cluster, "m2")
+    one.join(READS_T, rebalance_timeout_ms=10_000)
+    two.join(READS_T)
+    for _ in range(3):
+        one.own({"0": [0, 1, 2]})
+        cluster.advance(4)
+    assert one.refused() == ErrorCode.UNKNOWN_MEMBER_ID
+    settle(two)
+    assert two.active == {"0": [0, 1, 2]}
+
+
+def test_who_gives_up_in_time_stays() -> None:
+    cluster = Cluster()
+    one, two = Member(cluster, "m1"), Member(cluster, "m2")
+    one.join(READS_T, rebalance_timeout_ms=10_000)
+    two.join(READS_T)
+    one.own()
+    cluster.advance(9)
+    one.own()
+    cluster.advance(9)
+    assert one.own().error_code == 0
+
+
+def test_the_first_assignment_waits_for_others() -> None:
+    cluster = Cluster(initial_rebalance_delay_ms="3000")
+    one, two = Member(cluster, "m1"), Member(cluster, "m2")
+    assert statuses(one.join(READS_T)) == [Status.ASSIGNMENT_DELAYED]
+    cluster.advance(2)
+    assert statuses(two.join(READS_T)) == [Status.ASSIGNMENT_DELAYED]
+    assert (one.active, two.active, cluster.group.assignment_epoch) == ({}, {}, 1)
+    cluster.advance(1)
+    assert cluster.group.assignment_epoch == 3
+    settle(one, two)
+    assert sorted([*one.active["0"], *two.active["0"]]) == [0, 1, 2]
+    assert cluster.group.epoch == 3, "both came before the first assignment"
+
+
+def test_nobody_is_left_when_the_first_assignment_comes() -> None:
+    cluster = Cluster(initial_rebalance_delay_ms="3000")
+    member = Member(cluster, "m")
+    member.join(READS_T)
+    member.beat(member_epoch=-1)
+    written = len(cluster.broker.log.records())
+    cluster.advance(5)
+    assert len(cluster.broker.log.records()) == written
+
+
+def test_assignments_keep_a_distance() -> None:
+    cluster = Cluster(assignment_interval_ms="5000")
+    one, two = Member(cluster, "m1"), Member(cluster, "m2")
+    one.join(READS_T)
+    assert statuses(two.join(READS_T)) == [Status.ASSIGNMENT_DELAYED]
+    cluster.advance(5)
+    assert statuses(two.own()) == []
+    assert cluster.group.assignment_epoch == 3
+
+
+def test_standby_tasks_and_a_change_of_their_number() -> None:
+    cluster = Cluster(num_standby_replicas="1")
+    cluster.make_topic("between", 3)
+    cluster.make_topic("log", 3)
+    one, two = Member(cluster, "m1"), Member(cluster, "m2")
+    one.join(*COUNTS)
+    two.join(*COUNTS)
+    settle(one, two)
+    assert sorted([*one.standby["1"], *two.standby["1"]]) == [0, 1, 2]
+    assert not set(one.standby["1"]) & set(one.active.get("1", []))
+    cluster.set(num_standby_replicas="0")
+    epoch = cluster.group.epoch
+    settle(one, two)
+    assert (one.standby, two.standby, cluster.group.epoch) == ({}, {}, epoch + 1)
+    cluster.set(num_standby_replicas="9")
+    one.own()
+    assert cluster.group.metadata.assignment_configs == {"num.standby.replicas": "2"}, "no more than the broker allows"
+
+
+def test_internal_topics_are_asked_for() -> None:
+    cluster = Cluster()
+    member = Member(cluster, "m")
+    answer = member.enter(*COUNTS)
+    assert statuses(answer.response) == [Status.MISSING_INTERNAL_TOPICS]
+    assert {name: topic.partitions for name, topic in answer.missing.items()} == {"between": 3, "log": 3}
+    assert (cluster.group.state, member.active) == (StreamsState.NOT_READY, {})
+    cluster.make_topic("between", 3)
+    assert list(member.ask().missing) == ["log"]
+    cluster.make_topic("log", 3)
+    member.own()
+    assert member.active == {"0": [0, 1, 2], "1": [0, 1, 2]}
+
+
+def test_failed_topics_are_left_alone_for_a_while() -> None:
+    protocol = (cluster := Cluster()).protocol
+    protocol.creation_failed(GROUP, "log", "no room")
+    assert protocol.topics_to_create(["between", "log"]) == ["between"]
+    assert protocol.failures(["between", "log"]) == {"log": "no room"}
+    cluster.advance(10)
+    assert protocol.topics_to_create(["between", "log"]) == ["between", "log"]
+    assert protocol.failures(["log"]) == {}
+
+
+def test_topics_grow_and_go() -> None:
+    cluster = Cluster()
+    member = Member(cluster, "m")
+    member.join(READS_T)
+    cluster.make_topic("t", 5)
+    settle(member)
+    assert member.active == {"0": [0, 1, 2, 3, 4]}
+    cluster.drop_topic("t")
+    answer = member.own()
+    assert (statuses(answer), member.active) == ([Status.MISSING_SOURCE_TOPICS], {})
+    assert cluster.group.state is StreamsState.NOT_READY
+
+
+def test_a_topic_of_others_is_not_looked_at() -> None:
+    cluster = Cluster()
+    member = Member(cluster, "m")
+    member.join(READS_T)
+    member.own()
+    epoch = cluster.group.epoch
+    cluster.make_topic("elsewhere", 5)
+    assert not cluster.group.refresh_due(cluster.broker.clock.now_ms())
+    member.own()
+    assert cluster.group.epoch == epoch
+
+
+def test_a_static_member_comes_back_to_its_tasks() -> None:
+    cluster = Cluster()
+    one, two = Member(cluster, "m1", "i1"), Member(cluster, "m2", "i2")
+    one.join(READS_T)
+    two.join(READS_T)
+    settle(one, two)
+    had, epoch = two.active, cluster.group.epoch
+    two.beat(member_epoch=-2)
+    back = Member(cluster, "m3", "i2", process="process-m2")
+    back.join(READS_T)
+    assert (back.active, cluster.group.epoch) == (had, epoch)
+    assert two.refused(member_epoch=epoch) == ErrorCode.FENCED_INSTANCE_ID
+    with pytest.raises(GroupError) as refusal:
+        Member(cluster, "m4", "i2").join(READS_T)
+    assert refusal.value.code is ErrorCode.UNRELEASED_INSTANCE_ID
+
+
+def test_a_static_member_that_stays_away_is_put_out() -> None:
+    cluster = Cluster()
+    one, two = Member(cluster, "m1", "i1"), Member(cluster, "m2", "i2")
+    one.join(READS_T)
+    two.join(READS_T)
+    settle(one, two)
+    two.beat(member_epoch=-2)
+    cluster.advance(30)
+    settle(one)
+    cluster.advance(30)
+    settle(one)
+    assert (list(cluster.group.members), one.active) == (["m1"], {"0": [0, 1, 2]})
+
+
+def test_no_more_members_than_allowed() -> None:
+    cluster = Cluster()
+    cluster.broker.configs[4, ""] = {"group.streams.max.size": "1"}
+    one = Member(cluster, "m1")
+    one.join(READS_T)
+    with pytest.raises(GroupError) as refusal:
+        Member(cluster, "m2").join(READS_T)
+    assert refusal.value.code is ErrorCode.GROUP_MAX_SIZE_REACHED
+    one.join(READS_T)
+
+
+def test_a_heartbeat_that_is_not_written_changes_nothing() -> None:
+    cluster = Cluster()
+    cluster.broker.log.fail = StorageError("no room")
+    with pytest.raises(GroupError):
+        Member(cluster, "m").join(READS_T)
+    assert cluster.broker.groups.find(GROUP) is None
+    cluster.broker.log.fail = None
+    one = Member(cluster, "m1")
+    one.join(READS_T)
+    before = cluster.group.epoch
+    cluster.broker.log.fail = StorageError("no room")
+    with pytest.raises(GroupError):
+        Member(cluster, "m2").join(READS_T)
+    assert (list(cluster.group.members), cluster.group.epoch) == (["m1"], before)
+    cluster.broker.log.fail = None
+    two = Member(cluster, "m2")
+    two.join(READS_T)
+    settle(one, two)
+    assert cluster.group.state is StreamsState.STABLE
+
+
+def test_after_a_restart_everything_goes_on() -> None:
+    """At every point of a rebalance: the members neither notice nor lose a task."""
+    for cut in range(6):
+        cluster = Cluster(num_standby_replicas="1")
+        for name in ("between", "log"):
+            cluster.make_topic(name, 3)
+        one, two = Member(cluster, "m1", "i1"), Member(cluster, "m2")
+        join_one, join_two = partial(one.join, *COUNTS), partial(two.join, *COUNTS)
+        for number, step in enumerate((join_one, join_two, one.own, two.own, one.own, two.own)):
+            if number == cut:
+                known = described(cluster.group) if number else None
+                cluster.restart()
+                assert known is None or described(cluster.group) == known
+            step()
+        settle(one, two)
+        assert cluster.group.state is StreamsState.STABLE, cut
+        assert sorted([*one.active["0"], *two.active["0"], *one.active["1"], *two.active["1"]]) == [0, 0, 1, 1, 2, 2]
+
+
+def described(group: StreamsGroup) -> object:
+    members = {name: (each, group.targets.get(name)) for name, each in group.members.items()}
+    return group.metadata, group.assignment_epoch, group.topology, members, group.static_members
+
+
+def test_deadlines_begin_anew_with_a_restart() -> None:
+    cluster = Cluster()
+    one, two = Member(cluster, "m1"), Member(cluster, "m2")
+    one.join(READS_T, rebalance_timeout_ms=10_000)
+    two.join(READS_T)
+    one.own()
+    cluster.restart()
+    cluster.advance(11)
+    assert list(cluster.group.members) == ["m2"], "m1 did not give up its tasks"
+    cluster.advance(45)
+    assert cluster.group.is_empty
+
+
+def test_a_deleted_group_leaves_nothing() -> None:
+    cluster = Cluster()
+    member = Member(cluster, "m")
+    member.join(READS_T)
+    shard = cluster.broker.groups.member_shard(GROUP)
+    with pytest.raises(GroupError) as refusal:
+        shard.delete_group(GROUP)
+    assert refusal.value.code is ErrorCode.NON_EMPTY_GROUP
+    member.beat(member_epoch=-1)
+    shard.delete_group(GROUP)
+    cluster.restart()
+    assert cluster.broker.groups.find(GROUP) is None
+    left = dict(cluster.broker.log.records())
+    assert set(left.values()) == {None}, "every key of the group has a tombstone"
+
+
+def test_a_partition_that_goes_elsewhere_stops_its_timers() -> None:
+    cluster = Cluster(initial_rebalance_delay_ms="3000")
+    Member(cluster, "m").join(READS_T)
+    cluster.broker.groups.close()
+    assert cluster.broker.clock.waiting == 0
+
+
+@pytest.mark.parametrize(("epoch", "partition", "code"), [(3, 0, 0), (4, 0, 113), (2, 0, 0), (1, 0, 113), (2, 2, 113)])
+def test_commits_of_members(epoch: int, partition: int, code: int) -> None:
+    """Epoch 3 is the member's; it has run its first tasks since 2, and runs partition 2 no more."""
+    cluster = Cluster()
+    driver = Driver(cluster.broker)
+    one, two = Member(cluster, "m1"), Member(cluster, "m2")
+    one.join(READS_T)
+    two.join(READS_T)
+    settle(one, two)
+    mine = one if 0 in one.active["0"] else two
+    assert ids({"0": mine.active["0"]}) != {"0": [0, 1, 2]}
+    other = next(index for index in (1, 2) if index not in mine.active["0"])
+    index = other if partition == 2 else 0
+    if mine is two and epoch == 2:
+        pytest.fail("the assignor changed: the first member is to keep partition 0")
+    assert driver.commit({index: 5}, member=mine.name, generation=epoch) == [code]
+
+
+def test_who_else_may_commit() -> None:
+    cluster = Cluster()
+    driver = Driver(cluster.broker)
+    one, _ = two_members(cluster)
+    assert driver.commit({0: 5}) == [ErrorCode.UNKNOWN_MEMBER_ID]
+    assert driver.commit({0: 5}, member="m1", generation=3, version=8) == [ErrorCode.UNSUPPORTED_VERSION]
+    for member in (one, "m2"):
+        Member(cluster, member if isinstance(member, str) else member.name).beat(member_epoch=-1)
+    assert driver.commit({0: 5}) == [0]
+
+
+@in_loop
+async def test_an_empty_group_may_become_classic_and_back() -> None:
+    cluster = Cluster()
+    driver = Driver(cluster.broker)
+    member = Member(cluster, "m")
+    member.join(READS_T)
+    driver.commit({0: 5}, member="m", generation=member.epoch)
+    assert driver.join(version=3).error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    member.beat(member_epoch=-1)
+    (old,), _ = driver.stable()
+    assert isinstance(cluster.broker.groups.find(GROUP), ClassicGroup)
+    with pytest.raises(GroupError) as refusal:
+        member.join(READS_T)
+    assert refusal.value.code is ErrorCode.GROUP_ID_NOT_FOUND
+    driver.leave(old)
+    member.join(READS_T)
+    assert member.active == {"0": [0, 1, 2]}
+    assert driver.fetch() == {"t": {0: 5}}, "its offsets go with it"
+    cluster.restart()
+    assert isinstance(cluster.broker.groups.find(GROUP), StreamsGroup)
+
+
+def test_a_group_of_offsets_becomes_one_of_streams() -> None:
+    cluster = Cluster()
+    Driver(cluster.broker).commit({0: 5})
+    Member(cluster, "m").join(READS_T)
+    cluster.restart()
+    assert cluster.group.state is StreamsState.STABLE
+    assert Driver(cluster.broker).fetch() == {"t": {0: 5}}
+
+
+def test_offsets_expire_unless_they_are_read() -> None:
+    cluster = Cluster()
+    driver = Driver(cluster.broker)
+    member = Member(cluster, "m")
+    member.join(READS_T)
+    driver.commit({0: 5}, member="m", generation=member.epoch)
+    driver.commit({0: 5}, topic="u", member="m", generation=member.epoch)
+    member.cluster.set(session_timeout_ms="60000")
+    cluster.broker.clock.advance(0)
+    week = 7 * 24 * 3600
+    for _ in range(3):
+        member.own()
+        cluster.advance(1)
+    cluster.broker.groups.member_shard(GROUP).clock._now += week  # type: ignore[attr-defined]  # without the sessions' ends
+    cluster.broker.groups.expire()
+    assert driver.fetch() == {"t": {0: 5}}
