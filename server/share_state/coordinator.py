@@ -43,6 +43,8 @@ class ShareCoordinatorSettings(NamedTuple):
 
     updates_per_snapshot: int = 500
     cold_interval_ms: int = 300_000
+    codec: int = 0
+    """That records are compressed by."""
 
 
 class ReadState(NamedTuple):
@@ -210,6 +212,7 @@ class ShareCoordinator:
             self._clock,
             self.settings.updates_per_snapshot,
             self._exists,
+            self.settings.codec,
         )
 
     def _loaded(self, shard: Shard) -> None:

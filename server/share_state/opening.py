@@ -26,6 +26,7 @@ def open_share_coordinator(broker: BrokerContext) -> ShareCoordinator:
         ShareCoordinatorSettings(
             values["share.coordinator.snapshot.update.records.per.snapshot"],
             values["share.coordinator.cold.partition.snapshot.interval.ms"],
+            values["share.coordinator.state.topic.compression.codec"],
         ),
         broker.config.node_id,
         exists=exists,

@@ -31,10 +31,10 @@ Change = tuple[SharePartition, ShareState | ShareUpdate | None]
 """One record: None where the share partition is forgotten."""
 
 
-def encode(changes: Sequence[Change], timestamp_ms: int) -> bytes:
-    """As one batch, uncompressed."""
+def encode(changes: Sequence[Change], timestamp_ms: int, codec: int = 0) -> bytes:
+    """As one batch, compressed by `codec`."""
     records = [Record(0, timestamp_ms, _key(name, change), _value(change), []) for name, change in changes]
-    return build_batch(records, base_sequence=0)
+    return build_batch(records, codec=codec, base_sequence=0)
 
 
 def _key(name: SharePartition, change: ShareState | ShareUpdate | None) -> bytes:

@@ -60,6 +60,7 @@ class Shard:
         clock: Clock,
         updates_per_snapshot: int,
         exists: Callable[[bytes, int], bool],
+        codec: int = 0,
     ) -> None:
         self.partition = partition
         self.loading = True
@@ -67,6 +68,7 @@ class Shard:
         self._clock = clock
         self._updates_per_snapshot = updates_per_snapshot
         self._exists = exists
+        self._codec = codec
         self._kept: dict[SharePartition, _Kept] = {}
         self._last_tombstone: int | None = None
         self._pruned = -1
@@ -89,7 +91,7 @@ class Shard:
         for at in range(0, len(changes), MAX_RECORDS_PER_BATCH):
             some = changes[at : at + MAX_RECORDS_PER_BATCH]
             try:
-                base_offset = self._append(encode(some, self._clock.now_ms()))
+                base_offset = self._append(encode(some, self._clock.now_ms(), self._codec))
             except (LogError, OSError) as error:
                 code = append_error(error)
                 logger.warning("partition %d of __share_group_state: %s (%s)", self.partition, error, code.name)

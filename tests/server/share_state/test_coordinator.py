@@ -153,6 +153,14 @@ def test_a_restart_finds_everything(updates_per_snapshot: int) -> None:
     assert restarted.now() == driver.now()
 
 
+def test_compressed_records_are_found_as_well() -> None:
+    driver = Driver(codec=1)
+    driver.begin()
+    driver.write((0, 9, 1, 2))
+    assert driver.restarted().now() == driver.now()
+    assert all(batch[22] & 7 == 1 for batches in driver.log.batches for batch in batches), "gzip"
+
+
 def test_a_batch_that_nobody_can_read_is_left_out() -> None:
     driver = Driver()
     driver.begin()
