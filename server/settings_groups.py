@@ -128,20 +128,20 @@ _GROUP: Final = (
     _int("share.session.timeout.ms", 45_000, 1, _SESSION),
     _int(
         "streams.acceptable.recovery.lag", 10_000, 0, "Records by which a task may lag behind and still count as caught up.",
-        internal=True, type_=_LONG, effective=True,
+        internal=True, type_=_LONG,
     ),
-    _int("streams.assignment.interval.ms", 1000, 0, _ASSIGNMENT, effective=True),
+    _int("streams.assignment.interval.ms", 1000, 0, _ASSIGNMENT),
     Setting(
         "streams.assignor.name", _STRING, None, synonyms=("group.streams.assignors",),
         doc="The way tasks are assigned; the broker's first if not set.",
     ),
     _offload("streams"),
-    _int("streams.heartbeat.interval.ms", 5000, 1, _HEARTBEAT, effective=True),
+    _int("streams.heartbeat.interval.ms", 5000, 1, _HEARTBEAT),
     _int(
         "streams.initial.rebalance.delay.ms", 3000, 0,
-        "How long the first assignment of an empty group waits for more members.", effective=True,
+        "How long the first assignment of an empty group waits for more members.",
     ),
-    _int("streams.num.standby.replicas", 0, 0, "Copies of each task's state that other members keep.", effective=True),
+    _int("streams.num.standby.replicas", 0, 0, "Copies of each task's state that other members keep."),
     _int(
         "streams.num.warmup.replicas", 2, 0, "Copies that may warm up at a time, besides the standby ones.", internal=True,
         effective=False,
@@ -150,11 +150,8 @@ _GROUP: Final = (
         "streams.rack.aware.assignment.tags", _LIST, (), unique=True, synonyms=("group.streams.rack.aware.assignment.tags",),
         doc="Client tags over which standby copies are spread.",
     ),
-    _int("streams.session.timeout.ms", 45_000, 1, _SESSION, effective=True),
-    _int(
-        "streams.task.offset.interval.ms", 60_000, 1, "How often members report the offsets of their tasks.", internal=True,
-        effective=True,
-    ),
+    _int("streams.session.timeout.ms", 45_000, 1, _SESSION),
+    _int("streams.task.offset.interval.ms", 60_000, 1, "How often members report the offsets of their tasks.", internal=True),
 )  # fmt: skip
 
 GROUP_SETTINGS: Final[dict[str, Setting]] = {setting.name: setting for setting in _GROUP}
