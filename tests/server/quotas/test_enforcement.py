@@ -310,6 +310,7 @@ def test_without_limits_routes_are_their_own(broker: LimitedBroker) -> None:
     assert (route.decode, route.handle) == own
     assert broker.context.quotas is None
     assert broker.dispatch.on_new_route is None
+    assert broker.quotas._plain == []
     broker.limit(("ip", None), connection_creation_rate=1.0)
     assert (route.decode, route.handle) == own
 

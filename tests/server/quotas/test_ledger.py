@@ -50,6 +50,8 @@ def test_who_was_quiet_for_all_windows_is_forgotten_when_there_are_many() -> Non
     ledger.of(("u", "one more"), 11_000)
     assert list(ledger.shares) == [("", "7"), ("", "one more")]
     assert ledger.of(("u", "7"), 11_000) == busy
+    assert ledger.of(("u", "8"), 11_000) is not None
+    assert ("", "8") in ledger.shares
 
 
 def test_nobody_is_forgotten_whose_use_matters() -> None:
