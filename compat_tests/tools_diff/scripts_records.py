@@ -27,9 +27,9 @@ CONSOLE = Script(
         Run(f"{READ} --group said-a --topic said-1 --max-messages 6"),
         Run(
             f"{READ} --group said-b --topic said-1 --max-messages 3 --formatter-property print.key=true"
-            " --formatter-property print.headers=true --formatter-property print.offset=true --formatter-property print.partition=true"
-            " --formatter-property print.epoch=true --formatter-property print.timestamp=true"
-            " --formatter-property null.literal=NOTHING"
+            " --formatter-property print.headers=true --formatter-property print.offset=true"
+            " --formatter-property print.partition=true --formatter-property print.epoch=true"
+            " --formatter-property print.timestamp=true --formatter-property null.literal=NOTHING"
         ),
         Run("console-consumer --topic said-1 --partition 0 --offset 4 --max-messages 2 --timeout-ms 20000"),
         Run("console-consumer --topic said-1 --partition 0 --offset latest --timeout-ms 300"),
