@@ -21,7 +21,7 @@ from compat_tests.java_client import SMALL_JVM
 from compat_tests.wire import Wire
 
 PREFIX: Final = "swap"  # of topics and groups; the directory is the test's own
-_HONOURED: Final = ("metadata.version", "transaction.version")
+_HONOURED: Final = ("metadata.version", "transaction.version", "group.version")
 STOP, KILL = "stop", "kill -9"
 
 
@@ -100,13 +100,11 @@ def _says_where(name: str) -> bool:
 
 
 def as_ottla_shows(manifest: Manifest) -> Manifest:
-    """Only features that it honours, and groups of the newer kinds by the offsets that they committed alone."""
+    """Only features that it honours, and groups of the kinds that it serves."""
     shown = copy.deepcopy(manifest)
     features = shown["cluster"]["features"]
     shown["cluster"]["features"] = {name: level for name, level in features.items() if name in _HONOURED}
     for group, (_, _, kind) in manifest["groups"].items():
-        if kind == "consumer":
-            shown["groups"][group] = ("", "Empty", "classic")
-        elif kind != "classic":
+        if kind not in ("classic", "consumer"):
             del shown["groups"][group]
     return shown
