@@ -1,0 +1,248 @@
+"""The three calls of streams groups, through their codecs: what is refused whatever the group, internal topics, descriptions."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from importlib import import_module
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ottla.log.errors import StorageError
+from ottla.server.config import BROKER_SETTINGS
+from ottla.server.group.streams.topology import Status
+from ottla.wire.errors import ErrorCode
+from ottla.wire.frame import decode_whole
+from ottla.wire.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
+from ottla.wire.messages.streams_group_describe import StreamsGroupDescribeRequest
+from ottla.wire.messages.streams_group_heartbeat import (
+    KeyValue,
+    RequestEndpoint,
+    RequestTaskIds,
+    StreamsGroupHeartbeatRequest,
+    Topology,
+)
+from ottla.wire.messages.streams_group_topology_description_update import StreamsGroupTopologyDescriptionUpdateRequest
+from tests.server.group.streams.support import GROUP, Cluster, subtopology
+
+COUNTS = [subtopology("0", "t", sinks=["between"]), subtopology("1", repartition={"between": 0}, changelogs=["log"])]
+
+
+class Node(Cluster):
+    """A broker whose controller makes topics, but for those in `broken`, each with its error."""
+
+    def __init__(self, **settings: str) -> None:
+        super().__init__(**settings)
+        self.values: dict[str, Any] = {
+            "group.coordinator.rebalance.protocols": BROKER_SETTINGS["group.coordinator.rebalance.protocols"].default
+        }
+        self.made: list[tuple[str, int, int, dict[str, str]]] = []
+        self.broken: dict[str, int] = {}
+        self.full = False
+
+    async def create_topics(self, request: CreateTopicsRequest) -> CreateTopicsResponse:
+        if self.full:
+            raise StorageError("no room")
+        results = []
+        for topic in request.topics:
+            code = self.broken.get(topic.name, 0)
+            results.append(CreatableTopicResult(topic.name, error_code=code, error_message="it is broken" if code else None))
+            configs = {each.name: each.value or "" for each in topic.configs}
+            self.made.append((topic.name, topic.num_partitions, topic.replication_factor, configs))
+            if not code:
+                self.make_topic(topic.name, topic.num_partitions)
+        return CreateTopicsResponse(topics=results)
+
+    def call(self, api: str, request: Any, version: int) -> Any:
+        messages, handler = import_module(f"ottla.wire.messages.{api}"), import_module(f"ottla.server.handlers.{api}")
+        sent: list[Any] = []
+        messages.ENCODE_REQUEST[version](request, sent)
+        context = self.broker.context(version)
+        context.broker = SimpleNamespace(
+            groups=self.broker.groups, metadata=self.broker.metadata, config=SimpleNamespace(values=self.values), controller=self
+        )
+        answer = handler.handle(decode_whole(messages.DECODE_REQUEST[version], b"".join(sent)), context)
+        if inspect.iscoroutine(answer):
+            answer = asyncio.run(answer)
+        received: list[Any] = []
+        messages.ENCODE_RESPONSE[version](answer, received)
+        return decode_whole(messages.DECODE_RESPONSE[version], b"".join(received))
+
+    def beat(self, version: int = 1, **changes: Any) -> Any:
+        """As a member that goes on."""
+        fields: dict[str, Any] = {"group_id": GROUP, "member_id": "m", "member_epoch": 2}
+        return self.call("streams_group_heartbeat", StreamsGroupHeartbeatRequest(**(fields | changes)), version)
+
+    def join(self, version: int = 1, **changes: Any) -> Any:
+        fields: dict[str, Any] = {
+            "member_epoch": 0,
+            "rebalance_timeout_ms": 60_000,
+            "topology": Topology(0, [subtopology("0", "t")]),
+            "active_tasks": [],
+            "standby_tasks": [],
+            "warmup_tasks": [],
+            "process_id": "p",
+            "client_tags": [],
+        }
+        return self.beat(version, **(fields | changes))
+
+    def describe(self, *groups: str, version: int = 1, **fields: Any) -> list[Any]:
+        request = StreamsGroupDescribeRequest(list(groups), **fields)
+        described: list[Any] = self.call("streams_group_describe", request, version).groups
+        return described
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_a_member_joins_and_leaves(version: int) -> None:
+    node = Node()
+    joined = node.join(version)
+    assert (joined.error_code, joined.member_id, joined.member_epoch) == (0, "m", 2)
+    assert [(each.subtopology_id, each.partitions) for each in joined.active_tasks] == [("0", [0, 1, 2])]
+    assert joined.partitions_by_user_endpoint is None
+    assert node.beat(version).active_tasks is None
+    left = node.beat(version, member_epoch=-1)
+    assert (left.error_code, left.member_epoch, left.status) == (0, -1, [])
+    assert node.beat(version).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+LONG = "x" * 32_768
+REFUSED: dict[str, tuple[dict[str, Any], ErrorCode]] = {
+    "no member": ({"member_id": ""}, ErrorCode.INVALID_REQUEST),
+    "no group": ({"group_id": ""}, ErrorCode.INVALID_REQUEST),
+    "an empty instance": ({"instance_id": ""}, ErrorCode.INVALID_REQUEST),
+    "a long member": ({"member_id": LONG}, ErrorCode.INVALID_REQUEST),
+    "a long group": ({"group_id": LONG}, ErrorCode.INVALID_GROUP_ID),
+    "no timeout": ({"rebalance_timeout_ms": -1}, ErrorCode.INVALID_REQUEST),
+    "no topology": ({"topology": None}, ErrorCode.INVALID_REQUEST),
+    "tasks": ({"standby_tasks": [RequestTaskIds("0", [0])]}, ErrorCode.INVALID_REQUEST),
+    "no word of tasks": ({"active_tasks": None}, ErrorCode.INVALID_REQUEST),
+    "a topology later": ({"member_epoch": 3}, ErrorCode.INVALID_REQUEST),
+    "a goodbye for a while of nobody": ({"member_epoch": -2, "topology": None}, ErrorCode.INVALID_REQUEST),
+    "an epoch that is none": ({"member_epoch": -3, "topology": None}, ErrorCode.INVALID_REQUEST),
+    "a topic of the broker": (
+        {"topology": Topology(0, [subtopology("0", "__transaction_state")])},
+        ErrorCode.STREAMS_INVALID_TOPOLOGY,
+    ),
+    "no topic's name": (
+        {"topology": Topology(0, [subtopology("0", "t", changelogs=["a b"])])},
+        ErrorCode.STREAMS_INVALID_TOPOLOGY,
+    ),
+    "an id twice": (
+        {"topology": Topology(0, [subtopology("0", "t"), subtopology("0", "u")])},
+        ErrorCode.STREAMS_INVALID_TOPOLOGY,
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_refused_whatever_the_group(case: str) -> None:
+    changes, code = REFUSED[case]
+    node = Node()
+    answer = node.join(**changes)
+    assert (answer.error_code, answer.member_id, answer.active_tasks) == (code, "", None)
+    assert answer.error_message
+    assert node.broker.log.records() == []
+
+
+def test_internal_topics_are_made() -> None:
+    node = Node()
+    topology = Topology(0, COUNTS)
+    topology.subtopologies[1].state_changelog_topics[0].topic_configs = [KeyValue("cleanup.policy", "compact")]
+    topology.subtopologies[1].state_changelog_topics[0].replication_factor = 1
+    joined = node.join(topology=topology)
+    assert [status.status_code for status in joined.status] == [Status.MISSING_INTERNAL_TOPICS]
+    assert sorted(node.made) == [("between", 3, -1, {}), ("log", 3, 1, {"cleanup.policy": "compact"})]
+    again = node.beat()
+    assert (again.status, [each.partitions for each in again.active_tasks]) == ([], [[0, 1, 2], [0, 1, 2]])
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_why_internal_topics_are_not_made(full: bool) -> None:
+    """It is not tried at every heartbeat, and the member is told why they are missing."""
+    node = Node()
+    node.full, node.broken = full, {"between": 44}
+    node.join(topology=Topology(0, COUNTS))
+    told = node.beat().status[0].status_detail
+    assert ("no room" if full else "between (it is broken)") in told
+    assert len(node.made) == (0 if full else 2)
+    node.full, node.broken = False, {}
+    node.advance(10)
+    node.beat()
+    assert node.beat().status == []
+
+
+def test_a_topic_that_somebody_else_made_meanwhile_is_no_failure() -> None:
+    node = Node()
+    node.broken = {"between": ErrorCode.TOPIC_ALREADY_EXISTS}
+    node.join(topology=Topology(0, COUNTS))
+    assert "could not" not in node.beat().status[0].status_detail
+
+
+def test_members_know_where_partitions_are() -> None:
+    node = Node()
+    joined = node.join(user_endpoint=RequestEndpoint("here", 4000))
+    (here,) = joined.partitions_by_user_endpoint
+    assert (here.user_endpoint.host, here.user_endpoint.port) == ("here", 4000)
+    assert [(each.topic, each.partitions) for each in here.active_partitions] == [("t", [0, 1, 2])]
+    assert node.beat(user_endpoint=RequestEndpoint("there", 4000)).endpoint_information_epoch == 1
+    assert node.beat(endpoint_information_epoch=1).partitions_by_user_endpoint is None
+
+
+def test_an_endpoint_before_its_topics() -> None:
+    """Kafka 4.4 fails here: there are no subtopologies to look at."""
+    node = Node()
+    joined = node.join(topology=Topology(0, [subtopology("0", "nowhere")]), user_endpoint=RequestEndpoint("here", 4000))
+    assert joined.error_code == 0
+    assert [(each.active_partitions, each.standby_partitions) for each in joined.partitions_by_user_endpoint] == [([], [])]
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_a_description(version: int) -> None:
+    node = Node()
+    node.join(topology=Topology(0, COUNTS), rack_id="r", client_tags=[KeyValue("zone", "a")])
+    node.beat()
+    (group,) = node.describe(GROUP, version=version, include_authorized_operations=True)
+    assert (group.error_code, group.group_state, group.group_epoch, group.assignment_epoch) == (0, "Stable", 3, 3)
+    assert [each.subtopology_id for each in group.topology.subtopologies] == ["0", "1"]
+    (log,) = group.topology.subtopologies[1].state_changelog_topics
+    assert (log.name, log.partitions) == ("log", 3)
+    (member,) = group.members
+    assert (member.member_id, member.rack_id, member.client_host) == ("m", "r", "/127.0.0.1")
+    assert [each.partitions for each in member.assignment.active_tasks] == [[0, 1, 2], [0, 1, 2]]
+    assert member.assignment == member.target_assignment
+    assert group.authorized_operations != -(2**31)
+    assert group.assignor_name == ("sticky" if version else None)
+
+
+def test_topologies_before_their_topics_are_shown_as_they_came() -> None:
+    node = Node()
+    node.broken = {"between": 44, "log": 44}
+    node.join(topology=Topology(0, COUNTS))
+    (group,) = node.describe(GROUP, include_topology_description=True)
+    assert (group.group_state, group.topology_description_status) == ("NotReady", 1)
+    assert [each.partitions for each in group.topology.subtopologies[1].repartition_source_topics] == [0]
+
+
+def test_groups_that_cannot_be_described() -> None:
+    node = Node()
+    described = node.describe("", "nobody")
+    assert [each.error_code for each in described] == [ErrorCode.INVALID_GROUP_ID, ErrorCode.GROUP_ID_NOT_FOUND]
+
+
+@pytest.mark.parametrize("why", ["feature", "setting"])
+def test_where_there_are_no_streams_groups(why: str) -> None:
+    node = Node()
+    if why == "feature":
+        node.broker.metadata.features["streams.version"] = 0
+    else:
+        node.values["group.coordinator.rebalance.protocols"] = ("classic", "consumer")
+    assert node.join().error_code == ErrorCode.UNSUPPORTED_VERSION
+    assert [each.error_code for each in node.describe("a", "b")] == [ErrorCode.UNSUPPORTED_VERSION] * 2
+
+
+def test_nobody_keeps_descriptions() -> None:
+    request = StreamsGroupTopologyDescriptionUpdateRequest(GROUP, "m", 0)
+    answer = Node().call("streams_group_topology_description_update", request, 0)
+    assert (answer.error_code, bool(answer.error_message)) == (ErrorCode.UNSUPPORTED_VERSION, True)
