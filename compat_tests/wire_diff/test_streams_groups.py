@@ -6,6 +6,7 @@ Members choose their ids, so both brokers see the same ones and assign the same 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -13,8 +14,10 @@ import pytest
 from compat_tests.waiting import wait_for
 from compat_tests.wire import Wire
 from compat_tests.wire_diff.members import Member
-from compat_tests.wire_diff.same import check, same_answer
+from compat_tests.wire_diff.same import check, normalise, same_answer
 from compat_tests.wire_diff.streams import Stream, at_once, counting, described, set_group, subtopology, task_ids
+from ottla.server.group.records import ProtocolRecord, decode
+from ottla.server.java_hash import java_hash_bucket
 from ottla.wire.messages import (
     create_partitions,
     delete_groups,
@@ -29,6 +32,7 @@ from ottla.wire.messages import (
     streams_group_heartbeat,
     streams_group_topology_description_update,
 )
+from ottla.wire.records import decode_records
 
 KeyValue, Endpoint = streams_group_heartbeat.KeyValue, streams_group_heartbeat.RequestEndpoint
 
@@ -401,6 +405,67 @@ def test_racks_and_tags_and_reported_offsets(wire: Wire) -> Any:
     one.until("topics are there", lambda answer: all(status.status_code == 6 for status in answer.status))
     steps += [two.join(topology, 0).status, one.owning(task_end_offsets=offsets[:1]).error_code]
     return steps, described(wire, group)
+
+
+def written(wire: Wire, group: str) -> list[Any]:
+    """What the group's partition of `__consumer_offsets` has of it, in order: kind of key, member, value or None for a tombstone.
+
+    Numbers that no two brokers have alike are masked: the hash of topics, which has their ids in it, and times.
+    """
+    partition = java_hash_bucket(group, 4)
+    offset, found = 0, []
+    while True:
+        part = wire.fetch("__consumer_offsets", offset, partition=partition).responses[0].partitions[0]
+        assert part.error_code == 0, part
+        batches = list(decode_batches(bytes(part.records or b"")))
+        if not batches:
+            return found
+        for record in (record for batch in batches for record in batch):
+            offset = record.offset + 1
+            known = None if record.key is None else decode(record.key, record.value)
+            if isinstance(known, ProtocolRecord) and known.group_id == group:
+                value = normalise(known.value, {}) if known.value is not None else None
+                for name in ("metadata_hash", "assignment_timestamp"):
+                    if value is not None and value.get(name):
+                        value[name] = "<masked>"
+                found.append((type(known.key).__name__, getattr(known.key, "member_id", None), value))
+
+
+def decode_batches(data: bytes) -> Iterator[list[Any]]:
+    """The whole batches at the beginning of `data`."""
+    at = 0
+    while at + 12 <= len(data):
+        end = at + 12 + int.from_bytes(data[at + 8 : at + 12], "big")
+        if end > len(data):
+            return
+        yield list(decode_records(data[at:end]))
+        at = end
+
+
+@same_answer("SG19")
+def test_the_records(wire: Wire) -> Any:
+    """A group's life, and what of it is in the log: the same records in the same order."""
+    topic, group = wire.create("t", 4), at_once(wire, num_standby_replicas="1")
+    topology = [subtopology("0", topic), subtopology("1", topic, changelogs=[wire.name("kept-changelog")])]
+    one, two = Stream(wire, group, "m1"), Stream(wire, group, "m2", "i2")
+    one.join(topology, user_endpoint=Endpoint("here", 1), client_tags=[KeyValue("zone", "a"), KeyValue("cluster", "b")])
+    wire.wait_for_topic(wire.name("kept-changelog"), 4)
+    one.until_ready()
+    two.join(topology, rack_id="r")
+    for _ in range(3):
+        one.owning()
+        two.owning()
+    two.leave(member_epoch=-2)
+    back = Stream(wire, group, "m3", "i2", process="process-m2")
+    back.join(topology)
+    for _ in range(2):
+        one.owning()
+        back.owning()
+    back.leave()
+    one.owning()
+    one.leave()
+    assert wire.call(delete_groups.DeleteGroupsRequest([group]), 2).results[0].error_code == 0
+    return written(wire, group)
 
 
 @same_answer("SG18")

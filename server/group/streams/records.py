@@ -111,7 +111,7 @@ def current_record(group_id: str, member: StreamsMember) -> ProtocolRecord:
         ]
 
     def copies(tasks: TaskIds) -> list[current_value.TaskIds]:
-        return [current_value.TaskIds(name, sorted(partitions), None) for name, partitions in sorted(tasks.items())]
+        return [current_value.TaskIds(name, sorted(partitions)) for name, partitions in sorted(tasks.items())]
 
     held, leaving = member.held, member.to_revoke
     return ProtocolRecord(
