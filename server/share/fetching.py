@@ -168,8 +168,8 @@ class ShareFetch:
                 return Fetched(source.name)
             log = source.replica.log
             with log.directory.guard(f"reading {log.path}"):
-                batches = batches_in(read.records)
                 limits = self._limits
+                batches = batches_in(read.records, partition.end, left)
                 wanted = Wanted(self._key.member_id, left, limits.batch_size, limits.strict)
                 acquired = acquire(partition, wanted, read.fetch_offset, batches)
                 if acquired and self._read_committed:

@@ -36,24 +36,28 @@ class LogBatch(NamedTuple):
     producer_id: int
 
 
-def batches_in(read: FileSlice) -> list[LogBatch]:
-    """The whole batches of a read. CorruptRecord where there is none; OSError."""
-    file, position, end = read.file, read.position, read.position + len(read)
+def batches_in(read: FileSlice, end: int = -1, max_records: int = 1 << 62) -> list[LogBatch]:
+    """The whole batches of a read, as far as a member may be given them: up to the first that begins more than `max_records`
+    behind offset `end` and behind the first. CorruptRecord where there is none; OSError.
+    """
+    file, position, stop = read.file, read.position, read.position + len(read)
     buffer, origin = b"", position
     found: list[LogBatch] = []
-    while end - position >= HEADER_SIZE:
+    while stop - position >= HEADER_SIZE:
         at = position - origin
         if at + HEADER_SIZE > len(buffer):
-            buffer, origin, at = file.pread(min(WINDOW_BYTES, end - position), position), position, 0
+            buffer, origin, at = file.pread(min(WINDOW_BYTES, stop - position), position), position, 0
             if len(buffer) < HEADER_SIZE:
-                raise CorruptRecord(f"{file!r}: {end - position} bytes at position {position} are no whole batch")
+                raise CorruptRecord(f"{file!r}: {stop - position} bytes at position {position} are no whole batch")
         base_offset, length, magic, attributes, last_offset_delta, producer_id = _HEADER.unpack_from(buffer, at)
         size = length + LENGTH_OVERHEAD
         if size < HEADER_SIZE or magic != MAGIC:
             raise CorruptRecord(f"{file!r}: no batch at position {position}")
-        if size > end - position:
+        if size > stop - position:
             break
         found.append(LogBatch(base_offset, base_offset + last_offset_delta, position, size, attributes, producer_id))
+        if base_offset > max(end, found[0].base_offset) + max_records:
+            break
         position += size
     return found
 

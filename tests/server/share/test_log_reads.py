@@ -40,6 +40,13 @@ def test_more_batches_than_one_look_at_the_file_shows(broker: MemoryBroker) -> N
     assert [each.base_offset for each in batches_in(read(broker))] == list(range(60))
 
 
+@pytest.mark.parametrize(("end", "max_records", "count"), [(-1, 1000, 60), (-1, 10, 12), (30, 10, 42), (0, 0, 2), (100, 0, 60)])
+def test_only_what_may_be_handed_out_is_looked_at(broker: MemoryBroker, end: int, max_records: int, count: int) -> None:
+    for _ in range(60):
+        produce(broker, "t", batch(1))
+    assert len(batches_in(read(broker), end, max_records)) == count
+
+
 def test_the_beginning_of_a_batch_does_not_count(broker: MemoryBroker) -> None:
     for _ in range(3):
         produce(broker, "t", batch(1))

@@ -133,6 +133,14 @@ def test_fenced_is_not_the_leader(ten: Partition, code: ErrorCode) -> None:
     refused(ten, ErrorCode.NOT_LEADER_OR_FOLLOWER, Acknowledgement(0, 9, [ACCEPT]))
 
 
+def test_the_start_moves_over_a_gap_that_compaction_left() -> None:
+    partition = Partition([(0, 4), (10, 14)])
+    partition.acquire(batches=1)
+    partition.acquire()
+    partition.acknowledge(0, 4, ACCEPT)
+    assert partition.share.start == 10
+
+
 # Being tried again
 
 
@@ -222,6 +230,7 @@ def test_renewing_may_be_forbidden(ten: Partition) -> None:
 
 def test_nothing_rings_when_it_is_forgotten(ten: Partition) -> None:
     ten.share.close()
+    ten.share.lock()
     assert ten.clock.waiting == 0
     ten.clock.advance(LOCK_SECONDS)
     assert ten.persister.writes == []
