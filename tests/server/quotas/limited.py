@@ -63,6 +63,7 @@ class LimitedBroker(MemoryBroker):
             joined = b"".join(
                 part.read() if hasattr(part, "read") else part for part in ([frame] if type(frame) is bytes else frame)
             )
+            self.answer_bytes = len(joined)
             _, at = decode_response_header(messages.API_KEY, version, joined, 4)
             return messages.DECODE_RESPONSE[version](joined, at)[0]
 

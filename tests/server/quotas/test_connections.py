@@ -141,6 +141,7 @@ def test_a_connection_that_is_turned_away_is_closed_later(caplog: Any) -> None:
     peer.broker.clock.advance(1)
     assert transport.aborted
     refused.connection_lost(None)
+    assert peer.listener._turned_away == set()
     assert len(peer.listener.connections) == 2
     peer.broker.clock.advance(10)
 

@@ -134,6 +134,31 @@ def test_a_session_stays_as_it_was(broker: LimitedBroker) -> None:
     assert [len(data.records) > 800 for topic in answer.responses for data in topic.partitions] == [True]
 
 
+@pytest.mark.parametrize(("version", "around"), [(7, 4), (12, 5)])
+def test_an_answer_counts_as_it_is_sent(broker: LimitedBroker, version: int, around: int) -> None:
+    """Without its size and, in flexible versions, the tags of its header. What a session does not tell again does not count."""
+    broker.serve(produced(800), 9)
+    broker.limit(consumer_byte_rate=1e6)
+    sent = 0
+    session_id = 0
+    for session_epoch in range(3):
+        topics = fetch_request("t", {0: 0}).topics if session_epoch == 0 else []
+        if session_epoch == 1:
+            topics = fetch_request("t", {0: 1}).topics
+        request = FetchRequest(max_bytes=10**6, session_id=session_id, session_epoch=session_epoch, topics=topics)
+        session_id = broker.serve(request, version).session_id
+        sent += broker.answer_bytes - around
+    (rate,) = broker.quotas.fetch.shares.values()
+    assert rate.per_second(0) * 10 == sent < 1100
+
+
+def test_a_follower_is_no_client(broker: LimitedBroker) -> None:
+    broker.limit(consumer_byte_rate=1.0, request_percentage=1.0)
+    broker.step_ns = 10**9
+    answer = broker.serve(fetch_request("t", {0: 0}, replica_id=5), 12)
+    assert (answer.throttle_time_ms, len(answer.responses), broker.client.muted) == (0, 1, [])
+
+
 def test_no_session_begins_with_an_answer_that_is_held_back(broker: LimitedBroker) -> None:
     broker.serve(produced(800), 9)
     broker.limit(consumer_byte_rate=1.0)
