@@ -50,8 +50,6 @@ def test_who_was_quiet_for_all_windows_is_forgotten_when_there_are_many() -> Non
     ledger.of(("u", "one more"), 11_000)
     assert list(ledger.shares) == [("", "7"), ("", "one more")]
     assert ledger.of(("u", "7"), 11_000) == busy
-    assert ledger.of(("u", "8"), 11_000) is not None
-    assert ("", "8") in ledger.shares
 
 
 def test_nobody_is_forgotten_whose_use_matters() -> None:
@@ -61,3 +59,18 @@ def test_nobody_is_forgotten_whose_use_matters() -> None:
         assert found is not None
         found[0].record(1, 0)
     assert len(ledger.shares) == FEW + 10
+
+
+def test_who_was_forgotten_is_not_measured_elsewhere() -> None:
+    """What is resolved and what is measured are kept apart, and each is forgotten at its own time."""
+    ledger = ledger_of()
+    for n in range(FEW):
+        ledger.of(("u", str(n)), 0)
+    ledger.set_limits({(("client-id", None),): 20.0})
+    before = ledger.of(("u", "8"), 0)
+    ledger.of(("u", "one more"), 11_000)
+    assert list(ledger.shares) == [("", "one more")]
+    after = ledger.of(("u", "8"), 11_000)
+    assert before is not None
+    assert after is not None
+    assert after[0] is ledger.shares["", "8"] is not before[0]
