@@ -24,6 +24,7 @@ from ottla.wire.messages import (
     delete_topics,
     describe_configs,
     describe_groups,
+    init_producer_id,
     list_groups,
     offset_commit,
     offset_delete,
@@ -31,6 +32,7 @@ from ottla.wire.messages import (
     streams_group_describe,
     streams_group_heartbeat,
     streams_group_topology_description_update,
+    txn_offset_commit,
 )
 from ottla.wire.records import decode_records
 
@@ -359,6 +361,32 @@ def test_offsets_of_members(wire: Wire) -> Any:
     steps += [wire.call(offset_delete.OffsetDeleteRequest(group, named), 0), committed(wire, member, topic, -1, member_id="")]
     steps += [asked(wire, group, None, -1, topic), wire.call(delete_groups.DeleteGroupsRequest([group]), 2)]
     return steps, described(wire, group), asked(wire, group, None, -1, topic)
+
+
+@pytest.mark.parametrize("version", [5, 6])
+def test_offsets_in_transactions(wires: dict[str, Wire], version: int) -> None:
+    """Version 6 has a code for a member that is behind."""
+
+    def scenario(wire: Wire) -> Any:
+        topic, group, name = wire.create("t", 2), at_once(wire), wire.name("transaction")
+        member = Stream(wire, group, "m")
+        member.join([subtopology("0", topic)])
+        producer = wire.call(init_producer_id.InitProducerIdRequest(name, 60_000), 4)
+        assert producer.error_code == 0
+        named = txn_offset_commit.TxnOffsetCommitRequestTopic(
+            topic, partitions=[txn_offset_commit.TxnOffsetCommitRequestPartition(0, 7, -1, None)]
+        )
+
+        def commit(member_id: str, epoch: int) -> Any:
+            request = txn_offset_commit.TxnOffsetCommitRequest(
+                name, group, producer.producer_id, producer.producer_epoch, epoch, member_id, None, [named]
+            )
+            return wire.call(request, version)
+
+        who = ((member.id, member.epoch), (member.id, member.epoch + 1), (member.id, 1), ("nobody", 2), ("", -1), (member.id, -1))
+        return [commit(*each) for each in who], asked(wire, group, None, -1, topic)
+
+    check(wires, "SG20", scenario)
 
 
 @same_answer("SG15")

@@ -286,15 +286,22 @@ class Heartbeat:
         if around.first_delay(group.group_id, delay_ms):
             self._problems.append(Problem(Status.ASSIGNMENT_DELAYED, "The first assignment waits for more members."))
             return group.assignment_epoch, NO_TASKS
-        roll = Roll(group, updated)
         if group.assignment_epoch >= epoch:
-            return group.assignment_epoch, roll.targets.get(updated.member_id, NO_TASKS)
+            return group.assignment_epoch, self._known_target(updated)
         if not may_assign(group, around.settings.assignment_interval_ms(group.group_id), around.now_ms):
             self._problems.append(Problem(Status.ASSIGNMENT_DELAYED, "The next assignment waits for its interval."))
-            return group.assignment_epoch, roll.targets.get(updated.member_id, NO_TASKS)
+            return group.assignment_epoch, self._known_target(updated)
+        roll = Roll(group, updated)
         targets = make_target(roll, configured, group.task_offsets, self._assignment.standby_replicas)
         self._records += target_records(group.group_id, roll.targets, targets, epoch, around.now_ms)
         return epoch, targets.get(updated.member_id, NO_TASKS)
+
+    def _known_target(self, updated: StreamsMember) -> Tasks:
+        """A static member inherits what is meant for the former holder of its instance id."""
+        member_id, instance_id = updated.member_id, updated.instance_id
+        if instance_id is not None:
+            member_id = self._group.static_members.get(instance_id, member_id)
+        return self._group.target_of(member_id)
 
     def _reconciled(self, updated: StreamsMember, target_epoch: int, target: Tasks) -> StreamsMember:
         if updated.is_reconciled_to(target_epoch):
