@@ -172,7 +172,7 @@ class Copies:
                 stack.callback(copier.end)
             self._bounce(copiers)
             self._finish(copiers)
-            reader.wait_for(lambda: sum(map(len, seen.values())) >= self.figures.messages, "the reader has not seen all")
+            reader.wait_for(lambda: sum(map(len, seen.values())) >= self.figures.messages, "not all seen", _PATIENCE_S)
             assert reader.stop() in (0, 143)
         assert dict(seen) == expected, self._difference(seen, expected)
         found = self._read(OUT)
@@ -250,7 +250,7 @@ class Copies:
 
     def _finish(self, copiers: list[Copier]) -> None:
         """Until every transactional id has nothing left to copy."""
-        until = time.monotonic() + 2 * _PATIENCE_S
+        until = time.monotonic() + _PATIENCE_S
         while not all(copier.done for copier in copiers):
             for copier in copiers:
                 if copier.done:
