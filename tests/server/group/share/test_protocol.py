@@ -1,0 +1,294 @@
+"""Share groups from the first heartbeat to the last: epochs, sessions, settings, topics that change, restarts."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.log.errors import StorageError
+from ottla.server.group.classic import ClassicGroup
+from ottla.server.group.share.group import ShareGroup
+from ottla.wire.errors import ErrorCode
+from tests.server.group.fakes import TOPICS
+from tests.server.group.share.driver import END_OFFSET, Driver, assigned
+
+T, U = TOPICS["t"][0], TOPICS["u"][0]
+
+
+def test_a_member_gets_partitions_once_they_have_state() -> None:
+    driver = Driver()
+    first = driver.join()
+    assert (first.error_code, first.member_epoch, assigned(first)) == (0, 2, {})
+    assert driver.group().state_partitions.initializing[T].partitions == {0, 1, 2}
+    driver.clock.advance(0.1)
+    assert driver.group().state_partitions.initialized[T].partitions == {0, 1, 2}
+    assert driver.group().state_partitions.initializing == {}
+    assert driver.beat().assignment is None, "assignments are a second apart"
+    driver.clock.advance(1)
+    second = driver.beat()
+    assert (second.member_epoch, assigned(second)) == (3, {T: [0, 1, 2]})
+    assert driver.beat().assignment is None
+    assert driver.beat().member_epoch == 3
+
+
+def test_state_waits_for_the_topic_that_keeps_it() -> None:
+    driver = Driver()
+    batches, driver.broker.state.log.batches = driver.broker.state.log.batches, []
+    driver.join()
+    driver.clock.advance(1)
+    assert driver.broker.state.created > 0
+    assert driver.group().state_partitions.initialized == {}
+    driver.broker.state.log.batches = batches
+    driver.clock.advance(1)
+    assert driver.group().state_partitions.initialized[T].partitions == {0, 1, 2}
+
+
+def test_what_cannot_be_initialized_is_tried_again_by_the_next_heartbeat() -> None:
+    driver = Driver()
+    there, driver.broker.state.topics = driver.broker.state.topics, {}
+    driver.join()
+    driver.clock.advance(2)
+    assert driver.group().state_partitions.initializing == {}
+    driver.broker.state.topics = there
+    driver.beat()
+    driver.clock.advance(2)
+    assert assigned(driver.beat()) == {T: [0, 1, 2]}
+
+
+def test_initializing_for_long_is_begun_again_after_a_restart() -> None:
+    driver = Driver()
+    driver.join()
+    again = Driver(driver.broker.restarted())  # before the share coordinator was asked
+    again.epochs = driver.epochs
+    driver.broker.groups.close()
+    again.clock.advance(2)
+    assert again.group().state_partitions.initializing[T].partitions == {0, 1, 2}
+    again.beat()
+    again.clock.advance(29)
+    again.beat()
+    again.clock.advance(2)
+    assert again.group().state_partitions.initialized[T].partitions == {0, 1, 2}
+
+
+def test_members_share_partitions() -> None:
+    driver = Driver()
+    assert driver.enter("a", "u") == {U: [0]}
+    assert driver.enter("b", "u") == {U: [0]}, "one partition, two readers"
+    assert driver.group().targets == {"a": {U: {0}}, "b": {U: {0}}}
+
+
+def test_a_member_is_told_only_of_what_it_subscribes_to() -> None:
+    driver = Driver()
+    driver.enter("m", "t", "u")
+    driver.clock.advance(1.5)
+    answer = driver.beat(topics=["u"])
+    assert {topic: parts for topic, parts in assigned(answer).items() if parts} == {U: [0]}
+    assert not driver.beat().assignment
+
+
+# Epochs
+
+
+def test_epochs_that_are_not_the_members() -> None:
+    driver = Driver()
+    driver.enter()
+    epoch = driver.epochs["m"]
+    assert driver.beat(epoch=epoch - 1).error_code == ErrorCode.NONE, "the answer may have got lost"
+    for other in (epoch + 1, epoch - 2):
+        assert driver.beat(epoch=other).error_code == ErrorCode.FENCED_MEMBER_EPOCH
+    assert driver.beat("other", epoch).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    assert driver.beat("m", epoch, group="nowhere").error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    assert driver.beat("m", -1, group="nowhere").error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    rejoined = driver.join()
+    assert (rejoined.member_epoch, assigned(rejoined)) == (epoch, {T: [0, 1, 2]})
+
+
+@pytest.mark.parametrize(
+    ("member", "epoch", "group", "rack", "topics"),
+    [
+        ("", 0, "g", None, ["t"]),
+        (" ", 0, "g", None, ["t"]),
+        ("x" * 37, 0, "g", None, ["t"]),
+        ("m", 0, "", None, ["t"]),
+        ("m", 0, "g", "", ["t"]),
+        ("m", 0, "g", None, None),
+        ("m", 0, "g", None, []),
+        ("m", -2, "g", None, ["t"]),
+    ],
+)
+def test_heartbeats_that_say_nothing_sensible(
+    member: str, epoch: int, group: str, rack: str | None, topics: list[str] | None
+) -> None:
+    driver = Driver()
+    assert driver.beat(member, epoch, topics, group=group, rack=rack).error_code == ErrorCode.INVALID_REQUEST
+    assert driver.broker.log.records() == []
+
+
+def test_without_the_feature_there_are_no_share_groups() -> None:
+    driver = Driver()
+    driver.enter()
+    driver.broker.metadata.features["share.version"] = 0
+    assert driver.beat().error_code == ErrorCode.UNSUPPORTED_VERSION
+    assert driver.describe().error_code == ErrorCode.UNSUPPORTED_VERSION
+    assert driver.alter("t", {0: 0}).error_code == ErrorCode.UNSUPPORTED_VERSION
+    assert driver.forget("t").error_code == ErrorCode.UNSUPPORTED_VERSION
+
+
+def test_a_group_of_another_kind() -> None:
+    driver = Driver()
+    driver.enter()
+    driver.broker.groups.shard("g").groups["g"] = ClassicGroup("g", 0)
+    assert driver.beat().error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    assert driver.join().error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    assert driver.alter("t", {0: 0}).error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    assert driver.forget("t").error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    assert driver.describe().error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    assert driver.offsets() == {}
+
+
+def test_no_more_members_than_may_be() -> None:
+    driver = Driver(max_size=2)
+    driver.join("a")
+    driver.join("b")
+    assert driver.join("c").error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert driver.join("b").error_code == ErrorCode.NONE
+    driver.beat("a", -1)
+    assert driver.join("c").error_code == ErrorCode.NONE
+
+
+def test_a_heartbeat_that_cannot_be_written_changes_nothing() -> None:
+    driver = Driver()
+    driver.enter()
+    before = driver.describe()
+    driver.broker.log.fail = StorageError("gone")
+    assert driver.beat(topics=["u"]).error_code == ErrorCode.NOT_COORDINATOR
+    assert driver.describe() == before
+
+
+# Leaving
+
+
+def test_who_leaves_is_gone_and_the_others_get_its_partitions() -> None:
+    driver = Driver()
+    driver.enter("a")
+    driver.enter("b")
+    left = driver.beat("a", -1)
+    assert (left.error_code, left.member_epoch, left.heartbeat_interval_ms, left.assignment) == (0, -1, 0, None)
+    driver.clock.advance(1.5)
+    assert assigned(driver.beat("b", topics=["t"])) == {T: [0, 1, 2]}
+    driver.beat("b", -1)
+    group = driver.group()
+    assert (group.state_name, group.assignment_epoch, group.assignment_timestamp_ms) == ("Empty", group.epoch, 0)
+    assert group.state_partitions.initialized, "an empty share group keeps its place in partitions"
+
+
+def test_sessions_end() -> None:
+    driver = Driver()
+    driver.enter("a")
+    driver.enter("b")
+    for _ in range(3):
+        driver.clock.advance(20)
+        driver.beat("a")
+    assert list(driver.group().members) == ["a"]
+    driver.clock.advance(44)
+    assert list(driver.group().members) == ["a"]
+    driver.clock.advance(2)
+    assert driver.group().is_empty
+    assert driver.beat("a").error_code == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_sessions_begin_anew_with_a_restart() -> None:
+    driver = Driver()
+    driver.enter()
+    driver.clock.advance(40)
+    again = driver.restarted()
+    driver.broker.groups.close()
+    again.clock.advance(40)
+    assert list(again.group().members) == ["m"]
+    again.clock.advance(10)
+    assert again.group().is_empty
+
+
+def test_a_groups_own_settings() -> None:
+    driver = Driver(session_timeout_ms=45_000, min_session_timeout_ms=45_000, max_session_timeout_ms=60_000)
+    driver.broker.configs[32, "g"] = {"share.session.timeout.ms": "99000", "share.heartbeat.interval.ms": "7000"}
+    assert driver.join().heartbeat_interval_ms == 7000
+    driver.clock.advance(59)
+    assert driver.group().members, "its own, within the broker's bounds"
+    driver.clock.advance(2)
+    assert not driver.group().members
+    driver.broker.configs[32, "g"] = {"share.assignment.interval.ms": "0"}
+    assert assigned(driver.join()) == {T: [0, 1, 2]}
+    assert assigned(driver.join("n"))[T], "no second between two assignments"
+
+
+# Topics
+
+
+def test_a_topic_that_grows_and_one_that_goes() -> None:
+    driver = Driver()
+    driver.enter("m", "t", "u")
+    driver.broker.grow("u", 2)
+    driver.clock.advance(1.5)
+    driver.beat()
+    assert driver.group().state_partitions.initializing[U].partitions == {1}
+    driver.clock.advance(1.5)
+    assert assigned(driver.beat())[U] == [0, 1]
+    assert driver.offsets()["u"] == {0: (-1, -1), 1: (0, END_OFFSET)}, "nothing of what comes to a new partition is missed"
+    driver.broker.remove("u")
+    driver.clock.advance(1.5)
+    assert assigned(driver.beat()) == {T: [0, 1, 2]}
+    assert U not in driver.group().state_partitions.initialized
+    assert "u" not in driver.offsets()
+
+
+def test_a_topic_that_comes_after_its_readers() -> None:
+    driver = Driver()
+    gone = driver.broker.metadata.topics.pop("u")
+    driver.join("m", "u")
+    driver.clock.advance(2)
+    assert assigned(driver.beat(topics=["u"])) == {}
+    driver.broker.metadata.topics["u"] = gone
+    driver.broker.groups.topic_changed("u")
+    for _ in range(2):
+        driver.beat()
+        driver.clock.advance(1.5)
+    assert assigned(driver.beat(topics=["u"])) == {U: [0]}
+
+
+# Restarts
+
+
+def shown(group: ShareGroup) -> object:
+    state = group.state_partitions
+    topics = [{topic_id: each[:2] for topic_id, each in topics.items()} for topics in (state.initializing, state.initialized)]
+    of_group = (group.epoch, group.metadata_hash, group.assignment_epoch, group.assignment_timestamp_ms)
+    return of_group, group.members, group.targets, topics, state.deleting
+
+
+def test_a_restart_finds_everything_at_every_step() -> None:
+    driver = Driver()
+    steps = [
+        lambda: driver.join("a", "t", "u"),
+        lambda: driver.clock.advance(1.5),
+        lambda: driver.beat("a"),
+        lambda: driver.join("b", "u"),
+        lambda: driver.clock.advance(1.5),
+        lambda: driver.beat("b", topics=["u", "t"]),
+        lambda: driver.beat("a", topics=["u"]),
+        lambda: driver.clock.advance(1.5),
+        lambda: driver.beat("b"),
+        lambda: driver.beat("a", -1),
+        lambda: driver.broker.remove("u"),
+        lambda: driver.clock.advance(1.5),
+        lambda: driver.beat("b", -1),
+        lambda: driver.forget("t"),
+    ]
+    for number, step in enumerate(steps):
+        step()
+        again = driver.broker.restarted()
+        found = again.groups.shard("g").groups["g"]
+        assert isinstance(found, ShareGroup)
+        assert shown(found) == shown(driver.group()), number
+        again.groups.close()
+    assert driver.delete() == ErrorCode.NONE
+    assert "g" not in driver.broker.restarted().groups.shard("g").groups
