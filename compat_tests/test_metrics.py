@@ -20,7 +20,11 @@ from confluent_kafka.cimpl import NewTopic
 from prometheus_client.parser import text_string_to_metric_families
 from reference_kafka import HOST, BrokerProcess, RealKafka, free_port
 
-from compat_tests.brokers import Ottla
+from compat_tests.brokers import Address, Ottla
+from compat_tests.waiting import wait_for
+from compat_tests.wire import Wire
+from ottla.wire.messages.alter_client_quotas import AlterClientQuotasRequest, OpData, RequestEntityData, RequestEntryData
+from ottla.wire.messages.describe_client_quotas import ComponentData, DescribeClientQuotasRequest
 
 MBEANS = Path(__file__).parent / "KafkaMBeans.java"
 NOT_KAFKA_S = ("ottla_", "kafka_consumergroup_", "process_", "python_")
@@ -56,7 +60,8 @@ def running(broker: BrokerProcess) -> Iterator[None]:
 
 
 def use(bootstrap: str, unique: Callable[[str], str]) -> None:
-    """A topic, records in and out, a group that commits."""
+    """A topic, records in and out, a group that commits; by clients with quotas that nobody reaches."""
+    limit_everybody(bootstrap)
     topic, servers = unique("metrics"), {"bootstrap.servers": bootstrap}
     admin = AdminClient(servers)
     admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(TIMEOUT_S)
@@ -71,12 +76,24 @@ def use(bootstrap: str, unique: Callable[[str], str]) -> None:
     consumer.close()
 
 
+def limit_everybody(bootstrap: str) -> None:
+    wire = Wire(Address("", int(bootstrap.rpartition(":")[2]), 0, ""), "limits")
+    entity = [RequestEntityData("user", None), RequestEntityData("client-id", None)]
+    keys = ("producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate")
+    request = AlterClientQuotasRequest([RequestEntryData(entity, [OpData(key, 1e9) for key in keys])])
+    assert wire.call(request, 1).entries[0].error_code == 0
+    filters = [ComponentData("user", 1, None), ComponentData("client-id", 1, None)]
+    described = DescribeClientQuotasRequest(filters, strict=True)
+    wait_for(lambda: [len(entry.values) for entry in wire.call(described, 1).entries] == [len(keys)], "the broker knows them")
+    wire.close()
+
+
 def exported(mbean: str, attributes: set[str]) -> Series:
     """What the exporter makes of one MBean."""
     domain, _, properties = mbean.partition(":")
     keys = dict(pair.split("=", 1) for pair in re.split(r",(?=[\w-]+=)", properties))
     kind, name = keys.pop("type").replace("-", ""), keys.pop("name", None)
-    prefix, labels = f"{domain}_{kind}".replace(".", "_").lower(), set(keys)
+    prefix, labels = f"{domain}_{kind}".replace(".", "_").lower(), {key.replace("-", "_") for key in keys}
     if name is None:
         return {f"{prefix}_{attribute}".replace("-", "_").lower(): labels for attribute in attributes}
     full = f"{prefix}_{name}".replace("-", "_").lower()

@@ -41,6 +41,10 @@ class ClientQuotas(Protocol):
         """For a request that makes or removes partitions."""
         ...
 
+    def used(self, quota: str) -> list[tuple[tuple[str, str], float]]:
+        """For metrics: (user, client id) of those who share a limit of this quota, "" for any, and what they use a second."""
+        ...
+
 
 @dataclass(slots=True)
 class BrokerContext:

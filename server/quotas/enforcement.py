@@ -42,6 +42,7 @@ from ottla.server.metadata.quotas import (
     Entity,
 )
 from ottla.server.quotas.ledger import Client, Ledger
+from ottla.server.quotas.limits import Share
 from ottla.server.quotas.rates import Rate, TokenBucket, Windows
 from ottla.server.waiting import Promise
 from ottla.wire.api import BY_MODULE
@@ -93,21 +94,21 @@ class ClientQuotas:
         self.fetch = Ledger(Rate, windows)
         self.request = Ledger(Rate, windows)
         self.changes = Ledger(TokenBucket, changes)
+        self._ledgers: dict[str, Ledger[Rate] | Ledger[TokenBucket]] = {
+            PRODUCER_BYTE_RATE: self.produce,
+            CONSUMER_BYTE_RATE: self.fetch,
+            REQUEST_PERCENTAGE: self.request,
+            CONTROLLER_MUTATION_RATE: self.changes,
+        }
         self._started = 0  # when the request that is being served was decoded, in ticks
         self._size = 0  # the bytes of its frame
         self._plain: list[tuple[Route, Any, Any]] = []  # routes, and their own decode and handle
 
     def set_quotas(self, quotas: Mapping[Entity, Mapping[str, float]]) -> bool:
         """What counts from now on; whether anything does."""
-
-        def of(key: str) -> dict[Entity, float]:
-            return {entity: values[key] for entity, values in quotas.items() if key in values}
-
-        self.produce.set_limits(of(PRODUCER_BYTE_RATE))
-        self.fetch.set_limits(of(CONSUMER_BYTE_RATE))
-        self.request.set_limits(of(REQUEST_PERCENTAGE))
-        self.changes.set_limits(of(CONTROLLER_MUTATION_RATE))
-        limited = any((self.produce, self.fetch, self.request, self.changes))
+        for key, ledger in self._ledgers.items():
+            ledger.set_limits({entity: values[key] for entity, values in quotas.items() if key in values})
+        limited = any(self._ledgers.values())
         if limited and self._dispatch.on_new_route is None:
             self._dispatch.on_new_route = self._meter
             for number, route in self._dispatch.routes.items():
@@ -253,6 +254,11 @@ class ClientQuotas:
         """For one request that makes or removes partitions."""
         found = self.changes.of(_client(ctx), self._now_ms())
         return Permits() if found is None else _LimitedPermits(*found, self._now_ms(), strict=strict)
+
+    def used(self, quota: str) -> list[tuple[Share, float]]:
+        now_ms = self._now_ms()
+        ledger = self._ledgers[quota]
+        return [(share, measure.now(now_ms)) for share, measure in ledger.shares.items()] if ledger else []
 
 
 _MOST_BYTES: Final = 2**31 - 1

@@ -24,6 +24,8 @@ class Measure(Protocol):
 
     def is_idle(self, now_ms: int) -> bool: ...
 
+    def now(self, now_ms: int) -> float: ...
+
 
 M = TypeVar("M", bound=Measure)
 Client = tuple[str, str | None]

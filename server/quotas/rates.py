@@ -92,6 +92,10 @@ class Rate:
             return 0
         return rounded_ms((rate - limit) / limit * self.spanned_ms(now_ms))
 
+    def now(self, now_ms: int) -> float:
+        """For who looks at it: the average."""
+        return self.per_second(now_ms)
+
     def is_idle(self, now_ms: int) -> bool:
         """Nothing that was counted matters any more: a new one would say the same, or nearly."""
         return all(not window.sum or now_ms - window.last_ms >= self._windows.span_ms for window in self._ring)
@@ -123,6 +127,10 @@ class TokenBucket:
         """How long until it is not overdrawn any more."""
         tokens = self.tokens(limit, now_ms)
         return rounded_ms(-tokens / limit * 1000) if tokens < 0 else 0
+
+    def now(self, now_ms: int) -> float:
+        """For who looks at it: what there is, by the limit that it had the last time."""
+        return self.tokens(self._limit, now_ms)
 
     def is_idle(self, now_ms: int) -> bool:
         """It is full, by the limit that it had the last time."""

@@ -11,6 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from ottla.log.memdisk import MemDisk
 from ottla.server.broker import Broker
 from ottla.wire.messages import (
+    alter_client_quotas,
     create_topics,
     fetch,
     get_telemetry_subscriptions,
@@ -64,8 +65,12 @@ def metrics_config(**settings: str) -> Broker:
 
 
 async def traffic(broker: Broker) -> None:
-    """Two topics, three records in, twice out, a group of offsets, and errors of three kinds."""
+    """Two topics, three records in, twice out, a group of offsets, and errors of three kinds; by clients with quotas."""
     port = broker.port
+    keys = ("producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate")
+    ops = [alter_client_quotas.OpData(key, 1e9) for key in keys]
+    everybody = alter_client_quotas.RequestEntryData([alter_client_quotas.RequestEntityData("user", None)], ops)
+    await ask(port, alter_client_quotas, 1, alter_client_quotas.AlterClientQuotasRequest([everybody]))
     topics = [create_topics.CreatableTopic("orders", 2, 1), create_topics.CreatableTopic("quiet", 1, 1)]
     await ask(port, create_topics, 4, create_topics.CreateTopicsRequest(topics, 1000))
     await ask(port, metadata, 5, metadata.MetadataRequest(topics=None))

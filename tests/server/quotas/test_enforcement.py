@@ -354,3 +354,15 @@ def test_a_request_that_closes_the_connection_leaves_nothing_behind(broker: Limi
         broker.serve(produce_request("nope", {0: batch()}, acks=0), 9)
     assert broker.quotas._took_ns() == 0
     assert broker.quotas.request.shares == {}
+
+
+def test_what_is_used_is_shown(broker: LimitedBroker) -> None:
+    broker.limit(("user", None), producer_byte_rate=100.0)
+    assert broker.quotas.used("producer_byte_rate") == []
+    broker.serve(produced(500), 9)
+    assert broker.quotas.used("producer_byte_rate") == [(("ANONYMOUS", ""), broker.frame_bytes / 10)]
+    assert broker.quotas.used("consumer_byte_rate") == []
+    broker.limit(("user", None), controller_mutation_rate=2.0)
+    assert broker.quotas.used("producer_byte_rate") == []
+    broker.request(7).permits(6).take(5)
+    assert broker.quotas.used("controller_mutation_rate") == [(("ANONYMOUS", ""), 15.0)]
