@@ -51,9 +51,6 @@ DELIBERATE: dict[str, Difference] = {
     ),
     "AClong": Difference("", -1, 40, "Kafka's message quotes the name, and is then too long for its answer"),
     "ACspelling": Difference("", 0, 42, "Kafka takes settings for a broker '01' or '+1', which then nobody reads"),
-    "ACelr": Difference(
-        "", 40, 0, "we have no eligible leader replicas, with which Kafka fixes min.insync.replicas for the cluster"
-    ),
     "DTPempty": Difference("", -1, 17, "a topic without a name makes Kafka 4.4 answer -1 for every topic of the request"),
     "DTPhuge": Difference("", False, True, "a cursor near 2**31 overflows in Kafka, and its next one has a negative partition"),
     "CGnull": Difference("error_code", -1, 25, "an OffsetFetch with an epoch and no member makes Kafka's consumer groups fail"),
@@ -88,6 +85,5 @@ DELIBERATE: dict[str, Difference] = {
     "URown": Difference(
         "", 0, 42, "a broker that is unregistered while it runs serves nobody until its next start; ours refuses for itself"
     ),
-    "UFelr": Difference("", 0, 95, "we have no eligible leader replicas"),
     "DCF5own": Difference("", [4], [4, 5], "Kafka must be told node.id and process.roles; ours have defaults"),
 }

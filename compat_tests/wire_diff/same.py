@@ -11,8 +11,6 @@ What may differ between two brokers that behave the same is masked, and only tha
 - its address: ports become "<port>";
 - its clock: `log_append_time_ms` becomes "<now>" where one is set;
 - wording: an error message or documentation becomes "<text>"; that there is none (null) or an empty one is compared;
-- one default: a new Kafka cluster writes its min.insync.replicas down for all brokers, so its source is the cluster's (3) where
-  ottla, which has no eligible leader replicas, says default (5);
 - the order of entries in a response's list of structures: Kafka takes it from hash maps, and no client relies on it.
 """
 
@@ -27,15 +25,13 @@ from compat_tests.wire_diff.differences import DELIBERATE
 from ottla.wire.primitives import WireStruct
 
 Scenario = Callable[[Wire], Any]
-CLUSTER_WIDE, DYNAMIC_DEFAULT_BROKER_CONFIG, DEFAULT_CONFIG = "min.insync.replicas", 3, 5
 WORDING = frozenset({"error_message", "batch_index_error_message", "acknowledge_error_message", "documentation", "status_detail"})
 
 
 def normalise(value: Any, labels: dict[Any, str], field: str = "") -> Any:
     """Plain dicts, lists and scalars, with the masks above."""
     if isinstance(value, WireStruct):
-        fields = {name: normalise(getattr(value, name), labels, name) for name in value.__slots__}
-        return without_cluster_default(fields) if fields.get("name") == CLUSTER_WIDE else fields
+        return {name: normalise(getattr(value, name), labels, name) for name in value.__slots__}
     if isinstance(value, dict):
         return {key: normalise(entry, labels, str(key)) for key, entry in value.items()}
     if isinstance(value, list | tuple):
@@ -44,15 +40,6 @@ def normalise(value: Any, labels: dict[Any, str], field: str = "") -> Any:
     if isinstance(value, memoryview | bytearray):
         value = bytes(value)
     return masked(value, labels, field)
-
-
-def without_cluster_default(setting: dict[str, Any]) -> dict[str, Any]:
-    """A described setting as if its default had not been written for the whole cluster."""
-    if setting.get("config_source") == DYNAMIC_DEFAULT_BROKER_CONFIG:
-        setting["config_source"] = DEFAULT_CONFIG
-    if "synonyms" in setting:
-        setting["synonyms"] = [s for s in setting["synonyms"] if s["source"] != DYNAMIC_DEFAULT_BROKER_CONFIG]
-    return setting
 
 
 def masked(value: Any, labels: dict[Any, str], field: str) -> Any:

@@ -316,5 +316,9 @@ def test_two_faults_of_loggers(wire: Wire) -> Any:
 
 
 @same_answer("ACelr")
-def test_min_insync_replicas_of_one_broker(wire: Wire) -> Any:
-    return alter(wire, BROKER, "1", Change(CLUSTER_WIDE, SET, "1"), validate_only=True).responses[0].error_code
+def test_min_insync_replicas_is_the_clusters(wire: Wire) -> Any:
+    return [
+        alter(wire, BROKER, name, Change(CLUSTER_WIDE, operation, text), validate_only=True)
+        for name in ("1", "")
+        for operation, text in ((SET, "1"), (SET, "2"), (SET, "0"), (SET, "x"), (1, None))
+    ]

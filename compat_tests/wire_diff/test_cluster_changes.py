@@ -25,6 +25,7 @@ from ottla.wire.messages.alter_user_scram_credentials import (
     ScramCredentialUpsertion,
 )
 from ottla.wire.messages.api_versions import ApiVersionsRequest
+from ottla.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from ottla.wire.messages.describe_quorum import DescribeQuorumRequest, RequestPartitionData, RequestTopicData
 from ottla.wire.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest, UserName
 from ottla.wire.messages.remove_raft_voter import RemoveRaftVoterRequest
@@ -33,6 +34,7 @@ from ottla.wire.messages.unregister_controller import UnregisterControllerReques
 from ottla.wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from ottla.wire.primitives import ZERO_UUID
 
+BROKER = 4
 SHA_256, SHA_512 = 1, 2
 UPGRADE, SAFE, UNSAFE = 1, 2, 3
 
@@ -182,22 +184,34 @@ def test_features(wires: dict[str, Wire], case: str, version: int) -> None:
     check(wires, "UF", scenario)
 
 
-def test_a_feature_that_only_kafka_has(wires: dict[str, Wire]) -> None:
-    check(wires, "UFelr", lambda wire: update(wire, 2, ("eligible.leader.replicas.version", 1, UPGRADE)).error_code)
+OTHERS = ("group.version", 1), ("share.version", 2), ("streams.version", 1), ("eligible.leader.replicas.version", 1)
+
+
+@pytest.mark.parametrize(("name", "level"), OTHERS)
+def test_other_features(wires: dict[str, Wire], name: str, level: int) -> None:
+    """Off, and on again, step by step; and what the cluster's settings are then."""
+
+    def scenario(wire: Wire) -> Any:
+        steps = [(level, UPGRADE), (0, UPGRADE), (0, SAFE), (0, UNSAFE), (level, SAFE), (level + 1, UPGRADE)]
+        steps += [(each, UPGRADE) for each in range(1, level + 1)]
+        seen = [(update(wire, 1, (name, *step)), levels(wire, name)) for step in steps]
+        return seen, cluster_settings(wire)
+
+    check(wires, "UFothers", scenario)
+
+
+def cluster_settings(wire: Wire) -> list[tuple[str, str | None]]:
+    resource = DescribeConfigsResource(BROKER, "", None)
+    (found,) = wire.call(DescribeConfigsRequest([resource]), 4).results
+    return [(config.name, config.value) for config in found.configs]
 
 
 @pytest.mark.parametrize("version", range(6))
 def test_features_as_clients_see_them(wires: dict[str, Wire], version: int) -> None:
-    """Those of both brokers."""
-    both = {"metadata.version", "kraft.version", "transaction.version"}
-
     def scenario(wire: Wire) -> Any:
         answer = wire.call(ApiVersionsRequest("compat", "1"), version)
-        return [
-            [each for each in answer.supported_features if each.name in both],
-            [each for each in answer.finalized_features if each.name in both],
-            answer.finalized_features_epoch >= 0,
-        ]
+        supported, finalized = sorted(answer.supported_features, key=repr), sorted(answer.finalized_features, key=repr)
+        return supported, finalized, answer.finalized_features_epoch >= 0
 
     check(wires, "AVfeatures", scenario)
 

@@ -22,7 +22,7 @@ from reference_kafka import SETTINGS, BrokerProcess
 from compat_tests.brokers import CLASSES, KINDS, Address
 from compat_tests.waiting import wait_for
 from compat_tests.wire import Wire
-from compat_tests.wire_diff.same import check, compare, normalise, without_cluster_default
+from compat_tests.wire_diff.same import check, compare, normalise
 from compat_tests.wire_diff.test_configs import BROKER, CLIENT_METRICS, DELETE, GROUP, LOGGER, SET, TOPIC, Change, alter, describe
 from ottla.log.config import TOPIC_SETTINGS
 from ottla.log.settings import ConfigType, Setting, Update, text_of
@@ -46,7 +46,7 @@ RESOURCES: Final = {
 SUBSCRIPTION: Final = {"interval.ms": "60000", "match": "client_id=a , client_software_name=b", "metrics": "*"}
 NOT_STATIC: Final = {
     *SETTINGS,  # stand in every server.properties of these tests, with values of their own
-    CLUSTER_WIDE,  # a new Kafka has it written for the cluster
+    CLUSTER_WIDE,  # a new cluster has it written down for all brokers
     "listeners", "advertised.listeners", "controller.quorum.bootstrap.servers", "log.dirs", "log.dir",  # likewise
     "broker.id",  # the same as node.id, which is set
     "security.inter.broker.protocol",  # not together with inter.broker.listener.name
@@ -204,7 +204,7 @@ def plain(entry: Any, wire: Wire) -> dict[str, Any]:
     fields: dict[str, Any] = normalise(entry, wire.labels)
     if hasattr(entry, "synonyms"):
         fields["synonyms"] = [normalise(synonym, wire.labels) for synonym in entry.synonyms]
-    return without_cluster_default(fields) if entry.name == CLUSTER_WIDE else fields
+    return fields
 
 
 def without_differences_by_design(found: Entries) -> Entries:
@@ -260,9 +260,6 @@ def test_every_setting(what: str, state: str, request: pytest.FixtureRequest) ->
     for how, answers in found[what]:
         if what == "the broker":
             without_differences_by_design(answers)
-        if what == "all brokers":
-            theirs = answers["kafka"].pop(CLUSTER_WIDE)  # a new cluster has it written down, see same.py
-            assert answers["ottla"].pop(CLUSTER_WIDE, theirs) == theirs
         compare(f"{what}, {state}, {how}", answers["kafka"], answers["ottla"])
 
 

@@ -27,7 +27,15 @@ from ottla.wire.messages.api_versions import (
 )
 
 HONOURED: Final = frozenset(
-    {"metadata.version", "kraft.version", "transaction.version", "group.version", "share.version", "streams.version"}
+    {
+        "metadata.version",
+        "kraft.version",
+        "transaction.version",
+        "group.version",
+        "share.version",
+        "streams.version",
+        "eligible.leader.replicas.version",
+    }
 )
 MIN_LEVEL_ZERO_SINCE: Final = 4
 TELEMETRY: Final = frozenset({71, 72})

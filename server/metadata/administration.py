@@ -40,6 +40,7 @@ SUPPORTED_FEATURES: Final = {
     "group.version": (0, 1),
     "share.version": (0, 2),
     "streams.version": (0, 1),
+    "eligible.leader.replicas.version": (0, 1),
 }
 """What this broker registers as able to do: (lowest, highest) level. Features that we do not honour are not among them."""
 
@@ -100,7 +101,8 @@ class Administration(Controller):
         from ottla.server.metadata import features
         from ottla.server.metadata.operation import Outcome
 
-        records, raises_kraft, answer = features.update(self.image, self._settings.node_id, SUPPORTED_FEATURES, request)
+        node_id, min_isr = self._settings.node_id, self._settings.broker_values["min.insync.replicas"]
+        records, raises_kraft, answer = features.update(self.image, node_id, SUPPORTED_FEATURES, min_isr, request)
         if raises_kraft:
             self._log.raise_kraft_version(self.image, self._settings.controller_endpoints)
         return self._carry_out(Outcome(records, answer))

@@ -18,7 +18,7 @@ from typing import Any, Final, Protocol, TypeVar
 from ottla.log.config import TOPIC_SETTINGS
 from ottla.log.settings import ConfigError, ConfigType, Setting, text_of
 from ottla.server.config import BROKER_SETTINGS, CLIENT_METRICS_SETTINGS, GROUP_SETTINGS
-from ottla.server.metadata import broker_changes
+from ottla.server.metadata import broker_changes, eligible
 from ottla.server.metadata.image import BROKER, CLIENT_METRICS, GROUP, TOPIC, MetadataImage
 from ottla.server.metadata.operation import Outcome, Refused, check_name, check_size
 from ottla.server.metadata.settings import BrokerSettings
@@ -68,7 +68,8 @@ def alter(
         AlterConfigsResourceResponse(*refusal, resource.resource_type, resource.resource_name)
         for resource, refusal in zip(request.resources, refusals, strict=True)
     ]
-    return Outcome([] if request.validate_only else made, IncrementalAlterConfigsResponse(responses=answers))
+    done = [] if request.validate_only else [*made, *eligible.cleared(image, made)]
+    return Outcome(done, IncrementalAlterConfigsResponse(responses=answers))
 
 
 def each(
@@ -108,9 +109,10 @@ def change(
         _check_topic_name(name)
         check_topic(settings, after)
         if name not in image.topics:
-            raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic '{name}'.")
+            raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
     elif kind == BROKER:
         broker_changes.check(settings, image, name, after, changes)
+        eligible.check(image, kind, name, changes)
     elif not name:
         raise Refused(ErrorCode.INVALID_REQUEST, f"The settings of a {_KINDS[kind]} need its name.")
     elif kind == GROUP:
@@ -201,7 +203,7 @@ def check_topic(settings: BrokerSettings, overrides: Mapping[str, str]) -> None:
     try:
         settings.validate_topic(overrides)
     except ConfigError as error:
-        raise Refused(ErrorCode.INVALID_CONFIG, str(error)) from error
+        raise Refused(ErrorCode.INVALID_CONFIG, error.refusal) from error
 
 
 def _check_topic_name(name: str) -> None:
@@ -214,14 +216,14 @@ def _check_group(image: MetadataImage, settings: BrokerSettings, after: Mapping[
     """Only settings that are in the table, and within the broker's bounds. Refused: 40."""
     unknown = next((key for key in after if key not in GROUP_SETTINGS), None)
     if unknown is not None:
-        raise Refused(ErrorCode.INVALID_CONFIG, f"{unknown}: a group has no such setting; check the spelling")
+        raise Refused(ErrorCode.INVALID_CONFIG, f"Unknown group config name: {unknown}")
     tags = [tag.strip() for tag in after.get(TAGS, "").split(",")]
     if len(set(tags)) < len(tags):
         raise Refused(ErrorCode.INVALID_CONFIG, f"{TAGS}: '{after[TAGS]}' names a tag twice; name each once")
     try:
         settings.validate_group(image, {key: GROUP_SETTINGS[key].parse(text) for key, text in after.items()})
     except ConfigError as error:
-        raise Refused(ErrorCode.INVALID_CONFIG, str(error)) from error
+        raise Refused(ErrorCode.INVALID_CONFIG, error.refusal) from error
 
 
 def _check_client_metrics(after: Mapping[str, str]) -> None:
@@ -236,7 +238,7 @@ def _check_client_metrics(after: Mapping[str, str]) -> None:
         for key, text in after.items():
             values[key] = CLIENT_METRICS_SETTINGS[key]._replace(low=None, high=None, check=None).parse(text)
     except ConfigError as error:
-        raise Refused(ErrorCode.INVALID_CONFIG, str(error)) from error
+        raise Refused(ErrorCode.INVALID_CONFIG, error.refusal) from error
     wrong = next((pair for pair in values.get("match", ()) if wrong_match(pair) is not None), None)
     if wrong is not None:
         raise Refused(ErrorCode.INVALID_CONFIG, f"Illegal client matching pattern: {wrong}")

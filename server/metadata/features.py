@@ -6,6 +6,8 @@ says that he means it (a safe downgrade, or an unsafe one, which may lose someth
 - `metadata.version` says how metadata is written. It is lowered only past levels that changed nothing in the records.
 - `kraft.version` is not kept as a feature's record but as a control record of the log (KIP-853): 1 writes the voters into the
   log. It is never lowered.
+- `eligible.leader.replicas.version` needs a metadata.version that can write such replicas, and writes min.insync.replicas down
+  (eligible.py).
 - All others are independent of each other.
 
 A request succeeds or fails as a whole. What it is refused for is said in Kafka's words, for `kafka-features` prints them.
@@ -16,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
+from ottla.server.metadata import eligible
 from ottla.server.metadata.image import MetadataImage
 from ottla.server.metadata.operation import Refused
 from ottla.wire.errors import ErrorCode
@@ -55,13 +58,20 @@ class Update(NamedTuple):
     answer: UpdateFeaturesResponse
 
 
-def update(image: MetadataImage, node_id: int, supported: Levels, request: UpdateFeaturesRequest) -> Update:
-    """`supported` are the levels of this node. A feature that is named twice gets the later level, and is answered twice."""
+def update(image: MetadataImage, node_id: int, supported: Levels, min_isr: int, request: UpdateFeaturesRequest) -> Update:
+    """`supported` are the levels of this node, `min_isr` its min.insync.replicas as it was started with.
+
+    A feature that is named twice gets the later level, and is answered twice.
+    """
     records: list[WireStruct] = []
     raises_kraft = False
     try:
-        for wish in {wish.feature: wish for wish in request.feature_updates}.values():
+        wishes = {wish.feature: wish for wish in request.feature_updates}
+        for wish in wishes.values():
             _check(image, node_id, supported, wish)
+            _check_dependency(image, wishes, wish)
+            if wish.feature == eligible.FEATURE and wish.max_version_level > 0:
+                records += eligible.written_down(image, min_isr)
             if wish.feature != KRAFT:
                 records.append(FeatureLevelRecord(wish.feature, wish.max_version_level))
             elif wish.max_version_level > image.kraft_version:
@@ -97,6 +107,15 @@ def _check(image: MetadataImage, node_id: int, supported: Levels, wish: FeatureU
         raise _invalid(wish, "Can't downgrade the version of this feature.")
     if name == METADATA and any(level < changed <= current for changed in CHANGED_RECORDS):
         raise _refused(f"Unsupported metadata.version downgrade from {current} to {level}. {_LOSSES[wish.upgrade_type]}")
+
+
+def _check_dependency(image: MetadataImage, wishes: Mapping[str, FeatureUpdateKey], wish: FeatureUpdateKey) -> None:
+    """Refused: 95."""
+    if wish.feature == eligible.FEATURE and wish.max_version_level > 0:
+        metadata = wishes[METADATA].max_version_level if METADATA in wishes else image.metadata_version
+        if metadata < eligible.NEEDS:
+            what = f"{wish.feature} could not be set to {wish.max_version_level}"
+            raise _invalid(wish, f"{what} because it depends on {METADATA} level {eligible.NEEDS}")
 
 
 def _nodes(image: MetadataImage, node_id: int, supported: Levels) -> Iterator[tuple[str, Levels]]:

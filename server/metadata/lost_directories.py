@@ -9,14 +9,12 @@ that finds the directory in order makes it leader again (elections.py).
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Final
 
+from ottla.server.metadata.eligible import is_on
 from ottla.server.metadata.image import MIGRATING, NO_LEADER, UNASSIGNED, MetadataImage
 from ottla.wire.messages.internal.broker_registration_change_record import BrokerRegistrationChangeRecord
 from ottla.wire.messages.internal.partition_change_record import PartitionChangeRecord
 from ottla.wire.primitives import WireStruct
-
-ELIGIBLE_REPLICAS: Final = "eligible.leader.replicas.version"
 
 
 def lose(
@@ -33,7 +31,7 @@ def lose(
             continue
         record = PartitionChangeRecord(index, topic.topic_id, leader=NO_LEADER)
         others = [replica for replica in partition.isr if replica != broker_id]
-        if image.features.get(ELIGIBLE_REPLICAS, 0) > 0:
+        if is_on(image):
             record.isr = others
             record.eligible_leader_replicas = [*partition.elr, broker_id]
             record.last_known_elr = [broker_id]

@@ -9,6 +9,7 @@ from __future__ import annotations
 from functools import partial
 
 from ottla.server.metadata.configs import change, check_once, check_resource, each
+from ottla.server.metadata.eligible import cleared
 from ottla.server.metadata.image import MetadataImage
 from ottla.server.metadata.operation import Outcome, Refused
 from ottla.server.metadata.settings import BrokerSettings
@@ -29,7 +30,8 @@ def replace(image: MetadataImage, settings: BrokerSettings, request: AlterConfig
         AlterConfigsResourceResponse(*refusal, resource.resource_type, resource.resource_name)
         for resource, refusal in zip(request.resources, refusals, strict=True)
     ]
-    return Outcome([] if request.validate_only else made, AlterConfigsResponse(responses=answers))
+    done = [] if request.validate_only else [*made, *cleared(image, made)]
+    return Outcome(done, AlterConfigsResponse(responses=answers))
 
 
 def _replace(image: MetadataImage, settings: BrokerSettings, resource: AlterConfigsResource) -> list[ConfigRecord]:

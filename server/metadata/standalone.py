@@ -349,9 +349,9 @@ def open_standalone(
     controller = StandaloneController(log, image, disk, settings, clock, random or SystemRandom(), holds)
     if is_new:  # the first leader repeats in the log what the directory was formatted with
         levels = bootstrap or [FeatureLevelRecord(name, level) for name, level in image.features.items()]
-        controller._commit(levels)
-        if eligible.is_on(image):
-            controller._commit(eligible.written_down(image, config.values["min.insync.replicas"]))
+        turned_on = any(isinstance(each, FeatureLevelRecord) and each.name == eligible.FEATURE for each in levels)
+        settled = eligible.written_down(image, config.values["min.insync.replicas"]) if turned_on else []
+        controller._commit([*levels, *settled])
     return controller
 
 

@@ -352,7 +352,7 @@ def test_partitions_of_a_directory_that_failed_have_no_leader_until_it_works_aga
             (each.partition_index, each.error_code, each.leader_id, each.isr_nodes, each.offline_replicas)
             for each in parts(answer)
         ]
-        gone = (lost.partition, ErrorCode.LEADER_NOT_AVAILABLE, -1, [1], [1])
+        gone = (lost.partition, ErrorCode.LEADER_NOT_AVAILABLE, -1, [], [1])
         assert seen == sorted([gone, (1 - lost.partition, ErrorCode.NONE, 1, [1], [])])
         again = await ask(broker.port, produce, 8, produce_request("t", {0: batch(), 1: batch()}, 8))
         codes = {each.index: each.error_code for each in again.responses[0].partition_responses}

@@ -28,7 +28,7 @@ def an_image(metadata_version: int = 33) -> MetadataImage:
 
 def ask(image: MetadataImage, *wishes: tuple[str, int, int], validate_only: bool = False) -> int:
     keys = [FeatureUpdateKey(name, level, False, kind) for name, level, kind in wishes]
-    records, _, answer = update(image, 1, SUPPORTED, UpdateFeaturesRequest(1000, keys, validate_only))
+    records, _, answer = update(image, 1, SUPPORTED, 2, UpdateFeaturesRequest(1000, keys, validate_only))
     image.apply_all(records)
     if answer.error_code:
         assert (records, answer.results) == ([], [])
@@ -148,5 +148,5 @@ def test_kraft_version_is_the_logs(now: int, level: int, kind: int, code: int, r
     image = an_image()
     image.kraft_version = now
     keys = [FeatureUpdateKey("kraft.version", level, False, kind)]
-    records, raised, answer = update(image, 1, SUPPORTED, UpdateFeaturesRequest(0, keys))
+    records, raised, answer = update(image, 1, SUPPORTED, 2, UpdateFeaturesRequest(0, keys))
     assert (records, raised, answer.error_code) == ([], raises, code)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from ottla.server.metadata.eligible import FEATURE as ELIGIBLE_REPLICAS
 from ottla.server.metadata.image import MetadataImage, PartitionImage
-from ottla.server.metadata.lost_directories import ELIGIBLE_REPLICAS, lose
+from ottla.server.metadata.lost_directories import lose
 from ottla.wire.messages.internal.feature_level_record import FeatureLevelRecord
 from ottla.wire.messages.internal.partition_record import PartitionRecord
 from ottla.wire.messages.internal.register_broker_record import RegisterBrokerRecord

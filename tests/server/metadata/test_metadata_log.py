@@ -10,6 +10,7 @@ import pytest
 from ottla.log.errors import StorageError
 from ottla.log.memdisk import PowerCut
 from ottla.server.metadata import quorum_state, records, snapshot
+from ottla.server.metadata.eligible import MIN_ISR
 from ottla.server.metadata.image import MetadataError
 from ottla.server.metadata.metadata_log import Transactions
 from ottla.server.metadata.standalone import FORMATTED_FEATURES
@@ -34,7 +35,8 @@ def append(node: Node, *made: WireStruct) -> None:
 
 
 def config(node: Node) -> dict[str, str]:
-    return dict(node.image.config_of(4, ""))
+    """But what a new cluster writes down for itself."""
+    return {name: text for name, text in node.image.config_of(4, "").items() if name != MIN_ISR}
 
 
 def test_a_new_directory_is_formatted_as_kafka_does() -> None:
@@ -58,7 +60,8 @@ def test_a_new_directory_is_formatted_as_kafka_does() -> None:
     assert batches[0][0].is_control
     assert {header.partition_leader_epoch for header, _ in batches} == {1}
     assert controller.epoch == 1
-    assert controller.image.brokers[1].epoch == 2 + len(found.records)  # the offset of the registration itself
+    assert controller.image.config_of(4, "") == {MIN_ISR: "1"}
+    assert controller.image.brokers[1].epoch == 3 + len(found.records)  # the offset of the registration itself
 
 
 def test_every_start_is_a_new_epoch() -> None:

@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from ottla.server.metadata.eligible import MIN_ISR
 from ottla.server.metadata.image import BROKER, CLIENT_METRICS, GROUP, TOPIC
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.alter_configs import AlterableConfig, AlterConfigsRequest, AlterConfigsResource
@@ -43,9 +44,10 @@ def replace(node: Node, *resources: Asked, validate_only: bool = False) -> list[
     ],
 )
 def test_what_is_not_named_is_gone(node: Node, kind: int, name: str, first: tuple[str, str], second: tuple[str, str]) -> None:
+    stays = [(MIN_ISR, "1")] if (kind, name) == (BROKER, "") else []
     for pairs in ([first], [first, second], [second], []):
-        assert replace(node, (kind, name, list(pairs))) == [0]
-        assert node.image.config_of(kind, name) == dict(pairs)
+        assert replace(node, (kind, name, [*stays, *pairs])) == [0]
+        assert node.image.config_of(kind, name) == dict([*stays, *pairs])
 
 
 def test_only_changes_are_written(node: Node) -> None:

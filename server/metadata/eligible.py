@@ -1,0 +1,64 @@
+"""Eligible leader replicas (KIP-966): what `eligible.leader.replicas.version` 1 asks of the settings.
+
+A replica that leaves the in-sync ones when these are as few as `min.insync.replicas` stays eligible to lead, for it has all that
+was committed. Who is eligible, and who wins, is decided where partitions change: lost_directories.py, elections.py,
+elect_leaders.py. All nodes must mean the same number. So it is written down for the whole cluster, by the first leader or when
+the feature is turned on, stays there, and cannot be set for one broker; who was eligible is so no more when it changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Final
+
+from ottla.server.metadata.image import BROKER, TOPIC, MetadataImage
+
+if TYPE_CHECKING:
+    from ottla.wire.primitives import WireStruct
+
+FEATURE: Final = "eligible.leader.replicas.version"
+MIN_ISR: Final = "min.insync.replicas"
+NEEDS: Final = 23
+"""metadata.version 4.0-IV1, the first whose records can name eligible replicas."""
+
+
+def is_on(image: MetadataImage) -> bool:
+    return image.features.get(FEATURE, 0) > 0
+
+
+def check(image: MetadataImage, kind: int, name: str, changes: Mapping[str, str | None]) -> None:
+    """Settings of one resource are to change, None is removed. Refused: 40 INVALID_CONFIG."""
+    if kind != BROKER or MIN_ISR not in changes or not is_on(image):
+        return
+    from ottla.server.metadata.operation import Refused
+    from ottla.wire.errors import ErrorCode
+
+    if name:
+        raise Refused(ErrorCode.INVALID_CONFIG, f"Broker-level {MIN_ISR} cannot be altered while ELR is enabled.")
+    if changes[MIN_ISR] is None:
+        raise Refused(ErrorCode.INVALID_CONFIG, f"Cluster-level {MIN_ISR} cannot be removed while ELR is enabled.")
+
+
+def cleared(image: MetadataImage, changes: Iterable[WireStruct]) -> list[WireStruct]:
+    """What goes with these records of settings: one that changes the number ends who was eligible by the old one."""
+    if not is_on(image):
+        return []
+    from ottla.wire.messages.internal.clear_elr_record import ClearElrRecord
+    from ottla.wire.messages.internal.config_record import ConfigRecord
+
+    return [
+        ClearElrRecord(record.resource_name if record.resource_type == TOPIC else "")
+        for record in changes
+        if isinstance(record, ConfigRecord) and record.name == MIN_ISR
+    ]
+
+
+def written_down(image: MetadataImage, min_isr: int) -> list[WireStruct]:
+    """The feature is turned on: the number is the cluster's, which has it already or begins with `min_isr`."""
+    from ottla.wire.messages.internal.config_record import ConfigRecord
+
+    records: list[WireStruct] = []
+    if MIN_ISR not in image.config_of(BROKER, ""):
+        records.append(ConfigRecord(BROKER, "", MIN_ISR, str(min_isr)))
+    own = [name for (kind, name), texts in image.configs.items() if kind == BROKER and name and MIN_ISR in texts]
+    return records + [ConfigRecord(BROKER, name, MIN_ISR, None) for name in own]
