@@ -5,9 +5,9 @@ whole batch is applied, so a subscriber never sees half an operation; subscriber
 the running broker appends go through the same methods. In a cluster the records will come from the quorum, and nothing here
 changes.
 
-`_APPLY` names every record type of Kafka 4.4's metadata. Those that nothing of ours acts on yet (access control, quotas,
-credentials, tokens) are kept whole, by their identity: the day something does, and any snapshot we write, finds them. Those
-with nothing to keep are listed as `_nothing` with the reason.
+`_APPLY` names every record type of Kafka 4.4's metadata. Those that no other part of the image depends on (quotas,
+credentials, tokens; access control, which nothing of ours acts on yet) are kept whole, by their identity, for modules of their
+own and for any snapshot we write. Those with nothing to keep are listed as `_nothing` with the reason.
 
 Lookups that a request makes are single dictionary hits: `topics` by name, `topics_by_id`, `TopicImage.partitions` by index. The
 values are never changed in place but for the dictionaries themselves, so an event may hold on to them.
@@ -195,7 +195,7 @@ class MetadataImage:
     changes: int = 0
     """Counts what was applied: what was made from the image is right as long as this is the same."""
     kept: dict[tuple[object, ...], WireStruct] = field(default_factory=dict)
-    """Records that nothing acts on yet, by kind and identity."""
+    """Records that stand for themselves, by kind and identity."""
     _subscribers: list[Callable[[Event], None]] = field(default_factory=list)
     _events: list[Event] = field(default_factory=list)
     _changed_resources: set[tuple[int, str]] = field(default_factory=set)
@@ -452,7 +452,7 @@ _APPLY: Final[dict[str, Callable[[MetadataImage, Any], None]]] = {
     "ProducerIdsRecord": MetadataImage._producer_ids,
     "BrokerRegistrationChangeRecord": MetadataImage._broker_registration_change,
     "ClearElrRecord": MetadataImage._clear_elr,
-    # Kept until something acts on them
+    # Kept whole
     "AccessControlEntryRecord": _keep("acl", "id"),
     "RemoveAccessControlEntryRecord": _forget("acl", "id"),
     "DelegationTokenRecord": _keep("token", "token_id"),

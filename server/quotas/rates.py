@@ -90,7 +90,7 @@ class Rate:
         rate = self.per_second(now_ms)
         if rate <= limit:
             return 0
-        return rounded_ms((rate - limit) / limit * self.spanned_ms(now_ms))
+        return rounded_ms((rate - limit) / limit * self.spanned_ms(now_ms)) if limit > 0 else LONGEST_MS
 
     def now(self, now_ms: int) -> float:
         """For who looks at it: the average."""
@@ -126,7 +126,9 @@ class TokenBucket:
     def throttle_time_ms(self, limit: float, now_ms: int) -> int:
         """How long until it is not overdrawn any more."""
         tokens = self.tokens(limit, now_ms)
-        return rounded_ms(-tokens / limit * 1000) if tokens < 0 else 0
+        if tokens >= 0:
+            return 0
+        return rounded_ms(-tokens / limit * 1000) if limit > 0 else LONGEST_MS
 
     def now(self, now_ms: int) -> float:
         """For who looks at it: what there is, by the limit that it had the last time."""

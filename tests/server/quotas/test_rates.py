@@ -97,6 +97,15 @@ def test_another_limit_counts_at_once() -> None:
     assert bucket.tokens(1.0, 2_000) == 3.0
 
 
+def test_a_limit_of_nothing_is_no_division_by_it() -> None:
+    """max.connection.creation.rate may be 0 in a server.properties."""
+    rate, bucket = Rate(ELEVEN), TokenBucket(ELEVEN)
+    assert (rate.throttle_time_ms(0, 0), bucket.throttle_time_ms(0, 0)) == (0, 0)
+    rate.record(1, 0)
+    bucket.take(1, 0, 0)
+    assert (rate.throttle_time_ms(0, 0), bucket.throttle_time_ms(0, 0)) == (LONGEST_MS, LONGEST_MS)
+
+
 @pytest.mark.parametrize(("value", "rounded"), [(0.49, 0), (0.5, 1), (1.5, 2), (2.5, 3), (1e18, LONGEST_MS)])
 def test_milliseconds_are_rounded_as_java_does(value: float, rounded: int) -> None:
     assert rounded_ms(value) == rounded
