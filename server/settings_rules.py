@@ -58,6 +58,15 @@ _CODEC_SETTINGS: Final = ("offsets.topic.compression.codec", "share.coordinator.
 _LEAST_DEDUPE_BYTES: Final = 1 << 20
 _LIMIT_OF_ADDRESS: Final = re.compile(r"\s*([^\s,]+)\s*:\s*([+-]?\d{1,10})\s*", re.ASCII)
 _INTS: Final = range(-(1 << 31), 1 << 31)
+CONSUMER_ASSIGNORS: Final = ("uniform", "range")
+_KAFKAS_ASSIGNORS: Final = "org.apache.kafka.coordinator.group.assignor."
+
+
+def assignor_name(text: str) -> str:
+    """Of an assignor that may be named by the class that it has in Kafka."""
+    if not text.startswith(_KAFKAS_ASSIGNORS):
+        return text
+    return text.removeprefix(_KAFKAS_ASSIGNORS).removesuffix("Assignor").lower()
 
 
 def check_broker(values: Mapping[str, Any], written: Collection[str] = ()) -> None:
@@ -74,6 +83,11 @@ def check_broker(values: Mapping[str, Any], written: Collection[str] = ()) -> No
             f"log.cleaner.dedupe.buffer.size: {values['log.cleaner.dedupe.buffer.size']} is too small for "
             f"{threads} threads (log.cleaner.threads); give each of them more than {_LEAST_DEDUPE_BYTES} bytes"
         )
+    for name in values["group.consumer.assignors"]:
+        if assignor_name(name) not in CONSUMER_ASSIGNORS:
+            raise ConfigError(
+                f"group.consumer.assignors: there is no {name} here, and no JVM to load it in; use uniform or range"
+            )
     if "classic" not in values["group.coordinator.rebalance.protocols"]:
         raise ConfigError("group.coordinator.rebalance.protocols: classic is missing, and cannot be turned off; add it")
 

@@ -16,7 +16,9 @@ from compat_tests.wire import Wire
 from compat_tests.wire_diff.consumers import Consumer, described
 from compat_tests.wire_diff.members import Member
 from compat_tests.wire_diff.same import check, same_answer
+from compat_tests.wire_diff.test_transaction_coordinator import Client
 from ottla.wire.messages import delete_groups, describe_groups, list_groups, offset_commit, offset_delete, offset_fetch
+from ottla.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 
 
 def listed(wire: Wire, group: str, **fields: Any) -> list[Any]:
@@ -267,6 +269,25 @@ def test_commits_with_epochs_of_the_past(wire: Wire) -> Any:
         for index in (0, 1)
         for epoch in range(1, 5)
     ]
+
+
+@pytest.mark.parametrize("version", [3, 4, 5, 6])
+def test_offsets_of_members_in_transactions(wires: dict[str, Wire], version: int) -> None:
+    def scenario(wire: Wire) -> Any:
+        client = Client(wire)
+        member = Consumer(wire, client.group, "m")
+        member.join([client.topic])
+        producer = client.begin()
+        assert wire.call(AddOffsetsToTxnRequest(client.tid, *producer, client.group), 4).error_code == 0
+        epochs = [member.epoch, member.epoch + 1, member.epoch - 1, -1]
+        given = [{"generation_id_or_member_epoch": epoch, "member_id": member.id} for epoch in epochs]
+        given += [{}, {"member_id": "zzz", "generation_id_or_member_epoch": 2}]
+        answers = [client.commit_offset(producer, version, **fields) for fields in given]
+        client.group = wire.name("nobody")
+        assert wire.call(AddOffsetsToTxnRequest(client.tid, *producer, client.group), 4).error_code == 0
+        return [*answers, client.commit_offset(producer, version, generation_id_or_member_epoch=2, member_id=member.id)]
+
+    check(wires, "CG15", scenario)
 
 
 @same_answer("CG13")

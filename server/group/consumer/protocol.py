@@ -31,6 +31,7 @@ from ottla.server.group.modern.timers import MemberTimers
 from ottla.server.group.offsets import Commit
 from ottla.server.group.records import GroupRecord, ProtocolRecord
 from ottla.server.group.result import Result
+from ottla.server.settings_rules import assignor_name
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.internal.consumer_group_metadata_key import ConsumerGroupMetadataKey
 from ottla.wire.messages.leave_group import LeaveGroupResponse
@@ -63,7 +64,7 @@ class ConsumerProtocol(GroupProtocol[ConsumerGroup]):
         self.policy = Policy(str(self.values.broker_value("group.consumer.migration.policy")).lower())
         names = self.values.broker_value("group.consumer.assignors")
         assert isinstance(names, Iterable)
-        self.assignors = {name: ASSIGNORS[name] for name in names if name in ASSIGNORS}
+        self.assignors = {name: ASSIGNORS[name] for name in map(assignor_name, names)}
         self.default_assignor = next(iter(self.assignors))
         self.topics = Topics(shard.cluster)
         self.topics_version = shard.cluster.highest_offset
