@@ -182,10 +182,10 @@ def test_a_topic_that_somebody_else_made_meanwhile_is_no_failure() -> None:
 
 def test_members_know_where_partitions_are() -> None:
     node = Node()
-    joined = node.join(user_endpoint=RequestEndpoint("here", 4000))
+    joined = node.join(topology=Topology(0, [subtopology("0", "t", "u")]), user_endpoint=RequestEndpoint("here", 4000))
     (here,) = joined.partitions_by_user_endpoint
     assert (here.user_endpoint.host, here.user_endpoint.port) == ("here", 4000)
-    assert [(each.topic, each.partitions) for each in here.active_partitions] == [("t", [0, 1, 2])]
+    assert [(each.topic, each.partitions) for each in here.active_partitions] == [("t", [0, 1, 2]), ("u", [0])]
     assert node.beat(user_endpoint=RequestEndpoint("there", 4000)).endpoint_information_epoch == 1
     assert node.beat(endpoint_information_epoch=1).partitions_by_user_endpoint is None
 

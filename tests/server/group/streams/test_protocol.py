@@ -69,6 +69,40 @@ def test_whoever_leaves_leaves_its_tasks() -> None:
     assert (cluster.group.state, cluster.group.is_subscribed("t")) == (StreamsState.EMPTY, False)
 
 
+def test_epochs_that_do_not_fit() -> None:
+    """The one before counts from a member that has nothing but what it holds: the last answer may not have come."""
+    cluster = Cluster()
+    one, _ = two_members(cluster)
+    epoch, mine = one.epoch, dict(one.active)
+    assert one.own(member_epoch=epoch - 1).member_epoch == epoch
+    assert one.refused(member_epoch=epoch + 1) == ErrorCode.FENCED_MEMBER_EPOCH
+    assert one.refused(member_epoch=epoch - 1) == ErrorCode.FENCED_MEMBER_EPOCH, "it does not say what it has"
+    for member_epoch, active in ((epoch - 2, mine), (epoch - 1, {"0": [0, 1, 2]})):
+        with pytest.raises(GroupError) as refusal:
+            one.own(active, member_epoch=member_epoch)
+        assert refusal.value.code is ErrorCode.FENCED_MEMBER_EPOCH
+
+
+def test_the_wish_to_shut_down_ends_with_the_last_member() -> None:
+    cluster = Cluster()
+    one, two = two_members(cluster)
+    assert statuses(one.beat(shutdown_application=True)) == [Status.SHUTDOWN_APPLICATION]
+    one.beat(member_epoch=-1)
+    assert statuses(two.own()) == [Status.SHUTDOWN_APPLICATION]
+    two.beat(member_epoch=-1)
+    assert statuses(two.join(READS_T)) == []
+
+
+def test_a_group_that_everybody_left_is_assigned_at_once() -> None:
+    cluster = Cluster(assignment_interval_ms="5000")
+    member = Member(cluster, "m")
+    member.join(READS_T)
+    member.beat(member_epoch=-1)
+    member.active = {}
+    assert statuses(member.join(READS_T)) == []
+    assert member.active == {"0": [0, 1, 2]}
+
+
 def test_a_silent_member_is_put_out() -> None:
     cluster = Cluster(session_timeout_ms="50000")
     one, two = two_members(cluster)
@@ -225,6 +259,22 @@ def test_a_static_member_comes_back_to_its_tasks() -> None:
     assert refusal.value.code is ErrorCode.UNRELEASED_INSTANCE_ID
 
 
+def test_a_static_member_comes_back_as_another_process() -> None:
+    """That asks for an assignment, in which nobody is left of who it was."""
+    cluster = Cluster()
+    one, two = Member(cluster, "m1", "i1"), Member(cluster, "m2", "i2")
+    one.join(READS_T)
+    two.join(READS_T)
+    settle(one, two)
+    had = two.active
+    two.beat(member_epoch=-2)
+    assert {epoch for epochs in cluster.group.members["m2"].held.active.values() for epoch in epochs.values()} == {0}
+    back = Member(cluster, "m3", "i2", process="elsewhere")
+    back.join(READS_T)
+    settle(one, back)
+    assert (back.active, sorted(cluster.group.targets)) == (had, ["m1", "m3"])
+
+
 def test_a_static_member_that_stays_away_is_put_out() -> None:
     cluster = Cluster()
     one, two = Member(cluster, "m1", "i1"), Member(cluster, "m2", "i2")
@@ -358,6 +408,18 @@ def test_who_else_may_commit() -> None:
     for member in (one, "m2"):
         Member(cluster, member if isinstance(member, str) else member.name).beat(member_epoch=-1)
     assert driver.commit({0: 5}) == [0]
+
+
+def test_a_compacted_log_may_begin_with_offsets() -> None:
+    cluster = Cluster()
+    member = Member(cluster, "m")
+    member.join(READS_T)
+    assert Driver(cluster.broker).commit({0: 5}, topic="u", member="m", generation=member.epoch) == [0], "any topic, in its epoch"
+    for batches in cluster.broker.log.batches:
+        batches.sort(key=len)
+    cluster.restart()
+    assert cluster.group.state is StreamsState.STABLE
+    assert Driver(cluster.broker).fetch() == {"u": {0: 5}}
 
 
 @in_loop

@@ -125,6 +125,14 @@ def test_a_copy_is_kept_until_its_task_is_free() -> None:
     assert group.step("two", 3, Tasks(tasks(0)), None).held == held({0: 3})
 
 
+def test_a_copy_is_kept_while_something_else_has_to_go() -> None:
+    """Nothing is granted before everything is given up, not even what is free."""
+    group = Group(member(epoch=2, held=held({1: 2}, tasks(0))))
+    after = group.step("m", 3, Tasks(tasks(0)), None)
+    assert (after.state, after.held, after.to_revoke) == (MemberState.UNREVOKED_TASKS, held(standby=tasks(0)), held({1: 2}))
+    assert group.step("m", 3, Tasks(tasks(0)), Tasks(standby=tasks(0))).held == held({0: 3})
+
+
 def test_a_state_that_nobody_knows_begins_anew() -> None:
     strange = member(epoch=2, state=MemberState.UNKNOWN, held=held({0: 1}))
     for owned in (None, Tasks(tasks(0))):
