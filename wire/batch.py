@@ -211,14 +211,50 @@ def build_batch(
 
     The base timestamp is the first record's, the maximum the largest, as Kafka's builder has it.
     """
-    from ottla.wire.compression import compress
     from ottla.wire.records import encode_records
 
     if not records:
         raise ValueError("a batch holds at least one record")
     base_timestamp = records[0].timestamp_ms
-    section = encode_records(records, base_timestamp)
+    return wrap(
+        encode_records(records, base_timestamp),
+        len(records),
+        base_timestamp,
+        max(record.timestamp_ms for record in records),
+        base_offset=base_offset,
+        codec=codec,
+        level=level,
+        timestamp_type=timestamp_type,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+        transactional=transactional,
+        control=control,
+        partition_leader_epoch=partition_leader_epoch,
+    )
+
+
+def wrap(
+    section: bytes,
+    records_count: int,
+    base_timestamp: int,
+    max_timestamp: int,
+    *,
+    base_offset: int = 0,
+    codec: int = 0,
+    level: int | None = None,
+    timestamp_type: int = CREATE_TIME,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = NO_PRODUCER_EPOCH,
+    base_sequence: int = NO_SEQUENCE,
+    transactional: bool = False,
+    control: bool = False,
+    partition_leader_epoch: int = NO_LEADER_EPOCH,
+) -> bytes:
+    """One whole batch around records that are encoded already, as encode_records does it."""
     if codec:
+        from ottla.wire.compression import compress
+
         section = compress(codec, section, level)
     attributes = (
         codec
@@ -226,7 +262,6 @@ def build_batch(
         | (TRANSACTIONAL_BIT if transactional else 0)
         | (CONTROL_BIT if control else 0)
     )
-    max_timestamp = max(record.timestamp_ms for record in records)
     header = BatchHeader(
         base_offset=base_offset,
         batch_length=0,
@@ -234,13 +269,13 @@ def build_batch(
         magic=MAGIC,
         crc=0,
         attributes=attributes,
-        last_offset_delta=len(records) - 1,
+        last_offset_delta=records_count - 1,
         base_timestamp=base_timestamp,
         max_timestamp=max_timestamp,
         producer_id=producer_id,
         producer_epoch=producer_epoch,
         base_sequence=base_sequence,
-        records_count=len(records),
+        records_count=records_count,
     )
     new_header = restamp(
         header,

@@ -14,18 +14,19 @@ from __future__ import annotations
 import importlib
 import struct
 import sys
-from collections.abc import Iterable
+from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from ottla.server.group.group import Kind
-from ottla.wire.batch import build_batch
+from ottla.wire.batch import build_batch, wrap
 from ottla.wire.messages.internal import group_metadata_key, group_metadata_value, offset_commit_key, offset_commit_value
 from ottla.wire.messages.internal.group_metadata_key import GroupMetadataKey
 from ottla.wire.messages.internal.group_metadata_value import GroupMetadataValue
 from ottla.wire.messages.internal.offset_commit_key import OffsetCommitKey
 from ottla.wire.messages.internal.offset_commit_value import OffsetCommitValue
-from ottla.wire.primitives import Buffer, WireStruct
-from ottla.wire.records import Record
+from ottla.wire.primitives import ZERO_UUID, Buffer, WireStruct
+from ottla.wire.records import Record, varint
 
 OFFSET_COMMIT_LEGACY = 0
 OFFSET_COMMIT = 1
@@ -37,6 +38,16 @@ GROUP_METADATA_VALUE_VERSION = 3
 
 _INT16 = struct.Struct(">h")
 _PREFIX = [_INT16.pack(version) for version in range(24)]
+
+_USUAL: Final = struct.Struct(">iBhqiBqBBB16sB")
+"""The end of a commit's record: partition; size of the value; OffsetCommitValue 4: version, offset, leader epoch, metadata,
+commit timestamp, the topic id as a tagged field; number of headers."""
+_PARTITION_BYTES: Final = 4
+_USUAL_SIZE: Final = (_USUAL.size - _PARTITION_BYTES - 2) << 1  # as a varint, which is twice the number below 64
+_EMPTY_TEXT: Final = 1
+_ONE_TAG: Final = (1, 0, 16)  # how many, which, its bytes
+_NO_HEADERS: Final = 0
+_MOST_USUAL: Final = 64  # whose delta takes one byte
 
 _CONSUMER, _SHARE, _STREAMS = Kind.CONSUMER, Kind.SHARE, Kind.STREAMS
 _SCHEMAS: Final[dict[int, tuple[Kind, str]]] = {
@@ -129,9 +140,11 @@ class InTransaction(NamedTuple):
 
 
 def encode_batch(
-    records: Iterable[GroupRecord], timestamp_ms: int, codec: int = 0, transaction: InTransaction | None = None
+    records: Sequence[GroupRecord], timestamp_ms: int, codec: int = 0, transaction: InTransaction | None = None
 ) -> bytes:
     """All `records` as one batch: they become true together or not at all. Its base sequence is 0, as in Kafka's own."""
+    if transaction is None and (section := _usual_section(records)) is not None:
+        return wrap(section, len(records), timestamp_ms, timestamp_ms, codec=codec, base_sequence=0)
     encoded = [_encode(record, timestamp_ms) for record in records]
     if transaction is None:
         return build_batch(encoded, codec=codec, base_sequence=0)
@@ -169,6 +182,38 @@ def _encode(record: GroupRecord, timestamp_ms: int) -> Record:
             value = [_PREFIX[GROUP_METADATA_VALUE_VERSION]]
             group_metadata_value.ENCODE[GROUP_METADATA_VALUE_VERSION](record.value, value)
     return Record(0, timestamp_ms, b"".join(out), None if value is None else b"".join(value), [])
+
+
+@lru_cache(1024)
+def _usual_parts(group: str, topic: str) -> tuple[bytes, bytes]:
+    """What stands before and behind the offset delta in a commit's record that _usual_section writes; its partition follows."""
+    out: list[Buffer] = [_PREFIX[OFFSET_COMMIT]]
+    offset_commit_key.ENCODE[0](OffsetCommitKey(group, topic, 0), out)
+    key = b"".join(out)
+    sized_key = varint(len(key)) + key[:-_PARTITION_BYTES]
+    attributes_and_timestamp = b"\0\0"
+    size = len(attributes_and_timestamp) + 1 + len(sized_key) + _USUAL.size
+    return varint(size) + attributes_and_timestamp, sized_key
+
+
+def _usual_section(records: Sequence[GroupRecord]) -> bytes | None:
+    """The records of a usual commit, encoded in one go, for encoding is most of what a commit costs: every one with a value,
+    without metadata, of a topic that has an id, kept as the broker's settings say. None: some are not of this kind.
+    """
+    if len(records) > _MOST_USUAL:
+        return None
+    parts: list[bytes] = []
+    for delta, record in enumerate(records):
+        if not isinstance(record, OffsetRecord):
+            return None
+        key, value = record
+        if value is None or value.metadata or value.expire_timestamp != -1 or value.topic_id == ZERO_UUID:
+            return None
+        before, sized_key = _usual_parts(key.group, key.topic)
+        epoch, moment = value.leader_epoch, value.commit_timestamp
+        shown = _USUAL_SIZE, OFFSET_COMMIT_VALUE_VERSION, value.offset, epoch, _EMPTY_TEXT, moment, *_ONE_TAG
+        parts += (before, varint(delta), sized_key, _USUAL.pack(key.partition, *shown, value.topic_id, _NO_HEADERS))
+    return b"".join(parts)
 
 
 def decode(key: Buffer, value: Buffer | None) -> GroupRecord | None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from ottla.server.group import records
 from ottla.server.group.group import Kind
 from ottla.server.group.records import (
     MetadataRecord,
@@ -51,6 +52,36 @@ def test_a_commit() -> None:
     assert written.key == bytes.fromhex("000100016700017400000000")
     assert written.value == bytes.fromhex("00040000000000000005ffffffff01000001a1fd972f77010010") + TOPIC_ID
     assert decode(written.key, written.value) == record
+
+
+@pytest.mark.parametrize("count", [1, 64, 65])
+@pytest.mark.parametrize(("group", "topic"), [("g", "t"), ("gr\u00fcn" * 20, "t" * 249)])
+def test_the_quick_way_of_a_commit_writes_the_same_bytes(
+    monkeypatch: pytest.MonkeyPatch, group: str, topic: str, count: int
+) -> None:
+    made = [
+        OffsetRecord(OffsetCommitKey(group, topic, n * 40), OffsetCommitValue(n, n - 1, "", 1795255906167, -1, TOPIC_ID))
+        for n in range(count)
+    ]
+    quick = encode_batch(made, 1795255906167)
+    monkeypatch.setattr(records, "_usual_section", lambda _: None)
+    assert encode_batch(made, 1795255906167) == quick
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        OffsetRecord(OffsetCommitKey("g", "t", 1), OffsetCommitValue(5, -1, "text", 1000, -1, TOPIC_ID)),
+        OffsetRecord(OffsetCommitKey("g", "t", 1), OffsetCommitValue(5, -1, "", 1000, -1)),
+        OffsetRecord(OffsetCommitKey("g", "t", 1), OffsetCommitValue(5, -1, "", 1000, 2000)),
+        offset_tombstone("g", "t", 1),
+        group_tombstone("g"),
+    ],
+)
+def test_what_is_not_usual_beside_what_is(odd: OffsetRecord | MetadataRecord) -> None:
+    usual = OffsetRecord(OffsetCommitKey("g", "t", 0), OffsetCommitValue(5, -1, "", 1000, -1, TOPIC_ID))
+    read = [decode(each.key or b"", each.value) for each in decode_records(encode_batch([usual, odd], 1000))]
+    assert read == [usual, odd]
 
 
 def test_a_commit_with_its_own_retention_takes_the_version_that_has_room_for_it() -> None:
