@@ -9,6 +9,7 @@ A field is named by its path: `topics.partitions.fetch_offset`.
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Iterator
 from functools import cache
 from typing import Any, ClassVar, Final, NamedTuple
@@ -19,7 +20,10 @@ from wiregen.definitions import Field, Struct, snake
 from compat_tests.wire import batch
 from ottla.wire.primitives import ZERO_UUID
 
-RANGES: Final = {f"int{bits}": (-(1 << bits - 1), (1 << bits - 1) - 1) for bits in (8, 16, 32, 64)} | {"uint16": (0, 65_535)}
+RANGES: Final = {f"int{bits}": (-(1 << bits - 1), (1 << bits - 1) - 1) for bits in (8, 16, 32, 64)} | {
+    "uint16": (0, 65_535),
+    "float64": (-sys.float_info.max, sys.float_info.max),
+}
 NOBODY: Final = bytes(range(1, 17))  # an id that nothing has
 LONG: Final = 300  # longer than a topic's name may be
 
@@ -46,6 +50,8 @@ def layouts() -> dict[str, Struct]:
 
 
 PLAUSIBLE: Final[dict[str, dict[str, Any]]] = {
+    "alter_client_quotas": {"entries.entity.entity_type": "user", "entries.ops.key": "producer_byte_rate"}
+    | {"entries.ops.value": 1e15, "validate_only": True},
     "alter_configs": {"resources.resource_type": 2, "resources.configs.name": "retention.ms", "resources.configs.value": "9000"},
     "alter_partition_reassignments": {"topics.partitions.replicas": [1], "timeout_ms": 5000},
     "create_acls": {"creations.principal": "User:u", "creations.host": "*"}
