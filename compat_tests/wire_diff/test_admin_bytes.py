@@ -15,6 +15,7 @@ from compat_tests.wire import Connection, Wire, encode
 from compat_tests.wire_diff.same import check
 from ottla.wire.api import BY_MODULE
 from ottla.wire.messages import (
+    alter_client_quotas,
     alter_configs,
     create_acls,
     delete_acls,
@@ -27,6 +28,14 @@ from ottla.wire.messages import (
 )
 
 GOOD: Final[dict[str, Any]] = {
+    "alter_client_quotas": alter_client_quotas.AlterClientQuotasRequest(
+        [
+            alter_client_quotas.RequestEntryData(
+                [alter_client_quotas.RequestEntityData("user", "u")], [alter_client_quotas.OpData("producer_byte_rate", 1e15)]
+            )
+        ],
+        validate_only=True,
+    ),
     "alter_configs": alter_configs.AlterConfigsRequest(
         [alter_configs.AlterConfigsResource(2, "no such", [alter_configs.AlterableConfig("a", "b")])], True
     ),
