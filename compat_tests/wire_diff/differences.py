@@ -38,6 +38,12 @@ KAFKA_FAILS: dict[str, Failure] = {
     "metadata topics.name null": Failure({0, 42}, "MDzero"),
     **{f"write_txn_markers markers.{field} -1": Failure({42}, "T-impossible") for field in ("producer_id", "producer_epoch")},
     "create_delegation_token owner_principal_type null": Failure({64}, "DTnull"),
+    "describe_share_group_offsets groups.group_id empty": Failure({0}, "SG-impossible_offsets"),
+    "describe_share_group_offsets groups.topics.partitions none": Failure({0}, "SG-impossible_offsets"),
+    **{
+        f"alter_share_group_offsets topics.partitions.partition_index {value}": Failure({0, 3}, "SG-impossible_offsets")
+        for value in ("lowest", "-1")
+    },
     "describe_topic_partitions all defaults": Failure({17}, "DTPempty"),
     "describe_topic_partitions topics.name empty": Failure({17}, "DTPempty"),
 }

@@ -49,25 +49,24 @@ def _read(
     request: AlterShareGroupOffsetsRequest, ctx: RequestContext
 ) -> tuple[AlterShareGroupOffsetsResponse, dict[bytes, dict[int, int]], ByTopic]:
     """The answer if all goes well, the offsets by topic id and partition, and their topics."""
-    answer = AlterShareGroupOffsetsResponse()
+    told: dict[str, AlterShareGroupOffsetsResponseTopic] = {}
     offsets: dict[bytes, dict[int, int]] = {}
     topics: ByTopic = {}
     missing = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     now_ms = ctx.broker.clock.now_ms()
     for asked in request.topics:
         topic = ctx.broker.metadata.topics.get(asked.topic_name)
-        told = AlterShareGroupOffsetsResponseTopic(asked.topic_name)
-        answer.responses.append(told)
+        answer = told.setdefault(asked.topic_name, AlterShareGroupOffsetsResponseTopic(asked.topic_name))
         for each in asked.partitions:
-            known = topic is not None and each.partition_index < len(topic.partitions)
+            known = topic is not None and each.partition_index in topic.partitions
             if topic is not None and known:
                 offsets.setdefault(topic.topic_id, {})[each.partition_index] = each.start_offset
             code, text = (ErrorCode.NONE, None) if known else (missing, "There is no such partition.")
-            told.partitions.append(AlterShareGroupOffsetsResponsePartition(each.partition_index, code, text))
+            answer.partitions.append(AlterShareGroupOffsetsResponsePartition(each.partition_index, code, text))
         if topic is not None:
-            told.topic_id = topic.topic_id
+            answer.topic_id = topic.topic_id
             topics[topic.topic_id] = TopicPartitions(topic.name, frozenset(offsets.get(topic.topic_id, ())), now_ms)
-    return answer, offsets, topics
+    return AlterShareGroupOffsetsResponse(responses=list(told.values())), offsets, topics
 
 
 def _carry_out(

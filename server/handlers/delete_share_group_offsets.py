@@ -52,16 +52,18 @@ def _delete(
     had = group.state_partitions
     refused: list[DeleteShareGroupOffsetsResponseTopic] = []
     partitions: dict[bytes, Iterable[int]] = {}
-    there = {name: ctx.broker.metadata.topics.get(name) for name in names}
-    for name, topic in there.items():
+    topics: dict[bytes, str] = {}
+    for name in names:
+        topic = ctx.broker.metadata.topics.get(name)
         if topic is not None and topic.topic_id in had.initialized:
             partitions[topic.topic_id] = had.initialized[topic.topic_id].partitions
         elif topic is not None and topic.topic_id in had.deleting:
             partitions[topic.topic_id] = topic.partitions
+        if topic is not None and topic.topic_id in partitions:
+            topics[topic.topic_id] = name
         else:
             code, text = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, NO_TOPIC if topic is None else NOTHING_TO_DELETE
             refused.append(DeleteShareGroupOffsetsResponseTopic(name, error_code=code, error_message=text))
-    topics = {topic.topic_id: name for name, topic in there.items() if topic is not None and topic.topic_id in partitions}
     protocol.change_state_partitions(group, had.deleting_topics(topics))
     outcome = delete_state(ctx.broker, group.group_id, partitions)
     deleted = [topic_id for topic_id, error in outcome.items() if error is None]

@@ -21,6 +21,7 @@ from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsRequest,
     DescribeShareGroupOffsetsRequestGroup,
+    DescribeShareGroupOffsetsRequestTopic,
     DescribeShareGroupOffsetsResponse,
     DescribeShareGroupOffsetsResponseGroup,
     DescribeShareGroupOffsetsResponsePartition,
@@ -38,8 +39,7 @@ def _describe(group: DescribeShareGroupOffsetsRequestGroup, ctx: RequestContext)
     if not is_enabled(ctx.broker):
         return DescribeShareGroupOffsetsResponseGroup(group.group_id, [], ErrorCode.UNSUPPORTED_VERSION)
     if group.topics is not None:
-        asked = [_topic(group.group_id, topic.topic_name, topic.partitions, ctx) for topic in group.topics]
-        return DescribeShareGroupOffsetsResponseGroup(group.group_id, asked)
+        return DescribeShareGroupOffsetsResponseGroup(group.group_id, _asked(group.group_id, group.topics, ctx))
     try:
         found = ctx.broker.groups.shard(group.group_id).protocol(ShareProtocol).initialized_partitions(group.group_id)
     except GroupError as error:
@@ -49,13 +49,25 @@ def _describe(group: DescribeShareGroupOffsetsRequestGroup, ctx: RequestContext)
     return DescribeShareGroupOffsetsResponseGroup(group.group_id, [_topic(group.group_id, *each, ctx) for each in there.items()])
 
 
+def _asked(
+    group_id: str, topics: Iterable[DescribeShareGroupOffsetsRequestTopic], ctx: RequestContext
+) -> list[DescribeShareGroupOffsetsResponseTopic]:
+    """A topic that is named twice is answered once, unless there is no such topic."""
+    there: dict[str, list[int]] = {}
+    missing = []
+    for topic in topics:
+        if topic.topic_name in ctx.broker.metadata.topics:
+            there.setdefault(topic.topic_name, []).extend(topic.partitions)
+        else:
+            unknown = [DescribeShareGroupOffsetsResponsePartition(partition, UNKNOWN) for partition in topic.partitions]
+            missing.append(DescribeShareGroupOffsetsResponseTopic(topic.topic_name, partitions=unknown))
+    return [*(_topic(group_id, *each, ctx) for each in there.items()), *missing]
+
+
 def _topic(group_id: str, name: str, partitions: Iterable[int], ctx: RequestContext) -> DescribeShareGroupOffsetsResponseTopic:
-    topic = ctx.broker.metadata.topics.get(name)
-    if topic is None:
-        unknown = [DescribeShareGroupOffsetsResponsePartition(partition, UNKNOWN) for partition in partitions]
-        return DescribeShareGroupOffsetsResponseTopic(name, partitions=unknown)
-    found = [_partition(group_id, name, topic.topic_id, partition, ctx) for partition in dict.fromkeys(partitions)]
-    return DescribeShareGroupOffsetsResponseTopic(name, topic.topic_id, found)
+    topic_id = ctx.broker.metadata.topics[name].topic_id
+    found = [_partition(group_id, name, topic_id, partition, ctx) for partition in dict.fromkeys(partitions)]
+    return DescribeShareGroupOffsetsResponseTopic(name, topic_id, found)
 
 
 def _partition(
