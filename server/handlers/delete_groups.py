@@ -26,5 +26,5 @@ def _delete(group_id: str, ctx: RequestContext) -> DeletableGroupResult:
             delete_all_state(ctx.broker, group_id)
         shard.delete_group(group_id)
     except GroupError as error:
-        return DeletableGroupResult(group_id=group_id, error_code=error.code, error_message=error.message)
+        return DeletableGroupResult(group_id=group_id, error_code=error.code)
     return DeletableGroupResult(group_id=group_id)
