@@ -89,7 +89,7 @@ _TABLE: Final = (
         "consumer that reads from the start must get through within this time to see every deletion.",
     ),
     Setting(
-        "errors.deadletterqueue.group.enable", _BOOLEAN, False, effective=False,
+        "errors.deadletterqueue.group.enable", _BOOLEAN, False,
         doc="Whether share groups may use this topic as their dead letter queue.",
     ),
     Setting(

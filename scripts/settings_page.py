@@ -41,7 +41,6 @@ WHY_IDLE: Final[dict[str, tuple[str, ...]]] = {
     ),
     "Metrics are plain counts that are read when they are asked for": ("kafka.metrics.", "metric.reporters", "metrics."),
     "There is no tiered storage": ("remote.", "log.remote.", "log.local.", "local."),
-    "There is no dead letter queue: what a share group gives up is archived": ("errors.deadletterqueue.",),
     "Share groups have one assignor": ("group.share.assignors",),
     "A partition asks the coordinator beside it, which answers at once": ("add.partitions.to.txn.",),
     "Producers do not prepare transactions for another system to decide (KIP-939)": ("transaction.two.phase.commit.enable",),

@@ -92,12 +92,12 @@ _GROUP: Final = (
     _int("consumer.heartbeat.interval.ms", 5000, 1, _HEARTBEAT),
     _int("consumer.session.timeout.ms", 45_000, 1, _SESSION),
     Setting(
-        "errors.deadletterqueue.copy.record.enable", _BOOLEAN, False, effective=False,
+        "errors.deadletterqueue.copy.record.enable", _BOOLEAN, False,
         doc="Whether a record that a share group gives up is copied whole into the dead letter queue, not only where "
         "it was.",
     ),
     Setting(
-        "errors.deadletterqueue.topic.name", _STRING, "", effective=False,
+        "errors.deadletterqueue.topic.name", _STRING, "",
         doc="The topic for records that a share group gives up; empty is none.",
     ),
     _int("share.assignment.interval.ms", 1000, 0, _ASSIGNMENT),

@@ -11,10 +11,12 @@ from compat_tests.share_members import ACCEPT, GAP, REJECT, RELEASE, RENEW, Shar
 from compat_tests.waiting import wait_for
 from compat_tests.wire import TIME_MS, Wire, batch
 from compat_tests.wire_diff.same import check, same_answer
-from ottla.wire.messages import delete_records, delete_topics, share_fetch
+from ottla.wire.batch import iter_batches
+from ottla.wire.messages import create_topics, delete_records, delete_topics, share_fetch
 from ottla.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from ottla.wire.messages.end_txn import EndTxnRequest
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest
+from ottla.wire.records import decode_records
 
 UNKNOWN_ID = b"0123456789abcdef"
 
@@ -550,3 +552,62 @@ def test_renewing_in_a_new_session(wire: Wire) -> Any:
     group, topic = started(wire)
     member = ShareMember(wire, group)
     return member.fetch([(topic, 0)], max_wait_ms=0, max_bytes=0, max_records=0, renews=True), member.fetch()
+
+
+# Dead letters
+
+
+def dead_letter_topic(wire: Wire) -> str:
+    """Its name begins as Kafka's default wants it."""
+    name = f"dlq.{wire.prefix}"
+    setting = create_topics.CreatableTopicConfig("errors.deadletterqueue.group.enable", "true")
+    request = create_topics.CreateTopicsRequest([create_topics.CreatableTopic(name, 2, 1, [], [setting])], 30_000)
+    assert wire.call(request, 7).topics[0].error_code == 0
+    wire.wait_for_topic(name, 2)
+    return name
+
+
+@pytest.mark.parametrize("copies", ["true", "false"])
+def test_what_is_given_up_is_told_of(wires: dict[str, Wire], copies: str) -> None:
+    """Rejected records, and one that was delivered too often."""
+
+    def scenario(wire: Wire) -> Any:
+        group, topic = started(wire, batches=1, records=4)
+        letters = dead_letter_topic(wire)
+        settings = {"errors_deadletterqueue_topic_name": letters, "errors_deadletterqueue_copy_record_enable": copies}
+        set_group(wire, group, share_delivery_count_limit="2", **settings)
+        part = topic, 0
+        member = ShareMember(wire, group)
+        member.fetch([part])
+        member.acknowledge({part: [(0, 0, [REJECT]), (1, 1, [GAP]), (2, 2, [RELEASE]), (3, 3, [REJECT])]})
+        member.fetch_some()
+        member.acknowledge({part: [(2, 2, [RELEASE])]})
+        found: list[Any] = []
+
+        def all_there() -> bool:
+            records = bytes(wire.fetch(letters).responses[0].partitions[0].records)
+            found[:] = [record for _, raw in iter_batches(records) for record in decode_records(raw)]
+            return len(found) == 3
+
+        wait_for(all_there, "three letters")
+        return [(record.key, record.value, record.headers) for record in found], kept(wire, group, topic)
+
+    check(wires, "SF-letters", scenario)
+
+
+@same_answer("SF-no-letters")
+def test_a_topic_that_takes_no_letters(wire: Wire) -> Any:
+    group, topic = started(wire, batches=1, records=4)
+    letters = wire.create("letters")
+    set_group(wire, group, errors_deadletterqueue_topic_name=letters)
+    part = topic, 0
+    member = ShareMember(wire, group)
+    member.fetch([part])
+    answer = member.acknowledge({part: [(0, 3, [REJECT])]})
+
+    def archived() -> bool:
+        (result,) = kept(wire, group, topic).results[0].partitions
+        return [(each.first_offset, each.last_offset, each.delivery_state) for each in result.state_batches] == [(0, 3, 4)]
+
+    wait_for(archived, "the records are archived")
+    return answer, wire.fetch(letters)

@@ -51,6 +51,9 @@ class ShareGroupSettings:
     renew_enabled: bool
     read_committed: bool
     offset_reset: str
+    dead_letter_topic: str = ""
+    """Where the records that the group gives up are told of; empty: nowhere."""
+    copies_dead_letters: bool = False
 
     @classmethod
     def of_group(cls, own: Mapping[str, str], broker: Mapping[str, Any]) -> ShareGroupSettings:
@@ -73,6 +76,8 @@ class ShareGroupSettings:
             renew_enabled=plain("share.renew.acknowledge.enable"),
             read_committed=plain("share.isolation.level") == "read_committed",
             offset_reset=plain("share.auto.offset.reset"),
+            dead_letter_topic=plain("errors.deadletterqueue.topic.name"),
+            copies_dead_letters=plain("errors.deadletterqueue.copy.record.enable"),
         )
 
 

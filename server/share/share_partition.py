@@ -31,13 +31,14 @@ from ottla.server.share.states import (
     ACKNOWLEDGE_STATES,
     ACQUIRED,
     ARCHIVED,
+    ARCHIVING,
     AVAILABLE,
+    REJECT,
     RENEW,
     TERMINAL,
     InFlightBatch,
     RecordState,
     Run,
-    released,
 )
 from ottla.server.share_state.batches import NO_OFFSET, StateBatch
 from ottla.server.share_state.errors import ShareStateError
@@ -62,6 +63,7 @@ class SharePartition:
 
     __slots__ = (
         "_clock",
+        "_give_up",
         "_persister",
         "_ring_at",
         "_timer",
@@ -86,7 +88,10 @@ class SharePartition:
         persister: Persister,
         clock: Clock,
         settings: Callable[[], ShareGroupSettings],
+        give_up: Callable[[Run, bool], None] = lambda run, rejected: None,
     ) -> None:
+        """`give_up` hears of what a member rejected, or what was delivered too often, before it is archived."""
+        self._give_up = give_up
         self.key = key
         self.leader_epoch = leader_epoch
         self.settings = settings
@@ -129,11 +134,22 @@ class SharePartition:
                 self.gap_start = behind
             behind = last + 1
             self.batches.append(InFlightBatch([Run(first, last, RecordState(state), delivery_count)]))
+        self._finish_archiving()
         self.end = self.start
         if self.batches:
             self.find_next = True
             self.end = self.gap_end = self.batches[-1].last
             self.advance()
+
+    def _finish_archiving(self) -> None:
+        """ShareError."""
+        changes = _Changes(self)
+        limit = self.settings().delivery_count_limit
+        for batch in self.batches:
+            run = batch.whole
+            if run.state is ARCHIVING:
+                changes.give_up(batch, run, rejected=run.delivery_count < limit)
+        self._write(changes)
 
     # What is in flight
 
@@ -258,8 +274,10 @@ class SharePartition:
 
     def _settle(self, batch: InFlightBatch, run: Run, kind: int, changes: _Changes) -> None:
         settings = self.settings()
-        if kind != RENEW:
-            changes.into(batch, run, released(ACKNOWLEDGE_STATES[kind], run, settings.delivery_count_limit))
+        if kind == REJECT:
+            changes.give_up(batch, run, rejected=True)
+        elif kind != RENEW:
+            changes.released(batch, run, ACKNOWLEDGE_STATES[kind], settings.delivery_count_limit)
         elif settings.renew_enabled:
             changes.note(batch)
             batch.put(run._replace(deadline=self.lock()))
@@ -286,8 +304,7 @@ class SharePartition:
         if run.first < self.start:
             changes.into(batch, run.clipped(run.first, self.start - 1), ARCHIVED)
         if run.last >= self.start:
-            rest = run.clipped(self.start, run.last)
-            changes.into(batch, rest, released(AVAILABLE, rest, limit))
+            changes.released(batch, run.clipped(self.start, run.last), AVAILABLE, limit)
 
     # Locks
 
@@ -334,15 +351,22 @@ class SharePartition:
     # What comes of changes
 
     def _keep(self, changes: _Changes) -> None:
+        """ShareError, and nothing of it is true."""
+        if changes.rows:
+            self._write(changes)
+            self._changed(changes)
+
+    def _write(self, changes: _Changes) -> None:
         if not changes.rows:
             return
+        for run, rejected in changes.given_up:
+            self._give_up(run, rejected)
         try:
             self._persister.write(
                 *self.key, self.state_epoch, self.leader_epoch, self.start, self.delivery_complete_count, changes.rows
             )
         except ShareStateError as error:
             raise told(error) from error
-        self._changed(changes)
 
     def _changed(self, changes: _Changes) -> None:
         self.find_next |= any(row.delivery_state == AVAILABLE for row in changes.rows)
@@ -406,12 +430,14 @@ class SharePartition:
 class _Changes:
     """What is to be written, and how it was before."""
 
-    __slots__ = ("_before", "_partition", "rows")
+    __slots__ = ("_before", "_partition", "given_up", "rows")
 
     def __init__(self, partition: SharePartition) -> None:
         self._partition = partition
         self._before: dict[InFlightBatch, list[Run]] = {}
         self.rows: list[StateBatch] = []
+        self.given_up: list[tuple[Run, bool]] = []
+        """Of what is archived, that which was rejected (true) or delivered too often."""
 
     def note(self, batch: InFlightBatch) -> None:
         self._before.setdefault(batch, batch.runs)
@@ -420,6 +446,17 @@ class _Changes:
         self.note(batch)
         batch.put(run.into(state))
         self.rows.append(StateBatch(run.first, run.last, run.delivery_count, state))
+
+    def give_up(self, batch: InFlightBatch, run: Run, *, rejected: bool) -> None:
+        self.given_up.append((run, rejected))
+        self.into(batch, run, ARCHIVED)
+
+    def released(self, batch: InFlightBatch, run: Run, state: RecordState, delivery_limit: int) -> None:
+        """What was delivered `delivery_limit` times is not made available again."""
+        if state is AVAILABLE and run.delivery_count >= delivery_limit:
+            self.give_up(batch, run, rejected=False)
+        else:
+            self.into(batch, run, state)
 
     def undo(self) -> None:
         for batch, runs in self._before.items():

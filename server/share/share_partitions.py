@@ -24,6 +24,8 @@ from ottla.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from ottla.server.context import BrokerContext
+    from ottla.server.share.dead_letters import DeadLetters
+    from ottla.server.share.states import Run
 
 logger = logging.getLogger("ottla.server.share.share_partitions")
 
@@ -35,6 +37,7 @@ class SharePartitions:
         self._persister = persister
         self._partitions: dict[SharePartitionKey, SharePartition] = {}
         self._settings: dict[str, ShareGroupSettings] = {}
+        self._letters: DeadLetters | None = None
         broker.metadata.subscribe(self._follow)
 
     def __len__(self) -> int:
@@ -52,6 +55,13 @@ class SharePartitions:
         limit: int = self._broker.replicas.broker_values()["group.share.max.share.sessions"]
         return limit
 
+    def _dead_letters(self) -> DeadLetters:
+        if self._letters is None:
+            from ottla.server.share.dead_letters import DeadLetters
+
+            self._letters = DeadLetters(self._broker)
+        return self._letters
+
     # Partitions
 
     def get(self, group_id: str, partition: TopicIdPartition) -> SharePartition | None:
@@ -65,7 +75,15 @@ class SharePartitions:
             return found
         if not replica.is_leader:
             raise ShareError(ErrorCode.NOT_LEADER_OR_FOLLOWER, None)
-        found = SharePartition(key, replica.leader_epoch, self._persister, self._broker.clock, lambda: self.settings(group_id))
+
+        def settings() -> ShareGroupSettings:
+            return self.settings(group_id)
+
+        def give_up(run: Run, rejected: bool) -> None:
+            if settings().dead_letter_topic:
+                self._dead_letters().send(group_id, settings(), replica, run, rejected=rejected)
+
+        found = SharePartition(key, replica.leader_epoch, self._persister, self._broker.clock, settings, give_up)
         found.load(lambda: self._first_offset(group_id, replica))
         self._partitions[key] = found
         return found

@@ -2,7 +2,8 @@
 
 A record is `AVAILABLE` until a member is given it, then `ACQUIRED` for as long as that member's lock lasts, and ends either
 `ACKNOWLEDGED` (somebody dealt with it) or `ARCHIVED` (nobody will: rejected, given up after too many deliveries, a gap of the
-log, below the log's start). The numbers are those of the state that is persisted.
+log, below the log's start). `ARCHIVING` is only found, in what a Kafka left behind that was about to write a dead letter. The
+numbers are those of the state that is persisted.
 
 A `Run` is a row: offsets from `first` to `last`, both included, that have everything in common. An `InFlightBatch` is what was
 handed out at one time, as consecutive runs. `by_offset` says that it was ever treated otherwise than as a whole; it may then have
@@ -20,12 +21,14 @@ class RecordState(IntEnum):
     AVAILABLE = 0
     ACQUIRED = 1
     ACKNOWLEDGED = 2
+    ARCHIVING = 3
     ARCHIVED = 4
 
 
 AVAILABLE: Final = RecordState.AVAILABLE
 ACQUIRED: Final = RecordState.ACQUIRED
 ACKNOWLEDGED: Final = RecordState.ACKNOWLEDGED
+ARCHIVING: Final = RecordState.ARCHIVING
 ARCHIVED: Final = RecordState.ARCHIVED
 
 TERMINAL: Final = frozenset({ACKNOWLEDGED, ARCHIVED})
@@ -34,6 +37,7 @@ TRANSITIONS: Final = {
     AVAILABLE: frozenset({ACQUIRED, ARCHIVED}),  # archived: the log lost it, or nothing of it is to be had
     ACQUIRED: frozenset({AVAILABLE, ACKNOWLEDGED, ARCHIVED}),
     ACKNOWLEDGED: frozenset[RecordState](),
+    ARCHIVING: frozenset({ARCHIVED}),
     ARCHIVED: frozenset[RecordState](),
 }
 """From each state, the states that may follow."""
@@ -73,11 +77,6 @@ class Run(NamedTuple):
     def size_from(self, offset: int) -> int:
         """How many of its offsets are not below `offset`."""
         return max(0, self.last - max(self.first, offset) + 1)
-
-
-def released(state: RecordState, run: Run, delivery_limit: int) -> RecordState:
-    """What becomes of a run that should become `state`: what was delivered `delivery_limit` times is not made available again."""
-    return ARCHIVED if state is AVAILABLE and run.delivery_count >= delivery_limit else state
 
 
 class InFlightBatch:

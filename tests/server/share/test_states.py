@@ -9,14 +9,12 @@ import pytest
 from ottla.server.share.states import (
     ACKNOWLEDGED,
     ACQUIRED,
-    ARCHIVED,
     AVAILABLE,
     TERMINAL,
     TRANSITIONS,
     InFlightBatch,
     RecordState,
     Run,
-    released,
 )
 
 
@@ -33,12 +31,6 @@ def test_only_transitions_of_the_table_happen(before: RecordState, after: Record
     else:
         with pytest.raises(AssertionError):
             run.into(after)
-
-
-def test_what_was_delivered_to_the_limit_is_archived_instead_of_made_available() -> None:
-    assert released(AVAILABLE, Run(0, 0, ACQUIRED, 4), 5) is AVAILABLE
-    assert released(AVAILABLE, Run(0, 0, ACQUIRED, 5), 5) is ARCHIVED
-    assert released(ACKNOWLEDGED, Run(0, 0, ACQUIRED, 5), 5) is ACKNOWLEDGED
 
 
 def test_a_change_in_the_middle_cuts_a_run_in_three() -> None:

@@ -1,0 +1,155 @@
+"""Dead letters (KIP-1191): what a share group gives up, rejected or delivered too often, is told of in a topic of its choice.
+
+A letter is a record without key and value, or, with `errors.deadletterqueue.copy.record.enable`, with those of the record; its
+headers say where that was, whose group gave it up, after how many deliveries, and why. It goes to the partition of the same
+number, modulo the partitions of the topic, before the share coordinator hears that the record is archived: so a crash may bring a
+letter twice, but loses none.
+
+The topic's name has to begin as the broker wants it (`errors.deadletterqueue.topic.name.prefix`), and it has to agree
+(`errors.deadletterqueue.group.enable`). One that does not exist is created, with the broker's leave
+(`errors.deadletterqueue.auto.create.topics.enable`); its first letters are the only ones which a crash can lose. Whatever is
+wrong is said in the log, and the record is archived all the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from ottla.log.errors import LogError
+from ottla.log.validate import Origin
+from ottla.server.replicas import Replica
+from ottla.server.share.settings import ShareGroupSettings
+from ottla.server.share.states import Run
+from ottla.wire.batch import HEADER_SIZE, build_batch
+from ottla.wire.compression import CompressionError
+from ottla.wire.records import Record, decode_records
+
+if TYPE_CHECKING:
+    from ottla.server.context import BrokerContext
+
+logger = logging.getLogger("ottla.server.share.dead_letters")
+
+GROUP_ENABLE: Final = "errors.deadletterqueue.group.enable"
+SINCE_SHARE_VERSION: Final = 2
+INTERNAL_PREFIX: Final = "__"
+REJECTED: Final = "Offset rejected by client."
+TOO_OFTEN: Final = "Offset delivery count exceeded the threshold."
+RECORD_OVERHEAD: Final = 48
+"""More than a record's lengths and deltas take, with six headers."""
+
+
+class DeadLetters:
+    """Writes the letters of all share groups of this broker."""
+
+    def __init__(self, broker: BrokerContext) -> None:
+        self._broker = broker
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def send(self, group_id: str, settings: ShareGroupSettings, source: Replica, run: Run, *, rejected: bool) -> None:
+        """Of each offset of the run, if the group wants letters."""
+        name, image = settings.dead_letter_topic, self._broker.metadata
+        if not name or image.features.get("share.version", 0) < SINCE_SHARE_VERSION:
+            return
+        letters = [*self._letters(group_id, settings, source, run, REJECTED if rejected else TOO_OFTEN)]
+        problem = self._problem(name)
+        if problem is not None:
+            logger.error("records that %s gave up are told of in no topic: %s", group_id, problem)
+        elif name in image.topics:
+            self._append(name, source.partition, letters)
+        else:
+            task = asyncio.get_running_loop().create_task(self._create(name, source.partition, letters))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    def _problem(self, name: str) -> str | None:
+        """Why there are no letters to this topic."""
+        values, image = self._broker.replicas.broker_values(), self._broker.metadata
+        prefix = values["errors.deadletterqueue.topic.name.prefix"]
+        if name.startswith(INTERNAL_PREFIX):
+            return f"{name} is a name for internal topics"
+        if not name.startswith(prefix):
+            return f"{name} does not begin with {prefix} (errors.deadletterqueue.topic.name.prefix)"
+        if name in image.topics:
+            agrees = self._broker.replicas.config_of(name).errors_deadletterqueue_group_enable
+            return None if agrees else f"{name} does not have {GROUP_ENABLE}"
+        if not values["errors.deadletterqueue.auto.create.topics.enable"]:
+            return f"there is no {name}, and errors.deadletterqueue.auto.create.topics.enable is false"
+        return None
+
+    def _letters(self, group_id: str, settings: ShareGroupSettings, source: Replica, run: Run, why: str) -> Iterator[Record]:
+        now_ms = self._broker.clock.now_ms()
+        copied = self._records(source, run) if settings.copies_dead_letters else {}
+        for offset in range(run.first, run.last + 1):
+            headers = {
+                "__dlq.errors.topic": source.topic,
+                "__dlq.errors.partition": source.partition,
+                "__dlq.errors.offset": offset,
+                "__dlq.errors.group": group_id,
+                "__dlq.errors.delivery.count": run.delivery_count,
+                "__dlq.errors.message": why,
+            }
+            key, value = copied.get(offset, (None, None))
+            yield Record(0, now_ms, key, value, [(name, str(text).encode()) for name, text in headers.items()])
+
+    @staticmethod
+    def _records(source: Replica, run: Run) -> dict[int, tuple[bytes | None, bytes | None]]:
+        """Key and value by offset, of the records that are still there and can be read."""
+        found: dict[int, tuple[bytes | None, bytes | None]] = {}
+        log = source.log
+        try:
+            for batch in log.iterate_batches(max(run.first, log.log_start_offset)):
+                records = decode_records(batch)
+                found.update((each.offset, (each.key, each.value)) for each in records if run.first <= each.offset <= run.last)
+                if records and records[-1].offset >= run.last:
+                    break
+        except (LogError, CompressionError, ValueError) as error:
+            logger.error("%s-%d: records that are given up cannot be copied: %s", source.topic, source.partition, error)
+        return found
+
+    async def _create(self, name: str, partition: int, letters: list[Record]) -> None:
+        from ottla.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+
+        topic = CreatableTopic(name, -1, -1, [], [CreatableTopicConfig(GROUP_ENABLE, "true")])
+        try:
+            response = await self._broker.controller.create_topics(CreateTopicsRequest([topic]))
+        except LogError as error:
+            logger.error("%s is not created for dead letters: %s", name, error)
+            return
+        if name in self._broker.metadata.topics:
+            self._append(name, partition, letters)
+        else:
+            logger.error("%s is not created for dead letters: %s", name, response.topics[0].error_message)
+
+    def _append(self, name: str, partition: int, letters: list[Record]) -> None:
+        partitions = self._broker.metadata.topics[name].partitions
+        replica = self._broker.replicas.get(name, partition % len(partitions))
+        if replica is None or not replica.is_leader:
+            logger.error("%d dead letters are lost: partition %d of %s is not here", len(letters), partition, name)
+            return
+        for records in _portions(letters, replica.log.config.max_message_bytes):
+            try:
+                info = replica.append(build_batch(records), origin=Origin.CLIENT)
+                if info.waits:
+                    replica.log.flush()
+                    replica.wake()
+            except LogError as error:
+                logger.error("%d dead letters to %s are lost: %s", len(records), name, error)
+
+
+def _portions(letters: list[Record], max_bytes: int) -> Iterator[list[Record]]:
+    """As many letters as a batch of the topic takes, at a time."""
+    portion: list[Record] = []
+    size = HEADER_SIZE
+    for letter in letters:
+        parts: list[Any] = [letter.key or b"", letter.value or b"", *(part for header in letter.headers for part in header)]
+        needed = RECORD_OVERHEAD + sum(map(len, parts))
+        if portion and size + needed > max_bytes:
+            yield portion
+            portion, size = [], HEADER_SIZE
+        portion.append(letter)
+        size += needed
+    if portion:
+        yield portion
