@@ -76,6 +76,8 @@ class ShareSessions:
 
     def __init__(self) -> None:
         self._sessions: dict[SessionKey, ShareSession] = {}
+        self._groups: dict[object, set[str]] = {}
+        """By connection, the groups that it opened sessions of."""
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -93,13 +95,18 @@ class ShareSessions:
         if len(self._sessions) >= limit:
             raise ShareError(ErrorCode.SHARE_SESSION_LIMIT_REACHED, None)
         session = self._sessions[key] = ShareSession(key, partitions, connection)
+        self._groups.setdefault(connection, set()).add(key.group_id)
         return session
 
     def close(self, key: SessionKey) -> ShareSession | None:
         return self._sessions.pop(key, None)
 
     def of_connection(self, connection: object) -> list[ShareSession]:
+        if connection not in self._groups:
+            return []
         return [session for session in self._sessions.values() if session.connection is connection]
 
-    def has_group(self, group_id: str) -> bool:
-        return any(key.group_id == group_id for key in self._sessions)
+    def empty_groups(self, connection: object) -> set[str]:
+        """The connection is gone: the groups that had sessions by it, and have none any more."""
+        groups = self._groups.pop(connection, set())
+        return groups - {key.group_id for key in self._sessions} if groups else groups

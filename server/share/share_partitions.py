@@ -164,7 +164,8 @@ class SharePartitions:
         """Ends the sessions that were opened by it."""
         for session in self.sessions.of_connection(connection):
             self.release(session)
-            group_id = session.key.group_id
-            if not self.sessions.has_group(group_id):
-                self._forget_where(lambda key, group_id=group_id: key.group_id == group_id)  # type: ignore[misc]
+        empty = self.sessions.empty_groups(connection)
+        if empty:
+            self._forget_where(lambda key: key.group_id in empty)
+            for group_id in empty:
                 self._settings.pop(group_id, None)

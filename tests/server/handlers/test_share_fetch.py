@@ -352,6 +352,16 @@ def test_the_last_connection_of_a_group_takes_its_share_partitions_with_it(broke
     assert (len(shares), len(shares.sessions)) == (0, 0)
 
 
+def test_also_where_the_session_ended_before(broker: MemoryBroker, member: Member) -> None:
+    member.fetch([T0])
+    shares = broker.context.share_partitions()
+    (session,) = shares.sessions._sessions.values()
+    member.fetch(epoch=-1)
+    assert (len(shares), len(shares.sessions)) == (1, 0)
+    shares.connection_lost(session.connection)
+    assert len(shares) == 0
+
+
 # Refusals
 
 

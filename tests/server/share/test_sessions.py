@@ -82,5 +82,17 @@ def test_sessions_are_found_by_the_connection_that_opened_them() -> None:
     mine = sessions.open(M, names(T0), connection, limit=9)
     sessions.open(SessionKey("g", "n"), names(T0), object(), limit=9)
     assert sessions.of_connection(connection) == [mine]
-    assert sessions.has_group("g")
-    assert not sessions.has_group("h")
+
+
+def test_a_group_is_empty_when_its_last_connection_is_gone() -> None:
+    sessions = ShareSessions()
+    a, b = object(), object()
+    sessions.open(M, names(T0), a, limit=9)
+    sessions.open(SessionKey("g", "n"), names(T0), b, limit=9)
+    sessions.open(SessionKey("h", "n"), names(T0), b, limit=9)
+    sessions.close(M)
+    assert sessions.empty_groups(a) == set(), "another has a session"
+    sessions.close(SessionKey("g", "n"))
+    sessions.close(SessionKey("h", "n"))
+    assert sessions.empty_groups(b) == {"g", "h"}
+    assert sessions.empty_groups(b) == set()
