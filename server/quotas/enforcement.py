@@ -108,7 +108,7 @@ class ClientQuotas:
         """What counts from now on; whether anything does."""
         for key, ledger in self._ledgers.items():
             ledger.set_limits({entity: values[key] for entity, values in quotas.items() if key in values})
-        limited = any(self._ledgers.values())
+        limited = any(ledger.limited for ledger in self._ledgers.values())
         if limited and self._dispatch.on_new_route is None:
             self._dispatch.on_new_route = self._meter
             for number, route in self._dispatch.routes.items():
@@ -135,7 +135,7 @@ class ClientQuotas:
 
     def _handle(self, key: int, handle: Callable[[Any, RequestContext], Any], request: Any, ctx: RequestContext) -> Any:
         client, size = _client(ctx), self._size
-        if key in _READS:
+        if key in _READS and self.fetch.limited:
             request.max_bytes = min(request.max_bytes, self._most_at_once(client))
         try:
             answer = handle(request, ctx)
@@ -203,6 +203,8 @@ class ClientQuotas:
 
     def _charge(self, ledger: Ledger[Rate], client: Client, value: float) -> int:
         """Counts it; how long the client has to wait then."""
+        if not ledger.limited:
+            return 0
         now_ms = self._now_ms()
         found = ledger.of(client, now_ms)
         if found is None:
@@ -258,7 +260,7 @@ class ClientQuotas:
     def used(self, quota: str) -> list[tuple[Share, float]]:
         now_ms = self._now_ms()
         ledger = self._ledgers[quota]
-        return [(share, measure.now(now_ms)) for share, measure in ledger.shares.items()] if ledger else []
+        return [(share, measure.now(now_ms)) for share, measure in ledger.shares.items()] if ledger.limited else []
 
 
 _MOST_BYTES: Final = 2**31 - 1

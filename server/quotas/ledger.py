@@ -35,12 +35,14 @@ Client = tuple[str, str | None]
 class Ledger(Generic[M]):
     """Of one kind of quota."""
 
-    __slots__ = ("_found", "_limits", "_look_at", "_make", "_windows", "shares")
+    __slots__ = ("_found", "_limits", "_look_at", "_make", "_windows", "limited", "shares")
 
     def __init__(self, make: Callable[[Windows], M], windows: Windows) -> None:
         self._make = make
         self._windows = windows
         self._limits = Limits({})
+        self.limited = False
+        """There are limits."""
         self._found: dict[Client, tuple[M, float] | None] = {}  # what was resolved since the limits last changed
         self._look_at = FEW
         self.shares: dict[Share, M] = {}
@@ -48,11 +50,8 @@ class Ledger(Generic[M]):
     def set_limits(self, values: Mapping[Entity, float]) -> None:
         """From now on. What was used up stays so."""
         self._limits = Limits(values)
+        self.limited = bool(values)
         self._found.clear()
-
-    def __bool__(self) -> bool:
-        """There are limits."""
-        return bool(self._limits)
 
     def of(self, client: Client, now_ms: int) -> tuple[M, float] | None:
         """The measure of the client's share, and its limit a second; None where it has no limit."""

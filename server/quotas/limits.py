@@ -61,9 +61,6 @@ class Limits:
     def __init__(self, values: Mapping[Entity, float]) -> None:
         self._values = values
 
-    def __bool__(self) -> bool:
-        return bool(self._values)
-
     def of(self, user: str, client_id: str | None) -> Limited | None:
         """None: no limit."""
         for of_user, of_client in _LEVELS:

@@ -47,41 +47,56 @@ class _Window:
 class Rate:
     """An average per second."""
 
-    __slots__ = ("_current", "_ring", "_windows")
+    __slots__ = ("_current", "_oldest_ms", "_others", "_ring", "_stale_ms", "_window", "_windows")
 
     def __init__(self, windows: Windows) -> None:
         self._windows = windows
         self._ring: list[_Window] = []  # one more than is counted: the oldest may still be within the span
         self._current = 0
+        self._window: _Window | None = None  # the current one
+        # What follows from the windows, so that a request need not look at all of them
+        self._others = 0.0  # the sum of all but the current one
+        self._oldest_ms = 0  # when the first of them began
+        self._stale_ms = 0  # before this, none of them is past all windows
 
     def record(self, value: float, now_ms: int) -> None:
         """Counts; a negative value takes back what was counted at this very time."""
-        if not self._ring:
-            self._ring.append(_Window(now_ms))
-        window = self._ring[self._current]
-        if now_ms - window.start_ms >= self._windows.size_ms:
+        window = self._window
+        if window is None or now_ms - window.start_ms >= self._windows.size_ms:
             window = self._next(now_ms)
         window.sum += value
         window.last_ms = now_ms
 
     def _next(self, now_ms: int) -> _Window:
-        self._current = (self._current + 1) % (self._windows.number + 1)
+        if self._ring:
+            self._current = (self._current + 1) % (self._windows.number + 1)
         if self._current == len(self._ring):
             self._ring.append(_Window(now_ms))
         else:
             self._ring[self._current].restart(now_ms)
-        return self._ring[self._current]
+        window = self._window = self._ring[self._current]
+        self._look()
+        return window
+
+    def _look(self) -> None:
+        """The windows have changed."""
+        ring = self._ring
+        self._others = sum(window.sum for window in ring if window is not self._window)
+        self._oldest_ms = min(window.start_ms for window in ring)
+        self._stale_ms = min(window.last_ms for window in ring) + self._windows.span_ms
 
     def per_second(self, now_ms: int) -> float:
         spanned_ms = self.spanned_ms(now_ms)
-        return sum(window.sum for window in self._ring) / (spanned_ms / 1000)
+        return (self._others + self._window.sum) / (spanned_ms / 1000) if self._window is not None else 0.0
 
     def spanned_ms(self, now_ms: int) -> int:
         """The time that the average is over: from the oldest window on, at least all full windows but one."""
-        for window in self._ring:
-            if now_ms - window.last_ms >= self._windows.span_ms:
-                window.restart(now_ms)
-        spanned_ms = now_ms - min((window.start_ms for window in self._ring), default=now_ms)
+        if now_ms >= self._stale_ms and self._ring:
+            for window in self._ring:
+                if now_ms - window.last_ms >= self._windows.span_ms:
+                    window.restart(now_ms)
+            self._look()
+        spanned_ms = now_ms - self._oldest_ms if self._ring else 0
         missing = self._windows.number - 1 - spanned_ms // self._windows.size_ms
         return max(spanned_ms + max(missing, 0) * self._windows.size_ms, 1)
 

@@ -30,11 +30,11 @@ def test_a_new_limit_finds_what_was_used_up() -> None:
     assert found is not None
     found[0].record(1000, 0)
     ledger.set_limits({(("client-id", "c"),): 50.0})
-    assert ledger
+    assert ledger.limited
     again = ledger.of(("u", "c"), 0)
     assert again == (found[0], 50.0)
     ledger.set_limits({})
-    assert not ledger
+    assert not ledger.limited
     assert ledger.of(("u", "c"), 0) is None
 
 
