@@ -91,5 +91,8 @@ DELIBERATE: dict[str, Difference] = {
     "URown": Difference(
         "", 0, 42, "a broker that is unregistered while it runs serves nobody until its next start; ours refuses for itself"
     ),
+    "SG21": Difference("", False, True, "Kafka spells the state with an underscore where it filters, as nobody else does"),
+    "SG22": Difference("", -1, 0, "a member with an endpoint makes Kafka fail as long as its source topics are missing"),
+    "SG23": Difference("", -1, 130, "a topology that contradicts itself makes Kafka fail inside; it is an invalid one"),
     "DCF5own": Difference("", [4], [4, 5], "Kafka must be told node.id and process.roles; ours have defaults"),
 }
