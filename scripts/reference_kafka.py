@@ -201,6 +201,8 @@ class RealKafka(BrokerProcess):
     """Apache Kafka from Maven's jars. Small heap and no optimising compiler: a test run ends before either pays."""
 
     kind = "kafka"
+    format_options: tuple[str, ...] = ("--standalone",)
+    """The voters are in the log."""
 
     def _java(self) -> list[str]:
         jvm = ["-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
@@ -211,7 +213,7 @@ class RealKafka(BrokerProcess):
             *self._java(),
             "kafka.tools.StorageTool",
             "format",
-            "--standalone",
+            *self.format_options,
             "-t",
             CLUSTER_ID,
             "-c",
