@@ -86,6 +86,8 @@ def test_a_write_that_is_late_takes_nothing_back() -> None:
     driver.begin(start_offset=3)
     driver.write((4, 4, 1, 2), start_offset=-1, complete=7)
     assert driver.now()[3:6] == (3, 0, (StateBatch(4, 4, 1, 2),))
+    driver.write(start_offset=1, complete=9)
+    assert driver.now()[3:5] == (3, 0)
     driver.write(start_offset=3, complete=2)
     driver.write(start_offset=3, complete=1)
     assert driver.now().delivery_complete_count == 2

@@ -97,6 +97,19 @@ async def test_what_could_not_be_forgotten_is_tried_again() -> None:
 
 
 @in_loop
+async def test_who_reads_a_topic_again_ends_its_deletion() -> None:
+    driver = Driver()
+    driver.enter()
+    driver.beat(epoch=-1)
+    driver.broker.state.log.fail = StorageError("gone")
+    driver.forget("t")
+    driver.broker.state.log.fail = None
+    assert driver.group().state_partitions.deleting == {T: "t"}
+    driver.join()
+    assert driver.group().state_partitions.deleting == {}
+
+
+@in_loop
 async def test_a_group_goes_with_its_state() -> None:
     driver = Driver()
     driver.enter()

@@ -85,6 +85,27 @@ def test_a_member_is_told_only_of_what_it_subscribes_to() -> None:
     assert not driver.beat().assignment
 
 
+def test_a_member_is_not_told_of_what_its_target_still_has() -> None:
+    """The assignor leaves a topic in targets that nobody subscribes to any more."""
+    driver = Driver()
+    driver.enter("a", "t", "u")
+    driver.enter("b", "t", "x")
+    driver.clock.advance(1.5)
+    answer = driver.beat("a", topics=["t"])
+    assert driver.group().targets["a"][U] == {0}
+    assert U not in assigned(answer)
+
+
+def test_who_subscribes_to_nothing_does_not_raise_the_epoch() -> None:
+    driver = Driver()
+    driver.enter()
+    driver.beat(topics=[])
+    driver.clock.advance(1.5)
+    epoch = driver.beat().member_epoch
+    driver.clock.advance(1.5)
+    assert driver.beat().member_epoch == epoch
+
+
 # Epochs
 
 
@@ -179,6 +200,7 @@ def test_who_leaves_is_gone_and_the_others_get_its_partitions() -> None:
     group = driver.group()
     assert (group.state_name, group.assignment_epoch, group.assignment_timestamp_ms) == ("Empty", group.epoch, 0)
     assert group.state_partitions.initialized, "an empty share group keeps its place in partitions"
+    assert driver.clock.waiting == 0, "nobody's session goes on"
 
 
 def test_sessions_end() -> None:
