@@ -7,6 +7,7 @@ Members choose their ids, so both brokers see the same ones and assign the same 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from random import Random
 from typing import Any
 
 import pytest
@@ -105,6 +106,45 @@ def test_standby_tasks(wire: Wire) -> Any:
         for member in members[:2]:
             member.owning()
     return steps, [(member.active, member.standby) for member in members[:2]], described(wire, group).groups[0].group_state
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_many_members_of_few_processes(wires: dict[str, Wire], seed: int) -> None:
+    """Whose turn it is when all else is equal depends on the order of Java's tables, of members' ids and processes."""
+
+    def scenario(wire: Wire) -> Any:
+        rng = Random(seed)
+        topic, group = wire.create("t", 7), at_once(wire, num_standby_replicas="1")
+        topology = [subtopology("0", topic, changelogs=[wire.name("a-changelog")]), subtopology("1", topic)]
+        members = [
+            Stream(
+                wire,
+                group,
+                f"m{rng.randrange(10**9)}",
+                f"i{n}" if n % 4 == 3 else None,
+                f"p{rng.randrange(10**5) if n < 4 else n % 4}",
+            )
+            for n in range(11)
+        ]
+        members[0].join(topology)
+        members[0].until_ready()
+        seen = []
+        for some in (members[1:5], members[5:]):
+            for member in some:
+                member.join(topology)
+            seen.append(settled(members[: members.index(some[-1]) + 1]))
+        for member in rng.sample(members, 4):
+            member.leave()
+            members.remove(member)
+        return seen, settled(members), described(wire, group)
+
+    def settled(members: list[Stream]) -> Any:
+        for _ in range(5):
+            for member in members:
+                member.owning()
+        return [(member.active, member.standby) for member in members]
+
+    check(wires, "SG25", scenario)
 
 
 @same_answer("SG5")

@@ -164,6 +164,20 @@ def test_the_filter_for_groups_that_are_not_ready(wire: Wire) -> Any:
     return bool(listed(wire, group, states_filter=["NotReady"]))
 
 
+@same_answer("SG26")
+def test_internal_topics_that_cannot_be_created(wire: Wire) -> Any:
+    """The member hears of it for as long as it lasts, and nothing is assigned."""
+    topic, group = wire.create("t", 2), at_once(wire)
+    member, log = Stream(wire, group, "m"), wire.name("a-changelog")
+    wrong = subtopology("0", topic, changelogs=[log])
+    wrong.state_changelog_topics[0].topic_configs[0].value = "nonsense"
+    steps = [member.join([wrong])]
+    told = member.until(
+        "it is told why", lambda answer: len(answer.status[0].status_detail) > len(steps[0].status[0].status_detail)
+    )
+    return steps, told, wire.metadata(log), described(wire, group)
+
+
 @same_answer("SG22")
 def test_an_endpoint_before_its_topics(wire: Wire) -> Any:
     member = Stream(wire, at_once(wire), "m")
