@@ -144,7 +144,6 @@ class SharePartitions:
         except ShareError as error:
             self.fenced(found, error)
             raise
-        found.wake()
 
     def release(self, session: ShareSession) -> None:
         """The session ends, and with it the locks of its member."""
@@ -158,7 +157,6 @@ class SharePartitions:
             except ShareError as error:
                 logger.warning("%r: what %s held stays locked: %s", found, session.key.member_id, error)
                 self.fenced(found, error)
-            found.wake()
 
     def connection_lost(self, connection: object) -> None:
         """Ends the sessions that were opened by it."""

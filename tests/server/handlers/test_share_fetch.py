@@ -128,6 +128,13 @@ def test_records_of_aborted_transactions_are_left_out_for_a_group_that_reads_com
     assert (found.start, found.batches) == (5, [])
 
 
+def test_a_groups_settings_count_at_once(broker: MemoryBroker, member: Member) -> None:
+    produce(broker, "t", batch(1))
+    assert member.fetch([T0]).acquisition_lock_timeout_ms == 30_000
+    group_setting(broker, "share.record.lock.duration.ms", "15000")
+    assert member.fetch().acquisition_lock_timeout_ms == 15_000
+
+
 def test_uncommitted_readers_get_everything(broker: MemoryBroker, member: Member) -> None:
     replica = broker.replicas.get("t", 0)
     assert replica is not None
