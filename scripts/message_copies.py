@@ -9,6 +9,10 @@ VerifiableProducer writes numbers to IN. TransactionalMessageCopiers copy them t
 that hold their group's offsets; a third of these they abort, at random. Copiers and broker are killed (kill -9) or stopped
 (SIGTERM) at random points and started again. A VerifiableConsumer reads OUT all the while, and another reader in the end, both of
 committed records: what each of them sees is, partition by partition, what went in, in order and once.
+
+Apache Kafka 4.4.0, when it is its cluster's only broker, may lose what it has just committed in a clean stop: the partitions have
+no leader any more, it takes them for deleted, and completes the transaction without its markers. Kafka's own test has three
+brokers. So with `--kind kafka` clean stops of the broker are left out.
 """
 
 from __future__ import annotations
@@ -302,6 +306,11 @@ class Copies:
         return f"partitions {sorted(found)} instead of {sorted(expected)}"
 
 
+def _loses(kind: str, way: Way) -> bool:
+    """Whether this broker may break the promise by itself, see above."""
+    return kind == "kafka" and way.bounced == "broker" and way.clean
+
+
 def main() -> None:
     parser = ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--kind", choices=sorted(CLASSES), default="ottla")
@@ -311,7 +320,8 @@ def main() -> None:
     arguments = parser.parse_args()
     _quiet.disabled = True
     with tempfile.TemporaryDirectory(prefix="message-copies-") as temporary:
-        for number, way in enumerate(way for way in WAYS if all(text in way.name for text in arguments.only)):
+        ways = [way for way in WAYS if all(text in way.name for text in arguments.only) and not _loses(arguments.kind, way)]
+        for number, way in enumerate(ways):
             directory = (arguments.keep or Path(temporary)) / f"{arguments.kind}-{number}"
             broker = CLASSES[arguments.kind](directory / "broker", WAITS_FOR_MEMBERS if way.group_mode else None)
             directory.mkdir(parents=True)
