@@ -22,6 +22,12 @@ SCHEMAS: Final = {
     6: "consumer_group_target_assignment_metadata",
     7: "consumer_group_target_assignment_member",
     8: "consumer_group_current_member_assignment",
+    10: "share_group_member_metadata",
+    11: "share_group_metadata",
+    12: "share_group_target_assignment_metadata",
+    13: "share_group_target_assignment_member",
+    14: "share_group_current_member_assignment",
+    15: "share_group_state_partition_metadata",
     16: "consumer_group_regular_expression",
 }
 """By the api key of the record's key. Committed offsets have tests of their own."""
