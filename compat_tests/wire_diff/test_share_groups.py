@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from compat_tests.waiting import wait_for
 from compat_tests.wire import Wire
 from compat_tests.wire_diff.members import Member
 from compat_tests.wire_diff.same import check
@@ -34,6 +35,7 @@ from ottla.wire.messages.list_groups import ListGroupsRequest
 from ottla.wire.messages.share_group_describe import ShareGroupDescribeRequest
 from ottla.wire.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from ottla.wire.messages.sync_group import SyncGroupRequest
+from ottla.wire.primitives import ZERO_UUID
 
 GROUP_RESOURCE = 32
 PATIENCE_S = 20.0
@@ -49,6 +51,21 @@ class ShareGroup:
         self.group = wire.name("g")
         self.epochs: dict[str, int] = {}
         self.configure(self.group, share_assignment_interval_ms="0")
+        self.wait_for_coordinator(self.topic)
+
+    def wait_for_coordinator(self, topic: str) -> None:
+        """Kafka's coordinator hears of a topic some time after its metadata name it."""
+
+        def knows() -> bool:
+            return bool(self.offsets((topic, [0]), group="nobody").groups[0].topics[0].topic_id != ZERO_UUID)
+
+        wait_for(knows, f"the coordinator knows {topic}")
+
+    def create(self, stem: str) -> str:
+        """Another topic, of one partition."""
+        name = self.wire.create(stem)
+        self.wait_for_coordinator(name)
+        return name
 
     def configure(self, group: str, **settings: str) -> Any:
         altered = [configs.AlterableConfig(name.replace("_", "."), 0, value) for name, value in settings.items()]
@@ -168,7 +185,7 @@ def refusals(group: ShareGroup) -> Any:
 
 
 def subscriptions(group: ShareGroup) -> Any:
-    other, missing = group.wire.create("other"), group.wire.name("missing")
+    other, missing = group.create("other"), group.wire.name("missing")
     answers = [group.enter("m", group.topic)]
     answers += [group.beat(topics=[group.topic, missing]), group.describe()]
     answers += [group.beat(topics=[other]), group.assigned(), group.describe()]
@@ -251,7 +268,7 @@ def a_topic_grows(group: ShareGroup) -> Any:
 
 
 def a_topic_goes(group: ShareGroup) -> Any:
-    other = group.wire.create("other")
+    other = group.create("other")
     group.join("m", group.topic, other)
 
     def has_both(answer: Any) -> bool:

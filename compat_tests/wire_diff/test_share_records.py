@@ -50,7 +50,7 @@ def a_member_comes_and_goes(group: ShareGroup) -> None:
 
 def members_share(group: ShareGroup) -> None:
     """One partition, so that everybody has the same."""
-    only = group.wire.create("only")
+    only = group.create("only")
     group.enter("a", only)
     for member in ("b", "c"):
         group.join(member, only)
