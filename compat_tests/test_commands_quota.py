@@ -4,8 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
+
+from compat_tests.brokers import Address, SharedBrokers
 from compat_tests.commands import good, ottla
 from compat_tests.waiting import wait_for
+
+
+@pytest.fixture(scope="session")
+def broker(kind: str, shared_brokers: SharedBrokers) -> Address:
+    """Where other tests do not look for quotas, and find some."""
+    return shared_brokers.get(kind, "-quotas")
 
 
 def test_quotas_are_set_shown_and_unset(bootstrap: str, unique: Callable[[str], str]) -> None:

@@ -1,5 +1,6 @@
 """Quotas as clients feel them, on both brokers: what they are told (`throttle_time_ms`), what they are answered, and that their
-connection is not served until then. Each test is its own client by its id, or its address, so that nobody else is slowed down.
+connection is not served until then. Each test is its own client by its id, or its address, so that nobody else is slowed down;
+and the brokers are those of quotas only, for other tests see that there are none.
 
 Waits are computed by the broker from what came when, so they are compared with what Kafka's arithmetic allows, not to the
 millisecond (tests/server/quotas/test_rates.py does that).
@@ -17,7 +18,7 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from reference_kafka import BrokerProcess
 
-from compat_tests.brokers import CLASSES, Address
+from compat_tests.brokers import CLASSES, Address, SharedBrokers
 from compat_tests.waiting import collect, wait_for
 from compat_tests.wire import Connection, Wire, batch, encode
 from ottla.wire.messages import create_partitions, create_topics, delete_topics, fetch, metadata, produce
@@ -97,6 +98,11 @@ def quotas(wire: Wire, entity: Entity) -> dict[str, float]:
     answer = wire.call(DescribeClientQuotasRequest(parts, strict=True), 1)
     assert answer.error_code == 0
     return {value.key: value.value for entry in answer.entries for value in entry.values}
+
+
+@pytest.fixture(scope="session")
+def broker(kind: str, shared_brokers: SharedBrokers) -> Address:
+    return shared_brokers.get(kind, "-quotas")
 
 
 @pytest.fixture

@@ -51,7 +51,7 @@ def layouts() -> dict[str, Struct]:
 
 PLAUSIBLE: Final[dict[str, dict[str, Any]]] = {
     "alter_client_quotas": {"entries.entity.entity_type": "user", "entries.ops.key": "producer_byte_rate"}
-    | {"entries.ops.value": 1e15, "validate_only": True},
+    | {"entries.ops.remove": True, "validate_only": True},  # other tests see that there are none
     "alter_configs": {"resources.resource_type": 2, "resources.configs.name": "retention.ms", "resources.configs.value": "9000"},
     "alter_partition_reassignments": {"topics.partitions.replicas": [1], "timeout_ms": 5000},
     "create_acls": {"creations.principal": "User:u", "creations.host": "*"}

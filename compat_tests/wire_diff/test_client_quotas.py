@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from compat_tests.brokers import KINDS, Address, SharedBrokers
 from compat_tests.waiting import wait_for
 from compat_tests.wire import Wire
+from compat_tests.wire_diff.conftest import warm
 from compat_tests.wire_diff.same import check
 from ottla.wire.messages.alter_client_quotas import AlterClientQuotasRequest, OpData, RequestEntityData, RequestEntryData
 from ottla.wire.messages.describe_client_quotas import ComponentData, DescribeClientQuotasRequest
@@ -22,11 +24,17 @@ PRODUCE, FETCH, SHARE, CHANGES, CONNECTIONS = (
     "connection_creation_rate",
 )
 HUGE = 2.0**40
-"""A rate that nobody reaches: the brokers are shared by all tests."""
+"""A rate that nobody reaches."""
 Part = tuple[str, str | None]
 Op = tuple[str, float | None]
 Entry = tuple[Sequence[Part], Sequence[Op]]
 EXACT, DEFAULT, ANY = 0, 1, 2
+
+
+@pytest.fixture(scope="session")
+def warm_brokers(shared_brokers: SharedBrokers) -> list[Address]:
+    """Where other tests do not look for quotas, and find some."""
+    return warm([shared_brokers.get(kind, "-quotas") for kind in KINDS])
 
 
 def entries(wire: Wire, *asked: Entry) -> list[RequestEntryData]:
