@@ -169,6 +169,12 @@ class Listener:
     def admit(self, connection: Connection) -> str | None:
         """Takes a new connection in; or says why not."""
         settings, host, shared = self.settings, connection.host, self.shared
+        if shared.connections >= settings.max_connections:
+            self.refused += 1
+            return f"max.connections is {settings.max_connections}"
+        if shared.from_host.get(host, 0) >= settings.max_from(host):
+            self.refused += 1
+            return f"max.connections.per.ip is {settings.max_from(host)}"
         if self.rates is not None:
             wait_ms, refused = self.rates.admit(self.name, host)
             if refused:
@@ -179,12 +185,6 @@ class Listener:
                 return f"connections come too fast from {host}; it is closed in {wait_ms} ms"
             if wait_ms:
                 connection.mute(wait_ms)
-        if shared.connections >= settings.max_connections:
-            self.refused += 1
-            return f"max.connections is {settings.max_connections}"
-        if shared.from_host.get(host, 0) >= settings.max_from(host):
-            self.refused += 1
-            return f"max.connections.per.ip is {settings.max_from(host)}"
         self.accepted += 1
         self.connections[connection] = 0
         shared.connected(host)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from ottla.server.listener import SocketSettings
 from ottla.server.quotas.connections import UNLIMITED, Admission, ConnectionRates
 from ottla.server.quotas.ledger import FEW
 from ottla.server.quotas.rates import Windows
@@ -144,6 +145,17 @@ def test_a_connection_that_is_turned_away_is_closed_later(caplog: Any) -> None:
     assert peer.listener._turned_away == set()
     assert len(peer.listener.connections) == 2
     peer.broker.clock.advance(10)
+
+
+def test_one_connection_too_many_is_refused_at_once_and_has_no_turn() -> None:
+    peer = LimitedPeer()
+    peer.connect()
+    peer.listener.settings = SocketSettings(max_connections=2)
+    for _ in range(3):
+        assert peer.connect()[1].aborted
+    peer.listener.settings = SocketSettings()
+    assert [peer.connect()[1].reading for _ in range(2)] == [True, False]
+    assert len(peer.listener.connections) == 4
 
 
 def test_a_listener_that_closes_does_not_wait_for_those_turned_away() -> None:
