@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from compat_tests.waiting import wait_for
-from compat_tests.wire import Connection, Wire
+from compat_tests.wire import TIME_MS, Connection, Wire, batch
 from ottla.wire.messages import find_coordinator, incremental_alter_configs
 from ottla.wire.messages import initialize_share_group_state as initialize
 from ottla.wire.messages import read_share_group_state as read_state
@@ -45,6 +45,20 @@ def begin(wire: Wire, group: str, topic: str, partitions: int = 1, start_offset:
 
     wait_for(done, f"{group} begins in {topic}")
     return topic_id
+
+
+def filled(wire: Wire, batches: int = 3, records: int = 10, partitions: int = 1, **configs: str) -> str:
+    topic = wire.create("t", partitions, **configs)
+    for partition in range(partitions):
+        for n in range(batches):
+            wire.produce(topic, batch(*[b"x"] * records, first_ms=TIME_MS + n * 1000), partition=partition)
+    return topic
+
+
+def started(wire: Wire, group: str = "g", partitions: int = 1, **fill: Any) -> tuple[str, bytes]:
+    """A group that begins in a filled topic: its name and the topic's id."""
+    topic = filled(wire, partitions=partitions, **fill)
+    return wire.name(group), begin(wire, wire.name(group), topic, partitions)
 
 
 def kept(wire: Wire, group: str, topic_id: bytes, partition: int = 0) -> Any:
