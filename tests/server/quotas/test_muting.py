@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import random
+
+import pytest
 
 from ottla.server.connection import BACKLOG_FRAMES
 from tests.server.test_connection import Peer, framed, turn
@@ -87,3 +90,38 @@ def test_a_connection_may_end_while_it_is_muted() -> None:
     peer.connection.mute(1000)
     peer.broker.clock.advance(2)
     assert peer.transport.closed
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_whatever_comes_when_each_request_is_answered_once_and_in_order(seed: int) -> None:
+    """In any pieces, muted at random, also twice; the client waits for room as TCP makes it."""
+
+    async def run() -> None:
+        choose = random.Random(seed)
+        peer = Peer()
+        echo = peer.dispatch.serve
+
+        def serve(frame: memoryview, context: object) -> object:
+            for _ in range(choose.choice((0, 0, 0, 1, 2))):
+                peer.connection.mute(choose.randint(1, 900))
+            return echo(frame, context)  # type: ignore[arg-type]
+
+        peer.connection._serve = serve  # type: ignore[assignment]
+        sizes = [choose.choice((4, 300, 3000)) for _ in range(60)]
+        requests = [choose.choice((b"", b"wait")) + str(number).encode().ljust(size, b".") for number, size in enumerate(sizes)]
+        waiting = b"".join(map(framed, requests))
+        while waiting or len(peer.received()) < len(requests):
+            size = choose.randint(1, 4000)
+            while size and peer.transport.reading and waiting:
+                piece = waiting[: min(size, len(peer.connection.get_buffer(-1)))]
+                peer.send(piece)
+                waiting, size = waiting[len(piece) :], size - len(piece)
+            open_ones = [number for number, promise in enumerate(peer.dispatch.promises) if not promise.done()]
+            for number in open_ones:
+                asked = [request for request in peer.dispatch.served if request.startswith(b"wait")][number]
+                peer.dispatch.promises[number].set_result(framed(asked))
+            await turn()
+            peer.broker.clock.advance(choose.random())
+        assert [answer[-len(request) :] for answer, request in zip(peer.received(), requests, strict=True)] == requests
+
+    asyncio.run(run())
