@@ -18,12 +18,14 @@ from compat_tests.wire import Wire
 from compat_tests.wire_diff.members import Member
 from compat_tests.wire_diff.same import check
 from compat_tests.wire_diff.test_share_state import ShareState
+from compat_tests.wire_diff.test_transaction_coordinator import Client
 from ottla.wire.messages import alter_share_group_offsets as altering
 from ottla.wire.messages import consumer_group_heartbeat as consumer
 from ottla.wire.messages import delete_share_group_offsets as deleting
 from ottla.wire.messages import describe_share_group_offsets as describing
 from ottla.wire.messages import incremental_alter_configs as configs
 from ottla.wire.messages import offset_commit, offset_delete, offset_fetch
+from ottla.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from ottla.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from ottla.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from ottla.wire.messages.delete_groups import DeleteGroupsRequest
@@ -310,6 +312,17 @@ def other_apis(group: ShareGroup) -> Any:
     return [*answers, group.describe()]
 
 
+def offsets_in_transactions(group: ShareGroup) -> Any:
+    group.enter()
+    client = Client.__new__(Client)  # whose topic and group are there already
+    client.wire, client.tid, client.ids = group.wire, group.wire.name("tx"), 0
+    client.group, client.topic = group.group, group.topic
+    producer = client.begin()
+    group.wire.call(AddOffsetsToTxnRequest(client.tid, *producer, client.group), 3)
+    member = {"member_id": "m", "generation_id_or_member_epoch": group.epochs["m"]}
+    return [client.commit_offset(producer, version, **more) for version in (3, 5) for more in ({}, member)]
+
+
 def groups_of_other_kinds(group: ShareGroup) -> Any:
     classic, modern = group.wire.name("classic"), group.wire.name("modern")
     topic = offset_commit.OffsetCommitRequestTopic(
@@ -344,6 +357,7 @@ SCENARIOS = [
     a_topic_grows,
     a_topic_goes,
     other_apis,
+    offsets_in_transactions,
     groups_of_other_kinds,
 ]
 
