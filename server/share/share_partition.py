@@ -48,6 +48,8 @@ from ottla.wire.errors import ErrorCode
 logger = logging.getLogger("ottla.server.share.share_partition")
 
 _INVALID_STATE: Final = ErrorCode.INVALID_RECORD_STATE
+_KEPT: Final = {int(state): AVAILABLE if state is ACQUIRED else state for state in RecordState}
+"""What is kept, as it is taken over: who held something then is not known."""
 
 
 class Acknowledgement(NamedTuple):
@@ -116,24 +118,29 @@ class SharePartition:
 
     # Loading
 
-    def load(self, first_offset: Callable[[], int]) -> None:
-        """Takes the state over. `first_offset` says where a group begins that has none. ShareError."""
+    def load(self, first_offset: Callable[[], int], log_end: int) -> None:
+        """Takes the state over. `first_offset` says where a group begins that has none. What was kept of offsets that the log has
+        not (any more: it lost its end) is of other records than those that will be there. ShareError.
+        """
         try:
             kept = self._persister.read(*self.key, self.leader_epoch)
         except ShareStateError as error:
             raise told(error) from error
         self.state_epoch = kept.state_epoch
-        self.start = kept.start_offset if kept.start_offset != NO_OFFSET else first_offset()
-        behind = self.start  # what was known before ends here
+        start = kept.start_offset if kept.start_offset != NO_OFFSET else first_offset()
+        self.start = min(start, log_end)
+        behind = start  # what was known before ends here
         for first, last, delivery_count, state in sorted(kept.batches):
-            if first < behind or last < first:
+            if first < behind or last < first or state not in _KEPT:
                 logger.error("%r: the state that was kept of %d to %d makes no sense", self, first, last)
                 message = "What was kept of the group here makes no sense."
                 raise ShareError(ErrorCode.UNKNOWN_SERVER_ERROR, message)
+            if first >= log_end:
+                break
             if first > behind and self.gap_start is None:
                 self.gap_start = behind
             behind = last + 1
-            self.batches.append(InFlightBatch([Run(first, last, RecordState(state), delivery_count)]))
+            self.batches.append(InFlightBatch([Run(first, min(last, log_end - 1), _KEPT[state], delivery_count)]))
         self._finish_archiving()
         self.end = self.start
         if self.batches:

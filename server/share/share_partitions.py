@@ -84,7 +84,7 @@ class SharePartitions:
                 self._dead_letters().send(group_id, settings(), replica, run, rejected=rejected)
 
         found = SharePartition(key, replica.leader_epoch, self._persister, self._broker.clock, settings, give_up)
-        found.load(lambda: self._first_offset(group_id, replica))
+        found.load(lambda: self._first_offset(group_id, replica), replica.log.log_end_offset)
         self._partitions[key] = found
         return found
 

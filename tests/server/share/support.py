@@ -87,7 +87,7 @@ class Partition:
 
     def loaded(self) -> SharePartition:
         share = SharePartition(KEY, 0, self.persister, self.clock, lambda: self.settings)
-        share.load(lambda: 0)
+        share.load(lambda: 0, self.log[-1][1] + 1 if self.log else 1_000_000)
         return share
 
     def restart(self) -> None:

@@ -305,11 +305,28 @@ def test_a_gap_that_compaction_left_is_looked_at_once() -> None:
 
 def test_a_group_that_has_not_begun_begins_where_it_is_told() -> None:
     partition = Partition(persister=MemoryPersister(start_offset=-1))
-    partition.share.load(lambda: 7)
+    partition.share.load(lambda: 7, 100)
     assert (partition.share.start, partition.share.next_fetch_offset()) == (7, 7)
 
 
-def test_a_state_below_its_start_is_refused() -> None:
+@pytest.mark.parametrize("kept", [StateBatch(0, 9, 1, ACKNOWLEDGED), StateBatch(9, 8, 1, ACKNOWLEDGED), StateBatch(6, 9, 1, 7)])
+def test_a_state_that_makes_no_sense_is_refused(kept: StateBatch) -> None:
     with pytest.raises(ShareError) as caught:
-        Partition(persister=MemoryPersister(5, [StateBatch(0, 9, 1, ACKNOWLEDGED)]))
+        Partition(persister=MemoryPersister(5, [kept]))
     assert caught.value.code is ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def test_who_held_something_then_is_not_known() -> None:
+    partition = Partition(TEN, persister=MemoryPersister(0, [StateBatch(0, 9, 2, ACQUIRED)]))
+    assert given(partition.acquire()) == [(0, 9, 3)]
+
+
+def test_a_log_that_lost_its_end() -> None:
+    """New records get offsets that the group was through with; it is not through with those."""
+    persister = MemoryPersister(2, [StateBatch(4, 11, 1, ACKNOWLEDGED), StateBatch(14, 15, 1, ACKNOWLEDGED)])
+    partition = Partition(TEN, persister=persister)
+    assert given(partition.acquire()) == [(2, 3, 1)]
+    partition.log.append((10, 19))
+    assert given(partition.acquire()) == [(10, 19, 1)]
+    behind = Partition(TEN, persister=MemoryPersister(start_offset=50))
+    assert (behind.share.start, behind.share.next_fetch_offset()) == (10, 10)
