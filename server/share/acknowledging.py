@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ottla.server.metadata.image import MetadataImage
 
 RENEW_SINCE: Final = 2
+LONGEST_MEMBER_ID: Final = 36
 
 
 class AcknowledgementBatch(Protocol):
@@ -107,6 +108,3 @@ def request_error(group_id: str | None, member_id: str | None, image: MetadataIm
     if not member_id or len(member_id) > LONGEST_MEMBER_ID:
         return ShareError(ErrorCode.INVALID_REQUEST, None)
     return None
-
-
-LONGEST_MEMBER_ID: Final = 36
