@@ -8,8 +8,8 @@ The most specific entity wins, and a user is more specific than a client id:
 Who matches an entity with a client id shares its limit with those of the same user and client id; who matches one with a user
 only, with all of that user; and so on: the `Share`. A default is a limit for each name, not one for all of them together.
 
-A client without an id, null or empty, has no share of its own in a level with client ids. The null one then is unlimited, the
-empty one falls to the level of its user: Kafka's way.
+A client without an id, null or empty, matches the levels of every client id and has no share there: it falls to the level of its
+user, if that has one, and is unlimited otherwise. Kafka's way.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Limits:
                 continue
             if of_client is _ABSENT or client_id:
                 return Limited(("" if of_user is _ABSENT else user, "" if of_client is _ABSENT else client_id or ""), limit)
-            return self._of_user(user) if client_id == "" and of_user is not _ABSENT else None
+            return None if of_user is _ABSENT else self._of_user(user)
         return None
 
     def _of_user(self, user: str) -> Limited | None:

@@ -47,9 +47,12 @@ def test_clients_without_an_id_are_no_clients_by_default(client_id: str | None) 
     assert Limits({(("user", None),): 1.0}).of("u", client_id) == (("u", ""), 1.0)
 
 
-def test_an_empty_id_falls_to_the_level_of_its_user() -> None:
+@pytest.mark.parametrize("client_id", [None, ""])
+def test_clients_without_an_id_fall_to_the_level_of_their_user(client_id: str | None) -> None:
     limits = Limits({(("client-id", None), ("user", "u")): 1.0, (("user", None),): 2.0})
-    assert limits.of("u", "") == (("u", ""), 2.0)
-    assert limits.of("u", None) is None
+    assert limits.of("u", client_id) == (("u", ""), 2.0)
     assert limits.of("u", "c") == (("u", "c"), 1.0)
     assert limits.of("v", "c") == (("v", ""), 2.0)
+    named = Limits({(("client-id", None), ("user", None)): 1.0, (("user", "u"),): 3.0})
+    assert named.of("u", client_id) == (("u", ""), 3.0)
+    assert named.of("v", client_id) is None
