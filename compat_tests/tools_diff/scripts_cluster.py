@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from compat_tests.tools_diff.masks import Mask
-from compat_tests.tools_diff.script import File, Hold, Run, Script, made
+from compat_tests.tools_diff.script import File, Run, Script, made
 
 QUORUM = (
     Mask(
@@ -135,10 +135,32 @@ INDEXED = (
 )
 """Its first segment is full, so that its indexes have no room for more: that of the last one is each broker's own affair."""
 
+FIRST = "00000000000000000000.log"
+SENT = "--topic dumped-1 --num-records 5 --record-size 10 --throughput -1"
+GROUP_AT = 3
+ID_AT = 2
+"""Partitions of the internal topics, by the names' hashes."""
+NO_SPEED = Mask(r".*", "", "how fast it went", "5 records sent")
+
+
+def of(name: str) -> tuple[Mask, ...]:
+    """What a dump of an internal topic says of one group or id."""
+    return (
+        Mask(rf"(?m)^(?!.*{name}).*\n?", "", "what is there of others, and how it is batched, hangs on when it came", "x\n"),
+        Mask(r"offset: \d+", "offset: N", "likewise", "offset: 7"),
+        Mask(r'"((?:previousP|p)roducerId)":\d+', r'"\1":ID', "ids are given to who comes first", '"producerId":2'),
+        Mask(r'(?<="topicId":")[^"]*', "TOPIC-ID", "drawn", '"topicId":"k3Jx0a-8Qb2c_d4e5f6g7h"'),
+    )
+
+
 DUMP = Script(
     "dump-log",
     (
-        *made("dumped-1", 1, *(f"k{number}:v{number}" for number in range(5))),
+        *made("dumped-1"),
+        Run(
+            "console-producer --topic dumped-1 --sync --reader-property parse.key=true --reader-property key.separator=:",
+            stdin="a:1\nb:2\nc:3\n",
+        ),
         Run(
             "dump-log --files {data}/dumped-1-0/00000000000000000000.log --print-data-log --deep-iteration",
             hide=DUMPED,
@@ -150,9 +172,12 @@ DUMP = Script(
         Run("dump-log --files {data}/dumped-2-0/00000000000000000000.timeindex --verify-index-only", hide=DUMPED),
         Run("dump-log --files {data}/dumped-1-0/no-such.log", code=1),
         Run("dump-log --files {data}/dumped-1-0/00000000000000000000.txt"),
-        Hold("m", "consumer", ("dumped-1",), {"group.id": "dumped-g", "group.protocol": "classic", "client.id": "reader"}),
-        Run("consumer-groups --describe --group dumped-g --state", until="Stable"),
-        Run("dump-log --files {data}/__transaction_state-0/no-such.log --transaction-log-decoder", code=1),
+        Run("consumer-groups --reset-offsets --group dumped-g --topic dumped-1 --to-offset 3 --execute"),
+        Run("consumer-groups --delete --group dumped-g"),
+        Run(f"dump-log --files {{data}}/__consumer_offsets-{GROUP_AT}/{FIRST} --offsets-decoder", hide=of("dumped-g")),
+        Run(f"producer-perf-test {SENT} --transactional-id dumped-tx", hide=(NO_SPEED,)),
+        Run("transactions list", until="dumped-tx .*CompleteCommit", hide=of("no other")),
+        Run(f"dump-log --files {{data}}/__transaction_state-{ID_AT}/{FIRST} --transaction-log-decoder", hide=of("dumped-tx")),
         Run("dump-log", code=1),
         Run("storage info -c {properties}"),
         Run("storage version-mapping --release-version 4.3"),

@@ -32,13 +32,13 @@ def encode_transaction(transaction: Transaction, timestamp_ms: int, transaction_
     value: list[Buffer] = [_INT16.pack(version)]
     transaction_log_value.ENCODE[version](_value(transaction, version), value)
     record = Record(0, timestamp_ms, _key(transaction.transactional_id), b"".join(value), [])
-    return build_batch([record], base_sequence=0)
+    return build_batch([record])
 
 
 def encode_tombstones(transactional_ids: Iterable[str], timestamp_ms: int) -> bytes:
     """Ids that are forgotten, as one batch."""
     records = [Record(0, timestamp_ms, _key(transactional_id), None, []) for transactional_id in transactional_ids]
-    return build_batch(records, base_sequence=0)
+    return build_batch(records)
 
 
 def _key(transactional_id: str) -> bytes:

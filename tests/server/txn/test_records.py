@@ -1,0 +1,26 @@
+"""Records of `__transaction_state`: what surrounds them. What is in them is held against Kafka's by the tools (compat_tests)."""
+
+from __future__ import annotations
+
+from ottla.server.txn.records import decode, encode_tombstones, encode_transaction
+from ottla.server.txn.state import State, Transaction
+from ottla.wire.batch import NO_SEQUENCE, read_header
+from ottla.wire.records import decode_records
+
+
+def test_a_batch_has_no_sequence() -> None:
+    """Unlike those of the newer coordinators, whose first sequence is 0."""
+    transaction = Transaction("tx", 7, 60_000, 1000, State.EMPTY, 0)
+    for batch in (encode_transaction(transaction, 1000, 2), encode_tombstones(["a", "b"], 1000)):
+        assert read_header(batch).base_sequence == NO_SEQUENCE
+
+
+def test_a_transaction_comes_back() -> None:
+    transaction = Transaction("tx", 7, 60_000, 1000, State.EMPTY, 3)
+    (record,) = decode_records(encode_transaction(transaction, 1000, 2))
+    assert decode(record.key or b"", record.value) == ("tx", transaction)
+
+
+def test_what_is_forgotten_has_no_value() -> None:
+    read = [decode(record.key or b"", record.value) for record in decode_records(encode_tombstones(["a", "b"], 1000))]
+    assert read == [("a", None), ("b", None)]
