@@ -32,7 +32,9 @@ class Consumer:
         if not isinstance(answer, str) and answer.error_code == 0:
             self.epoch = answer.member_epoch
             if answer.assignment is not None:
-                self.assigned = {part.topic_id: sorted(part.partitions) for part in answer.assignment.topic_partitions}
+                for part in answer.assignment.topic_partitions:
+                    part.partitions.sort()  # Kafka's are in the order of a hash table, which depends on how large it once was
+                self.assigned = {part.topic_id: list(part.partitions) for part in answer.assignment.topic_partitions}
         return answer
 
     def join(self, topics: Sequence[str] | None = (), version: int = 1, **changes: Any) -> Any:
@@ -78,3 +80,12 @@ class Consumer:
 
 def described(wire: Wire, *groups: str, version: int = 1, **fields: Any) -> Any:
     return wire.call(consumer_group_describe.ConsumerGroupDescribeRequest(list(groups), **fields), version)
+
+
+def topic_of_groups(wire: Wire, stem: str, partitions: int = 1) -> str:
+    """A topic that the group coordinator knows, too, as it does all that was altered before: Kafka's metadata is ahead of it."""
+    topic, probe = wire.create(stem, partitions), Consumer(wire, wire.name(f"knows-{stem}"), "m")
+    probe.join([topic])
+    probe.until_assigned(partitions)
+    probe.leave()
+    return topic

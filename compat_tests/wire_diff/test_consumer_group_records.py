@@ -9,7 +9,7 @@ from struct import pack
 from typing import Any
 
 from compat_tests.wire import Wire
-from compat_tests.wire_diff.consumers import Consumer, described
+from compat_tests.wire_diff.consumers import Consumer, described, topic_of_groups
 from compat_tests.wire_diff.group_records import written
 from compat_tests.wire_diff.members import Member
 from compat_tests.wire_diff.same import same_answer
@@ -77,7 +77,7 @@ def shown(wire: Wire, group: str) -> Any:
 
 @same_answer("CGR1")
 def test_records_of_members_that_come_and_go(wire: Wire) -> Any:
-    topic, group = wire.create("t", 3), wire.name("g")
+    topic, group = topic_of_groups(wire, "t", 3), wire.name("g")
     first, second = Consumer(wire, group, "m1"), Consumer(wire, group, "m2", "i2")
     first.join([topic], rack_id="r1", server_assignor="range")
     second.join([topic])
@@ -93,7 +93,7 @@ def test_records_of_members_that_come_and_go(wire: Wire) -> Any:
 
 @same_answer("CGR2")
 def test_records_of_static_members_and_expressions(wire: Wire) -> Any:
-    wire.create("t1", 2)
+    topic_of_groups(wire, "t1", 2)
     group = wire.name("g")
     former, new = Consumer(wire, group, "m1", "i1"), Consumer(wire, group, "m2", "i1")
     former.join(None, subscribed_topic_regex=f"{wire.name('t')}[0-9]")
@@ -107,7 +107,7 @@ def test_records_of_static_members_and_expressions(wire: Wire) -> Any:
 
 @same_answer("CGM1")
 def test_a_classic_group_is_taken_along_and_left_behind(wire: Wire) -> Any:
-    topic, group = wire.create("t", 2), wire.name("g")
+    topic, group = topic_of_groups(wire, "t", 2), wire.name("g")
     old = Classic(wire, group, "c", topic)
     old.found([0, 1])
     new = Consumer(wire, group, "m")
@@ -124,7 +124,7 @@ def test_a_classic_group_is_taken_along_and_left_behind(wire: Wire) -> Any:
 
 @same_answer("CGM2")
 def test_a_classic_member_joins_a_consumer_group(wire: Wire) -> Any:
-    topic, group = wire.create("t", 2), wire.name("g")
+    topic, group = topic_of_groups(wire, "t", 2), wire.name("g")
     new = Consumer(wire, group, "m")
     new.join([topic])
     old = Classic(wire, group, "c", topic)
@@ -139,7 +139,7 @@ def test_a_classic_member_joins_a_consumer_group(wire: Wire) -> Any:
 
 @same_answer("CGM3")
 def test_empty_groups_change_their_kind(wire: Wire) -> Any:
-    topic, group, other = wire.create("t", 2), wire.name("g"), wire.name("h")
+    topic, group, other = topic_of_groups(wire, "t", 2), wire.name("g"), wire.name("h")
     old, new = Classic(wire, group, "c", topic), Consumer(wire, group, "m")
     old.found([0, 1])
     old.leave()
@@ -154,7 +154,7 @@ def test_empty_groups_change_their_kind(wire: Wire) -> Any:
 
 @same_answer("CGM4")
 def test_groups_that_cannot_be_taken_along(wire: Wire) -> Any:
-    topic = wire.create("t")
+    topic = topic_of_groups(wire, "t")
     connect, unreadable, special = (Classic(wire, wire.name(stem), stem, topic) for stem in ("connect", "unreadable", "special"))
     connect.enter_with([("a", b"")], protocol_type="connect")
     connect.sync({connect.id: b""}, protocol_type="connect", protocol_name="a")
@@ -168,7 +168,7 @@ def test_groups_that_cannot_be_taken_along(wire: Wire) -> Any:
 
 @same_answer("CGM5")
 def test_a_static_member_changes_its_protocol(wire: Wire) -> Any:
-    topic, group = wire.create("t", 2), wire.name("g")
+    topic, group = topic_of_groups(wire, "t", 2), wire.name("g")
     old = Classic(wire, group, "c", topic, "i")
     old.found([0, 1])
     new = Consumer(wire, group, "m", "i")

@@ -13,7 +13,7 @@ import pytest
 
 from compat_tests.waiting import wait_for
 from compat_tests.wire import Wire
-from compat_tests.wire_diff.consumers import Consumer, described
+from compat_tests.wire_diff.consumers import Consumer, described, topic_of_groups
 from compat_tests.wire_diff.members import Member
 from compat_tests.wire_diff.same import check, same_answer
 from compat_tests.wire_diff.test_transaction_coordinator import Client
@@ -49,7 +49,7 @@ def asked(wire: Wire, group: str, member_id: str | None, epoch: int, topic: str)
 @pytest.mark.parametrize("version", [0, 1])
 def test_a_member_comes_and_goes(wires: dict[str, Wire], version: int) -> None:
     def scenario(wire: Wire) -> Any:
-        topic = wire.create("t", 3)
+        topic = topic_of_groups(wire, "t", 3)
         member = Consumer(wire, wire.name("g"), "m")
         steps = [member.join([topic], version), described(wire, member.group, version=version)]
         steps += [member.beat(version), member.owning(version=version), described(wire, member.group, version=version)]
@@ -106,7 +106,7 @@ def test_bad_first_heartbeats(wires: dict[str, Wire], case: str, version: int) -
 
 @same_answer("CG4")
 def test_bad_epochs(wire: Wire) -> Any:
-    topic = wire.create("t", 2)
+    topic = topic_of_groups(wire, "t", 2)
     member = Consumer(wire, wire.name("g"), "m")
     steps = [member.join([topic])]
     stranger = Consumer(wire, member.group, "stranger")
@@ -120,7 +120,7 @@ def test_bad_epochs(wire: Wire) -> Any:
 @same_answer("CG5")
 def test_two_members_share(wire: Wire) -> Any:
     """The second waits until the first has let go."""
-    topic = wire.create("t", 4)
+    topic = topic_of_groups(wire, "t", 4)
     first, second = Consumer(wire, wire.name("g"), "m1"), Consumer(wire, wire.name("g"), "m2")
     steps = [first.join([topic]), first.owning(), second.join([topic])]
     steps += [second.until(3, topic_partitions=[]), described(wire, first.group)]
@@ -132,7 +132,7 @@ def test_two_members_share(wire: Wire) -> Any:
 
 @same_answer("CG6")
 def test_six_members_and_two_of_them_leave(wire: Wire) -> Any:
-    topic = wire.create("t", 7)
+    topic = topic_of_groups(wire, "t", 7)
     members = [Consumer(wire, wire.name("g"), f"m{n}") for n in range(6)]
     for member in members:
         member.join([topic])
@@ -159,7 +159,7 @@ def settle(wire: Wire, members: list[Consumer], partitions: int) -> None:
 @pytest.mark.parametrize("assignor", ["uniform", "range"])
 def test_assignors(wires: dict[str, Wire], assignor: str) -> None:
     def scenario(wire: Wire) -> Any:
-        topic = wire.create("t", 8)
+        topic = topic_of_groups(wire, "t", 8)
         members = [Consumer(wire, wire.name("g"), f"m{n}") for n in range(3)]
         for member in members:
             member.join([topic], server_assignor=assignor)
@@ -172,7 +172,7 @@ def test_assignors(wires: dict[str, Wire], assignor: str) -> None:
 
 @same_answer("CG8")
 def test_static_members(wire: Wire) -> Any:
-    topic, group = wire.create("t", 3), wire.name("g")
+    topic, group = topic_of_groups(wire, "t", 3), wire.name("g")
     former, new = Consumer(wire, group, "m1", "i1"), Consumer(wire, group, "m2", "i1")
     steps = [former.join([topic]), new.join([topic]), new.beat(member_epoch=2), former.beat(instance_id="i2")]
     steps += [former.leave(member_epoch=-2), described(wire, group), former.beat(member_epoch=2)]
@@ -183,7 +183,7 @@ def test_static_members(wire: Wire) -> Any:
 
 @same_answer("CG9")
 def test_expressions(wire: Wire) -> Any:
-    first, group = wire.create("t1"), wire.name("g")
+    first, group = topic_of_groups(wire, "t1"), wire.name("g")
     member = Consumer(wire, group, "m")
     steps = [member.join(None, subscribed_topic_regex=f"{wire.name('t')}.")]
     member.until_assigned(1)
@@ -211,7 +211,7 @@ def test_an_expression_is_one_or_not(wires: dict[str, Wire], expression: str) ->
 
 @same_answer("CG11")
 def test_offsets_of_members(wire: Wire) -> Any:
-    topic, group = wire.create("t", 2), wire.name("g")
+    topic, group = topic_of_groups(wire, "t", 2), wire.name("g")
     member = Consumer(wire, group, "m")
     member.join([topic])
     epoch = member.epoch
@@ -247,7 +247,7 @@ def test_offsets_of_members(wire: Wire) -> Any:
 
 @same_answer("CGnull")
 def test_an_epoch_without_a_member(wire: Wire) -> Any:
-    topic = wire.create("t")
+    topic = topic_of_groups(wire, "t")
     member = Consumer(wire, wire.name("g"), "m")
     member.join([topic])
     return asked(wire, member.group, None, 3, topic)
@@ -256,7 +256,7 @@ def test_an_epoch_without_a_member(wire: Wire) -> Any:
 @same_answer("CG12")
 def test_commits_with_epochs_of_the_past(wire: Wire) -> Any:
     """What a member has had since before may be committed with the epoch of then."""
-    topic = wire.create("t", 2)
+    topic = topic_of_groups(wire, "t", 2)
     first, second = Consumer(wire, wire.name("g"), "m1"), Consumer(wire, wire.name("g"), "m2")
     first.join([topic])
     second.join([topic])
@@ -292,7 +292,7 @@ def test_offsets_of_members_in_transactions(wires: dict[str, Wire], version: int
 
 @same_answer("CG13")
 def test_groups_of_one_kind_as_another(wire: Wire) -> Any:
-    topic, group = wire.create("t"), wire.name("g")
+    topic, group = topic_of_groups(wire, "t"), wire.name("g")
     member = Consumer(wire, group, "m")
     member.join([topic])
     classic = Member(wire, group, "c")

@@ -112,7 +112,7 @@ def _subscription(request: Join) -> ConsumerProtocolSubscription:
     try:
         return read_subscription(request.protocols[0].metadata)
     except MALFORMED as error:
-        raise GroupError(ErrorCode.UNKNOWN_SERVER_ERROR, "The subscription cannot be read.") from error
+        raise GroupError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "The subscription cannot be read.") from error
 
 
 def _answer(member: ConsumerMember) -> JoinGroupResponse:
@@ -131,7 +131,7 @@ def sync(protocol: ConsumerProtocol, group: ConsumerGroup, request: Sync) -> Syn
     type_differs = request.protocol_type is not None and request.protocol_type != CONSUMER_PROTOCOL_TYPE
     if type_differs or (request.protocol is not None and request.protocol != classic.protocols[0].name):
         raise GroupError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-    if group.epoch > member.epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
+    if _epoch_due(group) > member.epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
         protocol.timeouts.join(group.group_id, member)
         raise GroupError(ErrorCode.REBALANCE_IN_PROGRESS)
     protocol.timeouts.synced(group.group_id, member.member_id)
@@ -143,14 +143,21 @@ def sync(protocol: ConsumerProtocol, group: ConsumerGroup, request: Sync) -> Syn
 def heartbeat(
     protocol: ConsumerProtocol, group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int
 ) -> ErrorCode:
-    """REBALANCE_IN_PROGRESS: join again, for there is a new epoch, or something to give up, or what it waits for is free."""
+    """REBALANCE_IN_PROGRESS: join again, for there is a new target, or something to give up, or what it waits for is free."""
     member, classic = _classic_member(group, member_id, instance_id, generation)
     protocol.timeouts.session(group.group_id, member_id, classic.session_timeout_ms)
     released = member.state is MemberState.UNRELEASED_PARTITIONS and not group.awaits_partitions(member)
-    if member.epoch < group.epoch or member.state is MemberState.UNREVOKED_PARTITIONS or released:
+    if member.epoch < _epoch_due(group) or member.state is MemberState.UNREVOKED_PARTITIONS or released:
         protocol.timeouts.join(group.group_id, member)
         return ErrorCode.REBALANCE_IN_PROGRESS
     return ErrorCode.NONE
+
+
+def _epoch_due(group: ConsumerGroup) -> int:
+    """The epoch that a classic member has to come to. Targets are made by heartbeats of the new protocol, or, where nobody speaks
+    it any more, by JoinGroups, which somebody has to send.
+    """
+    return group.epoch if group.all_classic_but(()) else group.assignment_epoch
 
 
 def _classic_member(
