@@ -3,8 +3,8 @@
 - The list is that of the handlers there are (`handlers.served`), clients' telemetry only where it is wanted. Produce is
   advertised from 0 although versions below 3 are refused: older librdkafka takes a higher minimum for one without compression.
 - v3 the client's software name and version, which must be sound: 42 INVALID_REQUEST. From then on also features, supported and
-  finalized: only those whose promises we keep, whatever the metadata log says. `group.version` and others come with the
-  work that honours them. v3 does not name those that can be turned off (a lowest level of 0): old clients stumble over that.
+  finalized: only those whose promises we keep, whatever the metadata log says, which today are all of Kafka 4.4's. Those that
+  can be turned off (a lowest level of 0) v3 does not name among the supported: old clients stumble over that.
 - v5 the cluster and node that the client believes to talk to, both or none (42): 129 REBOOTSTRAP_REQUIRED if it is mistaken.
 - A version that is too new is answered by dispatch, in version 0.
 """
@@ -38,6 +38,7 @@ HONOURED: Final = frozenset(
     }
 )
 MIN_LEVEL_ZERO_SINCE: Final = 4
+"""The version that may say that a feature's lowest level is 0."""
 TELEMETRY: Final = frozenset({71, 72})
 """Served to who asks, and advertised where somebody wants clients' metrics: stock clients ask whoever advertises it."""
 ADVERTISED_FROM: Final = {0: 0}
