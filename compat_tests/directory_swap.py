@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -16,12 +15,10 @@ from reference_kafka import CLUSTER_ID, BrokerProcess
 
 from compat_tests.brokers import CLASSES, Address
 from compat_tests.directory_history import HISTORY_SETTINGS
-from compat_tests.directory_manifest import Manifest
 from compat_tests.java_client import SMALL_JVM
 from compat_tests.wire import Wire
 
 PREFIX: Final = "swap"  # of topics and groups; the directory is the test's own
-_HONOURED: Final = ("metadata.version", "transaction.version", "group.version")
 STOP, KILL = "stop", "kill -9"
 
 
@@ -97,14 +94,3 @@ class Directory:
 
 def _says_where(name: str) -> bool:
     return name in ("listeners", "advertised.listeners") or name.startswith("controller.quorum.")
-
-
-def as_ottla_shows(manifest: Manifest) -> Manifest:
-    """Only features that it honours, and groups of the kinds that it serves."""
-    shown = copy.deepcopy(manifest)
-    features = shown["cluster"]["features"]
-    shown["cluster"]["features"] = {name: level for name, level in features.items() if name in _HONOURED}
-    for group, (_, _, kind) in manifest["groups"].items():
-        if kind not in ("classic", "consumer"):
-            del shown["groups"][group]
-    return shown
