@@ -67,7 +67,6 @@ class Columns:
         `appended`: every record has `base_timestamp`, whatever its delta says (LogAppendTime).
         """
         bounds = self.bounds
-        flags = self.flags
         offsets = self.offsets
         timestamps = self.timestamps
         whole: bool = wanted & (KEYS | VALUES | HEADERS) != 0
@@ -109,7 +108,7 @@ class Columns:
                     write_i32_le(bounds, i32(value_at))
                     write_i32_le(bounds, i32(at))
                 if wanted & (KEYS | VALUES):
-                    flags.append(flag)
+                    self.flags.append(flag)
                 if at != stop - 1 or buf[at] != 0:
                     if skip_headers(buf, at, stop) != stop:
                         return -BAD_HEADER
