@@ -19,6 +19,7 @@ from ottla.server.group.classic import ClassicGroup, State
 from ottla.server.group.offsets import is_stale
 from ottla.server.metrics.cleaner_rows import CLEANER_ROWS
 from ottla.server.metrics.client_rows import CLIENT_ROWS
+from ottla.server.metrics.group_rows import GROUP_ROWS
 from ottla.server.metrics.latency import Times, summed
 from ottla.server.metrics.quota_rows import QUOTA_ROWS
 from ottla.server.metrics.sources import Sources
@@ -472,6 +473,6 @@ METRICS: Final[tuple[Metric, ...]] = (
     Metric("kafka_consumergroup_current_offset", "gauge", _GROUP_PARTITION, "Committed offset.", current_offsets),
     Metric("kafka_consumergroup_lag", "gauge", _GROUP_PARTITION, "Records that the group has not committed yet.", lags),
     Metric("kafka_consumergroup_lag_sum", "gauge", ("consumergroup", "topic"), "The same, of the whole topic.", lag_sums),
-    *(Metric(*row) for row in (*CLEANER_ROWS, *CLIENT_ROWS, *QUOTA_ROWS)),
+    *(Metric(*row) for row in (*GROUP_ROWS, *CLEANER_ROWS, *CLIENT_ROWS, *QUOTA_ROWS)),
     Metric("ottla_info", "gauge", ("version",), "Always 1; says which ottla this is.", lambda sources: [((__version__,), 1)]),
 )

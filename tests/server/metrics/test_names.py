@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from prometheus_client.metrics_core import Metric as Family
 
+from ottla.server.group.group import Kind
 from ottla.server.metrics.table import METRICS
 from ottla.wire.primitives import uuid_to_text
 from tests.server.metrics.served import get, metrics_config, parsed, telling, traffic
@@ -78,6 +79,8 @@ def test_names_and_labels_are_as_prometheus_wants_them() -> None:
             "kafka_server_socketservermetrics_connection_count",  # Kafka's own name
             "kafka_consumergroup_lag_sum",  # kafka-exporter's
             "kafka_log_logcleanermanager_uncleanable_partitions_count",  # Kafka's own name
+            "kafka_server_group_coordinator_metrics_group_count",  # Kafka's own name, and those of the kinds of groups
+            *(f"kafka_server_group_coordinator_metrics_{kind.value}_group_count" for kind in Kind),
             "ottla_info",
         }, name
         for sample in family.samples:

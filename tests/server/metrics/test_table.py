@@ -10,18 +10,20 @@ from ottla.server.metrics.sources import Sources
 from ottla.server.metrics.table import METRICS
 from tests.fakes import MemoryBroker
 from tests.log.support import batch
+from tests.server.group.consumer.beats import Beating
 from tests.server.group.fakes import Driver, in_loop
 
 
 class Rig:
     """A broker in memory with a group coordinator."""
 
-    def __init__(self) -> None:
+    def __init__(self, groups: Driver | None = None) -> None:
         self.memory = MemoryBroker({"t": 3, "u": 1})
-        self.groups = Driver()
+        self.groups = groups or Driver()
         self.memory.context.groups = self.groups.broker.groups
         for name, topic in self.groups.broker.metadata.topics.items():
             topic.topic_id = MemoryBroker.topic_id(name)
+            self.groups.broker.metadata.topics_by_id[topic.topic_id] = topic
         self.sources = Sources(self.memory.context, Dispatch(), [], self.memory.logs, serving=True)
 
     def append(self, topic: str, partition: int, records: int) -> None:
@@ -85,6 +87,22 @@ async def test_members_and_states_of_groups() -> None:
     rig.groups.leave(*members)
     assert rig.rows("kafka_consumergroup_members")[("g",)] == 0
     assert rig.rows(f"{states}empty") == {(): 2}
+
+
+@in_loop
+async def test_groups_by_protocol_and_state() -> None:
+    groups = Beating()
+    rig = Rig(groups)
+    groups.stable(1, group="classic")
+    groups.beat("m1", group="new")
+    groups.beat("m2", group="new")
+    groups.beat("m", group="other")
+    groups.beat("m", -1, group="other")
+    coordinator = "kafka_server_group_coordinator_metrics_"
+    assert rig.rows(f"{coordinator}group_count") == {("classic",): 1, ("consumer",): 2, ("share",): 0, ("streams",): 0}
+    assert rig.rows(f"{coordinator}classic_group_count")[("Stable",)] == 1
+    states = {"Empty": 1, "Assigning": 1, "Reconciling": 0, "Stable": 0, "Dead": 0}
+    assert rig.rows(f"{coordinator}consumer_group_count") == {(state,): count for state, count in states.items()}
 
 
 def test_a_failed_directory_takes_its_partitions_with_it() -> None:

@@ -1,0 +1,56 @@
+"""How many groups of each protocol this broker coordinates, and in which states they are, as rows for server/metrics/table.py.
+
+Names and labels are those of Kafka's group-coordinator-metrics. A state that no group is in has its row: 0.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Final, Literal
+
+from ottla.server.group.group import Kind
+from ottla.server.metrics.sources import Sources
+
+Rows = Callable[[Sources], Iterator[tuple[tuple[str, ...], float]]]
+Row = tuple[str, Literal["counter", "gauge"], tuple[str, ...], str, Rows]
+
+_COORDINATOR: Final = "kafka_server_group_coordinator_metrics_"
+_STATES: Final[dict[Kind, tuple[str, ...]]] = {
+    Kind.CLASSIC: ("Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead"),
+    Kind.CONSUMER: ("Empty", "Assigning", "Reconciling", "Stable", "Dead"),
+    Kind.SHARE: ("Empty", "Stable", "Dead"),
+    Kind.STREAMS: ("Empty", "NotReady", "Assigning", "Reconciling", "Stable", "Dead"),
+}
+
+
+def _by_protocol(sources: Sources) -> Iterator[tuple[tuple[str, ...], float]]:
+    shards = sources.context.groups.loaded_shards()
+    counts = Counter(group.kind for shard in shards for group in shard.groups.values())
+    for kind in Kind:
+        yield (kind.value,), counts[kind]
+
+
+def _by_state(kind: Kind) -> Rows:
+    def rows(sources: Sources) -> Iterator[tuple[tuple[str, ...], float]]:
+        shards = sources.context.groups.loaded_shards()
+        counts = Counter(group.state_name for shard in shards for group in shard.groups.values() if group.kind is kind)
+        for state in _STATES[kind]:
+            yield (state,), counts[state]
+
+    return rows
+
+
+GROUP_ROWS: Final[tuple[Row, ...]] = (
+    (f"{_COORDINATOR}group_count", "gauge", ("protocol",), "Groups of each protocol.", _by_protocol),
+    *(
+        (
+            f"{_COORDINATOR}{kind.value}_group_count",
+            "gauge",
+            ("state",),
+            f"Groups of type {kind.value} in each state.",
+            _by_state(kind),
+        )
+        for kind in Kind
+    ),
+)
