@@ -24,6 +24,11 @@ def member(group: str, protocol: str, **more: str) -> dict[str, str]:
     return own | {"auto.commit.interval.ms": "100"} | {name.replace("_", "."): value for name, value in more.items()}
 
 
+def all_read(topic: str) -> str:
+    """Both partitions are, and that is committed."""
+    return "(?s)" + "".join(rf"(?=.*{topic} +{number} +(\d+) +\{number + 1} +0 )" for number in range(2))
+
+
 def described(tool: str, group: str, *, until: str = "") -> tuple[Run, ...]:
     return (
         Run(f"{tool} --describe --group {group}", until=until, unordered=ANY_ORDER),
@@ -96,7 +101,7 @@ CLASSIC = Script(
     (
         *made("classic-1", 2, *TWENTY),
         Hold("m", "consumer", ("classic-1",), member("classic-g", "classic")),
-        *described("consumer-groups", "classic-g", until=r"(?s)(classic-1.* 0 .*){2}"),
+        *described("consumer-groups", "classic-g", until=all_read("classic-1")),
         Run("groups --list", unordered=ANY_ORDER),
         Run("consumer-groups --delete --group classic-g"),
         Run("consumer-groups --delete-offsets --group classic-g --topic classic-1", unordered=ANY_ORDER),
@@ -141,7 +146,7 @@ CONSUMER = Script(
     (
         *made("modern-1", 2, *TWENTY),
         Hold("m", "consumer", ("modern-1",), member("modern-g", "consumer")),
-        *described("consumer-groups", "modern-g", until=r"(?s)(modern-1.* 0 .*){2}"),
+        *described("consumer-groups", "modern-g", until=all_read("modern-1")),
         Run("consumer-groups --list --state", unordered=ANY_ORDER),
         Run("consumer-groups --list --type consumer", unordered=ANY_ORDER),
         Run("consumer-groups --list --type classic", unordered=ANY_ORDER),
