@@ -138,8 +138,19 @@ def test_a_source_writes_each_line_exactly_once_though_its_worker_is_killed(
     for _ in range(KILLS):
         before = len(files.sunk())
         files.write()
-        wait_for(lambda n=before: len(files.sunk()) > n, "some lines are through")  # type: ignore[misc]
+
+        def moved(before: int = before) -> bool:
+            worker.restart_failed("source")
+            return len(files.sunk()) > before
+
+        wait_for(moved, "some lines are through")
         worker.kill()
         worker.start()
     files.write()
+
+    def read_whole() -> bool:
+        worker.restart_failed("source")
+        return [each["offset"]["position"] for each in worker.offsets("source")] == [files.source.stat().st_size]
+
+    wait_for(read_whole, "the source has written all")
     assert lines_of(broker.bootstrap, len(files.written)) == files.written
