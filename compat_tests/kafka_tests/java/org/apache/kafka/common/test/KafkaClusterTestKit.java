@@ -1,0 +1,104 @@
+package org.apache.kafka.common.test;
+
+import java.util.Collections;
+import java.util.HashMap;
+import java.util.Map;
+import kafka.server.BrokerServer;
+import kafka.server.ControllerServer;
+import org.apache.kafka.clients.admin.Admin;
+import org.opentest4j.TestAbortedException;
+import ottla.kafkatests.Broker;
+import ottla.kafkatests.Plan;
+
+/**
+ * Stands before Kafka's class of this name on the class path: the tests of Streams make their cluster with it, past
+ * ClusterInstance. As there, the cluster is one broker of another process; how many were asked for is only what is counted.
+ */
+public final class KafkaClusterTestKit implements AutoCloseable {
+    private final TestKitNodes nodes;
+    private final Map<String, String> settings;
+    private final MockFaultHandler faults = new MockFaultHandler("none");
+    private Broker broker;
+
+    private KafkaClusterTestKit(TestKitNodes nodes, Map<String, String> settings) {
+        this.nodes = nodes;
+        this.settings = settings;
+    }
+
+    /** Collects what is asked for. */
+    public static final class Builder {
+        private final TestKitNodes nodes;
+        private final Map<String, String> settings = new HashMap<>();
+
+        public Builder(TestKitNodes nodes) {
+            this.nodes = nodes;
+        }
+
+        public Builder setConfigProp(String key, Object value) {
+            settings.put(key, String.valueOf(value));
+            return this;
+        }
+
+        public KafkaClusterTestKit build() {
+            nodes.brokerNodes().values().stream().findFirst().ifPresent(node -> settings.putAll(node.propertyOverrides()));
+            Plan.refused(settings).ifPresent(reason -> {
+                throw new TestAbortedException(reason);
+            });
+            return new KafkaClusterTestKit(nodes, settings);
+        }
+    }
+
+    public void format() {
+        broker = new Broker(new Plan(settings, null, Map.of(), 1, false));
+    }
+
+    public void startup() {
+        broker.start();
+    }
+
+    public void waitForReadyBrokers() {
+        // a start returns when the broker answers with itself
+    }
+
+    public String bootstrapServers() {
+        return broker.bootstrap();
+    }
+
+    public String bootstrapControllers() {
+        return broker.controllers();
+    }
+
+    public Admin admin() {
+        return Admin.create(Map.of("bootstrap.servers", bootstrapServers()));
+    }
+
+    /** The ids that were asked for, to be counted: there are no objects behind them. */
+    public Map<Integer, BrokerServer> brokers() {
+        Map<Integer, BrokerServer> ids = new HashMap<>();
+        nodes.brokerNodes().keySet().forEach(id -> ids.put(id, null));
+        return Collections.unmodifiableMap(ids);
+    }
+
+    public Map<Integer, ControllerServer> controllers() {
+        throw new TestAbortedException("the controller's object");
+    }
+
+    public TestKitNodes nodes() {
+        return nodes;
+    }
+
+    public MockFaultHandler fatalFaultHandler() {
+        return faults;
+    }
+
+    public MockFaultHandler nonFatalFaultHandler() {
+        return faults;
+    }
+
+    @Override
+    public void close() {
+        if (broker != null) {
+            broker.close();
+        }
+    }
+}

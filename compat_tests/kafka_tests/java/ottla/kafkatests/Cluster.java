@@ -1,0 +1,315 @@
+package ottla.kafkatests;
+
+import java.io.File;
+import java.lang.reflect.InvocationHandler;
+import java.lang.reflect.InvocationTargetException;
+import java.lang.reflect.Method;
+import java.lang.reflect.Proxy;
+import java.util.Arrays;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+import java.util.Set;
+import java.util.concurrent.ExecutionException;
+import java.util.stream.Collectors;
+import kafka.server.ControllerServer;
+import kafka.server.KafkaBroker;
+import kafka.server.KafkaConfig;
+import org.apache.kafka.clients.admin.Admin;
+import org.apache.kafka.clients.admin.NewTopic;
+import org.apache.kafka.clients.consumer.GroupProtocol;
+import org.apache.kafka.common.errors.TopicExistsException;
+import org.apache.kafka.common.errors.UnknownTopicOrPartitionException;
+import org.apache.kafka.common.network.ListenerName;
+import org.apache.kafka.common.test.ClusterInstance;
+import org.apache.kafka.common.test.api.ClusterConfig;
+import org.apache.kafka.common.test.api.Type;
+import org.apache.kafka.server.common.MetadataVersion;
+import org.apache.kafka.server.fault.FaultHandlerException;
+import org.apache.kafka.test.TestUtils;
+import org.opentest4j.TestAbortedException;
+
+/**
+ * What a test sees as its cluster: one broker, in a process of its own, behind the interface ClusterInstance.
+ *
+ * A public method here answers the interface's method of that name; the interface's defaults do what is made of others; all else
+ * would need the broker's own objects: then the test is aborted with the reason, and so it is again at its end, whatever it made
+ * of that. Brokers and controllers are ids with objects behind them that know little more than how to stop and what their
+ * configuration is.
+ */
+public final class Cluster implements InvocationHandler {
+    private static final int BROKER_ID = 0;
+
+    private final ClusterConfig config;
+    private final Type type;
+    private final ClusterInstance seen;
+    private Broker broker;
+    private boolean started;
+    private boolean stopped;
+    private String outOfReach;
+
+    public Cluster(ClusterConfig config, Type type) {
+        this.config = config;
+        this.type = type;
+        this.seen = (ClusterInstance) Proxy.newProxyInstance(
+            ClusterInstance.class.getClassLoader(), new Class<?>[] {ClusterInstance.class}, this);
+    }
+
+    public ClusterInstance seen() {
+        return seen;
+    }
+
+    /** Why the test cannot be about this broker; what it asked for in vain. */
+    public Optional<String> outOfReach() {
+        return Optional.ofNullable(outOfReach);
+    }
+
+    @Override
+    public Object invoke(Object proxy, Method method, Object[] arguments) throws Throwable {
+        if (method.getDeclaringClass() == Object.class) {
+            return method.invoke(this, arguments);
+        }
+        try {
+            return getClass().getMethod(method.getName(), method.getParameterTypes()).invoke(this, arguments);
+        } catch (NoSuchMethodException notHere) {
+            if (method.isDefault()) {
+                return InvocationHandler.invokeDefault(proxy, method, arguments);
+            }
+            throw abort("the broker's object: " + method.getName());
+        } catch (InvocationTargetException wrapper) {
+            throw wrapper.getCause();
+        }
+    }
+
+    private TestAbortedException abort(String reason) {
+        outOfReach = reason;
+        return new TestAbortedException(reason);
+    }
+
+    // What happens to it
+
+    /** Refuses what no broker of another process can be, then makes one; it is not started. */
+    public synchronized void make() {
+        if (config.brokerSecurityProtocol().name().startsWith("SASL") || config.brokerSecurityProtocol().name().contains("SSL")) {
+            throw abort("listener with " + config.brokerSecurityProtocol());
+        }
+        Map<String, String> settings = new HashMap<>(config.serverProperties());
+        settings.putAll(config.perServerOverrideProperties().getOrDefault(BROKER_ID, Map.of()));
+        Plan.refused(settings).ifPresent(reason -> {
+            throw abort(reason);
+        });
+        Map<String, Short> features = config.features().entrySet().stream()
+            .collect(Collectors.toMap(entry -> entry.getKey().featureName(), Map.Entry::getValue));
+        boolean newest = config.metadataVersion() == MetadataVersion.latestTesting();
+        String release = newest ? null : config.metadataVersion().version();
+        broker = new Broker(new Plan(settings, release, features, config.numDisksPerBroker(), config.standalone()));
+    }
+
+    public synchronized void start() {
+        if (broker == null) {
+            make();
+        }
+        if (!started) {
+            broker.start();
+            started = true;
+        }
+    }
+
+    public synchronized void stop() {
+        if (!stopped && broker != null) {
+            stopped = true;
+            broker.close();
+        }
+    }
+
+    public boolean started() {
+        return started;
+    }
+
+    public boolean stopped() {
+        return stopped;
+    }
+
+    public void shutdownBroker(int id) {
+        known(id).stop();
+    }
+
+    public void startBroker(int id) {
+        known(id).start();
+    }
+
+    private Broker known(int id) {
+        if (id != BROKER_ID) {
+            throw abort("a second broker");
+        }
+        return broker;
+    }
+
+    // What it is
+
+    public ClusterConfig config() {
+        return config;
+    }
+
+    public Type type() {
+        return type;
+    }
+
+    public String clusterId() {
+        return broker.clusterId();
+    }
+
+    public String bootstrapServers() {
+        return broker.bootstrap();
+    }
+
+    public String bootstrapControllers() {
+        return broker.controllers();
+    }
+
+    public List<Integer> brokerBoundPorts() {
+        return List.of(port(broker.bootstrap()));
+    }
+
+    public List<Integer> controllerBoundPorts() {
+        return List.of(port(broker.controllers()));
+    }
+
+    private static int port(String address) {
+        return Integer.parseInt(address.substring(address.lastIndexOf(':') + 1));
+    }
+
+    public ListenerName clientListener() {
+        return config.brokerListenerName();
+    }
+
+    public ListenerName controllerListenerName() {
+        return config.controllerListenerName();
+    }
+
+    public Set<Integer> brokerIds() {
+        return Set.of(BROKER_ID);
+    }
+
+    public Set<Integer> controllerIds() {
+        return Set.of(BROKER_ID);
+    }
+
+    public Set<GroupProtocol> supportedGroupProtocols() {
+        String told = config.serverProperties().getOrDefault("group.coordinator.rebalance.protocols", "classic,consumer");
+        boolean off = config.features().entrySet().stream()
+            .anyMatch(entry -> entry.getKey().featureName().equals("group.version") && entry.getValue() == 0);
+        boolean both = told.contains("consumer") && !off;
+        return both ? Set.of(GroupProtocol.CLASSIC, GroupProtocol.CONSUMER) : Set.of(GroupProtocol.CLASSIC);
+    }
+
+    public Optional<FaultHandlerException> firstFatalException() {
+        return Optional.empty();
+    }
+
+    public Optional<FaultHandlerException> firstNonFatalException() {
+        return Optional.empty();
+    }
+
+    public Map<Integer, KafkaBroker> brokers() {
+        return Map.of(BROKER_ID, (KafkaBroker) Proxy.newProxyInstance(
+            KafkaBroker.class.getClassLoader(), new Class<?>[] {KafkaBroker.class}, (proxy, method, arguments) -> ofBroker(method)));
+    }
+
+    public Map<Integer, KafkaBroker> aliveBrokers() {
+        return broker.running() ? brokers() : Map.of();
+    }
+
+    public Map<Integer, ControllerServer> controllers() {
+        throw abort("the controller's object");
+    }
+
+    private Object ofBroker(Method method) {
+        switch (method.getName()) {
+            case "shutdown":
+                broker.stop();
+                return null;
+            case "startup":
+                broker.start();
+                return null;
+            case "isShutdown":
+                return !broker.running();
+            case "awaitShutdown":
+                return null; // stop() returns when the process is gone
+            case "boundPort":
+                return port(broker.bootstrap());
+            case "clusterId":
+                return broker.clusterId();
+            case "config":
+                return new KafkaConfig(broker.settings(), false);
+            case "toString":
+                return "broker " + BROKER_ID;
+            case "hashCode":
+                return BROKER_ID;
+            default:
+                throw abort("the broker's object: " + method.getName());
+        }
+    }
+
+    // What is waited for
+
+    public void waitForReadyBrokers() {
+        // a start returns when the broker answers with itself
+    }
+
+    public void ensureConsistentMetadata() {
+        // one process: what its controller has written is what it reads
+    }
+
+    public void createTopic(String topic, int partitions, short replicas) throws Throwable {
+        createTopic(topic, partitions, replicas, Map.of());
+    }
+
+    /** One replica of each partition, however many there should be: see Plan. */
+    public void createTopic(String topic, int partitions, short replicas, Map<String, String> configs) throws Throwable {
+        try (Admin admin = seen.admin()) {
+            admin.createTopics(List.of(new NewTopic(topic, partitions, (short) 1).configs(configs))).all().get();
+        } catch (ExecutionException error) {
+            if (!(error.getCause() instanceof TopicExistsException)) {
+                throw error.getCause();
+            }
+        }
+        waitTopicCreation(topic, partitions);
+    }
+
+    public void waitTopicCreation(String topic, int partitions) throws InterruptedException {
+        if (partitions <= 0) {
+            throw new IllegalArgumentException("partitions: " + partitions);
+        }
+        try (Admin admin = seen.admin()) {
+            TestUtils.waitForCondition(() -> led(admin, topic) == partitions, 30_000, "no " + topic + " with " + partitions);
+        }
+    }
+
+    public void waitTopicDeletion(String topic) throws InterruptedException {
+        try (Admin admin = seen.admin()) {
+            TestUtils.waitForCondition(() -> led(admin, topic) < 0 && !hasDirectory(topic), 30_000, topic + " is still there");
+        }
+    }
+
+    private boolean hasDirectory(String topic) {
+        return broker.directories().stream().anyMatch(directory -> {
+            String[] names = new File(directory).list();
+            return names != null && Arrays.stream(names).anyMatch(name -> name.matches(java.util.regex.Pattern.quote(topic) + "-\\d+"));
+        });
+    }
+
+    /** How many of its partitions have leaders; -1 when there is no such topic. */
+    private static int led(Admin admin, String topic) throws InterruptedException, ExecutionException {
+        try {
+            var found = admin.describeTopics(List.of(topic)).topicNameValues().get(topic).get().partitions();
+            return (int) found.stream().filter(partition -> partition.leader() != null && partition.leader().id() >= 0).count();
+        } catch (ExecutionException error) {
+            if (error.getCause() instanceof UnknownTopicOrPartitionException) {
+                return -1;
+            }
+            throw error;
+        }
+    }
+}

@@ -1,0 +1,115 @@
+"""Runs classes of Kafka's tests in a JVM against one kind of broker, and tells what became of each case.
+
+`run(kind, classes, directory, cases=...)` -> list of `Case`. The JVM is JUnit's console launcher with our extension (java/) in
+place of Kafka's; it writes a JSON line as each case ends (Results.java), so a JVM that had to be killed has told the rest.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import maven
+
+from compat_tests.kafka_tests.keeper import Keeper
+
+JARS: Final = "kafka-tests"
+JAVA: Final = Path(__file__).parent / "java"
+_JVM: Final = ("-Xmx1g", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-XX:+EnableDynamicAgentLoading")
+_LOGGING: Final = ("-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-Dorg.slf4j.simpleLogger.showDateTime=true")
+_JUNIT: Final = {
+    "junit.jupiter.extensions.autodetection.enabled": "true",
+    "junit.jupiter.extensions.autodetection.exclude": "org.apache.kafka.*",  # Kafka's cluster within the JVM
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """What became of a case. `result`: passed, failed or excluded, then for `reason`; `brokers`: how many the test asked for.
+
+    `case` is METHOD, with [N] for the Nth invocation of one that has several; "" where the class failed before its cases.
+    """
+
+    owner: str
+    case: str
+    result: str
+    reason: str
+    brokers: int
+    seconds: float
+    trace: str = ""
+
+    @property
+    def name(self) -> str:
+        return f"{self.owner}#{self.case}"
+
+
+def compiled(directory: Path) -> Path:
+    """The directory of our classes, compiled now if this run has not yet. Raises MavenFailed, CalledProcessError."""
+    classes = directory / "classes"
+    directory.mkdir(parents=True, exist_ok=True)
+    with open(directory / "classes.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not classes.is_dir():
+            partial = directory / "classes.partial"
+            shutil.rmtree(partial, ignore_errors=True)
+            shutil.copytree(JAVA / "META-INF", partial / "META-INF")
+            sources = sorted(map(str, JAVA.rglob("*.java")))
+            subprocess.run(["javac", "-nowarn", "-d", str(partial), "-cp", maven.classpath(JARS), *sources], check=True)
+            partial.rename(classes)
+    return classes
+
+
+def run(
+    kind: str,
+    classes: Iterable[str],
+    directory: Path,
+    *,
+    cases: Iterable[str] | None = None,
+    timeout_s: float = 3600,
+    keep_logs: bool = False,
+) -> list[Case]:
+    """The cases of these classes, all or those named in `cases` (CLASS#CASE), against fresh brokers of this kind.
+
+    `directory` takes the JVM's output (tests.log), the results (results.jsonl) and, on request, the brokers' logs. Cases that
+    had not ended by the timeout are missing from what is returned. Raises MavenFailed, CalledProcessError.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    results = directory / "results.jsonl"
+    results.unlink(missing_ok=True)
+    chosen = directory / "cases.txt"
+    if cases is not None:
+        chosen.write_text("".join(f"{name}\n" for name in cases))
+    ours = compiled(directory.parent)
+    with Keeper(kind, directory if keep_logs else None) as keeper, open(directory / "tests.log", "wb") as log:
+        command = [
+            *("java", *_JVM, *_LOGGING, f"-Dottla.keeper.port={keeper.port}", f"-Dottla.results={results}"),
+            *([] if cases is None else [f"-Dottla.cases={chosen}"]),
+            *("-cp", f"{ours}:{maven.classpath(JARS)}", "org.junit.platform.console.ConsoleLauncher", "execute"),
+            *("--details=none", "--disable-banner"),
+            *(f"--config={key}={value}" for key, value in _JUNIT.items()),
+            *(f"--select-class={name}" for name in classes),
+        ]
+        with subprocess.Popen(command, cwd=directory, stdin=subprocess.DEVNULL, stdout=log, stderr=log) as process:
+            try:
+                process.wait(timeout_s)
+            except subprocess.TimeoutExpired:
+                process.send_signal(signal.SIGQUIT)  # its threads' stacks, into the log
+                process.kill()
+            finally:
+                process.kill()
+    return read(results)
+
+
+def read(results: Path) -> list[Case]:
+    """What a run wrote."""
+    if not results.exists():
+        return []
+    found = [json.loads(line) for line in results.read_text().splitlines()]
+    return [Case(row.pop("class"), **row) for row in found]
