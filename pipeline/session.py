@@ -1,0 +1,177 @@
+"""The one way to a Spark session, for every command of `ottla pipeline` and for a program of one's own:
+
+    from ottla.pipeline.session import SparkOptions, session
+    spark = session(SparkOptions())                              # local[*], with the kafka connector
+    spark = session(SparkOptions(master="spark://host:7077"), connectors=("kafka", "avro"))
+
+Local by default, on the cluster that `master` names, or within `spark-submit` on the one it was given. Connector jars are found
+by jars.py, or are those of `jars` and `packages`. Python workers are this interpreter, with this ottla, on a local master; on a
+cluster PYSPARK_PYTHON counts where it is set, else the same path must be there.
+
+What is missing is a PipelineError in one line, before Spark prints pages: no pyspark or one that is too old, no Java or one that
+is too old, a jar that is no file, a master that does not answer.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from ottla.pipeline import jars
+from ottla.pipeline.errors import PipelineError, in_one_line
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+OLDEST_SPARK: Final = (4, 0)
+OLDEST_JAVA: Final = 17
+HINT: Final = "pip install 'ottla[spark]'"
+CONNECT_S: Final = 5.0
+
+_JAVA_VERSION: Final = re.compile(r'version "(?:1\.)?(\d+)')
+_STANDALONE: Final = re.compile(r"^spark://([^,:]+):(\d+)")
+_PROBE: Final = {"kafka": "org.apache.spark.sql.kafka010.KafkaSourceProvider", "avro": "org.apache.spark.sql.avro.AvroFileFormat"}
+
+DEFAULTS: Final = {
+    "spark.sql.session.timeZone": "UTC",  # dates of partitions are the same wherever the job runs
+    "spark.ui.showConsoleProgress": "false",
+    "spark.ui.enabled": "false",
+    "spark.log.level": "ERROR",
+}
+_LOG4J: Final = Path(__file__).resolve().parent / "log4j2.properties"
+_LOCAL: Final = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1", "spark.sql.shuffle.partitions": "8"}
+
+
+@dataclass(frozen=True)
+class SparkOptions:
+    """How to reach Spark. `master` None: local[*], or what spark-submit was given."""
+
+    master: str | None = None
+    jars: Sequence[str] = ()
+    """Files; with these, nothing is looked for."""
+    packages: Sequence[str] = ()
+    """Maven coordinates of what is wanted beside the connectors; Spark fetches them with what they depend on."""
+    conf: Mapping[str, str] = field(default_factory=dict)
+
+
+def session(options: SparkOptions, *, connectors: Sequence[str] = ("kafka",), name: str = "ottla") -> SparkSession:
+    """A session that can load these connectors. The caller stops it. PipelineError in one line where there can be none."""
+    version = spark_version()
+    submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+    master = options.master or (None if submitted else "local[*]")
+    if not submitted:
+        check_java()
+        check_master(str(master))
+    is_local = master is not None and master.startswith("local")
+    use_this_python(force=is_local)
+    if is_local:
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.appName(name)
+    if master is not None:
+        builder = builder.master(master)
+    for key, value in settings(options, connectors, version, is_local=is_local, submitted=submitted).items():
+        builder = builder.config(key, value)
+    try:
+        spark: SparkSession = builder.getOrCreate()
+    except Exception as error:
+        raise PipelineError(f"Spark does not start: {in_one_line(error)}") from error
+    check_connectors(spark, connectors, version)
+    return spark
+
+
+def spark_version() -> str:
+    """Of the pyspark that is installed. PipelineError if there is none, or one that is too old."""
+    try:
+        import pyspark
+    except ImportError:
+        raise PipelineError(f"pyspark is not installed: {HINT}") from None
+    found = str(pyspark.__version__)
+    if tuple(int(part) for part in re.findall(r"\d+", found)[:2]) < OLDEST_SPARK:
+        raise PipelineError(f"pyspark {found} is installed, and the pipeline needs {'.'.join(map(str, OLDEST_SPARK))}: {HINT}")
+    return found
+
+
+def check_java() -> None:
+    """PipelineError if Spark would find no Java, or one that cannot run it."""
+    home = os.environ.get("JAVA_HOME")
+    java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    where = f"JAVA_HOME is {home}, and there is no bin/java" if home else "there is no java on the PATH"
+    if java is None or not os.access(java, os.X_OK):
+        raise PipelineError(f"Spark needs Java {OLDEST_JAVA} or later: {where}")
+    said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)
+    match = _JAVA_VERSION.search(said.stderr + said.stdout)
+    if match is None:
+        raise PipelineError(f"Spark needs Java {OLDEST_JAVA} or later, and {java} does not run")
+    if int(match[1]) < OLDEST_JAVA:
+        raise PipelineError(f"Spark needs Java {OLDEST_JAVA} or later, and {java} is Java {match[1]}")
+
+
+def check_master(master: str) -> None:
+    """PipelineError if a standalone master does not answer; Spark itself would try for a minute and then stop its context."""
+    match = _STANDALONE.match(master)
+    if match is None:
+        if not re.match(r"^(local($|\[)|spark://|yarn$|k8s://)", master):
+            raise PipelineError(f"{master} is no Spark master: local[*], spark://HOST:PORT, yarn or k8s://HOST:PORT")
+        return
+    try:
+        socket.create_connection((match[1], int(match[2])), timeout=CONNECT_S).close()
+    except OSError as error:
+        raise PipelineError(f"cannot reach the Spark master {master}: {error.strerror or error}") from None
+
+
+def use_this_python(*, force: bool) -> None:
+    """Tell Spark which interpreter its Python workers are; on a cluster the user may have said another."""
+    for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
+        if force or name not in os.environ:
+            os.environ[name] = sys.executable
+
+
+def settings(
+    options: SparkOptions, connectors: Sequence[str], version: str, *, is_local: bool, submitted: bool
+) -> dict[str, str]:
+    """The configuration of the session. What the user set counts most."""
+    found = dict(DEFAULTS)
+    if not submitted:
+        found["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile={_LOG4J.as_uri()}"
+    if is_local:
+        found |= _LOCAL
+    files = list(options.jars)
+    packages = list(options.packages)
+    for file in files:
+        if "://" not in file and not Path(file).is_file():
+            raise PipelineError(f"--jars: there is no file {file}")
+    if not files and not submitted and connectors:
+        wanted = jars.coordinates(connectors, version)
+        fetched = jars.by_maven(wanted)
+        if fetched is None:
+            packages += wanted
+        else:
+            files = [str(path) for path in fetched]
+    if files:
+        found["spark.jars"] = ",".join(files)
+    if packages:
+        found["spark.jars.packages"] = ",".join(packages)
+    return found | dict(options.conf)
+
+
+def check_connectors(spark: SparkSession, connectors: Sequence[str], version: str) -> None:
+    """PipelineError if the JVM cannot load a connector: it was given jars of another set, or spark-submit none."""
+    jvm: Any = spark.sparkContext._jvm
+    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    for name in connectors:
+        try:
+            jvm.java.lang.Class.forName(_PROBE[name], False, loader)
+        except Exception:  # noqa: BLE001 - Py4J's, of which there are several
+            wanted = ",".join(jars.coordinates([name], version))
+            raise PipelineError(f"Spark has no {name} connector: give --jars, or to spark-submit --packages {wanted}") from None
