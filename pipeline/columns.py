@@ -1,0 +1,362 @@
+"""Slices of segments as Arrow batches: files read in pieces, CRCs checked, batches decompressed, records cut into columns in C++.
+
+The columns are those of Spark's kafka source: key, value (binary), topic, partition, offset, timestamp, timestampType (0
+CreateTime, 1 LogAppendTime) and headers; only those that are asked for are made. Where neither key, value nor headers are, the
+inside of records is stepped over; where not even timestamps are, batches without gaps are not decompressed.
+
+The loop over records is compiled (ottla.wire.columns) and leaves the borders of all fields in one buffer; together with the bytes
+of the records that is an Arrow array, and one `take` copies the values out. So every byte is copied once, and twice where batches
+are compressed or small. Control records are never rows; records of aborted transactions are none for who reads committed.
+
+A slice was cut by the driver, perhaps long ago. If its file is another by now (a compaction), or gone, the partition
+is opened again and the slice's offsets are looked for in what is there; if they are gone from the log's start, that is DataLoss.
+"""
+
+from __future__ import annotations
+
+import os
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ottla.log.segment import DELETED_SUFFIX
+from ottla.pipeline.segments import MAX_OFFSET, MIN_TIMESTAMP, DataLoss, Slice, SourceError, Wanted, slices, with_log
+from ottla.pipeline.segments_disk import ReadOnlyFile, open_for_reading
+from ottla.wire.batch import HEADER_SIZE, LOG_APPEND_TIME, MAGIC, BatchHeader, check_crc, read_header
+from ottla.wire.columns import HEADERS, KEY_NULL, KEYS, OFFSETS, TIMESTAMPS, VALUE_NULL, VALUES, Columns
+from ottla.wire.compression import MAX_DECOMPRESSED_BYTES, NONE, CompressionError, decompress
+from ottla.wire.kernel import REASONS
+
+HEADERS_TYPE: Final = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
+TYPES: Final[dict[str, pa.DataType]] = {
+    "key": pa.binary(),
+    "value": pa.binary(),
+    "topic": pa.string(),
+    "partition": pa.int32(),
+    "offset": pa.int64(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+    "timestampType": pa.int32(),
+    "headers": HEADERS_TYPE,
+}
+"""Every column there is, in the order of the kafka source."""
+
+_KERNEL: Final = {"key": KEYS, "value": VALUES, "headers": HEADERS, "offset": OFFSETS, "timestamp": TIMESTAMPS}
+_READ_BYTES: Final = 4 * 1024 * 1024
+_BATCH_BYTES: Final = 4 * 1024 * 1024  # of an Arrow batch, about: it is copied into the JVM's memory in one piece
+_BATCH_ROWS: Final = 256 * 1024
+_TRIES: Final = 3
+
+
+@dataclass(slots=True)
+class _Job:
+    """A batch whose records lie in buffer[start:end] of a `_Pile`; end < 0: they were not decompressed, and are as announced."""
+
+    header: BatchHeader
+    start: int
+    end: int
+    position: int
+
+
+@dataclass(slots=True)
+class _Pile:
+    """Batches for one Arrow batch. `whole`: their records' bytes, if they lie in one buffer; else they are in `sections`."""
+
+    jobs: list[_Job] = field(default_factory=list)
+    sections: list[bytes] = field(default_factory=list)
+    whole: bytes | None = None
+    size: int = 0
+    rows: int = 0
+
+    def add(self, header: BatchHeader, section: bytes, position: int) -> None:
+        self.sections.append(section)
+        self.jobs.append(_Job(header, self.size, self.size + len(section), position))
+        self.size += len(section)
+        self.rows += header.records_count
+
+    def buffer(self) -> bytes:
+        if self.whole is not None:
+            return self.whole
+        return self.sections[0] if len(self.sections) == 1 else b"".join(self.sections)
+
+
+def read(part: Slice, columns: Sequence[str], *, fail_on_data_loss: bool = True) -> Iterator[pa.RecordBatch]:
+    """The rows of a slice. SourceError for damage, DataLoss for offsets that are gone unless that does not matter."""
+    for _ in range(_TRIES):
+        file = _open(part)
+        if file is not None:
+            yield from SliceReader(part, columns).batches(file)
+            return
+        parts = _again(part, fail_on_data_loss)
+        if len(parts) != 1:
+            for one in parts:
+                yield from read(one, columns, fail_on_data_loss=fail_on_data_loss)
+            return
+        part = parts[0]
+    raise SourceError(f"{part.path} is replaced again and again while it is read")
+
+
+def _open(part: Slice) -> ReadOnlyFile | None:
+    """The file that was cut, which may have been marked as deleted since; None if it is gone."""
+    for path in (part.path, part.path + DELETED_SUFFIX):
+        try:
+            file = open_for_reading(path)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            raise SourceError(f"{path} cannot be read: {error.strerror}") from None
+        if os.fstat(file.fileno()).st_ino == part.inode and file.size >= part.end:
+            return file
+    return None
+
+
+def _again(part: Slice, fail_on_data_loss: bool) -> list[Slice]:
+    """Where the slice's offsets are now."""
+    name, wanted = f"{part.place.topic}-{part.place.partition}", part.wanted
+    if not os.path.isdir(part.place.path):
+        if fail_on_data_loss:
+            raise DataLoss(f"{name} was removed while it was read, {_GO_ON}")
+        return []
+
+    def cut(log: Any) -> list[Slice]:
+        if log.log_start_offset > wanted.low and fail_on_data_loss:
+            raise DataLoss(
+                f"{name}: offsets {wanted.low} to {log.log_start_offset - 1} were removed before they were read, {_GO_ON}"
+            )
+        found = slices(log, part.place, wanted, MAX_OFFSET)
+        return [Slice(p.place, p.path, p.inode, p.start, p.end, p.wanted, part.aborted) for p in found]
+
+    return with_log(part.place, cut)
+
+
+_GO_ON: Final = "and failOnDataLoss is true"
+
+
+class SliceReader:
+    """One pass over a slice of an open file."""
+
+    def __init__(self, part: Slice, columns: Sequence[str]) -> None:
+        self._part = part
+        self._columns = list(columns)
+        self._schema = pa.schema([(name, TYPES[name]) for name in columns])
+        self._asked = sum(_KERNEL.get(name, 0) for name in columns)
+        wanted = part.wanted
+        self._wanted: Wanted = wanted
+        self._times = not wanted.all_times
+        self._needs = self._asked | OFFSETS | (TIMESTAMPS if self._times else 0)
+        self._decompresses = self._needs != OFFSETS
+        self._aborted: dict[int, list[tuple[int, int]]] = {}
+        for producer_id, first, last in sorted(part.aborted):
+            self._aborted.setdefault(producer_id, []).append((first, last))
+        self._constants: dict[str, pa.Array] = {}
+
+    # Batches of the log
+
+    def batches(self, file: ReadOnlyFile) -> Iterator[pa.RecordBatch]:
+        """SourceError at a batch that is damaged."""
+        pile = _Pile()
+        position, end = self._part.start, self._part.end
+        want = _READ_BYTES
+        while position < end:
+            chunk = file.pread(min(want, end - position), position)
+            found, size = self._whole_batches(chunk, position)
+            if not found:
+                if len(chunk) < min(want, end - position) or size > end - position:
+                    raise self._damaged(
+                        position, f"a batch of {size} bytes, of which {min(len(chunk), end - position)} are there"
+                    )
+                want = max(size, HEADER_SIZE)
+                continue
+            want = _READ_BYTES
+            jobs = [job for job in found if self._is_wanted(job.header)]
+            if self._decompresses and all(job.header.codec == NONE for job in jobs) and not pile.jobs:
+                if jobs:  # the piece of the file itself holds them all
+                    yield from self._columns_of(_Pile(jobs, whole=chunk))
+            else:
+                for job in jobs:
+                    self._take(pile, job, chunk)
+                    if pile.size >= _BATCH_BYTES or pile.rows >= _BATCH_ROWS:
+                        yield from self._columns_of(pile)
+                        pile = _Pile()
+            position = found[-1].position + found[-1].header.size
+        if pile.jobs:
+            yield from self._columns_of(pile)
+
+    def _whole_batches(self, chunk: bytes, position: int) -> tuple[list[_Job], int]:
+        """The batches in a piece of the file, checked, and the size of the one that is cut."""
+        found: list[_Job] = []
+        at, size = 0, HEADER_SIZE
+        while at + HEADER_SIZE <= len(chunk):
+            header = read_header(chunk, at)
+            size = header.size
+            if size < HEADER_SIZE or header.magic != MAGIC:
+                raise self._damaged(position + at, "no batch of version 2 begins there")
+            if at + size > len(chunk):
+                break
+            if not check_crc(chunk, header, at):
+                raise self._damaged(position + at, "the CRC does not fit", header)
+            found.append(_Job(header, at + HEADER_SIZE, at + size, position + at))
+            at += size
+        return found, size
+
+    def _is_wanted(self, header: BatchHeader) -> bool:
+        """Can the batch hold a row?"""
+        wanted = self._wanted
+        if header.is_control or header.records_count == 0:
+            return False
+        if header.last_offset < wanted.low or header.base_offset >= wanted.high or header.max_timestamp < wanted.earliest:
+            return False
+        if self._aborted and header.is_transactional:
+            ranges = self._aborted.get(header.producer_id)
+            if ranges:
+                slot = bisect_right(ranges, (header.base_offset, MAX_OFFSET)) - 1
+                return slot < 0 or ranges[slot][1] < header.base_offset
+        return True
+
+    def _take(self, pile: _Pile, job: _Job, chunk: bytes) -> None:
+        header = job.header
+        if not self._decompresses and header.records_count == header.last_offset_delta + 1:
+            pile.jobs.append(_Job(header, 0, -1, job.position))
+            pile.rows += header.records_count
+            return
+        section = memoryview(chunk)[job.start : job.end]
+        try:
+            data = bytes(section) if header.codec == NONE else decompress(header.codec, section, MAX_DECOMPRESSED_BYTES)
+        except CompressionError as error:
+            raise self._damaged(job.position, str(error), header) from None
+        pile.add(header, data, job.position)
+
+    def _damaged(self, position: int, reason: str, header: BatchHeader | None = None) -> SourceError:
+        where = f"position {position}" if header is None else f"position {position}, offset {header.base_offset}"
+        return SourceError(f"{self._part.path} is damaged at {where}: {reason}")
+
+    # Columns
+
+    def _columns_of(self, pile: _Pile) -> Iterator[pa.RecordBatch]:
+        buffer = pile.buffer()
+        kernel = Columns()
+        counts: list[int] = []
+        for job in pile.jobs:
+            header = job.header
+            if job.end < 0:
+                _count_up(kernel, header)
+                counts.append(header.records_count)
+                continue
+            appended = header.timestamp_type == LOG_APPEND_TIME
+            base = header.max_timestamp if appended else header.base_timestamp
+            count = kernel.walk(buffer, job.start, job.end, header.base_offset, base, appended, self._needs)
+            if count != header.records_count:
+                reason = REASONS[-count] if count < 0 else f"it holds {count} records and declares {header.records_count}"
+                raise self._damaged(job.position, reason, header)
+            counts.append(count)
+        rows = self._rows(kernel, pile.jobs)
+        total = sum(counts)
+        if rows is not None and len(rows) == 0:
+            return
+        arrays = [self._column(name, kernel, buffer, pile.jobs, counts, total, rows) for name in self._columns]
+        if arrays:
+            yield pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+    def _rows(self, kernel: Columns, jobs: list[_Job]) -> Any:
+        """Indices of the wanted rows; None: all of them, as nearly always."""
+        wanted = self._wanted
+        inside = all(wanted.low <= job.header.base_offset and job.header.last_offset < wanted.high for job in jobs)
+        if inside and not self._times:
+            return None
+        offsets = np.frombuffer(kernel.offsets.getvalue(), dtype="<i8")
+        mask = (offsets >= wanted.low) & (offsets < wanted.high)
+        if self._times:
+            times = np.frombuffer(kernel.timestamps.getvalue(), dtype="<i8")
+            if wanted.earliest != MIN_TIMESTAMP:
+                mask &= times >= wanted.earliest
+            if wanted.latest != MAX_OFFSET:
+                mask &= times < wanted.latest
+        return None if mask.all() else np.nonzero(mask)[0]
+
+    def _column(
+        self, name: str, kernel: Columns, buffer: bytes, jobs: list[_Job], counts: list[int], total: int, rows: Any
+    ) -> pa.Array:
+        length = total if rows is None else len(rows)
+        if name == "topic":
+            return self._constant(name, pa.scalar(self._part.place.topic, pa.string()), length)
+        if name == "partition":
+            return self._constant(name, pa.scalar(self._part.place.partition, pa.int32()), length)
+        if name == "timestampType":
+            kinds = np.repeat(np.array([job.header.timestamp_type for job in jobs], dtype=np.int32), counts)
+            return pa.array(kinds if rows is None else kinds[rows])
+        if name == "offset":
+            return _int64(kernel.offsets.getvalue(), rows)
+        if name == "timestamp":
+            millis = _int64(kernel.timestamps.getvalue(), rows).view(pa.timestamp("ms", tz="UTC"))
+            try:
+                return pc.cast(millis, TYPES[name])
+            except pa.ArrowInvalid:
+                raise SourceError(f"{self._part.path} has a timestamp that is out of Spark's range") from None
+        if name == "headers":
+            return _headers(kernel, buffer, rows)
+        return self._binary(kernel, buffer, name == "key", total, rows)
+
+    def _constant(self, name: str, value: pa.Scalar, length: int) -> pa.Array:
+        array = self._constants.get(name)
+        if array is None or len(array) < length:
+            array = self._constants[name] = pa.repeat(value, length)
+        return array.slice(0, length)
+
+    def _binary(self, kernel: Columns, buffer: bytes, keys: bool, total: int, rows: Any) -> pa.Array:
+        """Keys or values: every second or fourth element of the array of all borders."""
+        both = self._needs & KEYS and self._needs & VALUES
+        step, first = (4, 0 if keys else 2) if both else (2, 0)
+        flags = np.frombuffer(kernel.flags.getvalue(), dtype=np.uint8)
+        nulls = (flags & (KEY_NULL if keys else VALUE_NULL)) != 0
+        if rows is not None:
+            nulls = nulls[rows]
+        if nulls.all():
+            return pa.nulls(len(nulls), pa.binary())
+        bounds = kernel.bounds.getvalue()
+        fields = pa.Array.from_buffers(pa.binary(), step * total - 1, [None, pa.py_buffer(bounds), pa.py_buffer(buffer)])
+        indices = np.arange(first, step * total, step, dtype=np.int32)
+        if rows is not None:
+            indices = indices[rows]
+        return fields.take(pa.array(indices, mask=nulls if nulls.any() else None))
+
+
+def _count_up(kernel: Columns, header: BatchHeader) -> None:
+    kernel.offsets.write(np.arange(header.base_offset, header.base_offset + header.records_count, dtype="<i8").tobytes())
+
+
+def _int64(data: bytes, rows: Any) -> pa.Array:
+    if rows is None:
+        return pa.Array.from_buffers(pa.int64(), len(data) // 8, [None, pa.py_buffer(data)])
+    return pa.array(np.frombuffer(data, dtype="<i8")[rows])
+
+
+def _headers(kernel: Columns, buffer: bytes, rows: Any) -> pa.Array:
+    """A list of (key, value) a record; null where it has none, as in the kafka source."""
+    ends = np.frombuffer(kernel.header_ends.getvalue(), dtype="<i4")
+    if rows is None and (len(ends) == 0 or ends[-1] == 0):
+        return pa.nulls(len(ends), HEADERS_TYPE)
+    count = int(ends[-1]) if len(ends) else 0
+    offsets = np.concatenate([np.zeros(1, dtype=np.int32), ends])
+    empty = offsets[1:] == offsets[:-1]
+    if count == 0:
+        return pa.nulls(len(rows), HEADERS_TYPE)
+    bounds = kernel.header_bounds.getvalue()
+    fields = pa.Array.from_buffers(pa.binary(), 4 * count - 1, [None, pa.py_buffer(bounds), pa.py_buffer(buffer)])
+    names = _text(fields.take(pa.array(np.arange(0, 4 * count, 4, dtype=np.int32))))
+    nulls = (np.frombuffer(kernel.header_flags.getvalue(), dtype=np.uint8) & VALUE_NULL) != 0
+    values = fields.take(pa.array(np.arange(2, 4 * count, 4, dtype=np.int32), mask=nulls))
+    pairs = pa.StructArray.from_arrays([names, values], fields=list(HEADERS_TYPE.value_type))
+    lists = pa.ListArray.from_arrays(pa.array(offsets), pairs, type=HEADERS_TYPE, mask=pa.array(empty))
+    return lists if rows is None else lists.take(pa.array(rows))
+
+
+def _text(names: pa.Array) -> pa.Array:
+    """Header keys are UTF-8, which no broker checks; Java reads others with replacement characters, and so does this."""
+    try:
+        return names.cast(pa.string())
+    except pa.ArrowInvalid:
+        return pa.array([name.decode("utf-8", "replace") for name in names.to_pylist()], pa.string())

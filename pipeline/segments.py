@@ -1,0 +1,277 @@
+"""Which bytes of which segment files hold what a reader wants: partitions found in directories, opened, and cut into slices.
+
+`find` knows where partitions lie: in a log directory (an entry of `log.dirs`, of ottla or Apache Kafka), or it is given one
+partition's directory, or a topic as `<log directory>/<topic>`. Directories with the endings `-delete`, `-future` and `-stray` are
+no partitions, to a broker neither.
+
+`with_log` opens one as a broker's start does (`log.recovery`), but on a disk that only pretends to change
+(`pipeline.segments_disk`). After a clean stop that is a few small reads. Otherwise what lies beyond the recovery point is checked
+batch by batch, with its CRCs, as recovery would: of a live directory about the active segment. Where no checkpoint tells of a
+recovery point, a copy of cold segments perhaps, the last segment is checked. Everything else is checked when it is read.
+
+`slices` cuts what is wanted of an open partition into byte ranges that begin and end between two batches. `.index`, `.timeindex`
+and `.txnindex` tell where; no slice begins before what is wanted or ends much behind it.
+
+Errors: SourceError, with one line for the user.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from random import Random
+from typing import Final, TypeVar
+
+from ottla.log import checkpoint
+from ottla.log.config import LogConfig
+from ottla.log.directory import LogDirectory
+from ottla.log.errors import CorruptSnapshot, LogError
+from ottla.log.files import OpenFiles
+from ottla.log.leftovers import offset_in
+from ottla.log.opening import Opening
+from ottla.log.partition import PartitionLog
+from ottla.log.recovery import open_log
+from ottla.log.segment import LOG_SUFFIX, SWAP_SUFFIX, Segment
+from ottla.log.timestamps import offset_for_timestamp
+from ottla.log.transactions import collect_aborted
+from ottla.pipeline.segments_disk import ReadOnlyDisk
+
+MAX_OFFSET: Final = 2**63 - 1
+MIN_TIMESTAMP: Final = -(2**63)
+_TRIES: Final = 5  # of a directory that a live broker changes under our hands
+_OPEN_AT_ONCE: Final = 2
+_T = TypeVar("_T")
+_CONFIG: Final = LogConfig.from_overrides({})
+
+
+class SourceError(Exception):
+    """What the user has to know, in one line."""
+
+
+class DataLoss(SourceError):
+    """Offsets that were asked for are not there any more."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """A partition's directory."""
+
+    path: str
+    topic: str
+    partition: int
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is wanted of a partition: offsets from `low` to below `high`, timestamps (ms) from `earliest` to below `latest`."""
+
+    low: int = 0
+    high: int = MAX_OFFSET
+    earliest: int = MIN_TIMESTAMP
+    latest: int = MAX_OFFSET
+    committed: bool = False
+
+    @property
+    def all_times(self) -> bool:
+        return self.earliest == MIN_TIMESTAMP and self.latest == MAX_OFFSET
+
+
+@dataclass(frozen=True)
+class Slice:
+    """A byte range of a segment's file, from a batch's first byte to a batch's last.
+
+    `inode` tells whether the file is still the one that was cut. `wanted`: what is wanted of it; its offsets are also where to
+    find it again in another file, after a compaction. `aborted`: (producer id, first offset, last offset) of the aborted
+    transactions that reach into it, whose records are not wanted.
+    """
+
+    place: Place
+    path: str
+    inode: int
+    start: int
+    end: int
+    wanted: Wanted
+    aborted: tuple[tuple[int, int, int], ...] = ()
+
+
+# Finding
+
+
+def find(path: str, wants_topic: Callable[[str], bool] | None = None) -> list[Place]:
+    """The partitions at `path`, which may be several paths with commas between them. SourceError if there is nothing."""
+    found: dict[tuple[str, int], Place] = {}
+    paths = [path] if os.path.isdir(path) else [one.strip() for one in path.split(",")]
+    for one in paths:
+        for place in _places(one.removeprefix("file://").rstrip("/") or "/", wants_topic):
+            other = found.setdefault((place.topic, place.partition), place)
+            if other.path != place.path:
+                raise SourceError(f"{place.topic}-{place.partition} is there twice: in {other.path} and in {place.path}")
+    return sorted(found.values(), key=lambda place: (place.topic, place.partition))
+
+
+def _places(path: str, wants_topic: Callable[[str], bool] | None) -> list[Place]:
+    if not os.path.isdir(path):
+        parent, topic = os.path.split(path)
+        places = [place for place in _inside(parent) if place.topic == topic] if os.path.isdir(parent) else []
+        if not places:
+            raise SourceError(f"{path} is neither a directory nor a topic in one")
+        return places
+    name = checkpoint.parse_directory_name(os.path.basename(os.path.realpath(path)))
+    if name is not None and any(offset_in(file) >= 0 for file in _names(path)):
+        return [Place(path, *name)]
+    places = _inside(path)
+    if not places and not os.path.exists(f"{path}/{checkpoint.META_PROPERTIES}"):
+        raise SourceError(f"{path} is no log directory: it has no partitions, and no {checkpoint.META_PROPERTIES}")
+    return [place for place in places if wants_topic is None or wants_topic(place.topic)]
+
+
+def _inside(path: str) -> list[Place]:
+    named = ((name, checkpoint.parse_directory_name(name)) for name in _names(path or "/"))
+    return [Place(f"{path}/{name}", *parsed) for name, parsed in named if parsed and os.path.isdir(f"{path}/{name}")]
+
+
+def _names(path: str) -> list[str]:
+    try:
+        return os.listdir(path)
+    except OSError as error:
+        raise SourceError(f"{path} cannot be read: {error.strerror}") from None
+
+
+# Opening
+
+
+def with_log(place: Place, work: Callable[[PartitionLog], _T]) -> _T:
+    """`work` with the partition as a broker's recovery would see it now. Nothing on the disk is changed. SourceError.
+
+    Where a live broker removes a file meanwhile, everything is done again.
+    """
+    problem: Exception | None = None
+    for _ in range(_TRIES):
+        try:
+            return work(_open(place))
+        except FileNotFoundError as error:
+            problem = error
+            if not os.path.isdir(place.path):
+                break
+        except (LogError, OSError, ValueError) as error:
+            raise SourceError(f"{place.topic}-{place.partition} cannot be read: {error}") from error
+    raise SourceError(f"{place.topic}-{place.partition} is being changed or removed, and cannot be read: {problem}")
+
+
+def _open(place: Place) -> PartitionLog:
+    disk, parent = ReadOnlyDisk(), os.path.dirname(place.path)
+    directory = LogDirectory(disk, parent, OpenFiles(_OPEN_AT_ONCE))
+
+    def line(name: str) -> int | None:
+        try:
+            return checkpoint.read_offsets(disk, f"{parent}/{name}").get((place.topic, place.partition))
+        except (CorruptSnapshot, OSError):  # checkpoints only save work
+            return None
+
+    bases = [offset_in(name) for name in disk.list(place.path) if name.endswith((LOG_SUFFIX, LOG_SUFFIX + SWAP_SUFFIX))]
+    recovery_point = line(checkpoint.RECOVERY_POINTS)
+    opening = Opening(
+        place.topic,
+        place.partition,
+        None,
+        _CONFIG,
+        now_ms=lambda: time.time_ns() // 1_000_000,
+        random=Random(0),
+        clean=disk.exists(f"{parent}/{checkpoint.CLEAN_SHUTDOWN}"),
+        recovery_point=max(bases, default=0) if recovery_point is None else recovery_point,
+        log_start_offset=line(checkpoint.LOG_START_OFFSETS) or 0,
+        cleaned_upto=line(checkpoint.CLEANER_OFFSETS) or 0,
+        directory=os.path.basename(place.path),
+    )
+    with _silence():
+        return open_log(directory, opening)
+
+
+@contextmanager
+def _silence() -> Iterator[None]:
+    """Recovery tells of every file that it cuts or removes, and here none is."""
+    log = logging.getLogger("ottla.log")
+    level = log.level
+    log.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        log.setLevel(level)
+
+
+def end_offset(log: PartitionLog, committed: bool) -> int:
+    """The offset behind the last record that a reader may see."""
+    return log.last_stable_offset if committed else log.log_end_offset
+
+
+def offset_at_time(log: PartitionLog, timestamp_ms: int) -> int | None:
+    """Offset of the first record that is not earlier, None if there is none. LogError, OSError."""
+    found = offset_for_timestamp(log.segments, timestamp_ms, log.log_start_offset)
+    return None if found is None else found.offset
+
+
+# Cutting
+
+
+def slices(log: PartitionLog, place: Place, wanted: Wanted, split_bytes: int) -> list[Slice]:
+    """What is wanted of the partition, in slices of about `split_bytes`. LogError, OSError."""
+    low = max(wanted.low, log.log_start_offset)
+    high = min(wanted.high, end_offset(log, wanted.committed))
+    found: list[Slice] = []
+    if low >= high:
+        return found
+    aborted = collect_aborted(log, low, high) if wanted.committed else []
+    ranges = [(entry.producer_id, entry.first_offset, entry.last_offset) for entry in aborted]
+    segments = log.segments.between(log.segments.floor(low), high)
+    for at, segment in enumerate(segments):
+        upto = min(high, segments[at + 1].base_offset) if at + 1 < len(segments) else high
+        if segment.size and (wanted.earliest == MIN_TIMESTAMP or segment.max_timestamp >= wanted.earliest):
+            found += _cut(segment, place, replace(wanted, low=low, high=upto), split_bytes, ranges)
+    return found
+
+
+def _cut(
+    segment: Segment, place: Place, wanted: Wanted, split_bytes: int, aborted: Sequence[tuple[int, int, int]]
+) -> Iterator[Slice]:
+    low = wanted.low
+    if wanted.earliest != MIN_TIMESTAMP:
+        low = max(low, segment.time_index.lookup(wanted.earliest))
+    start, end = 0, segment.size
+    if low > segment.base_offset:
+        first = segment.locate(low)
+        if first is None:
+            return
+        start = first.position
+    last = segment.locate(wanted.high)
+    if last is not None:
+        end = last.position + (last.size if last.base_offset < wanted.high else 0)
+    file = segment.open_file()
+    borders = [start, *_borders(segment, start, end, split_bytes), end]
+    firsts = [max(wanted.low, int.from_bytes(file.pread(8, border), "big")) if border > start else low for border in borders[:-1]]
+    inode = os.fstat(file.fileno()).st_ino
+    path = getattr(file, "path", segment.path(LOG_SUFFIX))
+    for at, (begin, until) in enumerate(pairwise(borders)):
+        upto = firsts[at + 1] if at + 2 < len(borders) else wanted.high
+        if begin < until and firsts[at] < upto:
+            concerned = tuple(entry for entry in aborted if entry[1] < upto and entry[2] >= firsts[at])
+            yield Slice(place, path, inode, begin, until, replace(wanted, low=firsts[at], high=upto), concerned)
+
+
+def _borders(segment: Segment, start: int, end: int, split_bytes: int) -> list[int]:
+    """Where the offset index allows a cut, about every `split_bytes`, and no small rest."""
+    positions = [position for _, position in segment.offset_index.entries()]
+    found: list[int] = []
+    at = start
+    while end - at > split_bytes + split_bytes // 2:
+        slot = bisect_left(positions, at + split_bytes)
+        if slot == len(positions) or positions[slot] >= end:
+            break
+        at = positions[slot]
+        found.append(at)
+    return found

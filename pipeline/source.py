@@ -1,0 +1,275 @@
+"""`format("ottla")`: segments as a table, read by Spark without a broker, in batches and as a stream.
+
+    spark.dataSource.register(OttlaDataSource)
+    spark.read.format("ottla").option("columns", "offset,timestamp").load("/var/lib/ottla/flights")
+
+The path is a log directory (ottla's or Apache Kafka's), one partition's directory in it, or `<log directory>/<topic>`; several
+with commas between them. Driver and executors must see the same files. The schema is that of Spark's kafka source; options:
+ottla.pipeline.source_options. `ottla.pipeline.segments` plans, one task a slice of a segment; `ottla.pipeline.columns` reads.
+
+A stream's offsets are {"topic": {"0": next offset}}, as the kafka source writes them; a micro-batch is exactly what lies between
+two of them, so that a query that starts again at its checkpoint reads the same rows. It begins at `startingOffsets` (by default
+latest); partitions that appear later are read from their start. Offsets that are gone are an error (`failOnDataLoss`).
+
+What a directory cannot tell: how far replicas follow. All that is in the log counts as readable, also what lies above the high
+watermark of a replicated partition.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.types import StructType
+
+from ottla.pipeline.segments import (
+    DataLoss,
+    Place,
+    Slice,
+    SourceError,
+    Wanted,
+    end_offset,
+    find,
+    offset_at_time,
+    slices,
+    with_log,
+)
+from ottla.pipeline.source_filters import Pushed
+from ottla.pipeline.source_options import EARLIEST, LATEST, Offsets, Options, parse
+
+if TYPE_CHECKING:
+    from pyarrow import RecordBatch
+    from pyspark.sql import SparkSession
+
+    from ottla.log.partition import PartitionLog
+
+_SQL_TYPES = {
+    "key": "binary",
+    "value": "binary",
+    "topic": "string",
+    "partition": "int",
+    "offset": "bigint",
+    "timestamp": "timestamp",
+    "timestampType": "int",
+    "headers": "array<struct<key: string, value: binary>>",
+}
+
+
+class Part(InputPartition):
+    """A task's slice."""
+
+    def __init__(self, value: Slice) -> None:
+        super().__init__(value)
+
+
+class OttlaDataSource(DataSource):
+    """The data source `ottla`. Mistakes in options and paths are told when `load` is called."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "ottla"
+
+    def schema(self) -> str:
+        options = parse(self.options)
+        places(options)
+        return ", ".join(f"`{name}` {_SQL_TYPES[name]}" for name in options.columns)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        options = parse(self.options)
+        return (FilteringReader if options.push_filters else Reader)(options, _columns(schema))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        options = parse(self.options)
+        for name, value in (("endingOffsets", options.ending), ("endingTimestamp", options.ending_timestamp)):
+            if value is not None:
+                raise SourceError(f"{name} is for batch queries; a stream has no end")
+        return StreamReader(options, _columns(schema))
+
+
+def _columns(schema: StructType) -> tuple[str, ...]:
+    """The columns of a schema, which the user may have given: only these are made."""
+    for column in schema.fields:
+        if column.name not in _SQL_TYPES:
+            raise SourceError(f"the schema's column {column.name!r} is none of {', '.join(_SQL_TYPES)}")
+        known = _SQL_TYPES[column.name].replace(" ", "")
+        if column.dataType.simpleString() != known:
+            raise SourceError(f"the schema's column {column.name} is {column.dataType.simpleString()}; it must be {known}")
+    return tuple(column.name for column in schema.fields)
+
+
+def places(options: Options) -> list[Place]:
+    """The partitions that are wanted. SourceError if a topic that is named is not there."""
+    found = find(options.path, options.wants_topic)
+    if options.topics is not None:
+        found = [place for place in found if place.topic in options.topics]
+        if missing := options.topics - {place.topic for place in found}:
+            raise SourceError(f"{options.path} has no topic {', '.join(sorted(missing))}")
+    return [place for place in found if options.wants_partition(place.partition)]
+
+
+def _resolve(log: PartitionLog, offset: int, end: int) -> int:
+    return log.log_start_offset if offset == EARLIEST else end if offset == LATEST else offset
+
+
+def _start(log: PartitionLog, options: Options, default: int) -> int:
+    """Where reading begins. SourceError if the offset that was given is not there."""
+    end = end_offset(log, options.committed)
+    if options.starting_timestamp is not None:
+        found = offset_at_time(log, options.starting_timestamp)
+        return end if found is None else found
+    offset = _resolve(log, (options.starting or Offsets(default)).of(log.topic, log.partition), end)
+    if options.starting is not None and not log.log_start_offset <= offset <= log.log_end_offset:
+        if options.fail_on_data_loss:
+            raise SourceError(
+                f"{log.topic}-{log.partition} has offsets from {log.log_start_offset} to below {log.log_end_offset}, not "
+                f"{offset}, and failOnDataLoss is true"
+            )
+        return min(max(offset, log.log_start_offset), end)
+    return offset
+
+
+def _wanted(log: PartitionLog, options: Options) -> Wanted:
+    """What a batch query wants of a partition."""
+    high = end = end_offset(log, options.committed)
+    if options.ending_timestamp is not None:
+        found = offset_at_time(log, options.ending_timestamp)
+        high = end if found is None else found
+    elif options.ending is not None:
+        high = _resolve(log, options.ending.of(log.topic, log.partition), end)
+    return Wanted(_start(log, options, EARLIEST), high, options.earliest, options.latest, options.committed)
+
+
+def _read(part: InputPartition | None, columns: Sequence[str], options: Options) -> Iterator[RecordBatch]:
+    from ottla.pipeline.columns import read  # numpy and the kernel: only where they are needed, not in the driver
+
+    if part is not None:  # Spark's word for: there are no partitions
+        yield from read(part.value, columns, fail_on_data_loss=options.fail_on_data_loss)
+
+
+class Reader(DataSourceReader):
+    """A batch query."""
+
+    def __init__(self, options: Options, columns: Sequence[str]) -> None:
+        self._options = options
+        self._columns = columns
+        self._pushed = Pushed()
+
+    def partitions(self) -> Sequence[InputPartition]:
+        options, pushed = self._options, self._pushed
+        found: list[InputPartition] = []
+        for place in places(options):
+            if pushed.excludes(place.topic, place.partition):
+                continue
+
+            def plan(log: PartitionLog, place: Place = place) -> list[Slice]:
+                return slices(log, place, pushed.narrow(_wanted(log, options)), options.split_bytes)
+
+            found += [Part(one) for one in with_log(place, plan)]
+        return found
+
+    def read(self, partition: InputPartition) -> Iterator[RecordBatch]:
+        return _read(partition, self._columns, self._options)
+
+
+class FilteringReader(Reader):
+    """With Spark 4.1's hook, which Spark refuses where its configuration does not allow it."""
+
+    def pushFilters(self, filters: list[Any]) -> Iterable[Any]:
+        """Takes what the indexes and exact bounds answer; gives back the others, which Spark evaluates."""
+        return [one for one in filters if not self._pushed.take(one)]
+
+
+@dataclass(slots=True)
+class _Seen:
+    """A partition as it was opened, and by what to tell that it has changed."""
+
+    print: tuple[tuple[str, int], ...]
+    log: PartitionLog
+
+
+class StreamReader(DataSourceStreamReader):
+    """A streaming query. One object in the driver plans all micro-batches and remembers the partitions as it saw them last."""
+
+    def __init__(self, options: Options, columns: Sequence[str]) -> None:
+        self._options = options
+        self._columns = columns
+        self._seen: dict[str, _Seen] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Tasks get a copy, which only reads."""
+        return {"_options": self._options, "_columns": self._columns, "_seen": {}}
+
+    def initialOffset(self) -> dict[str, dict[str, int]]:
+        return self._offsets(lambda log: _start(log, self._options, LATEST))
+
+    def latestOffset(self) -> dict[str, dict[str, int]]:
+        return self._offsets(lambda log: end_offset(log, self._options.committed))
+
+    def partitions(self, start: dict[str, dict[str, int]], end: dict[str, dict[str, int]]) -> Sequence[InputPartition]:
+        options = self._options
+        found: list[InputPartition] = []
+        by_name = {(place.topic, place.partition): place for place in places(options)}
+        for topic, ends in end.items():
+            for number, high in ends.items():
+                low = start.get(topic, {}).get(number, EARLIEST)
+                place = by_name.get((topic, int(number)))
+                if place is None:
+                    if low < high and options.fail_on_data_loss:
+                        raise DataLoss(f"{topic}-{number} was removed before it was read, and failOnDataLoss is true")
+                    continue
+                if low != high:
+                    found += [Part(one) for one in self._with(place, _between(place, options, low, high))]
+        return found
+
+    def read(self, partition: InputPartition) -> Iterator[RecordBatch]:
+        return _read(partition, self._columns, self._options)
+
+    def _offsets(self, of: Any) -> dict[str, dict[str, int]]:
+        found: dict[str, dict[str, int]] = {}
+        for place in places(self._options):
+            found.setdefault(place.topic, {})[str(place.partition)] = self._with(place, of)
+        return found
+
+    def _with(self, place: Place, work: Any) -> Any:
+        """`work` with the partition, which is opened again only if one of its files has changed."""
+        try:
+            seen, now = self._seen.get(place.path), _print(place)
+            if seen is not None and seen.print == now:
+                return work(seen.log)
+        except FileNotFoundError:
+            pass  # it changes right now, and is looked at anew
+
+        def remember(log: PartitionLog) -> Any:
+            self._seen[place.path] = _Seen(now, log)
+            return work(log)
+
+        now = _print(place)
+        return with_log(place, remember)
+
+
+def _print(place: Place) -> tuple[tuple[str, int], ...]:
+    """Names and sizes of the segment files: what tells that the log has grown or was cleaned. FileNotFoundError."""
+    with os.scandir(place.path) as entries:
+        return tuple(sorted((entry.name, entry.stat().st_size) for entry in entries if ".log" in entry.name))
+
+
+def _between(place: Place, options: Options, low: int, high: int) -> Any:
+    def plan(log: PartitionLog) -> list[Slice]:
+        start, end = log.log_start_offset, log.log_end_offset
+        if options.fail_on_data_loss and ((low != EARLIEST and low < start) or high > end):
+            raise DataLoss(
+                f"{place.topic}-{place.partition} has offsets from {start} to below {end}, and those from {low} to below {high} "
+                "are wanted, and failOnDataLoss is true"
+            )
+        wanted = Wanted(max(low, 0), high, options.earliest, options.latest, options.committed)
+        return slices(log, place, wanted, options.split_bytes)
+
+    return plan
+
+
+def register(spark: SparkSession) -> None:
+    """Makes `format("ottla")` known to a session."""
+    spark.dataSource.register(OttlaDataSource)

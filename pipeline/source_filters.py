@@ -1,0 +1,91 @@
+"""Filters that Spark pushes down (4.1 and later), turned into bounds of offsets and times, and topics and partitions.
+
+A filter is taken only if the bounds say exactly the same; then Spark does not look at the rows again. They are told by the names
+of their classes (`pyspark.sql.datasource.EqualTo` and so on), so that this file needs no Spark, and Spark 4.0 has none of them.
+A filter has `attribute`, the path of a column, and `value`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from ottla.pipeline.segments import MAX_OFFSET, MIN_TIMESTAMP, Wanted
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_COMPARISONS: Final = ("EqualTo", "GreaterThan", "GreaterThanOrEqual", "LessThan", "LessThanOrEqual")
+
+
+class Pushed:
+    """What all filters together leave."""
+
+    def __init__(self) -> None:
+        self.topics: set[str] | None = None
+        self.partitions: set[int] | None = None
+        self.low = 0
+        self.high = MAX_OFFSET
+        self.earliest = MIN_TIMESTAMP
+        self.latest = MAX_OFFSET
+
+    def take(self, one: Any) -> bool:
+        """True: these bounds say what the filter says."""
+        kind, column = type(one).__name__, getattr(one, "attribute", None)
+        value: Any = getattr(one, "value", None)
+        if column is None or len(column) != 1:
+            return False
+        if kind == "IsNotNull":
+            return column[0] in ("topic", "partition", "offset", "timestamp", "timestampType")
+        if kind in ("EqualTo", "In") and column[0] in ("topic", "partition"):
+            values: set[Any] = {value} if kind == "EqualTo" else set(value)
+            if column[0] == "topic":
+                self.topics = values if self.topics is None else self.topics & values
+            else:
+                self.partitions = values if self.partitions is None else self.partitions & values
+            return True
+        if kind not in _COMPARISONS:
+            return False
+        if column[0] == "offset" and isinstance(value, int):
+            low, high = _bounds(kind, value)
+            self.low, self.high = max(self.low, low), min(self.high, high)
+            return True
+        if column[0] == "timestamp" and isinstance(value, datetime):
+            low, high = _times(kind, value)
+            self.earliest, self.latest = max(self.earliest, low), min(self.latest, high)
+            return True
+        return False
+
+    def excludes(self, topic: str, partition: int) -> bool:
+        """Is no row of the partition wanted?"""
+        return (self.topics is not None and topic not in self.topics) or (
+            self.partitions is not None and partition not in self.partitions
+        )
+
+    def narrow(self, wanted: Wanted) -> Wanted:
+        return replace(
+            wanted,
+            low=max(wanted.low, self.low),
+            high=min(wanted.high, self.high),
+            earliest=max(wanted.earliest, self.earliest),
+            latest=min(wanted.latest, self.latest),
+        )
+
+
+def _bounds(kind: str, value: int) -> tuple[int, int]:
+    """From the first to below the second."""
+    low = value if kind in ("EqualTo", "GreaterThanOrEqual") else value + 1 if kind == "GreaterThan" else 0
+    high = value + 1 if kind in ("EqualTo", "LessThanOrEqual") else value if kind == "LessThan" else MAX_OFFSET
+    return low, high
+
+
+def _times(kind: str, value: datetime) -> tuple[int, int]:
+    """As `_bounds`, in ms, of records whose time is whole milliseconds."""
+    micros = (value.astimezone(UTC) - _EPOCH) // timedelta(microseconds=1)
+    floor, ceil = micros // 1000, -(-micros // 1000)
+    if kind == "EqualTo":
+        return (floor, floor + 1) if floor == ceil else (MAX_OFFSET, MIN_TIMESTAMP)
+    if kind == "GreaterThan":
+        return floor + 1, MAX_OFFSET
+    if kind == "GreaterThanOrEqual":
+        return ceil, MAX_OFFSET
+    return MIN_TIMESTAMP, ceil if kind == "LessThan" else floor + 1
