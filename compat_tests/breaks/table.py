@@ -1,0 +1,144 @@
+"""The breaks: one line of the broker changed, and the tests of the suite that must turn red by it.
+
+`old` is in `file` exactly once; `new` takes its place. `test` is a node id of pytest below compat_tests, with parameters where one
+case is enough. Each break is a mistake that somebody could make, in a promise that clients build on.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+
+class Break(NamedTuple):
+    name: str
+    promise: str
+    file: str
+    old: str
+    new: str
+    test: str
+
+
+_WIRE_DIFF: Final = "compat_tests/wire_diff/"
+
+BREAKS: Final = (
+    Break(
+        "a retried batch is written again",
+        "an idempotent producer's batch that comes twice is stored once, and answered with its first offset",
+        "log/producers.py",
+        "            if duplicate is not None:\n                return duplicate\n",
+        "",
+        _WIRE_DIFF + "test_idempotence.py::test_duplicates_are_answered_with_their_first_offset",
+    ),
+    Break(
+        "sequences are not checked",
+        "a gap in a producer's sequences is refused: a batch was lost on the way",
+        "log/producers.py",
+        "            _check_sequence(header, state)\n",
+        "            pass\n",
+        _WIRE_DIFF + "test_idempotence.py::test_gaps_and_overlaps_are_out_of_order",
+    ),
+    Break(
+        "an old producer is not fenced",
+        "a producer whose epoch was replaced writes nothing any more",
+        "log/producers.py",
+        "        if header.producer_epoch < state.producer_epoch:\n            raise",
+        "        if False:\n            raise",
+        _WIRE_DIFF + "test_idempotence.py::test_epochs",
+    ),
+    Break(
+        "a wrong error code",
+        "an offset beyond the log's end is OFFSET_OUT_OF_RANGE, by which consumers reset theirs",
+        "server/errors.py",
+        "log.OffsetOutOfRange: ErrorCode.OFFSET_OUT_OF_RANGE",
+        "log.OffsetOutOfRange: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION",
+        _WIRE_DIFF + "test_fetch.py::test_offsets_out_of_range",
+    ),
+    Break(
+        "the last stable offset is too early to move",
+        "read_committed readers stop where the oldest open transaction begins",
+        "log/partition.py",
+        "return high_watermark if first is None or first > high_watermark else max(first, self.log_start_offset)",
+        "return high_watermark",
+        _WIRE_DIFF + "test_transactions.py::test_list_offsets_while_a_transaction_is_open",
+    ),
+    Break(
+        "nobody is told of aborted transactions",
+        "a read_committed fetch lists the aborted transactions whose records it carries",
+        "server/handlers/fetch.py",
+        "for entry in aborted_in_read(log, fetch_offset, records)]",
+        "for entry in ()]",
+        _WIRE_DIFF + "test_transactions.py::test_every_version_of_fetch_tells_of_the_aborted[11]",
+    ),
+    Break(
+        "a fetch session's epoch is not checked",
+        "a request out of its session's order is refused, so that nothing is left out in silence",
+        "server/fetch_sessions.py",
+        "        if session.epoch != epoch:\n",
+        "        if False:\n",
+        _WIRE_DIFF + "test_fetch.py::test_wrong_session_epochs",
+    ),
+    Break(
+        "a fetch does not wait for min_bytes",
+        "a fetch with too little to tell is answered when there is more, or when its time is over",
+        "server/handlers/fetch.py",
+        "        if not ready and results and found < self._min_bytes:",
+        "        if not ready and results and not found:",
+        _WIRE_DIFF + "test_fetch.py::test_a_waiting_fetch_waits_for_min_bytes",
+    ),
+    Break(
+        "a damaged batch is stored",
+        "a batch whose CRC does not fit is CORRUPT_MESSAGE and not in the log",
+        "log/validate.py",
+        "    if crc32c(memoryview(buf)[CRC_START:size]) != header.crc:",
+        "    if False:",
+        _WIRE_DIFF + "test_produce.py::test_broken_batches",
+    ),
+    Break(
+        "the end of a transaction keeps the epoch",
+        "from EndTxn 5 on (KIP-890) every end raises the producer's epoch, which fences late batches",
+        "server/txn/state.py",
+        'changes["producer_epoch"] = min(transaction.producer_epoch + 1, LAST_EPOCH)',
+        'changes["producer_epoch"] = transaction.producer_epoch',
+        _WIRE_DIFF + "test_transaction_coordinator.py::test_ends_at_every_version",
+    ),
+    Break(
+        "two producers of one transactional id",
+        "whoever takes over a transactional id fences the one before",
+        "server/txn/state.py",
+        "    if expected is None:\n        epoch, last = epoch + 1, NO_EPOCH",
+        "    if expected is None:\n        epoch, last = max(epoch, 0), NO_EPOCH",
+        _WIRE_DIFF + "test_transaction_coordinator.py::test_who_takes_over_fences",
+    ),
+    Break(
+        "offsets of an open transaction count",
+        "a fetch of stable offsets is UNSTABLE_OFFSET_COMMIT while a transaction may still change them",
+        "server/group/offsets.py",
+        "        return any(\n            partition in self._pending[producer_id]",
+        "        return False and any(\n            partition in self._pending[producer_id]",
+        _WIRE_DIFF + "test_transaction_coordinator.py::test_offsets_in_a_transaction",
+    ),
+    Break(
+        "a static member is not fenced",
+        "an instance id has one member: the one before hears FENCED_INSTANCE_ID",
+        "server/group/classic.py",
+        "            if current != member_id:\n                raise GroupError(ErrorCode.FENCED_INSTANCE_ID)\n        member = ",
+        "        member = ",
+        _WIRE_DIFF + "test_groups.py::test_static_members",
+    ),
+    Break(
+        "compaction takes tombstones at once",
+        "a tombstone stays for delete.retention.ms, or late readers never hear of it",
+        "log/filtered_batch.py",
+        "        self.horizon_ms = min(job.now_ms + job.delete_retention_ms, MAX_INT64)",
+        "        self.horizon_ms = job.now_ms",
+        "compat_tests/test_compaction.py::test_the_same_bytes_are_left",
+    ),
+    Break(
+        "a timestamp is looked up one record late",
+        "ListOffsets by timestamp is the first record that is not earlier",
+        "log/timestamps.py",
+        "        if batch.max_timestamp >= target_ms and",
+        "        if batch.max_timestamp > target_ms and",
+        _WIRE_DIFF + "test_fetch.py::test_list_offsets_by_timestamp",
+    ),
+)

@@ -1,0 +1,120 @@
+#!/usr/bin/env python3
+"""Breaks ottla on purpose, one way after the other, and shows that the compat suite catches each by name.
+
+    python scripts/breaks.py [--only TEXT] [--list] [--write FILE]
+
+Every break (compat_tests/breaks/table.py) goes into a private copy of the tree, where its test runs against the broken ottla and,
+beside it, a sound Apache Kafka. First the control: all the tests in a copy that nobody broke, and they must pass. A break is caught
+when its test fails in it; `by` is the first case that did. FILE takes the table as JSON, which scripts/compat-report reads.
+The exit code is 1 if the control fails or a break is not caught.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+from xml.etree import ElementTree
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from compat_tests.breaks.table import BREAKS, Break
+
+TIMEOUT_S = 600
+NOT_COPIED = shutil.ignore_patterns(
+    ".git", "build", "dist", "docs", ".*cache*", "__pycache__", "*.egg-info", "node_modules", "target"
+)
+
+
+class Ran(NamedTuple):
+    """Names of the cases, by what became of them."""
+
+    passed: list[str]
+    failed: list[str]
+
+
+def broken(text: str, change: Break) -> str:
+    """The file's text with the break in it. ValueError where it does not apply."""
+    if text.count(change.old) != 1:
+        raise ValueError(f"{change.name}: what it changes is {text.count(change.old)} times in {change.file}")
+    return text.replace(change.old, change.new)
+
+
+def run(tree: Path, tests: Iterable[str], results: Path) -> Ran:
+    """The tests in this copy; what they say goes beside `results`."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    environment |= {"PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"}  # before the installed ottla, in the broker as well
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={results}", *tests]
+    with open(results.with_suffix(".txt"), "wb") as output:
+        subprocess.run(command, cwd=tree, env=environment, stdout=output, stderr=output, check=False, timeout=TIMEOUT_S)
+    passed, failed = [], []
+    for case in ElementTree.parse(results).iter("testcase"):
+        name = f"{case.get('classname', '').rsplit('.', 1)[-1]}::{case.get('name')}"
+        (failed if case.find("failure") is not None or case.find("error") is not None else passed).append(name)
+    return Ran(passed, failed)
+
+
+def caught(tree: Path, change: Break, results: Path) -> Ran:
+    """What the break's test says in the copy with the break, which is taken out again."""
+    file = tree / change.file
+    sound = file.read_text()
+    file.write_text(broken(sound, change))
+    try:
+        return run(tree, [change.test], results)
+    finally:
+        file.write_text(sound)
+
+
+def tell(rows: list[dict[str, object]]) -> None:
+    width = max(len(str(row["name"])) for row in rows)
+    for row in rows:
+        print(
+            f"{row['name']:<{width}}  {'caught' if row['caught'] else 'NOT CAUGHT'}  {row['failed']} of {row['cases']}  {row['by']}"
+        )
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", default="", metavar="TEXT", help="breaks whose name holds this")
+    parser.add_argument("--list", action="store_true", help="name them and stop")
+    parser.add_argument("--write", type=Path, metavar="FILE")
+    arguments = parser.parse_args()
+    chosen = [change for change in BREAKS if arguments.only in change.name]
+    if arguments.list:
+        print(*(f"{change.name}: {change.promise}\n    {change.file}, {change.test}" for change in chosen), sep="\n")
+        return 0
+    with tempfile.TemporaryDirectory(prefix="ottla-breaks-") as place:
+        tree, results = Path(place) / "tree", Path(place)
+        shutil.copytree(ROOT, tree, symlinks=True, ignore=NOT_COPIED)
+        control = run(tree, dict.fromkeys(change.test for change in chosen), results / "control.xml")
+        print(f"control, nothing broken: {len(control.passed)} passed, {len(control.failed)} failed", flush=True)
+        if control.failed or not control.passed:
+            print(*control.failed, (results / "control.txt").read_text()[-4000:], sep="\n")
+            return 1
+        rows: list[dict[str, object]] = []
+        for number, change in enumerate(chosen):
+            ran = caught(tree, change, results / f"{number}.xml")
+            rows.append(
+                {**change._asdict(), "caught": bool(ran.failed), "failed": len(ran.failed), "cases": len(ran.failed + ran.passed)}
+                | {"by": ran.failed[0] if ran.failed else ""}
+            )
+            tell(rows[-1:])
+            sys.stdout.flush()
+    if arguments.write:
+        arguments.write.parent.mkdir(parents=True, exist_ok=True)
+        arguments.write.write_text(json.dumps({"control": len(control.passed), "breaks": rows}, indent=1) + "\n")
+    print(f"\n{sum(bool(row['caught']) for row in rows)} of {len(rows)} caught\n")
+    tell(rows)
+    return 0 if all(row["caught"] for row in rows) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
