@@ -4,8 +4,8 @@
     python scripts/breaks.py [--only TEXT] [--list] [--write FILE]
 
 Every break (compat_tests/breaks/table.py) goes into a private copy of the tree, where its test runs against the broken ottla and,
-beside it, a sound Apache Kafka. First the control: all the tests in a copy that nobody broke, and they must pass. A break is caught
-when its test fails in it; `by` is the first case that did. FILE takes the table as JSON, which scripts/compat-report reads.
+beside it, a sound Apache Kafka. First the control: all the tests in a copy that nobody broke, and they must pass. A break is
+caught when its test fails in it; `by` is the first case that did. FILE takes the table as JSON, for scripts/compat-report.
 The exit code is 1 if the control fails or a break is not caught.
 """
 
@@ -26,7 +26,7 @@ from xml.etree import ElementTree
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from compat_tests.breaks.table import BREAKS, Break
+from compat_tests.breaks.table import BREAKS, Break  # noqa: E402 - needs the path above
 
 TIMEOUT_S = 600
 NOT_COPIED = shutil.ignore_patterns(
@@ -55,7 +55,8 @@ def run(tree: Path, tests: Iterable[str], results: Path) -> Ran:
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={results}", *tests]
     with open(results.with_suffix(".txt"), "wb") as output:
         subprocess.run(command, cwd=tree, env=environment, stdout=output, stderr=output, check=False, timeout=TIMEOUT_S)
-    passed, failed = [], []
+    passed: list[str] = []
+    failed: list[str] = []
     for case in ElementTree.parse(results).iter("testcase"):
         name = f"{case.get('classname', '').rsplit('.', 1)[-1]}::{case.get('name')}"
         (failed if case.find("failure") is not None or case.find("error") is not None else passed).append(name)
@@ -76,9 +77,8 @@ def caught(tree: Path, change: Break, results: Path) -> Ran:
 def tell(rows: list[dict[str, object]]) -> None:
     width = max(len(str(row["name"])) for row in rows)
     for row in rows:
-        print(
-            f"{row['name']:<{width}}  {'caught' if row['caught'] else 'NOT CAUGHT'}  {row['failed']} of {row['cases']}  {row['by']}"
-        )
+        verdict = "caught" if row["caught"] else "NOT CAUGHT"
+        print(f"{row['name']:<{width}}  {verdict}  {row['failed']} of {row['cases']}  {row['by']}")
 
 
 def main() -> int:

@@ -1,7 +1,7 @@
 """The breaks: one line of the broker changed, and the tests of the suite that must turn red by it.
 
-`old` is in `file` exactly once; `new` takes its place. `test` is a node id of pytest below compat_tests, with parameters where one
-case is enough. Each break is a mistake that somebody could make, in a promise that clients build on.
+`old` is in `file` exactly once; `new` takes its place. `test` is a node id of pytest below compat_tests, with parameters where
+one case is enough. Each break is a mistake that somebody could make, in a promise that clients build on.
 """
 
 from __future__ import annotations
