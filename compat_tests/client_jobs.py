@@ -25,6 +25,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar, TypeVar
 
 import pytest
+from confluent_kafka import Producer
 from reference_kafka import CLUSTER_ID, NODE_ID
 
 from compat_tests.brokers import Address
@@ -100,6 +101,9 @@ class ClientJobs:
     acks: ClassVar[tuple[str, ...]] = ("none", "leader", "all")
     no_call: ClassVar[frozenset[str]] = frozenset()  # administrative calls it does not have
     tells_of_refused_settings: ClassVar[bool] = True
+    transactions: ClassVar[bool] = True
+    reads_committed: ClassVar[bool] = True
+    offsets_in_transactions: ClassVar[bool] = True  # of a group that it is no member of
     null_header: ClassVar[bool] = True  # it can send a header without a value
     empty_reads_as: ClassVar[str | None] = ""  # its reader may not tell "" and null apart
 
@@ -107,6 +111,10 @@ class ClientJobs:
         for name, test in vars(ClientJobs).items():
             if getattr(test, "needs", None) in cls.no_call:
                 setattr(cls, name, None)  # not collected
+        if not cls.transactions:
+            cls.test_transactions = None  # type: ignore[assignment, method-assign]
+        if not cls.reads_committed:
+            cls.test_reads_what_is_committed = None  # type: ignore[assignment, method-assign]
         if not cls.no_call:
             cls.test_has_no_more_calls_than_are_tried = None  # type: ignore[assignment, method-assign]
 
@@ -157,6 +165,47 @@ class ClientJobs:
             headers = [header for header, _ in iter_batches(answer.records)]
             assert {header.attributes & CODEC_MASK for header in headers} == {partition}
             assert {header.producer_id >= 0 for header in headers} == ({False, True} if self.idempotent else {False})
+
+    def test_transactions(self, bootstrap: str, raw: Wire, topic: str, unique: Unique) -> None:
+        """One producer commits, aborts and commits; who reads only what is committed does not see the middle."""
+        raw.warm_up()
+        group = unique("txn-group")
+        groups: list[dict[str, Any]] = [{}, {}, {}]
+        if self.offsets_in_transactions:
+            groups = [{"group": group, "offsets": {"0": 11}}, {"group": group, "offsets": {"0": 12, "1": 13}}, {}]
+        rounds = [
+            {
+                "records": [record(f"{name}-{p}-{n}", n, p) for p in (0, 1) for n in range(3)],
+                "commit": name != "aborted",
+                **with_group,
+            }
+            for name, with_group in zip(("first", "aborted", "last"), groups, strict=True)
+        ]
+        offsets = self.program.transact(bootstrap, topic, unique("txn"), *rounds)
+        assert offsets == [[start + n for _ in (0, 1) for n in range(3)] for start in (0, 4, 8)]  # a marker after each
+        self.check_isolation(bootstrap, topic)
+        if self.offsets_in_transactions:
+            found = self.admin(bootstrap, call("fetch_offsets", group=group, topic=topic, partitions=PARTITIONS))[0]
+            assert found == {"0": 11}
+
+    def test_reads_what_is_committed(self, bootstrap: str, topic: str, unique: Unique) -> None:
+        """Whoever wrote it: here librdkafka."""
+        producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": unique("txn")})
+        producer.init_transactions(60)
+        for name in ("first", "aborted", "last"):
+            producer.begin_transaction()
+            for p in (0, 1):
+                for n in range(3):
+                    producer.produce(topic, f"{name}-{p}-{n}", partition=p)
+            producer.flush(60)  # or an abort would take back what was not sent yet
+            (producer.abort_transaction if name == "aborted" else producer.commit_transaction)(60)
+        self.check_isolation(bootstrap, topic)
+
+    def check_isolation(self, bootstrap: str, topic: str) -> None:
+        for committed, names in ((True, ("first", "last")), (False, ("first", "aborted", "last"))):
+            expected = [f"{name}-{p}-{n}" for p in (0, 1) for name in names for n in range(3)]
+            got = self.program.consume(bootstrap, topic, len(expected), partitions=[0, 1], committed=committed)
+            assert values(got) == expected
 
     def test_consumes_from_the_start_an_offset_or_a_timestamp(self, bootstrap: str, topic: str) -> None:
         records = [record(f"p{p}-{n}", n, p) for p in (0, 2) for n in range(20)]

@@ -7,8 +7,11 @@ A record, in and out: {partition, offset, timestamp_ms, key, value, headers: [[n
     command  arguments                                     prints
     produce  topic, sends: [{codec, acks, idempotent,      {"offsets": [...]} for each send, one offset a record, -1 where the
              records}]; acks none, leader or all           client is not told; every send is a producer of its own
+    transact topic, transactional_id, rounds: [{records,   {"offsets": [...]} for each round
+             commit, and group with offsets or none}]
     consume  topic, partitions, count; from the start,     {"record": ...} for each
-             or offset, or timestamp_ms
+             or offset, or timestamp_ms; committed: true
+             or false, or as the client does by itself
     join     group, topic, balancer ("range" or none)      {"assigned": [...]}, all it has, whenever that changes;
                                                            {"record": ...}, each committed then; {"left": true} after stdin closed
     admin    calls: [{call, ...}], see client_jobs.py      {"result": ...} or {"error": text} for each
@@ -134,6 +137,11 @@ class Program:
 
     def produce(self, bootstrap: str, topic: str, *sends: dict[str, Any]) -> list[list[int]]:
         return [line["offsets"] for line in self.run("produce", bootstrap, topic=topic, sends=sends)]
+
+    def transact(self, bootstrap: str, topic: str, transactional_id: str, *rounds: dict[str, Any]) -> list[list[int]]:
+        """The offsets of each round's records."""
+        lines = self.run("transact", bootstrap, topic=topic, transactional_id=transactional_id, rounds=rounds)
+        return [line["offsets"] for line in lines]
 
     def consume(self, bootstrap: str, topic: str, count: int, **arguments: Any) -> list[dict[str, Any]]:
         """Records sorted by partition and offset."""

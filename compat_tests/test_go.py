@@ -10,6 +10,7 @@ __all__ = ["raw", "topic"]  # fixtures
 
 class TestFranz(ClientJobs):
     program = Program(GO, "franz")
+    offsets_in_transactions = False
 
 
 class TestSarama(ClientJobs):
@@ -20,5 +21,7 @@ class TestSarama(ClientJobs):
 class TestKafkaGo(ClientJobs):
     program = Program(GO, "kafka-go")
     idempotent = False
+    transactions = False
+    reads_committed = False  # its reader hands on the markers as records, and what was aborted
     empty_reads_as = None
     no_call = frozenset({"delete_records", "log_dirs", "describe_producers", "describe_quotas"})

@@ -16,4 +16,5 @@ class TestKafkaJs(ClientJobs):
 
 class TestPlatformatic(ClientJobs):
     program = Program(NODE, "platformatic")
+    offsets_in_transactions = False
     no_call = frozenset({"elect_leaders", "list_reassignments", "describe_producers"})

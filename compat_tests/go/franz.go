@@ -106,7 +106,11 @@ func (f franz) Consume(ctx context.Context, args Args) error {
 	for _, partition := range args.Partitions {
 		from[partition] = at
 	}
-	client, err := f.open(kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{args.Topic: from}))
+	isolation := kgo.ReadUncommitted()
+	if args.Committed != nil && *args.Committed {
+		isolation = kgo.ReadCommitted()
+	}
+	client, err := f.open(kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{args.Topic: from}), kgo.FetchIsolationLevel(isolation))
 	if err != nil {
 		return err
 	}
@@ -118,6 +122,41 @@ func (f franz) Consume(ctx context.Context, args Args) error {
 		}
 		fetches.EachRecord(func(record *kgo.Record) { emitRecord(recordOfFranz(record)) })
 		seen += fetches.NumRecords()
+	}
+	return nil
+}
+
+// Transact has no offsets of groups: they go with sessions of kgo's own, whose member does both.
+func (f franz) Transact(ctx context.Context, args Args, done func([]int64)) error {
+	client, err := f.open(
+		kgo.DefaultProduceTopic(args.Topic), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.TransactionalID(args.Id),
+	)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	for _, round := range args.Rounds {
+		if round.Group != "" {
+			return errors.New("the client has no offsets in a plain transaction")
+		}
+		if err := client.BeginTransaction(); err != nil {
+			return err
+		}
+		records := make([]*kgo.Record, len(round.Records))
+		for n, record := range round.Records {
+			records[n] = franzRecord(record)
+		}
+		if err := client.ProduceSync(ctx, records...).FirstErr(); err != nil {
+			return err
+		}
+		if err := client.EndTransaction(ctx, kgo.TransactionEndTry(round.Commit)); err != nil {
+			return err
+		}
+		offsets := make([]int64, len(records))
+		for n, record := range records {
+			offsets[n] = record.Offset
+		}
+		done(offsets)
 	}
 	return nil
 }

@@ -88,16 +88,25 @@ func recordOfKafkaGo(message kafka.Message) Record {
 	return record
 }
 
-func (k kafkaGo) reader(topic string, partition int) *kafka.Reader {
+func (k kafkaGo) reader(topic string, partition int, committed bool) *kafka.Reader {
+	isolation := kafka.ReadUncommitted
+	if committed {
+		isolation = kafka.ReadCommitted
+	}
 	return kafka.NewReader(kafka.ReaderConfig{
 		Brokers: []string{k.bootstrap}, Topic: topic, Partition: partition, MaxWait: 100 * time.Millisecond, MaxBytes: 10e6,
+		IsolationLevel: isolation,
 	})
+}
+
+func (k kafkaGo) Transact(context.Context, Args, func([]int64)) error {
+	return errors.New("kafka-go has no transactional producer")
 }
 
 func (k kafkaGo) Consume(ctx context.Context, args Args) error {
 	messages, failures := make(chan kafka.Message), make(chan error)
 	for _, partition := range args.Partitions {
-		reader := k.reader(args.Topic, int(partition))
+		reader := k.reader(args.Topic, int(partition), args.Committed != nil && *args.Committed)
 		defer reader.Close()
 		var err error
 		switch {
@@ -163,7 +172,7 @@ func (k kafkaGo) Join(ctx context.Context, args Args) error {
 
 // read one assigned partition until the generation ends. A commit that the ended generation refuses is the next one's to make.
 func (k kafkaGo) read(ctx context.Context, generation *kafka.Generation, topic string, assigned kafka.PartitionAssignment) {
-	reader := k.reader(topic, assigned.ID)
+	reader := k.reader(topic, assigned.ID, false)
 	defer reader.Close()
 	if err := reader.SetOffset(assigned.Offset); err != nil {
 		panic(err)

@@ -36,11 +36,22 @@ type Send struct {
 	Records    []Record `json:"records"`
 }
 
+// Round is one transaction: records and, if a group is named, offsets of the group, by partition of the same topic.
+type Round struct {
+	Records []Record        `json:"records"`
+	Commit  bool            `json:"commit"`
+	Group   string          `json:"group"`
+	Offsets map[int32]int64 `json:"offsets"`
+}
+
 // Args holds the arguments of all commands and administrative calls: each uses its own.
 type Args struct {
 	Topic       string            `json:"topic"`
 	Group       string            `json:"group"`
 	Sends       []Send            `json:"sends"`
+	Id          string            `json:"transactional_id"`
+	Rounds      []Round           `json:"rounds"`
+	Committed   *bool             `json:"committed"` // nil: as the client does by itself
 	Calls       []json.RawMessage `json:"calls"`
 	Call        string            `json:"call"`
 	Partition   int32             `json:"partition"`
@@ -63,6 +74,8 @@ type Client interface {
 	Consume(ctx context.Context, args Args) error
 	// Join is a member of a group until the context ends: emits assignments and records, commits after each record.
 	Join(ctx context.Context, args Args) error
+	// Transact does the rounds with one producer, and calls done with the offsets of each round's records.
+	Transact(ctx context.Context, args Args, done func(offsets []int64)) error
 	// Admin does one call. Its result is what programs.py says of that call.
 	Admin(ctx context.Context, args Args) (any, error)
 }
@@ -155,6 +168,8 @@ func run(name, command, bootstrap string) error {
 		}
 		emit(map[string]any{"left": true})
 		return nil
+	case "transact":
+		return client.Transact(ctx, args, func(offsets []int64) { emit(map[string]any{"offsets": offsets}) })
 	case "admin":
 		return admin(ctx, client, args)
 	}

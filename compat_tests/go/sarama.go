@@ -101,8 +101,68 @@ func recordOfSarama(message *sarama.ConsumerMessage) Record {
 	return record
 }
 
+func (s saramaClient) Transact(_ context.Context, args Args, done func([]int64)) error {
+	config := s.config()
+	config.Producer.Return.Successes = true
+	config.Producer.Partitioner = sarama.NewManualPartitioner
+	config.Producer.RequiredAcks = sarama.WaitForAll
+	config.Producer.Idempotent = true
+	config.Producer.Transaction.ID = args.Id
+	config.Net.MaxOpenRequests = 1
+	producer, err := sarama.NewSyncProducer([]string{s.bootstrap}, config)
+	if err != nil {
+		return err
+	}
+	for _, round := range args.Rounds {
+		offsets, err := saramaRound(producer, args.Topic, round)
+		if err != nil {
+			return errors.Join(err, producer.Close())
+		}
+		done(offsets)
+	}
+	return producer.Close()
+}
+
+func saramaRound(producer sarama.SyncProducer, topic string, round Round) ([]int64, error) {
+	if err := producer.BeginTxn(); err != nil {
+		return nil, err
+	}
+	messages := make([]*sarama.ProducerMessage, len(round.Records))
+	for n, record := range round.Records {
+		messages[n] = saramaMessage(topic, record)
+	}
+	if err := producer.SendMessages(messages); err != nil {
+		return nil, err
+	}
+	if round.Group != "" {
+		committed := map[string][]*sarama.PartitionOffsetMetadata{}
+		for partition, offset := range round.Offsets {
+			committed[topic] = append(committed[topic], &sarama.PartitionOffsetMetadata{Partition: partition, Offset: offset})
+		}
+		if err := producer.AddOffsetsToTxn(committed, round.Group); err != nil {
+			return nil, err
+		}
+	}
+	end := producer.AbortTxn
+	if round.Commit {
+		end = producer.CommitTxn
+	}
+	if err := end(); err != nil {
+		return nil, err
+	}
+	offsets := make([]int64, len(messages))
+	for n, message := range messages {
+		offsets[n] = message.Offset
+	}
+	return offsets, nil
+}
+
 func (s saramaClient) Consume(_ context.Context, args Args) error {
-	client, err := sarama.NewClient([]string{s.bootstrap}, s.config())
+	config := s.config()
+	if args.Committed != nil && *args.Committed {
+		config.Consumer.IsolationLevel = sarama.ReadCommitted
+	}
+	client, err := sarama.NewClient([]string{s.bootstrap}, config)
 	if err != nil {
 		return err
 	}

@@ -60,6 +60,8 @@ async function main(name, command, bootstrap) {
   } else if (command === 'join') {
     await client.join(args, closed)
     emit({ left: true })
+  } else if (command === 'transact') {
+    await client.transact(args, (offsets) => emit({ offsets }))
   } else if (command === 'admin') {
     await admin(client, args.calls)
   } else {

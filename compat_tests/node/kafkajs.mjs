@@ -77,14 +77,36 @@ class Client {
     )
   }
 
+  async transact({ topic, transactional_id, rounds }, done) {
+    const producer = this.kafka.producer({
+      idempotent: true,
+      maxInFlightRequests: 1,
+      transactionalId: transactional_id,
+      createPartitioner: Partitioners.DefaultPartitioner,
+    })
+    await producer.connect()
+    for (const { records, commit, group, offsets } of rounds) {
+      const transaction = await producer.transaction()
+      const messages = records.map(({ partition, timestamp_ms, key, value }) => ({ partition, timestamp: String(timestamp_ms), key, value }))
+      const placed = await transaction.send({ topic, messages, acks: -1 })
+      if (group) {
+        const partitions = Object.entries(offsets).map(([partition, offset]) => ({ partition: Number(partition), offset: String(offset) }))
+        await transaction.sendOffsets({ consumerGroupId: group, topics: [{ topic, partitions }] })
+      }
+      await (commit ? transaction.commit() : transaction.abort())
+      done(offsetsFrom(records, placed.map(({ partition, baseOffset }) => [partition, Number(baseOffset)])))
+    }
+    await producer.disconnect()
+  }
+
   /** It reads in groups only: here one of its own, from which it is sent to the offsets. */
-  async consume({ topic, partitions, count, offset, timestamp_ms }) {
+  async consume({ topic, partitions, count, offset, timestamp_ms, committed }) {
     const from = new Map(partitions.map((partition) => [partition, offset ?? 0]))
     if (timestamp_ms !== undefined) {
       const found = await this.withAdmin((admin) => admin.fetchTopicOffsetsByTimestamp(topic, timestamp_ms))
       for (const one of found) if (from.has(one.partition)) from.set(one.partition, Number(one.offset))
     }
-    const consumer = this.consumer(randomUUID())
+    const consumer = this.consumer(randomUUID(), { readUncommitted: committed === false })
     await consumer.connect()
     await consumer.subscribe({ topic, fromBeginning: true })
     let seen = 0
@@ -101,8 +123,8 @@ class Client {
     await consumer.disconnect()
   }
 
-  consumer(groupId) {
-    return this.kafka.consumer({ groupId, heartbeatInterval: 200, maxWaitTimeInMs: 100, sessionTimeout: 30_000 })
+  consumer(groupId, more = {}) {
+    return this.kafka.consumer({ groupId, heartbeatInterval: 200, maxWaitTimeInMs: 100, sessionTimeout: 30_000, ...more })
   }
 
   async join({ group, topic }, closed) {

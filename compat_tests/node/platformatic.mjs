@@ -5,6 +5,8 @@ import { randomUUID } from 'node:crypto'
 import { emit, offsetsFrom, text } from './client.mjs'
 import { zstd } from './zstd.mjs'
 
+const UNCOMMITTED = 0
+const COMMITTED = 1
 const ACKS = { none: 0, leader: 1, all: -1 }
 const TOPIC = 2 // resource type
 const EARLIEST = -2n
@@ -52,6 +54,31 @@ class Client {
     )
   }
 
+  /** Its offsets of a group go with the messages of a consumer, so there are none here. */
+  async transact({ topic, transactional_id, rounds }, done) {
+    const producer = new this.library.Producer({
+      ...this.options,
+      serializers,
+      idempotent: true,
+      transactionalId: transactional_id,
+    })
+    for (const { records, commit, group } of rounds) {
+      if (group) throw new Error('offsets need a consumer')
+      const transaction = await producer.beginTransaction()
+      const messages = records.map(({ partition, timestamp_ms, key, value }) => ({
+        topic,
+        partition,
+        timestamp: BigInt(timestamp_ms),
+        key,
+        value,
+      }))
+      const { offsets } = await transaction.send({ messages, acks: ACKS.all })
+      await (commit ? transaction.commit() : transaction.abort())
+      done(offsetsFrom(records, offsets.map(({ partition, offset }) => [partition, Number(offset)])))
+    }
+    await producer.close()
+  }
+
   consumer(groupId) {
     return new this.library.Consumer({
       ...this.options,
@@ -66,7 +93,7 @@ class Client {
   }
 
   /** It reads in groups only: here one of its own. Of partitions that are not asked for it stands at the end. */
-  async consume({ topic, partitions, count, offset, timestamp_ms }) {
+  async consume({ topic, partitions, count, offset, timestamp_ms, committed }) {
     const consumer = this.consumer(randomUUID())
     const at = async (timestamp) => (await consumer.listOffsets({ topics: [topic], timestamp })).get(topic)
     const ends = await at(LATEST)
@@ -75,7 +102,7 @@ class Client {
       const start = offset === undefined ? starts[partition] : BigInt(offset)
       return { topic, partition, offset: partitions.includes(partition) ? start : end }
     })
-    const stream = await consumer.consume({ topics: [topic], mode: 'manual', offsets })
+    const stream = await consumer.consume({ topics: [topic], mode: 'manual', offsets, isolationLevel: committed === false ? UNCOMMITTED : COMMITTED })
     let seen = 0
     for await (const message of stream) {
       emit({ record: recordOf(message) })

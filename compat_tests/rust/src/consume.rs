@@ -35,7 +35,10 @@ fn emit_record(message: &BorrowedMessage<'_>) {
 
 pub fn consume(bootstrap: &str, arguments: &Value) -> Answer<()> {
     let topic = text(arguments, "topic")?;
-    let consumer: BaseConsumer = config(bootstrap).set("group.id", "unused").set("enable.auto.commit", "false").create()?;
+    let isolation = if arguments["committed"] == false { "read_uncommitted" } else { "read_committed" };
+    let mut settings = config(bootstrap);
+    settings.set("group.id", "unused").set("enable.auto.commit", "false").set("isolation.level", isolation);
+    let consumer: BaseConsumer = settings.create()?;
     let at = match (arguments["offset"].as_i64(), arguments["timestamp_ms"].as_i64()) {
         (Some(offset), _) => Offset::Offset(offset),
         (_, Some(timestamp_ms)) => Offset::Offset(timestamp_ms), // what offsets_for_times takes

@@ -49,6 +49,7 @@ fn run(command: &str, bootstrap: &str) -> Answer<()> {
     match command {
         "produce" => produce::produce(bootstrap, &arguments),
         "consume" => consume::consume(bootstrap, &arguments),
+        "transact" => produce::transact(bootstrap, &arguments),
         "join" => {
             consume::join(bootstrap, &arguments)?;
             emit(json!({"left": true}));
