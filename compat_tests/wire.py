@@ -17,6 +17,7 @@ from typing import Any, Final
 from crc32c import crc32c
 
 from compat_tests.brokers import Address
+from compat_tests.seen import LEDGER
 from compat_tests.times import TODAY_MS
 from compat_tests.waiting import wait_for
 from ottla.wire.batch import build_batch
@@ -64,6 +65,7 @@ class Connection:
     """One TCP connection with hand-made frames."""
 
     def __init__(self, address: Address) -> None:
+        self.kind = address.kind
         self.socket = socket.create_connection(("127.0.0.1", address.port), timeout=ANSWER_TIMEOUT_S)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.correlation_id = 0
@@ -105,12 +107,20 @@ class Connection:
         """The next frame decoded as an answer of this API's module and version. Trailing bytes are a failure."""
         frame = self.receive(timeout_s)
         if isinstance(frame, str):
-            return frame
+            return self._instead(api, version, frame)
         correlation_id, at = decode_response_header(api.API_KEY, version, frame, 0)
         response, end = api.DECODE_RESPONSE[version](frame, at)
         assert end == len(frame), f"{len(frame) - end} bytes behind the answer"
         assert correlation_id == self.correlation_id, f"answer {correlation_id} to request {self.correlation_id}"
+        LEDGER.answered(self.kind, api.API_KEY, version, response)
         return response
+
+    def _instead(self, api: Any, version: int, frame: str) -> str:
+        """CLOSED as an object of its own, which the ledger can tell from others; SILENT as it is."""
+        if frame == CLOSED:
+            frame = "".join(CLOSED.partition(" "))
+            LEDGER.answered(self.kind, api.API_KEY, version, frame)
+        return frame
 
     def call(self, request: Any, version: int, timeout_s: float = ANSWER_TIMEOUT_S) -> Any:
         self.send(request, version)

@@ -2,15 +2,33 @@
 
 from __future__ import annotations
 
+import os
 import re
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
 from compat_tests.brokers import CLASSES, KINDS, Address, SharedBrokers
+from compat_tests.seen import DIRECTORY_VARIABLE, LEDGER
 from compat_tests.wire import Wire
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    LEDGER.next_test()
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    if report.when == "call" and report.passed:
+        LEDGER.passed.add(report.nodeid)
+
+
+def pytest_sessionfinish() -> None:
+    """The ledger of this process, for scripts/wire_diff_complete.py, if the environment names a directory for it."""
+    if directory := os.environ.get(DIRECTORY_VARIABLE):
+        LEDGER.write(Path(directory))
 
 
 @pytest.fixture(scope="session")

@@ -20,6 +20,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from compat_tests.seen import LEDGER
 from compat_tests.wire import Wire
 from compat_tests.wire_diff.differences import DELIBERATE
 from ottla.wire.primitives import WireStruct
@@ -30,6 +31,7 @@ WORDING = frozenset({"error_message", "batch_index_error_message", "acknowledge_
 
 def normalise(value: Any, labels: dict[Any, str], field: str = "") -> Any:
     """Plain dicts, lists and scalars, with the masks above."""
+    LEDGER.taken(value)
     if isinstance(value, WireStruct):
         return {name: normalise(getattr(value, name), labels, name) for name in value.__slots__}
     if isinstance(value, dict):
@@ -74,9 +76,11 @@ def compare(row: str, kafka: Any, ottla: Any) -> None:
         seen = [(re.sub(r".*\.|\[\d+\]", "", path), theirs, ours) for path, theirs, ours in found]
         assert seen, f"{row}: no difference any more, though differences.py names one: {wanted.why}"
         assert set(map(repr, seen)) == {repr((wanted.field, wanted.kafka, wanted.ottla))}, f"{row}: {seen}"
+        LEDGER.held()
         return
     lines = [f"  {path or 'answer'}: Kafka {theirs!r}, ottla {ours!r}" for path, theirs, ours in found]
     assert not found, f"{row}: {len(found)} differences\n" + "\n".join(lines[:30])
+    LEDGER.held()
 
 
 def check(wires: dict[str, Wire], row: str, scenario: Scenario) -> None:
