@@ -35,12 +35,16 @@ Key = tuple[str | bytes, int]
 
 
 class Interest:
-    """A partition that somebody fetches: what was asked last, and what the client was told last (-1: nothing yet)."""
+    """A partition that somebody fetches: what was asked last, and what the client was told last (-1: nothing yet).
 
-    __slots__ = ("high_watermark", "index", "log_start_offset", "request", "topic")
+    `name` is the topic's, once it was found by its id; it stays when the topic goes.
+    """
+
+    __slots__ = ("high_watermark", "index", "log_start_offset", "name", "request", "topic")
 
     def __init__(self, topic: str | bytes, request: FetchPartition) -> None:
         self.topic = topic
+        self.name: str | None = None
         self.index = request.partition
         self.request = request
         self.high_watermark = -1

@@ -102,8 +102,11 @@ class _Fetch:
         ready = last
         for interest in self._fetching.interests.values():
             replica = self._find(interest)
+            if interest.name is None and replica is not None:
+                interest.name = replica.topic
             if replica is None:
-                data = _refusal(interest.index, self._why_missing(interest), [])
+                why = self._why_missing(interest)
+                data = _refusal(interest.index, why, None if why is ErrorCode.INCONSISTENT_TOPIC_ID else [])
                 if data.error_code in _UNKNOWN:  # no reason not to wait for the others
                     unknown.append((interest, data))
                     continue
@@ -153,9 +156,16 @@ class _Fetch:
         if isinstance(topic, bytes):
             image = broker.metadata.topics_by_id.get(topic)
             if image is None:
-                return ErrorCode.UNKNOWN_TOPIC_ID
-            topic = image.name
+                return self._of_lost_topic(interest)
+            topic = interest.name = image.name
         return self._of_version(broker.replicas.why_missing(topic, interest.index))
+
+    def _of_lost_topic(self, interest: Interest) -> ErrorCode:
+        """Why nobody has this topic id. A session remembers its name, as Kafka's do: another topic may have it now."""
+        if interest.name is None:
+            return ErrorCode.UNKNOWN_TOPIC_ID
+        successor = self._ctx.broker.replicas.get(interest.name, interest.index)
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if successor is None else ErrorCode.INCONSISTENT_TOPIC_ID
 
     def _of_version(self, code: ErrorCode) -> ErrorCode:
         """Clients below v6 do not know that a storage error can be retried; this makes them look for another leader."""
@@ -177,7 +187,7 @@ class _Fetch:
                 parting = _parting(replica, asked)
                 if parting is not None:
                     data = PartitionData(asked.partition, 0, high_watermark, stable, log.log_start_offset, parting)
-                    data.aborted_transactions = [] if self._read_committed else None
+                    data.aborted_transactions = None  # as Kafka, though a reader of committed records gets a list otherwise
                     return data
             limit = min(max_bytes, max(0, asked.partition_max_bytes))
             upto = stable if self._read_committed else high_watermark

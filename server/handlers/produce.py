@@ -75,7 +75,7 @@ ZSTD_SINCE: Final = 7
 HINTS_SINCE: Final = 10
 _ATTRIBUTES_AT: Final = 22  # the low byte
 _BATCH_LENGTH: Final = Struct(">8xi")
-_PRODUCER: Final = Struct(">qh")
+_PRODUCER: Final = Struct(">qhi")
 _PRODUCER_AT: Final = 43
 _NOT_THE_LOG: Final = (CorruptRecord, NotOneBatch, RecordTooLarge, RecordListTooLarge, StorageError, UnsupportedCompression)
 
@@ -111,7 +111,7 @@ def handle(request: ProduceRequest, ctx: RequestContext) -> ProduceResponse | Ac
             if nameless:
                 answer = _refusal(data.index, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
             elif unverified and (topic.name, topic.topic_id, data.index) in unverified:
-                answer = _unverified_refusal(data.index, unverified[topic.name, topic.topic_id, data.index])
+                answer = _unverified_refusal(topic, data.index, unverified[topic.name, topic.topic_id, data.index], ctx)
             else:
                 answer = _append(topic, data, request, ctx, owed)
             answers.append(answer)
@@ -222,6 +222,7 @@ def _unverified(topics: list[TopicProduceData], transactional_id: str, ctx: Requ
     keys: dict[tuple[str, int], _Key] = {}
     entries: list[Entry] = []
     producers = set()
+    late: list[tuple[str, int]] = []  # partitions that know nothing of the producer, whose batch is not its first
     for topic in topics:
         for data in topic.partition_data:
             if not _is_transactional(data.records):
@@ -229,13 +230,18 @@ def _unverified(topics: list[TopicProduceData], transactional_id: str, ctx: Requ
             replica = _replica(topic, data.index, ctx)
             if replica is None or not replica.is_leader or replica.topic in INTERNAL_TOPICS:
                 continue
-            entry = Entry((replica.topic, data.index), *_PRODUCER.unpack_from(data.records, _PRODUCER_AT))  # type: ignore[arg-type]
+            *producer, sequence = _PRODUCER.unpack_from(data.records, _PRODUCER_AT)  # type: ignore[arg-type]
+            entry = Entry((replica.topic, data.index), *producer)
+            if add and sequence > 0 and replica.log.producers.get(entry.producer_id) is None:
+                late.append(entry.partition)
             keys[entry.partition] = (topic.name, topic.topic_id, data.index)
             producers.add((entry.producer_id, entry.producer_epoch))
             entries.append(entry)
     if len(producers) > 1:
         return dict.fromkeys(keys.values(), ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     refused = refused_entries(ctx.broker, transactional_id, entries, add=add, generic_error=ctx.api_version >= ABORTABLE_SINCE)
+    if late:  # an earlier batch may have been lost; the coordinator's word comes first
+        refused = dict.fromkeys(late, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER) | refused
     return {
         keys[partition]: ErrorCode.NOT_ENOUGH_REPLICAS if code in COMES_AND_GOES else code for partition, code in refused.items()
     }
@@ -264,8 +270,11 @@ def _refusal(index: int, code: ErrorCode) -> PartitionProduceResponse:
     return PartitionProduceResponse(index, code, NO_OFFSET)
 
 
-def _unverified_refusal(index: int, code: ErrorCode) -> PartitionProduceResponse:
+def _unverified_refusal(topic: TopicProduceData, index: int, code: ErrorCode, ctx: RequestContext) -> PartitionProduceResponse:
     answer = _refusal(index, code)
+    replica = _replica(topic, index, ctx)
+    if code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and replica is not None:
+        answer.log_start_offset = replica.log.log_start_offset
     if code is ErrorCode.INVALID_TXN_STATE:
         answer.error_message = "The partition was not added to the transaction."
     elif code is ErrorCode.NOT_ENOUGH_REPLICAS:
