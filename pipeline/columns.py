@@ -17,7 +17,6 @@ from __future__ import annotations
 import os
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
@@ -25,11 +24,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ottla.log.segment import DELETED_SUFFIX
+from ottla.pipeline.columns_pile import Found, Job, Pile
 from ottla.pipeline.segments import MAX_OFFSET, MIN_TIMESTAMP, DataLoss, Slice, SourceError, Wanted, slices, with_log
 from ottla.pipeline.segments_disk import ReadOnlyFile, open_for_reading
 from ottla.wire.batch import HEADER_SIZE, LOG_APPEND_TIME, MAGIC, BatchHeader, check_crc, read_header
 from ottla.wire.columns import HEADERS, KEY_NULL, KEYS, OFFSETS, TIMESTAMPS, VALUE_NULL, VALUES, Columns
-from ottla.wire.compression import MAX_DECOMPRESSED_BYTES, NONE, CompressionError, decompress
+from ottla.wire.compression import NONE, CompressionError
 from ottla.wire.kernel import REASONS
 
 HEADERS_TYPE: Final = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
@@ -50,38 +50,6 @@ _READ_BYTES: Final = 4 * 1024 * 1024
 _BATCH_BYTES: Final = 4 * 1024 * 1024  # of an Arrow batch, about: it is copied into the JVM's memory in one piece
 _BATCH_ROWS: Final = 256 * 1024
 _TRIES: Final = 3
-
-
-@dataclass(slots=True)
-class _Job:
-    """A batch whose records lie in buffer[start:end] of a `_Pile`; end < 0: they were not decompressed, and are as announced."""
-
-    header: BatchHeader
-    start: int
-    end: int
-    position: int
-
-
-@dataclass(slots=True)
-class _Pile:
-    """Batches for one Arrow batch. `whole`: their records' bytes, if they lie in one buffer; else they are in `sections`."""
-
-    jobs: list[_Job] = field(default_factory=list)
-    sections: list[bytes] = field(default_factory=list)
-    whole: bytes | None = None
-    size: int = 0
-    rows: int = 0
-
-    def add(self, header: BatchHeader, section: bytes, position: int) -> None:
-        self.sections.append(section)
-        self.jobs.append(_Job(header, self.size, self.size + len(section), position))
-        self.size += len(section)
-        self.rows += header.records_count
-
-    def buffer(self) -> bytes:
-        if self.whole is not None:
-            return self.whole
-        return self.sections[0] if len(self.sections) == 1 else b"".join(self.sections)
 
 
 def read(part: Slice, columns: Sequence[str], *, fail_on_data_loss: bool = True) -> Iterator[pa.RecordBatch]:
@@ -158,7 +126,7 @@ class SliceReader:
 
     def batches(self, file: ReadOnlyFile) -> Iterator[pa.RecordBatch]:
         """SourceError at a batch that is damaged."""
-        pile = _Pile()
+        pile = Pile()
         position, end = self._part.start, self._part.end
         want = _READ_BYTES
         while position < end:
@@ -175,20 +143,19 @@ class SliceReader:
             jobs = [job for job in found if self._is_wanted(job.header)]
             if self._decompresses and all(job.header.codec == NONE for job in jobs) and not pile.jobs:
                 if jobs:  # the piece of the file itself holds them all
-                    yield from self._columns_of(_Pile(jobs, whole=chunk))
+                    yield from self._columns_of(Found(jobs, chunk))
             else:
                 for job in jobs:
                     self._take(pile, job, chunk)
                     if pile.size >= _BATCH_BYTES or pile.rows >= _BATCH_ROWS:
-                        yield from self._columns_of(pile)
-                        pile = _Pile()
+                        yield from self._columns_of(pile.take())
             position = found[-1].position + found[-1].header.size
         if pile.jobs:
-            yield from self._columns_of(pile)
+            yield from self._columns_of(pile.take())
 
-    def _whole_batches(self, chunk: bytes, position: int) -> tuple[list[_Job], int]:
+    def _whole_batches(self, chunk: bytes, position: int) -> tuple[list[Job], int]:
         """The batches in a piece of the file, checked, and the size of the one that is cut."""
-        found: list[_Job] = []
+        found: list[Job] = []
         at, size = 0, HEADER_SIZE
         while at + HEADER_SIZE <= len(chunk):
             header = read_header(chunk, at)
@@ -199,7 +166,7 @@ class SliceReader:
                 break
             if not check_crc(chunk, header, at):
                 raise self._damaged(position + at, "the CRC does not fit", header)
-            found.append(_Job(header, at + HEADER_SIZE, at + size, position + at))
+            found.append(Job(header, at + HEADER_SIZE, at + size, position + at))
             at += size
         return found, size
 
@@ -217,18 +184,15 @@ class SliceReader:
                 return slot < 0 or ranges[slot][1] < header.base_offset
         return True
 
-    def _take(self, pile: _Pile, job: _Job, chunk: bytes) -> None:
+    def _take(self, pile: Pile, job: Job, chunk: bytes) -> None:
         header = job.header
         if not self._decompresses and header.records_count == header.last_offset_delta + 1:
-            pile.jobs.append(_Job(header, 0, -1, job.position))
-            pile.rows += header.records_count
+            pile.announce(header, job.position)
             return
-        section = memoryview(chunk)[job.start : job.end]
         try:
-            data = bytes(section) if header.codec == NONE else decompress(header.codec, section, MAX_DECOMPRESSED_BYTES)
+            pile.add(header, memoryview(chunk)[job.start : job.end], job.position)
         except CompressionError as error:
             raise self._damaged(job.position, str(error), header) from None
-        pile.add(header, data, job.position)
 
     def _damaged(self, position: int, reason: str, header: BatchHeader | None = None) -> SourceError:
         where = f"position {position}" if header is None else f"position {position}, offset {header.base_offset}"
@@ -236,11 +200,10 @@ class SliceReader:
 
     # Columns
 
-    def _columns_of(self, pile: _Pile) -> Iterator[pa.RecordBatch]:
-        buffer = pile.buffer()
+    def _columns_of(self, found: Found) -> Iterator[pa.RecordBatch]:
         kernel = Columns()
         counts: list[int] = []
-        for job in pile.jobs:
+        for job in found.jobs:
             header = job.header
             if job.end < 0:
                 _count_up(kernel, header)
@@ -248,20 +211,20 @@ class SliceReader:
                 continue
             appended = header.timestamp_type == LOG_APPEND_TIME
             base = header.max_timestamp if appended else header.base_timestamp
-            count = kernel.walk(buffer, job.start, job.end, header.base_offset, base, appended, self._needs)
+            count = kernel.walk(found.buffer, job.start, job.end, header.base_offset, base, appended, self._needs)
             if count != header.records_count:
                 reason = REASONS[-count] if count < 0 else f"it holds {count} records and declares {header.records_count}"
                 raise self._damaged(job.position, reason, header)
             counts.append(count)
-        rows = self._rows(kernel, pile.jobs)
+        rows = self._rows(kernel, found.jobs)
         total = sum(counts)
         if rows is not None and len(rows) == 0:
             return
-        arrays = [self._column(name, kernel, buffer, pile.jobs, counts, total, rows) for name in self._columns]
+        arrays = [self._column(name, kernel, found, counts, total, rows) for name in self._columns]
         if arrays:
             yield pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
-    def _rows(self, kernel: Columns, jobs: list[_Job]) -> Any:
+    def _rows(self, kernel: Columns, jobs: list[Job]) -> Any:
         """Indices of the wanted rows; None: all of them, as nearly always."""
         wanted = self._wanted
         inside = all(wanted.low <= job.header.base_offset and job.header.last_offset < wanted.high for job in jobs)
@@ -277,16 +240,14 @@ class SliceReader:
                 mask &= times < wanted.latest
         return None if mask.all() else np.nonzero(mask)[0]
 
-    def _column(
-        self, name: str, kernel: Columns, buffer: bytes, jobs: list[_Job], counts: list[int], total: int, rows: Any
-    ) -> pa.Array:
+    def _column(self, name: str, kernel: Columns, found: Found, counts: list[int], total: int, rows: Any) -> pa.Array:
         length = total if rows is None else len(rows)
         if name == "topic":
             return self._constant(name, pa.scalar(self._part.place.topic, pa.string()), length)
         if name == "partition":
             return self._constant(name, pa.scalar(self._part.place.partition, pa.int32()), length)
         if name == "timestampType":
-            kinds = np.repeat(np.array([job.header.timestamp_type for job in jobs], dtype=np.int32), counts)
+            kinds = np.repeat(np.array([job.header.timestamp_type for job in found.jobs], dtype=np.int32), counts)
             return pa.array(kinds if rows is None else kinds[rows])
         if name == "offset":
             return _int64(kernel.offsets.getvalue(), rows)
@@ -297,8 +258,8 @@ class SliceReader:
             except pa.ArrowInvalid:
                 raise SourceError(f"{self._part.path} has a timestamp that is out of Spark's range") from None
         if name == "headers":
-            return _headers(kernel, buffer, rows)
-        return self._binary(kernel, buffer, name == "key", total, rows)
+            return _headers(kernel, found.buffer, rows)
+        return self._binary(kernel, found.buffer, name == "key", total, rows)
 
     def _constant(self, name: str, value: pa.Scalar, length: int) -> pa.Array:
         array = self._constants.get(name)
