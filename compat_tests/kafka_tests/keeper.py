@@ -16,6 +16,8 @@ that Kafka formatted.
 
 from __future__ import annotations
 
+import atexit
+import fcntl
 import json
 import shutil
 import socketserver
@@ -24,10 +26,12 @@ import sys
 import tempfile
 import threading
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
+import maven
 from reference_kafka import CLUSTER_ID, BrokerFailed, BrokerProcess, RealKafka, free_port
 
 from compat_tests.brokers import CLASSES
@@ -53,9 +57,64 @@ _DIRECTORY_AGAIN: Final = ("log.dirs", "log.dir", "metadata.log.dir", "listeners
 """Where a broker lives is not for a test to say: they name what is of their own machine."""
 
 
+class Kafka(RealKafka):
+    """Apache Kafka for hundreds of short lives: it starts from an archive of loaded classes, and one format serves many."""
+
+    def _java(self) -> list[str]:
+        java, *options = super()._java()
+        archive = class_archive()
+        return [java, f"-XX:SharedArchiveFile={archive}", *options] if archive.exists() else [java, *options]
+
+    def format(self) -> None:
+        """As Kafka's tool does it; where the result does not depend on this broker's ports, once for each set of options."""
+        if "--standalone" in self.format_options or "," in self.settings["log.dirs"]:
+            super().format()
+            return
+        kept = _formatted() / (" ".join(self.format_options) or "newest")
+        with open(_formatted() / "lock", "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not kept.exists():
+                super().format()
+                shutil.copytree(self.data_dir, kept)
+        if not self.data_dir.exists():
+            shutil.copytree(kept, self.data_dir)
+
+
+@cache
+def _formatted() -> Path:
+    directory = tempfile.TemporaryDirectory(prefix="kafka-tests-formatted-")
+    atexit.register(directory.cleanup)
+    return Path(directory.name)
+
+
+def class_archive() -> Path:
+    """Where the JVM keeps what Kafka's broker loads; a JVM that cannot use it goes on without."""
+    return maven.cache_dir() / "archives" / f"{maven.jar_dir('kafka').name}.jsa"
+
+
+def archive_classes() -> None:
+    """Make the archive, if there is none: the JVM writes it at the end of a broker's life. Raises BrokerFailed, MavenFailed."""
+    archive = class_archive()
+    archive.parent.mkdir(parents=True, exist_ok=True)
+    with open(archive.with_suffix(".lock"), "w") as lock, tempfile.TemporaryDirectory(prefix="kafka-tests-archive-") as directory:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if archive.exists():
+            return
+        partial = archive.with_suffix(".partial")
+        broker = RealKafka(Path(directory))
+        command = broker.command()
+        broker.command = lambda: [command[0], f"-XX:ArchiveClassesAtExit={partial}", *command[1:]]  # type: ignore[method-assign]
+        broker.start()
+        broker.stop()
+        partial.rename(archive)
+
+
+_CLASSES: Final = CLASSES | {"kafka": Kafka}
+
+
 def made(kind: str, directory: Path, request: Mapping[str, Any]) -> BrokerProcess:
     """A broker as the test asks for; formatted where that is not its own matter, not started. Raises BrokerFailed."""
-    broker = CLASSES[kind](directory)
+    broker = _CLASSES[kind](directory)
     controller = free_port()
     disks = [directory / f"data{number or ''}" for number in range(request["disks"])]
     own = {key: value for key, value in request["create"].items() if key not in _DIRECTORY_AGAIN}
@@ -77,7 +136,7 @@ def made(kind: str, directory: Path, request: Mapping[str, Any]) -> BrokerProces
     if isinstance(broker, RealKafka):
         broker.format_options = tuple(options)
     elif request["release"] or request["features"]:
-        formatter = RealKafka(directory, port=broker.port)
+        formatter = Kafka(directory, port=broker.port)
         formatter.settings, formatter.format_options = broker.settings, tuple(options)
         directory.mkdir(parents=True, exist_ok=True)
         formatter.properties.write_text("".join(f"{key}={value}\n" for key, value in broker.settings.items()))
@@ -129,7 +188,7 @@ class _OneBroker(socketserver.StreamRequestHandler):
 
 
 class Keeper(socketserver.ThreadingTCPServer):
-    """Serves one kind of broker on `port`, as a context. `logs`: a directory for what the brokers said, when someone will read it."""
+    """Serves one kind of broker on `port`, as a context. `logs`: a directory for what the brokers said."""
 
     daemon_threads = True
     block_on_close = True
@@ -150,6 +209,8 @@ class Keeper(socketserver.ThreadingTCPServer):
             shutil.copy(broker.log_file, self.logs / f"{self.kind}-{self._count:04}.log")
 
     def __enter__(self) -> Self:
+        if self.kind == "kafka":
+            archive_classes()
         self._thread.start()
         return self
 

@@ -19,12 +19,14 @@ import kafka.server.KafkaConfig;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.NewTopic;
 import org.apache.kafka.clients.consumer.GroupProtocol;
+import org.apache.kafka.common.Node;
 import org.apache.kafka.common.errors.TopicExistsException;
 import org.apache.kafka.common.errors.UnknownTopicOrPartitionException;
 import org.apache.kafka.common.network.ListenerName;
 import org.apache.kafka.common.test.ClusterInstance;
 import org.apache.kafka.common.test.api.ClusterConfig;
 import org.apache.kafka.common.test.api.Type;
+import org.apache.kafka.metadata.MetadataCache;
 import org.apache.kafka.server.common.MetadataVersion;
 import org.apache.kafka.server.fault.FaultHandlerException;
 import org.apache.kafka.test.TestUtils;
@@ -165,7 +167,7 @@ public final class Cluster implements InvocationHandler {
     }
 
     public String bootstrapControllers() {
-        return broker.controllers();
+        throw abort("the controller's listener, which ottla does not open");
     }
 
     public List<Integer> brokerBoundPorts() {
@@ -173,7 +175,7 @@ public final class Cluster implements InvocationHandler {
     }
 
     public List<Integer> controllerBoundPorts() {
-        return List.of(port(broker.controllers()));
+        throw abort("the controller's listener, which ottla does not open");
     }
 
     private static int port(String address) {
@@ -241,6 +243,9 @@ public final class Cluster implements InvocationHandler {
                 return port(broker.bootstrap());
             case "clusterId":
                 return broker.clusterId();
+            case "metadataCache":
+                return Proxy.newProxyInstance(
+                    MetadataCache.class.getClassLoader(), new Class<?>[] {MetadataCache.class}, (proxy, asked, of) -> known(asked, of));
             case "config":
                 return new KafkaConfig(broker.settings(), false);
             case "toString":
@@ -250,6 +255,20 @@ public final class Cluster implements InvocationHandler {
             default:
                 throw abort("the broker's object: " + method.getName());
         }
+    }
+
+    /** What the broker's cache of metadata knows, as far as its clients are told. */
+    private Object known(Method asked, Object[] arguments) throws Exception {
+        if (asked.getName().equals("getAliveBrokerNodes")) {
+            return broker.running() ? List.of(new Node(BROKER_ID, "localhost", port(broker.bootstrap()))) : List.of();
+        }
+        if (asked.getName().equals("numPartitions")) {
+            try (Admin admin = seen.admin()) {
+                int found = led(admin, (String) arguments[0]);
+                return found < 0 ? Optional.empty() : Optional.of(found);
+            }
+        }
+        throw abort("the broker's object: metadataCache." + asked.getName());
     }
 
     // What is waited for

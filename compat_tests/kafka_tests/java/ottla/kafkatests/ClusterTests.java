@@ -26,6 +26,7 @@ import org.junit.jupiter.api.extension.ConditionEvaluationResult;
 import org.junit.jupiter.api.extension.ExecutionCondition;
 import org.junit.jupiter.api.extension.Extension;
 import org.junit.jupiter.api.extension.ExtensionContext;
+import org.junit.jupiter.api.extension.LifecycleMethodExecutionExceptionHandler;
 import org.junit.jupiter.api.extension.ParameterContext;
 import org.junit.jupiter.api.extension.ParameterResolver;
 import org.junit.jupiter.api.extension.TestExecutionExceptionHandler;
@@ -138,7 +139,8 @@ public final class ClusterTests implements TestTemplateInvocationContextProvider
 
     /** The cluster's life around the test. */
     private record Life(Cluster cluster)
-        implements BeforeEachCallback, AfterTestExecutionCallback, TestExecutionExceptionHandler, ParameterResolver {
+        implements BeforeEachCallback, AfterTestExecutionCallback, TestExecutionExceptionHandler,
+            LifecycleMethodExecutionExceptionHandler, ParameterResolver {
 
         @Override
         public void beforeEach(ExtensionContext context) {
@@ -160,6 +162,16 @@ public final class ClusterTests implements TestTemplateInvocationContextProvider
                 throw new TestAbortedException(cluster.outOfReach().get(), error);
             }
             throw error;
+        }
+
+        @Override
+        public void handleBeforeEachMethodExecutionException(ExtensionContext context, Throwable error) throws Throwable {
+            handleTestExecutionException(context, error);
+        }
+
+        @Override
+        public void handleAfterEachMethodExecutionException(ExtensionContext context, Throwable error) throws Throwable {
+            handleTestExecutionException(context, error);
         }
 
         @Override

@@ -21,7 +21,8 @@ import org.junit.platform.launcher.TestIdentifier;
 
 /**
  * Appends a JSON line to the file -Dottla.results for every case as it ends, so that a JVM that hangs has told what came before:
- * class, case, result (passed, failed, excluded), reason, brokers (how many the test asked for), seconds, trace.
+ * class, case, result (passed, failed, excluded), reason, brokers (how many the test asked for, 0 for a test
+ * without a cluster), seconds, trace.
  *
  * A class that fails as a whole, before its cases, is a line with the case "".
  */
@@ -100,7 +101,7 @@ public final class Results implements TestExecutionListener {
         }
         Long start = began.get(test.getUniqueId());
         line.put("result", result).put("reason", reason);
-        line.put("brokers", BROKERS.getOrDefault(test.getUniqueId(), 1));
+        line.put("brokers", BROKERS.getOrDefault(test.getUniqueId(), 0));
         line.put("seconds", start == null ? 0 : (System.nanoTime() - start) / 10_000_000 / 100.0);
         if (error != null && result.equals("failed")) {
             StringWriter trace = new StringWriter();

@@ -1,0 +1,81 @@
+"""What became of Kafka's own tests, as a file: compat_tests/kafka_tests/results.json, which scripts/kafka_tests.py writes.
+
+A list of rows, one a case, sorted by class and case: {"class", "case", "brokers", "kafka", "ottla", "reason", "seconds"}.
+
+- `kafka`: passed, failed or excluded; null where it was not run. `ottla`: the same.
+- `reason`: why a case is out of the denominator, or what failed; "" where both passed.
+- `brokers`: how many the test asked for; it got one. `seconds`: how long the case took with the broker that ran it last.
+
+The denominator is what Apache Kafka 4.4.0 passes through this harness. Cases that make no cluster at all are not in the file.
+"""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Final
+
+import maven
+
+from compat_tests.kafka_tests.runner import JARS, Case
+
+RESULTS: Final = Path(__file__).parent / "results.json"
+SETS: Final = {
+    "clients": "kafka-clients-integration-tests-4.3.1-test.jar",
+    "tools": "kafka-tools-4.3.1-test.jar",
+    "streams": "kafka-streams-integration-tests-4.3.1-test.jar",
+}
+_OF_CLUSTERS: Final = (b"ClusterInstance", b"EmbeddedKafkaCluster")
+_BASES: Final = ("AbstractJoinIntegrationTest", "AbstractResetIntegrationTest")
+
+Row = dict[str, Any]
+
+
+def classes(name: str) -> list[str]:
+    """The test classes of a set that make clusters. Raises MavenFailed."""
+    found = []
+    with zipfile.ZipFile(maven.jar_dir(JARS) / SETS[name]) as jar:
+        for entry in jar.namelist():
+            simple = entry.rpartition("/")[2].removesuffix(".class")
+            if not entry.endswith("Test.class") or "$" in entry or simple in _BASES:
+                continue
+            if any(word in jar.read(entry) for word in _OF_CLUSTERS):
+                found.append(entry.removesuffix(".class").replace("/", "."))
+    return sorted(found)
+
+
+def load(path: Path = RESULTS) -> list[Row]:
+    rows: list[Row] = json.loads(path.read_text()) if path.exists() else []
+    return rows
+
+
+def merged(rows: list[Row], kind: str, cases: Iterable[Case]) -> list[Row]:
+    """The rows with what a run against one kind told."""
+    table = {(row["class"], row["case"]): row for row in rows}
+    for case in cases:
+        if case.brokers == 0 and not case.owner.startswith("org.apache.kafka.streams.") and case.case:
+            continue
+        empty: Row = {"class": case.owner, "case": case.case, "brokers": max(1, case.brokers), "kafka": None, "ottla": None}
+        row = table.setdefault((case.owner, case.case), empty | {"reason": "", "seconds": 0.0})
+        row[kind], row["seconds"] = case.result, case.seconds
+        if case.result != "passed":
+            row["reason"] = _why(case)
+        elif "failed" not in (row["kafka"], row["ottla"]) and "excluded" not in (row["kafka"], row["ottla"]):
+            row["reason"] = ""
+    return [table[key] for key in sorted(table)]
+
+
+def _why(case: Case) -> str:
+    many = f"asks for {case.brokers} brokers; " if case.brokers > 1 and case.result == "failed" else ""
+    return many + " ".join(case.reason.split())[:200]
+
+
+def save(rows: list[Row], path: Path = RESULTS) -> None:
+    path.write_text("[\n" + ",\n".join(json.dumps(row) for row in rows) + "\n]\n")
+
+
+def wanted(row: Row) -> bool:
+    """Whether the case is of the denominator."""
+    return bool(row["kafka"] == "passed")
