@@ -209,12 +209,13 @@ class ConsumerProtocol(GroupProtocol[ConsumerGroup]):
         return self._shard.protocol(ClassicProtocol).adopt(group, protocols, reason)
 
     def fence(self, group_id: str, member_id: str, reason: str, *, in_epoch: int | None = None) -> None:
+        """Take a member out, if it is still there, and still in that epoch. GroupError: it stays."""
         group = self.find(group_id)
         member = None if group is None else group.members.get(member_id)
         if group is None or member is None or in_epoch not in (None, member.epoch):
             return
+        self.run(self.without(group, [member], None))
         logger.info("group %s: %s is out of the group: %s", group_id, member_id, reason)
-        self._shard.run_timer(self.without(group, [member], None))
 
     # Expressions
 

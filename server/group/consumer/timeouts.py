@@ -19,7 +19,7 @@ logger = logging.getLogger("ottla.server.group")
 
 class Fence(Protocol):
     def __call__(self, group_id: str, member_id: str, reason: str, *, in_epoch: int | None = None) -> None:
-        """Take the member out, if it is still there, and still in that epoch."""
+        """Take the member out, if it is still there, and still in that epoch. GroupError: that could not be written."""
 
 
 class Timeouts:

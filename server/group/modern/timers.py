@@ -1,15 +1,24 @@
 """Deadlines of members: session, rebalance and whatever else a protocol waits for. By name, group and member.
 
-A deadline is set anew with every heartbeat (timers.py has why that is cheap). What is done when it passes finds the group and the
-member by their ids, for both may be others by then.
+A deadline is set anew with every heartbeat (group/timers.py has why that is cheap). What is done when it passes finds the group
+and the member by their ids, for both may be others by then. Where that could not be written the deadline passes once more after a
+moment, and again, until it is: nobody else would ever miss a member that is silent.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
+from typing import Final
 
 from ottla.server.clock import Clock
+from ottla.server.group.errors import GroupError
 from ottla.server.group.timers import Timer
+
+logger = logging.getLogger("ottla.server.group")
+
+RETRY_MS: Final = 500
+"""Until what a deadline asks for is tried again. Kafka's."""
 
 
 class MemberTimers:
@@ -18,7 +27,10 @@ class MemberTimers:
         self._timers: dict[tuple[str, str], dict[str, Timer]] = {}  # (group, member) -> name -> ...
 
     def set(self, name: str, group_id: str, member_id: str, delay_ms: int, over: Callable[[], None]) -> None:
-        """`over` is called in `delay_ms` unless that is set anew or cancelled; a former deadline of this name is void."""
+        """`over` is called in `delay_ms` unless that is set anew or cancelled; a former deadline of this name is void.
+
+        It raises GroupError for what could not be written.
+        """
         timers = self._timers.setdefault((group_id, member_id), {})
         former = timers.get(name)
         if former is not None:
@@ -52,7 +64,13 @@ class MemberTimers:
     def _armed(self, name: str, group_id: str, member_id: str, delay_ms: int, over: Callable[[], None]) -> Timer:
         def passed() -> None:
             self.cancel(name, group_id, member_id)
-            over()
+            try:
+                over()
+            except GroupError as error:
+                logger.warning(
+                    "group %s: the %s deadline of %s passed, and has no effect yet: %s", group_id, name, member_id, error
+                )
+                self.set(name, group_id, member_id, RETRY_MS, over)
 
         timer = Timer(self._clock, passed)
         timer.reset(delay_ms)

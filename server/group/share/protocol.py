@@ -243,19 +243,19 @@ class ShareProtocol(GroupProtocol[ShareGroup]):
 
     def _leave(self, group_id: str, said: Beat) -> BeatAnswer:
         group = self.group(group_id)
-        member = group.member(said.member_id)
-        self._shard.run(Result(self._gone(group, member), None))
+        self._remove(group, group.member(said.member_id))
         return BeatAnswer(said.member_id, said.epoch, 0)
 
-    def _gone(self, group: ShareGroup, member: ShareMember) -> list[GroupRecord]:
+    def _remove(self, group: ShareGroup, member: ShareMember) -> None:
+        """GroupError: it could not be written, and the member stays."""
         epoch = group.epoch + 1
         metadata_hash = self._topics.hash_of(group.subscribed_topics(old=member))
         gone: list[GroupRecord] = [*records.member_gone(group.group_id, member.member_id)]
         gone.append(records.epoch(group.group_id, epoch, metadata_hash))
         if len(group.members) == 1:
             gone.append(records.target_epoch(group.group_id, epoch, 0))
+        self._shard.run(Result(gone, None))
         self._timers.cancel_all(group.group_id, member.member_id)
-        return gone
 
     def _begin_session(self, group_id: str, member_id: str) -> None:
         timeout_ms = self._values.number(group_id, "share.session.timeout.ms")
@@ -264,8 +264,8 @@ class ShareProtocol(GroupProtocol[ShareGroup]):
     def _session_over(self, group_id: str, member_id: str) -> None:
         group = self._shard.groups.get(group_id)
         if isinstance(group, ShareGroup) and member_id in group.members:
+            self._remove(group, group.members[member_id])
             logger.info("share group %s: the session of member %s is over", group_id, member_id)
-            self._shard.run_timer(Result(self._gone(group, group.members[member_id]), None))
 
     # Partitions with state
 

@@ -209,17 +209,14 @@ class StreamsProtocol(GroupProtocol[StreamsGroup]):
         self._timers.set(REBALANCE, group_id, member.member_id, member.rebalance_timeout_ms, overdue)
 
     def _fence(self, group_id: str, member_id: str, why: str, epoch: int | None = None) -> None:
-        """Put a member out, if it is still there, and still in that epoch."""
+        """Put a member out, if it is still there, and still in that epoch. GroupError: it stays."""
         group = self._shard.groups.get(group_id)
         member = group.members.get(member_id) if isinstance(group, StreamsGroup) else None
         if member is None or epoch not in (None, member.epoch):
             return
         assert isinstance(group, StreamsGroup)
+        self._remove(group, member)
         logger.info("group %s: member %s is out: %s", group_id, member_id, why)
-        try:
-            self._remove(group, member)
-        except GroupError as error:
-            logger.warning("group %s: that member %s is out was not written: %s", group_id, member_id, error)
 
     def _remove(self, group: StreamsGroup, member: StreamsMember) -> None:
         self._shard.run(Result(leave_records(group, member), None))

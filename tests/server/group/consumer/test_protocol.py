@@ -110,6 +110,19 @@ async def test_sessions_end() -> None:
 
 
 @in_loop
+async def test_a_session_whose_end_cannot_be_written_ends_when_it_can() -> None:
+    driver = Beating()
+    driver.beat("m1")
+    driver.broker.log.fail = OSError("no space")
+    driver.later(SESSION_S + 1)
+    assert list(group_of(driver).members) == ["m1"]
+    driver.broker.log.fail = None
+    driver.later(1)
+    assert group_of(driver).is_empty
+    assert driver.clock.waiting == 0, "no timer is left"
+
+
+@in_loop
 async def test_sessions_begin_anew_with_a_restart() -> None:
     driver = Beating()
     driver.beat("m1")

@@ -218,6 +218,19 @@ def test_sessions_end() -> None:
     assert driver.beat("a").error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
+def test_a_session_whose_end_cannot_be_written_ends_when_it_can() -> None:
+    driver = Driver()
+    driver.enter()
+    driver.broker.log.fail = OSError("no space")
+    assert driver.beat("m", -1).error_code, "nor can it leave"
+    driver.clock.advance(60)
+    assert list(driver.group().members) == ["m"]
+    driver.broker.log.fail = None
+    driver.clock.advance(1)
+    assert driver.group().is_empty
+    assert driver.clock.waiting == 0
+
+
 def test_sessions_begin_anew_with_a_restart() -> None:
     driver = Driver()
     driver.enter()

@@ -115,6 +115,18 @@ def test_a_silent_member_is_put_out() -> None:
     assert two.active == {"0": [0, 1, 2]}
 
 
+def test_a_silent_member_whose_end_cannot_be_written_is_put_out_when_it_can() -> None:
+    cluster = Cluster()
+    Member(cluster, "m").join(READS_T)
+    cluster.broker.log.fail = OSError("no space")
+    cluster.advance(60)
+    assert list(cluster.group.members) == ["m"]
+    cluster.broker.log.fail = None
+    cluster.advance(1)
+    assert cluster.group.is_empty
+    assert cluster.broker.clock.waiting == 0
+
+
 def test_a_member_that_gives_nothing_up_is_put_out() -> None:
     cluster = Cluster()
     one, two = Member(cluster, "m1"), Member(cluster, "m2")
