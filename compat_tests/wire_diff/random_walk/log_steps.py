@@ -108,6 +108,14 @@ def fetch_topic(session: Session, topic: str, version: int, *partitions: fetch.F
 
 
 def with_records(session: Session, answer: Any) -> Any:
+    """The records as values, and each topic once: where a session's partitions are told of in another order than they came, Kafka
+    has a topic twice, with other topics between; and the order of entries is masked.
+    """
+    merged: dict[Any, Any] = {}
+    for topic in answer.responses:
+        if (first := merged.setdefault((topic.topic, topic.topic_id), topic)) is not topic:
+            first.partitions += topic.partitions
+    answer.responses = list(merged.values())
     for topic in answer.responses:
         for part in topic.partitions:
             part.records = session.records(part.records)

@@ -94,10 +94,9 @@ class Session:
         if header.timestamp_type == LOG_APPEND_TIME:
             times[0] = header.base_timestamp  # the producer's, which stays
         records = [
-            (each.offset, times[0] and each.timestamp_ms, each.key, each.value, each.headers) for each in decode_records(raw)
+            (each.offset, 0 if of_broker else each.timestamp_ms, each.key, each.value, each.headers)
+            for each in decode_records(raw)
         ]
-        if header.timestamp_type == LOG_APPEND_TIME:
-            records = [(offset, 0, *rest) for offset, _, *rest in records]
         producer = {"producer_id": header.producer_id}
         place = (header.base_offset, header.last_offset_delta, header.partition_leader_epoch)
         return place, header.attributes, times, producer, header.producer_epoch, header.base_sequence, records

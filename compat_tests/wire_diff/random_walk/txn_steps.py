@@ -28,6 +28,10 @@ from ottla.wire.messages import (
 
 CONCURRENT_TRANSACTIONS = 51
 UNKNOWN_PRODUCER = 77_000_001
+LATE = 2**31 - 100
+"""The sequence of batches of a wrong epoch: what the coordinator refuses leaves its sequence behind in Kafka, and later ones, of the
+right epoch, may not be higher (T-leftover in differences.py).
+"""
 LONGEST_MS = 900_000
 ROLE = some("x1", "x1", "x2", "x2", "x2")
 TOPIC = some("t0", "t0", "t1")
@@ -91,8 +95,13 @@ def add(session: Session, role: str, topic: str, partitions: list[int], epoch: i
 def write(session: Session, role: str, topic: str, partition: int, count: int, sequence: int, epoch: int) -> Any:
     producer_id, used_epoch = producer(session, role, epoch)
     place = (producer_id, used_epoch, session.topic_id(topic), partition)
-    first = max(session.sequences.get(place, 0) + sequence, 0)
-    identity = {"producer_id": producer_id, "producer_epoch": used_epoch, "base_sequence": first, "transactional": True}
+    first = max(session.sequences.get(place, 0) + sequence, 0) if epoch == 0 else LATE
+    identity: dict[str, Any] = {
+        "producer_id": producer_id,
+        "producer_epoch": used_epoch,
+        "base_sequence": first,
+        "transactional": True,
+    }
     version = 13 if second(role) else 11
     data = placed(session.named(topic, version, 13), partition, batch(*[b"t"] * count, first_ms=FIRST_MS, **identity))
     answer = session.call(produce.ProduceRequest(session.name(role), -1, 5000, [data]), version)
@@ -136,7 +145,7 @@ def commit_in(
     used = producer(session, role, epoch)
     parts = [txn_offset_commit.TxnOffsetCommitRequestPartition(partition, offset)]
     topics = [txn_offset_commit.TxnOffsetCommitRequestTopic(session.name(topic), session.topic_id(topic), parts)]
-    who = {} if member is None else {"generation_id_or_member_epoch": 3, "member_id": member}
+    who: dict[str, Any] = {} if member is None else {"generation_id_or_member_epoch": 3, "member_id": member}
     request = txn_offset_commit.TxnOffsetCommitRequest(session.name(role), session.name(group), *used, topics=topics, **who)
     return session.call(request, 5 if second(role) else 4)
 
