@@ -113,8 +113,8 @@ def check_group(overrides: Mapping[str, Any], broker: Mapping[str, Any]) -> None
     own = {f"group.{name}": name for name in overrides}
     try:
         _check_pairs(values, own, only=own)
-    except ConfigError as error:
-        raise ConfigError(str(error).removeprefix("group.")) from error
+    except _Contradiction as error:
+        raise ConfigError(str(error).removeprefix("group."), error.refusal_of_group(own)) from error
     assignor, assignors = overrides.get("streams.assignor.name"), broker["group.streams.assignors"]
     if assignor is not None and assignor not in assignors:
         raise ConfigError(f"streams.assignor.name: '{assignor}' is none of {', '.join(assignors)} (group.streams.assignors)")
@@ -127,19 +127,28 @@ def _check_pairs(values: Mapping[str, Any], written: Collection[str], only: Coll
             low, high = values[smaller], values[larger]
             if low < high or (low == high and not strict) or not (only is None or smaller in only or larger in only):
                 continue
-            raise _contradiction(smaller, larger, values, written, strict=strict)
+            raise _Contradiction(smaller, larger, values, written, strict=strict)
 
 
-def _contradiction(
-    smaller: str, larger: str, values: Mapping[str, Any], written: Collection[str], *, strict: bool
-) -> ConfigError:
-    """Said of the one that somebody wrote."""
-    low, high = values[smaller], values[larger]
-    if smaller in written or larger not in written:
-        return ConfigError(
-            f"{smaller}: {low} {'must be below' if strict else 'is above'} {larger}, {high}; lower it or raise that"
-        )
-    return ConfigError(f"{larger}: {high} {'must be above' if strict else 'is below'} {smaller}, {low}; raise it or lower that")
+class _Contradiction(ConfigError):
+    """Two settings of AT_MOST, or of BELOW (`strict`). Said of the one that somebody wrote."""
+
+    def __init__(self, smaller: str, larger: str, values: Mapping[str, Any], written: Collection[str], *, strict: bool) -> None:
+        low, high = values[smaller], values[larger]
+        if smaller in written or larger not in written:
+            text = f"{smaller}: {low} {'must be below' if strict else 'is above'} {larger}, {high}; lower it or raise that"
+        else:
+            text = f"{larger}: {high} {'must be above' if strict else 'is below'} {smaller}, {low}; raise it or lower that"
+        super().__init__(text)
+        self._smaller, self._larger, self._strict = smaller, larger, strict
+
+    def refusal_of_group(self, own: Mapping[str, str]) -> str:
+        """In the words that Kafka's own tests look for. `own`: the names of the group's settings by the broker's."""
+        if self._strict:
+            return f"{self._larger.removeprefix('group.')} must be greater than {self._smaller.removeprefix('group.')}"
+        if self._smaller in own:
+            return f"{own[self._smaller]} must be less than or equal to {self._larger}"
+        return f"{own[self._larger]} must be greater than or equal to {self._smaller}"
 
 
 def _check_times(values: Mapping[str, Any]) -> None:
@@ -164,10 +173,10 @@ def _check_connections(values: Mapping[str, Any], written: Collection[str]) -> N
     if values["max.connections.per.ip"] == 0 and not overrides:
         raise ConfigError("max.connections.per.ip: 0 lets nobody in; name addresses in max.connections.per.ip.overrides")
     if 0 < values["queued.max.request.bytes"] < values["socket.request.max.bytes"]:
-        raise _contradiction("socket.request.max.bytes", "queued.max.request.bytes", values, written, strict=False)
+        raise _Contradiction("socket.request.max.bytes", "queued.max.request.bytes", values, written, strict=False)
     if 0 <= values["connections.max.idle.ms"] <= values["connection.failed.authentication.delay.ms"]:
         pair = "connection.failed.authentication.delay.ms", "connections.max.idle.ms"
-        raise _contradiction(*pair, values, written, strict=True)
+        raise _Contradiction(*pair, values, written, strict=True)
 
 
 def limit_of_address(part: str) -> tuple[str, int] | None:
