@@ -68,9 +68,7 @@ DELIBERATE: dict[str, Difference] = {
     "F13b": Difference("", -1, 0, "a negative limit of a partition counts as none; the first batch comes"),
     "R1b": Difference("", 45, 0, "after kill -9 Kafka knows a producer's last batch only, ottla the last five, from the log"),
     "I14b": Difference("", 0, 47, "a producer id without an epoch is refused, also from a producer the partition never saw"),
-    "SG-impossible_offsets": Difference(
-        "", -1, 0, "what the share coordinator cannot be asked makes Kafka fail"
-    ),
+    "SG-impossible_offsets": Difference("", -1, 0, "what the share coordinator cannot be asked makes Kafka fail"),
     "SG-offsets_of_no_partition": Difference("", SILENT, 0, "Kafka asks its share coordinator for such a partition for ever"),
     "SH-impossible_batches": Difference("error_code", -1, 42, "a batch that ends before it begins makes Kafka fail inside"),
     "J-twice": Difference(
@@ -84,6 +82,9 @@ DELIBERATE: dict[str, Difference] = {
     "write_txn_markers markers.transaction_version -1": Difference("error_code", 47, 42, "T-impossible: no epoch above to Kafka"),
     "TC-none": Difference("", SILENT, 0, "AddPartitionsToTxn without any transaction is never answered by Kafka"),
     "T-twice": Difference("", SILENT, 0, "a marker that names a partition twice is never answered by Kafka"),
+    "T-leftover": Difference(
+        "", 45, 0, "a batch that the coordinator refuses leaves its sequence behind: the producer's next is out of order to Kafka"
+    ),
     "T-deleted": Difference(
         "last_stable_offset", 0, 2, "Kafka's last stable offset falls to the start of the batch that the log now starts in"
     ),

@@ -29,8 +29,8 @@ from ottla.wire.messages import (
 CONCURRENT_TRANSACTIONS = 51
 UNKNOWN_PRODUCER = 77_000_001
 LATE = 2**31 - 100
-"""The sequence of batches of a wrong epoch: what the coordinator refuses leaves its sequence behind in Kafka, and later ones, of the
-right epoch, may not be higher (T-leftover in differences.py).
+"""The sequence of batches of a wrong epoch: what the coordinator refuses leaves its sequence behind in Kafka, and later ones, of
+the right epoch, may not be higher (T-leftover in differences.py).
 """
 LONGEST_MS = 900_000
 ROLE = some("x1", "x1", "x2", "x2", "x2")
