@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
 from ottla.server.group.members import MemberProtocol
-from ottla.server.group.modern.java_order import hash_order, partition_order, string_hash, uuid_hash
+from ottla.server.group.modern.java_order import hash_order, partition_order, string_hash, string_key, uuid_hash
 from ottla.wire.messages.internal.consumer_group_current_member_assignment_value import (
     ConsumerGroupCurrentMemberAssignmentValue,
     TopicPartitions,
@@ -105,7 +105,7 @@ class ConsumerMember:
             rack_id=self.rack_id,
             client_id=self.client_id,
             client_host=self.client_host,
-            subscribed_topic_names=sorted(self.topics, key=lambda name: name.encode("utf-16-be")),
+            subscribed_topic_names=sorted(self.topics, key=string_key),
             subscribed_topic_regex=self.regex,
             rebalance_timeout_ms=self.rebalance_timeout_ms,
             server_assignor=self.assignor,

@@ -20,7 +20,6 @@ from ottla.server.group.consumer.heartbeat import Beat, BeatAnswer
 from ottla.server.group.consumer.member import ConsumerMember, MemberState
 from ottla.server.group.consumer.migration import Policy, check_upgrade, downgraded, may_downgrade, upgraded
 from ottla.server.group.consumer.timeouts import Timeouts
-from ottla.server.group.consumer.topics import Topics
 from ottla.server.group.consumer.turn import Turn
 from ottla.server.group.errors import GroupError
 from ottla.server.group.group import Committer, GroupProtocol, Kind
@@ -28,6 +27,7 @@ from ottla.server.group.joins import Join, JoinAnswer
 from ottla.server.group.membership import Leaving, Sync, SyncAnswer
 from ottla.server.group.modern.settings import GroupValues
 from ottla.server.group.modern.timers import MemberTimers
+from ottla.server.group.modern.topics import Topics
 from ottla.server.group.offsets import Commit
 from ottla.server.group.records import GroupRecord, ProtocolRecord
 from ottla.server.group.result import Result

@@ -1,21 +1,31 @@
-"""The order in which Java's hash tables give back their keys.
+"""The orders in which Java's collections give back what is in them.
 
-Kafka's assignors go through members and topics in that order, and who comes first gets the partition that is left over. So the
-same members in the same group get the same partitions from Kafka and from us only if we go through them as a java.util.HashMap
-would: by the table's slot, and within a slot by insertion. Bins that are so full that they become trees (more than eight keys of
-one slot in a table of 64) keep that order too.
+Kafka's assignors go through members, topics and processes in these orders, and who comes first gets the partition that is left
+over. So the same members in the same group get the same partitions from Kafka and from us, and a group that moves between the two
+is not reshuffled, only if we go through them as Kafka does:
+
+    hash_order            a HashMap or HashSet that was filled and left alone: by slot, and within a slot by insertion. Bins that
+                          are so full that they become trees (more than eight keys of one slot in a table of 64) keep that, too
+    JavaTable             one that keys are taken out of, or put into by computeIfAbsent, while it is gone through
+    timeline_map_order    Kafka's own table of a group's members
+    PriorityQueue         java.util.PriorityQueue, where several elements are the least
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from struct import iter_unpack, unpack
-from typing import Final, TypeVar
+from typing import Final, Generic, TypeVar
 
 K = TypeVar("K")
+V = TypeVar("V")
+T = TypeVar("T")
 
 DEFAULT_CAPACITY: Final = 16
 _MASK: Final = 0xFFFFFFFF
+_MASK_OF_LONG: Final = 0xFFFFFFFFFFFFFFFF
+_FIBONACCI: Final = -7046029254386353131 & _MASK_OF_LONG
+_SMALLEST_TIMELINE_TABLE: Final = 2
 
 
 def string_hash(text: str) -> int:
@@ -56,26 +66,163 @@ def hash_order(keys: Iterable[K], hash_of: Callable[[K], int], capacity: int = D
     `capacity` is the table's first size; it doubles as soon as more than three quarters of it are used.
     """
     listed = list(keys)
-    while len(listed) * 4 > capacity * 3:
+    while _is_full(len(listed), capacity):
         capacity *= 2
-    mask = capacity - 1
+    return sorted(listed, key=lambda key: _slot(hash_of(key), capacity))
 
-    def slot(key: K) -> int:
-        value = hash_of(key)
-        return (value ^ (value >> 16)) & mask
 
-    return sorted(listed, key=slot)
+def _is_full(size: int, capacity: int) -> bool:
+    return size * 4 > capacity * 3
+
+
+def _slot(value: int, capacity: int) -> int:
+    return (value ^ (value >> 16)) & (capacity - 1)
+
+
+def capacity_of(wanted: int) -> int:
+    """The first size of a table that is made with `wanted` as its capacity: the next power of two."""
+    capacity = 1
+    while capacity < wanted:
+        capacity *= 2
+    return capacity
 
 
 def copied_capacity(size: int) -> int:
     """The first size of a HashSet that is made of a collection of `size`."""
-    capacity = 1
-    while capacity < max(int(size / 0.75) + 1, DEFAULT_CAPACITY):
-        capacity *= 2
-    return capacity
+    return capacity_of(max(int(size / 0.75) + 1, DEFAULT_CAPACITY))
 
 
 def partition_order(partitions: Iterable[int]) -> list[int]:
     """Partitions as a HashSet that was copied from a record lists them: ascending, as long as they are small numbers."""
     listed = sorted(partitions)
     return hash_order(listed, int_hash, copied_capacity(len(listed)))
+
+
+def computed_map_order(calls: Iterable[str], expected: int) -> list[str]:
+    """How a HashMap made with the capacity `expected` lists the keys that computeIfAbsent was called with, in this order."""
+    table: JavaTable[str, None] = JavaTable(string_hash, capacity_of(expected))
+    for key in calls:
+        table.compute_if_absent(key, lambda: None)
+    return list(table)
+
+
+class JavaTable(Generic[K, V]):
+    """A HashMap while it changes, as far as assignors need it; a set has the value None everywhere.
+
+    A table never shrinks, so the order depends on how large it once was. Java puts a new key at the end of its slot, but one that
+    `computeIfAbsent` brings at its beginning, and doubles the table when an entry is one too many: after it came, or with the
+    next call of computeIfAbsent, whatever that is for.
+    """
+
+    def __init__(self, hash_of: Callable[[K], int], capacity: int = DEFAULT_CAPACITY) -> None:
+        self._hash_of = hash_of
+        self._capacity = capacity
+        self._entries: dict[K, V] = {}
+        self._place: dict[K, int] = {}  # in its slot, beside others of the slot
+        self._came = 0
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __contains__(self, key: K) -> bool:
+        return key in self._entries
+
+    def __iter__(self) -> Iterator[K]:
+        """The keys there are now; removing some meanwhile does no harm."""
+        return iter(sorted(self._entries, key=lambda key: (_slot(self._hash_of(key), self._capacity), self._place[key])))
+
+    def __getitem__(self, key: K) -> V:
+        return self._entries[key]
+
+    def put(self, key: K, value: V) -> None:
+        if key not in self._entries:
+            self._came += 1
+            self._place[key] = self._came
+        self._entries[key] = value
+        self._grow_if_full()
+
+    def compute_if_absent(self, key: K, make: Callable[[], V]) -> V:
+        self._grow_if_full()
+        if key not in self._entries:
+            self._came += 1
+            self._place[key] = -self._came
+            self._entries[key] = make()
+        return self._entries[key]
+
+    def discard(self, key: K) -> None:
+        self._entries.pop(key, None)
+
+    def _grow_if_full(self) -> None:
+        if _is_full(len(self._entries), self._capacity):
+            self._capacity *= 2
+
+
+def timeline_map_order(keys: Sequence[str]) -> list[str]:
+    """How Kafka's TimelineHashMap lists `keys` that were put into it in this order; the later of a slot come first.
+
+    Its table never shrinks, so one that had more keys before may list them differently.
+    """
+    bits, capacity = 1, _SMALLEST_TIMELINE_TABLE
+    while _is_full(len(keys), capacity):
+        bits, capacity = bits + 1, capacity * 2
+    latest_first = list(reversed(keys))
+    return sorted(latest_first, key=lambda key: _timeline_slot(key, bits))
+
+
+def _timeline_slot(key: str, bits: int) -> int:
+    value = string_hash(key)
+    if value >= 1 << 31:
+        value -= 1 << 32
+    return (value * _FIBONACCI & _MASK_OF_LONG) >> (64 - bits)
+
+
+class PriorityQueue(Generic[T]):
+    """A binary heap by `key`, least first, that moves its elements exactly as Java's does.
+
+    An element's key may change while it is not in the queue, not while it is.
+    """
+
+    def __init__(self, key: Callable[[T], float], items: Iterable[T] = ()) -> None:
+        self._key = key
+        self._heap: list[T] = []
+        for item in items:
+            self.add(item)
+
+    def __len__(self) -> int:
+        return len(self._heap)
+
+    def add(self, item: T) -> None:
+        heap, key = self._heap, self._key
+        at = len(heap)
+        heap.append(item)
+        weight = key(item)
+        while at > 0:
+            parent = (at - 1) // 2
+            if weight >= key(heap[parent]):
+                break
+            heap[at] = heap[parent]
+            at = parent
+        heap[at] = item
+
+    def poll(self) -> T | None:
+        """Take the least element out; None of an empty queue."""
+        heap, key = self._heap, self._key
+        if not heap:
+            return None
+        least = heap[0]
+        last = heap.pop()
+        if not heap:
+            return least
+        weight = key(last)
+        at = 0
+        while at < len(heap) // 2:
+            child = 2 * at + 1
+            right = child + 1
+            if right < len(heap) and key(heap[child]) > key(heap[right]):
+                child = right
+            if weight <= key(heap[child]):
+                break
+            heap[at] = heap[child]
+            at = child
+        heap[at] = last
+        return least

@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping
 from struct import Struct
 from typing import Final, Protocol
 
+from ottla.server.group.modern.java_order import string_key
+
 _MAGIC: Final = b"\x00"
 """The version of all this, as Kafka counts it."""
 _INT: Final = Struct("<i")
@@ -44,7 +46,7 @@ def topic_hash(topic: Topic, rack_of: Callable[[int], str | None]) -> int:
     for index in sorted(topic.partitions):
         parts.append(_INT.pack(index))
         racks = [rack for broker in topic.partitions[index].replicas if (rack := rack_of(broker)) is not None]
-        for rack in sorted(racks, key=lambda each: each.encode("utf-16-be")):
+        for rack in sorted(racks, key=string_key):
             parts += [_INT.pack(len(rack.encode("utf-16-le")) // 2), _string(rack)]
     return _xxh3(b"".join(parts))
 
@@ -53,7 +55,7 @@ def group_hash(hashes: Mapping[str, int]) -> int:
     """Of a group whose topics have these hashes, by name; topics that do not exist are left out."""
     if not hashes:
         return 0
-    return _xxh3(b"".join(_LONG.pack(hashes[name]) for name in sorted(hashes, key=lambda each: each.encode("utf-16-be"))))
+    return _xxh3(b"".join(_LONG.pack(hashes[name]) for name in sorted(hashes, key=string_key)))
 
 
 def _string(text: str) -> bytes:

@@ -2,7 +2,7 @@
 
 Partitions are shared, so there is always something for everybody: with more members than partitions each partition goes to
 several members, as many to one as to another, give or take one. The steps are Kafka's, and so is the order in which members and
-partitions are gone through (java_table.py), for that decides who is left with what:
+partitions are gone through (JavaTable), for that decides who is left with what:
 
 1. who has more than its share gives up the rest, partition by partition;
 2. partitions with too many members lose some;
@@ -19,8 +19,7 @@ from math import ceil
 from typing import Final
 
 from ottla.server.group.modern.assignor import Assignment, GroupAssignment, GroupSpec
-from ottla.server.group.modern.java_order import hash_order, int_hash, partition_order, uuid_hash
-from ottla.server.group.share.java_table import JavaTable, capacity_for
+from ottla.server.group.modern.java_order import JavaTable, capacity_of, hash_order, int_hash, partition_order, uuid_hash
 
 NAME: Final = "simple"
 
@@ -44,6 +43,11 @@ def assign(spec: GroupSpec, initialized: Initialized) -> GroupAssignment:
     else:
         _share_by_topic(spec, initialized, targets)
     return {member: _frozen(target) for member, target in zip(spec.members, targets, strict=True)}
+
+
+def _capacity_for(count: int) -> int:
+    """Of a table that Kafka's assignor makes for so many entries."""
+    return capacity_of(int((count + 1) / 0.75 + 1.0))
 
 
 def _frozen(target: _Target) -> Assignment:
@@ -105,7 +109,7 @@ class _Sharing:
         self._per_partition = -(-len(members) // len(partitions)) if partitions else 0
         share = self._per_partition * len(partitions) / len(members)
         self._wanted = {member: ceil(share * (n + 1)) - ceil(share * n) for n, member in enumerate(members)}
-        self._members_of: JavaTable[_Partition, JavaTable[int, None]] = JavaTable(hash_of, capacity_for(len(partitions)))
+        self._members_of: JavaTable[_Partition, JavaTable[int, None]] = JavaTable(hash_of, _capacity_for(len(partitions)))
         self._partitions_of: dict[int, JavaTable[_Partition, None]] = {}
 
     def note(self, member: int, topic_id: bytes) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from ottla.server.group.modern.assignor import NOTHING_ASSIGNED, Assignment
-from ottla.server.group.modern.java_order import hash_order, partition_order, uuid_hash
+from ottla.server.group.modern.java_order import hash_order, partition_order, string_key, uuid_hash
 from ottla.wire.messages.internal.share_group_current_member_assignment_value import (
     ShareGroupCurrentMemberAssignmentValue,
     TopicPartitions,
@@ -43,7 +43,7 @@ class ShareMember:
     # Records
 
     def metadata_value(self) -> ShareGroupMemberMetadataValue:
-        topics = sorted(self.topics, key=lambda name: name.encode("utf-16-be"))
+        topics = sorted(self.topics, key=string_key)
         return ShareGroupMemberMetadataValue(self.rack_id, self.client_id, self.client_host, topics)
 
     def with_metadata(self, value: ShareGroupMemberMetadataValue) -> ShareMember:

@@ -15,7 +15,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
-from ottla.server.group.consumer.topics import Topics
 from ottla.server.group.errors import GroupError
 from ottla.server.group.group import Committer, GroupProtocol, Kind
 from ottla.server.group.members import Client
@@ -24,6 +23,7 @@ from ottla.server.group.modern.java_order import copied_capacity, hash_order, st
 from ottla.server.group.modern.settings import GroupValues
 from ottla.server.group.modern.target import changed_targets
 from ottla.server.group.modern.timers import MemberTimers
+from ottla.server.group.modern.topics import Topics
 from ottla.server.group.records import GroupRecord, ProtocolRecord
 from ottla.server.group.result import Result
 from ottla.server.group.share import assignor, records

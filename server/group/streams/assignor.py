@@ -17,8 +17,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from ottla.server.group.modern.java_order import hash_order, string_hash
-from ottla.server.group.streams.java_order import PriorityQueue, computed_map_order
+from ottla.server.group.modern.java_order import PriorityQueue, computed_map_order, hash_order, string_hash
 from ottla.server.group.streams.tasks import NO_TASKS, NONE, TaskIds, Tasks
 
 logger = logging.getLogger("ottla.server.group")

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ottla.server.group.modern.java_order import hash_order, string_hash
+from ottla.server.group.modern.java_order import hash_order, string_hash, timeline_map_order
 from ottla.server.group.records import ProtocolRecord
 from ottla.server.group.streams.assignor import MemberSpec, assign
 from ottla.server.group.streams.group import StreamsGroup, TaskOffsets
-from ottla.server.group.streams.java_order import timeline_map_order
 from ottla.server.group.streams.member import StreamsMember
 from ottla.server.group.streams.records import target_epoch_record, target_record
 from ottla.server.group.streams.tasks import NO_TASKS, Tasks

@@ -1,14 +1,23 @@
-"""Orders as Java gives them: the expected ones come from java.util.HashMap and HashSet of a JDK 17."""
+"""Orders as Java gives them: the expected ones come from java.util.HashMap, HashSet and PriorityQueue of a JDK 17.
+
+What Kafka's assignors make of them is held against Kafka's own classes in the test_assignor*_oracle.py beside their tests.
+"""
 
 from __future__ import annotations
 
+import random
+
 from ottla.server.group.modern.java_order import (
+    JavaTable,
+    PriorityQueue,
+    computed_map_order,
     copied_capacity,
     hash_order,
     int_hash,
     partition_order,
     string_hash,
     string_key,
+    timeline_map_order,
     uuid_hash,
     uuid_key,
 )
@@ -47,3 +56,71 @@ def test_partitions_of_a_copied_set() -> None:
 def test_comparisons() -> None:
     assert string_key("\uffff") > string_key("\U00010000"), "by units, not by code points"
     assert uuid_key(b"\xff" * 16) < uuid_key(bytes(16)), "signed"
+
+
+def test_a_queue_gives_back_the_least_first() -> None:
+    rng = random.Random(5)
+    numbers = [float(rng.randrange(20)) for _ in range(200)]
+    queue = PriorityQueue(lambda number: number, numbers)
+    assert len(queue) == 200
+    assert [queue.poll() for _ in numbers] == sorted(numbers)
+    assert queue.poll() is None
+
+
+def test_equals_leave_a_queue_in_the_order_of_javas_heap() -> None:
+    """java.util.PriorityQueue, asked: five equal elements come out as first, last, and then those that moved up."""
+    queue = PriorityQueue(lambda name: 0.0, "abcde")
+    assert [queue.poll() for _ in range(5)] == ["a", "e", "d", "c", "b"]
+
+
+def test_an_element_may_come_back_with_another_key() -> None:
+    load = {"a": 1.0, "b": 2.0}
+    queue = PriorityQueue(load.__getitem__, load)
+    assert queue.poll() == "a"
+    load["a"] = 3.0
+    queue.add("a")
+    assert [queue.poll(), queue.poll()] == ["b", "a"]
+
+
+def test_what_is_computed_comes_in_front() -> None:
+    """ "Aa" and "BB" have the same hash: the one that came later is listed first, unlike after put."""
+    assert computed_map_order(["Aa", "BB", "Aa"], 16) == ["BB", "Aa"]
+
+
+def test_a_computed_table_grows_with_the_call_after_it_is_full() -> None:
+    """Their hashes are 97 to 99. Two keys stay in a table for two, where "b" is first; the third call makes it one for four."""
+    assert computed_map_order(["a", "b"], 2) == ["b", "a"]
+    assert computed_map_order(["a", "b", "c"], 2) == ["a", "b", "c"]
+
+
+def test_kafkas_table_lists_the_later_of_a_slot_first() -> None:
+    assert timeline_map_order(["Aa", "BB"]) == ["BB", "Aa"]
+    keys = [f"member-{number}" for number in range(40)]
+    assert sorted(timeline_map_order(keys)) == sorted(keys)
+
+
+def test_a_table_that_keys_are_taken_out_of_stays_as_large() -> None:
+    table: JavaTable[int, None] = JavaTable(int_hash)
+    for number in range(13):
+        table.put(number, None)
+    for number in range(12):
+        table.discard(number)
+    table.put(16, None)
+    table.put(0, None)
+    assert list(table) == [0, 12, 16], "of 32 slots, where a new table would have 16"
+
+
+def test_any_call_of_compute_if_absent_makes_a_full_table_larger() -> None:
+    """Also one for a key that is there."""
+    table: JavaTable[int, None] = JavaTable(int_hash, 2)
+    table.compute_if_absent(2, lambda: None)
+    table.compute_if_absent(0, lambda: None)
+    assert list(table) == [0, 2]
+    table.compute_if_absent(1, lambda: None)
+    assert list(table) == [0, 1, 2]
+    other: JavaTable[int, None] = JavaTable(int_hash, 2)
+    for key in (2, 1):
+        other.compute_if_absent(key, lambda: None)
+    assert list(other) == [2, 1]
+    other.compute_if_absent(1, lambda: None)
+    assert list(other) == [1, 2]
