@@ -114,7 +114,7 @@ def check_group(overrides: Mapping[str, Any], broker: Mapping[str, Any]) -> None
     try:
         _check_pairs(values, own, only=own)
     except _Contradiction as error:
-        raise ConfigError(str(error).removeprefix("group."), error.refusal_of_group(own)) from error
+        raise ConfigError(str(error).removeprefix("group."), error.refusal_of_group(own, values)) from error
     assignor, assignors = overrides.get("streams.assignor.name"), broker["group.streams.assignors"]
     if assignor is not None and assignor not in assignors:
         raise ConfigError(f"streams.assignor.name: '{assignor}' is none of {', '.join(assignors)} (group.streams.assignors)")
@@ -142,13 +142,18 @@ class _Contradiction(ConfigError):
         super().__init__(text)
         self._smaller, self._larger, self._strict = smaller, larger, strict
 
-    def refusal_of_group(self, own: Mapping[str, str]) -> str:
-        """In the words that Kafka's own tests look for. `own`: the names of the group's settings by the broker's."""
+    def refusal_of_group(self, own: Mapping[str, str], values: Mapping[str, Any]) -> str:
+        """In Kafka's words. `own`: the names of the group's settings by the broker's."""
         if self._strict:
             return f"{self._larger.removeprefix('group.')} must be greater than {self._smaller.removeprefix('group.')}"
-        if self._smaller in own:
-            return f"{own[self._smaller]} must be less than or equal to {self._larger}"
-        return f"{own[self._larger]} must be greater than or equal to {self._smaller}"
+        said = self._smaller if self._smaller in own else self._larger
+        least = next((values[smaller] for smaller, larger in AT_MOST if larger == said), None)
+        most = next((values[larger] for smaller, larger in AT_MOST if smaller == said), None)
+        if least is not None and most is not None:
+            return f"{own[said]} must be in the range {least} to {most} inclusive."
+        if least is not None:
+            return f"{own[said]} must be greater than or equal to {least}"
+        return f"{own[said]} must be less than or equal to {most}"
 
 
 def _check_times(values: Mapping[str, Any]) -> None:
