@@ -20,6 +20,7 @@ import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.NewTopic;
 import org.apache.kafka.clients.consumer.GroupProtocol;
 import org.apache.kafka.common.Node;
+import org.apache.kafka.common.config.ConfigResource;
 import org.apache.kafka.common.errors.TopicExistsException;
 import org.apache.kafka.common.errors.UnknownTopicOrPartitionException;
 import org.apache.kafka.common.network.ListenerName;
@@ -227,7 +228,7 @@ public final class Cluster implements InvocationHandler {
         throw abort("the controller's object");
     }
 
-    private Object ofBroker(Method method) {
+    private Object ofBroker(Method method) throws Exception {
         switch (method.getName()) {
             case "shutdown":
                 broker.stop();
@@ -247,7 +248,7 @@ public final class Cluster implements InvocationHandler {
                 return Proxy.newProxyInstance(
                     MetadataCache.class.getClassLoader(), new Class<?>[] {MetadataCache.class}, (proxy, asked, of) -> known(asked, of));
             case "config":
-                return new KafkaConfig(broker.settings(), false);
+                return new KafkaConfig(current(), false);
             case "toString":
                 return "broker " + BROKER_ID;
             case "hashCode":
@@ -255,6 +256,21 @@ public final class Cluster implements InvocationHandler {
             default:
                 throw abort("the broker's object: " + method.getName());
         }
+    }
+
+    /** The broker's settings as they are now: those of its file, and over them what was set since. */
+    private Map<String, String> current() throws Exception {
+        Map<String, String> values = new HashMap<>(broker.settings());
+        if (!broker.running()) {
+            return values;
+        }
+        ConfigResource asked = new ConfigResource(ConfigResource.Type.BROKER, String.valueOf(BROKER_ID));
+        try (Admin admin = seen.admin()) {
+            admin.describeConfigs(List.of(asked)).all().get().get(asked).entries().stream()
+                .filter(entry -> entry.source().name().startsWith("DYNAMIC") && entry.value() != null)
+                .forEach(entry -> values.put(entry.name(), entry.value()));
+        }
+        return values;
     }
 
     /** What the broker's cache of metadata knows, as far as its clients are told. */
