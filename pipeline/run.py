@@ -1,0 +1,250 @@
+"""`ottla pipeline run JOB.sql | JOB.py`: a streaming SQL job, from topics to topics and tables. run_job.py tells what a job says.
+
+    checkpoint/<sink>   what Spark knows of the query into that sink: kill the driver at any moment and start it again, and every
+                        record counts once (but in a topic with delivery = 'at-least-once')
+
+A Python job has the same header and a function `run(job)`:
+
+    def run(job):
+        flights = job.stream("flights")                       # a DataFrame, of a stream in the header
+        job.insert("hourly", flights.groupBy(...).count())    # a streaming query into a sink in the header
+        job.sql("INSERT INTO late SELECT * FROM flights WHERE dep_delay > 60")    # any statements of a SQL job
+
+What is wrong is told in one line, `JOB.sql:12: ...`, with the line of the file where there is one, and the exit code is 1.
+"""
+
+from __future__ import annotations
+
+import re
+import runpy
+import signal
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from ottla.pipeline.cluster import KafkaCluster
+from ottla.pipeline.errors import PipelineError, in_one_line
+from ottla.pipeline.run_job import Insert, Job, JobError, Sink, Statement, Stream, read_job, read_statement, statements
+from ottla.pipeline.run_progress import QueryProgress, serve_metrics, watch
+from ottla.pipeline.run_sinks import start_query
+from ottla.pipeline.run_sources import open_stream, partitions_of_topics, topics_of
+from ottla.pipeline.run_topic_sink import NotWritten
+from ottla.pipeline.session import SparkOptions, session
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+BOOTSTRAP: Final = "127.0.0.1:9092"
+LOOK_S: Final = 0.5
+"""Between two looks at the queries; they say nothing by themselves when they end."""
+
+_PLACES: Final = (re.compile(r"\(line (\d+), pos(?:ition)? \d+\)"), re.compile(r"[;,] line (\d+) pos \d+"))
+
+_IN_TASK: Final = re.compile(r"^(?:\w+\.)*(\w+): (.+)\n\n\tat ", re.MULTILINE)
+"""The end of a Python worker's traceback, before the JVM's."""
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """What the command line says; it counts more than the job's header. `metrics_port` None: no metrics, 0: a free port."""
+
+    kafka: Mapping[str, str] = field(default_factory=dict)
+    """librdkafka's properties; with bootstrap.servers, that cluster."""
+    checkpoint: str | None = None
+    once: bool = False
+    from_beginning: bool = False
+    variables: Mapping[str, str] = field(default_factory=dict)
+    metrics_port: int | None = None
+    progress_s: float = 5.0
+    """Between two lines of progress; 0: none."""
+
+
+def run_job(path: Path, options: RunOptions, spark_options: SparkOptions, tell: Callable[[str], None] = print) -> None:
+    """Runs a job: to the end of what is there now (`once`), or until SIGTERM or SIGINT. PipelineError in one line."""
+    try:
+        job = read_job(path, options.variables)
+        checkpoint = checkpoint_of(job, options)
+        cluster = KafkaCluster({"bootstrap.servers": job.bootstrap or BOOTSTRAP, **options.kafka})
+        partitions = partitions_of_topics(cluster, topics_of(job.steps))
+        needs = ("kafka", "avro") if any("avro" in getattr(step, "options", {}).values() for step in job.steps) else ("kafka",)
+        settings = SparkOptions(
+            spark_options.master, spark_options.jars, spark_options.packages, {**job.spark, **spark_options.conf}
+        )
+        spark = session(settings, connectors=needs, name=job.name)
+        try:
+            running = RunningJob(job, spark, options, checkpoint, cluster, partitions)
+            running.start()
+            running.attend(tell)
+        finally:
+            spark.stop()
+    except JobError as error:
+        raise PipelineError(f"{path}:{error.line}: {error}" if error.line else f"{path}: {error}") from error
+
+
+def checkpoint_of(job: Job, options: RunOptions) -> Path:
+    """The directory of the job's checkpoints, which is made where its parent is there."""
+    given = options.checkpoint or job.checkpoint
+    if given is None:
+        raise JobError('no checkpoint directory: say checkpoint = "DIR" in the header, or --checkpoint DIR')
+    directory = Path(given).absolute()
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise JobError(f"the checkpoint directory {given} cannot be made: {error.strerror}") from None
+    return directory
+
+
+@dataclass
+class RunningJob:
+    """A job with its Spark session. What a Python job is handed."""
+
+    job: Job
+    spark: SparkSession
+    options: RunOptions
+    checkpoint: Path
+    cluster: KafkaCluster
+    partitions: dict[str, int]
+    streams: dict[str, DataFrame] = field(default_factory=dict)
+    sinks: dict[str, Sink] = field(default_factory=dict)
+    queries: dict[str, tuple[Any, int | None]] = field(default_factory=dict)
+    """Sink -> its query, and the line it stands on."""
+
+    def start(self) -> None:
+        """Does the steps of the job. JobError."""
+        for step in self.job.steps:
+            self.take(step)
+        if self.job.source is not None:
+            self.run_python()
+        if not self.queries:
+            raise JobError("the job inserts into no sink")
+
+    def take(self, step: Stream | Sink | Insert | Statement) -> None:
+        match step:
+            case Stream():
+                begin = "earliest" if self.options.from_beginning or self.options.once else "latest"
+                self.streams[step.name] = in_line(
+                    lambda: open_stream(self.spark, step, self.cluster, begin), step.line or 1, moves=False
+                )
+                self.streams[step.name].createOrReplaceTempView(step.name)
+            case Sink():
+                if step.name in self.sinks:
+                    raise JobError(f"there are two sinks named {step.name}", step.line)
+                self.sinks[step.name] = step
+            case Insert():
+                self.insert(step.sink, in_line(lambda: self.spark.sql(step.select), step.line), step.line)
+            case Statement():
+                frame = in_line(lambda: self.spark.sql(step.text), step.line)
+                if frame.isStreaming:
+                    raise JobError("a stream of rows that goes nowhere: INSERT INTO sink SELECT ...", step.line)
+
+    def stream(self, name: str) -> DataFrame:
+        """A stream or table of the header."""
+        if name not in self.streams:
+            raise JobError(f"there is no stream {name}; there are {', '.join(self.streams) or 'none'}")
+        return self.streams[name]
+
+    def sql(self, text: str) -> None:
+        """Statements as in a SQL job."""
+        for part, line in statements(text):
+            step = read_statement(part, line)
+            self.partitions |= partitions_of_topics(self.cluster, topics_of([step])) if topics_of([step]) else {}
+            self.take(step)
+
+    def insert(self, sink: str, frame: DataFrame, line: int | None = None) -> None:
+        """Starts a streaming query into a sink."""
+        if sink not in self.sinks:
+            raise JobError(f"there is no sink {sink}; there are {', '.join(self.sinks) or 'none'}", line)
+        if sink in self.queries:
+            raise JobError(f"a second query into {sink}: a sink takes one, for its checkpoint is one", line)
+        target = self.sinks[sink]
+        partitions = self.partitions.get(target.place, 1)
+        query = start_query(
+            frame, target, checkpoint=self.checkpoint, cluster=self.cluster, partitions=partitions, once=self.options.once,
+            line=line,
+        )  # fmt: skip
+        self.queries[sink] = (query, line)
+
+    def run_python(self) -> None:
+        """Calls the file's `run`. JobError with the line of the file where something went wrong."""
+        path = str(self.job.path)
+        try:
+            function = runpy.run_path(path).get("run")
+            if not callable(function):
+                raise JobError("a Python job has a function run(job)")
+            function(self)
+        except JobError as error:
+            raise error if error.line else JobError(str(error), line_in(error, path)) from error
+        except Exception as error:  # whatever the user's code raises
+            raise JobError(f"{type(error).__name__}: {in_one_line(error)}", line_in(error, path)) from error
+
+    def attend(self, tell: Callable[[str], None]) -> None:
+        """Looks at the queries and tells how far they are, until all have ended or a signal comes. JobError if one fails."""
+        stop = threading.Event()
+        signals = (signal.SIGTERM, signal.SIGINT)
+        before = {number: signal.signal(number, lambda *_: stop.set()) for number in signals}
+        states = {name: QueryProgress(name, time.time()) for name in self.queries}
+        server = None
+        if self.options.metrics_port is not None:
+            server, port = serve_metrics(self.options.metrics_port, self.job.name, states, time.time)
+            tell(f"metrics at http://127.0.0.1:{port}/metrics")
+        try:
+            self._attend(tell, states, stop)
+        finally:
+            if server is not None:
+                server.shutdown()
+                server.server_close()
+            for query, _line in self.queries.values():
+                query.stop()
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _attend(self, tell: Callable[[str], None], states: Mapping[str, QueryProgress], stop: threading.Event) -> None:
+        every_s = self.options.progress_s
+        next_line_s = time.monotonic() + every_s
+        active = True
+        while active and not stop.wait(LOOK_S):
+            active = False
+            for name, (query, line) in self.queries.items():
+                active |= query.isActive
+                watch(query, states[name], time.time())
+                if (error := query.exception()) is not None:
+                    raise JobError(f"query into {name}: {reason(error)}", line)
+            if every_s and (time.monotonic() >= next_line_s or not active):
+                next_line_s = time.monotonic() + every_s
+                for state in states.values():
+                    tell(state.line(time.time()))
+
+
+def in_line(action: Callable[[], DataFrame], line: int, *, moves: bool = True) -> DataFrame:
+    """Does what Spark may refuse, and tells the file's line: Spark counts lines from the statement's first."""
+    from pyspark.errors import PySparkException
+
+    try:
+        return action()
+    except PySparkException as error:
+        found = next((match for match in (place.search(str(error)) for place in _PLACES) if match), None)
+        at = line + int(found[1]) - 1 if found and moves else line
+        raise JobError(re.sub(r"[;,]? ?\(?line \d+,? pos \d+\)?", "", in_one_line(error)).rstrip(" .;"), at) from error
+
+
+def reason(error: BaseException) -> str:
+    """Why a query ended: what Python said in a task, or what Spark did."""
+    match = _IN_TASK.search(str(error))
+    if match is None:
+        return in_one_line(error)
+    return match[2] if match[1] == NotWritten.__name__ else f"{match[1]}: {match[2]}"
+
+
+def line_in(error: BaseException, path: str) -> int | None:
+    """The line of this file in the error's traceback, the innermost one."""
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == path]
+    return lines[-1] if lines else None
+
+
+def tell_on_stderr(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)

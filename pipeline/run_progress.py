@@ -1,0 +1,121 @@
+"""How far the queries of a running job are: rows a second, lag in records and seconds; a line for people, metrics for Prometheus.
+
+Lag in records: what the topics of a query held when its last batch began, and the batch did not read. Lag in seconds: how long
+ago the query had read all that was there. So 3 s means that everything produced until 3 s ago has been through; a job that works
+off a backlog counts from its start, and one that waits for records has no lag.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+IDLE: Final = "Waiting for data to arrive"
+"""What Spark says of a query that has nothing to do."""
+
+
+@dataclass
+class QueryProgress:
+    """Of one query. `now` is in seconds since 1970, as are Spark's timestamps."""
+
+    name: str
+    caught_up_s: float
+    """When it last had read everything; at first, when it started."""
+    rows: int = 0
+    rows_per_s: float = 0.0
+    lag_records: int = 0
+    batch_s: float = 0.0
+    batches: int = 0
+    last_batch: tuple[str, int] | None = None
+
+    def take(self, progress: Mapping[str, Any]) -> None:
+        """A report of Spark on one batch; the same again does nothing."""
+        batch = (str(progress["timestamp"]), int(progress["batchId"]))
+        if self.last_batch is not None and batch <= self.last_batch:
+            return
+        self.last_batch = batch
+        self.rows += progress["numInputRows"]
+        self.rows_per_s = progress.get("processedRowsPerSecond") or 0.0
+        self.batch_s = progress.get("batchDuration", 0) / 1000
+        self.batches += 1
+        self.lag_records = sum(records_behind(source) for source in progress["sources"])
+        if self.lag_records == 0:
+            self.caught_up_s = datetime.fromisoformat(batch[0]).timestamp()
+
+    def idle(self, now: float) -> None:
+        """It waits: nothing is unread, and nothing is worked on."""
+        self.lag_records, self.caught_up_s, self.rows_per_s = 0, now, 0.0
+
+    def lag_s(self, now: float) -> float:
+        return max(0.0, now - self.caught_up_s)
+
+    def line(self, now: float) -> str:
+        return (
+            f"{self.name}: {self.rows:,} rows, {self.rows_per_s:,.0f} rows/s, "
+            f"lag {self.lag_records:,} records, {self.lag_s(now):,.1f} s"
+        )
+
+
+def records_behind(source: Mapping[str, Any]) -> int:
+    """What a batch left in the topic, by the offsets that Spark tells; 0 of a source that is no topic."""
+    there, read = (_offsets(source.get(name)) for name in ("latestOffset", "endOffset"))
+    return sum(max(0, offset - read.get(place, 0)) for place, offset in there.items())
+
+
+def _offsets(told: Any) -> dict[tuple[str, str], int]:
+    """(topic, partition) -> offset, of {"topic": {"0": 17}}, which comes as JSON or read already."""
+    if isinstance(told, str):
+        try:
+            told = json.loads(told)
+        except ValueError:  # another source's way to say where it is
+            return {}
+    if not isinstance(told, Mapping):
+        return {}
+    return {
+        (topic, partition): offset
+        for topic, partitions in told.items()
+        if isinstance(partitions, Mapping)
+        for partition, offset in partitions.items()
+        if isinstance(offset, int)
+    }
+
+
+def watch(query: Any, state: QueryProgress, now: float) -> None:
+    """Takes what Spark has to say of a query since the last time."""
+    for progress in query.recentProgress:
+        state.take(json.loads(progress.json) if hasattr(progress, "json") else progress)
+    if query.isActive and query.status["message"].startswith(IDLE):
+        state.idle(now)
+
+
+def serve_metrics(port: int, job: str, states: Mapping[str, QueryProgress], clock: Callable[[], float]) -> tuple[Any, int]:
+    """Serves the figures of these queries at http://127.0.0.1:port/metrics (0: a free port); the server, and its port."""
+    from prometheus_client import CollectorRegistry, start_http_server
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+    figures: tuple[tuple[type[Metric], str, str, Callable[[QueryProgress], float]], ...] = (
+        (CounterMetricFamily, "ottla_pipeline_rows", "Rows read from topics", lambda q: q.rows),
+        (CounterMetricFamily, "ottla_pipeline_batches", "Micro-batches done", lambda q: q.batches),
+        (GaugeMetricFamily, "ottla_pipeline_rows_per_second", "Rows a second in the last batch", lambda q: q.rows_per_s),
+        (GaugeMetricFamily, "ottla_pipeline_lag_records", "Records that are there and not read", lambda q: q.lag_records),
+        (GaugeMetricFamily, "ottla_pipeline_lag_seconds", "Since everything had been read", lambda q: q.lag_s(clock())),
+        (GaugeMetricFamily, "ottla_pipeline_batch_seconds", "Duration of the last batch", lambda q: q.batch_s),
+    )
+
+    class Collector:
+        def collect(self) -> list[Metric]:
+            found = []
+            for kind, name, text, value in figures:
+                family: Any = kind(name, text, labels=["job", "query"])  # type: ignore[call-arg]
+                for query in list(states.values()):
+                    family.add_metric([job, query.name], value(query))
+                found.append(family)
+            return found
+
+    registry = CollectorRegistry()
+    registry.register(Collector())
+    server, _thread = start_http_server(port, "127.0.0.1", registry)
+    return server, int(server.server_port)

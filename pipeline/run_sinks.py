@@ -1,0 +1,97 @@
+"""Streaming queries of a job into its sinks: topics, and tables of files.
+
+    topic      value = the row as JSON, or its column `value` (format text); key and timestamp by the columns that the sink names;
+               exactly once (run_topic_sink.py), or at-least-once by Spark's own sink
+    parquet, json, csv   Spark's file sink: a file counts when its name is in the sink's log, so exactly once for Spark's readers
+    delta, iceberg       their own streaming writers, exactly once; their packages are given by --packages or --jars
+
+`mode` is Spark's output mode: append (a window is written when the watermark has passed it), update or complete.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from ottla.pipeline.cluster import KafkaCluster
+from ottla.pipeline.errors import in_one_line
+from ottla.pipeline.run_job import JobError, Sink
+from ottla.pipeline.run_topic_sink import BatchWriter
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+FORMATS: Final = ("json", "text")
+
+
+def start_query(
+    frame: DataFrame, sink: Sink, *, checkpoint: Path, cluster: KafkaCluster, partitions: int, once: bool, line: int | None
+) -> StreamingQuery:
+    """Starts the query of a frame into a sink; `partitions` are the topic's. JobError where Spark refuses it."""
+    from pyspark.errors import PySparkException
+
+    if not frame.isStreaming:
+        raise JobError(f"nothing in the query into {sink.name} is a stream", line)
+    try:
+        writer = topic_writer(frame, sink, cluster, partitions, line) if sink.kind == "topic" else table_writer(frame, sink, line)
+        writer = writer.queryName(sink.name).outputMode(sink.options.get("mode", "append"))
+        writer = writer.option("checkpointLocation", str(checkpoint / sink.name))
+        writer = writer.trigger(availableNow=True) if once else writer.trigger(processingTime="0 seconds")
+        return writer.toTable(sink.place) if sink.kind == "iceberg" and "/" not in sink.place else writer.start()
+    except PySparkException as error:
+        text = in_one_line(error)
+        if "DATA_SOURCE_NOT_FOUND" in str(error):
+            text = f"Spark has no {sink.kind}: give its package by --packages"
+        raise JobError(f"query into {sink.name}: {text}", line) from error
+
+
+def table_writer(frame: DataFrame, sink: Sink, line: int | None) -> DataStreamWriter:
+    writer = frame.writeStream.format(sink.kind).options(**passed_on(sink, "spark."))
+    columns = [name.strip() for name in sink.options.get("partition_by", "").split(",") if name.strip()]
+    for column in columns:
+        if column not in frame.columns:
+            raise JobError(f"sink {sink.name} is partitioned by {column}, which its query has not", line)
+    if columns:
+        writer = writer.partitionBy(*columns)
+    return writer if sink.kind == "iceberg" and "/" not in sink.place else writer.option("path", sink.place)
+
+
+def topic_writer(frame: DataFrame, sink: Sink, cluster: KafkaCluster, partitions: int, line: int | None) -> DataStreamWriter:
+    rows = as_records(frame, sink, line)
+    if sink.options.get("delivery") == "at-least-once":
+        kafka = {**cluster.spark_options(), **passed_on(sink, ""), "topic": sink.place}
+        return rows.drop("timestamp_ms").writeStream.format("kafka").options(**kafka)
+    return rows.writeStream.foreachBatch(BatchWriter({**cluster.properties, **passed_on(sink, "kafka.")}, sink.place, partitions))
+
+
+def passed_on(sink: Sink, prefix: str) -> dict[str, str]:
+    """The sink's options that are not ours, those with this prefix (which is dropped), or all."""
+    own = {key: value for key, value in sink.options.items() if key.startswith(("kafka.", "spark."))}
+    return {key.removeprefix(prefix): value for key, value in own.items() if key.startswith(prefix)}
+
+
+def as_records(frame: DataFrame, sink: Sink, line: int | None) -> DataFrame:
+    """Columns key, value (BINARY) and timestamp_ms (BIGINT); null where the sink names no column for it."""
+    from pyspark.sql import functions as F
+
+    kind = sink.options.get("format", "json")
+    named = {name: sink.options[name] for name in ("key", "timestamp") if name in sink.options}
+    for name, column in [*named.items(), *([("value", "value")] if kind == "text" else [])]:
+        if column not in frame.columns:
+            raise JobError(f"sink {sink.name}: its query has no column {column} for the {name}", line)
+    if kind not in FORMATS:
+        raise JobError(f"sink {sink.name}: format is one of {', '.join(FORMATS)}, not {kind}", line)
+
+    def binary(column: str) -> Any:
+        is_binary = frame.schema[column].dataType.typeName() == "binary"
+        return F.col(column) if is_binary else F.col(column).cast("string").cast("binary")
+
+    whole = F.to_json(F.struct(*[F.col(f"`{name}`") for name in frame.columns]), {"ignoreNullFields": "false"}).cast("binary")
+    moment = F.unix_millis(F.col(named["timestamp"])) if "timestamp" in named else F.lit(None).cast("bigint")
+    return frame.select(
+        (binary(named["key"]) if "key" in named else F.lit(None).cast("binary")).alias("key"),
+        (binary("value") if kind == "text" else whole).alias("value"),
+        moment.alias("timestamp_ms"),
+    )

@@ -1,0 +1,163 @@
+"""Topics as streaming tables, for a job of `ottla pipeline run`.
+
+What a stream declares becomes columns of its name in Spark: those of its schema, taken from each value (json, csv, avro), or
+`value` where no schema is given (text as STRING, binary as BINARY), and beside them the record's own: `_key` and `_headers` as
+they are in Kafka, `_topic`, `_partition`, `_offset`, `_timestamp`. A column is named like one of these at its own risk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from ottla.pipeline.cluster import KafkaCluster
+from ottla.pipeline.run_job import JobError, Sink, Stream
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+FORMATS: Final = ("json", "csv", "avro", "text", "binary")
+ANSWER_S: Final = 10.0
+"""How long a broker may take to say which topics there are."""
+FIELDS: Final = ("key", "headers", "topic", "partition", "offset", "timestamp")
+
+
+def partitions_of_topics(cluster: KafkaCluster, wanted: Mapping[str, tuple[int, int | None]]) -> dict[str, int]:
+    """Topic -> partitions. `wanted` names topics with the partitions to create them with (0: they must exist) and their lines.
+
+    JobError where no broker answers, or a topic is not there and is not to be created.
+    """
+    from confluent_kafka import KafkaException
+    from confluent_kafka.admin import AdminClient, NewTopic
+
+    admin = AdminClient({**cluster.properties, "log_level": 0})
+    try:
+        there = {name: len(topic.partitions) for name, topic in admin.list_topics(timeout=ANSWER_S).topics.items()}
+    except KafkaException as error:
+        raise JobError(f"no broker answers at {cluster.bootstrap}: {error.args[0].str()}") from None
+    for name, (partitions, line) in wanted.items():
+        if name in there:
+            continue
+        if not partitions:
+            raise JobError(f"unknown topic {name} at {cluster.bootstrap}", line)
+        try:
+            admin.create_topics([NewTopic(name, partitions)])[name].result(timeout=ANSWER_S)
+        except KafkaException as error:
+            raise JobError(f"topic {name} cannot be created: {error.args[0].str()}", line) from None
+        there[name] = partitions
+    return {name: there[name] for name in wanted}
+
+
+def topics_of(steps: list[Any]) -> dict[str, tuple[int, int | None]]:
+    """What `partitions_of_topics` wants, of a job's streams and sinks."""
+    wanted: dict[str, tuple[int, int | None]] = {}
+    for step in steps:
+        if isinstance(step, Stream):
+            wanted[step.topic] = (0, step.line)
+        elif isinstance(step, Sink) and step.kind == "topic":
+            wanted[step.place] = (int(step.options.get("partitions", "0")), step.line)
+    return wanted
+
+
+def open_stream(spark: SparkSession, stream: Stream, cluster: KafkaCluster, begin: str) -> DataFrame:
+    """The stream as a DataFrame. `begin`: where it starts if neither it nor its checkpoint says: earliest or latest."""
+    from pyspark.sql import functions as F
+
+    read = cluster.read if stream.is_table else cluster.read_stream
+    options = start_options(stream, "earliest" if stream.is_table else begin)
+    raw = read(spark, stream.topic, **options).select(F.col("value"), *[F.col(name).alias(f"_{name}") for name in FIELDS])
+    fields = [f"_{name}" for name in FIELDS]
+    frame = raw.select(value_of(spark, stream).alias("value"), *fields)
+    if stream.schema is not None or stream.options.get("format") == "avro":
+        frame = frame.select("value.*", *fields)
+    if stream.watermark is None or stream.is_table:
+        return frame
+    column, delay = stream.watermark
+    if column not in frame.columns:
+        raise JobError(f"{stream.name} has no column {column} for its watermark", stream.line)
+    if frame.schema[column].dataType.typeName() not in {"timestamp", "timestamp_ntz"}:
+        raise JobError(f"the watermark of {stream.name} needs a TIMESTAMP, and {column} is none", stream.line)
+    try:
+        return frame.withWatermark(column, delay)
+    except Exception as error:
+        raise JobError(f"the watermark of {stream.name} is delayed by {delay!r}, which is no interval", stream.line) from error
+
+
+def start_options(stream: Stream, begin: str) -> dict[str, str]:
+    """The connector's options of a stream: where it begins, how much it takes at once, and what is passed on as it is."""
+    found = {key.removeprefix("spark."): value for key, value in stream.options.items() if key.startswith(("kafka.", "spark."))}
+    given = stream.options.get("from", begin)
+    if given in {"earliest", "latest"}:
+        found["startingOffsets"] = given
+    else:
+        found |= {"startingTimestamp": str(milliseconds(stream, given)), "startingOffsetsByTimestampStrategy": "latest"}
+    if rows := stream.options.get("rows_per_batch"):
+        if not rows.isdecimal():
+            raise JobError(f"{stream.name}: rows_per_batch is a number", stream.line)
+        found["maxOffsetsPerTrigger"] = rows
+    return found
+
+
+def milliseconds(stream: Stream, given: str) -> int:
+    """Of a moment as ISO 8601 (in UTC where it does not say), or in milliseconds since 1970."""
+    from datetime import UTC, datetime
+
+    if given.isdecimal():
+        return int(given)
+    try:
+        moment = datetime.fromisoformat(given)
+    except ValueError:
+        raise JobError(f"{stream.name}: from is earliest, latest or a time, not {given!r}", stream.line) from None
+    return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def value_of(spark: SparkSession, stream: Stream) -> Column:
+    """The record's value as the stream's format has it."""
+    from pyspark.sql import functions as F
+
+    kind = stream.options.get("format", "binary" if stream.schema is None else "json")
+    bad = "PERMISSIVE" if stream.options.get("bad_records") == "null" else "FAILFAST"
+    if kind not in FORMATS:
+        raise JobError(f"{stream.name}: format is one of {', '.join(FORMATS)}, not {kind}", stream.line)
+    if kind == "avro":
+        return avro_value(stream, bad)
+    if kind in {"text", "binary"}:
+        if stream.schema is not None:
+            raise JobError(f"{stream.name}: {kind} has no columns of its own", stream.line)
+        return F.col("value").cast("string" if kind == "text" else "binary")
+    if stream.schema is None:
+        raise JobError(f"{stream.name}: {kind} needs a list of columns", stream.line)
+    check_schema(spark, stream)
+    text = F.col("value").cast("string")
+    if kind == "csv":
+        return F.from_csv(text, stream.schema, {"mode": bad})
+    return F.from_json(text, stream.schema, {"mode": bad})
+
+
+def check_schema(spark: SparkSession, stream: Stream) -> None:
+    """JobError if the columns are no schema to Spark."""
+    from pyspark.errors import PySparkException
+
+    jvm: Any = spark.sparkContext._jvm
+    try:
+        jvm.org.apache.spark.sql.types.StructType.fromDDL(stream.schema)
+    except PySparkException as error:
+        from ottla.pipeline.errors import in_one_line
+
+        raise JobError(f"bad schema of {stream.name}: {in_one_line(error)}", stream.line) from None
+
+
+def avro_value(stream: Stream, bad: str) -> Column:
+    """By the schema in the file that `schema_file` names; records as Avro's own encoding has them, with no registry's header."""
+    from pyspark.sql import functions as F
+    from pyspark.sql.avro.functions import from_avro
+
+    path = stream.options.get("schema_file")
+    if path is None:
+        raise JobError(f"{stream.name}: avro needs schema_file", stream.line)
+    try:
+        schema = Path(path).read_text()
+    except OSError as error:
+        raise JobError(f"{stream.name}: {path} cannot be read: {error.strerror}", stream.line) from None
+    return from_avro(F.col("value"), schema, {"mode": bad})

@@ -1,0 +1,132 @@
+"""Exactly once from a streaming query into a topic: a transaction for each partition of each of its micro-batches.
+
+Spark runs a micro-batch again when its driver died before the checkpoint said that it was through, and its own Kafka sink then
+writes the records a second time. Here the task of partition p of a batch
+
+1. takes over the transactional id `ottla-pipeline-<query id>-<p>`, which fences whoever still writes under it and aborts what it
+   left open,
+2. asks the group `ottla-pipeline-<query id>` which batch it committed last for partition p of the topic, and is through if it was
+   this one or a later one,
+3. writes its rows and commits, in one transaction, the rows and the number of the batch after this.
+
+So a batch's rows are in the topic with the note that they are, or neither is there. It works with any broker that has
+transactions; readers need isolation.level=read_committed. Two conditions: a batch that runs again holds the same rows (Spark's
+checkpoint keeps its offsets), and a row falls to the same task (rows are spread by the hash of their key, or of the value without
+one, to as many tasks as the topic has partitions). The query id is the checkpoint's: with a new checkpoint a job begins anew.
+A broker forgets the notes of a group that is idle for offsets.retention.minutes, a week: who starts a killed job later than that
+may repeat one batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+WAIT_S: Final = 60.0
+"""For a broker that is being started again."""
+ATTEMPTS: Final = 3
+"""At a transaction that had to be given up, as when its broker died on the way."""
+
+Record = tuple[bytes | None, bytes | None, int | None]
+"""Key, value, and timestamp in ms (None: now)."""
+
+
+class NotWritten(RuntimeError):
+    """Records of a batch could not be written; the query ends with this as its reason, and goes on from its checkpoint."""
+
+
+@dataclass(frozen=True)
+class TopicWriter:
+    """Writes the partitions of one micro-batch; goes to the executors as it is. `kafka`: settings by librdkafka's names."""
+
+    kafka: Mapping[str, str]
+    topic: str
+    query_id: str
+    batch_id: int
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """In a task, for `mapInArrow`: writes the columns key, value and timestamp_ms; yields how many records they were."""
+        import pyarrow as pa
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        assert context is not None, "only a task writes"
+        columns = ("key", "value", "timestamp_ms")
+        records: list[Record] = []
+        for batch in batches:
+            records += zip(*(batch.column(name).to_pylist() for name in columns), strict=True)
+        written = self.write(context.partitionId(), records)
+        yield pa.RecordBatch.from_pydict({"written": pa.array([written], pa.int64())})
+
+    def write(self, partition: int, records: Sequence[Record]) -> int:
+        """How many were written: all, or none of a batch that was in the topic already. Raises NotWritten."""
+        from confluent_kafka import KafkaException
+
+        for attempt in range(1, ATTEMPTS + 1) if records else ():
+            try:
+                return self._write(partition, records)
+            except KafkaException as error:
+                if attempt == ATTEMPTS:
+                    raise NotWritten(f"topic {self.topic}: {error.args[0].str()}") from error
+        return 0
+
+    def _write(self, partition: int, records: Sequence[Record]) -> int:
+        from confluent_kafka import Consumer, Producer, TopicPartition
+
+        common = {"log_level": 0, **self.kafka}
+        name = f"ottla-pipeline-{self.query_id}"
+        settings = {
+            "compression.type": "zstd",
+            "partitioner": "murmur2_random",
+            "linger.ms": 5,
+            **common,
+        }  # keys as Java spreads them
+        producer = Producer({**settings, "transactional.id": f"{name}-{partition}"})
+        producer.init_transactions(WAIT_S)
+        notes = Consumer({**common, "group.id": name, "isolation.level": "read_committed", "enable.auto.commit": False})
+        try:
+            noted = notes.committed([TopicPartition(self.topic, partition)], timeout=WAIT_S)[0].offset
+            if noted > self.batch_id:
+                return 0
+            producer.begin_transaction()
+            _send(producer, self.topic, records)
+            after = TopicPartition(self.topic, partition, self.batch_id + 1)
+            producer.send_offsets_to_transaction([after], notes.consumer_group_metadata(), WAIT_S)
+            producer.commit_transaction(WAIT_S)
+        finally:
+            notes.close()
+        return len(records)
+
+
+def _send(producer: Any, topic: str, records: Iterable[Record]) -> None:
+    for key, value, timestamp_ms in records:
+        while True:
+            try:
+                producer.produce(topic, key=key, value=value, timestamp=0 if timestamp_ms is None else timestamp_ms)
+                break
+            except BufferError:  # the local queue is full: wait until deliveries make room
+                producer.poll(1)
+        producer.poll(0)
+
+
+@dataclass(frozen=True)
+class BatchWriter:
+    """For `foreachBatch`: the records of a micro-batch, key, value and timestamp_ms, to the writers of their partitions."""
+
+    kafka: Mapping[str, str]
+    topic: str
+    partitions: int
+
+    def __call__(self, batch: DataFrame, batch_id: int) -> None:
+        from pyspark.sql import functions as F
+
+        query_id = batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
+        assert query_id is not None, "a batch belongs to a query"
+        writer = TopicWriter(self.kafka, self.topic, query_id, batch_id)
+        spread = batch.repartition(self.partitions, F.coalesce("key", "value"))
+        spread.mapInArrow(writer, "written bigint").collect()
