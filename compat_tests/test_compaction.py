@@ -95,6 +95,12 @@ def tombstones(writer: Writer, turn: int) -> None:
         writer.put((number % 30, None if (number + turn) % 3 == 0 else b"v%d" % turn), (number % 11, b"w"))
 
 
+def lasting_tombstones(writer: Writer, turn: int) -> None:
+    """Keys deleted in their turn and never written again: only the delete horizon decides whether a later turn takes them."""
+    for number in range(80):
+        writer.put((1000 * turn + number % 30, b"v" if number < 50 else None), (number % 11, b"w"))
+
+
 def times_go_back(writer: Writer, turn: int) -> None:
     for number in range(60):
         writer.put((number % 9, b"a"), (number % 5, b"b"), (50 + number % 4, b"c"), step_ms=-7 if number % 2 else 11)
@@ -127,7 +133,8 @@ WRITES: Final[dict[str, tuple[dict[str, str], Write]]] = {
     "times": ({}, times_go_back),
     "producers": ({}, producers),
     "transactions": ({}, transactions),
-    "long-tombstones": ({"delete_retention_ms": "3600000"}, tombstones),
+    "long-tombstones": ({"delete_retention_ms": "3600000"}, lasting_tombstones),
+    "short-tombstones": ({}, lasting_tombstones),
 }
 
 
