@@ -23,6 +23,7 @@ from ottla.server.group.consumer.reconcile import owned_by
 from ottla.server.group.coordinator import LONGEST_STRING
 from ottla.server.group.errors import GroupError
 from ottla.server.group.members import Client
+from ottla.server.group.modern.epochs import JOINING_EPOCH, LEAVING_EPOCH, LEAVING_STATIC_EPOCH
 from ottla.server.group.modern.java_order import hash_order, uuid_hash
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.consumer_group_heartbeat import (
@@ -34,7 +35,6 @@ from ottla.wire.messages.consumer_group_heartbeat import (
 
 FEATURE: Final = "group.version"
 OWN_ID_SINCE: Final = 1
-_LEAVING, _AWAY = -1, -2
 
 
 def handle(request: ConsumerGroupHeartbeatRequest, ctx: RequestContext) -> ConsumerGroupHeartbeatResponse:
@@ -59,22 +59,22 @@ def handle(request: ConsumerGroupHeartbeatRequest, ctx: RequestContext) -> Consu
 
 def _check(request: ConsumerGroupHeartbeatRequest, version: int) -> None:
     epoch = request.member_epoch
-    named = version >= OWN_ID_SINCE or epoch > 0 or epoch == _LEAVING
+    named = version >= OWN_ID_SINCE or epoch > 0 or epoch == LEAVING_EPOCH
     if named and not request.member_id:
         raise _invalid("A member needs an id.")
     for text, what in ((request.group_id, "group id"), (request.instance_id, "instance id"), (request.rack_id, "rack")):
         if text == "":
             raise _invalid(f"The {what} is empty.")
-    if epoch == 0:
+    if epoch == JOINING_EPOCH:
         if request.rebalance_timeout_ms == -1:
             raise _invalid("Who joins has to say its rebalance timeout.")
         if request.topic_partitions is None or request.topic_partitions:
             raise _invalid("Who joins has no partitions.")
         if request.subscribed_topic_names is None and request.subscribed_topic_regex is None:
             raise _invalid("Who joins has to say what it subscribes to, be it nothing.")
-    elif epoch == _AWAY and request.instance_id is None:
+    elif epoch == LEAVING_STATIC_EPOCH and request.instance_id is None:
         raise _invalid("Only a static member can go and come back.")
-    elif epoch < _AWAY:
+    elif epoch < LEAVING_STATIC_EPOCH:
         raise _invalid(f"{epoch} is no epoch.")
     texts = (request.member_id, request.instance_id, request.rack_id, request.subscribed_topic_regex)
     if any(text is not None and len(text.encode()) > LONGEST_STRING for text in texts):

@@ -16,7 +16,8 @@ from typing import Final
 from ottla.server.context import RequestContext
 from ottla.server.group.errors import GroupError
 from ottla.server.group.members import Client
-from ottla.server.group.share.member import JOINING_EPOCH, LEAVING_EPOCH, ordered
+from ottla.server.group.modern.epochs import JOINING_EPOCH, LEAVING_EPOCH
+from ottla.server.group.share.member import ordered
 from ottla.server.group.share.protocol import Beat, BeatAnswer, ShareProtocol
 from ottla.server.share_groups import begin_after_heartbeat, is_enabled
 from ottla.wire.errors import ErrorCode

@@ -22,9 +22,9 @@ from ottla.log.errors import StorageError
 from ottla.server.context import RequestContext
 from ottla.server.group.coordinator import LONGEST_STRING
 from ottla.server.group.errors import GroupError
+from ottla.server.group.members import Client
+from ottla.server.group.modern.epochs import JOINING_EPOCH, LEAVING_EPOCH, LEAVING_STATIC_EPOCH
 from ottla.server.group.streams.answers import SERVED, is_served
-from ottla.server.group.streams.heartbeat import Client
-from ottla.server.group.streams.member import JOIN_EPOCH, LEAVE_EPOCH, LEAVE_STATIC_EPOCH
 from ottla.server.group.streams.protocol import Answer, StreamsProtocol
 from ottla.server.group.streams.topology import InternalTopic, Status, named
 from ottla.server.metadata.names import INTERNAL_TOPICS, invalid_reason
@@ -41,7 +41,7 @@ async def handle(request: StreamsGroupHeartbeatRequest, ctx: RequestContext) -> 
             raise GroupError(ErrorCode.UNSUPPORTED_VERSION, SERVED)
         _check(request)
         protocol = ctx.broker.groups.member_shard(request.group_id).protocol(StreamsProtocol)
-        if request.member_epoch in (LEAVE_EPOCH, LEAVE_STATIC_EPOCH):
+        if request.member_epoch in (LEAVING_EPOCH, LEAVING_STATIC_EPOCH):
             return protocol.part(request).response
         answer = protocol.beat(request, Client(ctx.client_id or "", f"/{ctx.client_host}"), ctx.api_version)
     except GroupError as error:
@@ -70,15 +70,15 @@ def _check(request: StreamsGroupHeartbeatRequest) -> None:
         if text is not None and len(text.encode()) > LONGEST_STRING and what != "group id":
             raise _invalid(f"The {what} is longer than a record can hold.")
     roles = (request.active_tasks, request.standby_tasks, request.warmup_tasks)
-    if epoch == JOIN_EPOCH:
+    if epoch == JOINING_EPOCH:
         _check_join(request)
-    elif epoch == LEAVE_STATIC_EPOCH and request.instance_id is None:
+    elif epoch == LEAVING_STATIC_EPOCH and request.instance_id is None:
         raise _invalid("Only a static member can go and come back.")
-    elif epoch < LEAVE_STATIC_EPOCH:
+    elif epoch < LEAVING_STATIC_EPOCH:
         raise _invalid(f"{epoch} is no epoch.")
     if None in roles and any(role is not None for role in roles):
         raise _invalid("Who says what tasks it has, says it of all three kinds.")
-    if epoch != JOIN_EPOCH and topology is not None:
+    if epoch != JOINING_EPOCH and topology is not None:
         raise _invalid("Only who joins brings a topology.")
 
 

@@ -24,13 +24,9 @@ from ottla.server.group.consumer.member import ConsumerMember, Held, member_orde
 from ottla.server.group.errors import GroupError
 from ottla.server.group.group import Group, Kind
 from ottla.server.group.modern.assignor import NOTHING_ASSIGNED, Assignment
+from ottla.server.group.modern.epochs import DUE_NOW, FIRST_EPOCH, NO_EPOCH
 from ottla.server.group.records import GroupRecord, ProtocolRecord
 from ottla.wire.errors import ErrorCode
-
-NO_EPOCH: Final = -1
-FIRST_EPOCH: Final = 1
-"""Of a group that nobody joined yet: an empty assignment was made for it, so to say."""
-DUE_NOW: Final = 0
 
 
 class ConsumerState(enum.Enum):

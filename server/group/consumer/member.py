@@ -13,9 +13,10 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from ottla.server.group.members import MemberProtocol
+from ottla.server.group.modern.epochs import JOINING_EPOCH, LEAVING_EPOCH, LEAVING_STATIC_EPOCH
 from ottla.server.group.modern.java_order import hash_order, partition_order, string_hash, string_key, uuid_hash
 from ottla.wire.messages.internal.consumer_group_current_member_assignment_value import (
     ConsumerGroupCurrentMemberAssignmentValue,
@@ -26,11 +27,6 @@ from ottla.wire.messages.internal.consumer_group_member_metadata_value import (
     ClassicProtocol,
     ConsumerGroupMemberMetadataValue,
 )
-
-JOINING_EPOCH: Final = 0
-LEAVING_EPOCH: Final = -1
-LEAVING_STATIC_EPOCH: Final = -2
-"""A static member that will come back within its session: until then its instance id is free to be taken over."""
 
 Held = Mapping[bytes, Mapping[int, int]]
 """Topic id -> partition -> epoch of its assignment; no empty topics."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from ottla.server.group.consumer import records
 from ottla.server.group.consumer.group import ConsumerGroup
@@ -32,6 +32,7 @@ from ottla.server.group.modern.assignor import (
     inverted,
     is_homogeneous,
 )
+from ottla.server.group.modern.epochs import LOOK_AGAIN_MS
 from ottla.server.group.modern.java_order import copied_capacity, hash_order, string_hash
 from ottla.server.group.modern.target import changed_targets
 from ottla.server.group.records import GroupRecord
@@ -42,9 +43,6 @@ if TYPE_CHECKING:
     from ottla.server.group.consumer.protocol import ConsumerProtocol
 
 T = TypeVar("T")
-
-REFRESH_INTERVAL_MS: Final = 2**31 - 1
-"""Until topics are looked at anew without a reason: as good as never."""
 
 
 class RegexChange(enum.Enum):
@@ -139,7 +137,7 @@ class Turn:
         """The group's topics were looked at. The group may be another object by now."""
         group = self.protocol.find(self.group.group_id)
         if group is not None:
-            group.refresh_at_ms = self.now_ms + REFRESH_INTERVAL_MS
+            group.refresh_at_ms = self.now_ms + LOOK_AGAIN_MS
 
     def target(self, old: ConsumerMember, new: ConsumerMember, epoch: int) -> Target:
         """What the member is to have: as it was, if no assignment is due, or the last one is too young."""

@@ -24,9 +24,13 @@ class GroupValues:
         self._broker = broker
         self._cluster = cluster
 
+    def text(self, group_id: str, name: str) -> str | None:
+        """What was written for the group, as it was written."""
+        return self._cluster.config_of(_GROUP_RESOURCE, group_id).get(name)
+
     def number(self, group_id: str, name: str) -> int:
         """A number that may be set for the group, such as `consumer.session.timeout.ms`."""
-        text = self._cluster.config_of(_GROUP_RESOURCE, group_id).get(name)
+        text = self.text(group_id, name)
         value = None if text is None else _number(text)
         if value is None:
             return self.broker_number(f"group.{name}")

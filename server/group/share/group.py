@@ -17,6 +17,7 @@ from typing import Any, ClassVar, Final
 from ottla.server.group.errors import GroupError
 from ottla.server.group.group import Group, Kind
 from ottla.server.group.modern.assignor import NOTHING_ASSIGNED, Assignment
+from ottla.server.group.modern.epochs import DUE_NOW, FIRST_EPOCH, NO_EPOCH
 from ottla.server.group.records import GroupRecord, ProtocolRecord
 from ottla.server.group.share import records
 from ottla.server.group.share.member import ShareMember, assignment_of
@@ -25,10 +26,6 @@ from ottla.wire.errors import ErrorCode
 
 EMPTY: Final = "Empty"
 STABLE: Final = "Stable"
-FIRST_EPOCH: Final = 1
-"""Of a group that nobody joined yet, and of its target, which is nothing for nobody."""
-NO_EPOCH: Final = -1
-DUE_NOW: Final = 0
 
 
 class ShareGroup(Group):

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from ottla.server.group.modern.assignor import NOTHING_ASSIGNED, Assignment
+from ottla.server.group.modern.epochs import JOINING_EPOCH, LEAVING_EPOCH
 from ottla.server.group.modern.java_order import hash_order, partition_order, string_key, uuid_hash
 from ottla.wire.messages.internal.share_group_current_member_assignment_value import (
     ShareGroupCurrentMemberAssignmentValue,
@@ -18,8 +19,6 @@ from ottla.wire.messages.internal.share_group_current_member_assignment_value im
 )
 from ottla.wire.messages.internal.share_group_member_metadata_value import ShareGroupMemberMetadataValue
 
-JOINING_EPOCH: Final = 0
-LEAVING_EPOCH: Final = -1
 STABLE: Final = 0
 """The only state of a member, as records have it."""
 

@@ -19,6 +19,7 @@ from ottla.server.group.errors import GroupError
 from ottla.server.group.group import Committer, GroupProtocol, Kind
 from ottla.server.group.members import Client
 from ottla.server.group.modern.assignor import AssignorError, GroupSpec, MemberSpec
+from ottla.server.group.modern.epochs import JOINING_EPOCH, LEAVING_EPOCH, LOOK_AGAIN_MS
 from ottla.server.group.modern.java_order import copied_capacity, hash_order, string_hash
 from ottla.server.group.modern.settings import GroupValues
 from ottla.server.group.modern.target import changed_targets
@@ -28,7 +29,7 @@ from ottla.server.group.records import GroupRecord, ProtocolRecord
 from ottla.server.group.result import Result
 from ottla.server.group.share import assignor, records
 from ottla.server.group.share.group import ShareGroup
-from ottla.server.group.share.member import JOINING_EPOCH, LEAVING_EPOCH, ShareMember
+from ottla.server.group.share.member import ShareMember
 from ottla.server.group.share.state_partitions import ByTopic, StatePartitions, TopicPartitions
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.internal.share_group_metadata_key import ShareGroupMetadataKey
@@ -39,8 +40,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("ottla.server.group")
 
-LOOK_AGAIN_MS: Final = 2**31 - 1
-"""Topics tell when they change; this is how long it takes until a group looks at them all the same."""
 SESSION: Final = "session"
 
 

@@ -20,6 +20,7 @@ from typing import Any, ClassVar, Final, NamedTuple
 
 from ottla.server.group.errors import GroupError
 from ottla.server.group.group import Group, Kind
+from ottla.server.group.modern.epochs import DUE_NOW, FIRST_EPOCH, LOOK_AGAIN_MS, NO_EPOCH
 from ottla.server.group.records import GroupRecord, ProtocolRecord
 from ottla.server.group.streams import records
 from ottla.server.group.streams.member import StreamsMember
@@ -30,10 +31,6 @@ from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.internal.streams_group_topology_value import StreamsGroupTopologyValue
 
 PROTOCOL_TYPE: Final = "streams"
-NO_EPOCH: Final = -1
-FIRST_EPOCH: Final = 1
-NEVER_MS: Final = 2**31 - 1
-"""How long topics are not looked at again unless one of them changes."""
 
 _Task = tuple[str, int]
 
@@ -73,7 +70,7 @@ class StreamsGroup(Group):
         self.task_offsets: dict[str, TaskOffsets] = {}
         self.shutdown_requested_by: str | None = None
         self.endpoint_epoch = 0
-        self._refresh_at_ms = 0
+        self._refresh_at_ms = DUE_NOW
         self._refresh_epoch = 0
         self._sources: dict[str, str] = {}  # topic -> subtopology that reads it
         self._required: set[str] = set()
@@ -165,10 +162,10 @@ class StreamsGroup(Group):
         return now_ms >= self._refresh_at_ms or self.epoch < self._refresh_epoch
 
     def refreshed(self, now_ms: int, epoch: int) -> None:
-        self._refresh_at_ms, self._refresh_epoch = now_ms + NEVER_MS, epoch
+        self._refresh_at_ms, self._refresh_epoch = now_ms + LOOK_AGAIN_MS, epoch
 
     def refresh_soon(self) -> None:
-        self._refresh_at_ms = self._refresh_epoch = 0
+        self._refresh_at_ms, self._refresh_epoch = DUE_NOW, 0
 
     # Replay
 

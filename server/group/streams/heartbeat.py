@@ -21,12 +21,14 @@ from typing import NamedTuple
 
 from ottla.server.group.errors import GroupError
 from ottla.server.group.group import Cluster
-from ottla.server.group.modern.metadata_hash import group_hash, topic_hash
+from ottla.server.group.members import Client
+from ottla.server.group.modern.epochs import JOINING_EPOCH, LEAVING_STATIC_EPOCH
+from ottla.server.group.modern.topics import Topics
 from ottla.server.group.records import GroupRecord
 from ottla.server.group.streams import records
 from ottla.server.group.streams.answers import topology_value
 from ottla.server.group.streams.group import StreamsGroup, TaskOffsets
-from ottla.server.group.streams.member import JOIN_EPOCH, LEAVE_STATIC_EPOCH, Endpoint, StreamsMember
+from ottla.server.group.streams.member import Endpoint, StreamsMember
 from ottla.server.group.streams.reconcile import reconcile
 from ottla.server.group.streams.settings import StreamsSettings
 from ottla.server.group.streams.target import Roll, make_target, may_assign, target_records
@@ -45,6 +47,7 @@ class Surroundings(NamedTuple):
     """
 
     cluster: Cluster
+    topics: Topics
     settings: StreamsSettings
     now_ms: int
     first_delay: Callable[[str, int], bool]
@@ -60,13 +63,6 @@ class Outcome(NamedTuple):
     replaced: StreamsMember | None
     topology: ConfiguredTopology
     problems: list[Problem]
-
-
-class Client(NamedTuple):
-    """Whose connection it is; `host` as Kafka writes it, with a slash in front."""
-
-    client_id: str
-    host: str
 
 
 class Heartbeat:
@@ -88,7 +84,7 @@ class Heartbeat:
         self._around = around
         self._records: list[GroupRecord] = list(records_before)
         self._problems: list[Problem] = []
-        self._joins = request.member_epoch == JOIN_EPOCH
+        self._joins = request.member_epoch == JOINING_EPOCH
         self._assignment = around.settings.assignment(group.group_id)
 
     def run(self) -> Outcome:
@@ -156,12 +152,12 @@ class Heartbeat:
 
     def _take_over(self, existing: StreamsMember) -> StreamsMember:
         group, request = self._group, self._request
-        if existing.epoch != LEAVE_STATIC_EPOCH:
+        if existing.epoch != LEAVING_STATIC_EPOCH:
             raise GroupError(
                 ErrorCode.UNRELEASED_INSTANCE_ID,
                 f"Member {existing.member_id} has instance id {request.instance_id} and has not left.",
             )
-        member = existing._replace(member_id=request.member_id, epoch=0, previous_epoch=0)
+        member = existing._replace(member_id=request.member_id, epoch=JOINING_EPOCH, previous_epoch=JOINING_EPOCH)
         self._records += [
             *records.member_tombstones(group.group_id, existing.member_id),
             records.member_record(group.group_id, member),
@@ -173,7 +169,7 @@ class Heartbeat:
     def _check_epoch(self, member: StreamsMember) -> None:
         """The member's own epoch, or the one before it, where the answer that told of the last one may have been lost."""
         epoch = self._request.member_epoch
-        if epoch in (JOIN_EPOCH, member.epoch):
+        if epoch in (JOINING_EPOCH, member.epoch):
             return
         if epoch == member.previous_epoch and epoch < member.epoch:
             owned = self._owned()
@@ -249,22 +245,15 @@ class Heartbeat:
 
     def _look_at_topics(self, topology: StreamsGroupTopologyValue) -> tuple[int, ConfiguredTopology, bool]:
         """The hash of its topics, the topology as they let it be, and whether another assignment follows from that."""
-        group, cluster = self._group, self._around.cluster
-        if group.topology is not None and group.configured is not None and not group.refresh_due(self._around.now_ms):
+        group, around = self._group, self._around
+        if group.topology is not None and group.configured is not None and not group.refresh_due(around.now_ms):
             return group.metadata.metadata_hash, group.configured, False
-        hashes = {
-            name: topic_hash(
-                cluster.topics[name], lambda broker: cluster.brokers[broker].rack if broker in cluster.brokers else None
-            )
-            for name in required_topics(topology)
-            if name in cluster.topics
-        }
-        metadata_hash = group_hash(hashes)
+        metadata_hash = around.topics.hash_of(required_topics(topology))
         changed = metadata_hash != group.metadata.metadata_hash
         if changed or group.topology is None or group.configured is None:
-            group.configured = configure(topology, cluster.topics)
+            group.configured = configure(topology, around.cluster.topics)
         if not changed:
-            group.refreshed(self._around.now_ms, group.epoch)
+            group.refreshed(around.now_ms, group.epoch)
         return metadata_hash, group.configured, changed
 
     def _check_tasks(self, configured: ConfiguredTopology) -> None:

@@ -12,12 +12,8 @@ import enum
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from ottla.server.group.modern.epochs import LEAVING_STATIC_EPOCH
 from ottla.server.group.streams.tasks import NONE, NOTHING_HELD, HeldTasks
-
-JOIN_EPOCH = 0
-LEAVE_EPOCH = -1
-LEAVE_STATIC_EPOCH = -2
-"""A static member that means to come back under the same instance id."""
 
 
 class MemberState(enum.IntEnum):
@@ -66,4 +62,4 @@ class StreamsMember(NamedTuple):
     def left_for_a_while(self) -> StreamsMember:
         """A static member that means to come back: its tasks wait for it, and commits of whoever still runs them count."""
         active = {name: dict.fromkeys(partitions, 0) for name, partitions in self.held.active.items()}
-        return self._replace(epoch=LEAVE_STATIC_EPOCH, held=self.held._replace(active=active), to_revoke=NOTHING_HELD)
+        return self._replace(epoch=LEAVING_STATIC_EPOCH, held=self.held._replace(active=active), to_revoke=NOTHING_HELD)

@@ -18,15 +18,18 @@ from ottla.server.group.classic import ClassicGroup
 from ottla.server.group.errors import GroupError
 from ottla.server.group.group import Committer, Group, GroupProtocol, Kind
 from ottla.server.group.joins import Join, JoinAnswer
+from ottla.server.group.members import Client
+from ottla.server.group.modern.epochs import JOINING_EPOCH, LEAVING_STATIC_EPOCH
 from ottla.server.group.modern.settings import GroupValues
 from ottla.server.group.modern.timers import MemberTimers
+from ottla.server.group.modern.topics import Topics
 from ottla.server.group.offsets import Commit
 from ottla.server.group.records import GroupRecord, ProtocolRecord
 from ottla.server.group.result import Result
 from ottla.server.group.streams import answers
 from ottla.server.group.streams.group import StreamsGroup
-from ottla.server.group.streams.heartbeat import Client, Heartbeat, Outcome, Surroundings, known_static
-from ottla.server.group.streams.member import LEAVE_STATIC_EPOCH, MemberState, StreamsMember
+from ottla.server.group.streams.heartbeat import Heartbeat, Outcome, Surroundings, known_static
+from ottla.server.group.streams.member import MemberState, StreamsMember
 from ottla.server.group.streams.parting import delayed_records, leave_records
 from ottla.server.group.streams.records import current_record
 from ottla.server.group.streams.settings import StreamsSettings
@@ -65,10 +68,10 @@ class StreamsProtocol(GroupProtocol[StreamsGroup]):
         self._shard = shard
         self._timers = MemberTimers(shard.clock)
         self._delays: dict[str, Timer] = {}  # group id -> end of the delay before its first assignment
-        self._failed_topics: dict[
-            str, tuple[str, float]
-        ] = {}  # internal topic -> why it was not created, and until when that holds
-        self.settings = StreamsSettings(GroupValues(shard.settings.broker, shard.cluster), shard.cluster)
+        self._failed_topics: dict[str, tuple[str, float]] = {}
+        """Internal topic -> why it was not created, and until when that holds."""
+        self._topics = Topics(shard.cluster)
+        self.settings = StreamsSettings(GroupValues(shard.settings.broker, shard.cluster))
 
     # State
 
@@ -108,6 +111,7 @@ class StreamsProtocol(GroupProtocol[StreamsGroup]):
 
     def topic_changed(self, topic: str) -> None:
         """The next heartbeat of a group that needs it finds out what that means."""
+        self._topics.forget(topic)
         for group in self._shard.groups.values():
             if isinstance(group, StreamsGroup) and group.needs(topic):
                 group.refresh_soon()
@@ -119,7 +123,7 @@ class StreamsProtocol(GroupProtocol[StreamsGroup]):
         shard = self._shard
         is_known = request.group_id in shard.groups
         group, records = self._group_for(request)
-        around = Surroundings(shard.cluster, self.settings, shard.clock.now_ms(), self._is_delayed)
+        around = Surroundings(shard.cluster, self._topics, self.settings, shard.clock.now_ms(), self._is_delayed)
         outcome = Heartbeat(group, request, client, version, around, records).run()
         shard.run(Result(outcome.records, None))
         member = outcome.member
@@ -141,7 +145,7 @@ class StreamsProtocol(GroupProtocol[StreamsGroup]):
             member = group.member(request.member_id)
         else:
             member = known_static(group, request.instance_id, request.member_id)
-        if request.instance_id is not None and request.member_epoch == LEAVE_STATIC_EPOCH:
+        if request.instance_id is not None and request.member_epoch == LEAVING_STATIC_EPOCH:
             self._shard.run(Result((current_record(group.group_id, member.left_for_a_while()),), None))
         else:
             self._remove(group, member)
@@ -150,7 +154,7 @@ class StreamsProtocol(GroupProtocol[StreamsGroup]):
     def _group_for(self, request: StreamsGroupHeartbeatRequest) -> tuple[StreamsGroup, Sequence[GroupRecord]]:
         """The group, and what has to be written first; whoever joins founds it, in place of a classic one without members."""
         group = self._shard.groups.get(request.group_id)
-        joins_now = request.member_epoch == 0
+        joins_now = request.member_epoch == JOINING_EPOCH
         if joins_now and group is None:
             return StreamsGroup(request.group_id), ()
         if joins_now and isinstance(group, ClassicGroup) and group.is_empty:
@@ -179,7 +183,7 @@ class StreamsProtocol(GroupProtocol[StreamsGroup]):
             status=answers.statuses(outcome.problems),
         )
         tasks_changed = member.held != former.held
-        if request.member_epoch == 0 or tasks_changed:
+        if request.member_epoch == JOINING_EPOCH or tasks_changed:
             response.active_tasks = answers.task_ids(member.held.active)
             response.standby_tasks = answers.task_ids(member.held.standby)
             response.warmup_tasks = answers.task_ids(member.held.warmup)

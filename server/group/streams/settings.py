@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ottla.server.group.group import Cluster
 from ottla.server.group.modern.settings import GroupValues
 
 STANDBY_REPLICAS = "num.standby.replicas"
 RACK_TAGS = "rack.aware.assignment.tags"
 """As the group's record has them, for Kafka to compare: what changes here asks for another assignment."""
-
-_GROUP_RESOURCE = 32
 
 
 class AssignmentSettings(NamedTuple):
@@ -30,9 +27,8 @@ class AssignmentSettings(NamedTuple):
 class StreamsSettings:
     """The settings of the groups of one shard, read when they are asked for: they may change at any time."""
 
-    def __init__(self, values: GroupValues, cluster: Cluster) -> None:
+    def __init__(self, values: GroupValues) -> None:
         self._values = values
-        self._cluster = cluster
 
     def session_timeout_ms(self, group_id: str) -> int:
         return self._values.number(group_id, "streams.session.timeout.ms")
@@ -57,11 +53,10 @@ class StreamsSettings:
 
     def assignment(self, group_id: str) -> AssignmentSettings:
         most = self._values.broker_number("group.streams.max.standby.replicas")
-        written = self._cluster.config_of(_GROUP_RESOURCE, group_id)
         replicas = self._values.number(group_id, "streams.num.standby.replicas")
-        if "streams.num.standby.replicas" in written:
+        if self._values.text(group_id, "streams.num.standby.replicas") is not None:
             replicas = min(replicas, most)
-        tags = written.get("streams.rack.aware.assignment.tags")
+        tags = self._values.text(group_id, "streams.rack.aware.assignment.tags")
         if tags is None:
             default = self._values.broker_value("group.streams.rack.aware.assignment.tags")
             listed = tuple(default) if isinstance(default, tuple | list) else ()
@@ -71,7 +66,7 @@ class StreamsSettings:
 
     def assignor(self, group_id: str) -> str:
         """The name that is shown; there is one assignor."""
-        written = self._cluster.config_of(_GROUP_RESOURCE, group_id).get("streams.assignor.name")
+        written = self._values.text(group_id, "streams.assignor.name")
         known = self._values.broker_value("group.streams.assignors")
         names = [str(name) for name in known] if isinstance(known, tuple | list) else []
         return written if written is not None and written in names else names[0]

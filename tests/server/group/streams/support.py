@@ -8,8 +8,8 @@ from typing import Any
 
 from ottla.server.group.errors import GroupError
 from ottla.server.group.group import Topic
+from ottla.server.group.members import Client
 from ottla.server.group.streams.group import StreamsGroup
-from ottla.server.group.streams.heartbeat import Client
 from ottla.server.group.streams.protocol import Answer, StreamsProtocol
 from ottla.server.group.streams.tasks import TaskIds
 from ottla.wire.messages.internal import streams_group_topology_value as recorded
