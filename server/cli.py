@@ -1,7 +1,7 @@
 """The `ottla` command.
 
     ottla [serve] [server.properties] [options]
-    ottla topic | produce | consume | group | txn | config | quota | log ...
+    ottla topic | produce | consume | group | txn | config | quota | log | pipeline ...
 
 `serve` is what happens where no command is named, so `ottla`, `ottla server.properties` and `ottla --port 0` all start a broker.
 
@@ -21,7 +21,7 @@ from typing import Any, Final, NoReturn
 
 from ottla.server.serve import ServeOptions, run
 
-COMMANDS: Final = ("serve", "topic", "produce", "consume", "group", "txn", "config", "quota", "log")
+COMMANDS: Final = ("serve", "topic", "produce", "consume", "group", "txn", "config", "quota", "log", "pipeline")
 _OF_THE_PROGRAM: Final = ("--help", "-h", "--version", "--install-completion", "--show-completion")
 
 _COMPLETION: Final = "_OTTLA_COMPLETE"

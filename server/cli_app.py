@@ -7,7 +7,7 @@ from typing import Annotated, Final
 import typer
 
 from ottla import __version__
-from ottla.server.commands import config, group, log, quota, topic, txn
+from ottla.server.commands import config, group, log, pipeline, quota, topic, txn
 from ottla.server.commands.consume import consume
 from ottla.server.commands.produce import produce
 from ottla.server.serve import ServeOptions, run
@@ -85,3 +85,4 @@ app.add_typer(txn.app, name="txn")
 app.add_typer(config.app, name="config")
 app.add_typer(quota.app, name="quota")
 app.add_typer(log.app, name="log")
+app.add_typer(pipeline.app, name="pipeline")

@@ -1,0 +1,206 @@
+"""A topic as a table: `ottla pipeline archive`.
+
+    DIR/date=2026-11-21/part-....parquet    the records, by the date of their timestamps (UTC)
+    DIR/_spark_metadata/                    which of the files count: Spark's file sink, for its readers
+    DIR/_checkpoint/                        how far the archive has come
+    DIR/_ottla/archive.json                 what it is: {"topic", "value", "schema", "format"}
+
+Columns: topic string, partition int, offset long, timestamp (of the record, ms), timestamp_type int (0 create time, 1 append
+time), key binary, value binary, headers array<struct<key string, value binary>> (null if there are none), data struct (unpacked
+values, see values.py), date.
+
+**Exactly once.** A batch is a range of offsets, written down in the checkpoint before it is read; its files count from when they
+are all listed in `_spark_metadata`, by one rename. A driver that dies leaves a batch that is read again, and perhaps files that
+nobody lists. Spark's readers pass over those; so that all others may read the directory as well, they are removed when a run has
+ended well: by then every batch that was begun has been listed, by whoever it was.
+
+Delta and Iceberg tables keep such lists themselves; the checkpoint stands in the same place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from ottla.pipeline import values as values_
+from ottla.pipeline.cluster import KafkaCluster
+from ottla.pipeline.errors import PipelineError, UsageError
+from ottla.pipeline.files import STATE, Files
+from ottla.pipeline.values import Values
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+FORMATS: Final = ("parquet", "delta", "iceberg")
+_WHAT: Final = f"{STATE}/archive.json"
+_WAIT_S: Final = 1
+COLUMNS: Final = ("topic", "partition", "offset", "timestamp", "timestampType AS timestamp_type", "key", "value", "headers")
+ICEBERG_CATALOG: Final = "ottla_archive"
+
+DELTA_CONF: Final = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+}
+
+
+@dataclass(frozen=True)
+class Archive:
+    """What to archive, where to, and how."""
+
+    cluster: KafkaCluster
+    topic: str
+    directory: str
+    kind: str = "raw"
+    schema: str | None = None
+    """As the user gave it."""
+    sample: int = 10_000
+    """Records to infer a schema from."""
+    table: str = "parquet"
+    continuous: bool = False
+    interval_s: float = 10.0
+    batch_records: int | None = None
+    committed: bool = True
+    allow_loss: bool = False
+    """Go on where records were deleted before they were archived."""
+
+
+@dataclass
+class Totals:
+    records: int = 0
+    batches: int = 0
+    seen: int = -1
+    orphans: int = 0
+    """Files of batches that a killed driver left, removed."""
+
+
+def check(plan: Archive) -> None:
+    """What can be said before there is Spark."""
+    values_.check_given(plan.kind, plan.schema)
+    if plan.table not in FORMATS:
+        raise UsageError(f"--format: {plan.table} is none of {', '.join(FORMATS)}")
+
+
+def conf(plan: Archive) -> dict[str, str]:
+    """What the session needs for the table's format, beside its packages."""
+    return _conf(plan.table, plan.directory)
+
+
+def conf_of(directory: str) -> dict[str, str]:
+    """The same for an archive that is there. Of one that is not local, only Spark can tell: then it is the user's to set."""
+    try:
+        what = json.loads((Path(directory) / _WHAT).read_text())
+    except (OSError, ValueError):  # read() says so when there is Spark
+        return {}
+    return _conf(what["format"], directory)
+
+
+def _conf(table: str, directory: str) -> dict[str, str]:
+    catalog = f"spark.sql.catalog.{ICEBERG_CATALOG}"
+    if table == "iceberg":
+        return {catalog: "org.apache.iceberg.spark.SparkCatalog", f"{catalog}.type": "hadoop", f"{catalog}.warehouse": directory}
+    return dict(DELTA_CONF) if table == "delta" else {}
+
+
+def run(spark: SparkSession, plan: Archive, tell: Callable[[str], None]) -> Totals:
+    """Archive what is there, or go on until KeyboardInterrupt. Every batch is told in one line."""
+    files = Files(spark, plan.directory)
+    values = settle_values(spark, plan, files)
+    totals = Totals()
+    query = start(spark, plan, values)
+    try:
+        while not query.awaitTermination(_WAIT_S):
+            count(query, totals, tell)
+    finally:
+        with suppress(Exception):  # it has ended already, badly: that error is on its way
+            query.stop()
+    count(query, totals, tell)
+    if plan.table == "parquet" and files.exists("_spark_metadata"):
+        totals.orphans = remove_orphans(spark, plan.directory, files)
+    return totals
+
+
+def settle_values(spark: SparkSession, plan: Archive, files: Files) -> Values:
+    """How values are unpacked in this directory: as its archive.json says, which is written now if this is the first run."""
+    wanted = {"topic": plan.topic, "value": plan.kind, "format": plan.table}
+    there = files.read_json(_WHAT)
+    if there is not None:
+        for name, value in wanted.items():
+            if there[name] != value:
+                raise PipelineError(
+                    f"{plan.directory} is an archive with {name} {there[name]}, not {value}; take another directory"
+                )
+    if plan.kind == "raw":
+        schema = ""
+    elif plan.schema is not None:
+        text = values_.text_of(plan.schema)
+        schema = values_.struct_of(spark, text).json() if plan.kind == "json" else values_.avro_schema(text)
+    elif there is not None:
+        schema = there["schema"]
+    else:
+        sample = plan.cluster.read(spark, plan.topic, plan.committed).limit(plan.sample)
+        schema = values_.inferred(spark, sample).json()
+    if there is None:
+        files.write_json(_WHAT, {**wanted, "schema": schema})
+    elif there["schema"] != schema:
+        raise PipelineError(f"{plan.directory} is an archive by another schema; take another directory")
+    return Values(plan.kind, schema)
+
+
+def table(spark: SparkSession, plan: Archive, values: Values) -> DataFrame:
+    """The stream of rows, with the columns of the archive."""
+    options = {"startingOffsets": "earliest", "failOnDataLoss": "false" if plan.allow_loss else "true"}
+    if plan.batch_records is not None:
+        options["maxOffsetsPerTrigger"] = str(plan.batch_records)
+    stream = plan.cluster.read_stream(spark, plan.topic, plan.committed, **options)
+    data = values.column()
+    unpacked = stream if data is None else stream.withColumn("data", data)
+    extra = () if data is None else ("data",)
+    return unpacked.selectExpr(*COLUMNS, *extra, "to_date(timestamp) AS date")
+
+
+def start(spark: SparkSession, plan: Archive, values: Values) -> StreamingQuery:
+    writer = table(spark, plan, values).writeStream.queryName(f"archive {plan.topic}")
+    writer = writer.option("checkpointLocation", f"{plan.directory}/_checkpoint")
+    every = f"{plan.interval_s} seconds"
+    writer = writer.trigger(processingTime=every) if plan.continuous else writer.trigger(availableNow=True)
+    if plan.table == "iceberg":
+        return writer.partitionBy("date").format("iceberg").toTable(f"{ICEBERG_CATALOG}.`{plan.topic}`")
+    return writer.partitionBy("date").format(plan.table).option("path", plan.directory).start()
+
+
+def count(query: StreamingQuery, totals: Totals, tell: Callable[[str], None]) -> None:
+    """Add up the batches that have ended since it was last called."""
+    recent: Any = query.recentProgress
+    for progress in recent:
+        if progress["batchId"] <= totals.seen or not progress["numInputRows"]:
+            continue
+        totals.seen = progress["batchId"]
+        totals.batches += 1
+        totals.records += progress["numInputRows"]
+        tell(f"batch {totals.seen}: {progress['numInputRows']:,} records, {progress.get('processedRowsPerSecond', 0):,.0f}/s")
+
+
+def remove_orphans(spark: SparkSession, directory: str, files: Files) -> int:
+    """Remove data files that no batch lists, and say how many they were."""
+    lying = files.data_files()  # before the list is read: a file that is listed later was not seen
+    listed = {name.split("/date=")[-1] for name in spark.read.parquet(directory).inputFiles()}
+    orphans = [address for address in lying if address.split("/date=")[-1] not in listed]
+    for address in orphans:
+        files.delete(address)
+    return len(orphans)
+
+
+def read(spark: SparkSession, directory: str) -> tuple[DataFrame, dict[str, Any]]:
+    """An archive's rows and what its archive.json says. PipelineError if the directory is none."""
+    files = Files(spark, directory)
+    what = files.read_json(_WHAT)
+    if what is None:
+        raise PipelineError(f"{directory} is no archive of ottla: it has no {_WHAT}")
+    if what["format"] == "iceberg":
+        return spark.read.table(f"{ICEBERG_CATALOG}.`{what['topic']}`"), what
+    if what["format"] == "parquet" and not files.exists("_spark_metadata"):
+        raise PipelineError(f"{directory} has no records: its archive was never run to an end")
+    return spark.read.format(what["format"]).load(directory), what

@@ -1,0 +1,92 @@
+"""An audit from what the user named to the list of findings: which side is which, and by what the two are compared."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from ottla.pipeline import archive, audit, compare
+from ottla.pipeline.audit import Audit, Bounds, Finding, Gap
+from ottla.pipeline.cluster import KafkaCluster
+from ottla.pipeline.errors import UsageError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+MATCHES: Final = ("auto", "offset", "content")
+_ADDRESS: Final = re.compile(r"^([^/\s]+:\d+(?:,[^/\s]+:\d+)*)(?:/(.+))?$")
+
+
+class Directory(NamedTuple):
+    """An archive to compare with."""
+
+    path: str
+    match: str
+
+
+class Topic(NamedTuple):
+    """A topic to compare with, here or at another cluster; its bounds are set when its snapshot is taken."""
+
+    cluster: KafkaCluster
+    name: str
+    match: str
+    bounds: Bounds = MappingProxyType({})
+
+
+class Report(NamedTuple):
+    records: int
+    findings: list[Finding]
+
+
+def other_side(cluster: KafkaCluster, topic: str, against: str | None, match: str) -> Directory | Topic | None:
+    """What `--against` names: a directory if there is one or if it can be nothing else, HOST:PORT, or a topic."""
+    if match not in MATCHES:
+        raise UsageError(f"--match: {match} is none of {', '.join(MATCHES)}")
+    if against is None:
+        return None
+    if "://" in against or against.startswith(("/", ".", "~")) or Path(against).is_dir():
+        return Directory(str(Path(against).expanduser()) if "://" not in against else against, match)
+    address = _ADDRESS.match(against)
+    if address:
+        return Topic(cluster.at(address[1]), address[2] or topic, match)
+    if against == topic:
+        raise UsageError(f"--against {against} is the topic itself")
+    return Topic(cluster, against, match)
+
+
+def conf(other: Directory | Topic | None) -> dict[str, str]:
+    """What the session needs to read the other side."""
+    if not isinstance(other, Directory):
+        return {}
+    return archive.conf_of(other.path)
+
+
+def run(
+    spark: SparkSession,
+    cluster: KafkaCluster,
+    topic: str,
+    bounds: Bounds,
+    other: Directory | Topic | None,
+    plan: Audit,
+    explain: Callable[[list[Gap]], list[Gap]],
+) -> Report:
+    """Everything that is to be found. The topic's side is kept by Spark over the several jobs, on disk where it must be."""
+    filled = {partition: pair for partition, pair in bounds.items() if pair[1] > pair[0]}
+    rows = audit.of_topic(spark, cluster, topic, bounds).persist()
+    try:
+        found = audit.alone(rows, plan, filled, explain)
+        if isinstance(other, Directory):
+            archived, what = archive.read(spark, other.path)
+            side = audit.canonical(archived)
+            same_offsets = other.match == "offset" or (other.match == "auto" and what["topic"] == topic)
+            found += compare.by_offset(rows, side, plan, bounds) if same_offsets else compare.by_content(rows, side, plan)
+        elif isinstance(other, Topic):
+            side = audit.of_topic(spark, other.cluster, other.name, other.bounds)
+            by_offset = other.match == "offset"
+            found += compare.by_offset(rows, side, plan, bounds) if by_offset else compare.by_content(rows, side, plan)
+        return Report(rows.count(), found)
+    finally:
+        rows.unpersist()

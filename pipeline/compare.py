@@ -1,0 +1,134 @@
+"""Two sides that ought to hold the same records, and where they differ: the second half of `ottla pipeline audit`.
+
+audit.py tells what is compared and how the differences are named. Here a side is a frame as its `canonical` makes it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from ottla.pipeline.audit import Audit, Bounds, Finding, buckets, doubles
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_START: Final = "CAST(floor(ms / {0}) * {0} AS BIGINT)"
+
+
+def by_offset(topic: DataFrame, other: DataFrame, plan: Audit, bounds: Bounds) -> list[Finding]:
+    """Against an archive of the topic itself, where an offset means the same record."""
+    other = within(other, bounds)
+    found = _double_offsets(other, plan.limit)
+    left, right = _differing(topic, other, plan.bucket_ms)
+    from pyspark.sql import functions as F
+
+    once = right.groupBy("partition", "offset").agg(F.min("sum").alias("other"), F.count_distinct("sum").alias("kinds"))
+    both = left.select("partition", "offset", "sum").join(once, ["partition", "offset"], "full_outer")
+    kind = (
+        F.when(F.col("sum").isNull(), "extra")
+        .when(F.col("other").isNull(), "missing")
+        .when((F.col("sum") != F.col("other")) | (F.col("kinds") > 1), "changed")
+    )
+    rows = both.withColumn("kind", kind).where("kind is not null").orderBy("kind", "partition", "offset")
+    details = {"missing": "only in the topic", "extra": "not in the topic", "changed": "another key, value, headers or timestamp"}
+    found += [
+        Finding(row["kind"], row["partition"], row["offset"], row["offset"], 1, details[row["kind"]])
+        for row in rows.limit(plan.limit).collect()
+    ]
+    return merged(found)
+
+
+def by_content(topic: DataFrame, other: DataFrame, plan: Audit) -> list[Finding]:
+    """Against what has offsets of its own: the same records in every partition, and in the same order."""
+    from pyspark.sql import functions as F
+
+    left, right = _differing(topic, other, plan.bucket_ms)
+    count = [F.count("*").alias("n"), F.min("offset").alias("first"), F.max("offset").alias("last")]
+    a = left.groupBy("partition", "sum").agg(*count).alias("a")
+    b = right.groupBy("partition", "sum").agg(*count).alias("b")
+    same = (F.col("a.partition") == F.col("b.partition")) & (F.col("a.sum") == F.col("b.sum"))
+    both = a.join(b, same, "full_outer").selectExpr(
+        "coalesce(a.partition, b.partition) AS partition",
+        "coalesce(a.n, 0) AS here",
+        "coalesce(b.n, 0) AS there",
+        "coalesce(a.first, -1) AS first",
+        "coalesce(a.last, -1) AS last",
+        "b.first AS other",
+    )
+    found: list[Finding] = []
+    for row in both.where("here <> there").orderBy("partition", "first").limit(plan.limit).collect():
+        kind = "missing" if row["here"] > row["there"] else "extra"
+        records = abs(row["here"] - row["there"])
+        place = "" if row["other"] is None else f", first at its offset {row['other']}"
+        detail = f"{row['here']} in the topic, {row['there']} in the other{place}"
+        found.append(Finding(kind, row["partition"], row["first"], row["last"], records, detail))
+    return merged(found) if found else _order(topic, other, plan.limit)
+
+
+def within(other: DataFrame, bounds: Bounds) -> DataFrame:
+    """The rows of an archive from the topic's first offsets on: what retention has deleted is in no topic any more."""
+    from pyspark.sql import functions as F
+
+    lost = F.lit(False)
+    for partition, (first, _) in bounds.items():
+        lost = lost | ((F.col("partition") == partition) & (F.col("offset") < first))
+    return other.where(~lost)
+
+
+def merged(found: list[Finding]) -> list[Finding]:
+    """Neighbours with one reason as one finding."""
+    result: list[Finding] = []
+    for one in found:
+        last = result[-1] if result else None
+        follows = (
+            last is not None
+            and last.first >= 0
+            and (one.kind, one.partition, one.first) == (last.kind, last.partition, last.last + 1)
+        )
+        if last is not None and follows and one.detail == last.detail:
+            result[-1] = last._replace(last=one.last, records=last.records + one.records)
+        else:
+            result.append(one)
+    return result
+
+
+def _double_offsets(rows: DataFrame, limit: int) -> list[Finding]:
+    from pyspark.sql import functions as F
+
+    place = F.concat_ws(" offset ", "partition", "offset").alias("place")
+    return doubles(rows.select("partition", "offset", place), "place", "partition", limit)
+
+
+def _differing(topic: DataFrame, other: DataFrame, bucket_ms: int) -> tuple[DataFrame, DataFrame]:
+    """The rows of both sides in those partitions and spans of time that do not add up to the same."""
+    from pyspark.sql import functions as F
+
+    names = ["partition", "start_ms"]
+    a, b = (
+        buckets(side, bucket_ms).withColumnsRenamed({"records": f"n{i}", "checksum": f"c{i}"})
+        for i, side in enumerate((topic, other))
+    )
+    unequal = a.join(b, names, "full_outer").where(~(F.col("n0").eqNullSafe(F.col("n1")) & F.col("c0").eqNullSafe(F.col("c1"))))
+    wanted = unequal.select(*names).localCheckpoint()
+
+    def of(side: DataFrame) -> DataFrame:
+        return side.withColumn("start_ms", F.expr(_START.format(bucket_ms))).join(F.broadcast(wanted), names, "left_semi")
+
+    return of(topic), of(other)
+
+
+def _order(topic: DataFrame, other: DataFrame, limit: int) -> list[Finding]:
+    """The first of each run of records that stand elsewhere on the other side. Both sides hold the same ones."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F
+
+    place = F.row_number().over(Window.partitionBy("partition").orderBy("offset")).alias("place")
+    a = topic.select("partition", "offset", "sum", place)
+    b = other.select("partition", F.col("sum").alias("other"), place)
+    wrong = a.join(b, ["partition", "place"]).where("sum <> other").orderBy("partition", "offset").limit(limit)
+    return merged(
+        [
+            Finding("order", row["partition"], row["offset"], row["offset"], 1, "another record stands here")
+            for row in wrong.collect()
+        ]
+    )

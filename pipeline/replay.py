@@ -1,0 +1,250 @@
+"""An archive back into a topic: `ottla pipeline replay`.
+
+Same partitions, order within them, keys, values, headers and timestamps. Spark's own kafka sink has no column for a timestamp, so
+the executors write by producers of their own: one partition of the archive is sorted by offset and written by one task.
+
+**Resumable, and nothing twice.** Each partition has a transactional producer. With the records of a transaction it commits, in
+the group `name`, how far into the archive they reach: the offset after the last of them. A run that is killed leaves a
+transaction that the next one aborts when it takes over the transactional id, and goes on from what is committed. So readers of
+committed records see every record once. The group's offsets are those of the source, at the target's topic and partition; they
+go, as any group's do, a week after the last run (offsets.retention.minutes).
+
+A record whose timestamp is 0 gets the time of its writing, for librdkafka has no other meaning for 0.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from ottla.pipeline import archive
+from ottla.pipeline.cluster import KafkaCluster
+from ottla.pipeline.errors import PipelineError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from confluent_kafka import Producer
+    from pyspark.sql import DataFrame, SparkSession
+
+TRANSACTION_RECORDS: Final = 5_000
+TRANSACTION_S: Final = 2.0
+"""A transaction is committed when it has so many records, or is so old: readers wait for it."""
+TIMEOUT_S: Final = 60.0
+RESULT: Final = "partition int, written long, already long"
+
+
+@dataclass(frozen=True)
+class Replay:
+    """What to replay, where to, and which records."""
+
+    cluster: KafkaCluster
+    directory: str
+    topic: str
+    name: str | None = None
+    """The group that keeps how far it has come; None: one that follows from everything else here."""
+    since_ms: int | None = None
+    until_ms: int | None = None
+    """The first timestamp that is not replayed."""
+    keys: tuple[str, ...] = ()
+    key_pattern: str | None = None
+    """A regular expression, as Spark has them, that is found somewhere in the key."""
+    rate: float | None = None
+    """Records a second, all partitions together."""
+
+    @property
+    def group(self) -> str:
+        if self.name is not None:
+            return self.name
+        told = repr((self.directory, self.topic, self.since_ms, self.until_ms, self.keys, self.key_pattern))
+        return f"ottla-replay-{hashlib.sha256(told.encode()).hexdigest()[:12]}"
+
+
+@dataclass(frozen=True)
+class Totals:
+    written: int
+    already: int
+    """Records that an earlier run had written."""
+
+
+def run(spark: SparkSession, plan: Replay, target_partitions: int) -> Totals:
+    """Write what is not written yet. PipelineError if the topic has too few partitions."""
+    rows, _ = archive.read(spark, plan.directory)
+    chosen = select(rows, plan)
+    there = sorted(row["partition"] for row in chosen.select("partition").distinct().collect())
+    if not there:
+        return Totals(0, 0)
+    if there[-1] >= target_partitions:
+        raise PipelineError(f"{plan.topic} has {target_partitions} partitions, and the archive {there[-1] + 1}")
+    tasks = min(len(there), spark.sparkContext.defaultParallelism)
+    rate = None if plan.rate is None else plan.rate / tasks
+    writer = Writer(plan.cluster, plan.topic, plan.group, rate)
+    spread = chosen.repartition(tasks, "partition").sortWithinPartitions("partition", "offset")
+    counts = spread.mapInArrow(writer, RESULT).collect()
+    return Totals(sum(row["written"] for row in counts), sum(row["already"] for row in counts))
+
+
+def select(rows: DataFrame, plan: Replay) -> DataFrame:
+    """The records that are meant, with the columns that a producer needs."""
+    from pyspark.sql import functions as F
+
+    if plan.since_ms is not None:
+        since = F.timestamp_millis(F.lit(plan.since_ms))
+        rows = rows.where((F.col("timestamp") >= since) & (F.col("date") >= F.to_date(since)))  # the date leaves out directories
+    if plan.until_ms is not None:
+        until = F.timestamp_millis(F.lit(plan.until_ms))
+        rows = rows.where((F.col("timestamp") < until) & (F.col("date") <= F.to_date(until)))
+    if plan.keys:
+        rows = rows.where(F.col("key").isin([F.lit(key.encode()) for key in plan.keys]))
+    if plan.key_pattern is not None:
+        rows = rows.where(F.col("key").cast("string").rlike(plan.key_pattern))
+    return rows.select("partition", "offset", F.unix_millis("timestamp").alias("ms"), "key", "value", "headers")
+
+
+@dataclass(frozen=True)
+class Writer:
+    """What an executor runs. It is pickled there; nothing of a broker's connection is in it."""
+
+    cluster: KafkaCluster
+    topic: str
+    group: str
+    rate: float | None
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        counts: list[tuple[int, int, int]] = []
+        current: PartitionWriter | None = None
+        try:
+            for row in _rows(batches):
+                if current is None or current.partition != row[0]:
+                    if current is not None:
+                        counts.append(current.finish())
+                    current = PartitionWriter(self, row[0])
+                current.write(row)
+            if current is not None:
+                counts.append(current.finish())
+        except BaseException:
+            if current is not None:
+                current.abandon()
+            raise
+        columns = list(zip(*counts, strict=True)) or [(), (), ()]
+        types = (pa.int32(), pa.int64(), pa.int64())
+        arrays = [pa.array(values, kind) for values, kind in zip(columns, types, strict=True)]
+        yield pa.RecordBatch.from_arrays(arrays, names=["partition", "written", "already"])
+
+
+Row = tuple[int, int, int, bytes | None, bytes | None, list[dict[str, Any]] | None]
+
+
+def _rows(batches: Iterable[pa.RecordBatch]) -> Iterator[Row]:
+    for batch in batches:
+        yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
+
+
+class PartitionWriter:
+    """One partition, in transactions that also keep how far it has come."""
+
+    def __init__(self, task: Writer, partition: int) -> None:
+        from confluent_kafka import Consumer, TopicPartition
+
+        self.task = task
+        self.partition = partition
+        common = {"client.id": "ottla-replay", "log_level": 0, **task.cluster.properties}
+        own = {"transactional.id": f"{task.group}-{partition}", "compression.type": "zstd", "linger.ms": "20"}
+        self._producer: Producer = _producer({**common, **own})
+        self._consumer = Consumer({**common, "group.id": task.group, "enable.auto.commit": "false"})
+        self._producer.init_transactions(TIMEOUT_S)  # ends what a killed run began; what is committed is settled from here on
+        place = TopicPartition(task.topic, partition)
+        committed = self._consumer.committed([place], TIMEOUT_S)[0]
+        self._next = max(0, int(committed.offset))  # negative: none is committed
+        self._open = 0
+        self._opened_at = 0.0
+        self._failed: list[str] = []
+        self._started_at = time.monotonic()
+        self.written = 0
+        self.already = 0
+
+    def write(self, row: Row) -> None:
+        _, offset, ms, key, value, headers = row
+        if offset < self._next:
+            self.already += 1
+            return
+        if self.task.rate is not None:
+            self._pace(self.task.rate)
+        if not self._open:
+            self._producer.begin_transaction()
+            self._opened_at = time.monotonic()
+        pairs = [(header["key"], header["value"]) for header in headers or ()]
+        self._produce(key, value, ms, pairs)
+        self._open += 1
+        self.written += 1
+        self._next = offset + 1
+        if self._open >= TRANSACTION_RECORDS or time.monotonic() - self._opened_at > TRANSACTION_S:
+            self._commit()
+
+    def _produce(self, key: bytes | None, value: bytes | None, ms: int, headers: list[tuple[str, bytes | None]]) -> None:
+        while True:
+            try:
+                self._producer.produce(
+                    self.task.topic,
+                    value,
+                    key,
+                    partition=self.partition,
+                    timestamp=ms,
+                    headers=headers,  # type: ignore[arg-type]  # a header without a value is None, which the stub leaves out
+                    on_delivery=self._on_delivery,
+                )
+            except BufferError:
+                self._producer.poll(0.5)  # until the queue has room
+            else:
+                self._producer.poll(0)
+                return
+
+    def _on_delivery(self, error: Any, _: Any) -> None:
+        if error is not None:
+            self._failed.append(error.str())
+
+    def _pace(self, rate: float) -> None:
+        """Wait until the next record is due; a transaction that is open meanwhile for long is committed."""
+        due = self._started_at + self.written / rate
+        while (wait_s := due - time.monotonic()) > 0:
+            if self._open and time.monotonic() - self._opened_at > TRANSACTION_S:
+                self._commit()
+            self._producer.poll(min(wait_s, TRANSACTION_S))
+
+    def _commit(self) -> None:
+        from confluent_kafka import TopicPartition
+
+        reached = TopicPartition(self.task.topic, self.partition, self._next)
+        self._producer.send_offsets_to_transaction([reached], self._consumer.consumer_group_metadata(), TIMEOUT_S)
+        self._producer.commit_transaction(TIMEOUT_S)
+        if self._failed:
+            raise PipelineError(f"{self.task.topic} partition {self.partition}: {self._failed[0]}")
+        self._open = 0
+
+    def finish(self) -> tuple[int, int, int]:
+        """Commit the rest and close; partition, records written, records that were there."""
+        if self._open:
+            self._commit()
+        self._consumer.close()
+        return self.partition, self.written, self.already
+
+    def abandon(self) -> None:
+        """After an error: nothing of the open transaction is to be seen."""
+        from confluent_kafka import KafkaException
+
+        if self._open:
+            try:
+                self._producer.abort_transaction(TIMEOUT_S)
+            except KafkaException:
+                self._failed.append("not aborted")  # the next run, or the transaction's timeout, ends it
+        self._consumer.close()
+
+
+def _producer(properties: Mapping[str, Any]) -> Producer:
+    from confluent_kafka import Producer
+
+    return Producer(dict(properties))
