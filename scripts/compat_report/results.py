@@ -1,0 +1,110 @@
+"""What the suites left, each part by itself; a part that was not run is None and the report says so.
+
+In the folder of a run (build/compat):
+
+    *.xml              pytest's --junitxml of compat_tests: a later file's verdict on a test counts (a second try, alone)
+    wire_diff/*.json   ledgers of what was compared (compat_tests/seen.py, OTTLA_WIRE_DIFF_SEEN)
+
+There or, of the long forms that CI does not run, as they were kept in compat_tests/results:
+
+    wire_diff.json     scripts/wire_diff_complete.py --write: {"compared", "missing", "rows", "rows_not_passed", ...}
+    random_walk.json   scripts/random_walk.py --write: {"seed", "requests", "sessions", "differences", ...}
+    breaks.json        scripts/breaks.py --write: {"control", "breaks": [{"name", "promise", "caught", "by", ...}]}
+
+Kafka's own tests keep theirs in compat_tests/kafka_tests/results.json (results.py there): a row a case.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+from xml.etree import ElementTree
+
+KINDS: Final = ("ottla", "kafka")
+_COMPAT: Final = Path(__file__).resolve().parents[2] / "compat_tests"
+KEPT: Final = _COMPAT / "results"
+KAFKA_TESTS: Final = _COMPAT / "kafka_tests" / "results.json"
+PASSED: Final = "passed"
+FAILED: Final = "failed"
+SKIPPED: Final = "skipped"
+
+
+@dataclass(frozen=True)
+class Test:
+    """A case of compat_tests. `kind`: the broker it ran against, "" where it speaks to both at once or to none."""
+
+    file: str  # test_go.py, wire_diff/test_fetch.py
+    name: str  # TestFranz::test_every_codec[ottla]
+    kind: str
+    outcome: str
+    seconds: float
+
+    @property
+    def plain(self) -> str:
+        """The name without parameters."""
+        return self.name.partition("[")[0]
+
+
+@dataclass(frozen=True)
+class Results:
+    tests: tuple[Test, ...]
+    compared: frozenset[tuple[int, int, str]] | None
+    wire_diff: dict[str, Any] | None
+    random_walk: dict[str, Any] | None
+    breaks: dict[str, Any] | None
+    kafka_tests: list[dict[str, Any]] | None
+
+    def of(self, kind: str, *, below: str = "") -> list[Test]:
+        return [test for test in self.tests if test.kind == kind and test.file.startswith(below)]
+
+
+def kind_of(parameters: str) -> str:
+    """Of "ottla-hard" or "java-kafka": the broker's kind is a part of its own."""
+    found = [part for part in parameters.split("-") if part in KINDS]
+    return found[0] if found else ""
+
+
+def read(folder: Path, kept: Path = KEPT, kafka_tests: Path = KAFKA_TESTS) -> Results:
+    """What is there. A file that is no JSON, or no XML, is an error of whoever wrote it, and raised."""
+
+    def figures(name: str) -> Any:
+        return _json(folder / name) or _json(kept / name)
+
+    found: dict[tuple[str, str], Test] = {}
+    for file in sorted(folder.glob("*.xml"), key=lambda file: file.stat().st_mtime):
+        found.update(((test.file, test.name), test) for test in _junit(file))
+    ledgers = sorted((folder / "wire_diff").glob("*.json"))
+    return Results(
+        tuple(found.values()),
+        frozenset(tuple(seen) for file in ledgers for seen in json.loads(file.read_text())["seen"]) if ledgers else None,
+        figures("wire_diff.json"),
+        figures("random_walk.json"),
+        figures("breaks.json"),
+        _json(kafka_tests),
+    )
+
+
+def _json(file: Path) -> Any:
+    return json.loads(file.read_text()) if file.exists() else None
+
+
+def _junit(file: Path) -> Iterable[Test]:
+    for case in ElementTree.parse(file).iter("testcase"):
+        module, _, owner = case.get("classname", "").removeprefix("compat_tests.").partition(".Test")
+        name = case.get("name", "")
+        parameters = name.partition("[")[2].removesuffix("]")
+        yield Test(
+            module.replace(".", "/") + ".py",
+            f"Test{owner}::{name}" if owner else name,
+            kind_of(parameters),
+            _outcome(case),
+            float(case.get("time", 0)),
+        )
+
+
+def _outcome(case: ElementTree.Element) -> str:
+    tags = {child.tag for child in case}
+    return FAILED if tags & {"failure", "error"} else SKIPPED if "skipped" in tags else PASSED
