@@ -55,6 +55,7 @@ _ENTRY: Final = Struct(">qhiqiqiq")
 
 _MAX_EPOCH: Final = 2**15 - 1
 _LATE_AFTER_MS: Final = 300_000
+_MOST_REFUSED: Final = 1000
 _FEWEST_SLOTS: Final = 16
 
 _CLIENT: Final = Origin.CLIENT
@@ -137,13 +138,14 @@ class ProducerState:
 class ProducerStates:
     """All producers of one partition, up to `end_offset` of its log."""
 
-    __slots__ = ("_most", "_open_transactions", "_states", "_unreplicated", "end_offset")
+    __slots__ = ("_most", "_open_transactions", "_refused", "_states", "_unreplicated", "end_offset")
 
     def __init__(self, end_offset: int = 0) -> None:
         self._states: dict[int, ProducerState] = {}
         self._open_transactions: dict[int, int] = {}  # first offset -> producer id; offsets only grow, so the first is the least
         self._unreplicated: deque[tuple[int, int]] = deque()  # (marker's offset, first offset) of what ended, ascending
         self._most = 0  # so many there were at once; see in_kafkas_order
+        self._refused: dict[int, tuple[int, int]] | None = None  # see refuse
         self.end_offset = end_offset
 
     def __len__(self) -> int:
@@ -154,6 +156,25 @@ class ProducerStates:
 
     def get(self, producer_id: int) -> ProducerState | None:
         return self._states.get(producer_id)
+
+    def refuse(self, producer_id: int, epoch: int, sequence: int) -> None:
+        """A transactional batch may not be appended yet. It comes again, and those behind it must not overtake it meanwhile."""
+        if self._refused is None:
+            self._refused = {}
+        known_epoch, lowest = self._refused.pop(producer_id, (epoch, sequence))
+        self._refused[producer_id] = (epoch, min(lowest, sequence) if known_epoch == epoch else sequence)
+        if len(self._refused) > _MOST_REFUSED:  # of producers that never came back
+            del self._refused[next(iter(self._refused))]
+
+    def overtakes(self, producer_id: int, epoch: int, sequence: int) -> bool:
+        """Is the lowest batch that was refused still missing? Forgets it if this is it."""
+        if self._refused is None or producer_id not in self._refused:
+            return False
+        known_epoch, lowest = self._refused[producer_id]
+        if known_epoch == epoch and sequence > lowest:
+            return True
+        del self._refused[producer_id]
+        return False
 
     def in_kafkas_order(self) -> list[ProducerState]:
         """The producers in the order in which Kafka writes and tells them, which is that of its hash table.

@@ -40,6 +40,7 @@ from ottla.log.errors import (
     StorageError,
     UnsupportedCompression,
 )
+from ottla.log.producers import ProducerStates
 from ottla.server.context import RequestContext
 from ottla.server.errors import CloseConnection, code_of
 from ottla.server.leader_hints import leader_hint
@@ -222,7 +223,7 @@ def _unverified(topics: list[TopicProduceData], transactional_id: str, ctx: Requ
     keys: dict[tuple[str, int], _Key] = {}
     entries: list[Entry] = []
     producers = set()
-    late: list[tuple[str, int]] = []  # partitions that know nothing of the producer, whose batch is not its first
+    sequences: list[tuple[Entry, int, ProducerStates]] = []
     for topic in topics:
         for data in topic.partition_data:
             if not _is_transactional(data.records):
@@ -232,16 +233,18 @@ def _unverified(topics: list[TopicProduceData], transactional_id: str, ctx: Requ
                 continue
             *producer, sequence = _PRODUCER.unpack_from(data.records, _PRODUCER_AT)  # type: ignore[arg-type]
             entry = Entry((replica.topic, data.index), *producer)
-            if add and sequence > 0 and replica.log.producers.get(entry.producer_id) is None:
-                late.append(entry.partition)
+            sequences.append((entry, sequence, replica.log.producers))
             keys[entry.partition] = (topic.name, topic.topic_id, data.index)
             producers.add((entry.producer_id, entry.producer_epoch))
             entries.append(entry)
     if len(producers) > 1:
         return dict.fromkeys(keys.values(), ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     refused = refused_entries(ctx.broker, transactional_id, entries, add=add, generic_error=ctx.api_version >= ABORTABLE_SINCE)
-    if late:  # an earlier batch may have been lost; the coordinator's word comes first
-        refused = dict.fromkeys(late, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER) | refused
+    for (partition, producer_id, epoch), sequence, states in sequences:
+        if partition in refused:
+            states.refuse(producer_id, epoch, sequence)
+        elif (add and sequence > 0 and states.get(producer_id) is None) or states.overtakes(producer_id, epoch, sequence):
+            refused[partition] = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER  # an earlier batch is missing
     return {
         keys[partition]: ErrorCode.NOT_ENOUGH_REPLICAS if code in COMES_AND_GOES else code for partition, code in refused.items()
     }

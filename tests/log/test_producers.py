@@ -297,3 +297,33 @@ def test_kafkas_own_log_gives_the_same_answers_and_the_same_snapshot() -> None:
             assert theirs[snapshot] == encode_snapshot(decode_snapshot(theirs[snapshot]))
             del files[snapshot]
             assert {name: theirs[name] for name in files} == files
+
+
+def test_a_batch_does_not_overtake_one_that_was_refused() -> None:
+    states = ProducerStates()
+    assert not states.overtakes(7, 0, 5)
+    states.refuse(7, 0, 5)
+    states.refuse(7, 0, 3)
+    states.refuse(7, 0, 4)
+    assert states.overtakes(7, 0, 4)
+    assert states.overtakes(7, 0, 5)
+    assert not states.overtakes(8, 0, 5)
+    assert not states.overtakes(7, 0, 3)
+    assert not states.overtakes(7, 0, 4)
+
+
+def test_another_epoch_makes_refused_batches_forgotten() -> None:
+    states = ProducerStates()
+    states.refuse(7, 0, 3)
+    states.refuse(7, 1, 6)
+    assert states.overtakes(7, 1, 7)
+    assert not states.overtakes(7, 2, 9)
+    assert not states.overtakes(7, 1, 7)
+
+
+def test_refused_batches_of_producers_that_never_came_back() -> None:
+    states = ProducerStates()
+    for producer_id in range(1001):
+        states.refuse(producer_id, 0, 0)
+    assert not states.overtakes(0, 0, 1)
+    assert states.overtakes(1, 0, 1)
