@@ -19,9 +19,11 @@ Delta and Iceberg tables keep such lists themselves; the checkpoint stands in th
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.pipeline import values as values_

@@ -186,10 +186,8 @@ def alone(rows: DataFrame, plan: Audit, bounds: Bounds, explain: Callable[[list[
     """What is wrong with the topic itself. `explain` gives back those gaps that neither markers nor aborted records fill."""
     found: list[Finding] = []
     holes = [] if plan.allow_gaps else explain(gaps(rows, bounds))
-    for hole in holes[: plan.limit]:
-        found.append(
-            Finding("gap", hole.partition, hole.first, hole.last, hole.last - hole.first + 1, "offsets without a record")
-        )
+    what = "offsets without a record"
+    found += [Finding("gap", p, first, last, last - first + 1, what) for p, first, last in holes[: plan.limit]]
     if plan.id_expression is not None:
         found += doubles(evaluated(rows, plan.id_expression), "found", "identity", plan.limit)
     if plan.order_expression is not None:

@@ -1,7 +1,7 @@
 """What `ottla pipeline audit` asks of the cluster itself: a topic's bounds, whether it is compacted, and what fills a gap.
 
-Who reads committed records sees no markers of transactions and no records of aborted ones, and Spark's connector tells of neither.
-So each gap is read as a consumer's library does, batch headers only (Fetch, version 12, the last that names topics): offsets
+Who reads committed records sees no markers of transactions and no records of aborted ones; Spark's connector tells of neither. So
+each gap is read as a consumer's library does, batch headers only (Fetch, version 12, the last that names topics): offsets
 of control batches and of batches within an aborted transaction are accounted for, all others are missing.
 """
 
