@@ -18,7 +18,6 @@ from __future__ import annotations
 import re
 import runpy
 import signal
-import sys
 import threading
 import time
 import traceback
@@ -54,7 +53,7 @@ class RunOptions:
     """What the command line says; it counts more than the job's header. `metrics_port` None: no metrics, 0: a free port."""
 
     kafka: Mapping[str, str] = field(default_factory=dict)
-    """librdkafka's properties; with bootstrap.servers, that cluster."""
+    """librdkafka's properties. Another cluster than the default one counts more than the header's."""
     checkpoint: str | None = None
     once: bool = False
     from_beginning: bool = False
@@ -69,7 +68,9 @@ def run_job(path: Path, options: RunOptions, spark_options: SparkOptions, tell: 
     try:
         job = read_job(path, options.variables)
         checkpoint = checkpoint_of(job, options)
-        cluster = KafkaCluster({"bootstrap.servers": job.bootstrap or BOOTSTRAP, **options.kafka})
+        cluster = KafkaCluster({"bootstrap.servers": BOOTSTRAP, **options.kafka})
+        if job.bootstrap is not None and cluster.bootstrap == BOOTSTRAP:
+            cluster = cluster.at(job.bootstrap)
         partitions = partitions_of_topics(cluster, topics_of(job.steps))
         needs = ("kafka", "avro") if any("avro" in getattr(step, "options", {}).values() for step in job.steps) else ("kafka",)
         settings = SparkOptions(
@@ -223,7 +224,9 @@ class RunningJob:
 def in_line(action: Callable[[], DataFrame], line: int, *, moves: bool = True) -> DataFrame:
     """Does what Spark may refuse, and tells the file's line: Spark counts lines from the statement's first."""
     from pyspark.errors import PySparkException
+    from pyspark.logger import PySparkLogger
 
+    PySparkLogger.getLogger("SQLQueryContextLogger").disabled = True  # it says on stderr what is raised, with both stacks
     try:
         return action()
     except PySparkException as error:
@@ -244,7 +247,3 @@ def line_in(error: BaseException, path: str) -> int | None:
     """The line of this file in the error's traceback, the innermost one."""
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == path]
     return lines[-1] if lines else None
-
-
-def tell_on_stderr(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)

@@ -64,8 +64,8 @@ def open_stream(spark: SparkSession, stream: Stream, cluster: KafkaCluster, begi
     """The stream as a DataFrame. `begin`: where it starts if neither it nor its checkpoint says: earliest or latest."""
     from pyspark.sql import functions as F
 
+    options: dict[str, Any] = start_options(stream, "earliest" if stream.is_table else begin)
     read = cluster.read if stream.is_table else cluster.read_stream
-    options = start_options(stream, "earliest" if stream.is_table else begin)
     raw = read(spark, stream.topic, **options).select(F.col("value"), *[F.col(name).alias(f"_{name}") for name in FIELDS])
     fields = [f"_{name}" for name in FIELDS]
     frame = raw.select(value_of(spark, stream).alias("value"), *fields)
