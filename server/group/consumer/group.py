@@ -67,6 +67,7 @@ class ConsumerGroup(Group):
         self._topics: Counter[str] = Counter()  # name -> members that named it
         self._regex_members: Counter[str] = Counter()
         self._assignors: Counter[str] = Counter()
+        self._classic_count = 0
         self._classic_protocols: Counter[str] = Counter()
         self._owners: dict[bytes, dict[int, tuple[int, str]]] = {}  # partition -> epoch and id of the member that has it
 
@@ -154,18 +155,21 @@ class ConsumerGroup(Group):
         )
 
     def all_classic_but(self, leaving: Iterable[ConsumerMember]) -> bool:
-        """Would only members of the classic protocol be left?"""
-        gone = {member.member_id for member in leaving}
-        return all(member.is_classic or member.member_id in gone for member in self.members.values())
+        """Would only members of the classic protocol be left? `leaving` are members, each once."""
+        return self._classic_count + sum(not member.is_classic for member in leaving) == len(self.members)
 
     def supports_classic(self, protocol_type: str, names: Iterable[str]) -> bool:
         """Could a classic member with these protocols join: is one of them everybody's?"""
         if self.is_empty:
             return bool(protocol_type) and bool(list(names))
-        classic = sum(member.is_classic for member in self.members.values())
-        return protocol_type == self.protocol_type and any(self._classic_protocols[name] == classic for name in names)
+        all_of_them = self._classic_count
+        return protocol_type == self.protocol_type and any(self._classic_protocols[name] == all_of_them for name in names)
 
     # Subscriptions
+
+    @property
+    def has_regexes(self) -> bool:
+        return bool(self._regex_members)
 
     def regex_members(self, regex: str) -> int:
         return self._regex_members[regex]
@@ -275,6 +279,7 @@ class ConsumerGroup(Group):
                 self._disown(held, member)
 
     def _count(self, member: ConsumerMember, by: int) -> None:
+        self._classic_count += by if member.is_classic else 0
         for counts, keys in (
             (self._topics, member.topics),
             (self._regex_members, (member.regex,) if member.regex else ()),

@@ -100,7 +100,7 @@ class Turn:
                 look_up = True
             elif not new.regex or new.regex in group.regexes:
                 change = RegexChange.KNOWN
-        if look_up or group.subscribed_regexes():
+        if look_up or group.has_regexes:
             self._look_up_if_due(old, new, look_up)
         return change
 

@@ -11,7 +11,7 @@ record: it lives with the process, and lies in the past for a group that was loa
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Final
 
 from ottla.server.group.errors import GroupError
@@ -47,6 +47,7 @@ class ShareGroup(Group):
         """The epoch that the deadline was set for: if the group has not got there, writing it failed."""
         self._now_ms = now_ms
         self._topics: Counter[str] = Counter()  # name -> members that named it
+        self._awaits: bool | None = None  # the answer to awaits_partitions since the last record; None: nobody asked
 
     # What every group answers
 
@@ -92,6 +93,11 @@ class ShareGroup(Group):
     def target_of(self, member_id: str) -> Assignment:
         return self.targets.get(member_id, NOTHING_ASSIGNED)
 
+    @property
+    def subscribers(self) -> Mapping[str, int]:
+        """Name of a topic -> how many members subscribed to it, as it is now."""
+        return self._topics
+
     def subscribed_topics(self, old: ShareMember | None = None, new: ShareMember | None = None) -> Counter[str]:
         """Name -> subscribers, as if `new` had replaced `old`."""
         names = Counter(self._topics)
@@ -101,9 +107,14 @@ class ShareGroup(Group):
 
     @property
     def awaits_partitions(self) -> bool:
-        """Are there initialized partitions of subscribed topics that the target gives to nobody?"""
-        if not self._topics:
-            return False
+        """Are there initialized partitions of subscribed topics that the target gives to nobody? Every heartbeat asks, and the
+        answer is another only after a record.
+        """
+        if self._awaits is None:
+            self._awaits = bool(self._topics) and self._has_unassigned_partitions()
+        return self._awaits
+
+    def _has_unassigned_partitions(self) -> bool:
         given: dict[bytes, set[int]] = {}
         for assignment in self.targets.values():
             for topic_id, partitions in assignment.items():
@@ -125,6 +136,7 @@ class ShareGroup(Group):
 
     def replay(self, record: ProtocolRecord) -> None:
         """Make a record true. All but the group's own tombstone, which the protocol acts on."""
+        self._awaits = None
         _REPLAY[type(record.key).__name__](self, record.key, record.value)
 
     def _replay_epoch(self, key: Any, value: Any) -> None:
@@ -134,7 +146,7 @@ class ShareGroup(Group):
         if value is not None:
             self._put(self.members.get(key.member_id, ShareMember(key.member_id)).with_metadata(value))
         elif key.member_id in self.members:
-            self._topics = self.subscribed_topics(old=self.members.pop(key.member_id))
+            self._forget_topics(self.members.pop(key.member_id))
 
     def _replay_current(self, key: Any, value: Any) -> None:
         member = self.members.get(key.member_id)
@@ -144,8 +156,17 @@ class ShareGroup(Group):
             self._put(member.without_assignment())
 
     def _put(self, member: ShareMember) -> None:
-        self._topics = self.subscribed_topics(self.members.get(member.member_id), member)
+        former = self.members.get(member.member_id)
+        if former is not None:
+            self._forget_topics(former)
+        self._topics.update(member.topics)
         self.members[member.member_id] = member
+
+    def _forget_topics(self, member: ShareMember) -> None:
+        for name in member.topics:
+            self._topics[name] -= 1
+            if not self._topics[name]:
+                del self._topics[name]
 
     def _replay_target(self, key: Any, value: Any) -> None:
         if value is None:

@@ -276,7 +276,7 @@ class ShareProtocol(GroupProtocol[ShareGroup]):
         wanted: ByTopic = {}
         for name in turn.subscribed:
             topic = self._shard.cluster.topics.get(name)
-            if topic is not None:
+            if topic is not None and not had.has_all(topic.topic_id, len(topic.partitions)):
                 missing = frozenset(range(len(topic.partitions))) - had.partitions_of(topic.topic_id, since_ms)
                 if missing:
                     wanted[topic.topic_id] = TopicPartitions(name, missing, now_ms)
@@ -321,7 +321,7 @@ class _Turn:
         self.old = old
         self.new = new
         self.records = written
-        self.subscribed: Mapping[str, int] = group.subscribed_topics()
+        self.subscribed: Mapping[str, int] = group.subscribers
         """Names, and how many members subscribed to them, as far as was looked."""
 
 

@@ -55,6 +55,11 @@ class StatePartitions(NamedTuple):
         partitions = done.partitions if done is not None else frozenset()
         return partitions | begun.partitions if begun is not None and begun.since_ms > since_ms else partitions
 
+    def has_all(self, topic_id: bytes, count: int) -> bool:
+        """Are all `count` partitions of the topic initialized? Costs the same for any number of them."""
+        done = self.initialized.get(topic_id)
+        return done is not None and len(done.partitions) == count
+
     @property
     def all_partitions(self) -> dict[bytes, tuple[str, frozenset[int]]]:
         """Topic id -> its name and partitions that are initialized or on their way there."""

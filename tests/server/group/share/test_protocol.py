@@ -203,6 +203,26 @@ def test_who_leaves_is_gone_and_the_others_get_its_partitions() -> None:
     assert driver.clock.waiting == 0, "nobody's session goes on"
 
 
+def test_subscribers_are_counted_as_members_come_and_go() -> None:
+    driver = Driver()
+    driver.enter("a", "t")
+    driver.enter("b", "t", "u")
+    assert dict(driver.group().subscribers) == {"t": 2, "u": 1}
+    driver.beat("b", topics=["u"])
+    assert dict(driver.group().subscribers) == {"t": 1, "u": 1}
+    driver.beat("a", -1)
+    assert dict(driver.group().subscribers) == {"u": 1}, "a topic that nobody reads is not among them"
+
+
+def test_a_topic_is_through_when_all_its_partitions_are_initialized() -> None:
+    driver = Driver()
+    driver.enter()
+    (topic_id,) = driver.group().state_partitions.initialized
+    assert driver.group().state_partitions.has_all(topic_id, 3)
+    assert not driver.group().state_partitions.has_all(topic_id, 4), "it has grown"
+    assert not driver.group().state_partitions.has_all(bytes(16), 0)
+
+
 def test_sessions_end() -> None:
     driver = Driver()
     driver.enter("a")
