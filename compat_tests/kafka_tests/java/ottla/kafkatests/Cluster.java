@@ -318,7 +318,7 @@ public final class Cluster implements InvocationHandler {
             throw new IllegalArgumentException("partitions: " + partitions);
         }
         try (Admin admin = seen.admin()) {
-            TestUtils.waitForCondition(() -> led(admin, topic) == partitions, 30_000, "no " + topic + " with " + partitions);
+            TestUtils.waitForCondition(() -> led(admin, topic) == partitions, 15_000, "no " + topic + " with " + partitions);
         }
     }
 
