@@ -1,0 +1,44 @@
+"""The tables of edge_cases.py: every test exists, every row has one or a reason, and, where the survey lies beside the checkout,
+its rows are those of the tables.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+from compat_tests.wire_diff.edge_cases import NO_ERROR, NO_SUCCESS, NOT_ASKED, TESTS, excused, rows
+from ottla.server.handlers import served
+
+HERE = Path(__file__).parent
+SURVEY = HERE.parents[2] / "shared" / "protocol" / "edge_cases.md"
+
+
+@pytest.mark.parametrize("file", sorted({test.split("::")[0] for test in TESTS}))
+def test_the_tests_exist(file: str) -> None:
+    there = {node.name for node in ast.parse((HERE / file).read_text()).body if isinstance(node, ast.FunctionDef)}
+    named = {test.split("::")[1] for test in TESTS if test.split("::")[0] == file}
+    assert named <= there, f"{file} has no {', '.join(sorted(named - there))}"
+
+
+def test_each_row_has_a_test_or_a_reason() -> None:
+    assert not rows().keys() & NOT_ASKED.keys()
+    assert len(rows()) + len(NOT_ASKED) == 377
+
+
+def test_the_rows_are_the_surveys() -> None:
+    """The survey is material of the project's workshop: a checkout alone has the tables only."""
+    if not SURVEY.exists():
+        return
+    ids = re.findall(r"^\| ([A-Za-z][^|]*?) \|", SURVEY.read_text(), re.MULTILINE)
+    known = [*rows(), *NOT_ASKED]
+    unknown = [row for row in ids if row != "id" and row not in known and not any(row.startswith(each) for each in known)]
+    assert not unknown, unknown
+
+
+def test_reasons_are_for_versions_that_there_are() -> None:
+    versions = {(api.module, version) for api in served().values() for version in range(api.min_version, api.max_version + 1)}
+    assert {*excused(NO_ERROR), *excused(NO_SUCCESS)} <= versions
