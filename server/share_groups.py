@@ -48,30 +48,36 @@ class _Begin:
         self._broker = broker
         self._group_id = group_id
         self._state_epoch = state_epoch
-        self._offsets = offsets
+        self._to_do = [(topic_id, index, offset) for topic_id, parts in offsets.items() for index, offset in parts.items()]
+        self._errors = Errors()
         self._then = then
         self._left = ATTEMPTS
 
     def attempt(self) -> None:
-        errors = self._errors()
+        """What is begun, or refused for good, is not tried again."""
         self._left -= 1
-        if self._left > 0 and any(error.code in _NOT_YET for error in errors.values()):
+        self._to_do = self._not_yet()
+        if self._to_do and self._left > 0:
             self._broker.clock.call_later(RETRY_SECONDS, self.attempt)
             return
-        for (topic_id, partition), error in errors.items():
+        for (topic_id, partition), error in self._errors.items():
             logger.warning("share group %s has no state in %s-%d: %s", self._group_id, topic_id.hex(), partition, error)
-        self._then(errors)
+        self._then(self._errors)
 
-    def _errors(self) -> Errors:
-        coordinator, errors = self._broker.share_coordinator(), Errors()
+    def _not_yet(self) -> list[tuple[bytes, int, int]]:
+        """What is still to be done after this."""
+        coordinator = self._broker.share_coordinator()
         coordinator.has_topic()
-        for topic_id, partitions in self._offsets.items():
-            for partition, offset in partitions.items():
-                try:
-                    coordinator.initialize(self._group_id, topic_id, partition, self._state_epoch, offset)
-                except ShareStateError as error:
-                    errors[topic_id, partition] = error
-        return errors
+        not_yet = []
+        for topic_id, partition, offset in self._to_do:
+            self._errors.pop((topic_id, partition), None)
+            try:
+                coordinator.initialize(self._group_id, topic_id, partition, self._state_epoch, offset)
+            except ShareStateError as error:
+                self._errors[topic_id, partition] = error
+                if error.code in _NOT_YET:
+                    not_yet.append((topic_id, partition, offset))
+        return not_yet
 
 
 def begin(

@@ -3,8 +3,8 @@
 - The list is that of the handlers there are (`handlers.served`), clients' telemetry only where it is wanted. Produce is
   advertised from 0 although versions below 3 are refused: older librdkafka takes a higher minimum for one without compression.
 - v3 the client's software name and version, which must be sound: 42 INVALID_REQUEST. From then on also features, supported and
-  finalized: only those whose promises we keep, whatever the metadata log says, which today are all of Kafka 4.4's. Those that
-  can be turned off (a lowest level of 0) v3 does not name among the supported: old clients stumble over that.
+  finalized: only those that this broker registers, whatever else a metadata log of somebody else's may name. Those that can be
+  turned off (a lowest level of 0) v3 does not name among the supported: old clients stumble over that.
 - v5 the cluster and node that the client believes to talk to, both or none (42): 129 REBOOTSTRAP_REQUIRED if it is mistaken.
 - A version that is too new is answered by dispatch, in version 0.
 """
@@ -17,6 +17,7 @@ from typing import Final
 
 from ottla.server.context import RequestContext
 from ottla.server.handlers import served
+from ottla.server.metadata.administration import SUPPORTED_FEATURES
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.api_versions import (
     ApiVersion,
@@ -26,17 +27,6 @@ from ottla.wire.messages.api_versions import (
     SupportedFeatureKey,
 )
 
-HONOURED: Final = frozenset(
-    {
-        "metadata.version",
-        "kraft.version",
-        "transaction.version",
-        "group.version",
-        "share.version",
-        "streams.version",
-        "eligible.leader.replicas.version",
-    }
-)
 MIN_LEVEL_ZERO_SINCE: Final = 4
 """The version that may say that a feature's lowest level is 0."""
 TELEMETRY: Final = frozenset({71, 72})
@@ -67,13 +57,13 @@ def handle(request: ApiVersionsRequest, ctx: RequestContext) -> ApiVersionsRespo
         supported = broker.features if broker is not None else {}
         response.supported_features = [
             SupportedFeatureKey(name, *supported[name])
-            for name in sorted(HONOURED & supported.keys())
+            for name in sorted(SUPPORTED_FEATURES.keys() & supported.keys())
             if supported[name][0] > 0 or ctx.api_version >= MIN_LEVEL_ZERO_SINCE
         ]
         response.finalized_features_epoch = metadata.highest_offset
         levels = metadata.finalized
         response.finalized_features = [
-            FinalizedFeatureKey(name, levels[name], levels[name]) for name in sorted(HONOURED & levels.keys())
+            FinalizedFeatureKey(name, levels[name], levels[name]) for name in sorted(SUPPORTED_FEATURES.keys() & levels.keys())
         ]
     return response
 

@@ -42,7 +42,8 @@ SUPPORTED_FEATURES: Final = {
     "streams.version": (0, 1),
     "eligible.leader.replicas.version": (0, 1),
 }
-"""What this broker registers as able to do: (lowest, highest) level. Features that we do not honour are not among them."""
+"""What this broker registers as able to do: (lowest, highest) level. Clients are told of these and no others: a feature is
+here once its promises are kept."""
 
 _Answer = TypeVar("_Answer")
 

@@ -101,6 +101,12 @@ class ShareSessions:
     def close(self, key: SessionKey) -> ShareSession | None:
         return self._sessions.pop(key, None)
 
+    def forget_group(self, connection: object, group_id: str) -> None:
+        """Nothing of the group is left here that the end of this connection would take away."""
+        groups = self._groups.get(connection)
+        if groups is not None:
+            groups.discard(group_id)
+
     def of_connection(self, connection: object) -> list[ShareSession]:
         if connection not in self._groups:
             return []

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ottla.log.errors import LogError
 from ottla.server.errors import code_of
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from ottla.server.context import BrokerContext
     from ottla.server.share.dead_letters import DeadLetters
     from ottla.server.share.states import Run
+
+MANY_GROUPS: Final = 1_000
+"""The settings of so many groups are kept; clients name groups as they like."""
 
 logger = logging.getLogger("ottla.server.share.share_partitions")
 
@@ -46,6 +49,8 @@ class SharePartitions:
     def settings(self, group_id: str) -> ShareGroupSettings:
         found = self._settings.get(group_id)
         if found is None:
+            if len(self._settings) >= MANY_GROUPS:
+                self._settings.clear()
             own = self._broker.metadata.config_of(GROUP, group_id)
             found = self._settings[group_id] = ShareGroupSettings.of_group(own, self._broker.replicas.broker_values())
         return found
@@ -157,6 +162,9 @@ class SharePartitions:
             except ShareError as error:
                 logger.warning("%r: what %s held stays locked: %s", found, session.key.member_id, error)
                 self.fenced(found, error)
+        group_id = session.key.group_id
+        if not any(key.group_id == group_id for key in self._partitions):
+            self.sessions.forget_group(session.connection, group_id)
 
     def connection_lost(self, connection: object) -> None:
         """Ends the sessions that were opened by it."""

@@ -1,4 +1,4 @@
-"""ApiVersions at every version: the list of what is served, features that are honoured, and who is turned away."""
+"""ApiVersions at every version: the list of what is served, features that we have, and who is turned away."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_what_is_served_is_advertised(broker: MemoryBroker, version: int) -> Non
 
 
 @pytest.mark.parametrize("version", range(3, 6))
-def test_only_honoured_features_whatever_the_metadata_says(broker: MemoryBroker, version: int) -> None:
+def test_only_features_that_we_have_whatever_the_metadata_says(broker: MemoryBroker, version: int) -> None:
     answer = call(broker, "api_versions", version, ApiVersionsRequest("client", "1.0"))
     supported = [(each.name, each.min_version, each.max_version) for each in answer.supported_features]
     assert supported == [("metadata.version", 7, 33), ("transaction.version", 0, 2)][: 1 if version == 3 else 2]

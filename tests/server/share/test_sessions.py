@@ -96,3 +96,12 @@ def test_a_group_is_empty_when_its_last_connection_is_gone() -> None:
     sessions.close(SessionKey("h", "n"))
     assert sessions.empty_groups(b) == {"g", "h"}
     assert sessions.empty_groups(b) == set()
+
+
+def test_a_group_of_which_nothing_is_left_is_forgotten() -> None:
+    sessions, connection = ShareSessions(), object()
+    sessions.open(M, names(T0), connection, limit=9)
+    sessions.close(M)
+    sessions.forget_group(connection, "g")
+    sessions.forget_group(object(), "g")
+    assert sessions.empty_groups(connection) == set()

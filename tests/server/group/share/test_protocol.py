@@ -7,8 +7,9 @@ import pytest
 from ottla.log.errors import StorageError
 from ottla.server.group.classic import ClassicGroup
 from ottla.server.group.share.group import ShareGroup
+from ottla.server.share_state.state import SharePartition
 from ottla.wire.errors import ErrorCode
-from tests.server.group.fakes import TOPICS
+from tests.server.group.fakes import NODE_ID, TOPICS
 from tests.server.group.share.driver import END_OFFSET, Driver, assigned
 
 T, U = TOPICS["t"][0], TOPICS["u"][0]
@@ -40,6 +41,23 @@ def test_state_waits_for_the_topic_that_keeps_it() -> None:
     driver.broker.state.log.batches = batches
     driver.clock.advance(1)
     assert driver.group().state_partitions.initialized[T].partitions == {0, 1, 2}
+
+
+def test_what_is_initialized_is_not_so_again_while_the_rest_waits() -> None:
+    """Each partition's state is written once, though the partition of another is led by nobody for a while."""
+    driver = Driver()
+    log = driver.broker.state.log
+    wanted = [SharePartition("g", T, index) for index in range(3)]
+    kept_in = [driver.broker.state.coordinator.partition_for(name) for name in wanted]
+    assert len(set(kept_in)) > 1
+    log.leaders[kept_in[0]] = None
+    driver.join()
+    driver.clock.advance(1)
+    assert driver.group().state_partitions.initialized == {}
+    log.leaders[kept_in[0]] = NODE_ID
+    driver.clock.advance(1)
+    assert driver.group().state_partitions.initialized[T].partitions == {0, 1, 2}
+    assert sum(len(batches) for batches in log.batches) == 3
 
 
 def test_what_cannot_be_initialized_is_tried_again_by_the_next_heartbeat() -> None:
