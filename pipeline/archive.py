@@ -40,6 +40,8 @@ FORMATS: Final = ("parquet", "delta", "iceberg")
 _WHAT: Final = f"{STATE}/archive.json"
 _WAIT_S: Final = 1
 COLUMNS: Final = ("topic", "partition", "offset", "timestamp", "timestampType AS timestamp_type", "key", "value", "headers")
+DATE: Final = "to_date(to_utc_timestamp(timestamp, current_timezone())) AS date"
+"""In UTC, wherever the job runs."""
 ICEBERG_CATALOG: Final = "ottla_archive"
 
 DELTA_CONF: Final = {
@@ -160,7 +162,7 @@ def table(spark: SparkSession, plan: Archive, values: Values) -> DataFrame:
     data = values.column()
     unpacked = stream if data is None else stream.withColumn("data", data)
     extra = () if data is None else ("data",)
-    return unpacked.selectExpr(*COLUMNS, *extra, "to_date(timestamp) AS date")
+    return unpacked.selectExpr(*COLUMNS, *extra, DATE)
 
 
 def start(spark: SparkSession, plan: Archive, values: Values) -> StreamingQuery:

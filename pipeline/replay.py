@@ -18,6 +18,7 @@ import hashlib
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.pipeline import archive
@@ -90,17 +91,21 @@ def select(rows: DataFrame, plan: Replay) -> DataFrame:
     """The records that are meant, with the columns that a producer needs."""
     from pyspark.sql import functions as F
 
-    if plan.since_ms is not None:
+    if plan.since_ms is not None:  # the date leaves out directories
         since = F.timestamp_millis(F.lit(plan.since_ms))
-        rows = rows.where((F.col("timestamp") >= since) & (F.col("date") >= F.to_date(since)))  # the date leaves out directories
+        rows = rows.where((F.col("timestamp") >= since) & (F.col("date") >= F.lit(_date(plan.since_ms))))
     if plan.until_ms is not None:
         until = F.timestamp_millis(F.lit(plan.until_ms))
-        rows = rows.where((F.col("timestamp") < until) & (F.col("date") <= F.to_date(until)))
+        rows = rows.where((F.col("timestamp") < until) & (F.col("date") <= F.lit(_date(plan.until_ms))))
     if plan.keys:
         rows = rows.where(F.col("key").isin([F.lit(key.encode()) for key in plan.keys]))
     if plan.key_pattern is not None:
         rows = rows.where(F.col("key").cast("string").rlike(plan.key_pattern))
     return rows.select("partition", "offset", F.unix_millis("timestamp").alias("ms"), "key", "value", "headers")
+
+
+def _date(ms: int) -> date:
+    return datetime.fromtimestamp(ms / 1000, UTC).date()
 
 
 @dataclass(frozen=True)

@@ -44,7 +44,6 @@ DEFAULTS: Final = {
     "spark.sql.session.timeZone": "UTC",  # dates of partitions are the same wherever the job runs
     "spark.ui.showConsoleProgress": "false",
     "spark.ui.enabled": "false",
-    "spark.log.level": "ERROR",
 }
 _LOG4J: Final = Path(__file__).resolve().parent / "log4j2.properties"
 _LOCAL: Final = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1", "spark.sql.shuffle.partitions": "8"}

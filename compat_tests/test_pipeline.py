@@ -1,0 +1,393 @@
+"""`ottla pipeline archive`, `replay` and `audit` against ottla and against Apache Kafka.
+
+A topic with every kind of record goes to Parquet and back; what a plain consumer reads of both topics is the same, record for
+record. The driver is killed -9 where a batch is planned, where its files are listed, and in the middle of a replay. An audit
+passes after each, and names the record that was removed, doubled or changed on purpose.
+
+One Spark session serves what needs no process of its own. The commands themselves run where they are killed, and where they fail.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace as changed
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+from pyspark.sql import SparkSession
+
+from compat_tests.times import TODAY_MS
+from ottla.pipeline import archive, audit_job, replay
+from ottla.pipeline.audit import Audit, Finding
+from ottla.pipeline.cluster import KafkaCluster
+from ottla.server.commands.client import Cluster
+from ottla.server.commands.pipeline_gaps import explained, snapshot
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+
+PARTITIONS = 3
+RUN_S = 300
+WAIT_S = 240
+
+Name = Callable[[str], str]
+Seen = list[tuple[int, int, bytes | None, bytes | None, list[tuple[str, bytes | None]]]]
+
+
+@pytest.fixture
+def topic_of(bootstrap: str, unique: Name) -> Callable[[str], str]:
+    def make(stem: str) -> str:
+        name = unique(stem)
+        admin = AdminClient({"bootstrap.servers": bootstrap})
+        admin.create_topics([NewTopic(name, PARTITIONS, 1)])[name].result(timeout=30)
+        return name
+
+    return make
+
+
+def fill(bootstrap: str, topic: str, count: int, start: int = 0) -> None:
+    """Records with and without key, value and headers, with empty ones, and times that go back and forth over two days."""
+    producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True})
+    for i in range(start, start + count):
+        key = (None, b"", b"k%d" % (i % 17))[min(i % 5, 2)]
+        value = (None, b"", b'{"id": %d, "name": "n%d"}' % (i, i))[min(i % 7, 2)]
+        headers: Any = [("a", b"1"), ("a", None), ("b", b"")] if i % 3 == 0 else []
+        at_ms = TODAY_MS + (i * 7919) % 100_000_000
+        producer.produce(topic, value, key, partition=i % PARTITIONS, timestamp=at_ms, headers=headers)
+    assert producer.flush(60) == 0
+
+
+def seen(bootstrap: str, topic: str) -> Seen:
+    """What a reader of committed records gets, partition by partition."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "unused", "enable.partition.eof": True})
+    consumer.assign([TopicPartition(topic, partition, 0) for partition in range(PARTITIONS)])
+    found: Seen = []
+    ended: set[int] = set()
+    while len(ended) < PARTITIONS:
+        message = consumer.poll(30)
+        assert message is not None, "the topic does not end"
+        if message.error():
+            ended.add(message.partition())
+            continue
+        headers: Any = message.headers() or []
+        found.append((message.partition(), message.timestamp()[1], message.key(), message.value(), headers))
+    consumer.close()
+    return sorted(found, key=lambda record: record[0])  # stable: the order within a partition stays
+
+
+def kafka(bootstrap: str) -> KafkaCluster:
+    return KafkaCluster({"bootstrap.servers": bootstrap})
+
+
+def archived(spark: SparkSession, bootstrap: str, topic: str, to: Path, **more: Any) -> archive.Totals:
+    lines: list[str] = []
+    totals = archive.run(spark, archive.Archive(kafka(bootstrap), topic, str(to), **more), lines.append)
+    assert len(lines) == totals.batches
+    return totals
+
+
+def audited(spark: SparkSession, bootstrap: str, topic: str, against: str | None = None, **more: Any) -> audit_job.Report:
+    cluster = Cluster({"bootstrap.servers": bootstrap})
+    other = audit_job.other_side(kafka(bootstrap), topic, against, "auto")
+    if isinstance(other, audit_job.Topic):
+        other = other._replace(bounds=snapshot(cluster, other.name))
+    bounds = snapshot(cluster, topic)
+    return audit_job.run(
+        spark, kafka(bootstrap), topic, bounds, other, Audit(**more), lambda holes: explained(cluster, topic, holes)
+    )
+
+
+def test_there_and_back_is_the_same(spark: SparkSession, bootstrap: str, topic_of: Callable[[str], str], tmp_path: Path) -> None:
+    source, target = topic_of("pipe-source"), topic_of("pipe-target")
+    fill(bootstrap, source, 1000)
+    directory = tmp_path / "archive"
+    assert archived(spark, bootstrap, source, directory).records == 1000
+    fill(bootstrap, source, 500, start=1000)
+    assert archived(spark, bootstrap, source, directory, batch_records=200).records == 500
+    assert archived(spark, bootstrap, source, directory).records == 0
+
+    plan = replay.Replay(kafka(bootstrap), str(directory), target)
+    assert replay.run(spark, plan, PARTITIONS) == replay.Totals(1500, 0)
+    assert replay.run(spark, plan, PARTITIONS) == replay.Totals(0, 1500)  # kept in the plan's group
+    assert seen(bootstrap, target) == seen(bootstrap, source)
+
+    for against in (str(directory), target):
+        report = audited(spark, bootstrap, source, against)
+        assert report == audit_job.Report(1500, [])
+    assert {path.name for path in directory.glob("date=*")} >= {"date=" + time.strftime("%Y-%m-%d", time.gmtime(TODAY_MS / 1000))}
+
+
+def test_replay_of_a_time_and_of_keys(
+    spark: SparkSession, bootstrap: str, topic_of: Callable[[str], str], tmp_path: Path
+) -> None:
+    source, target, by_key = topic_of("pipe-all"), topic_of("pipe-time"), topic_of("pipe-key")
+    fill(bootstrap, source, 300)
+    archived(spark, bootstrap, source, tmp_path / "archive")
+    since, until = TODAY_MS + 10_000_000, TODAY_MS + 60_000_000
+    plan = replay.Replay(kafka(bootstrap), str(tmp_path / "archive"), target, since_ms=since, until_ms=until)
+    replay.run(spark, plan, PARTITIONS)
+    everything = seen(bootstrap, source)
+    assert seen(bootstrap, target) == [record for record in everything if since <= record[1] < until]
+
+    replay.run(spark, changed(plan, topic=by_key, since_ms=None, until_ms=None, keys=("k3", "")), PARTITIONS)
+    assert seen(bootstrap, by_key) == [record for record in everything if record[2] in {b"k3", b""}]
+    with pytest.raises(archive.PipelineError, match="has 2 partitions, and the archive 3"):
+        replay.run(spark, plan, 2)
+
+
+def test_an_audit_finds_what_was_done_to_an_archive(
+    spark: SparkSession, bootstrap: str, topic_of: Callable[[str], str], tmp_path: Path
+) -> None:
+    topic = topic_of("pipe-audit")
+    fill(bootstrap, topic, 600)
+    directory = tmp_path / "archive"
+    archived(spark, bootstrap, topic, directory)
+
+    def after(change: Callable[[pa.Table], pa.Table]) -> tuple[list[Finding], tuple[int, int]]:
+        file = max(directory.glob("date=*/*.parquet"), key=lambda path: path.stat().st_size)
+        before = file.read_bytes()
+        table = pq.ParquetFile(file).read()
+        place = (table["partition"][5].as_py(), table["offset"][5].as_py())
+        rewrite(directory, file, change(table))
+        found = audited(spark, bootstrap, topic, str(directory)).findings
+        rewrite(directory, file, before)
+        return found, place
+
+    found, place = after(lambda table: pa.concat_tables([table.slice(0, 5), table.slice(6)]))
+    assert [finding[:5] for finding in found] == [("missing", place[0], place[1], place[1], 1)]
+    found, place = after(lambda table: pa.concat_tables([table, table.slice(5, 1)]))
+    assert [finding[:5] for finding in found] == [("double", place[0], place[1], place[1], 1)]
+    found, place = after(swap_headers)
+    assert [finding[:5] for finding in found] == [("changed", place[0], place[1], place[1], 1)]
+    assert audited(spark, bootstrap, topic, str(directory)).findings == []
+
+    fill(bootstrap, topic, 3, start=600)
+    assert [finding[:2] for finding in audited(spark, bootstrap, topic, str(directory)).findings] == [
+        ("missing", partition) for partition in range(PARTITIONS)
+    ]
+
+
+def rewrite(directory: Path, file: Path, content: pa.Table | bytes) -> None:
+    """Another content for a data file, with its size where the sink has listed it."""
+    size = file.stat().st_size
+    if isinstance(content, bytes):
+        file.write_bytes(content)
+    else:
+        pq.write_table(content, file)
+    for checksum in (file.with_name(f".{file.name}.crc"), directory / "_spark_metadata" / ".0.crc"):
+        checksum.unlink(missing_ok=True)
+    listed = directory / "_spark_metadata" / "0"
+    lines = listed.read_text().splitlines()
+    told = [line.replace(f'"size":{size}', f'"size":{file.stat().st_size}') if file.name in line else line for line in lines]
+    listed.write_text("\n".join(told))
+
+
+def swap_headers(table: pa.Table) -> pa.Table:
+    """Row 5 with another header."""
+    rows = table.column("headers").to_pylist()
+    rows[5] = [{"key": "forged", "value": b"x"}]
+    at = table.schema.get_field_index("headers")
+    return table.set_column(at, table.schema.field(at), pa.chunked_array([pa.array(rows, table.schema.field(at).type)]))
+
+
+def test_an_audit_of_two_topics_names_what_only_one_has_and_what_stands_elsewhere(
+    spark: SparkSession, bootstrap: str, topic_of: Callable[[str], str]
+) -> None:
+    one, other = topic_of("pipe-one"), topic_of("pipe-other")
+    fill(bootstrap, one, 90)
+    fill(bootstrap, other, 90)
+    assert audited(spark, bootstrap, one, other) == audit_job.Report(90, [])
+    assert audited(spark, bootstrap, one, f"{bootstrap}/{other}") == audit_job.Report(90, [])
+    fill(bootstrap, other, 1, start=30)  # one more time
+    assert [finding[:5] for finding in audited(spark, bootstrap, one, other).findings] == [("extra", 0, 10, 10, 1)]
+    fill(bootstrap, one, 3, start=90)
+    fill(bootstrap, one, 1, start=30)
+    fill(bootstrap, other, 3, start=90)
+    found = audited(spark, bootstrap, one, other).findings
+    assert [(finding.kind, finding.partition, finding.first, finding.last) for finding in found] == [("order", 0, 30, 31)]
+
+
+def test_identity_and_order_by_expressions(spark: SparkSession, bootstrap: str, topic_of: Callable[[str], str]) -> None:
+    topic = topic_of("pipe-id")
+    fill(bootstrap, topic, 60)
+    identity = "get_json_object(value, '$.id')"
+    assert audited(spark, bootstrap, topic, id_expression=identity).findings == []
+    fill(bootstrap, topic, 1, start=9)
+    (found,) = audited(spark, bootstrap, topic, id_expression=identity).findings
+    assert found == Finding("double", 0, 3, 20, 1, "identity 9")
+    (found,) = audited(spark, bootstrap, topic, order_expression=f"int({identity})").findings
+    assert found[:3] == ("order", 0, 20)
+    with pytest.raises(archive.PipelineError, match="is no expression over the records"):
+        audited(spark, bootstrap, topic, id_expression="nothing(")
+
+
+def test_markers_and_aborted_records_are_no_gaps(
+    spark: SparkSession, bootstrap: str, topic_of: Callable[[str], str], unique: Name, tmp_path: Path
+) -> None:
+    topic = topic_of("pipe-txn")
+    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": unique("pipe")})
+    producer.init_transactions(30)
+    for round_ in range(6):
+        producer.begin_transaction()
+        for i in range(10):
+            producer.produce(topic, f"{round_}-{i}", partition=i % PARTITIONS, timestamp=TODAY_MS + i)
+        producer.flush(30)
+        if round_ % 2:
+            producer.abort_transaction(30)
+        else:
+            producer.commit_transaction(30)
+    assert audited(spark, bootstrap, topic) == audit_job.Report(30, [])
+    archived(spark, bootstrap, topic, tmp_path / "archive")
+    assert audited(spark, bootstrap, topic, str(tmp_path / "archive")) == audit_job.Report(30, [])
+
+
+def test_json_by_a_schema_given_and_inferred(
+    spark: SparkSession, bootstrap: str, topic_of: Callable[[str], str], tmp_path: Path
+) -> None:
+    topic = topic_of("pipe-json")
+    fill(bootstrap, topic, 50)
+    for name, schema in (("given", "id BIGINT, name STRING"), ("inferred", None)):
+        archived(spark, bootstrap, topic, tmp_path / name, kind="json", schema=schema)
+        rows, what = archive.read(spark, str(tmp_path / name))
+        assert what["value"] == "json"
+        pairs = {(row["value"], row["data"] and (row["data"]["id"], row["data"]["name"])) for row in rows.collect()}
+        assert pairs == {
+            (
+                None if i % 7 == 0 else b"" if i % 7 == 1 else b'{"id": %d, "name": "n%d"}' % (i, i),
+                None if i % 7 < 2 else (i, f"n{i}"),
+            )
+            for i in range(50)
+        }
+    with pytest.raises(archive.PipelineError, match="by another schema"):
+        archived(spark, bootstrap, topic, tmp_path / "given", kind="json", schema="id INT")
+    with pytest.raises(archive.PipelineError, match="--schema cannot be read"):
+        archived(spark, bootstrap, topic, tmp_path / "bad", kind="json", schema="id BIGINT, name")
+    with pytest.raises(archive.PipelineError, match="is an archive with value json, not raw"):
+        archived(spark, bootstrap, topic, tmp_path / "given")
+
+
+# The commands, in processes of their own
+
+
+def command(bootstrap: str, *arguments: str) -> list[str]:
+    return [sys.executable, "-m", "ottla", "pipeline", *arguments, "--bootstrap", bootstrap]
+
+
+@pytest.fixture
+def started(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
+    """A command as leader of a process group, which its JVM is in, too; gone at the end in any case."""
+    made: list[subprocess.Popen[bytes]] = []
+
+    def start(*words: str) -> subprocess.Popen[bytes]:
+        with open(tmp_path / f"command-{len(made)}.log", "wb") as log:
+            made.append(subprocess.Popen(words, stdout=log, stderr=log, start_new_session=True))
+        return made[-1]
+
+    yield start
+    for process in made:
+        if process.poll() is None:
+            kill(process)
+
+
+def kill(process: subprocess.Popen[bytes]) -> None:
+    """kill -9 of the driver, both its halves."""
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait(30)
+
+
+def kill_when(process: subprocess.Popen[bytes], condition: Callable[[], bool], log: Path) -> None:
+    deadline = time.monotonic() + WAIT_S
+    while not condition():
+        assert process.poll() is None, log.read_text()
+        assert time.monotonic() < deadline, log.read_text()
+        time.sleep(0.002)  # between two looks
+    kill(process)
+
+
+def test_archive_is_exactly_once_though_its_driver_is_killed(
+    spark: SparkSession, bootstrap: str, topic_of: Callable[[str], str], tmp_path: Path, started: Any
+) -> None:
+    topic = topic_of("pipe-killed")
+    fill(bootstrap, topic, 6000)
+    directory = tmp_path / "archive"
+    planned, listed = directory / "_checkpoint" / "offsets", directory / "_spark_metadata"
+    words = command(bootstrap, "archive", topic, "--to", str(directory), "--batch", "600", "--master", "local[2]")
+
+    def files() -> int:
+        return sum(1 for _ in directory.glob("date=*/*.parquet"))
+
+    moments: list[Callable[[], bool]] = [
+        lambda: (planned / "1").exists(),  # planned, nothing read
+        lambda: (listed / "3").exists(),  # its files are listed, and the batch is not committed
+        lambda: (planned / "5").exists() and files() > held[0],  # some of its files lie there, listed nowhere
+    ]
+    held = [10**9]
+    for number, moment in enumerate(moments):
+        if number == 2:
+            held[0] = files() + 4
+        kill_when(started(*words), moment, tmp_path / f"command-{number}.log")
+
+    archived(spark, bootstrap, topic, directory, batch_records=600)
+    assert audited(spark, bootstrap, topic, str(directory)) == audit_job.Report(6000, [])
+    rows = pq.ParquetDataset([str(path) for path in directory.glob("date=*/*.parquet")]).read(["partition", "offset"])
+    assert rows.num_rows == 6000  # also for readers that know nothing of the sink's lists
+
+
+def test_replay_goes_on_where_it_was_killed(
+    spark: SparkSession, bootstrap: str, topic_of: Callable[[str], str], tmp_path: Path, started: Any
+) -> None:
+    source, target = topic_of("pipe-from"), topic_of("pipe-to")
+    fill(bootstrap, source, 3000)
+    directory = tmp_path / "archive"
+    archived(spark, bootstrap, source, directory)
+    words = command(bootstrap, "replay", str(directory), "--to", target, "--rate", "300", "--master", "local[3]")
+    cluster = Cluster({"bootstrap.servers": bootstrap})
+
+    def some_are_there() -> bool:
+        return sum(end - begin for begin, end in snapshot(cluster, target).values()) > 300
+
+    kill_when(started(*words), some_are_there, tmp_path / "command-0.log")
+    totals = replay.run(spark, replay.Replay(kafka(bootstrap), str(directory), target), PARTITIONS)
+    assert totals.already > 0
+    assert totals.written + totals.already == 3000
+    assert seen(bootstrap, target) == seen(bootstrap, source)
+    assert audited(spark, bootstrap, source, target) == audit_job.Report(3000, [])
+
+
+def test_avro_and_the_exit_codes_of_an_audit(
+    spark: SparkSession, bootstrap: str, topic_of: Callable[[str], str], tmp_path: Path
+) -> None:
+    topic = topic_of("pipe-avro")
+    schema = {"type": "record", "name": "R", "fields": [{"name": "id", "type": "int"}, {"name": "name", "type": "string"}]}
+    (tmp_path / "r.avsc").write_text(json.dumps(schema))
+    producer = Producer({"bootstrap.servers": bootstrap})
+    for i in range(20):
+        body = bytes([2 * i, 2 * len(f"n{i}")]) + f"n{i}".encode()
+        producer.produce(topic, b"\0\0\0\0\1" + body, partition=0, timestamp=TODAY_MS)
+    assert producer.flush(30) == 0
+    told = ["--value", "framed-avro", "--schema", str(tmp_path / "r.avsc"), "--master", "local[2]"]
+    done = run(command(bootstrap, "archive", topic, "--to", str(tmp_path / "archive"), *told))
+    assert done.returncode == 0, done.stderr
+    rows, _ = archive.read(spark, str(tmp_path / "archive"))
+    assert sorted((row["data"]["id"], row["data"]["name"]) for row in rows.collect()) == [(i, f"n{i}") for i in range(20)]
+
+    producer.produce(topic, b"one more", partition=0, timestamp=TODAY_MS)
+    assert producer.flush(30) == 0
+    done = run(command(bootstrap, "audit", topic, "--against", str(tmp_path / "archive"), "--json", "--master", "local[2]"))
+    assert done.returncode == 1
+    assert [(found["kind"], found["from"]) for found in json.loads(done.stdout)] == [("missing", 20)]
+    assert done.stderr.splitlines()[-1] == f"ottla: {topic}: 1 differences in 21 records"
+
+
+def run(words: list[str], **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(words, capture_output=True, text=True, timeout=RUN_S, check=False, env={**os.environ, **environment})
