@@ -4,7 +4,8 @@
 - v2 null topics: all that are committed. v5 leader epochs. v7 require stable: 88 UNSTABLE_OFFSET_COMMIT for a partition with a
   commit in an open transaction. v8 several groups, each with its own code. v9 member and epoch, of no meaning to classic groups.
   v10 names topics by id: 100 UNKNOWN_TOPIC_ID for one that is not there; with null topics such are left out.
-- Errors, each group its own: 25 UNKNOWN_MEMBER_ID, 113 STALE_MEMBER_EPOCH, 22 ILLEGAL_GENERATION; 14/15/16 of the coordinator. v1 has no place for them but the partitions.
+- Errors, each group its own: 25 UNKNOWN_MEMBER_ID, 113 STALE_MEMBER_EPOCH, 22 ILLEGAL_GENERATION; 14/15/16 of the coordinator. v1
+  has no place for them but the partitions.
 """
 
 from __future__ import annotations
