@@ -29,7 +29,7 @@ from compat_tests.wire_diff.same import differences, normalise
 FAMILIES: Final = (topic_steps, log_steps, group_steps, member_steps, txn_steps)  # which register themselves
 KEPT: Final = Path(__file__).with_name("kept")
 GRACE_S: Final = 0.02  # for the way of an answer that the coordinator gave before the one we have seen
-REALLY_SILENT_S: Final = 2.0
+REALLY_SILENT_S: Final = 10.0  # waited only if ottla has answered
 
 
 @dataclass(frozen=True)
