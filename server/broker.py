@@ -324,7 +324,7 @@ class Broker:
             self._new_topic = seen
         elif seen == self._new_topic or (event.previous is not None and event.previous.replicas == event.image.replicas):
             return
-        self.context.groups.topic_changed(event.topic.name)
+        self.context.groups.topic_changed(event.topic.name, is_new=isinstance(event, TopicCreated))
 
     def _reconfigure(self, context: BrokerContext) -> None:
         """The broker's settings that count at once; those that are defaults of topics' are the replicas' business."""

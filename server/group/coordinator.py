@@ -123,11 +123,11 @@ class GroupCoordinator:
         """A marker was appended to a partition that is loaded: the offsets of the transaction count, or never will."""
         self._shards[partition].offsets.end_transaction(producer_id, committed=committed)
 
-    def topic_changed(self, topic: str) -> None:
-        """A topic was created or deleted, or got partitions or other replicas."""
+    def topic_changed(self, topic: str, *, is_new: bool = False) -> None:
+        """A topic was created (`is_new`) or deleted, or got partitions or other replicas."""
         for shard in self._shards.values():
             if not shard.loading:
-                shard.topic_changed(topic)
+                shard.topic_changed(topic, is_new=is_new)
 
     def topic_deleted(self, topic: str) -> None:
         """Committed offsets go with their topic; if it is the one they are kept in, so do the groups."""

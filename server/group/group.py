@@ -165,8 +165,10 @@ class GroupProtocol(ABC, Generic[G]):
     def discard(self, group: G, error: ErrorCode) -> None:
         """The group is gone, or its partition went to another broker: stop its timers, answer whoever waits with `error`."""
 
-    def topic_changed(self, topic: str) -> None:
-        """A topic was created or deleted, or got partitions or other replicas. Nothing may be written here but by a timer."""
+    def topic_changed(self, topic: str, *, is_new: bool = False) -> None:
+        """A topic was created (`is_new`) or deleted, or got partitions or other replicas. Nothing may be written here but by a
+        timer. Called for each of many topics, so what costs more with many groups is put off.
+        """
 
     # Offsets
 

@@ -75,9 +75,9 @@ class Shard:
             self._protocols[kind] = opened
         return self._protocols[kind]
 
-    def topic_changed(self, topic: str) -> None:
+    def topic_changed(self, topic: str, *, is_new: bool = False) -> None:
         for protocol in self._protocols.values():
-            protocol.topic_changed(topic)
+            protocol.topic_changed(topic, is_new=is_new)
 
     # Append, then replay
 

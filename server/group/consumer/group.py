@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import enum
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from typing import Any, ClassVar, Final, NamedTuple
 
 from ottla.server.group.consumer import records
@@ -97,6 +97,12 @@ class ConsumerGroup(Group):
 
     def is_subscribed(self, topic: str) -> bool:
         return topic in self._topics or any(topic in regex.topics for regex in self.regexes.values())
+
+    def reads_any(self, topics: Set[str]) -> bool:
+        """Is it subscribed to one of these?"""
+        return not self._topics.keys().isdisjoint(topics) or any(
+            not regex.topics.isdisjoint(topics) for regex in self.regexes.values()
+        )
 
     @property
     def may_expire_offsets(self) -> bool:

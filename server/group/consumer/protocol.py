@@ -7,7 +7,7 @@ becomes records), heartbeat.py, classic_members.py and migration.py (the request
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, ClassVar, Final, TypeVar
 
 from ottla.server.group import joins
@@ -25,6 +25,7 @@ from ottla.server.group.errors import GroupError
 from ottla.server.group.group import Committer, GroupProtocol, Kind
 from ottla.server.group.joins import Join, JoinAnswer
 from ottla.server.group.membership import Leaving, Sync, SyncAnswer
+from ottla.server.group.modern.epochs import DUE_NOW
 from ottla.server.group.modern.settings import GroupValues
 from ottla.server.group.modern.timers import MemberTimers
 from ottla.server.group.modern.topics import Topics
@@ -66,11 +67,10 @@ class ConsumerProtocol(GroupProtocol[ConsumerGroup]):
         assert isinstance(names, Iterable)
         self.assignors = {name: ASSIGNORS[name] for name in map(assignor_name, names)}
         self.default_assignor = next(iter(self.assignors))
-        self.topics = Topics(shard.cluster)
+        self.topics = Topics(shard.cluster, self._tell_groups)
         self.topics_version = shard.cluster.highest_offset
         """The version of the metadata with the newest topic: expressions that were looked up before it may match it."""
         self.timeouts = Timeouts(MemberTimers(shard.clock), self.fence)
-        self._known_topics = set(shard.cluster.topics)
         self._looking_up: set[str] = set()
 
     # State
@@ -97,6 +97,7 @@ class ConsumerProtocol(GroupProtocol[ConsumerGroup]):
             group.replay(record)
 
     def loaded(self, group: ConsumerGroup) -> None:
+        self.topics_version = self.cluster.highest_offset  # nobody told of new topics while this was read
         timeout_ms = self.values.number(group.group_id, "consumer.session.timeout.ms")
         for member in group.members.values():
             self.timeouts.session(group.group_id, member.member_id, timeout_ms)
@@ -110,17 +111,16 @@ class ConsumerProtocol(GroupProtocol[ConsumerGroup]):
         for member_id in group.members:
             self.timeouts.forget(group.group_id, member_id)
 
-    def topic_changed(self, topic: str) -> None:
+    def topic_changed(self, topic: str, *, is_new: bool = False) -> None:
         """The next heartbeat of a group that reads it finds out what that means."""
-        self.topics.forget(topic)
-        if topic not in self.cluster.topics:
-            self._known_topics.discard(topic)
-        elif topic not in self._known_topics:
-            self._known_topics.add(topic)
+        self.topics.changed(topic)
+        if is_new:
             self.topics_version = self.cluster.highest_offset
+
+    def _tell_groups(self, changed: Set[str]) -> None:
         for group in self._shard.groups.values():
-            if isinstance(group, ConsumerGroup) and group.is_subscribed(topic):
-                group.refresh_at_ms = 0
+            if isinstance(group, ConsumerGroup) and group.reads_any(changed):
+                group.refresh_at_ms = DUE_NOW
 
     # Groups
 
@@ -138,6 +138,7 @@ class ConsumerProtocol(GroupProtocol[ConsumerGroup]):
 
     def turn(self, group_id: str, *, create: bool) -> Turn:
         """The beginning of a turn; `create`: of a group that is not there yet, or was a classic one until now. GroupError."""
+        self.topics.tell_changes()
         group = self._shard.groups.get(group_id)
         if not create or isinstance(group, ConsumerGroup):
             return Turn(self, self.existing(group_id))
@@ -287,6 +288,7 @@ class ConsumerProtocol(GroupProtocol[ConsumerGroup]):
     def join(self, group_id: str, request: Join) -> JoinAnswer:
         group = self._shard.groups[group_id]
         assert isinstance(group, ConsumerGroup)
+        self.topics.tell_changes()
         if not group.is_empty:
             try:
                 return classic_members.join(self, group, request)

@@ -1,17 +1,29 @@
-"""The topics of the cluster as assignments need them: ids, numbers of partitions, and hashes, kept until a topic changes."""
+"""The topics of the cluster as the groups of one protocol on one shard need them: ids, numbers of partitions, hashes, changes.
+
+A hash is kept until its topic changes. Which groups a change concerns is found out by the next heartbeat, for all changes there
+were until then at once: a thousand topics that are created together cost one look at the groups, not a thousand.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Set
+from typing import Final
 
 from ottla.server.group.group import Cluster
 from ottla.server.group.modern.metadata_hash import group_hash, topic_hash
 
+MANY_CHANGES: Final = 1_000
+"""Of topics, that wait for a heartbeat."""
+
 
 class Topics:
-    def __init__(self, cluster: Cluster) -> None:
+    """`tell(names)` is called with the topics that have changed, before anybody relies on them."""
+
+    def __init__(self, cluster: Cluster, tell: Callable[[Set[str]], None]) -> None:
         self._cluster = cluster
+        self._tell = tell
         self._hashes: dict[str, int] = {}
+        self._changed: set[str] = set()
 
     def ids(self, names: Iterable[str]) -> list[bytes]:
         """Of those that exist, in the order of the names."""
@@ -27,9 +39,18 @@ class Topics:
         """Of a group that reads these topics; those that do not exist are left out."""
         return group_hash({name: self._hash(name) for name in names if name in self._cluster.topics})
 
-    def forget(self, name: str) -> None:
+    def changed(self, name: str) -> None:
         """The topic is not what it was."""
         self._hashes.pop(name, None)
+        self._changed.add(name)
+        if len(self._changed) >= MANY_CHANGES:
+            self.tell_changes()
+
+    def tell_changes(self) -> None:
+        """To be called before a heartbeat is looked at."""
+        if self._changed:
+            changed, self._changed = self._changed, set()
+            self._tell(changed)
 
     def _hash(self, name: str) -> int:
         if name not in self._hashes:

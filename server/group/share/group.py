@@ -11,7 +11,7 @@ record: it lives with the process, and lies in the past for a group that was loa
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any, ClassVar, Final
 
 from ottla.server.group.errors import GroupError
@@ -70,6 +70,10 @@ class ShareGroup(Group):
 
     def is_subscribed(self, topic: str) -> bool:
         return topic in self._topics
+
+    def reads_any(self, topics: Set[str]) -> bool:
+        """Is it subscribed to one of these?"""
+        return not self._topics.keys().isdisjoint(topics)
 
     @property
     def may_expire_offsets(self) -> bool:

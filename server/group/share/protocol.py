@@ -11,7 +11,7 @@ The answer names what the member has only when that is new to it, or when it say
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
@@ -19,7 +19,7 @@ from ottla.server.group.errors import GroupError
 from ottla.server.group.group import Committer, GroupProtocol, Kind
 from ottla.server.group.members import Client
 from ottla.server.group.modern.assignor import AssignorError, GroupSpec, MemberSpec
-from ottla.server.group.modern.epochs import JOINING_EPOCH, LEAVING_EPOCH, LOOK_AGAIN_MS
+from ottla.server.group.modern.epochs import DUE_NOW, JOINING_EPOCH, LEAVING_EPOCH, LOOK_AGAIN_MS
 from ottla.server.group.modern.java_order import copied_capacity, hash_order, string_hash
 from ottla.server.group.modern.settings import GroupValues
 from ottla.server.group.modern.target import changed_targets
@@ -82,7 +82,7 @@ class ShareProtocol(GroupProtocol[ShareGroup]):
         self._shard = shard
         self._timers = MemberTimers(shard.clock)
         self._values = GroupValues(shard.settings.broker, shard.cluster)
-        self._topics = Topics(shard.cluster)
+        self._topics = Topics(shard.cluster, self._tell_groups)
         self._cleaning = False
 
     # State
@@ -112,14 +112,16 @@ class ShareProtocol(GroupProtocol[ShareGroup]):
         for member_id in group.members:
             self._timers.cancel_all(group.group_id, member_id)
 
-    def topic_changed(self, topic: str) -> None:
-        self._topics.forget(topic)
-        for group in self._groups():
-            if group.is_subscribed(topic):
-                group.refresh_at_ms = 0
+    def topic_changed(self, topic: str, *, is_new: bool = False) -> None:
+        self._topics.changed(topic)
         if topic not in self._shard.cluster.topics and not self._cleaning:
             self._cleaning = True
             self._shard.clock.call_later(0, self._forget_deleted_topics)
+
+    def _tell_groups(self, changed: Set[str]) -> None:
+        for group in self._groups():
+            if group.reads_any(changed):
+                group.refresh_at_ms = DUE_NOW
 
     def _groups(self) -> list[ShareGroup]:
         return [group for group in self._shard.groups.values() if isinstance(group, ShareGroup)]
@@ -142,6 +144,7 @@ class ShareProtocol(GroupProtocol[ShareGroup]):
         """GroupError: GROUP_ID_NOT_FOUND, GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, each with a text."""
         if said.epoch == LEAVING_EPOCH:
             return self._leave(group_id, said)
+        self._topics.tell_changes()
         group = self.group_or_new(group_id) if said.epoch == JOINING_EPOCH else self.group(group_id)
         self._check_room(group, said.member_id)
         old = _member(group, said)

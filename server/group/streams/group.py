@@ -15,7 +15,7 @@ was loaded, or founded a moment ago, works them out with its next heartbeat.
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any, ClassVar, Final, NamedTuple
 
 from ottla.server.group.errors import GroupError
@@ -153,9 +153,9 @@ class StreamsGroup(Group):
 
     # Looking at topics
 
-    def needs(self, topic: str) -> bool:
-        """Does the application read the topic, or keep its state in it?"""
-        return topic in self._required
+    def needs_any(self, topics: Set[str]) -> bool:
+        """Does the application read one of these topics, or keep its state in it?"""
+        return not self._required.isdisjoint(topics)
 
     def refresh_due(self, now_ms: int) -> bool:
         """Are its topics to be looked at? Also where the epoch that was to be written with the last look is not there."""

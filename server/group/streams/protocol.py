@@ -10,7 +10,7 @@ reconcile.py (who is to run what, and how it gets there), heartbeat.py (how a re
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from ottla.server.group import joins
@@ -70,7 +70,7 @@ class StreamsProtocol(GroupProtocol[StreamsGroup]):
         self._delays: dict[str, Timer] = {}  # group id -> end of the delay before its first assignment
         self._failed_topics: dict[str, tuple[str, float]] = {}
         """Internal topic -> why it was not created, and until when that holds."""
-        self._topics = Topics(shard.cluster)
+        self._topics = Topics(shard.cluster, self._tell_groups)
         self.settings = StreamsSettings(GroupValues(shard.settings.broker, shard.cluster))
 
     # State
@@ -109,11 +109,13 @@ class StreamsProtocol(GroupProtocol[StreamsGroup]):
         if delay is not None:
             delay.cancel()
 
-    def topic_changed(self, topic: str) -> None:
+    def topic_changed(self, topic: str, *, is_new: bool = False) -> None:
         """The next heartbeat of a group that needs it finds out what that means."""
-        self._topics.forget(topic)
+        self._topics.changed(topic)
+
+    def _tell_groups(self, changed: Set[str]) -> None:
         for group in self._shard.groups.values():
-            if isinstance(group, StreamsGroup) and group.needs(topic):
+            if isinstance(group, StreamsGroup) and group.needs_any(changed):
                 group.refresh_soon()
 
     # Heartbeats
@@ -121,6 +123,7 @@ class StreamsProtocol(GroupProtocol[StreamsGroup]):
     def beat(self, request: StreamsGroupHeartbeatRequest, client: Client, version: int) -> Answer:
         """A join or a sign of life; see heartbeat.py. GroupError."""
         shard = self._shard
+        self._topics.tell_changes()
         is_known = request.group_id in shard.groups
         group, records = self._group_for(request)
         around = Surroundings(shard.cluster, self._topics, self.settings, shard.clock.now_ms(), self._is_delayed)

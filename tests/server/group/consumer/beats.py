@@ -37,6 +37,7 @@ class Beating(Driver):
         """A topic that is new, or has more partitions than before; 0: it is gone."""
         topic_id = bytes(15) + bytes([number])
         metadata = self.broker.metadata
+        is_new = name not in metadata.topics
         metadata.topics.pop(name, None)
         metadata.topics_by_id.pop(topic_id, None)
         if partitions:
@@ -45,7 +46,7 @@ class Beating(Driver):
                 name=name, topic_id=topic_id, partitions=parts
             )
         metadata.highest_offset += 1
-        self.broker.groups.topic_changed(name)
+        self.broker.groups.topic_changed(name, is_new=is_new)
         return topic_id
 
     def restarted(self) -> Beating:

@@ -1,0 +1,49 @@
+"""What groups see of topics: hashes that are kept until a topic changes, and changes that are told of together."""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from types import SimpleNamespace
+
+from ottla.server.group.modern.topics import MANY_CHANGES, Topics
+from tests.server.group.fakes import NODE_ID, TOPICS, Broker
+
+
+def test_topics_that_exist() -> None:
+    topics = Topics(Broker().metadata, lambda changed: None)
+    (t, count), (u, _) = TOPICS["t"], TOPICS["u"]
+    assert topics.ids(["u", "none", "t"]) == [u, t]
+    assert topics.partition_counts([t, bytes(16)]) == {t: count}
+    assert topics.hash_of(["none"]) == 0
+    assert topics.hash_of(["t", "none"]) == topics.hash_of(["t"]) != topics.hash_of(["u"])
+
+
+def test_a_hash_is_another_after_a_change() -> None:
+    broker = Broker()
+    topics = Topics(broker.metadata, lambda changed: None)
+    before = topics.hash_of(["t"])
+    broker.metadata.topics["t"].partitions[3] = SimpleNamespace(replicas=(NODE_ID,))
+    assert topics.hash_of(["t"]) == before, "it is kept"
+    topics.changed("t")
+    assert topics.hash_of(["t"]) != before
+
+
+def test_changes_are_told_of_once_and_together() -> None:
+    told: list[Set[str]] = []
+    topics = Topics(Broker().metadata, told.append)
+    topics.tell_changes()
+    for name in ("a", "b", "a"):
+        topics.changed(name)
+    assert told == []
+    topics.tell_changes()
+    topics.tell_changes()
+    assert told == [{"a", "b"}]
+
+
+def test_many_changes_do_not_wait() -> None:
+    """A shard whose groups are silent for good keeps no list of all topics that ever were."""
+    told: list[Set[str]] = []
+    topics = Topics(Broker().metadata, told.append)
+    for number in range(MANY_CHANGES):
+        topics.changed(f"topic-{number}")
+    assert [len(names) for names in told] == [MANY_CHANGES]
