@@ -232,7 +232,8 @@ def slices(log: PartitionLog, place: Place, wanted: Wanted, split_bytes: int) ->
     for at, segment in enumerate(segments):
         upto = min(high, segments[at + 1].base_offset) if at + 1 < len(segments) else high
         if segment.size and (wanted.earliest == MIN_TIMESTAMP or segment.max_timestamp >= wanted.earliest):
-            found += _cut(segment, place, replace(wanted, low=low, high=upto), split_bytes, ranges)
+            inside = replace(wanted, low=max(low, segment.base_offset), high=upto)
+            found += _cut(segment, place, inside, split_bytes, ranges)
     return found
 
 

@@ -1,0 +1,263 @@
+"""Slices as Arrow batches: the same rows as the log's own decoding gives, column by column."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from ottla.pipeline.columns import TYPES, read
+from ottla.pipeline.segments import DataLoss, SourceError
+from ottla.wire.batch import HEADER_SIZE, build_batch, read_header, restamp
+from ottla.wire.records import Record, encode_records
+from tests.log.support import NOW_MS
+from tests.pipeline.logs import ALL, by_hand, end_transaction, fill, numbered, offsets, plan, rig, rows
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def expected(record: Record) -> dict[str, Any]:
+    headers = [
+        {"key": key.encode("utf-8", "surrogateescape").decode("utf-8", "replace"), "value": value}
+        for key, value in record.headers
+    ]
+    return {
+        "key": record.key,
+        "value": record.value,
+        "topic": "t",
+        "partition": 0,
+        "offset": record.offset,
+        "timestamp": EPOCH + timedelta(milliseconds=record.timestamp_ms),
+        "timestampType": 0,
+        "headers": headers or None,
+    }
+
+
+def some_records(random: Random, count: int, *, with_headers: bool = True) -> list[Record]:
+    def some() -> bytes | None:
+        return None if random.random() < 0.2 else random.randbytes(random.choice([0, 3, 40, 400]))
+
+    def headers() -> list[tuple[str, bytes | None]]:
+        return [(random.choice(["", "origin", "ключ", "\udcff"]), some()) for _ in range(random.choice([0, 0, 2]) * with_headers)]
+
+    return [Record(0, random.choice([-1, NOW_MS, NOW_MS + 77]), some(), some(), headers()) for _ in range(count)]
+
+
+@pytest.mark.parametrize("codec", range(5))
+def test_every_column_of_every_record(tmp_path: Path, codec: int) -> None:
+    log, random = rig(tmp_path), Random(codec)
+    for _ in range(20):
+        log.append(build_batch(some_records(random, random.randrange(1, 40)), codec=codec))
+    log.manager.close(True)
+    found = rows(plan(tmp_path))
+    assert found == [expected(record) for record in by_hand(tmp_path)]
+    assert len(found) > 100
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_any_columns_in_any_order_and_codecs_that_change(tmp_path: Path, seed: int) -> None:
+    log, random = rig(tmp_path), Random(seed)
+    for _ in range(40):
+        log.append(
+            build_batch(some_records(random, random.randrange(1, 9), with_headers=seed % 2 == 0), codec=random.randrange(5))
+        )
+    log.manager.close(True)
+    whole = [expected(record) for record in by_hand(tmp_path)]
+    for _ in range(12):
+        columns = tuple(random.sample(ALL, random.randrange(1, len(ALL) + 1)))
+        assert rows(plan(tmp_path), columns) == [{name: row[name] for name in columns} for row in whole]
+        low, high = sorted(random.sample(range(len(whole) + 1), 2))
+        part = rows(plan(tmp_path, low=low, high=high), columns)
+        assert part == [{name: row[name] for name in columns} for row in whole[low:high]], (low, high, columns)
+
+
+def test_types_are_those_that_spark_takes(tmp_path: Path) -> None:
+    log = rig(tmp_path)
+    log.append(numbered(0, 3))
+    log.manager.close(True)
+    (batch,) = read(plan(tmp_path)[0], ALL)
+    assert {field.name: field.type for field in batch.schema} == TYPES
+    assert str(batch.schema.field("timestamp").type) == "timestamp[us, tz=UTC]"
+
+
+def test_log_append_time_counts_for_every_record(tmp_path: Path) -> None:
+    log = rig(tmp_path, message_timestamp_type="LogAppendTime")
+    log.append(numbered(0, 3))
+    log.manager.close(True)
+    assert [(row["timestamp"], row["timestampType"]) for row in rows(plan(tmp_path))] == [
+        (EPOCH + timedelta(milliseconds=NOW_MS), 1)
+    ] * 3
+
+
+def test_a_range_of_times_is_exact_although_times_go_back(tmp_path: Path) -> None:
+    log, random = rig(tmp_path, segment_bytes=2000, index_interval_bytes=200), Random(3)
+    for _ in range(60):
+        times = [NOW_MS + random.randrange(1000) for _ in range(5)]
+        log.append(build_batch([Record(0, time, None, b"x" * 20, []) for time in times]))
+    log.manager.close(True)
+    all_records = by_hand(tmp_path)
+    for _ in range(30):
+        earliest, latest = sorted(NOW_MS + random.randrange(1000) for _ in range(2))
+        wanted = [record.offset for record in all_records if earliest <= record.timestamp_ms < latest]
+        assert offsets(tmp_path, earliest=earliest, latest=latest) == wanted
+
+
+def test_only_offsets_need_no_decompression(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = rig(tmp_path)
+    fill(log, 5, codec=4)
+    log.manager.close(True)
+
+    def refuse(*_: Any) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr("ottla.pipeline.columns_pile.Pile.add", refuse)
+    assert offsets(tmp_path) == list(range(50))
+    assert offsets(tmp_path, low=3, high=27) == list(range(3, 27))
+    with pytest.raises(AssertionError):
+        rows(plan(tmp_path), ("timestamp",))
+
+
+def test_a_batch_larger_than_a_piece_of_the_file(tmp_path: Path) -> None:
+    log = rig(tmp_path, max_message_bytes=1 << 26)
+    log.append(numbered(0, 3))
+    log.append(build_batch([Record(0, NOW_MS, None, bytes(9_000_000), [])]))
+    log.append(build_batch([Record(0, NOW_MS, None, bytes(30_000_000), [])], codec=4))
+    log.append(numbered(5, 3))
+    log.manager.close(True)
+    assert [len(row["value"]) for row in rows(plan(tmp_path), ("value",))][3:5] == [9_000_000, 30_000_000]
+    assert offsets(tmp_path) == list(range(8))
+
+
+def test_batches_that_compaction_emptied_have_no_rows(tmp_path: Path) -> None:
+    log = rig(tmp_path)
+    log.append(numbered(0, 3))
+    empty = read_header(numbered(3, 4))._replace(records_count=0, base_offset=3)
+    log.append(numbered(3, 4))
+    log.manager.close(True)
+    file = tmp_path / "t-0" / "00000000000000000000.log"
+    first = read_header(file.read_bytes()).size
+    header = restamp(empty, b"", attributes=0, max_timestamp=NOW_MS, base_offset=3, leader_epoch=0)
+    file.write_bytes(file.read_bytes()[:first] + header)
+    assert offsets(tmp_path) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("codec", [0, 1, 2, 3, 4])
+def test_damage_is_one_line_with_the_place(tmp_path: Path, codec: int) -> None:
+    log = rig(tmp_path)
+    for _ in range(3):
+        log.append(numbered(log.log.log_end_offset, 10, codec))
+    log.manager.close(True)
+    parts = plan(tmp_path)
+    file = tmp_path / "t-0" / "00000000000000000000.log"
+    data = bytearray(file.read_bytes())
+    second = read_header(data).size
+    data[second + HEADER_SIZE + 5] ^= 1
+    file.write_bytes(data)
+    with pytest.raises(SourceError, match=rf"00\.log is damaged at position {second}, offset 10: the CRC does not fit$"):
+        rows(parts)
+
+
+@pytest.mark.parametrize("codec", [0, 4])
+def test_records_that_are_not_what_the_header_says(tmp_path: Path, codec: int) -> None:
+    """With a CRC that fits: somebody wrote it so."""
+    log = rig(tmp_path)
+    log.append(numbered(0, 10, codec))
+    log.manager.close(True)
+    file = tmp_path / "t-0" / "00000000000000000000.log"
+    data = file.read_bytes()
+    header = read_header(data)
+    lies = restamp(header._replace(records_count=9), data[HEADER_SIZE:], attributes=codec, max_timestamp=NOW_MS)
+    file.write_bytes(lies + data[HEADER_SIZE:])
+    with pytest.raises(SourceError, match=r"it holds 10 records and declares 9$"):
+        rows(plan(tmp_path))
+    cut = data[HEADER_SIZE:-7]
+    file.write_bytes(restamp(header, cut, attributes=codec, max_timestamp=NOW_MS) + cut)
+    with pytest.raises(SourceError, match="damaged at position 0, offset 0: "):
+        rows(plan(tmp_path))
+
+
+def test_a_segment_that_is_marked_as_deleted_is_read(tmp_path: Path) -> None:
+    log = rig(tmp_path, segment_bytes=1000)
+    fill(log, 10)
+    log.manager.close(True)
+    parts = plan(tmp_path)
+    assert len(parts) > 2
+    for file in (tmp_path / "t-0").glob("*.log"):
+        file.rename(f"{file}.deleted")
+    assert [row["offset"] for row in rows(parts)] == list(range(100))
+
+
+def test_offsets_that_are_gone_are_data_loss_unless_that_does_not_matter(tmp_path: Path) -> None:
+    log = rig(tmp_path, segment_bytes=1000)
+    fill(log, 10)
+    log.manager.close(True)
+    parts = plan(tmp_path)
+    second = int(Path(parts[1].path).stem)
+    Path(parts[0].path).unlink()
+    with pytest.raises(DataLoss, match=f"t-0: offsets 0 to {second - 1} were removed before they were read, and failOnDataLoss"):
+        rows(parts)
+    assert [row["offset"] for row in rows(parts, fail_on_data_loss=False)] == list(range(second, 100))
+    for file in (tmp_path / "t-0").iterdir():
+        file.unlink()
+    (tmp_path / "t-0").rmdir()
+    with pytest.raises(DataLoss, match="t-0 was removed while it was read"):
+        rows(parts)
+    assert rows(parts, fail_on_data_loss=False) == []
+
+
+def test_a_compaction_under_way_is_followed_to_the_new_file(tmp_path: Path) -> None:
+    """The positions of the slices mean nothing in it; their offsets do."""
+    log = rig(tmp_path, segment_bytes=1 << 20, index_interval_bytes=100)
+    fill(log, 30, codec=1)
+    log.manager.close(True)
+    parts = plan(tmp_path, 1000)
+    assert len(parts) > 3
+    file = tmp_path / "t-0" / "00000000000000000000.log"
+    kept = [record for record in by_hand(tmp_path) if record.offset % 7 == 0]
+    file.unlink()
+    for name in ("index", "timeindex"):
+        file.with_suffix(f".{name}").unlink()
+    deltas = [record.offset for record in kept]
+    header = read_header(build_batch(kept))._replace(last_offset_delta=299)
+    section = encode_records(kept, header.base_timestamp, deltas)
+    file.write_bytes(restamp(header, section, attributes=0, max_timestamp=header.max_timestamp) + section)
+    assert [row["offset"] for row in rows(parts)] == deltas
+
+
+def test_committed_reading_drops_aborted_records_by_their_range(tmp_path: Path) -> None:
+    log = rig(tmp_path, segment_bytes=1500)
+    kept: list[int] = []
+    random = Random(5)
+    sequences = {7: 0, 8: 0}
+    open_: dict[int, list[int]] = {}
+    for _ in range(120):
+        producer = random.choice([None, 7, 8])
+        at = log.log.log_end_offset
+        if producer is None:
+            log.append(numbered(at, 2))
+            kept += [at, at + 1]
+        elif producer in open_ and random.random() < 0.4:
+            commit = random.random() < 0.5
+            end_transaction(log, producer, commit=commit)
+            ended = open_.pop(producer)
+            kept += ended if commit else []
+        else:
+            records = [Record(0, NOW_MS, None, b"v" * 50, [])]
+            log.append(
+                build_batch(
+                    records, producer_id=producer, producer_epoch=0, base_sequence=sequences[producer], transactional=True
+                )
+            )
+            sequences[producer] += 1
+            open_.setdefault(producer, []).append(at)
+    stable = min((first[0] for first in open_.values()), default=log.log.log_end_offset)
+    assert stable == log.log.last_stable_offset
+    for clean in (True, False):
+        log.restart(clean=clean)
+        for split in (1, 1 << 30):
+            assert offsets(tmp_path, split, committed=True) == sorted(at for at in kept if at < stable)
+    everything = [record.offset for record in by_hand(tmp_path)]
+    assert offsets(tmp_path) == everything
