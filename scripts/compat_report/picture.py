@@ -9,7 +9,7 @@ from typing import Final, Protocol
 from compat_report.matrix import CAPABILITIES, Cell
 
 _WIDTH: Final = 960
-_LEFT: Final = 400
+_LEFT: Final = 440
 _ROW: Final = 26
 _GOOD, _BAD, _NONE, _INK, _PALE = "#2e8b57", "#c0392b", "#d9d9d9", "#222222", "#666666"
 
@@ -36,9 +36,12 @@ def draw(lines: Sequence[Proof], clients: Mapping[str, Mapping[str, Cell]]) -> s
     for line in lines:
         parts += _bar(line, y)
         y += _ROW
-    y += 30
+    y += 40
     width = (_WIDTH - 220 - 16) // len(CAPABILITIES)
-    parts += [_text(220 + width * n + width / 2, y, name, size=11, anchor="middle") for n, name in enumerate(CAPABILITIES)]
+    for n, name in enumerate(CAPABILITIES):
+        middle = 220 + width * n + width / 2
+        above, below = _halves(name)
+        parts += [_text(middle, y - 13, above, size=11, anchor="middle"), _text(middle, y, below, size=11, anchor="middle")]
     y += 10
     for client, cells in clients.items():
         parts.append(_text(16, y + 16, client))
@@ -52,6 +55,13 @@ def draw(lines: Sequence[Proof], clients: Mapping[str, Mapping[str, Cell]]) -> s
         f'<svg xmlns="http://www.w3.org/2000/svg" {size} viewBox="0 0 {_WIDTH} {y}" font-family="system-ui, sans-serif">'
         f'<rect {size} fill="#ffffff"/>\n' + "\n".join(parts) + "\n</svg>\n"
     )
+
+
+def _halves(name: str) -> tuple[str, str]:
+    """A heading on two lines, the last word or two below."""
+    words = name.split()
+    half = len(words) // 2
+    return " ".join(words[:half]), " ".join(words[half:])
 
 
 def _text(x: float, y: float, text: str, *, size: int = 13, ink: str = _INK, anchor: str = "start") -> str:
