@@ -16,7 +16,7 @@ _GOOD, _BAD, _NONE, _INK, _PALE = "#2e8b57", "#c0392b", "#d9d9d9", "#222222", "#
 
 _SAYS: Final = "passed, of what Apache Kafka 4.4.0 passes or was compared with"
 _LEGEND: Final = (
-    "A number: so many tests, all passed with ottla and with Apache Kafka. Pale: the client has no such thing, or it was not run."
+    "A number: so many tests, all passed with ottla and with Apache Kafka. –: the client has no such thing. Pale: not run."
 )
 
 
@@ -85,6 +85,8 @@ def _bar(line: Proof, y: int) -> list[str]:
 
 def _cell(cell: Cell, x: int, y: int, width: int) -> str:
     fill = _NONE if not cell.tests else _GOOD if cell.holds else _BAD
+    if cell.why:
+        return _text(x + width / 2, y + 15, "–", ink=_PALE, anchor="middle")
     passed, of = cell.counts("ottla")
     label = (str(of) if cell.holds else f"{passed} of {of}") if cell.tests else ""
     return _rect(x + 2, y + 2, width - 4, fill) + _text(x + width / 2, y + 15, label, size=11, ink="#ffffff", anchor="middle")
