@@ -7,7 +7,7 @@ becomes records), heartbeat.py, classic_members.py and migration.py (the request
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, ClassVar, Final, TypeVar
 
 from ottla.server.group import joins
@@ -226,16 +226,23 @@ class ConsumerProtocol(GroupProtocol[ConsumerGroup]):
     def look_up(self, group_id: str, expressions: Iterable[str]) -> None:
         """Soon, and not within the turn that asked: it may take a while."""
         self._looking_up.add(group_id)
-        wanted = sorted(expressions)
-        self.clock.call_later(0, lambda: self._look_up(group_id, wanted))
+        steps, version = regexes.match(sorted(expressions), self.cluster.topics), self.cluster.highest_offset
+        self.clock.call_later(0, lambda: self._look_up(group_id, steps, version))
 
-    def _look_up(self, group_id: str, expressions: Sequence[str]) -> None:
-        self._looking_up.discard(group_id)
+    def _look_up(self, group_id: str, steps: Iterator[dict[str, frozenset[str]] | None], version: int) -> None:
+        found = next(steps)
+        if found is None:
+            self.clock.call_later(0, lambda: self._look_up(group_id, steps, version))
+        else:
+            self._looking_up.discard(group_id)
+            self._looked_up(group_id, found, version)
+
+    def _looked_up(self, group_id: str, found: Mapping[str, frozenset[str]], version: int) -> None:
+        """What expressions matched when the metadata had that version. Whatever changed meanwhile is found the next time."""
         group = self.find(group_id)
         if group is None:
             return
-        turn, found = Turn(self, group), regexes.match(expressions, self.cluster.topics)
-        version, changed = self.cluster.highest_offset, False
+        turn, changed = Turn(self, group), False
         known = dict(group.regexes)
         for expression, topics in found.items():
             if group.regex_members(expression):

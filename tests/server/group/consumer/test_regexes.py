@@ -1,0 +1,51 @@
+"""Expressions: what is refused, what matches, and that many of them do not hold up everybody else."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.server.group.consumer.group import ConsumerGroup
+from ottla.server.group.consumer.regexes import STEP, check_regex, match
+from ottla.server.group.errors import GroupError
+from ottla.wire.errors import ErrorCode
+from tests.server.group.consumer.beats import Beating
+from tests.server.group.fakes import in_loop
+
+
+def test_an_expression_matches_whole_names() -> None:
+    *pauses, found = match(["t", "t.*", "("], ["t", "tt", "at"])
+    assert found == {"t": {"t"}, "t.*": {"t", "tt"}, "(": frozenset()}
+    assert pauses == [None, None]
+
+
+def test_there_is_a_pause_after_so_many_topics() -> None:
+    names = [f"t{number}" for number in range(2 * STEP + 1)]
+    *pauses, found = match(["t.*", "x"], names)
+    assert found == {"t.*": set(names), "x": frozenset()}
+    assert pauses == [None] * 6
+
+
+def test_without_topics_there_is_nothing_to_match() -> None:
+    assert list(match(["t"], [])) == [{"t": frozenset()}]
+
+
+def test_what_is_no_expression_is_refused() -> None:
+    check_regex("t.*")
+    with pytest.raises(GroupError) as refused:
+        check_regex("(")
+    assert refused.value.code is ErrorCode.INVALID_REGULAR_EXPRESSION
+
+
+@in_loop
+async def test_a_lookup_that_takes_several_turns_ends() -> None:
+    driver = Beating()
+    for number in range(10, 10 + 3 * STEP // 2):
+        driver.broker.metadata.topics[f"x{number}"] = driver.broker.metadata.topics["t"]
+    driver.beat("m", subscribed_topic_names=None, subscribed_topic_regex="t|u")
+    armed = driver.clock.armed
+    driver.clock.advance(0)
+    assert driver.clock.armed == armed + 2, "two pauses on the way"
+    group = driver.broker.groups.find("g")
+    assert isinstance(group, ConsumerGroup)
+    assert group.regexes["t|u"].topics == {"t", "u"}
+    assert group.epoch == 2
