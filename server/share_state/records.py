@@ -123,4 +123,7 @@ def _update(value: Buffer) -> ShareUpdate:
 
 
 def _batches(found: Sequence[snapshot_value.StateBatch | update_value.StateBatch]) -> tuple[StateBatch, ...]:
+    for each in found:
+        if each.last_offset < each.first_offset:  # `combine` would never be done with it; no request can have brought it either
+            raise ValueError(f"a batch of offsets {each.first_offset} to {each.last_offset}")
     return tuple(StateBatch(each.first_offset, each.last_offset, each.delivery_count, each.delivery_state) for each in found)

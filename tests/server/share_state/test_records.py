@@ -60,3 +60,13 @@ def test_keys_of_share_partitions() -> None:
     no_partitions = ("g:AAAAAAAAAAAAAAAAAAAAAQ:x", "g:AAAAAAAAAAAAAAAAAAAAAQ: 0")
     for wrong in (*no_keys, *no_partitions):
         assert parse_key(wrong) is None, wrong
+
+
+@pytest.mark.parametrize(
+    "change", [ShareState(0, 0, 0, 0, 0, (StateBatch(5, 3, 1, 2),)), ShareUpdate(0, 0, 0, 0, (StateBatch(5, 4, 1, 2),))]
+)
+def test_a_batch_that_ends_before_it_begins_is_malformed(change: ShareState | ShareUpdate) -> None:
+    """Laid over others it would be parted for ever, and the broker would never have started."""
+    (record,) = decode_records(encode([(NAME, change)], 0))
+    with pytest.raises(MALFORMED):
+        decode(record.key or b"", record.value)
