@@ -7,7 +7,7 @@ a part of one: what does not exist is asked for all the same. That is what makes
 
 - steps.py: the registry of steps, and how a session's steps are drawn from a seed;
 - session.py: what a session knows of one broker: names, ids, epochs, sequences; how it waits for what a broker does on the side;
-- topic_steps.py, log_steps.py, group_steps.py, member_steps.py, txn_steps.py: the steps;
+- topic_steps.py, log_steps.py, group_steps.py, member_steps.py, share_steps.py, txn_steps.py: the steps;
 - lockstep.py: plays a session on both brokers and compares; shrinks a difference (delta debugging) and keeps it in kept/.
 
 Nothing is left to time: a step that changes metadata ends when the broker's logs and coordinators have seen the change, one that

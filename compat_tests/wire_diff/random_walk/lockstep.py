@@ -21,12 +21,12 @@ from typing import Any, Final
 from compat_tests.brokers import KINDS, Address
 from compat_tests.seen import LEDGER
 from compat_tests.wire import SILENT, Wire
-from compat_tests.wire_diff.random_walk import group_steps, log_steps, member_steps, topic_steps, txn_steps
+from compat_tests.wire_diff.random_walk import group_steps, log_steps, member_steps, share_steps, topic_steps, txn_steps
 from compat_tests.wire_diff.random_walk.session import Session
 from compat_tests.wire_diff.random_walk.steps import SESSION_STEPS, Script, play, session_script
 from compat_tests.wire_diff.same import differences, normalise
 
-FAMILIES: Final = (topic_steps, log_steps, group_steps, member_steps, txn_steps)  # which register themselves
+FAMILIES: Final = (topic_steps, log_steps, group_steps, member_steps, share_steps, txn_steps)  # which register themselves
 KEPT: Final = Path(__file__).with_name("kept")
 GRACE_S: Final = 0.02  # for the way of an answer that the coordinator gave before the one we have seen
 REALLY_SILENT_S: Final = 10.0  # waited only if ottla has answered

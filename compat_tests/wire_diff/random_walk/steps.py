@@ -41,11 +41,12 @@ MIXES: Final = (
     ("classic", "offsets"),
     ("classic", "offsets", "topics"),
     ("consumer",),
+    ("share",),
     ("topics", "settings", "log"),
     ("settings", "quotas", "topics"),
     ("transactions", "sessions", "topics", "idempotent"),
 )
-"""Families that make up a session. Those of a consumer group are alone: its assignments follow the topics that there are."""
+"""Families that make up a session. Consumer and share groups are alone: assignments follow the topics that there are."""
 SESSION_STEPS: Final = 90
 SETUP: Final[dict[str, Any]] = {"partitions": 2, "configs": {}, "version": 7, "validate": False}
 
@@ -84,7 +85,9 @@ def session_script(seed: str, length: int) -> Script:
     families = rng.choice(MIXES)
     names = [name for name, each in STEPS.items() if each.family in families]
     weights = [STEPS[name].weight for name in names]
-    topics: Script = [("create", {"topic": topic, **SETUP}) for topic in TOPICS[:2]] if families != ("consumer",) else []
+    topics: Script = (
+        [("create", {"topic": topic, **SETUP}) for topic in TOPICS[:2]] if families not in (("consumer",), ("share",)) else []
+    )
     chosen = rng.choices(names, weights, k=length - len(topics))
     return topics + [(name, STEPS[name].draw(rng)) for name in chosen]
 

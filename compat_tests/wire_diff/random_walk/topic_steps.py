@@ -16,10 +16,12 @@ from ottla.wire.messages import (
     describe_client_quotas,
     describe_configs,
     describe_topic_partitions,
+    elect_leaders,
     incremental_alter_configs,
     metadata,
 )
 
+GROUP = 32
 TOPIC_OF = some(*TOPICS, "never")
 SETTINGS: tuple[tuple[str, tuple[str | None, ...]], ...] = (
     ("cleanup.policy", ("delete", "compact", "compact,delete", "bogus", "")),
@@ -221,3 +223,44 @@ def limits(session: Session, user: str | None, client: str | None, strict: bool,
     if not wanted:
         return None  # that means everybody's
     return session.call(describe_client_quotas.DescribeClientQuotasRequest(wanted, strict), version)
+
+
+@step(
+    "topics",
+    1,
+    draws(topic=TOPIC_OF, partitions=some([0], [0, 1], [7], []), kind=some(0, 1), version=version_of("elect_leaders")),
+)
+def elect(session: Session, topic: str, partitions: list[int], kind: int, version: int) -> Any:
+    """Nobody else can lead: refused, each in its way."""
+    wanted = [elect_leaders.TopicPartitions(session.name(topic), partitions)]
+    return session.call(elect_leaders.ElectLeadersRequest(kind if version else 0, wanted, 10_000), version)
+
+
+GROUP_SETTINGS = (
+    ("consumer.session.timeout.ms", ("45000", "60000", "1", "x")),
+    ("consumer.heartbeat.interval.ms", ("5000", "7000", "1")),
+    ("share.auto.offset.reset", ("earliest", "latest", "never")),
+    ("share.record.lock.duration.ms", ("30000", "15000", "0")),
+    ("streams.num.standby.replicas", ("0", "1", "-1")),
+    ("nothing.such", ("1",)),
+)
+
+
+def one_of_a_group(rng: random.Random) -> tuple[str, int, str]:
+    name, values = rng.choice(GROUP_SETTINGS)
+    return name, rng.choice((0, 0, 0, 1, 2)), rng.choice(values)
+
+
+@step("settings", 3, draws(group=some("g0", "g1", ""), change=one_of_a_group, validate=some(False, False, True)))
+def alter_group(session: Session, group: str, change: tuple[str, int, str], validate: bool) -> Any:
+    given = [incremental_alter_configs.AlterableConfig(*change)]
+    resource = incremental_alter_configs.AlterConfigsResource(GROUP, session.name(group) if group else "", given)
+    answer = session.call(incremental_alter_configs.IncrementalAlterConfigsRequest([resource], validate), 1)
+    session.settle()
+    return answer
+
+
+@step("settings", 2, draws(group=some("g0", "g1"), synonyms=some(False, True)))
+def described_group(session: Session, group: str, synonyms: bool) -> Any:
+    resource = describe_configs.DescribeConfigsResource(GROUP, session.name(group), None)
+    return session.call(describe_configs.DescribeConfigsRequest([resource], synonyms), 4)
