@@ -117,9 +117,10 @@ class Sources:
             yield self._resource_setting(name, setting, overrides, Source.TOPIC, inherits)
 
     def of_new_topic(self, settings: Mapping[str, Setting], overrides: Mapping[str, str]) -> Iterator[Described]:
-        """What a topic with these overrides begins with, for the answer to CreateTopics: each value as it was written."""
+        """What a topic with these overrides begins with, for the answer to CreateTopics: each value as it was written. Internal
+        settings are among them where they were given."""
         for name, setting in sorted(settings.items()):
-            if setting.internal:
+            if setting.internal and name not in overrides:
                 continue
             written = next((each for each in self._written(setting.synonyms) if _parses(each)), None)
             value, source = setting.format(setting.default), Source.DEFAULT

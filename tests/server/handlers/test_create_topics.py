@@ -51,6 +51,13 @@ def test_validation_and_defaults(node: Node, version: int) -> None:
     assert not node.image.topics
 
 
+def test_an_internal_setting_is_told_where_it_was_given(node: Node) -> None:
+    small = CreatableTopic("small", 1, 1, configs=[CreatableTopicConfig("internal.segment.bytes", "1000")])
+    answer = create(node, MAX_VERSION, small, CreatableTopic("plain", 1, 1))
+    told = [{each.name: each.value for each in topic.configs if each.name.startswith("internal.")} for topic in answer.topics]
+    assert told == [{"internal.segment.bytes": "1000"}, {}]
+
+
 def test_a_disk_that_fails(node: Node) -> None:
     node.disk.fail("append", path="__cluster_metadata-0")
     answer = create(node, MAX_VERSION, CreatableTopic("a", 1, 1), CreatableTopic("b", 1, 1))
