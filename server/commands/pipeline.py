@@ -85,9 +85,9 @@ def replay(
     from ottla.pipeline import archive as archive_job
     from ottla.pipeline import replay as job
 
-    partitions = len(pipeline_frame.known_topic(cluster, to).partitions)
     kafka = pipeline_frame.kafka_cluster(cluster)
     plan = job.Replay(kafka, directory, to, name, _ms(since), _ms(until), tuple(key or ()), key_pattern, rate)
+    partitions = len(pipeline_frame.known_topic(cluster, to).partitions)
     with spark.session((), archive_job.conf_of(directory)) as session:
         totals = job.run(session, plan, partitions)
     before = f"; {totals.already:,} were there from a run before" if totals.already else ""
@@ -123,10 +123,10 @@ def audit(
     from ottla.pipeline import audit as job
     from ottla.pipeline import audit_job
 
-    pipeline_frame.known_topic(cluster, topic)
-    admin = cluster.admin()
     kafka = pipeline_frame.kafka_cluster(cluster)
     other = audit_job.other_side(kafka, topic, against, match)
+    pipeline_frame.known_topic(cluster, topic)
+    admin = cluster.admin()
     if isinstance(other, audit_job.Topic):
         far = client.Cluster({**cluster.properties, "bootstrap.servers": other.cluster.bootstrap}, file=cluster.file)
         pipeline_frame.known_topic(far, other.name)
