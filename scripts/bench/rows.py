@@ -118,4 +118,15 @@ COMPACTION_ROWS = (
 )
 """Of scripts/bench/compaction.py, likewise."""
 
-ALL_ROWS = ROWS + OPENING_ROWS + COMPACTION_ROWS
+SPARK_ROWS = (
+    Row("Spark's kafka connector, 1 GiB of 1 kB records, zstd", "spark-1kB", "mb_per_s", "MB/s", at_least=1.0),
+    Row("the same, records of 100 B", "spark-100B", "mb_per_s", "MB/s"),
+    Row('format("ottla") against the connector through Kafka, 1 kB', "spark-direct-1kB", "mb_per_s", "MB/s", at_least=1.2),
+    Row("the same, records of 100 B", "spark-direct-100B", "mb_per_s", "MB/s", at_least=2.5),
+    Row("the same, 1 kB, offset and timestamp alone", "spark-columns", "mb_per_s", "MB/s", at_least=5.0),
+    Row("streaming join at 5,000 records/s: lag p50", "spark-join", "p50_ms", "ms"),
+    Row("the same: p99", "spark-join", "p99_ms", "ms"),
+)
+"""Of scripts/bench/spark.py, likewise."""
+
+ALL_ROWS = ROWS + OPENING_ROWS + COMPACTION_ROWS + SPARK_ROWS
