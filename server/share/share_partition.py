@@ -447,7 +447,8 @@ class _Changes:
         """Of what is archived, that which was rejected (true) or delivered too often."""
 
     def note(self, batch: InFlightBatch) -> None:
-        self._before.setdefault(batch, batch.runs)
+        if batch not in self._before:
+            self._before[batch] = list(batch.runs)
 
     def into(self, batch: InFlightBatch, run: Run, state: RecordState) -> None:
         self.note(batch)

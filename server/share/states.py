@@ -12,8 +12,10 @@ one run all the same. Everything here loops over runs, never over offsets.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
 from enum import IntEnum
+from operator import attrgetter
 from typing import Final, NamedTuple
 
 
@@ -79,6 +81,10 @@ class Run(NamedTuple):
         return max(0, self.last - max(self.first, offset) + 1)
 
 
+_FIRST: Final = attrgetter("first")
+_LAST: Final = attrgetter("last")
+
+
 class InFlightBatch:
     """Offsets handed out at one time. `runs` are consecutive and cover them all."""
 
@@ -107,14 +113,24 @@ class InFlightBatch:
 
     def overlapping(self, first: int, last: int) -> Iterator[Run]:
         """The runs from `first` to `last`, cut there, as they are now."""
-        for run in self.runs:
-            if run.last >= first and run.first <= last:
-                yield run.clipped(first, last)
+        start, end = self._between(first, last)
+        return (run.clipped(first, last) for run in self.runs[start:end])
+
+    def _between(self, first: int, last: int) -> tuple[int, int]:
+        """The indexes of the first run that reaches to `first`, and of the one behind the last that begins by `last`."""
+        return bisect_left(self.runs, first, key=_LAST), bisect_right(self.runs, last, key=_FIRST)
 
     def change(self, first: int, last: int, changed: Callable[[Run], Run]) -> None:
-        """Puts `changed(run)`, of the same offsets, in the place of what is between `first` and `last`."""
+        """Puts `changed(run)`, of the same offsets, in the place of what is between `first` and `last`.
+
+        Only these runs and their neighbours are looked at: a batch of thousands of records may be acknowledged one by one.
+        """
+        start, end = self._between(first, last)
+        if start >= end:
+            return
+        start, end = max(start - 1, 0), min(end + 1, len(self.runs))
         runs: list[Run] = []
-        for run in self.runs:
+        for run in self.runs[start:end]:
             if run.last < first or run.first > last:
                 _add(runs, run)
                 continue
@@ -123,7 +139,7 @@ class InFlightBatch:
             _add(runs, changed(run.clipped(first, last)))
             if run.last > last:
                 _add(runs, run.clipped(last + 1, run.last))
-        self.runs = runs
+        self.runs[start:end] = runs
 
     def put(self, run: Run) -> None:
         self.change(run.first, run.last, lambda _: run)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import random
 
 import pytest
 
@@ -50,6 +51,23 @@ def test_overlapping_gives_runs_cut_to_the_offsets_asked_for() -> None:
     batch = InFlightBatch([Run(0, 4, AVAILABLE, 1), Run(5, 9, ACQUIRED, 1, "m")])
     assert list(batch.overlapping(3, 6)) == [Run(3, 4, AVAILABLE, 1), Run(5, 6, ACQUIRED, 1, "m")]
     assert list(batch.overlapping(10, 20)) == []
+
+
+def test_changes_of_any_offsets_are_those_of_each_offset_alone() -> None:
+    """Against the plainest there is: one state an offset."""
+    rng = random.Random(7)
+    batch = InFlightBatch([Run(0, 39, ACQUIRED, 1, "m")])
+    counts = [1] * 40
+    for _ in range(500):
+        first = rng.randrange(-2, 42)
+        last = first + rng.randrange(8)
+        count = rng.randrange(1, 4)
+        batch.change(first, last, lambda run, count=count: run._replace(delivery_count=count))  # type: ignore[misc]
+        for offset in range(max(first, 0), min(last, 39) + 1):
+            counts[offset] = count
+        assert [run.delivery_count for run in batch.runs for _ in range(run.first, run.last + 1)] == counts
+        assert all(left.last + 1 == right.first for left, right in itertools.pairwise(batch.runs))
+        assert all(left[2:] != right[2:] for left, right in itertools.pairwise(batch.runs)), "neighbours that differ"
 
 
 def test_size_counts_what_is_not_below_an_offset() -> None:
