@@ -5,6 +5,7 @@ its test harness that are not in the distribution; `runner.py` runs a suite in a
 denominator: every case that Apache Kafka passes through this harness, and every other with the reason why it is out.
 compat_tests/test_client_suites.py has a test for each case.
 
-aiokafka is not among them: the source distributions of 0.7 to 0.14 hold no tests at all (its MANIFEST.in leaves them out), and a
-suite that has to come from a repository is not one that CI can fetch by pip. compat_tests/test_aiokafka.py covers the client.
+aiokafka's are another matter: the source distributions of 0.7 to 0.14 hold no tests at all (its MANIFEST.in leaves them out), and
+CI fetches by pip only. `aiokafka.py` runs them from a checkout, with `fake_docker.py` in front, and keeps what became of them for
+the report; in CI compat_tests/test_aiokafka.py stands for the client.
 """

@@ -11,6 +11,8 @@ There or, of the long forms that CI does not run, as they were kept in compat_te
     random_walk.json   scripts/random_walk.py --write: {"seed", "requests", "sessions", "differences", ...}
     breaks.json        scripts/breaks.py --write: {"control", "breaks": [{"name", "promise", "caught", "by", ...}]}
 
+    aiokafka.json      compat_tests/suites/aiokafka.py: {"version", "cases": {case: {"ottla", "kafka"}}}, from a checkout
+
 Kafka's own tests keep theirs in compat_tests/kafka_tests/results.json (results.py there): a row a case.
 """
 
@@ -55,6 +57,7 @@ class Results:
     wire_diff: dict[str, Any] | None
     random_walk: dict[str, Any] | None
     breaks: dict[str, Any] | None
+    aiokafka: dict[str, Any] | None
     kafka_tests: list[dict[str, Any]] | None
 
     def of(self, kind: str, *, below: str = "") -> list[Test]:
@@ -83,6 +86,7 @@ def read(folder: Path, kept: Path = KEPT, kafka_tests: Path = KAFKA_TESTS) -> Re
         figures("wire_diff.json"),
         figures("random_walk.json"),
         figures("breaks.json"),
+        figures("aiokafka.json"),
         _json(kafka_tests),
     )
 

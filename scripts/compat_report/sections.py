@@ -23,10 +23,6 @@ OUTSIDE: Final = (
     ("authorizers and ACLs", "not part of ottla; answered as by a Kafka without an authorizer"),
     ("several brokers, several voters", "ottla is one node; inter-broker requests are not served"),
     ("tiered storage", "not part of ottla"),
-    (
-        "aiokafka's own integration tests",
-        "its source distributions (0.7 to 0.14) hold none, so pip cannot fetch them; compat_tests/test_aiokafka.py stands in",
-    ),
 )
 
 
@@ -81,6 +77,12 @@ def summary(results: Results) -> list[Line]:
     lines = [
         Line("clients, tools and faults, black box over TCP", others["kafka"], others["ottla"], "whole, in CI"),
         Line("kafka-python's own integration tests", suites["kafka"], suites["ottla"], "whole, in CI"),
+        Line(
+            "aiokafka's own integration tests",
+            _of_aiokafka(results, "kafka"),
+            _of_aiokafka(results, "ottla"),
+            "`python -m compat_tests.suites.aiokafka`; not in CI: they are not in its source distributions",
+        ),
         Line("same bytes to both, answers compared field by field", None, _any(counted(beside)), "whole, in CI"),
         Line("directories, dumps and commands beside Kafka's", None, _any(counted(own)), "whole, in CI"),
     ]
@@ -119,6 +121,13 @@ def summary(results: Results) -> list[Line]:
 
 def _of_kafka_python(results: Results, kind: str) -> tuple[int, int] | None:
     return _any(counted(test for test in results.of(kind) if test.plain == "test_kafka_python"))
+
+
+def _of_aiokafka(results: Results, kind: str) -> tuple[int, int] | None:
+    """Of what Apache Kafka passes."""
+    cases = results.aiokafka["cases"].values() if results.aiokafka else ()
+    wanted = [of for of in cases if of.get("kafka") == PASSED]
+    return _any((sum(of.get(kind) == PASSED for of in wanted), len(wanted)))
 
 
 def _of_kafkas(rows: list[dict[str, Any]] | None, kind: str) -> tuple[int, int] | None:
@@ -254,7 +263,22 @@ def _suites(results: Results) -> list[Block]:
             f"Apache Kafka {kafka}, ottla {ottla}."
         ),
         Folded(f"{len(rows)} cases are out", [Table(("case", "why"), rows)]),
+        *_aiokafka(results),
     ]
+
+
+def _aiokafka(results: Results) -> list[Block]:
+    blocks: list[Block] = [Heading("aiokafka's own tests")]
+    if not results.aiokafka:
+        return [*blocks, Paragraph("Not run: its source distributions (0.7 to 0.14) hold no tests, and CI fetches by pip only.")]
+    cases = results.aiokafka["cases"]
+    rest = [row(case, of.get("kafka", ""), of.get("ottla", "")) for case, of in cases.items() if set(of.values()) != {PASSED}]
+    kafka, ottla = (_score(_of_aiokafka(results, kind)).text for kind in ("kafka", "ottla"))
+    says = (
+        f"The integration tests of aiokafka {results.aiokafka['version']} without SSL and SASL, from a checkout, for its source "
+        f"distributions hold none. Of what Apache Kafka passes: Apache Kafka {kafka}, ottla {ottla}."
+    )
+    return [*blocks, Paragraph(says), *([Table(("did not pass everywhere", "Apache Kafka", "ottla"), rest)] if rest else [])]
 
 
 # Breaks and differences
