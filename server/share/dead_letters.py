@@ -15,14 +15,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence, Set
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.log.errors import LogError
 from ottla.log.validate import Origin
 from ottla.server.replicas import Replica
 from ottla.server.share.settings import ShareGroupSettings
-from ottla.server.share.states import Run
+from ottla.server.share.states import GivenUp
 from ottla.wire.batch import HEADER_SIZE, build_batch
 from ottla.wire.compression import CompressionError
 from ottla.wire.records import Record, decode_records
@@ -48,12 +48,12 @@ class DeadLetters:
         self._broker = broker
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def send(self, group_id: str, settings: ShareGroupSettings, source: Replica, run: Run, *, rejected: bool) -> None:
-        """Of each offset of the run, if the group wants letters."""
+    def send(self, group_id: str, settings: ShareGroupSettings, source: Replica, given_up: Sequence[GivenUp]) -> None:
+        """Of each offset that is given up at one time, if the group wants letters."""
         name, image = settings.dead_letter_topic, self._broker.metadata
         if not name or image.features.get("share.version", 0) < SINCE_SHARE_VERSION:
             return
-        letters = [*self._letters(group_id, settings, source, run, REJECTED if rejected else TOO_OFTEN)]
+        letters = [*self._letters(group_id, settings, source, given_up)]
         problem = self._problem(name)
         if problem is not None:
             logger.error("records that %s gave up are told of in no topic: %s", group_id, problem)
@@ -79,31 +79,36 @@ class DeadLetters:
             return f"there is no {name}, and errors.deadletterqueue.auto.create.topics.enable is false"
         return None
 
-    def _letters(self, group_id: str, settings: ShareGroupSettings, source: Replica, run: Run, why: str) -> Iterator[Record]:
+    def _letters(
+        self, group_id: str, settings: ShareGroupSettings, source: Replica, given_up: Sequence[GivenUp]
+    ) -> Iterator[Record]:
         now_ms = self._broker.clock.now_ms()
-        copied = self._records(source, run) if settings.copies_dead_letters else {}
-        for offset in range(run.first, run.last + 1):
+        offsets = [(offset, *each) for each in given_up for offset in range(each.run.first, each.run.last + 1)]
+        copied = self._records(source, {offset for offset, _, _ in offsets}) if settings.copies_dead_letters else {}
+        for offset, run, rejected in offsets:
             headers = {
                 "__dlq.errors.topic": source.topic,
                 "__dlq.errors.partition": source.partition,
                 "__dlq.errors.offset": offset,
                 "__dlq.errors.group": group_id,
                 "__dlq.errors.delivery.count": run.delivery_count,
-                "__dlq.errors.message": why,
+                "__dlq.errors.message": REJECTED if rejected else TOO_OFTEN,
             }
             key, value = copied.get(offset, (None, None))
             yield Record(0, now_ms, key, value, [(name, str(text).encode()) for name, text in headers.items()])
 
     @staticmethod
-    def _records(source: Replica, run: Run) -> dict[int, tuple[bytes | None, bytes | None]]:
-        """Key and value by offset, of the records that are still there and can be read."""
+    def _records(source: Replica, offsets: Set[int]) -> dict[int, tuple[bytes | None, bytes | None]]:
+        """Key and value by offset, of the records that are still there, up to one that cannot be read. The log is read once,
+        however the offsets lie.
+        """
         found: dict[int, tuple[bytes | None, bytes | None]] = {}
-        log = source.log
+        log, last = source.log, max(offsets)
         try:
-            for batch in log.iterate_batches(max(run.first, log.log_start_offset)):
+            for batch in log.iterate_batches(max(min(offsets), log.log_start_offset)):
                 records = decode_records(batch)
-                found.update((each.offset, (each.key, each.value)) for each in records if run.first <= each.offset <= run.last)
-                if records and records[-1].offset >= run.last:
+                found.update((each.offset, (each.key, each.value)) for each in records if each.offset in offsets)
+                if records and records[-1].offset >= last:
                     break
         except (LogError, CompressionError, ValueError) as error:
             logger.error("%s-%d: records that are given up cannot be copied: %s", source.topic, source.partition, error)

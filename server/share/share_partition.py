@@ -36,6 +36,7 @@ from ottla.server.share.states import (
     REJECT,
     RENEW,
     TERMINAL,
+    GivenUp,
     InFlightBatch,
     RecordState,
     Run,
@@ -90,9 +91,9 @@ class SharePartition:
         persister: Persister,
         clock: Clock,
         settings: Callable[[], ShareGroupSettings],
-        give_up: Callable[[Run, bool], None] = lambda run, rejected: None,
+        give_up: Callable[[Sequence[GivenUp]], None] = lambda given_up: None,
     ) -> None:
-        """`give_up` hears of what a member rejected, or what was delivered too often, before it is archived."""
+        """`give_up` hears of what members rejected, or what was delivered too often, before it is archived."""
         self._give_up = give_up
         self.key = key
         self.leader_epoch = leader_epoch
@@ -366,8 +367,8 @@ class SharePartition:
     def _write(self, changes: _Changes) -> None:
         if not changes.rows:
             return
-        for run, rejected in changes.given_up:
-            self._give_up(run, rejected)
+        if changes.given_up:
+            self._give_up(changes.given_up)
         try:
             self._persister.write(
                 *self.key, self.state_epoch, self.leader_epoch, self.start, self.delivery_complete_count, changes.rows
@@ -443,8 +444,7 @@ class _Changes:
         self._partition = partition
         self._before: dict[InFlightBatch, list[Run]] = {}
         self.rows: list[StateBatch] = []
-        self.given_up: list[tuple[Run, bool]] = []
-        """Of what is archived, that which was rejected (true) or delivered too often."""
+        self.given_up: list[GivenUp] = []
 
     def note(self, batch: InFlightBatch) -> None:
         if batch not in self._before:
@@ -456,7 +456,7 @@ class _Changes:
         self.rows.append(StateBatch(run.first, run.last, run.delivery_count, state))
 
     def give_up(self, batch: InFlightBatch, run: Run, *, rejected: bool) -> None:
-        self.given_up.append((run, rejected))
+        self.given_up.append(GivenUp(run, rejected))
         self.into(batch, run, ARCHIVED)
 
     def released(self, batch: InFlightBatch, run: Run, state: RecordState, delivery_limit: int) -> None:

@@ -25,7 +25,7 @@ from ottla.wire.errors import ErrorCode
 if TYPE_CHECKING:
     from ottla.server.context import BrokerContext
     from ottla.server.share.dead_letters import DeadLetters
-    from ottla.server.share.states import Run
+    from ottla.server.share.states import GivenUp
 
 MANY_GROUPS: Final = 1_000
 """The settings of so many groups are kept; clients name groups as they like."""
@@ -84,9 +84,9 @@ class SharePartitions:
         def settings() -> ShareGroupSettings:
             return self.settings(group_id)
 
-        def give_up(run: Run, rejected: bool) -> None:
+        def give_up(given_up: Sequence[GivenUp]) -> None:
             if settings().dead_letter_topic:
-                self._dead_letters().send(group_id, settings(), replica, run, rejected=rejected)
+                self._dead_letters().send(group_id, settings(), replica, given_up)
 
         found = SharePartition(key, replica.leader_epoch, self._persister, self._broker.clock, settings, give_up)
         found.load(lambda: self._first_offset(group_id, replica), replica.log.log_end_offset)

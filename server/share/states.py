@@ -81,6 +81,13 @@ class Run(NamedTuple):
         return max(0, self.last - max(self.first, offset) + 1)
 
 
+class GivenUp(NamedTuple):
+    """What nobody will get any more, of what is archived: it was `rejected`, or else delivered too often."""
+
+    run: Run
+    rejected: bool
+
+
 _FIRST: Final = attrgetter("first")
 _LAST: Final = attrgetter("last")
 

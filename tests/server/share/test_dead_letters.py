@@ -170,3 +170,22 @@ def test_a_letter_that_kafka_was_about_to_write_is_written() -> None:
     assert acquired(member.fetch([T0])) == {T0: [(0, 1, 1), (4, 9, 1)]}
     assert offsets(letters(broker)) == [2, 3]
     assert persister.writes == [[StateBatch(2, 3, 1, 4)]]
+
+
+def test_what_is_given_up_together_is_read_from_the_log_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    broker, _ = wanting(copies=True)
+    make(broker)
+    source = broker.replicas.get("t", 0)
+    assert source is not None
+    reads: list[int] = []
+    iterate = source.log.iterate_batches
+
+    def counted(first: int) -> Any:
+        reads.append(first)
+        return iterate(first)
+
+    monkeypatch.setattr(source.log, "iterate_batches", counted)
+    settled(broker, *[ACCEPT, REJECT] * 5)
+    assert reads == [1]
+    assert [(letter.key, letter.value) for letter in letters(broker)] == [(b"k", b"v")] * 5
+    assert offsets(letters(broker)) == [1, 3, 5, 7, 9]
