@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from ottla.log.partition import PartitionLog
 from ottla.server.share.states import ACCEPT, GAP, REJECT, RELEASE
 from ottla.server.share_state.batches import StateBatch
 from ottla.wire.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
@@ -175,17 +176,16 @@ def test_a_letter_that_kafka_was_about_to_write_is_written() -> None:
 def test_what_is_given_up_together_is_read_from_the_log_once(monkeypatch: pytest.MonkeyPatch) -> None:
     broker, _ = wanting(copies=True)
     make(broker)
-    source = broker.replicas.get("t", 0)
-    assert source is not None
     reads: list[int] = []
-    iterate = source.log.iterate_batches
+    iterate = PartitionLog.iterate_batches
 
-    def counted(first: int) -> Any:
+    def counted(log: PartitionLog, first: int) -> Any:
         reads.append(first)
-        return iterate(first)
+        return iterate(log, first)
 
-    monkeypatch.setattr(source.log, "iterate_batches", counted)
+    monkeypatch.setattr(PartitionLog, "iterate_batches", counted)
     settled(broker, *[ACCEPT, REJECT] * 5)
     assert reads == [1]
+    monkeypatch.undo()
     assert [(letter.key, letter.value) for letter in letters(broker)] == [(b"k", b"v")] * 5
     assert offsets(letters(broker)) == [1, 3, 5, 7, 9]
