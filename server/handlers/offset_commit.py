@@ -4,12 +4,12 @@
 - Fine while members join, 27 REBALANCE_IN_PROGRESS between join and sync. Offsets themselves are not checked against the log.
 - Retention time (v2-4) is honoured as Kafka does. v6 leader epoch, v7 static members, v9 says 69 GROUP_ID_NOT_FOUND where older
   versions hear 22 ILLEGAL_GENERATION. v10 names topics by id.
-- Partitions that are refused for not existing come first in the answer. Once there are any, a topic named twice has one entry. A
-  topic without partitions is answered only if it does not exist.
+- Partitions that are refused for not existing come first in the answer. Once there are any, a topic named twice has one entry.
+  A topic without partitions is answered only if it does not exist.
 - A member of a consumer group (v9) may commit with an epoch of the past for what it has had since then (KIP-1251).
-- Errors, each partition its own: 3 UNKNOWN_TOPIC_OR_PARTITION, 100 UNKNOWN_TOPIC_ID, 12 OFFSET_METADATA_TOO_LARGE; for all
-  partitions: 22, 25 UNKNOWN_MEMBER_ID, 27, 35 UNSUPPORTED_VERSION, 69, 82 FENCED_INSTANCE_ID, 113 STALE_MEMBER_EPOCH, and 14/15/16
-  of the coordinator.
+- Errors, each partition its own: 3 UNKNOWN_TOPIC_OR_PARTITION, 100 UNKNOWN_TOPIC_ID, 12 OFFSET_METADATA_TOO_LARGE; for all of
+  them: 22, 25 UNKNOWN_MEMBER_ID, 27, 35 UNSUPPORTED_VERSION, 69, 82 FENCED_INSTANCE_ID, 113 STALE_MEMBER_EPOCH, and 14/15/16 of
+  the coordinator.
 """
 
 from __future__ import annotations
