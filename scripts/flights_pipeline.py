@@ -40,7 +40,8 @@ sys.path[:0] = [str(ROOT), str(ROOT / "scripts")]
 
 JOB = ROOT / "scripts" / "flights.sql"
 PARTITIONS = 3
-ROWS_PER_BATCH = 25_000
+BATCHES = 13
+"""About; a driver that dies should die in the middle."""
 WEEK_S = 7 * 24 * 3600
 RUN_TIMEOUT_S = 300.0
 CLOSING = {"number": -1, "time_hour": "2014-02-01T12:00:00Z", "origin": "EWR", "carrier": "--", "flight": 0, "dest": "---"}
@@ -195,7 +196,7 @@ class Feed(threading.Thread):
 class Driver:
     """`ottla pipeline run` on the job, as a process that can be killed with all that it started."""
 
-    def __init__(self, bootstrap: str, directory: Path, topics: Mapping[str, str]) -> None:
+    def __init__(self, bootstrap: str, directory: Path, topics: Mapping[str, str], rows_per_batch: int) -> None:
         self.log = directory / "driver.log"
         given = {
             **topics,
@@ -303,7 +304,7 @@ class Show:
         names = self.names
         create_topics(self.broker.bootstrap, [names["flights"], names["weather"]])
         feed = Feed(self.broker.bootstrap, {names["flights"]: self.flights, names["weather"]: self.weather})
-        driver = Driver(self.broker.bootstrap, self.directory, names)
+        driver = Driver(self.broker.bootstrap, self.directory, names, -(-len(self.flights) // BATCHES))
         try:
             feed.start()
             feed.allow(0.3)
