@@ -154,10 +154,13 @@ class Turn:
             inherited = former.pop(replaced.member_id, None)
             if inherited is not None:
                 former[new.member_id] = inherited
-        name = group.preferred_assignor(old, new) or self.protocol.default_assignor
+        assignors = self.protocol.assignors
+        name = group.preferred_assignor(old, new)
+        if name not in assignors:  # none is named; or one that the broker had when the member joined, and has no more
+            name = self.protocol.default_assignor
         spec = self._spec(members, former)
         try:
-            assigned = self.protocol.assignors[name](spec)
+            assigned = assignors[name](spec)
         except AssignorError as error:
             message = f"No assignment could be made for epoch {epoch}: {error}"
             raise GroupError(ErrorCode.UNKNOWN_SERVER_ERROR, message) from error

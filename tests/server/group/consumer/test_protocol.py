@@ -296,6 +296,17 @@ async def test_the_assignor_is_voted_for() -> None:
 
 
 @in_loop
+async def test_an_assignor_that_the_broker_has_no_more_is_replaced_by_the_default() -> None:
+    driver = Beating()
+    driver.beat("m1", server_assignor="range")
+    driver.later()
+    uniform_only = Broker(driver.broker.log, driver.clock, broker={"group.consumer.assignors": ["uniform"]})
+    uniform_only.groups.refresh()
+    joined = Beating(uniform_only).beat("m2")
+    assert (joined.error_code, joined.member_epoch) == (NONE, 3)
+
+
+@in_loop
 async def test_what_cannot_be_written_did_not_happen() -> None:
     driver = Beating()
     driver.beat("m1")
