@@ -30,6 +30,7 @@ from ottla.wire.messages.consumer_group_describe import ConsumerGroupDescribeReq
 from ottla.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from ottla.wire.messages.delete_groups import DeleteGroupsRequest
 from ottla.wire.messages.delete_topics import DeleteTopicsRequest
+from ottla.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from ottla.wire.messages.describe_groups import DescribeGroupsRequest
 from ottla.wire.messages.heartbeat import HeartbeatRequest
 from ottla.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
@@ -70,9 +71,19 @@ class ShareGroup:
         return name
 
     def configure(self, group: str, **settings: str) -> Any:
-        altered = [configs.AlterableConfig(name.replace("_", "."), 0, value) for name, value in settings.items()]
+        """The answer, once what is not refused holds."""
+        named = {name.replace("_", "."): value for name, value in settings.items()}
+        altered = [configs.AlterableConfig(name, 0, value) for name, value in named.items()]
         resource = configs.AlterConfigsResource(GROUP_RESOURCE, group, altered)
-        return self.wire.call(configs.IncrementalAlterConfigsRequest([resource]), 1)
+        answer = self.wire.call(configs.IncrementalAlterConfigsRequest([resource]), 1)
+        asked = DescribeConfigsRequest([DescribeConfigsResource(GROUP_RESOURCE, group, list(named))])
+
+        def holds() -> bool:
+            return {each.name: each.value for each in self.wire.call(asked, 4).results[0].configs} == named
+
+        if not answer.responses[0].error_code:
+            wait_for(holds, f"{group} has its settings")
+        return answer
 
     def beat(
         self,

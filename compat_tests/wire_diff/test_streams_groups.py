@@ -6,7 +6,6 @@ Members choose their ids, so both brokers see the same ones and assign the same 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from random import Random
 from typing import Any
 
@@ -31,6 +30,7 @@ from compat_tests.wire_diff.streams import (
 )
 from ottla.server.group.records import ProtocolRecord, decode
 from ottla.server.java_hash import java_hash_bucket
+from ottla.wire.batch import iter_batches
 from ottla.wire.messages import (
     delete_groups,
     describe_groups,
@@ -353,11 +353,13 @@ def written(wire: Wire, group: str) -> list[Any]:
     while True:
         part = wire.fetch("__consumer_offsets", offset, partition=partition).responses[0].partitions[0]
         assert part.error_code == 0, part
-        batches = list(decode_batches(bytes(part.records or b"")))
-        if not batches:
+        records: list[Any] = []
+        for header, batch in iter_batches(part.records or b""):
+            offset = header.last_offset + 1
+            records += () if header.is_control else decode_records(bytes(batch))
+        if not part.records:
             return found
-        for record in (record for batch in batches for record in batch):
-            offset = record.offset + 1
+        for record in records:
             known = None if record.key is None else decode(record.key, record.value)
             if isinstance(known, ProtocolRecord) and known.group_id == group:
                 value = normalise(known.value, {}) if known.value is not None else None
@@ -365,17 +367,6 @@ def written(wire: Wire, group: str) -> list[Any]:
                     if value is not None and value.get(name):
                         value[name] = "<masked>"
                 found.append((type(known.key).__name__, getattr(known.key, "member_id", None), value))
-
-
-def decode_batches(data: bytes) -> Iterator[list[Any]]:
-    """The whole batches at the beginning of `data`."""
-    at = 0
-    while at + 12 <= len(data):
-        end = at + 12 + int.from_bytes(data[at + 8 : at + 12], "big")
-        if end > len(data):
-            return
-        yield list(decode_records(data[at:end]))
-        at = end
 
 
 @same_answer("SG19")
