@@ -65,6 +65,7 @@ class ConsumerGroup(Group):
         self.refresh_at_ms = DUE_NOW
         """When its topics are looked at anew; at once after one of them has changed."""
         self._topics: Counter[str] = Counter()  # name -> members that named it
+        self._regex_topics: Counter[str] = Counter()  # name -> expressions that matched it
         self._regex_members: Counter[str] = Counter()
         self._assignors: Counter[str] = Counter()
         self._classic_count = 0
@@ -96,13 +97,11 @@ class ConsumerGroup(Group):
         return not self.members
 
     def is_subscribed(self, topic: str) -> bool:
-        return topic in self._topics or any(topic in regex.topics for regex in self.regexes.values())
+        return topic in self._topics or topic in self._regex_topics
 
     def reads_any(self, topics: Set[str]) -> bool:
         """Is it subscribed to one of these?"""
-        return not self._topics.keys().isdisjoint(topics) or any(
-            not regex.topics.isdisjoint(topics) for regex in self.regexes.values()
-        )
+        return not (self._topics.keys().isdisjoint(topics) and self._regex_topics.keys().isdisjoint(topics))
 
     @property
     def may_expire_offsets(self) -> bool:
@@ -192,17 +191,16 @@ class ConsumerGroup(Group):
     def subscribed_topics(
         self, old: Iterable[ConsumerMember] = (), new: ConsumerMember | None = None, gone_regexes: Iterable[str] = ()
     ) -> set[str]:
-        """Names that somebody subscribed to, or whose expression matched them."""
+        """Names that somebody subscribed to, or whose expression matched them. `gone_regexes`, each once, are not looked at."""
         names = Counter(self._topics)
         for member in old:
             names.subtract(member.topics)
         names.update(() if new is None else new.topics)
-        gone = set(gone_regexes)
-        topics = set(+names)
-        for expression, resolved in self.regexes.items():
-            if expression not in gone:
-                topics |= resolved.topics
-        return topics
+        matched = Counter(self._regex_topics)
+        for expression in gone_regexes:
+            if expression in self.regexes:
+                matched.subtract(self.regexes[expression].topics)
+        return {*+names, *+matched}
 
     def topics_of(self, member: ConsumerMember) -> frozenset[str]:
         """What it reads by name or by its expression; one that was not looked up yet matches nothing."""
@@ -258,10 +256,15 @@ class ConsumerGroup(Group):
         self.assignment_timestamp_ms = 0 if value is None else value.assignment_timestamp
 
     def _replay_regex(self, key: Any, value: Any) -> None:
+        former = self.regexes.get(key.regular_expression)
+        if former is not None:
+            _add_to(self._regex_topics, former.topics, -1)
         if value is None:
             self.regexes.pop(key.regular_expression, None)
         else:
-            self.regexes[key.regular_expression] = ResolvedRegex(frozenset(value.topics), value.version, value.timestamp)
+            resolved = ResolvedRegex(frozenset(value.topics), value.version, value.timestamp)
+            self.regexes[key.regular_expression] = resolved
+            _add_to(self._regex_topics, resolved.topics, 1)
 
     def _put(self, member: ConsumerMember) -> None:
         self._forget(self.members.get(member.member_id))
@@ -292,10 +295,7 @@ class ConsumerGroup(Group):
             (self._assignors, (member.assignor,) if member.assignor is not None else ()),
             (self._classic_protocols, [] if member.classic is None else [each.name for each in member.classic.protocols]),
         ):
-            for key in keys:
-                counts[key] += by
-                if not counts[key]:
-                    del counts[key]
+            _add_to(counts, keys, by)
 
     def _own(self, held: Held, member: ConsumerMember) -> None:
         """While a compacted log is read, a partition's former owner may come after its next one: the later epoch has it."""
@@ -314,6 +314,14 @@ class ConsumerGroup(Group):
                     del owners[partition]
             if not owners:
                 self._owners.pop(topic_id, None)
+
+
+def _add_to(counts: Counter[str], keys: Iterable[str], by: int) -> None:
+    """Keys that count nothing are not kept."""
+    for key in keys:
+        counts[key] += by
+        if not counts[key]:
+            del counts[key]
 
 
 _REPLAY: Final[dict[str, Callable[[ConsumerGroup, Any, Any], None]]] = {

@@ -228,8 +228,8 @@ class StreamsGroup(Group):
         """Take out what follows from a member, which is about to change or to go."""
         if member is None:
             return
-        if member.instance_id is not None:
-            self.static_members.pop(member.instance_id, None)
+        if member.instance_id is not None and self.static_members.get(member.instance_id) == member.member_id:
+            del self.static_members[member.instance_id]
         process = member.process_id
         for held in (member.held, member.to_revoke):
             for name, partitions in held.active.items():

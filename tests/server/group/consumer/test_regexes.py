@@ -49,3 +49,22 @@ async def test_a_lookup_that_takes_several_turns_ends() -> None:
     assert isinstance(group, ConsumerGroup)
     assert group.regexes["t|u"].topics == {"t", "u"}
     assert group.epoch == 2
+
+
+@in_loop
+async def test_a_topic_is_read_as_long_as_an_expression_matches_it() -> None:
+    driver = Beating()
+    for member, expression in (("m1", "t"), ("m2", "[tu]")):
+        driver.beat(member, subscribed_topic_names=None, subscribed_topic_regex=expression)
+        driver.later(11)
+    group = driver.broker.groups.find("g")
+    assert isinstance(group, ConsumerGroup)
+    driver.beat("m1", group.members["m1"].epoch)
+    driver.later(11)
+    assert group.subscribed_topics() == {"t", "u"}
+    assert group.subscribed_topics(gone_regexes=["t"]) == {"t", "u"}
+    assert group.subscribed_topics(gone_regexes=["[tu]", "never heard of"]) == {"t"}
+    assert (group.is_subscribed("u"), group.reads_any({"u", "x"}), group.reads_any({"x"})) == (True, True, False)
+    driver.beat("m2", -1)
+    assert group.subscribed_topics() == {"t"}
+    assert not group.is_subscribed("u")
