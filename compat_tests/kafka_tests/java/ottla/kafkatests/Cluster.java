@@ -13,6 +13,7 @@ import java.util.Optional;
 import java.util.Set;
 import java.util.concurrent.ExecutionException;
 import java.util.stream.Collectors;
+import java.util.stream.Stream;
 import kafka.server.ControllerServer;
 import kafka.server.KafkaBroker;
 import kafka.server.KafkaConfig;
@@ -99,9 +100,12 @@ public final class Cluster implements InvocationHandler {
         }
         Map<String, String> settings = new HashMap<>(config.serverProperties());
         settings.putAll(config.perServerOverrideProperties().getOrDefault(BROKER_ID, Map.of()));
-        Plan.refused(settings).ifPresent(reason -> {
-            throw abort(reason);
-        });
+        Stream.concat(Stream.of(settings), config.perServerOverrideProperties().values().stream()) // those of controllers, too
+            .flatMap(each -> Plan.refused(each).stream())
+            .findFirst()
+            .ifPresent(reason -> {
+                throw abort(reason);
+            });
         Map<String, Short> features = config.features().entrySet().stream()
             .collect(Collectors.toMap(entry -> entry.getKey().featureName(), Map.Entry::getValue));
         boolean newest = config.metadataVersion() == MetadataVersion.latestTesting();
