@@ -21,11 +21,13 @@ import signal
 import threading
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from ottla.pipeline.archive import DELTA_CONF
 from ottla.pipeline.cluster import KafkaCluster
 from ottla.pipeline.errors import PipelineError, in_one_line
 from ottla.pipeline.run_job import Insert, Job, JobError, Sink, Statement, Stream, read_job, read_statement, statements
@@ -33,7 +35,6 @@ from ottla.pipeline.run_progress import QueryProgress, serve_metrics, watch
 from ottla.pipeline.run_sinks import start_query
 from ottla.pipeline.run_sources import open_stream, partitions_of_topics, topics_of
 from ottla.pipeline.run_topic_sink import NotWritten
-from ottla.pipeline.session import SparkOptions, session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -63,7 +64,11 @@ class RunOptions:
     """Between two lines of progress; 0: none."""
 
 
-def run_job(path: Path, options: RunOptions, spark_options: SparkOptions, tell: Callable[[str], None] = print) -> None:
+OpenSession = Callable[[Sequence[str], Mapping[str, str]], AbstractContextManager["SparkSession"]]
+"""With connectors, and settings that count less than the user's own."""
+
+
+def run_job(path: Path, options: RunOptions, open_session: OpenSession, tell: Callable[[str], None]) -> None:
     """Runs a job: to the end of what is there now (`once`), or until SIGTERM or SIGINT. PipelineError in one line."""
     try:
         job = read_job(path, options.variables)
@@ -72,19 +77,22 @@ def run_job(path: Path, options: RunOptions, spark_options: SparkOptions, tell: 
         if job.bootstrap is not None and cluster.bootstrap == BOOTSTRAP:
             cluster = cluster.at(job.bootstrap)
         partitions = partitions_of_topics(cluster, topics_of(job.steps))
-        needs = ("kafka", "avro") if any("avro" in getattr(step, "options", {}).values() for step in job.steps) else ("kafka",)
-        settings = SparkOptions(
-            spark_options.master, spark_options.jars, spark_options.packages, {**job.spark, **spark_options.conf}
-        )
-        spark = session(settings, connectors=needs, name=job.name)
-        try:
+        with open_session(*needs_of(job)) as spark:
             running = RunningJob(job, spark, options, checkpoint, cluster, partitions)
-            running.start()
-            running.attend(tell)
-        finally:
-            spark.stop()
+            try:
+                running.start()
+                running.attend(tell)
+            finally:
+                running.stop()
     except JobError as error:
         raise PipelineError(f"{path}:{error.line}: {error}" if error.line else f"{path}: {error}") from error
+
+
+def needs_of(job: Job) -> tuple[Sequence[str], Mapping[str, str]]:
+    """Which connectors and settings a job wants of its session."""
+    is_avro = any(step.options.get("format") == "avro" for step in job.steps if isinstance(step, Stream))
+    is_delta = any(step.kind == "delta" for step in job.steps if isinstance(step, Sink))
+    return ("kafka", "avro") if is_avro else ("kafka",), {**(DELTA_CONF if is_delta else {}), **job.spark}
 
 
 def checkpoint_of(job: Job, options: RunOptions) -> Path:
@@ -199,10 +207,13 @@ class RunningJob:
             if server is not None:
                 server.shutdown()
                 server.server_close()
-            for query, _line in self.queries.values():
-                query.stop()
             for number, handler in before.items():
                 signal.signal(number, handler)
+
+    def stop(self) -> None:
+        """Ends all queries, those that go on as well."""
+        for query, _line in self.queries.values():
+            query.stop()
 
     def _attend(self, tell: Callable[[str], None], states: Mapping[str, QueryProgress], stop: threading.Event) -> None:
         every_s = self.options.progress_s

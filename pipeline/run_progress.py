@@ -30,13 +30,15 @@ class QueryProgress:
     batch_s: float = 0.0
     batches: int = 0
     last_batch: tuple[str, int] | None = None
+    is_known: bool = False
+    """Whether Spark has told anything yet."""
 
     def take(self, progress: Mapping[str, Any]) -> None:
         """A report of Spark on one batch; the same again does nothing."""
         batch = (str(progress["timestamp"]), int(progress["batchId"]))
         if self.last_batch is not None and batch <= self.last_batch:
             return
-        self.last_batch = batch
+        self.last_batch, self.is_known = batch, True
         self.rows += progress["numInputRows"]
         self.rows_per_s = progress.get("processedRowsPerSecond") or 0.0
         self.batch_s = progress.get("batchDuration", 0) / 1000
@@ -47,12 +49,14 @@ class QueryProgress:
 
     def idle(self, now: float) -> None:
         """It waits: nothing is unread, and nothing is worked on."""
-        self.lag_records, self.caught_up_s, self.rows_per_s = 0, now, 0.0
+        self.lag_records, self.caught_up_s, self.rows_per_s, self.is_known = 0, now, 0.0, True
 
     def lag_s(self, now: float) -> float:
         return max(0.0, now - self.caught_up_s)
 
     def line(self, now: float) -> str:
+        if not self.is_known:
+            return f"{self.name}: its first batch is under way for {self.lag_s(now):,.1f} s"
         return (
             f"{self.name}: {self.rows:,} rows, {self.rows_per_s:,.0f} rows/s, "
             f"lag {self.lag_records:,} records, {self.lag_s(now):,.1f} s"

