@@ -209,6 +209,7 @@ NO_ERROR: Final[dict[str, tuple[range, str]]] = {
     "list_partition_reassignments": (range(1), _REFUSED_ONLY),
     "describe_cluster": (range(1), "there is no endpoint type yet that could be wrong"),
     "list_transactions": (range(2), _REFUSED_ONLY),
+    "describe_share_group_offsets": (range(2), "who or what is not there has no offsets, without an error"),
     "list_config_resources": (range(1), "names no types, of which one could be wrong"),
 }
 _NO_TOKENS: Final = "tokens need a login, and ottla's listeners are PLAINTEXT"

@@ -344,6 +344,15 @@ def test_a_session_that_is_not_there(broker: MemoryBroker) -> None:
     assert (answer.error_code, answer.session_id, answer.responses) == (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, 0, [])
 
 
+def test_a_session_remembers_the_name_of_a_topic_that_is_gone(broker: MemoryBroker) -> None:
+    """As Kafka's: without a session the id is unknown, in one that knew the topic its partition is."""
+    full = call(broker, "fetch", 13, fetch_request("t", {0: 0}, 13, session=(0, 0)))
+    broker.delete_topic("t")
+    gone = call(broker, "fetch", 13, fetch_request("t", {}, 13, session=(full.session_id, 1)))
+    assert gone.responses[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert fetch(broker, "t", version=13).error_code == ErrorCode.UNKNOWN_TOPIC_ID
+
+
 def test_small_limits_give_every_partition_its_turn(broker: MemoryBroker) -> None:
     for _ in range(4):
         three_partitions(broker, BIG)
