@@ -151,6 +151,11 @@ class StreamsGroup(Group):
                 return epoch
         return None
 
+    def forget_offsets_of_strangers(self) -> None:
+        """Of a member whose heartbeat could not be written: if it was to be its first, nobody would ever take them away."""
+        for member_id in self.task_offsets.keys() - self.members.keys():
+            del self.task_offsets[member_id]
+
     # Looking at topics
 
     def needs_any(self, topics: Set[str]) -> bool:

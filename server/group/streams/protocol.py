@@ -128,7 +128,11 @@ class StreamsProtocol(GroupProtocol[StreamsGroup]):
         group, records = self._group_for(request)
         around = Surroundings(shard.cluster, self._topics, self.settings, shard.clock.now_ms(), self._is_delayed)
         outcome = Heartbeat(group, request, client, version, around, records).run()
-        shard.run(Result(outcome.records, None))
+        try:
+            shard.run(Result(outcome.records, None))
+        except GroupError:
+            group.forget_offsets_of_strangers()
+            raise
         member = outcome.member
         if outcome.replaced is not None:
             self._timers.cancel_all(group.group_id, outcome.replaced.member_id)

@@ -15,6 +15,7 @@ from ottla.server.group.errors import GroupError
 from ottla.server.group.streams.group import StreamsGroup, StreamsState
 from ottla.server.group.streams.topology import Status
 from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.streams_group_heartbeat import TaskOffset
 from tests.server.group.fakes import Driver, in_loop
 from tests.server.group.streams.support import GROUP, Cluster, Member, ids, settle, subtopology
 
@@ -125,6 +126,17 @@ def test_a_silent_member_whose_end_cannot_be_written_is_put_out_when_it_can() ->
     cluster.advance(1)
     assert cluster.group.is_empty
     assert cluster.broker.clock.waiting == 0
+
+
+def test_what_a_member_reported_is_kept_for_members_only() -> None:
+    cluster = Cluster()
+    one = Member(cluster, "m1")
+    one.join(READS_T)
+    one.own(task_offsets=[TaskOffset("0", 0, 5)])
+    cluster.broker.log.fail = OSError("no space")
+    with pytest.raises(GroupError):
+        Member(cluster, "m2").join(READS_T, task_offsets=[TaskOffset("0", 1, 7)])
+    assert list(cluster.group.task_offsets) == ["m1"]
 
 
 def test_a_member_that_gives_nothing_up_is_put_out() -> None:
