@@ -114,8 +114,11 @@ def audited(spark: SparkSession, bootstrap: str, topic: str, against: str | None
 
 def test_there_and_back_is_the_same(spark: SparkSession, bootstrap: str, topic_of: Callable[[str], str], tmp_path: Path) -> None:
     source, target = topic_of("pipe-source"), topic_of("pipe-target")
-    fill(bootstrap, source, 1000)
     directory = tmp_path / "archive"
+    assert archived(spark, bootstrap, source, directory).records == 0
+    with pytest.raises(archive.PipelineError, match="has no records yet"):
+        archive.read(spark, str(directory))
+    fill(bootstrap, source, 1000)
     assert archived(spark, bootstrap, source, directory).records == 1000
     fill(bootstrap, source, 500, start=1000)
     assert archived(spark, bootstrap, source, directory, batch_records=200).records == 500

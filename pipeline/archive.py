@@ -190,21 +190,26 @@ def count(query: StreamingQuery, totals: Totals, tell: Callable[[str], None]) ->
 def remove_orphans(spark: SparkSession, directory: str, files: Files) -> int:
     """Remove data files that no batch lists, and say how many they were."""
     lying = files.data_files()  # before the list is read: a file that is listed later was not seen
-    listed = {name.split("/date=")[-1] for name in spark.read.parquet(directory).inputFiles()}
+    listed = {name.split("/date=")[-1] for name in listed_files(spark, directory)}
     orphans = [address for address in lying if address.split("/date=")[-1] not in listed]
     for address in orphans:
         files.delete(address)
     return len(orphans)
 
 
+def listed_files(spark: SparkSession, directory: str) -> list[str]:
+    """The files that count. A schema is given, for none can be inferred where there are no files."""
+    return list(spark.read.schema("offset BIGINT, date DATE").parquet(directory).inputFiles())
+
+
 def read(spark: SparkSession, directory: str) -> tuple[DataFrame, dict[str, Any]]:
-    """An archive's rows and what its archive.json says. PipelineError if the directory is none."""
+    """An archive's rows and what its archive.json says. PipelineError if the directory is none, or has no records yet."""
     files = Files(spark, directory)
     what = files.read_json(_WHAT)
     if what is None:
         raise PipelineError(f"{directory} is no archive of ottla: it has no {_WHAT}")
     if what["format"] == "iceberg":
         return spark.read.table(f"{ICEBERG_CATALOG}.`{what['topic']}`"), what
-    if what["format"] == "parquet" and not files.exists("_spark_metadata"):
-        raise PipelineError(f"{directory} has no records: its archive was never run to an end")
+    if what["format"] == "parquet" and not (files.exists("_spark_metadata") and listed_files(spark, directory)):
+        raise PipelineError(f"{directory} has no records yet")
     return spark.read.format(what["format"]).load(directory), what
