@@ -110,7 +110,8 @@ func (f franz) Consume(ctx context.Context, args Args) error {
 	if args.Committed != nil && *args.Committed {
 		isolation = kgo.ReadCommitted()
 	}
-	client, err := f.open(kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{args.Topic: from}), kgo.FetchIsolationLevel(isolation))
+	assigned := kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{args.Topic: from})
+	client, err := f.open(assigned, kgo.FetchIsolationLevel(isolation))
 	if err != nil {
 		return err
 	}

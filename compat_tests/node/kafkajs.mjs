@@ -87,14 +87,19 @@ class Client {
     await producer.connect()
     for (const { records, commit, group, offsets } of rounds) {
       const transaction = await producer.transaction()
-      const messages = records.map(({ partition, timestamp_ms, key, value }) => ({ partition, timestamp: String(timestamp_ms), key, value }))
+      const messages = records.map(({ partition, timestamp_ms, key, value }) => {
+        return { partition, timestamp: String(timestamp_ms), key, value }
+      })
       const placed = await transaction.send({ topic, messages, acks: -1 })
       if (group) {
-        const partitions = Object.entries(offsets).map(([partition, offset]) => ({ partition: Number(partition), offset: String(offset) }))
+        const partitions = Object.entries(offsets).map(([partition, offset]) => {
+          return { partition: Number(partition), offset: String(offset) }
+        })
         await transaction.sendOffsets({ consumerGroupId: group, topics: [{ topic, partitions }] })
       }
       await (commit ? transaction.commit() : transaction.abort())
-      done(offsetsFrom(records, placed.map(({ partition, baseOffset }) => [partition, Number(baseOffset)])))
+      const first = placed.map(({ partition, baseOffset }) => [partition, Number(baseOffset)])
+      done(offsetsFrom(records, first))
     }
     await producer.disconnect()
   }

@@ -74,7 +74,8 @@ class Client {
       }))
       const { offsets } = await transaction.send({ messages, acks: ACKS.all })
       await (commit ? transaction.commit() : transaction.abort())
-      done(offsetsFrom(records, offsets.map(({ partition, offset }) => [partition, Number(offset)])))
+      const first = offsets.map(({ partition, offset }) => [partition, Number(offset)])
+      done(offsetsFrom(records, first))
     }
     await producer.close()
   }
@@ -102,7 +103,8 @@ class Client {
       const start = offset === undefined ? starts[partition] : BigInt(offset)
       return { topic, partition, offset: partitions.includes(partition) ? start : end }
     })
-    const stream = await consumer.consume({ topics: [topic], mode: 'manual', offsets, isolationLevel: committed === false ? UNCOMMITTED : COMMITTED })
+    const isolationLevel = committed === false ? UNCOMMITTED : COMMITTED
+    const stream = await consumer.consume({ topics: [topic], mode: 'manual', offsets, isolationLevel })
     let seen = 0
     for await (const message of stream) {
       emit({ record: recordOf(message) })
