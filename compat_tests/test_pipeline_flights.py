@@ -18,7 +18,7 @@ from scripts import flights_pipeline
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1200)]
 
-DAYS = 45
+DAYS = 31
 
 
 def test_flights_survive_kills_of_driver_and_broker_and_the_audit_misses_nothing(
@@ -28,7 +28,7 @@ def test_flights_survive_kills_of_driver_and_broker_and_the_audit_misses_nothing
     directory = tmp_path / "show"
     directory.mkdir()
     show = flights_pipeline.Show(broker, directory, DAYS)
-    assert len(show.flights) > 38_000
+    assert len(show.flights) > 26_000
     show.run()
     assert show.differences(spark) == []
 

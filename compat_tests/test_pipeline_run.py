@@ -1,0 +1,209 @@
+"""`ottla pipeline run`: jobs in SQL and in Python, against ottla and against Apache Kafka; and what is told of bad ones.
+
+The jobs run in the session that all tests with Spark share; one runs as the command, up to where it needs no Spark.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from ottla.pipeline.errors import PipelineError
+from ottla.pipeline.run import RunOptions, run_job
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
+
+PARTITIONS = 2
+NOON = "2026-11-21T12:"
+
+
+class Bench:
+    """A broker with topics of this test, and jobs run against it."""
+
+    def __init__(self, bootstrap: str, spark: Any, unique: Callable[[str], str], directory: Path) -> None:
+        self.bootstrap, self.spark, self.unique, self.directory = bootstrap, spark, unique, directory
+        self.told: list[str] = []
+
+    def topic(self, *values: str) -> str:
+        name = self.unique("run")
+        admin = AdminClient({"bootstrap.servers": self.bootstrap})
+        admin.create_topics([NewTopic(name, PARTITIONS, 1)])[name].result(timeout=30)
+        self.produce(name, *values)
+        return name
+
+    def produce(self, topic: str, *values: str) -> None:
+        producer = Producer({"bootstrap.servers": self.bootstrap})
+        for number, value in enumerate(values):
+            producer.produce(topic, value, partition=number % PARTITIONS)
+        assert producer.flush(30) == 0
+
+    def records(self, topic: str, count: int) -> list[Any]:
+        """Exactly so many committed ones."""
+        settings = {"bootstrap.servers": self.bootstrap, "group.id": topic, "enable.partition.eof": True}
+        reader = Consumer(settings | {"isolation.level": "read_committed"})
+        reader.assign([TopicPartition(topic, number, 0) for number in range(PARTITIONS)])
+        found, ended = [], 0
+        while ended < PARTITIONS:
+            for message in reader.consume(100, timeout=5):
+                ended += message.error() is not None
+                found += [message] if message.error() is None else []
+        reader.close()
+        assert len(found) == count, [message.value() for message in found]
+        return found
+
+    def run(self, text: str, name: str = "job.sql", checkpoint: str | None = "checkpoint", **variables: str) -> None:
+        path = self.directory / name
+        path.write_text(text)
+        where = None if checkpoint is None else str(self.directory / checkpoint)
+        options = RunOptions({"bootstrap.servers": self.bootstrap}, where, once=True, variables=variables, progress_s=1)
+        before = {view.name for view in self.spark.catalog.listTables()}
+        try:
+            run_job(path, options, lambda _connectors, _settings: nullcontext(self.spark), self.told.append)
+        finally:
+            for name in {view.name for view in self.spark.catalog.listTables()} - before:
+                self.spark.catalog.dropTempView(name)
+
+    def error(self, text: str, name: str = "job.sql", checkpoint: str | None = "checkpoint", **variables: str) -> str:
+        with pytest.raises(PipelineError) as raised:
+            self.run(text, name, checkpoint, **variables)
+        said = str(raised.value)
+        assert "\n" not in said
+        return said.removeprefix(f"{self.directory}/")
+
+
+@pytest.fixture
+def bench(bootstrap: str, spark: Any, unique: Callable[[str], str], tmp_path: Path) -> Bench:
+    return Bench(bootstrap, spark, unique, tmp_path)
+
+
+JOB = """
+CREATE STREAM clicks (user STRING, at TIMESTAMP, n INT) FROM TOPIC ${clicks} WATERMARK at DELAY OF INTERVAL 1 MINUTE;
+CREATE TABLE people (user STRING, name STRING) FROM TOPIC ${people};
+CREATE TEMPORARY VIEW named AS SELECT name, at, n, _partition FROM clicks JOIN people USING (user);
+
+CREATE SINK minutes TO TOPIC ${minutes} WITH (key = 'name', timestamp = 'minute', partitions = '2');
+CREATE SINK rows TO PARQUET '${rows}' WITH (partition_by = 'name');
+INSERT INTO minutes
+SELECT name, window.start AS minute, sum(n) AS n, CAST(NULL AS INT) AS nothing FROM named GROUP BY name, window(at, '1 minute');
+INSERT INTO rows SELECT * FROM named;
+"""
+
+
+def click(user: str, minute: int, number: int) -> str:
+    return json.dumps({"user": user, "at": f"{NOON}{minute:02}:30Z", "n": number})
+
+
+def test_windows_and_joins_go_to_a_topic_and_a_table_and_on_from_the_checkpoint(bench: Bench) -> None:
+    people = bench.topic(*(json.dumps({"user": user, "name": name}) for user, name in (("a", "Ada"), ("b", "Bob"))))
+    clicks = bench.topic(click("a", 1, 3), click("b", 1, 5), click("a", 1, 4), click("c", 1, 9), click("a", 5, 1))
+    topics = {"people": people, "clicks": clicks, "minutes": bench.unique("minutes"), "rows": str(bench.directory / "rows")}
+    bench.run(JOB, **topics)
+    first = {
+        message.key(): (message.timestamp()[1], json.loads(message.value())) for message in bench.records(topics["minutes"], 2)
+    }
+    at_ms = 1_795_262_460_000  # 12:01
+    minute = f"{NOON}01:00.000Z"
+    assert first == {
+        b"Ada": (at_ms, {"name": "Ada", "minute": minute, "n": 7, "nothing": None}),
+        b"Bob": (at_ms, {"name": "Bob", "minute": minute, "n": 5, "nothing": None}),
+    }
+    assert any(line.startswith("rows: 5 rows, ") and "lag 0 records" in line for line in bench.told), bench.told
+
+    bench.run(JOB, **topics)  # nothing new: nothing twice
+    bench.produce(clicks, click("b", 9, 2), click("b", 9, 6))
+    bench.run(JOB, **topics)
+    assert sorted(json.loads(message.value())["n"] for message in bench.records(topics["minutes"], 3)) == [1, 5, 7]
+    table = bench.spark.read.parquet(topics["rows"])
+    assert sorted((row.name, row.n) for row in table.select("name", "n").collect()) == [
+        ("Ada", 1), ("Ada", 3), ("Ada", 4), ("Bob", 2), ("Bob", 5), ("Bob", 6),
+    ]  # fmt: skip
+
+
+PYTHON = """# /// job
+# [streams.words]
+# topic = "${words}"
+# format = "text"
+# [sinks.loud]
+# topic = "${loud}"
+# format = "text"
+# delivery = "at-least-once"
+# ///
+def run(job):
+    words = job.stream("words")
+    job.insert("loud", words.selectExpr("upper(value) AS value"))
+"""
+
+
+def test_a_job_in_python_with_all_in_its_header(bench: Bench) -> None:
+    topics = {"words": bench.topic("one", "two"), "loud": bench.topic()}
+    bench.run(PYTHON, "job.py", **topics)
+    assert sorted(message.value() for message in bench.records(topics["loud"], 2)) == [b"ONE", b"TWO"]
+    broken = PYTHON.replace("upper(value)", "upper(valeu)")
+    said = bench.error(broken, "job.py", **topics)
+    assert said.startswith("job.py:11: AnalysisException: A column"), said
+
+
+INTO_OUT = "INSERT INTO out SELECT n FROM s;"
+STREAM = "CREATE STREAM s (n INT, at TIMESTAMP) FROM TOPIC ${topic};\nCREATE SINK out TO PARQUET '${out}';\n"
+
+
+@pytest.mark.parametrize(
+    ("job", "said"),
+    [
+        (STREAM + "INSERT INTO out\nSELECT n,\n  wrong FROM s;", "job.sql:5: A column, variable, or function parameter"),
+        (STREAM + "INSERT INTO out\nSELECT n FORM s WHERE;", "job.sql:4: Syntax error at or near"),
+        (STREAM.replace("INT", "INTT") + INTO_OUT, 'job.sql:1: bad schema of s: Unsupported data type'),
+        (STREAM.replace("'${out}'", "'${out}' WITH (partition_by = 'x')") + INTO_OUT, "job.sql:3: sink out is part"),
+        (STREAM + "INSERT INTO out SELECT count(*) AS n FROM s GROUP BY at;", "job.sql:3: query into out: Invalid"),
+        (STREAM + "INSERT INTO out SELECT 1 AS n;", "job.sql:3: nothing in the query into out is a stream"),
+        (STREAM + "INSERT INTO nowhere SELECT n FROM s;", "job.sql:3: there is no sink nowhere; there are out"),
+        (STREAM + "SELECT * FROM s;", "job.sql:3: a stream of rows that goes nowhere"),
+        (STREAM, "job.sql: the job inserts into no sink"),
+        (STREAM.replace("${topic};", "${topic} WATERMARK n DELAY OF INTERVAL 1 DAY;"), "job.sql:1: the watermark of s"),
+        (STREAM.replace("${topic}", "none-such"), "job.sql:1: unknown topic none-such at "),
+        (STREAM.replace("PARQUET", "DELTA") + INTO_OUT, "job.sql:3: query into out: Spark has no delta: give its"),
+        (STREAM + INTO_OUT, "job.sql:3: query into out: "),  # the value is no JSON
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_one_line_with_the_line_of_the_file(bench: Bench, job: str, said: str) -> None:
+    assert bench.error(job, topic=bench.topic("no json"), out=str(bench.directory / "out")).startswith(said)
+
+
+def test_a_checkpoint_must_be_named_and_possible(bench: Bench) -> None:
+    topic, out = bench.topic(), str(bench.directory / "out")
+    assert bench.error(STREAM, checkpoint=None, topic=topic, out=out).startswith("job.sql: no checkpoint directory")
+    said = bench.error(STREAM, checkpoint="job.sql/below-a-file", topic=topic, out=out)
+    assert said.startswith("job.sql: the checkpoint directory ")
+
+
+def test_the_command_ends_with_one_line(bench: Bench) -> None:
+    job = bench.directory / "job.sql"
+    job.write_text(STREAM)
+    command = [
+        sys.executable,
+        "-m",
+        "ottla",
+        "pipeline",
+        "run",
+        str(job),
+        "--checkpoint",
+        str(bench.directory / "c"),
+        "--set",
+        "out=o",
+    ]
+    unreachable = [*command, "--bootstrap", "127.0.0.1:1", "--set", "topic=t"]
+    unknown = [*command, "--bootstrap", bench.bootstrap, "--set", "topic=none-such"]
+    for arguments, said in ((unreachable, "no broker answers at 127.0.0.1:1"), (unknown, "unknown topic none-such")):
+        done = subprocess.run(arguments, capture_output=True, text=True, check=False, timeout=120)
+        assert (done.returncode, done.stdout) == (1, "")
+        assert said in done.stderr
+        assert len(done.stderr.splitlines()) == 1, done.stderr
