@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import codecs
 import functools
 import struct
+
+codecs.lookup("utf-16-le")  # an import, which fails for the first name that needs it when the process has no descriptors left
 
 
 @functools.lru_cache(maxsize=10_000)

@@ -13,9 +13,12 @@ is not reshuffled, only if we go through them as Kafka does:
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from struct import iter_unpack, unpack
 from typing import Final, Generic, TypeVar
+
+codecs.lookup("utf-16-be")  # an import, as in java_hash.py
 
 K = TypeVar("K")
 V = TypeVar("V")
