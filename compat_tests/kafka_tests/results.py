@@ -4,7 +4,8 @@ A list of rows, one a case, sorted by class and case: {"class", "case", "brokers
 
 - `kafka`: passed, failed or excluded; null where it was not run. `ottla`: the same.
 - `reason`: why a case is out of the denominator, or what failed; "" where both passed.
-- `brokers`: how many the test asked for; it got one. `seconds`: how long the case took with the broker that ran it last.
+- `brokers`: how many the test asked for, or controllers where these are more; it got one.
+- `seconds`: how long the case took with the broker that ran it last.
 
 The denominator is what Apache Kafka 4.4.0 passes through this harness. Cases that make no cluster at all are not in the file.
 """
@@ -60,15 +61,17 @@ def merged(rows: list[Row], kind: str, cases: Iterable[Case]) -> list[Row]:
         empty: Row = {"class": case.owner, "case": case.case, "brokers": max(1, case.brokers), "kafka": None, "ottla": None}
         row = table.setdefault((case.owner, case.case), empty | {"reason": "", "seconds": 0.0})
         row[kind], row["seconds"] = case.result, case.seconds
-        if case.result != "passed":
+        became = {row["kafka"], row["ottla"]}
+        if case.result == "excluded" or (case.result == "failed" and "excluded" not in became):
             row["reason"] = _why(case)
-        elif "failed" not in (row["kafka"], row["ottla"]) and "excluded" not in (row["kafka"], row["ottla"]):
+        elif not became & {"failed", "excluded"}:
             row["reason"] = ""
+        row["brokers"] = max(1, case.brokers, row["brokers"])
     return [table[key] for key in sorted(table)]
 
 
 def _why(case: Case) -> str:
-    many = f"asks for {case.brokers} brokers; " if case.brokers > 1 and case.result == "failed" else ""
+    many = f"asks for {case.brokers} brokers or controllers; " if case.brokers > 1 and case.result == "failed" else ""
     return many + " ".join(case.reason.split())[:200]
 
 

@@ -7,6 +7,7 @@ place of Kafka's; it writes a JSON line as each case ends (Results.java), so a J
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import json
 import shutil
 import signal
@@ -51,8 +52,9 @@ class Case:
 
 
 def compiled(directory: Path) -> Path:
-    """The directory of our classes, compiled now if this run has not yet. Raises MavenFailed, CalledProcessError."""
-    classes = directory / "classes"
+    """The directory of our classes, compiled now if they are not there yet. Raises MavenFailed, CalledProcessError."""
+    sources = sorted(JAVA.rglob("*.java"))
+    classes = directory / f"classes-{hashlib.sha256(b''.join(source.read_bytes() for source in sources)).hexdigest()[:12]}"
     directory.mkdir(parents=True, exist_ok=True)
     with open(directory / "classes.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -60,8 +62,7 @@ def compiled(directory: Path) -> Path:
             partial = directory / "classes.partial"
             shutil.rmtree(partial, ignore_errors=True)
             shutil.copytree(JAVA / "META-INF", partial / "META-INF")
-            sources = sorted(map(str, JAVA.rglob("*.java")))
-            subprocess.run(["javac", "-nowarn", "-d", str(partial), "-cp", maven.classpath(JARS), *sources], check=True)
+            subprocess.run(["javac", "-nowarn", "-d", str(partial), "-cp", maven.classpath(JARS), *map(str, sources)], check=True)
             partial.rename(classes)
     return classes
 

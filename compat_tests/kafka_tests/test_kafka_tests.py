@@ -21,7 +21,7 @@ from compat_tests.kafka_tests import results, runner
 
 SEED: Final = 7
 CASES_A_CLASS: Final = {"ottla": 2, "kafka": 1}
-MOST_CASES: Final = {"ottla": 60, "kafka": 20}
+MOST_CASES: Final = {"ottla": 45, "kafka": 12}
 SLOW_S: Final = 15.0
 """Not in the short form."""
 FULL: Final = bool(os.environ.get("OTTLA_FULL"))

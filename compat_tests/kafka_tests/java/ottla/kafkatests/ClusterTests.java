@@ -144,7 +144,8 @@ public final class ClusterTests implements TestTemplateInvocationContextProvider
 
         @Override
         public void beforeEach(ExtensionContext context) {
-            Results.asksFor(context.getUniqueId(), cluster.config().numBrokers());
+            ClusterConfig asked = cluster.config();
+            Results.asksFor(context.getUniqueId(), Math.max(asked.numBrokers(), asked.numControllers()));
             try {
                 cluster.make();
             } finally {

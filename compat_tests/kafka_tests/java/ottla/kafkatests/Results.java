@@ -21,8 +21,8 @@ import org.junit.platform.launcher.TestIdentifier;
 
 /**
  * Appends a JSON line to the file -Dottla.results for every case as it ends, so that a JVM that hangs has told what came before:
- * class, case, result (passed, failed, excluded), reason, brokers (how many the test asked for, 0 for a test
- * without a cluster), seconds, trace.
+ * class, case, result (passed, failed, excluded), reason, brokers (how many the test asked for, or controllers if
+ * these are more; 0 for a test without a cluster), seconds, trace.
  *
  * A class that fails as a whole, before its cases, is a line with the case "".
  */
