@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import nullcontext
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +18,14 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from compat_tests.times import TODAY_MS
 from ottla.pipeline.errors import PipelineError
 from ottla.pipeline.run import RunOptions, run_job
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
 
 PARTITIONS = 2
-NOON = "2026-11-21T12:"
+HOUR = datetime.fromtimestamp(TODAY_MS / 1000, UTC).strftime("%Y-%m-%dT%H:")
 
 
 class Bench:
@@ -99,7 +101,7 @@ INSERT INTO rows SELECT * FROM named;
 
 
 def click(user: str, minute: int, number: int) -> str:
-    return json.dumps({"user": user, "at": f"{NOON}{minute:02}:30Z", "n": number})
+    return json.dumps({"user": user, "at": f"{HOUR}{minute:02}:30Z", "n": number})
 
 
 def test_windows_and_joins_go_to_a_topic_and_a_table_and_on_from_the_checkpoint(bench: Bench) -> None:
@@ -110,8 +112,8 @@ def test_windows_and_joins_go_to_a_topic_and_a_table_and_on_from_the_checkpoint(
     first = {
         message.key(): (message.timestamp()[1], json.loads(message.value())) for message in bench.records(topics["minutes"], 2)
     }
-    at_ms = 1_795_262_460_000  # 12:01
-    minute = f"{NOON}01:00.000Z"
+    at_ms = int(datetime.fromisoformat(f"{HOUR}01:00Z").timestamp() * 1000)
+    minute = f"{HOUR}01:00.000Z"
     assert first == {
         b"Ada": (at_ms, {"name": "Ada", "minute": minute, "n": 7, "nothing": None}),
         b"Bob": (at_ms, {"name": "Bob", "minute": minute, "n": 5, "nothing": None}),
@@ -149,7 +151,7 @@ def test_a_job_in_python_with_all_in_its_header(bench: Bench) -> None:
     assert sorted(message.value() for message in bench.records(topics["loud"], 2)) == [b"ONE", b"TWO"]
     broken = PYTHON.replace("upper(value)", "upper(valeu)")
     said = bench.error(broken, "job.py", **topics)
-    assert said.startswith("job.py:11: AnalysisException: A column"), said
+    assert said.startswith("job.py:12: AnalysisException: A column"), said
 
 
 INTO_OUT = "INSERT INTO out SELECT n FROM s;"
