@@ -190,7 +190,7 @@ class FetchSessions:
         self._update(session, request, by_id)
         if not session.interests:
             del self._sessions[session.session_id]
-            return Fetching({})
+            return Fetching(dict(_named(request, by_id)))  # as in Kafka, also what the request forgets at once
         session.last_used_ms = self._now_ms()
         self._sessions[session.session_id] = self._sessions.pop(session.session_id)
         session.epoch = epoch + 1 if epoch < _MAX_INT32 else 1

@@ -105,17 +105,16 @@ class Pair:
         self.both(sessions, lambda session: [play(session, "group_state", {"groups": ["g0"], "version": 5}) for _ in range(2)])
         due = ready(sessions["kafka"], GRACE_S)
         early = set(ready(sessions["ottla"], GRACE_S)) - set(due)
-        if early:
-            due = ready(sessions["kafka"], REALLY_SILENT_S)
+        due += [role for role in sorted(early) if ready(sessions["kafka"], REALLY_SILENT_S, role)]
         # All are received before any is compared: one may name ids of members that another brings.
         answers = self.both(sessions, lambda session: {role: received(session, role) for role in due})
         found = differences(answers["kafka"], answers["ottla"])
         return found + [(f".{role}", SILENT, "an answer") for role in sorted(early - set(due))]
 
 
-def ready(session: Session, timeout_s: float) -> list[str]:
-    """Members whose answer has come."""
-    sockets = {waiting[0].socket: role for role, waiting in session.waiting.items()}
+def ready(session: Session, timeout_s: float, only: str | None = None) -> list[str]:
+    """Members whose answer has come: as soon as there are any, or this one."""
+    sockets = {waiting[0].socket: role for role, waiting in session.waiting.items() if only in (None, role)}
     poll = select.select(list(sockets), [], [], timeout_s)[0]
     return sorted(sockets[each] for each in poll)
 

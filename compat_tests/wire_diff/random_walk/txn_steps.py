@@ -2,7 +2,8 @@
 
 A role keeps to one protocol, as producers do: "x1" to the first, "x2" to the second. Kafka writes markers after it has answered,
 so a step that may end a transaction waits for its end; the answer CONCURRENT_TRANSACTIONS, by which Kafka tells an
-InitProducerId to come again meanwhile, is not the answer that is compared.
+InitProducerId to come again meanwhile, is not the answer that is compared. Nor is NOT_ENOUGH_REPLICAS, by which it tells a
+Produce that the coordinator cannot be asked now; there is one replica, and always enough.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from ottla.wire.messages import (
     txn_offset_commit,
 )
 
+NOT_ENOUGH_REPLICAS = 19
 CONCURRENT_TRANSACTIONS = 51
 UNKNOWN_PRODUCER = 77_000_001
 LATE = 2**31 - 100
@@ -104,7 +106,11 @@ def write(session: Session, role: str, topic: str, partition: int, count: int, s
     }
     version = 13 if second(role) else 11
     data = placed(session.named(topic, version, 13), partition, batch(*[b"t"] * count, first_ms=FIRST_MS, **identity))
-    answer = session.call(produce.ProduceRequest(session.name(role), -1, 5000, [data]), version)
+    request = produce.ProduceRequest(session.name(role), -1, 5000, [data])
+    answer = session.call(request, version)
+    while answer.responses[0].partition_responses[0].error_code == NOT_ENOUGH_REPLICAS:
+        ended(session, role)
+        answer = session.call(request, version)
     if not answer.responses[0].partition_responses[0].error_code and sequence >= 0:
         session.sequences[place] = first + count
     return answer
@@ -170,9 +176,12 @@ def states(session: Session, states: list[str]) -> Any:
 
 @step("transactions", 2, draws(topic=TOPIC, partition=some(0, 1)))
 def writers_of(session: Session, topic: str, partition: int) -> Any:
-    """The producers of a partition; times only whether there are any, for a marker's is the broker's."""
+    """The producers of a partition; times and the coordinator epochs only whether there are any: a marker's time is the broker's,
+    and a Kafka that gets no processor for some seconds is elected again, as the coordinator too.
+    """
     topics = [describe_producers.TopicRequest(session.name(topic), [partition])]
     answer = session.call(describe_producers.DescribeProducersRequest(topics), 0)
     for each in answer.topics[0].partitions[0].active_producers:
         each.last_timestamp = min(each.last_timestamp, 0)
+        each.coordinator_epoch = min(each.coordinator_epoch, 0)
     return answer
