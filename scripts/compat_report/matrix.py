@@ -178,6 +178,13 @@ class Cell:
         return all(passed == of > 0 for passed, of in map(self.counts, KINDS))
 
     @property
+    def mark(self) -> str:
+        """good, bad, or part: nothing failed, but it was not run against both."""
+        if any(test.outcome != PASSED for test in self.tests if test.kind):
+            return "bad"
+        return "good" if self.holds else "part"
+
+    @property
     def names(self) -> list[str]:
         return list(dict.fromkeys(f"{test.file}::{test.plain}" for test in self.tests))
 

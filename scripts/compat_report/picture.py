@@ -84,9 +84,11 @@ def _bar(line: Proof, y: int) -> list[str]:
 
 
 def _cell(cell: Cell, x: int, y: int, width: int) -> str:
-    fill = _NONE if not cell.tests else _GOOD if cell.holds else _BAD
+    fill = {"good": _GOOD, "bad": _BAD, "part": _NONE}[cell.mark]
     if cell.why:
         return _text(x + width / 2, y + 15, "–", ink=_PALE, anchor="middle")
     passed, of = cell.counts("ottla")
     label = (str(of) if cell.holds else f"{passed} of {of}") if cell.tests else ""
-    return _rect(x + 2, y + 2, width - 4, fill) + _text(x + width / 2, y + 15, label, size=11, ink="#ffffff", anchor="middle")
+    return _rect(x + 2, y + 2, width - 4, fill) + _text(
+        x + width / 2, y + 15, label, size=11, ink=_INK if cell.mark == "part" else "#ffffff", anchor="middle"
+    )

@@ -57,10 +57,11 @@ def counted(tests: Iterable[Test]) -> tuple[int, int]:
 
 
 class Line:
-    """A part of the proof. `kafka` and `ottla`: (good, of), or None where it was not run."""
+    """A part of the proof. `kafka` and `ottla`: (good, of), or None where it was not run.
+    `place`: where the whole of it runs."""
 
-    def __init__(self, part: str, kafka: tuple[int, int] | None, ottla: tuple[int, int] | None, form: str) -> None:
-        self.part, self.kafka, self.ottla, self.form = part, kafka, ottla, form
+    def __init__(self, part: str, kafka: tuple[int, int] | None, ottla: tuple[int, int] | None, place: str) -> None:
+        self.part, self.kafka, self.ottla, self.place = part, kafka, ottla, place
 
 
 def _any(pair: tuple[int, int]) -> tuple[int, int] | None:
@@ -75,16 +76,16 @@ def summary(results: Results) -> list[Line]:
         kind: _any(counted(test for test in results.of(kind) if not test.file.startswith("test_client_suites"))) for kind in KINDS
     }
     lines = [
-        Line("clients, tools and faults, black box over TCP", others["kafka"], others["ottla"], "whole, in CI"),
-        Line("kafka-python's own integration tests", suites["kafka"], suites["ottla"], "whole, in CI"),
+        Line("clients, tools and faults, black box over TCP", others["kafka"], others["ottla"], "CI"),
+        Line("kafka-python's own integration tests", suites["kafka"], suites["ottla"], "CI"),
         Line(
             "aiokafka's own integration tests",
             _of_aiokafka(results, "kafka"),
             _of_aiokafka(results, "ottla"),
-            "`python -m compat_tests.suites.aiokafka`; not in CI: they are not in its source distributions",
+            "`python -m compat_tests.suites.aiokafka`; not in CI, for its source distributions hold none",
         ),
-        Line("same bytes to both, answers compared field by field", None, _any(counted(beside)), "whole, in CI"),
-        Line("directories, dumps and commands beside Kafka's", None, _any(counted(own)), "whole, in CI"),
+        Line("same bytes to both, answers compared field by field", None, _any(counted(beside)), "CI"),
+        Line("directories, dumps and commands beside Kafka's", None, _any(counted(own)), "CI"),
     ]
     answers = results.wire_diff
     if answers:
@@ -92,10 +93,10 @@ def summary(results: Results) -> list[Line]:
         of = answers["compared"] + missing
         rows = answers["rows"]
         passed = rows - len({line.partition(":")[0] for line in answers["rows_not_passed"]})
-        lines.append(Line("key, version, success or error: compared whole", None, (of - missing, of), "whole, in CI"))
-        lines.append(Line("rows of the survey of edge cases", None, (passed, rows), "whole, in CI"))
+        lines.append(Line("key, version, success or error: compared whole", None, (of - missing, of), "CI"))
+        lines.append(Line("rows of the survey of edge cases", None, (passed, rows), "CI"))
     else:
-        lines.append(Line("key, version, success or error: compared whole", None, None, "whole, in CI"))
+        lines.append(Line("key, version, success or error: compared whole", None, None, "CI"))
     walk = results.random_walk
     lines.append(
         Line(
@@ -145,10 +146,10 @@ def _score(pair: tuple[int, int] | None, *, absent: Text = NOT_RUN) -> Text:
 def _summary_table(results: Results) -> Block:
     both = Text("in the comparison")
     rows = [
-        row(line.part, _score(line.kafka, absent=both if line.ottla else NOT_RUN), _score(line.ottla), line.form)
+        row(line.part, _score(line.kafka, absent=both if line.ottla else NOT_RUN), _score(line.ottla), line.place)
         for line in summary(results)
     ]
-    return Table(("proof", "Apache Kafka (control)", "ottla", "form"), rows)
+    return Table(("proof", "Apache Kafka (control)", "ottla", "runs whole in"), rows)
 
 
 # Clients
@@ -159,9 +160,10 @@ def _clients(found: dict[str, dict[str, Cell]]) -> list[Block]:
         if not cell.tests:
             return Text("–", "", cell.why) if cell.why else NOT_RUN
         passed, of = cell.counts("ottla")
-        control = "/".join(map(str, cell.counts("kafka")))
+        control = "{} of {}".format(*cell.counts("kafka"))
         hint = f"Apache Kafka {control}; " + ", ".join(cell.names)
-        return Text(f"✔ {of}" if cell.holds else f"✘ {passed} of {of} (Kafka {control})", "good" if cell.holds else "bad", hint)
+        texts = {"good": f"✔ {of}", "bad": f"✘ {passed} of {of} (Kafka {control})", "part": f"{passed} of {of} (Kafka {control})"}
+        return Text(texts[cell.mark], cell.mark, hint)
 
     table = Table(("client", *CAPABILITIES), [row(client, *map(text, of.values())) for client, of in found.items()])
     names = [

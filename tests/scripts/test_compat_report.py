@@ -122,7 +122,7 @@ def test_what_fails_is_shown_and_decides_the_exit_code(tmp_path: Path) -> None:
     assert done.returncode == 1, done.stderr
     text = (tmp_path / "docs" / "compatibility.md").read_text()
     assert "| a break | kept | not caught |" in text
-    assert "✘ 0 of 1 (Kafka 0/0)" in text
+    assert "✘ 0 of 1 (Kafka 0 of 0)" in text
     assert "0 of 1" in done.stdout
 
 
