@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import logging
+import struct
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
@@ -102,7 +103,11 @@ class Shard:
             logger.warning("partition %d of __consumer_offsets: a timer's records were not written: %s", self.partition, error)
 
     def _write(self, records: Sequence[GroupRecord], transaction: InTransaction | None) -> ErrorCode:
-        batch = encode_batch(records, self.clock.now_ms(), self.settings.offsets_codec, transaction)
+        try:
+            batch = encode_batch(records, self.clock.now_ms(), self.settings.offsets_codec, transaction)
+        except struct.error as error:  # the epoch behind the last one, of a group whose records somebody else wrote
+            logger.error("group %s: its next records cannot be written: %s", records[0].group_id, error)
+            return ErrorCode.UNKNOWN_SERVER_ERROR
         try:
             base_offset = self._append(batch)
         except (LogError, OSError) as error:

@@ -13,7 +13,8 @@ import pytest
 
 from ottla.log.errors import StorageError
 from ottla.server.group.consumer.group import ConsumerGroup
-from ottla.server.group.records import decode
+from ottla.server.group.consumer.records import epoch
+from ottla.server.group.records import decode, encode_batch
 from ottla.wire.errors import ErrorCode
 from tests.server.group.consumer.beats import Beating, parts
 from tests.server.group.fakes import TOPICS, Broker, in_loop
@@ -317,6 +318,18 @@ async def test_what_cannot_be_written_did_not_happen() -> None:
     driver.broker.log.fail = None
     assert (state_of(driver), driver.clock.waiting) == (before, waiting)
     assert driver.beat("m2").error_code == NONE
+
+
+@in_loop
+async def test_behind_the_last_epoch_there_is_none() -> None:
+    driver = Beating()
+    driver.beat("m1")
+    partition = driver.broker.groups.partition_for("g")
+    driver.broker.log.append(partition, encode_batch([epoch("g", 2**31 - 1, 0)], 0))
+    again = driver.restarted()
+    assert again.beat("m2").error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert again.beat("m1", 2, group="other").error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    assert again.described().group_epoch == 2**31 - 1
 
 
 @in_loop
