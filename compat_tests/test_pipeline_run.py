@@ -90,7 +90,7 @@ def bench(bootstrap: str, spark: Any, unique: Callable[[str], str], tmp_path: Pa
 JOB = """
 CREATE STREAM clicks (user STRING, at TIMESTAMP, n INT) FROM TOPIC ${clicks} WATERMARK at DELAY OF INTERVAL 1 MINUTE;
 CREATE TABLE people (user STRING, name STRING) FROM TOPIC ${people};
-CREATE TEMPORARY VIEW named AS SELECT name, at, n, _partition FROM clicks JOIN people USING (user);
+CREATE TEMPORARY VIEW named AS SELECT name, at, n, clicks._offset FROM clicks JOIN people USING (user);
 
 CREATE SINK minutes TO TOPIC ${minutes} WITH (key = 'name', timestamp = 'minute', partitions = '2');
 CREATE SINK rows TO PARQUET '${rows}' WITH (partition_by = 'name');

@@ -234,13 +234,14 @@ class RunningJob:
 
 def in_line(action: Callable[[], DataFrame], line: int, *, moves: bool = True) -> DataFrame:
     """Does what Spark may refuse, and tells the file's line: Spark counts lines from the statement's first."""
+    from py4j.protocol import Py4JJavaError  # for what pyspark has no class of its own
     from pyspark.errors import PySparkException
     from pyspark.logger import PySparkLogger
 
     PySparkLogger.getLogger("SQLQueryContextLogger").disabled = True  # it says on stderr what is raised, with both stacks
     try:
         return action()
-    except PySparkException as error:
+    except (PySparkException, Py4JJavaError) as error:
         found = next((match for match in (place.search(str(error)) for place in _PLACES) if match), None)
         at = line + int(found[1]) - 1 if found and moves else line
         raise JobError(re.sub(r"[;,]? ?\(?line \d+,? pos \d+\)?", "", in_one_line(error)).rstrip(" .;"), at) from error

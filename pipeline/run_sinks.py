@@ -30,6 +30,7 @@ def start_query(
     frame: DataFrame, sink: Sink, *, checkpoint: Path, cluster: KafkaCluster, partitions: int, once: bool, line: int | None
 ) -> StreamingQuery:
     """Starts the query of a frame into a sink; `partitions` are the topic's. JobError where Spark refuses it."""
+    from py4j.protocol import Py4JJavaError  # for what pyspark has no class of its own
     from pyspark.errors import PySparkException
 
     if not frame.isStreaming:
@@ -40,7 +41,7 @@ def start_query(
         writer = writer.option("checkpointLocation", str(checkpoint / sink.name))
         writer = writer.trigger(availableNow=True) if once else writer.trigger(processingTime="0 seconds")
         return writer.toTable(sink.place) if sink.kind == "iceberg" and "/" not in sink.place else writer.start()
-    except PySparkException as error:
+    except (PySparkException, Py4JJavaError) as error:
         text = in_one_line(error)
         if "DATA_SOURCE_NOT_FOUND" in str(error):
             text = f"Spark has no {sink.kind}: give its package by --packages"
