@@ -29,6 +29,7 @@ from ottla.wire.messages.describe_share_group_offsets import (
 )
 
 UNKNOWN: Final = -1
+_LAST_INT64: Final = 2**63 - 1
 
 
 def handle(request: DescribeShareGroupOffsetsRequest, ctx: RequestContext) -> DescribeShareGroupOffsetsResponse:
@@ -84,4 +85,5 @@ def _partition(
         code = ErrorCode.NOT_LEADER_OR_FOLLOWER if replica else ctx.broker.replicas.why_missing(name, partition)
         return DescribeShareGroupOffsetsResponsePartition(partition, error_code=code, error_message=code.name)
     lag = replica.log.high_watermark - found.start_offset - found.delivery_complete_count
+    lag = min(max(lag, -_LAST_INT64 - 1), _LAST_INT64)  # the start may be any number: nobody checks what is written
     return DescribeShareGroupOffsetsResponsePartition(partition, found.start_offset, found.leader_epoch, lag)

@@ -44,6 +44,13 @@ async def test_setting_offsets_makes_a_group() -> None:
 
 
 @in_loop
+async def test_a_lag_is_no_more_than_its_field_holds() -> None:
+    driver = Driver()
+    driver.alter("u", {0: -(2**63)})
+    assert driver.offsets() == {"u": {0: (-(2**63), 2**63 - 1)}}
+
+
+@in_loop
 async def test_setting_offsets_waits_for_the_topic_that_keeps_them() -> None:
     driver = Driver()
     batches, driver.broker.state.log.batches = driver.broker.state.log.batches, []
