@@ -109,13 +109,10 @@ class Columns:
                     write_i32_le(bounds, i32(at))
                 if wanted & (KEYS | VALUES):
                     self.flags.append(flag)
-                if at != stop - 1 or buf[at] != 0:
-                    if skip_headers(buf, at, stop) != stop:
-                        return -BAD_HEADER
-                    if wanted & HEADERS:
-                        self.take_headers(buf, at, stop)
+                if (at != stop - 1 or buf[at] != 0) and skip_headers(buf, at, stop) != stop:
+                    return -BAD_HEADER
                 if wanted & HEADERS:
-                    write_i32_le(self.header_ends, i32(self.header_count))
+                    self.take_headers(buf, at, stop)
             if wanted & OFFSETS:
                 write_i64_le(offsets, wrapping_add(base_offset, offset_delta))
             if wanted & TIMESTAMPS:
@@ -144,3 +141,4 @@ class Columns:
             self.header_flags.append(flag)
             self.header_count += 1
             count -= 1
+        write_i32_le(self.header_ends, i32(self.header_count))
