@@ -272,7 +272,7 @@ def test_json_by_a_schema_given_and_inferred(
         rows, what = archive.read(spark, str(tmp_path / name))
         assert what["value"] == "json"
         unpacked = [(row["value"], row["data"]) for row in rows.collect()]
-        pairs = {(value and bytes(value), data and (data["id"], data["name"])) for value, data in unpacked}
+        pairs = {(None if value is None else bytes(value), data and (data["id"], data["name"])) for value, data in unpacked}
         assert pairs == {
             (
                 None if i % 7 == 0 else b"" if i % 7 == 1 else b'{"id": %d, "name": "n%d"}' % (i, i),
