@@ -25,6 +25,14 @@ def test_there_is_a_pause_after_so_many_topics() -> None:
     assert pauses == [None] * 6
 
 
+def test_groups_are_not_captured() -> None:
+    """With captures this takes minutes, on the event loop."""
+    names = frozenset(f"topic{number}" for number in range(5 * STEP))
+    *_, found = match(["(" * 10_000 + ")" * 10_000 + ".*"], names)
+    assert found is not None
+    assert list(found.values()) == [names]
+
+
 def test_without_topics_there_is_nothing_to_match() -> None:
     assert list(match(["t"], [])) == [{"t": frozenset()}]
 
