@@ -3,7 +3,7 @@
 mypyc turns `wire/kernel.py`, `wire/columns.py` and `log/offset_map.py` into extension modules beside their sources, which then
 win the import. They share one library, so that the others call the functions of the first as C functions. The extensions are
 optional: without a C compiler the install says so, succeeds, and the same source runs uncompiled. What mypyc makes needs nothing
-at run time but mypy_extensions, one of our dependencies; and librt where `wire/columns.py` is imported: the extra `spark` brings it.
+at run time but mypy_extensions, one of our dependencies; and librt for `wire/columns.py`, by the extra `spark`.
 """
 
 from mypyc.build import mypycify
