@@ -7,8 +7,8 @@ expressions of a group are looked up together, at most every ten seconds, so tha
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final
 
 from ottla.server.group.consumer.group import ConsumerGroup
 from ottla.server.group.errors import GroupError
@@ -55,30 +55,37 @@ def match(expressions: Iterable[str], topics: Iterable[str]) -> Iterator[dict[st
     for expression in expressions:
         matching: list[str] = []
         try:
-            pattern = _compile(expression)
+            matches = _compile(expression)
         except ValueError:
-            pattern = None
-        for start in range(0, len(names) if pattern is not None else 0, STEP):
-            matching += [name for name in names[start : start + STEP] if pattern.fullmatch(name) is not None]
+            found[expression] = frozenset()
+            continue
+        for start in range(0, len(names), STEP):
+            matching += [name for name in names[start : start + STEP] if matches(name) is not None]
             yield None
         found[expression] = frozenset(matching)
     yield found
 
 
 @functools.lru_cache(maxsize=256)
-def _compile(expression: str) -> Any:
-    """ValueError: why not."""
+def _compile(expression: str) -> Callable[[str], object]:
+    """What gives None for a name that does not match. ValueError: why not."""
     import re2  # with the first group that needs it
 
     quiet = re2.Options()
     quiet.log_errors = False
     quiet.never_capture = True  # ten thousand empty groups took most of a second for each topic; nobody asks what they matched
     try:
-        return re2.compile(expression, quiet)
+        pattern = re2.compile(expression, quiet)
     except re2.error as error:
         said = error.args[0].decode("utf-8", "replace") if error.args else ""
         reason = said.partition(":")[0]
         raise ValueError(_REASONS.get(reason, reason)) from error
+    if not pattern.groups:
+        return pattern.fullmatch  # type: ignore[no-any-return]
+    alone = re2.Set.FullMatchSet(quiet)  # groups with names are captured all the same, but not by a set of one expression
+    alone.Add(expression)
+    alone.Compile()
+    return alone.Match  # type: ignore[no-any-return]
 
 
 def last_lookup_ms(group: ConsumerGroup) -> int:
