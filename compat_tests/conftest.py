@@ -60,6 +60,21 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     shutil.rmtree(directory)
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """The long forms (OTTLA_FULL=1) take hours on two cores; what is left out is said as deselected, not as passed."""
+    if os.environ.get("OTTLA_FULL"):
+        return
+    long = [item for item in items if item.get_closest_marker("full") or _of_kafka_in_full(item)]
+    if long:
+        config.hook.pytest_deselected(items=long)
+        items[:] = [item for item in items if item not in long]
+
+
+def _of_kafka_in_full(item: pytest.Item) -> bool:
+    call = getattr(item, "callspec", None)
+    return bool(item.get_closest_marker("kafka_in_full")) and call is not None and call.params.get("kind") == "kafka"
+
+
 @pytest.fixture(scope="session")
 def shared_brokers(pytestconfig: pytest.Config) -> SharedBrokers:
     return SharedBrokers(pytestconfig.stash[DIRECTORY])

@@ -34,7 +34,7 @@ from ottla.pipeline.cluster import KafkaCluster
 from ottla.server.commands.client import Cluster
 from ottla.server.commands.pipeline_gaps import explained, snapshot
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.kafka_in_full, pytest.mark.timeout(600)]
 
 PARTITIONS = 3
 SPAN_MS = 100_000_000

@@ -16,7 +16,7 @@ from confluent_kafka import Producer
 
 from scripts import flights_pipeline
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.spark, pytest.mark.full, pytest.mark.slow, pytest.mark.timeout(1200)]
 
 DAYS = 31
 
