@@ -100,10 +100,6 @@ class ClassicGroup(Group):
         return self.state.value
 
     @property
-    def member_count(self) -> int:
-        return len(self.members)
-
-    @property
     def is_empty(self) -> bool:
         return self.state is State.EMPTY
 

@@ -106,6 +106,8 @@ class Group(ABC):
     group_id: str
     protocol_type: str | None
     """As ListGroups shows it: "consumer", "connect", "share", "streams", ...; None as long as nobody joined a classic group."""
+    members: Mapping[str, Any]
+    """By member id."""
 
     @property
     @abstractmethod
@@ -113,13 +115,13 @@ class Group(ABC):
         """As ListGroups and the describing APIs show it: "Empty", "Stable", ..."""
 
     @property
-    @abstractmethod
-    def member_count(self) -> int: ...
+    def member_count(self) -> int:
+        return len(self.members)
 
     @property
-    @abstractmethod
     def is_empty(self) -> bool:
         """Has no members, so that it may be deleted."""
+        return not self.members
 
     @property
     def is_expendable(self) -> bool:
@@ -131,12 +133,13 @@ class Group(ABC):
         """Do its members read the topic? Its offsets are neither expired nor deleted under them then."""
 
     @property
-    @abstractmethod
-    def may_expire_offsets(self) -> bool: ...
+    def may_expire_offsets(self) -> bool:
+        """Those of topics that it is not subscribed to."""
+        return True
 
-    @abstractmethod
     def expires_from_ms(self, commit_timestamp_ms: int) -> int:
-        """When the retention of an offset begins: at its commit, or when the group became empty."""
+        """When the retention of an offset begins: at its commit, or, for a classic group, when it became empty."""
+        return commit_timestamp_ms
 
     @abstractmethod
     def tombstones(self) -> Sequence[GroupRecord]:

@@ -88,27 +88,12 @@ class ConsumerGroup(Group):
     def state_name(self) -> str:
         return self.state.value
 
-    @property
-    def member_count(self) -> int:
-        return len(self.members)
-
-    @property
-    def is_empty(self) -> bool:
-        return not self.members
-
     def is_subscribed(self, topic: str) -> bool:
         return topic in self._topics or topic in self._regex_topics
 
     def reads_any(self, topics: Set[str]) -> bool:
         """Is it subscribed to one of these?"""
         return not (self._topics.keys().isdisjoint(topics) and self._regex_topics.keys().isdisjoint(topics))
-
-    @property
-    def may_expire_offsets(self) -> bool:
-        return True
-
-    def expires_from_ms(self, commit_timestamp_ms: int) -> int:
-        return commit_timestamp_ms
 
     def tombstones(self) -> Sequence[GroupRecord]:
         return self.tombstones_with({})

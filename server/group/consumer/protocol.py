@@ -26,6 +26,7 @@ from ottla.server.group.group import Committer, GroupProtocol, Kind
 from ottla.server.group.joins import Join, JoinAnswer
 from ottla.server.group.membership import Leaving, Sync, SyncAnswer
 from ottla.server.group.modern.epochs import DUE_NOW
+from ottla.server.group.modern.replaying import group_of
 from ottla.server.group.modern.settings import GroupValues
 from ottla.server.group.modern.timers import MemberTimers
 from ottla.server.group.modern.topics import Topics
@@ -76,22 +77,14 @@ class ConsumerProtocol(GroupProtocol[ConsumerGroup]):
     # State
 
     def replay(self, record: GroupRecord) -> None:
-        """Groups come with their first record and go with the tombstone of their epoch. One that holds nothing but offsets was
-        classic until now; another of another kind is none of ours.
-        """
+        """Groups come with their first record and go with the tombstone of their epoch."""
         assert isinstance(record, ProtocolRecord)
-        groups, group_id = self._shard.groups, record.group_id
-        group = groups.get(group_id)
-        if isinstance(group, ClassicGroup) and group.protocol_type is None and record.value is not None:
-            group = None
+        groups = self._shard.groups
+        group = group_of(groups, record, ConsumerGroup)
         if group is None:
-            if record.value is None:
-                return
-            group = groups[group_id] = ConsumerGroup(group_id)
-        if not isinstance(group, ConsumerGroup):
-            raise ValueError(f"group {group_id} is no consumer group")  # noqa: TRY004 - the log says so, not our caller
+            return
         if record.value is None and isinstance(record.key, ConsumerGroupMetadataKey):
-            del groups[group_id]
+            del groups[group.group_id]
             self.discard(group, ErrorCode.UNKNOWN_MEMBER_ID)
         else:
             group.replay(record)

@@ -56,14 +56,6 @@ class ShareGroup(Group):
         return STABLE if self.members else EMPTY
 
     @property
-    def member_count(self) -> int:
-        return len(self.members)
-
-    @property
-    def is_empty(self) -> bool:
-        return not self.members
-
-    @property
     def is_expendable(self) -> bool:
         """It has no committed offsets, and lives until it is deleted."""
         return False
@@ -78,9 +70,6 @@ class ShareGroup(Group):
     @property
     def may_expire_offsets(self) -> bool:
         return False
-
-    def expires_from_ms(self, commit_timestamp_ms: int) -> int:
-        return commit_timestamp_ms
 
     def tombstones(self) -> Sequence[GroupRecord]:
         return records.group_gone(self.group_id, self.members)

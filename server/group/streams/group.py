@@ -100,23 +100,8 @@ class StreamsGroup(Group):
     def state_name(self) -> str:
         return self.state.value
 
-    @property
-    def member_count(self) -> int:
-        return len(self.members)
-
-    @property
-    def is_empty(self) -> bool:
-        return not self.members
-
     def is_subscribed(self, topic: str) -> bool:
         return bool(self.members) and topic in self._sources
-
-    @property
-    def may_expire_offsets(self) -> bool:
-        return True
-
-    def expires_from_ms(self, commit_timestamp_ms: int) -> int:
-        return commit_timestamp_ms
 
     def tombstones(self) -> Sequence[GroupRecord]:
         return records.group_tombstones(self.group_id, self.members)

@@ -20,6 +20,7 @@ from ottla.server.group.group import Committer, Group, GroupProtocol, Kind
 from ottla.server.group.joins import Join, JoinAnswer
 from ottla.server.group.members import Client
 from ottla.server.group.modern.epochs import JOINING_EPOCH, LEAVING_STATIC_EPOCH
+from ottla.server.group.modern.replaying import group_of
 from ottla.server.group.modern.settings import GroupValues
 from ottla.server.group.modern.timers import MemberTimers
 from ottla.server.group.modern.topics import Topics
@@ -76,22 +77,14 @@ class StreamsProtocol(GroupProtocol[StreamsGroup]):
     # State
 
     def replay(self, record: GroupRecord) -> None:
-        """A group comes with its first record and goes with its tombstone. One that holds nothing but offsets was classic until
-        now; one of another kind is none of ours.
-        """
+        """A group comes with its first record and goes with its tombstone."""
         assert isinstance(record, ProtocolRecord)
-        groups, group_id = self._shard.groups, record.group_id
-        group = groups.get(group_id)
-        if isinstance(group, ClassicGroup) and group.protocol_type is None and record.value is not None:
-            group = None
+        groups = self._shard.groups
+        group = group_of(groups, record, StreamsGroup)
         if group is None:
-            if record.value is None:
-                return
-            group = groups[group_id] = StreamsGroup(group_id)
-        if not isinstance(group, StreamsGroup):
-            raise ValueError(f"group {group_id} is no streams group")  # noqa: TRY004 - for the log, not for a caller
+            return
         if record.value is None and isinstance(record.key, StreamsGroupMetadataKey):
-            del groups[group_id]
+            del groups[group.group_id]
             self.discard(group, ErrorCode.UNKNOWN_MEMBER_ID)
         else:
             group.replay(record)

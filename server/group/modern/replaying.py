@@ -1,0 +1,27 @@
+"""Whose record it is: the group that a record of a newer protocol is replayed into."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from ottla.server.group.classic import ClassicGroup
+from ottla.server.group.group import Group
+from ottla.server.group.records import ProtocolRecord
+
+G = TypeVar("G", bound=Group)
+
+
+def group_of(groups: dict[str, Group], record: ProtocolRecord, made: type[G]) -> G | None:
+    """The group, made by its first record; None for a tombstone of what is not there. One that holds nothing but offsets was
+    classic until now and is replaced. ValueError: it is a group of another kind.
+    """
+    group = groups.get(record.group_id)
+    if isinstance(group, ClassicGroup) and group.protocol_type is None and record.value is not None:
+        group = None
+    if group is None:
+        if record.value is None:
+            return None
+        group = groups[record.group_id] = made(record.group_id)  # type: ignore[call-arg]  # those who come here take an id
+    if not isinstance(group, made):
+        raise ValueError(f"group {record.group_id} is no {made.kind.value} group")  # noqa: TRY004 - for the log, not for a caller
+    return group
