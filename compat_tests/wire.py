@@ -10,7 +10,7 @@ from __future__ import annotations
 import socket
 import struct
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import Any, Final
 
@@ -20,7 +20,7 @@ from compat_tests.brokers import Address
 from compat_tests.seen import LEDGER
 from compat_tests.times import TODAY_MS
 from compat_tests.waiting import wait_for
-from ottla.wire.batch import build_batch
+from ottla.wire.batch import BatchHeader, build_batch, iter_batches
 from ottla.wire.header import decode_response_header, encode_request_header
 from ottla.wire.messages import create_topics, fetch, find_coordinator, init_producer_id, list_offsets, metadata, produce
 from ottla.wire.records import Record
@@ -30,6 +30,9 @@ SILENT: Final = "no answer"
 ANSWER_TIMEOUT_S: Final = 15.0
 CLIENT_ID: Final = "compat"
 TIME_MS: Final = TODAY_MS  # record timestamps: the same for both brokers
+EARLIEST: Final = -2
+LATEST: Final = -1
+"""The times that ListOffsets takes for the log's ends."""
 CRC_AT: Final = 17
 CRC_FROM: Final = 21
 
@@ -194,9 +197,23 @@ class Wire:
 
         wait_for(ready, f"{name} has leaders")
 
-    def end_offsets(self, name: str, partitions: Iterable[int]) -> Any:
-        wanted = [list_offsets.ListOffsetsPartition(p, timestamp=-1) for p in partitions]
+    def end_offsets(self, name: str, partitions: Iterable[int], timestamp: int = LATEST) -> Any:
+        wanted = [list_offsets.ListOffsetsPartition(p, timestamp=timestamp) for p in partitions]
         return self.call(list_offsets.ListOffsetsRequest(-1, 0, [list_offsets.ListOffsetsTopic(name, wanted)]), 7)
+
+    def batches(self, topic: str) -> Iterator[tuple[BatchHeader, memoryview]]:
+        """Every batch that there is now, partition by partition, committed or not. It need not begin at 0: coordinators prune."""
+        for index in range(len(self.metadata(topic).topics[0].partitions)):
+            offset, end = (
+                self.end_offsets(topic, [index], timestamp).topics[0].partitions[0].offset for timestamp in (EARLIEST, LATEST)
+            )
+            while offset < end:
+                answer = self.fetch(topic, offset, partition=index, isolation_level=0).responses[0].partitions[0]
+                assert answer.error_code == 0, answer
+                assert answer.records, answer
+                for header, batch in iter_batches(answer.records):
+                    offset = header.last_offset + 1
+                    yield header, batch
 
     def wait_until_gone(self, name: str) -> None:
         wait_for(lambda: self.metadata(name).topics[0].error_code == 3, f"{name} is gone")

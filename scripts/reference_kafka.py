@@ -50,6 +50,7 @@ SETTINGS = {
     "share.coordinator.state.topic.num.partitions": "4",
     "share.coordinator.state.topic.replication.factor": "1",
     "share.coordinator.state.topic.min.isr": "1",
+    "share.coordinator.state.topic.prune.interval.ms": "86400000",  # tests compare all that was written, in long runs
     "group.initial.rebalance.delay.ms": "0",
     "auto.create.topics.enable": "true",
     "broker.session.timeout.ms": "2000",  # how long a controller keeps the place of a broker that was killed

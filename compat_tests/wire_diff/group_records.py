@@ -13,7 +13,6 @@ from typing import Any, Final
 
 from compat_tests.wire import Wire
 from compat_tests.wire_diff.same import normalise
-from ottla.wire.batch import iter_batches
 from ottla.wire.records import decode_records
 
 TOPIC: Final = "__consumer_offsets"
@@ -41,16 +40,10 @@ PARTITIONS: Final = ("topic_partitions", "assigned_partitions", "partitions_pend
 
 def written(wire: Wire, group: str) -> list[Any]:
     """(schema, key, value or None) of every record of the group, oldest first. Kafka puts several operations into one batch."""
-    partitions = len(wire.metadata(TOPIC).topics[0].partitions)
     found: list[Any] = []
-    for partition in range(partitions):
-        offset, end = 0, wire.end_offsets(TOPIC, [partition]).topics[0].partitions[0].offset
-        while offset < end:
-            data = wire.fetch(TOPIC, offset, partition=partition, isolation_level=0).responses[0].partitions[0].records
-            for header, batch in iter_batches(data):
-                offset = header.last_offset + 1
-                records = () if header.is_control else decode_records(bytes(batch))
-                found += [each for record in records if (each := _read(record.key, record.value, group)) is not None]
+    for header, batch in wire.batches(TOPIC):
+        records = () if header.is_control else decode_records(bytes(batch))
+        found += [each for record in records if (each := _read(record.key, record.value, group)) is not None]
     runs = groupby(found, lambda record: record[0])
     return [record for _, run in runs for record in sorted(run, key=lambda record: repr(normalise(record[1], wire.labels)))]
 

@@ -16,7 +16,6 @@ from compat_tests.wire_diff.same import check
 from compat_tests.wire_diff.test_share_groups import ShareGroup
 from ottla.server.share_state.records import decode
 from ottla.server.share_state.state import ShareState
-from ottla.wire.batch import iter_batches
 from ottla.wire.records import decode_records
 
 STATE_TOPIC = "__share_group_state"
@@ -24,20 +23,15 @@ STATE_TOPIC = "__share_group_state"
 
 def kept(group: ShareGroup) -> list[Any]:
     """Records of the group in `__share_group_state`, by partition of the topic, oldest first; times are masked."""
-    wire, found = group.wire, []
-    for index in range(len(wire.metadata(STATE_TOPIC).topics[0].partitions)):
-        offset, end = 0, wire.end_offsets(STATE_TOPIC, [index]).topics[0].partitions[0].offset
-        while offset < end:
-            data = wire.fetch(STATE_TOPIC, offset, partition=index, isolation_level=0).responses[0].partitions[0].records
-            for header, batch in iter_batches(data):
-                offset = header.last_offset + 1
-                for record in decode_records(bytes(batch)):
-                    name, change = decode(record.key or b"", record.value) or (None, None)
-                    if name is None or name.group_id != group.group:
-                        continue
-                    if isinstance(change, ShareState):
-                        change = change._replace(created_ms=0, written_ms=change.written_ms - change.created_ms)
-                    found.append((name.partition, type(change).__name__, change))
+    found: list[Any] = []
+    for _, batch in group.wire.batches(STATE_TOPIC):
+        for record in decode_records(bytes(batch)):
+            name, change = decode(record.key or b"", record.value) or (None, None)
+            if name is None or name.group_id != group.group:
+                continue
+            if isinstance(change, ShareState):
+                change = change._replace(created_ms=0, written_ms=change.written_ms - change.created_ms)
+            found.append((name.partition, type(change).__name__, change))
     return sorted(found, key=lambda each: each[0])
 
 

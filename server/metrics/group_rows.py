@@ -15,7 +15,7 @@ from ottla.server.metrics.sources import Sources
 Rows = Callable[[Sources], Iterator[tuple[tuple[str, ...], float]]]
 Row = tuple[str, Literal["counter", "gauge"], tuple[str, ...], str, Rows]
 
-_COORDINATOR: Final = "kafka_server_group_coordinator_metrics_"
+_COORDINATOR: Final = "kafka_server_groupcoordinatormetrics_"
 _STATES: Final[dict[Kind, tuple[str, ...]]] = {
     Kind.CLASSIC: ("Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead"),
     Kind.CONSUMER: ("Empty", "Assigning", "Reconciling", "Stable", "Dead"),

@@ -79,8 +79,8 @@ def test_names_and_labels_are_as_prometheus_wants_them() -> None:
             "kafka_server_socketservermetrics_connection_count",  # Kafka's own name
             "kafka_consumergroup_lag_sum",  # kafka-exporter's
             "kafka_log_logcleanermanager_uncleanable_partitions_count",  # Kafka's own name
-            "kafka_server_group_coordinator_metrics_group_count",  # Kafka's own name, and those of the kinds of groups
-            *(f"kafka_server_group_coordinator_metrics_{kind.value}_group_count" for kind in Kind),
+            "kafka_server_groupcoordinatormetrics_group_count",  # Kafka's own name, and those of the kinds of groups
+            *(f"kafka_server_groupcoordinatormetrics_{kind.value}_group_count" for kind in Kind),
             "ottla_info",
         }, name
         for sample in family.samples:

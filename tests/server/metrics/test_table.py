@@ -98,7 +98,7 @@ async def test_groups_by_protocol_and_state() -> None:
     groups.beat("m2", group="new")
     groups.beat("m", group="other")
     groups.beat("m", -1, group="other")
-    coordinator = "kafka_server_group_coordinator_metrics_"
+    coordinator = "kafka_server_groupcoordinatormetrics_"
     assert rig.rows(f"{coordinator}group_count") == {("classic",): 1, ("consumer",): 2, ("share",): 0, ("streams",): 0}
     assert rig.rows(f"{coordinator}classic_group_count")[("Stable",)] == 1
     states = {"Empty": 1, "Assigning": 1, "Reconciling": 0, "Stable": 0, "Dead": 0}
