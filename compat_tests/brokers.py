@@ -14,6 +14,8 @@ import json
 import os
 import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -49,6 +51,22 @@ class Address:
     @property
     def bootstrap(self) -> str:
         return f"{HOST}:{self.port}"
+
+
+@contextmanager
+def one_of_each(directory: Path, settings: dict[str, str] | None = None) -> Iterator[list[Address]]:
+    """A fresh broker of each kind while the block runs, in KINDS' order. Raises BrokerFailed."""
+    brokers = [CLASSES[kind](directory / kind, settings) for kind in KINDS]
+    try:
+        addresses = []
+        for broker in brokers:
+            broker.start()
+            assert broker.process is not None
+            addresses.append(Address(broker.kind, broker.port, broker.process.pid, str(broker.log_file)))
+        yield addresses
+    finally:
+        for broker in brokers:
+            broker.stop()
 
 
 class SharedBrokers:

@@ -132,19 +132,28 @@ class Worker:
 
     def states(self, name: str) -> list[str]:
         """Of the connector and its tasks; none while nobody knows it."""
+        status = self._status(name)
+        return [] if status is None else [status["connector"]["state"], *(task["state"] for task in status["tasks"])]
+
+    def _status(self, name: str) -> Any:
         try:
-            status = self.ask("GET", f"/connectors/{name}/status")
+            return self.ask("GET", f"/connectors/{name}/status")
         except Refused as refused:
             if refused.status not in (404, 409):
                 raise
-            return []
-        return [status["connector"]["state"], *(task["state"] for task in status["tasks"])]
+            return None
 
     def restart_failed(self, name: str) -> None:
-        """As an operator does. The Java producer 4.3.1 may send EndTxn before the transaction's first batch: its sender asks
-        whether there are batches before it looks for requests, and the application may write and commit in between. The
-        coordinator knows of no transaction then, and the task fails for good."""
-        if "FAILED" in self.states(name):
+        """As an operator does where a task of an exactly-once source failed with INVALID_TXN_STATE; any other failure stays one.
+
+        That was seen twice in some hundred runs. A supposition, not proven: the Java producer 4.3.1 sends EndTxn before the
+        transaction's first batch, since its sender asks whether there are batches before it looks for requests, and the
+        application may write and commit in between; the coordinator knows of no transaction then.
+        """
+        status = self._status(name) or {"tasks": []}
+        failed = [task for task in status["tasks"] if task["state"] == "FAILED"]
+        if failed:
+            assert all("InvalidTxnState" in task["trace"] for task in failed), failed
             self.settled("POST", f"/connectors/{name}/restart?includeTasks=true&onlyFailed=true")
 
     def offsets(self, name: str) -> list[Any]:

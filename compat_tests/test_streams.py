@@ -10,9 +10,7 @@ Kafka's system test: `OTTLA_FULL=1 python -m pytest compat_tests/test_streams.py
 
 from __future__ import annotations
 
-import os
 import threading
-from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -20,29 +18,14 @@ from random import Random
 from typing import Final
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
 from reference_kafka import BrokerProcess
 
 from compat_tests.java_client import compiled
 from compat_tests.java_process import JavaProcess
 from compat_tests.topics import described, make_topics
 from compat_tests.waiting import wait_for
+from compat_tests.word_count import BROKER, FULL, JARS, LINES, PARTITIONS, Counts, Lines, WordCounts, settings
 
-FULL: Final = bool(os.environ.get("OTTLA_FULL"))
-JARS: Final = "kafka-streams"
-PARTITIONS: Final = 2
-WORDS: Final = [f"word{number}" for number in range(20)]
-LINES: Final = 50_000 if FULL else 3_000
-SESSION_MS: Final = "6000"
-BROKER: Final = {
-    "offsets_topic_num_partitions": "2",
-    "transaction_state_log_num_partitions": "2",
-    "group_streams_min_session_timeout_ms": SESSION_MS,  # who was killed is missed after this
-    "group_streams_session_timeout_ms": SESSION_MS,
-    "group_streams_min_heartbeat_interval_ms": "500",
-    "group_streams_heartbeat_interval_ms": "500",
-    "group_streams_initial_rebalance_delay_ms": "0",
-}
 _STAMPED: Final = {"message.timestamp.type": "CreateTime"}
 INTERNAL: Final = {
     "counter-words-repartition": (
@@ -67,86 +50,21 @@ def protocol(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-def settings(protocol: str) -> list[str]:
-    """Of a Streams application. The session's length is the member's to say in a classic group, and the broker's in the other."""
-    session = [f"session.timeout.ms={SESSION_MS}", "heartbeat.interval.ms=500"] if protocol == "classic" else []
-    return [f"group.protocol={protocol}", "reconnect.backoff.max.ms=200", *session]
-
-
-class Counts(threading.Thread):
-    """Reads the committed counts of every word, all the while."""
-
-    def __init__(self, broker: BrokerProcess, topic: str) -> None:
-        super().__init__(daemon=True)
-        reading = {"group.id": "counts", "isolation.level": "read_committed", "reconnect.backoff.max.ms": 200, "log_level": 0}
-        self._consumer = Consumer({"bootstrap.servers": broker.bootstrap, **reading})
-        self._consumer.assign([TopicPartition(topic, partition, 0) for partition in range(PARTITIONS)])
-        self._over = threading.Event()
-        self.seen: dict[str, list[int]] = defaultdict(list)
-        self.number = 0
-
-    def run(self) -> None:
-        while not self._over.is_set():
-            for message in self._consumer.consume(500, 0.2):
-                if message.error() is None:
-                    self.seen[(message.key() or b"").decode()].append(int(message.value() or b""))
-                    self.number += 1
-        self._consumer.close()
-
-    def end(self) -> None:
-        self._over.set()
-        self.join(30)
-
-
-class Lines(threading.Thread):
-    """Writes lines of words, an idempotent producer that outlives the broker's kills; `words` is how often each was written."""
-
-    def __init__(self, broker: BrokerProcess, topic: str, random: Random) -> None:
-        super().__init__(daemon=True)
-        self._producer = Producer(
-            {"bootstrap.servers": broker.bootstrap, "enable.idempotence": True, "reconnect.backoff.max.ms": 200, "log_level": 0}
-        )
-        self._topic, self._random = topic, random
-        self._pace = threading.Event()
-        self.words: Counter[str] = Counter()
-        self.left = -1
-
-    def run(self) -> None:
-        for number in range(LINES):
-            words = self._random.choices(WORDS, k=4)
-            self.words.update(words)
-            self._producer.produce(self._topic, " ".join(words).encode(), partition=number % PARTITIONS)
-            if number % 20 == 0:
-                self._pace.wait(0.05)  # so that it takes some seconds: nothing is waited for here
-        self.left = self._producer.flush(60)
-
-
 @pytest.fixture
-def count_words(classes: Path, tmp_path: Path) -> Iterator[Callable[..., JavaProcess]]:
-    started: list[JavaProcess] = []
-
-    def start(broker: BrokerProcess, protocol: str) -> JavaProcess:
-        where = [broker.bootstrap, "counter", str(tmp_path / "state")]
-        how = settings(protocol)
-        process = JavaProcess(JARS, "WordCount", *where, *how, log=tmp_path / "streams.log", classes=classes)
-        started.append(process)
-        return process
-
-    yield start
-    for process in started:
-        with process:
-            pass
+def application(classes: Path, tmp_path: Path) -> Iterator[WordCounts]:
+    with WordCounts(classes, tmp_path) as application:
+        yield application
 
 
 def test_every_word_is_counted_once_through_kills(
-    fresh_broker: Callable[..., BrokerProcess], protocol: str, count_words: Callable[..., JavaProcess]
+    fresh_broker: Callable[..., BrokerProcess], protocol: str, application: WordCounts
 ) -> None:
     """The broker dies twice, the application once. Its threads take over where the group is, with what the changelog holds."""
     broker = fresh_broker(**BROKER)
     make_topics(broker.bootstrap, PARTITIONS, "lines", "counts")
     lines, counts = Lines(broker, "lines", Random(7)), Counts(broker, "counts")
-    application = count_words(broker, protocol)
-    application.wait_for_text("state RUNNING")
+    instance = application.start(broker, protocol)
+    instance.wait_for_text("state RUNNING")
     counts.start()
     lines.start()
     try:
@@ -157,12 +75,12 @@ def test_every_word_is_counted_once_through_kills(
                 broker.kill()
                 broker.start()
             else:
-                application.kill()
-                application = count_words(broker, protocol)
+                instance.kill()
+                instance = application.start(broker, protocol)
         lines.join(60)
         assert lines.left == 0
         wait_for(lambda: counts.number >= 4 * LINES, "all counts")
-        assert application.stop() in (0, 143)
+        assert instance.stop() in (0, 143)
     finally:
         counts.end()
     wrong = {word: seen for word, seen in counts.seen.items() if seen != list(range(1, lines.words[word] + 1))}

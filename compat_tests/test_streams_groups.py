@@ -18,15 +18,12 @@ from compat_tests.brokers import Address
 from compat_tests.directory_swap import KILL, STOP, Directory
 from compat_tests.java_client import compiled
 from compat_tests.java_process import JavaProcess
-from compat_tests.test_streams import BROKER, JARS, LINES, Counts, Lines, settings
 from compat_tests.topics import make_topics
 from compat_tests.waiting import wait_for
 from compat_tests.wire import Wire
 from compat_tests.wire_diff.same import differences, normalise
 from compat_tests.wire_diff.streams import Stream, at_once, described, subtopology
-
-GROUP = "counter"
-PARTITIONS = 2
+from compat_tests.word_count import APPLICATION, BROKER, JARS, LINES, PARTITIONS, Counts, Lines, WordCounts
 
 
 @pytest.fixture(scope="module")
@@ -35,21 +32,14 @@ def word_count(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def start_instance(word_count: Path, tmp_path: Path) -> Iterator[Callable[[BrokerProcess], JavaProcess]]:
-    started: list[JavaProcess] = []
+def application(word_count: Path, tmp_path: Path) -> Iterator[WordCounts]:
+    with WordCounts(word_count, tmp_path) as application:
+        yield application
 
-    def start(broker: BrokerProcess) -> JavaProcess:
-        number = len(started)
-        where = [broker.bootstrap, GROUP, str(tmp_path / f"state{number}")]
-        how = [*settings("streams"), "num.stream.threads=1", f"application.server=127.0.0.1:{4000 + number}"]
-        process = JavaProcess(JARS, "WordCount", *where, *how, log=tmp_path / f"streams{number}.log", classes=word_count)
-        started.append(process)
-        return process
 
-    yield start
-    for process in started:
-        with process:
-            pass
+def start(application: WordCounts, broker: BrokerProcess, number: int) -> JavaProcess:
+    settings = ["num.stream.threads=1", f"application.server=127.0.0.1:{4000 + number}"]
+    return application.start(broker, "streams", *settings, name=str(number))
 
 
 def spread(broker: BrokerProcess) -> tuple[str, list[int]]:
@@ -57,7 +47,7 @@ def spread(broker: BrokerProcess) -> tuple[str, list[int]]:
     assert broker.process is not None
     wire = Wire(Address(broker.kind, broker.port, broker.process.pid, str(broker.log_file)), "spread")
     try:
-        group = described(wire, GROUP).groups[0]
+        group = described(wire, APPLICATION).groups[0]
     finally:
         wire.close()
     counts = [sum(len(each.partitions) for each in member.assignment.active_tasks) for member in group.members]
@@ -65,19 +55,19 @@ def spread(broker: BrokerProcess) -> tuple[str, list[int]]:
 
 
 def test_an_application_grows_and_shrinks_while_the_broker_dies(
-    fresh_broker: Callable[..., BrokerProcess], start_instance: Callable[[BrokerProcess], JavaProcess]
+    fresh_broker: Callable[..., BrokerProcess], application: WordCounts
 ) -> None:
     """Four tasks: of one instance, of three, of one again. Every count comes once and in order."""
     broker = fresh_broker(**BROKER)
     make_topics(broker.bootstrap, PARTITIONS, "lines", "counts")
     lines, counts = Lines(broker, "lines", Random(1071)), Counts(broker, "counts")
-    instances = [start_instance(broker)]
+    instances = [start(application, broker, 0)]
     instances[0].wait_for_text("state RUNNING")
     counts.start()
     lines.start()
     try:
         wait_for(lambda: counts.number >= 0.1 * 4 * LINES, "a tenth of the counts")
-        instances += [start_instance(broker), start_instance(broker)]
+        instances += [start(application, broker, number) for number in (1, 2)]
         wait_for(lambda: spread(broker) == ("Stable", [2, 1, 1]), "three instances share the tasks")
         broker.kill()
         broker.start()

@@ -14,7 +14,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "scripts")]
 
-from compat_tests.brokers import CLASSES, KINDS, Address  # noqa: E402 - needs the path above
+from compat_tests.brokers import one_of_each  # noqa: E402 - needs the path above
 from compat_tests.wire_diff.conftest import warm  # noqa: E402
 from compat_tests.wire_diff.random_walk.lockstep import Pair, walk  # noqa: E402
 
@@ -27,21 +27,11 @@ def main() -> int:
     parser.add_argument("--write", type=Path, metavar="FILE")
     parser.add_argument("--keep", type=Path, metavar="DIR")
     arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="random-walk-") as directory:
-        brokers = [CLASSES[kind](Path(directory) / kind) for kind in KINDS]
-        try:
-            addresses = []
-            for broker in brokers:
-                broker.start()
-                assert broker.process is not None
-                addresses.append(Address(broker.kind, broker.port, broker.process.pid, str(broker.log_file)))
-            pair = Pair(warm(addresses))
-            figures = walk(
-                pair, arguments.seed, arguments.requests, arguments.most, arguments.keep, lambda text: print(text, flush=True)
-            )
-        finally:
-            for broker in brokers:
-                broker.stop()
+    with tempfile.TemporaryDirectory(prefix="random-walk-") as directory, one_of_each(Path(directory)) as addresses:
+        pair = Pair(warm(addresses))
+        figures = walk(
+            pair, arguments.seed, arguments.requests, arguments.most, arguments.keep, lambda text: print(text, flush=True)
+        )
     if arguments.write:
         figures.write(arguments.write)
     unequal = f"{len(figures.unexplained)} differences, {len(figures.once)} more seen once"

@@ -5,7 +5,6 @@ The tools' jars have no Streams, whose members also restore stores and make topi
 
 from __future__ import annotations
 
-import time
 from typing import Final
 
 from compat_tests.brokers import Address
@@ -53,11 +52,15 @@ class StreamsMember:
             process_id=PROCESS,
             client_tags=[],
         )
-        deadline = time.monotonic() + 30
-        while (answer := self._ask(request)).error_code in PASSING and time.monotonic() < deadline:
-            time.sleep(0.1)  # the coordinator's topic is being made
-        assert answer.error_code == 0, answer
-        self._note(answer)
+        answers: list[StreamsGroupHeartbeatResponse] = []
+
+        def answered() -> bool:
+            answers.append(self._ask(request))
+            return answers[-1].error_code not in PASSING
+
+        wait_for(answered, "the coordinator's topic is made", 30)
+        assert answers[-1].error_code == 0, answers[-1]
+        self._note(answers[-1])
 
     def _beats_with_tasks(self) -> bool:
         answer = self._ask(

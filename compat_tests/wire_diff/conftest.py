@@ -6,12 +6,11 @@ import os
 import re
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from compat_tests.brokers import CLASSES, KINDS, Address, SharedBrokers
+from compat_tests.brokers import KINDS, Address, SharedBrokers
 from compat_tests.seen import DIRECTORY_VARIABLE, LEDGER
 from compat_tests.wire import Wire
 
@@ -40,22 +39,6 @@ def warm_brokers(shared_brokers: SharedBrokers) -> list[Address]:
 def brokers_apart(shared_brokers: SharedBrokers) -> list[Address]:
     """For bad input, in place of those that all tests share: whoever describes all groups would stumble over these members."""
     return warm([shared_brokers.get(kind, "-apart") for kind in KINDS])
-
-
-@contextmanager
-def own_brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Address]]:
-    """One of each kind for the tests of one file, which change what others would notice."""
-    brokers = [CLASSES[kind](tmp_path_factory.mktemp(kind)) for kind in KINDS]
-    try:
-        addresses = []
-        for broker in brokers:
-            broker.start()
-            assert broker.process is not None
-            addresses.append(Address(broker.kind, broker.port, broker.process.pid, str(broker.log_file)))
-        yield addresses
-    finally:
-        for broker in brokers:
-            broker.stop()
 
 
 def warm(addresses: list[Address]) -> list[Address]:

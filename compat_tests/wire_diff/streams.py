@@ -10,9 +10,6 @@ from compat_tests.wire import Wire
 from ottla.wire.messages import (
     describe_configs,
     incremental_alter_configs,
-    list_groups,
-    offset_commit,
-    offset_fetch,
     streams_group_describe,
     streams_group_heartbeat,
 )
@@ -156,28 +153,3 @@ def at_once(wire: Wire, stem: str = "g", **settings: str) -> str:
 
 def described(wire: Wire, *groups: str, version: int = 1, **fields: Any) -> Any:
     return wire.call(streams_group_describe.StreamsGroupDescribeRequest(list(groups), **fields), version)
-
-
-def listed(wire: Wire, group: str, **fields: Any) -> list[Any]:
-    answer = wire.call(list_groups.ListGroupsRequest(**fields), 5)
-    return [each for each in answer.groups if each.group_id == group]
-
-
-def committed(wire: Wire, member: Stream, topic: str, epoch: int, *, version: int = 9, partition: int = 0, **more: Any) -> Any:
-    part = offset_commit.OffsetCommitRequestPartition(partition, 7, -1, None)
-    named = offset_commit.OffsetCommitRequestTopic(topic, partitions=[part])
-    fields: dict[str, Any] = {
-        "group_id": member.group,
-        "generation_id_or_member_epoch": epoch,
-        "member_id": member.id,
-        "group_instance_id": member.instance,
-        "topics": [named],
-    }
-    return wire.call(offset_commit.OffsetCommitRequest(**(fields | more)), version)
-
-
-def asked(wire: Wire, group: str, member_id: str | None, epoch: int, topic: str) -> Any:
-    wanted = [offset_fetch.OffsetFetchRequestTopics(topic, partition_indexes=[0])]
-    return wire.call(
-        offset_fetch.OffsetFetchRequest(groups=[offset_fetch.OffsetFetchRequestGroup(group, member_id, epoch, wanted)]), 9
-    )

@@ -13,10 +13,9 @@ from typing import Any
 import pytest
 from reference_kafka import CLUSTER_ID, NODE_ID
 
-from compat_tests.brokers import Address
+from compat_tests.brokers import Address, one_of_each
 from compat_tests.waiting import wait_for
 from compat_tests.wire import Wire
-from compat_tests.wire_diff.conftest import own_brokers
 from compat_tests.wire_diff.same import check, same_answer
 from ottla.wire.messages.add_raft_voter import AddRaftVoterRequest, Listener
 from ottla.wire.messages.alter_user_scram_credentials import (
@@ -42,7 +41,7 @@ UPGRADE, SAFE, UNSAFE = 1, 2, 3
 @pytest.fixture(scope="module")
 def warm_brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Address]]:
     """This file's own, in place of those that all tests share."""
-    with own_brokers(tmp_path_factory) as addresses:
+    with one_of_each(tmp_path_factory.mktemp("own")) as addresses:
         yield addresses
 
 

@@ -15,35 +15,11 @@ from compat_tests.waiting import wait_for
 from compat_tests.wire import Wire
 from compat_tests.wire_diff.consumers import Consumer, described, topic_of_groups
 from compat_tests.wire_diff.members import Member
+from compat_tests.wire_diff.offsets_of_members import asked, committed, listed
 from compat_tests.wire_diff.same import check, same_answer
 from compat_tests.wire_diff.test_transaction_coordinator import Client
-from ottla.wire.messages import delete_groups, describe_groups, list_groups, offset_commit, offset_delete, offset_fetch
+from ottla.wire.messages import delete_groups, describe_groups, offset_delete
 from ottla.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
-
-
-def listed(wire: Wire, group: str, **fields: Any) -> list[Any]:
-    answer = wire.call(list_groups.ListGroupsRequest(**fields), 5)
-    return [each for each in answer.groups if each.group_id == group]
-
-
-def committed(wire: Wire, member: Consumer, topic: str, epoch: int, *, version: int = 9, partition: int = 0, **more: Any) -> Any:
-    part = offset_commit.OffsetCommitRequestPartition(partition, 7, -1, None)
-    named = offset_commit.OffsetCommitRequestTopic(topic, partitions=[part])
-    fields: dict[str, Any] = {
-        "group_id": member.group,
-        "generation_id_or_member_epoch": epoch,
-        "member_id": member.id,
-        "group_instance_id": member.instance,
-        "topics": [named],
-    }
-    return wire.call(offset_commit.OffsetCommitRequest(**(fields | more)), version)
-
-
-def asked(wire: Wire, group: str, member_id: str | None, epoch: int, topic: str) -> Any:
-    wanted = [offset_fetch.OffsetFetchRequestTopics(topic, partition_indexes=[0])]
-    return wire.call(
-        offset_fetch.OffsetFetchRequest(groups=[offset_fetch.OffsetFetchRequestGroup(group, member_id, epoch, wanted)]), 9
-    )
 
 
 @pytest.mark.parametrize("version", [0, 1])

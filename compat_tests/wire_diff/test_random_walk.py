@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from compat_tests.brokers import Address
-from compat_tests.wire_diff.conftest import own_brokers, warm
+from compat_tests.brokers import Address, one_of_each
+from compat_tests.wire_diff.conftest import warm
 from compat_tests.wire_diff.random_walk.lockstep import Pair, kept_scripts, shrink, walk
 from compat_tests.wire_diff.random_walk.steps import SESSION_STEPS, STEPS, Script, session_script
 
@@ -21,7 +21,7 @@ REQUESTS = 900  # of each seed: a minute on two quiet cores for all
 
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
-    with own_brokers(tmp_path_factory) as brokers:
+    with one_of_each(tmp_path_factory.mktemp("own")) as brokers:
         addresses: list[Address] = warm(brokers)
         yield Pair(addresses)
 

@@ -7,7 +7,6 @@ answer to a heartbeat, so a scenario sends heartbeats until what it waits for is
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -107,13 +106,14 @@ class ShareGroup:
 
     def beat_until(self, member: str, wanted: Callable[[Any], bool]) -> Any:
         """Heartbeats until an answer is as wanted: that answer."""
-        until = time.monotonic() + PATIENCE_S
-        while time.monotonic() < until:
-            answer = self.beat(member)
-            if wanted(answer):
-                return answer
-            time.sleep(0.05)  # between two looks at a broker that does its work when it likes
-        raise AssertionError(f"{self.wire.kind}: {member} heard nothing of the kind, but {answer}")
+        answers: list[Any] = []
+
+        def heard() -> bool:
+            answers.append(self.beat(member))
+            return wanted(answers[-1])
+
+        wait_for(heard, f"{self.wire.kind}: {member} hears it", PATIENCE_S)
+        return answers[-1]
 
     def assigned(self, member: str = "m") -> Any:
         return self.beat_until(member, lambda answer: bool(answer.assignment and answer.assignment.topic_partitions))

@@ -15,15 +15,13 @@ from compat_tests.waiting import wait_for
 from compat_tests.wire import Wire
 from compat_tests.wire_diff.consumers import Consumer
 from compat_tests.wire_diff.members import Member
+from compat_tests.wire_diff.offsets_of_members import asked, committed, listed
 from compat_tests.wire_diff.same import check, normalise, same_answer
 from compat_tests.wire_diff.streams import (
     Stream,
-    asked,
     at_once,
-    committed,
     counting,
     described,
-    listed,
     set_group,
     subtopology,
     task_ids,

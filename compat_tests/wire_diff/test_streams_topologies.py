@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from compat_tests.wire import Wire
+from compat_tests.wire_diff.offsets_of_members import listed
 from compat_tests.wire_diff.same import check, same_answer
 from compat_tests.wire_diff.streams import (
     Stream,
     at_once,
     counting,
     described,
-    listed,
     set_group,
     subtopology,
 )

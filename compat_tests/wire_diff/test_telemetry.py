@@ -13,10 +13,9 @@ from typing import Any
 
 import pytest
 
-from compat_tests.brokers import Address
+from compat_tests.brokers import Address, one_of_each
 from compat_tests.waiting import wait_for
 from compat_tests.wire import Wire
-from compat_tests.wire_diff.conftest import own_brokers
 from compat_tests.wire_diff.same import check, same_answer
 from ottla.wire.compression import compress
 from ottla.wire.messages.api_versions import ApiVersionsRequest
@@ -32,7 +31,7 @@ SET, DELETE = 0, 1
 @pytest.fixture(scope="module")
 def warm_brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Address]]:
     """This file's own, in place of those that all tests share."""
-    with own_brokers(tmp_path_factory) as addresses:
+    with one_of_each(tmp_path_factory.mktemp("own")) as addresses:
         yield addresses
 
 

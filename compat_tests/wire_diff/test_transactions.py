@@ -9,14 +9,13 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-from reference_kafka import BrokerProcess
 
-from compat_tests.brokers import CLASSES, KINDS, Address
+from compat_tests.brokers import Address, one_of_each
 from compat_tests.wire import Wire, batch
+from compat_tests.wire_diff.conftest import warm
 from compat_tests.wire_diff.same import check
 from compat_tests.wire_diff.test_fetch import offsets, whole
 from ottla.wire.batch import iter_batches
@@ -32,21 +31,8 @@ NOBODY = 77_000_000  # a producer id that no broker gave anybody
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Address]]:
     settings = {"transaction.partition.verification.enable": "false"}
-    directory: Path = tmp_path_factory.mktemp("transactions")
-    brokers: list[BrokerProcess] = [CLASSES[kind](directory / kind, settings) for kind in KINDS]
-    try:
-        addresses = []
-        for broker in brokers:
-            broker.start()
-            assert broker.process is not None
-            addresses.append(Address(broker.kind, broker.port, broker.process.pid, str(broker.log_file)))
-            wire = Wire(addresses[-1], "warm")
-            wire.warm_up()
-            wire.close()
-        yield addresses
-    finally:
-        for broker in brokers:
-            broker.stop()
+    with one_of_each(tmp_path_factory.mktemp("transactions"), settings) as addresses:
+        yield warm(addresses)
 
 
 @pytest.fixture

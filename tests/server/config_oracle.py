@@ -5,14 +5,12 @@ tests/server/KafkaConfigOracle.java does the asking; Kafka's jars come by Maven 
 
 from __future__ import annotations
 
-import subprocess
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote_plus, unquote_plus
 
-from scripts.maven import classpath
+from tests.java_oracle import asked
 
 SOURCE = Path(__file__).parent / "KafkaConfigOracle.java"
 
@@ -39,14 +37,8 @@ class Answers(NamedTuple):
 def ask(questions: Sequence[tuple[str, str, str]] = ()) -> Answers:
     """`questions` are (table, name, text); tables are topic, broker, group and client-metrics."""
     lines = "".join(f"{table}\t{name}\t{quote_plus(text)}\n" for table, name, text in questions)
-    with tempfile.TemporaryDirectory(prefix="ottla-oracle-") as work:
-        jars = classpath("kafka")
-        subprocess.run(["javac", "-cp", jars, "-d", work, str(SOURCE)], check=True, timeout=120)
-        command = ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.defaultLogLevel=off"]
-        command += ["-cp", f"{work}:{jars}", "KafkaConfigOracle"]
-        done = subprocess.run(command, input=lines.encode(), capture_output=True, check=True, timeout=240)
     answers = Answers([], {}, {}, [])
-    for line in done.stdout.decode().splitlines():
+    for line in asked(SOURCE, lines).splitlines():
         kind, *words = line.split("\t")
         if kind == "def":
             table, name, type_, default, internal = words

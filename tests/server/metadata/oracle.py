@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
@@ -10,32 +9,24 @@ from typing import Any
 
 from ottla.server.metadata.image import BrokerImage, MetadataImage, PartitionImage, TopicImage
 from ottla.wire.primitives import uuid_to_text
-from scripts.maven import classpath
+from tests.java_oracle import JavaOracle
 
 SOURCE = Path(__file__).parent / "KafkaMetadataOracle.java"
 
 
-class MetadataOracle:
-    """Compiled once. `read` asks what a log, or a snapshot and the log behind it, come to."""
+class MetadataOracle(JavaOracle):
+    """`read` asks what a log, or a snapshot and the log behind it, come to."""
 
     def __init__(self) -> None:
-        self._work = tempfile.TemporaryDirectory(prefix="ottla-oracle-")
-        self._jars = classpath("kafka")
-        subprocess.run(["javac", "-cp", self._jars, "-d", self._work.name, str(SOURCE)], check=True, timeout=120)
-
-    def close(self) -> None:
-        self._work.cleanup()
+        super().__init__(SOURCE)
 
     def read(self, *files: bytes) -> tuple[list[str], set[str], int]:
         """(control records in order, the image in lines, epoch of the last batch)."""
-        with tempfile.TemporaryDirectory(dir=self._work.name) as directory:
+        with tempfile.TemporaryDirectory(prefix="ottla-oracle-") as directory:
             paths = [Path(directory, str(at)) for at in range(len(files))]
             for path, data in zip(paths, files, strict=True):
                 path.write_bytes(data)
-            command = ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.defaultLogLevel=off"]
-            command += ["-cp", f"{self._work.name}:{self._jars}", "KafkaMetadataOracle", *map(str, paths)]
-            done = subprocess.run(command, capture_output=True, check=True, timeout=120, text=True)
-        lines = done.stdout.splitlines()
+            lines = self.run(*map(str, paths)).splitlines()
         return (
             [line for line in lines if line.startswith("control ")],
             {line for line in lines if not line.startswith(("control ", "epoch "))},

@@ -6,15 +6,13 @@ KafkaAssignorOracle.java asks them; Kafka's jars come by Maven (scripts/maven.py
 from __future__ import annotations
 
 import random
-import subprocess
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
 from ottla.server.group.consumer.assignors import ASSIGNORS
 from ottla.server.group.modern.assignor import Assignment, AssignorError, GroupSpec, MemberSpec, inverted, is_homogeneous
 from ottla.server.group.modern.java_order import hash_order, string_hash
-from scripts.maven import classpath
+from tests.java_oracle import asked
 
 SOURCE = Path(__file__).parent / "KafkaAssignorOracle.java"
 GROUPS = 600
@@ -75,15 +73,8 @@ def answer(case: Case) -> list[str]:
 
 
 def ask(cases: list[Case]) -> list[list[str]]:
-    with tempfile.TemporaryDirectory(prefix="ottla-oracle-") as work:
-        jars = classpath("kafka")
-        subprocess.run(["javac", "-cp", jars, "-d", work, str(SOURCE)], check=True, timeout=120)
-        command = ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.defaultLogLevel=off"]
-        command += ["-cp", f"{work}:{jars}", "KafkaAssignorOracle"]
-        asked = "".join(map(question, cases)).encode()
-        done = subprocess.run(command, input=asked, capture_output=True, check=True, timeout=240)
     answers: list[list[str]] = [[]]
-    for line in done.stdout.decode().splitlines():
+    for line in asked(SOURCE, "".join(map(question, cases))).splitlines():
         answers[-1].append(line)
         if line in (".", "error"):
             answers.append([])

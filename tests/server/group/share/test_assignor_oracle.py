@@ -8,15 +8,13 @@ shows in the next one at the latest.
 from __future__ import annotations
 
 import random
-import subprocess
-import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
 from ottla.server.group.modern.assignor import Assignment, GroupAssignment, GroupSpec, MemberSpec, is_homogeneous
 from ottla.server.group.modern.java_order import hash_order, string_hash
 from ottla.server.group.share.assignor import assign
-from scripts.maven import classpath
+from tests.java_oracle import asked
 
 SOURCE = Path(__file__).parent / "KafkaSimpleAssignorOracle.java"
 GROUPS = 120
@@ -87,14 +85,7 @@ def answer(case: Case) -> list[str]:
 
 
 def ask(cases: list[Case]) -> list[list[str]]:
-    with tempfile.TemporaryDirectory(prefix="ottla-oracle-") as work:
-        jars = classpath("kafka")
-        subprocess.run(["javac", "-cp", jars, "-d", work, str(SOURCE)], check=True, timeout=120)
-        command = ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.defaultLogLevel=off"]
-        command += ["-cp", f"{work}:{jars}", "KafkaSimpleAssignorOracle"]
-        asked = "".join(map(question, cases)).encode()
-        done = subprocess.run(command, input=asked, capture_output=True, check=True, timeout=240)
-    return [each.splitlines() for each in done.stdout.decode().split(".\n")[:-1]]
+    return [each.splitlines() for each in asked(SOURCE, "".join(map(question, cases))).split(".\n")[:-1]]
 
 
 def test_random_share_groups_get_what_kafka_gives_them() -> None:

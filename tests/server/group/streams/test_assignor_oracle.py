@@ -7,8 +7,6 @@ of a former one, with members that came and went, so that sticking to what was i
 from __future__ import annotations
 
 import random
-import subprocess
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -16,7 +14,7 @@ from typing import NamedTuple
 from ottla.server.group.modern.java_order import hash_order, string_hash
 from ottla.server.group.streams.assignor import MemberSpec, SubtopologySpec, assign
 from ottla.server.group.streams.tasks import TaskIds, Tasks
-from scripts.maven import classpath
+from tests.java_oracle import asked
 
 SOURCE = Path(__file__).parent / "KafkaTaskAssignorOracle.java"
 GROUPS = 600
@@ -112,15 +110,8 @@ def answer(case: Case) -> list[str]:
 
 
 def ask(cases: list[Case]) -> list[list[str]]:
-    with tempfile.TemporaryDirectory(prefix="ottla-oracle-") as work:
-        jars = classpath("kafka")
-        subprocess.run(["javac", "-cp", jars, "-d", work, str(SOURCE)], check=True, timeout=120)
-        command = ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.defaultLogLevel=off"]
-        command += ["-cp", f"{work}:{jars}", "KafkaTaskAssignorOracle"]
-        asked = "".join(map(question, cases)).encode()
-        done = subprocess.run(command, input=asked, capture_output=True, check=True, timeout=240)
     answers: list[list[str]] = [[]]
-    for line in done.stdout.decode().splitlines():
+    for line in asked(SOURCE, "".join(map(question, cases))).splitlines():
         answers[-1].append(line)
         if line == ".":
             answers.append([])

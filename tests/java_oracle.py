@@ -1,0 +1,46 @@
+"""A Java program of ours that asks Apache Kafka's own classes; Kafka's jars come by Maven (scripts/maven.py)."""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+from pathlib import Path
+from types import TracebackType
+from typing import Final
+
+from scripts.maven import classpath
+
+_COMPILING_S: Final = 120
+_RUNNING_S: Final = 240
+_JVM: Final = ("-Xmx256m", "-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.defaultLogLevel=off")
+
+
+class JavaOracle:
+    """One source file, compiled once for all its runs; a context manager. Raises CalledProcessError where Java refuses."""
+
+    def __init__(self, source: Path) -> None:
+        self._main = source.stem
+        self._work = tempfile.TemporaryDirectory(prefix="ottla-oracle-")
+        self._jars = classpath("kafka")
+        subprocess.run(["javac", "-cp", self._jars, "-d", self._work.name, str(source)], check=True, timeout=_COMPILING_S)
+
+    def __enter__(self) -> JavaOracle:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._work.cleanup()
+
+    def run(self, *arguments: str, questions: str = "") -> str:
+        """What it prints to these questions on its standard input."""
+        command = ["java", *_JVM, "-cp", f"{self._work.name}:{self._jars}", self._main, *arguments]
+        done = subprocess.run(command, input=questions.encode(), capture_output=True, check=True, timeout=_RUNNING_S)
+        return done.stdout.decode()
+
+
+def asked(source: Path, questions: str) -> str:
+    """The answer of a program that is asked once."""
+    with JavaOracle(source) as oracle:
+        return oracle.run(questions=questions)
