@@ -12,7 +12,9 @@ The denominator is what Apache Kafka 4.4.0 passes through this harness. Cases th
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 import zipfile
 from collections.abc import Iterable
 from pathlib import Path
@@ -57,6 +59,7 @@ def merged(rows: list[Row], kind: str, cases: Iterable[Case]) -> list[Row]:
     table = {(row["class"], row["case"]): row for row in rows}
     for case in cases:
         if case.brokers == 0 and not case.owner.startswith("org.apache.kafka.streams.") and case.case:
+            table.pop((case.owner, case.case), None)
             continue
         empty: Row = {"class": case.owner, "case": case.case, "brokers": max(1, case.brokers), "kafka": None, "ottla": None}
         row = table.setdefault((case.owner, case.case), empty | {"reason": "", "seconds": 0.0})
@@ -77,6 +80,20 @@ def _why(case: Case) -> str:
 
 def save(rows: list[Row], path: Path = RESULTS) -> None:
     path.write_text("[\n" + ",\n".join(json.dumps(row) for row in rows) + "\n]\n")
+
+
+def keep(kind: str, cases: Iterable[Case], path: Path = RESULTS) -> list[Row]:
+    """Merges what became of cases into the file, which other runs may write as well; the rows it has now."""
+    directory = os.open(path.parent, os.O_RDONLY)
+    try:
+        fcntl.flock(directory, fcntl.LOCK_EX)
+        rows = merged(load(path), kind, cases)
+        whole = path.with_suffix(".partial")
+        save(rows, whole)
+        whole.replace(path)
+    finally:
+        os.close(directory)
+    return rows
 
 
 def wanted(row: Row) -> bool:

@@ -1,7 +1,8 @@
 """Runs classes of Kafka's tests in a JVM against one kind of broker, and tells what became of each case.
 
 `run(kind, classes, directory, cases=...)` -> list of `Case`. The JVM is JUnit's console launcher with our extension (java/) in
-place of Kafka's; it writes a JSON line as each case ends (Results.java), so a JVM that had to be killed has told the rest.
+place of Kafka's; it writes a JSON line as each case ends (Results.java), so a JVM that had to be killed has told the rest, and
+who is impatient is `told` of each within a second or so.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ import json
 import shutil
 import signal
 import subprocess
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -29,6 +31,9 @@ _JUNIT: Final = {
     "junit.jupiter.extensions.autodetection.enabled": "true",
     "junit.jupiter.extensions.autodetection.exclude": "org.apache.kafka.*",  # Kafka's cluster within the JVM
 }
+
+_LOOK_S: Final = 1.0
+"""How often a run looks for cases that ended."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +80,7 @@ def run(
     cases: Iterable[str] | None = None,
     timeout_s: float = 3600,
     keep_logs: bool = False,
+    told: Callable[[Case], None] = lambda case: None,
 ) -> list[Case]:
     """The cases of these classes, all or those named in `cases` (CLASS#CASE), against fresh brokers of this kind.
 
@@ -99,7 +105,7 @@ def run(
         ]
         with subprocess.Popen(command, cwd=directory, stdin=subprocess.DEVNULL, stdout=log, stderr=log) as process:
             try:
-                process.wait(timeout_s)
+                _watch(process, results, time.monotonic() + timeout_s, told)
             except subprocess.TimeoutExpired:
                 process.send_signal(signal.SIGQUIT)  # its threads' stacks, into the log
                 process.kill()
@@ -108,9 +114,28 @@ def run(
     return read(results)
 
 
+def _watch(process: subprocess.Popen[bytes], results: Path, deadline: float, told: Callable[[Case], None]) -> None:
+    """Until the JVM ends; hands on what it writes. Raises TimeoutExpired at the deadline, in seconds of the monotonic clock."""
+    count = 0
+    while True:
+        ended = process.poll() is not None
+        cases = read(results)
+        for case in cases[count:]:
+            told(case)
+        count = len(cases)
+        if ended:
+            return
+        left_s = deadline - time.monotonic()
+        try:
+            process.wait(min(_LOOK_S, max(left_s, 0)))
+        except subprocess.TimeoutExpired:
+            if left_s <= 0:
+                raise
+
+
 def read(results: Path) -> list[Case]:
-    """What a run wrote."""
+    """What a run wrote, but for a line that is not whole."""
     if not results.exists():
         return []
-    found = [json.loads(line) for line in results.read_text().splitlines()]
+    found = [json.loads(line) for line in results.read_text().split("\n")[:-1]]
     return [Case(row.pop("class"), **row) for row in found]
