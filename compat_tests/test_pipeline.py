@@ -236,6 +236,7 @@ def test_identity_and_order_by_expressions(spark: SparkSession, bootstrap: str, 
     fill(bootstrap, topic, 1, start=9)
     (found,) = audited(spark, bootstrap, topic, id_expression=identity).findings
     assert found == Finding("double", 0, 3, 20, 1, "identity 9")
+    assert audited(spark, bootstrap, topic, id_expression="value:id").findings == [found]
     (found,) = audited(spark, bootstrap, topic, order_expression=f"int({identity})").findings
     assert found[:3] == ("order", 0, 20)
     with pytest.raises(archive.PipelineError, match="is no expression over the records"):

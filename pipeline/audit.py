@@ -23,6 +23,7 @@ What the topic does not keep any more (retention) is not asked of it: an archive
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -38,6 +39,7 @@ Bounds = Mapping[int, tuple[int, int]]
 
 COLUMNS: Final = ("Kind", "Partition", "From", "To", "Records", "Detail")
 BUCKET_MS: Final = 3_600_000
+_FIELD: Final = re.compile(r"^\s*(key|value):(\w+(?:\.\w+)*)\s*$")
 
 
 class Finding(NamedTuple):
@@ -170,14 +172,18 @@ def out_of_order(rows: DataFrame, column: str, limit: int) -> list[Finding]:
 
 
 def evaluated(rows: DataFrame, expression: str) -> DataFrame:
-    """partition, offset and `found`, the user's expression. UsageError in one line if Spark cannot make a column of it."""
+    """partition, offset and `found`, the user's expression. UsageError in one line if Spark cannot make a column of it.
+
+    `value:id` and `key:a.b` are fields of JSON, which Spark 4.0 cannot say so shortly.
+    """
     from pyspark.errors import PySparkException
     from pyspark.sql import functions as F
 
     text = [F.col(name).cast("string").alias(name) for name in ("key", "value")]
     view = rows.select("partition", "offset", F.timestamp_millis("ms").alias("timestamp"), "headers", *text)
     try:
-        return view.selectExpr("partition", "offset", f"{expression} AS found")
+        column = _FIELD.sub(r"get_json_object(\1, '$.\2')", expression)
+        return view.selectExpr("partition", "offset", f"{column} AS found")
     except PySparkException as error:
         raise UsageError(f"{expression!r} is no expression over the records: {in_one_line(error)}") from None
 

