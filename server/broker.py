@@ -34,6 +34,7 @@ from ottla.server.fetch_sessions import FetchSessions
 from ottla.server.group.coordinator import TOPIC as CONSUMER_OFFSETS
 from ottla.server.group.coordinator import GroupCoordinator
 from ottla.server.group.settings import GroupSettings
+from ottla.server.handlers import CONTROLLER
 from ottla.server.listener import Listener, SocketSettings, bound_socket, limits_new_connections
 from ottla.server.listener_settings import PROTOCOLS
 from ottla.server.metadata.image import (
@@ -89,6 +90,8 @@ class Broker:
         self.config = config
         self.cluster_id = ""
         self.listeners: list[Listener] = []
+        self.controller_listeners: list[Listener] = []
+        """Those of `controller.listener.names`, for who administrates the controller. Clients of brokers are not told."""
         self.context: BrokerContext | None = None
         self.offline = asyncio.Event()
         """Set once every log directory has failed, or that of the metadata: whoever runs the broker should end it."""
@@ -168,6 +171,7 @@ class Broker:
         self._lose_directories(logs)
         for listener in self.listeners:
             await listener.accept()
+        await self._open_controller_listeners(context)
         if self.sources is not None:
             self.sources.serving = True
 
@@ -272,6 +276,26 @@ class Broker:
             self.listeners.append(listener)
             await listener.open(address.host, address.port)
 
+    async def _open_controller_listeners(self, context: BrokerContext) -> None:
+        """One that cannot be had costs no client of the broker anything: a file of another node, moved with --port, still has it.
+
+        Port 0 stays closed: the metadata tell where controllers are, and do so before any port is bound.
+        """
+        settings = SocketSettings.from_broker(context.replicas.broker_values())
+        dispatch = Dispatch(role=CONTROLLER)
+        for address in self.config.controller_listeners:
+            if address.port == 0:
+                continue
+            listener = Listener(address.name, context, dispatch, settings, self.listeners[0].shared)
+            try:
+                await listener.open(address.host, address.port)
+                await listener.accept()
+            except OSError as error:
+                listener.stop_accepting()
+                logger.warning("listeners: %s is not open, and the controller not to be reached by itself: %s", address, error)
+            else:
+                self.controller_listeners.append(listener)
+
     async def _open_metrics(self, context: BrokerContext, logs: LogManager) -> None:
         """Where they are wanted: their code is loaded only then."""
         port = self.config.values["ottla.metrics.port"]
@@ -331,7 +355,7 @@ class Broker:
         assert self._logs is not None
         values = context.replicas.broker_values()
         settings = SocketSettings.from_broker(values)
-        for listener in self.listeners:
+        for listener in (*self.listeners, *self.controller_listeners):
             listener.settings = settings
         self._logs.set_producer_expiration(values["producer.id.expiration.ms"])
         self._limit_clients(context)
@@ -437,9 +461,9 @@ class Broker:
                 last_first.push_async_callback(self._scheduler.stop)
             if self._cleaning is not None:
                 last_first.callback(self._cleaning.stop)
-            for listener in reversed(self.listeners):
+            for listener in reversed((*self.listeners, *self.controller_listeners)):
                 last_first.push_async_callback(listener.close, STOP_GRACE_SECONDS)
             if self.sources is not None:
                 self.sources.serving = False
-            for listener in self.listeners:
+            for listener in (*self.listeners, *self.controller_listeners):
                 listener.stop_accepting()

@@ -9,7 +9,7 @@ that nobody knows is not an error, here as in Kafka, since plug-ins bring their 
 was probably meant.
 
 The broker is its own controller quorum (`process.roles=broker,controller` with itself as the only voter), so the usual
-`server.properties` of a combined node runs as it is. Its CONTROLLER listener is not opened: nobody else would connect to it.
+`server.properties` of a combined node runs as it is. Its CONTROLLER listener serves administration (`bootstrap.controllers`).
 """
 
 from __future__ import annotations
@@ -201,7 +201,7 @@ class BrokerConfig:
         self.listeners = tuple(listener for listener in everything if listener.name not in controllers)
         """Where clients connect: what the broker opens."""
         self.controller_listeners = tuple(listener for listener in everything if listener.name in controllers)
-        """Where other nodes would reach this one as a controller. Not opened: the quorum is this node alone."""
+        """Where this node is reached as a controller: by who administrates it, for the quorum is this node alone."""
         self.advertised_listeners = self._advertised(protocols, controllers)
         """What clients are told, one for each of `listeners`, in their order; port 0 stands for the one that is bound."""
         self.log_dirs = _directories(values["log.dirs"] or values["log.dir"])
@@ -238,6 +238,10 @@ class BrokerConfig:
         """Where `__cluster_metadata-0` lies: `metadata.log.dir`, or the first log directory."""
         path = self.values["metadata.log.dir"]
         return os.path.abspath(path) if path else self.log_dirs[0]
+
+    def is_controllers(self, listener: str) -> bool:
+        """Whether the listener of this name is a controller's, no broker's."""
+        return any(listener == address.name for address in self.controller_listeners)
 
     def advertised_for(self, name: str, bound_port: int) -> ListenerAddress:
         """What clients are told for listener `name`, now that its port is known."""

@@ -31,7 +31,7 @@ from typing import Any, Final, NamedTuple
 from ottla.server.context import RequestContext
 from ottla.server.error_counts import Places, count_errors, places_in
 from ottla.server.errors import CloseConnection
-from ottla.server.handlers import served
+from ottla.server.handlers import BROKER, served
 from ottla.server.kept_answers import Encoded
 from ottla.server.spare import SpareDescriptor
 from ottla.server.waiting import Promise
@@ -132,11 +132,12 @@ class Waiting(NamedTuple):
 
 
 class Dispatch:
-    """The broker's routes: those that somebody asked for, by key << 16 | version."""
+    """The broker's routes: those that somebody asked for, by key << 16 | version. `role` is that of the listeners it is for."""
 
-    __slots__ = ("_spare", "_ticks", "on_new_route", "routes")
+    __slots__ = ("_role", "_spare", "_ticks", "on_new_route", "routes")
 
-    def __init__(self, ticks: Ticks | None = None) -> None:
+    def __init__(self, ticks: Ticks | None = None, role: str = BROKER) -> None:
+        self._role = role
         self._spare = SpareDescriptor()
         self._ticks = ticks
         self.routes: dict[int, Route] = {}
@@ -188,7 +189,7 @@ class Dispatch:
         return answer
 
     def _make_route(self, key: int, version: int) -> Route:
-        api = served().get(key)
+        api = served(self._role).get(key)
         if api is None:
             raise CloseConnection(f"API key {key} is not served")
         if not api.min_version <= version <= api.max_version:

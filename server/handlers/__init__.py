@@ -8,12 +8,19 @@ from __future__ import annotations
 
 import functools
 import pkgutil
+from typing import Final
 
 from ottla.wire.api import BY_MODULE, Api
 
+BROKER: Final = "broker"
+CONTROLLER: Final = "controller"
+_NOT_OF_THE_CONTROLLER: Final = frozenset({"fetch"})
+"""The protocol has it at both kinds of listener; the controllers' one reads the log of the metadata, which is for nodes only."""
+
 
 @functools.cache
-def served() -> dict[int, Api]:
-    """The APIs that have a handler, by key, ascending."""
+def served(role: str = BROKER) -> dict[int, Api]:
+    """The APIs that have a handler and that clients of this role's listeners may ask for, by key, ascending."""
     apis = [BY_MODULE[module.name] for module in pkgutil.iter_modules(__path__)]
-    return {api.key: api for api in sorted(apis)}
+    without = _NOT_OF_THE_CONTROLLER if role == CONTROLLER else frozenset()
+    return {api.key: api for api in sorted(apis) if role in api.listeners and api.module not in without}

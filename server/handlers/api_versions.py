@@ -2,6 +2,7 @@
 
 - The list is that of the handlers there are (`handlers.served`), clients' telemetry only where it is wanted. Produce is
   advertised from 0 although versions below 3 are refused: older librdkafka takes a higher minimum for one without compression.
+  At the controller's listener it is the list of what is served there.
 - v3 the client's software name and version, which must be sound: 42 INVALID_REQUEST. From then on also features, supported and
   finalized: only those that this broker registers, whatever else a metadata log of somebody else's may name. Those that can be
   turned off (a lowest level of 0) v3 does not name among the supported: old clients stumble over that.
@@ -16,7 +17,7 @@ import re
 from typing import Final
 
 from ottla.server.context import RequestContext
-from ottla.server.handlers import served
+from ottla.server.handlers import BROKER, CONTROLLER, served
 from ottla.server.metadata.administration import SUPPORTED_FEATURES
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.api_versions import (
@@ -51,7 +52,8 @@ def handle(request: ApiVersionsRequest, ctx: RequestContext) -> ApiVersionsRespo
         believed = (request.cluster_id, request.node_id)
         if request.cluster_id is not None and believed != (metadata.cluster_id, ctx.broker.config.node_id):
             return ApiVersionsResponse(ErrorCode.REBOOTSTRAP_REQUIRED)
-    response = ApiVersionsResponse(ErrorCode.NONE, _api_keys(ctx.broker.config.values["ottla.client.metrics"]))
+    role = CONTROLLER if ctx.broker.config.is_controllers(ctx.listener) else BROKER
+    response = ApiVersionsResponse(ErrorCode.NONE, _api_keys(role, ctx.broker.config.values["ottla.client.metrics"]))
     if ctx.api_version >= 3:
         broker = metadata.brokers.get(ctx.broker.config.node_id)
         supported = broker.features if broker is not None else {}
@@ -69,9 +71,9 @@ def handle(request: ApiVersionsRequest, ctx: RequestContext) -> ApiVersionsRespo
 
 
 @functools.cache
-def _api_keys(telemetry: bool) -> list[ApiVersion]:
+def _api_keys(role: str, telemetry: bool) -> list[ApiVersion]:
     return [
         ApiVersion(api.key, ADVERTISED_FROM.get(api.key, api.min_version), api.max_version)
-        for api in served().values()
+        for api in served(role).values()
         if telemetry or api.key not in TELEMETRY
     ]

@@ -3,32 +3,44 @@
 - Addresses are those of the listener that the client came in by; a broker without that listener is left out.
 - `controller_id` is a broker that takes requests for the controller: any living one. -1 if there is
   none.
-- v1 `endpoint_type` says what the client takes this endpoint for: 1 brokers, 2 controllers. Ours are for brokers.
+- v1 `endpoint_type` says what the client takes this endpoint for: 1 brokers, 2 controllers (KIP-919). At the
+  controller's listener the nodes are the registered controllers, by their addresses there, and `controller_id` is who leads: us.
 - v2 `include_fenced_brokers` has the fenced ones in the answer, too, each marked.
 - Operations are all there are, if the client asks: there is no authorizer.
-- Errors, without brokers: 114 MISMATCHED_ENDPOINT_TYPE (controllers), 115 UNSUPPORTED_ENDPOINT_TYPE (any other number).
+- Errors, without brokers: 35 UNSUPPORTED_VERSION (controllers, where metadata.version is too low for them to be registered), 114
+  MISMATCHED_ENDPOINT_TYPE (the other type), 115 UNSUPPORTED_ENDPOINT_TYPE (any other number).
 """
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final, cast
 
 from ottla.server.context import RequestContext
+from ottla.server.metadata.standalone import CONTROLLERS_REGISTER
 from ottla.server.security.operations import CLUSTER_OPERATIONS, UNASKED
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_cluster import DescribeClusterBroker, DescribeClusterRequest, DescribeClusterResponse
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ottla.wire.messages.internal.register_controller_record import RegisterControllerRecord
+
 BROKERS: Final = 1
 CONTROLLERS: Final = 2
+_NAMES: Final = {BROKERS: "brokers", CONTROLLERS: "controllers"}
 
 
 def handle(request: DescribeClusterRequest, ctx: RequestContext) -> DescribeClusterResponse:
-    if request.endpoint_type == CONTROLLERS:
-        text = "This endpoint is for brokers; the request is for controllers."
-        return DescribeClusterResponse(error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE, error_message=text)
-    if request.endpoint_type != BROKERS:
+    ours = CONTROLLERS if ctx.broker.config.is_controllers(ctx.listener) else BROKERS
+    if request.endpoint_type not in _NAMES:
         text = f"{request.endpoint_type} is no type of endpoint."
         return DescribeClusterResponse(error_code=ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, error_message=text)
+    if request.endpoint_type != ours:
+        text = f"This endpoint is for {_NAMES[ours]}; the request is for {_NAMES[request.endpoint_type]}."
+        return DescribeClusterResponse(error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE, error_message=text)
+    if ours == CONTROLLERS:
+        return _controllers(request, ctx)
     image = ctx.broker.metadata
     reachable = [
         (broker, broker.endpoints[ctx.listener]) for broker in image.brokers.values() if ctx.listener in broker.endpoints
@@ -41,5 +53,26 @@ def handle(request: DescribeClusterRequest, ctx: RequestContext) -> DescribeClus
             for broker, endpoint in reachable
             if request.include_fenced_brokers or not broker.fenced
         ],
+        cluster_authorized_operations=CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else UNASKED,
+    )
+
+
+def _controllers(request: DescribeClusterRequest, ctx: RequestContext) -> DescribeClusterResponse:
+    image = ctx.broker.metadata
+    if image.metadata_version < CONTROLLERS_REGISTER:
+        text = "Controllers are in the metadata from metadata.version 3.7-IV0 on; raise it with kafka-features upgrade."
+        return DescribeClusterResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, error_message=text)
+    records = (record for key, record in image.kept.items() if key[0] == "controller")
+    nodes = [
+        DescribeClusterBroker(record.controller_id, endpoint.host, endpoint.port)
+        for record in cast("Iterable[RegisterControllerRecord]", records)
+        for endpoint in record.end_points
+        if endpoint.name.upper() == ctx.listener
+    ]
+    return DescribeClusterResponse(
+        endpoint_type=CONTROLLERS,
+        cluster_id=image.cluster_id,
+        controller_id=next((node.broker_id for node in nodes if node.broker_id == ctx.broker.config.node_id), -1),
+        brokers=nodes,
         cluster_authorized_operations=CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else UNASKED,
     )

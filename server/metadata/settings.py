@@ -45,7 +45,7 @@ class BrokerSettings:
             for address in config.controller_listeners
             if address.port
         )
-        """Where this node would be reached as a controller. Nobody listens there yet; it is written down for Kafka's sake."""
+        """Where this node is reached as a controller."""
         self.controller_listener: str = next(iter(self._value("controller.listener.names") or ()), "CONTROLLER").upper()
         """Where controllers talk to each other."""
         self.names_voters_in_log = bool(

@@ -62,7 +62,7 @@ _SEGMENT_SETTINGS: Final = {
     "metadata.log.segment.ms": "segment.ms",
     "internal.metadata.log.segment.bytes": "internal.segment.bytes",
 }
-_CONTROLLERS_REGISTER: Final = 15  # metadata.version 3.7-IV0
+CONTROLLERS_REGISTER: Final = 15  # metadata.version 3.7-IV0
 
 logger = logging.getLogger("ottla.server.metadata")
 _Answer = TypeVar("_Answer")
@@ -107,7 +107,7 @@ class StandaloneController(Administration):
         node_id = self._settings.node_id
         incarnation = random_uuid(self._random)
         records: list[WireStruct] = []
-        if self.image.metadata_version >= _CONTROLLERS_REGISTER:
+        if self.image.metadata_version >= CONTROLLERS_REGISTER:
             controller = controller_record.RegisterControllerRecord(node_id, incarnation)
             addresses = self._settings.controller_endpoints
             controller.end_points = [controller_record.ControllerEndpoint(*address) for address in addresses]

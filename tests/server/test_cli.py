@@ -123,7 +123,7 @@ def test_a_metrics_port_that_is_taken_is_one_line_and_exit_code_1(tmp_path: Path
 def test_kafka_s_file_and_the_image_s_variables(tmp_path: Path) -> None:
     (tmp_path / "server.properties").write_text(
         "process.roles=broker,controller\nnode.id=1\ncontroller.quorum.voters=1@localhost:9093\n"
-        "listeners=PLAINTEXT://127.0.0.1:0,CONTROLLER://:9093\ninter.broker.listener.name=PLAINTEXT\n"
+        "listeners=PLAINTEXT://127.0.0.1:0,CONTROLLER://:0\ninter.broker.listener.name=PLAINTEXT\n"
         "controller.listener.names=CONTROLLER\nlistener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL\n"
         "num.io.threads=8\nlog.dirs=not-here\nzookeeper.connect=old:2181\n"
     )
