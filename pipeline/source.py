@@ -10,6 +10,7 @@ ottla.pipeline.source_options. `ottla.pipeline.segments` plans, one task a slice
 A stream's offsets are {"topic": {"0": next offset}}, as the kafka source writes them; a micro-batch is exactly what lies between
 two of them, so that a query that starts again at its checkpoint reads the same rows. It begins at `startingOffsets` (by default
 latest); partitions that appear later are read from their start. Offsets that are gone are an error (`failOnDataLoss`).
+`maxOffsetsPerTrigger` limits a micro-batch where Spark has it for Python sources (source_limits.py).
 
 What a directory cannot tell: how far replicas follow. All that is in the log counts as readable, also what lies above the high
 watermark of a replicated partition.
@@ -38,6 +39,7 @@ from ottla.pipeline.segments import (
     with_log,
 )
 from ottla.pipeline.source_filters import Pushed
+from ottla.pipeline.source_limits import REFUSED
 from ottla.pipeline.source_options import EARLIEST, LATEST, Offsets, Options, parse
 
 if TYPE_CHECKING:
@@ -86,7 +88,13 @@ class OttlaDataSource(DataSource):
         for name, value in (("endingOffsets", options.ending), ("endingTimestamp", options.ending_timestamp)):
             if value is not None:
                 raise SourceError(f"{name} is for batch queries; a stream has no end")
-        return StreamReader(options, _columns(schema))
+        if options.max_offsets is None:
+            return StreamReader(options, _columns(schema))
+        try:
+            from ottla.pipeline.source_admission import LimitedStreamReader
+        except ImportError:  # of what Spark has from 4.2 on
+            raise SourceError(REFUSED) from None
+        return LimitedStreamReader(options, _columns(schema))
 
 
 def _columns(schema: StructType) -> tuple[str, ...]:
@@ -207,6 +215,13 @@ class StreamReader(DataSourceStreamReader):
 
     def latestOffset(self) -> dict[str, dict[str, int]]:
         return self._offsets(lambda log: end_offset(log, self._options.committed))
+
+    def first_offset(self, topic: str, partition: str) -> int:
+        """Where a partition begins that was not there when the query began. A place that is gone by now has nothing to read."""
+        for place in places(self._options):
+            if (place.topic, str(place.partition)) == (topic, partition):
+                return int(self._with(place, lambda log: log.log_start_offset))
+        return 0
 
     def partitions(self, start: dict[str, dict[str, int]], end: dict[str, dict[str, int]]) -> Sequence[InputPartition]:
         options = self._options

@@ -14,6 +14,7 @@ Names and meanings are those of Spark's kafka source where it has them:
     columns                names with commas: make only these columns. A schema given to the reader does the same
     includeHeaders         true: the column headers, too
     isolation.level        read_uncommitted (default) or read_committed; also as kafka.isolation.level
+    maxOffsetsPerTrigger   streams only, from Spark 4.2 on: the most offsets that a micro-batch takes, over all partitions
     failOnDataLoss         false: go on where offsets were removed before they were read
     splitBytes             about how many bytes of a segment file one task reads
     pushFilters            true: filters on topic, partition, offset and timestamp reach the indexes (Spark 4.1 and later, with
@@ -54,6 +55,7 @@ KNOWN: Final = frozenset(
         "isolation.level",
         "kafka.isolation.level",
         "failOnDataLoss",
+        "maxOffsetsPerTrigger",
         "splitBytes",
         "pushFilters",
     }
@@ -88,6 +90,7 @@ class Options:
     committed: bool
     fail_on_data_loss: bool
     split_bytes: int
+    max_offsets: int | None
     push_filters: bool
 
     def wants_topic(self, topic: str) -> bool:
@@ -132,6 +135,7 @@ def parse(options: Mapping[str, str]) -> Options:
         latest=_or(_time("untilTimestamp", given.get("untilTimestamp")), MAX_OFFSET),
         committed=isolation == "read_committed",
         fail_on_data_loss=_flag("failOnDataLoss", given.get("failOnDataLoss", "true")),
+        max_offsets=None if (most := given.get("maxOffsetsPerTrigger")) is None else _number("maxOffsetsPerTrigger", most, 1),
         split_bytes=_number("splitBytes", given.get("splitBytes", str(SPLIT_BYTES)), 1),
         push_filters=_flag("pushFilters", given.get("pushFilters", "false")),
     )

@@ -1,0 +1,30 @@
+"""The reader of streams that Spark 4.2 may ask for less than all (source_limits.py). No earlier Spark has what is imported."""
+
+from __future__ import annotations
+
+from pyspark.sql.streaming.datasource import (  # type: ignore[import-not-found,unused-ignore]
+    ReadAllAvailable,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from ottla.pipeline.source import StreamReader
+from ottla.pipeline.source_limits import Ends, limited
+
+
+class LimitedStreamReader(StreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc,unused-ignore]
+    """Its `latestOffset` has the arguments of 4.2."""
+
+    _target: Ends | None = None
+    """Where a query ends that takes what was there when it began; None: it goes on."""
+
+    def getDefaultReadLimit(self) -> ReadAllAvailable | ReadMaxRows:
+        most = self._options.max_offsets
+        return ReadAllAvailable() if most is None else ReadMaxRows(most)
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self._target = super().latestOffset()
+
+    def latestOffset(self, start: Ends, limit: object) -> Ends:  # type: ignore[override]
+        end = super().latestOffset() if self._target is None else self._target
+        return limited(start, end, limit.max_rows, self.first_offset) if isinstance(limit, ReadMaxRows) else end
