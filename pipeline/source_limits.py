@@ -2,9 +2,9 @@
 
 Spark asks a Python source for less than all only from 4.2 on: then it says where the batch begins and what it may hold
 (`latestOffset(start, limit)`), and tells when a query is to end with what is there now, be it many batches
-(`prepareForTriggerAvailableNow`); source_admission.py is the reader for it. Earlier ones say neither. So a source cannot know where
-a query stands that goes on from its checkpoint, and with availableNow Spark would end after one batch, whatever is left: there the
-option is refused.
+(`prepareForTriggerAvailableNow`); source_admission.py is the reader for it. Earlier ones say neither. So a source cannot know
+where a query stands that goes on from its checkpoint, and with availableNow Spark would end after one batch, whatever is left:
+there the option is refused.
 
 As in the kafka source, what counts are offsets, not records, and each partition gives its share of what is unread.
 """
