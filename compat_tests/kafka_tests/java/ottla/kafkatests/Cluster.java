@@ -172,7 +172,7 @@ public final class Cluster implements InvocationHandler {
     }
 
     public String bootstrapControllers() {
-        throw abort("the controller's listener, which ottla does not open");
+        return broker.controllers();
     }
 
     public List<Integer> brokerBoundPorts() {
@@ -180,7 +180,7 @@ public final class Cluster implements InvocationHandler {
     }
 
     public List<Integer> controllerBoundPorts() {
-        throw abort("the controller's listener, which ottla does not open");
+        return List.of(port(broker.controllers()));
     }
 
     private static int port(String address) {
