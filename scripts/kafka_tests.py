@@ -9,7 +9,8 @@
 
 Results are merged into compat_tests/kafka_tests/results.json (see results.py there) as each case ends, so a run may be killed and
 continued with `--again missing`; only of a class of which no case is known yet all is kept at its end, for what is known of it is
-what such a run goes by. Cases that asked for one broker come first, then the quick ones.
+what such a run goes by. The quick ones come first; those that the other kind failed last, for most of these wait for brokers that
+they do not get.
 
 These tests have timeouts meant for machines with more cores: a case that fails is tried again in a JVM of its own, unless the
 other kind failed it too, and only the second failure is kept. A case that does not end in its time is told, and stays missing.
@@ -47,7 +48,7 @@ class Batch:
 
     name: str
     cases: tuple[str, ...] | None
-    many_brokers: bool = False
+    failed_elsewhere: bool = False
     seconds_each: float = math.inf
 
     @property
@@ -71,17 +72,17 @@ def picked(arguments: argparse.Namespace, rows: list[results.Row], kind: str) ->
             chosen = [row for row in known if row[other] == "failed" and row[kind] is None]
         else:
             chosen = [row for row in known if row[kind] is None]
-        for many in (False, True):
-            cases = [row for row in chosen if (row["brokers"] > 1) == many]
+        for failed in (False, True):
+            cases = [row for row in chosen if (row[other] == "failed") == failed]
             if cases:
                 seconds = sum(row["seconds"] for row in cases) / len(cases)
-                batches.append(Batch(name, tuple(row["case"] for row in cases), many, seconds))
-    return sorted(batches, key=lambda batch: (batch.cases is None, batch.many_brokers, batch.seconds_each))
+                batches.append(Batch(name, tuple(row["case"] for row in cases), failed, seconds))
+    return sorted(batches, key=lambda batch: (batch.cases is None, batch.failed_elsewhere, batch.seconds_each))
 
 
 def run_batch(kind: str, batch: Batch, directory: Path, kept: Path) -> list[runner.Case]:
     """What became of a batch, which is in the file then; a case with two failures has the second."""
-    place = directory / f"{kind}-{batch.name.rpartition('.')[2]}{'-many' if batch.many_brokers else ''}"
+    place = directory / f"{kind}-{batch.name.rpartition('.')[2]}{'-failed' if batch.failed_elsewhere else ''}"
     told = {(row["class"], row["case"]): row[OTHER[kind]] for row in results.load(kept)}
 
     def doubted(case: runner.Case) -> bool:
