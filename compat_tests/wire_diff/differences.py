@@ -56,6 +56,7 @@ DELIBERATE: dict[str, Difference] = {
         "", SILENT, {42}, "a resource twice in AlterConfigs makes Kafka fail while it counts the errors of its answer"
     ),
     "AClong": Difference("", -1, 40, "Kafka's message quotes the name, and is then too long for its answer"),
+    "CLCbroker": Difference("", 0, 42, "Kafka's controller takes any setting of brokers unread, which then cannot use it"),
     "ACspelling": Difference("", 0, 42, "Kafka takes settings for a broker '01' or '+1', which then nobody reads"),
     "DTPempty": Difference("", -1, 17, "a topic without a name makes Kafka 4.4 answer -1 for every topic of the request"),
     "DTPhuge": Difference("", False, True, "a cursor near 2**31 overflows in Kafka, and its next one has a negative partition"),

@@ -86,23 +86,23 @@ def quorum(wire: Wire, version: int, *topics: tuple[str, list[int]]) -> Any:
     return wire.call(DescribeQuorumRequest(asked), version)
 
 
+def settled_quorum(wire: Wire, version: int) -> Any:
+    """How much each has written is its own affair; that the voter is level with its leader is not."""
+    answer = quorum(wire, version, ("__cluster_metadata", [0]))
+    ((partition,),) = (topic.partitions for topic in answer.topics)
+    assert partition.high_watermark > 0
+    for voter in partition.current_voters:
+        voter.log_end_offset -= partition.high_watermark
+        voter.last_caught_up_timestamp -= voter.last_fetch_timestamp
+        voter.last_fetch_timestamp = voter.last_fetch_timestamp > 0
+        voter.replica_directory_id = voter.replica_directory_id != ZERO_UUID
+    partition.high_watermark = 0
+    return answer
+
+
 @pytest.mark.parametrize("version", range(3))
 def test_describe_quorum(wires: dict[str, Wire], version: int) -> None:
-    """How much each has written is its own affair; that the voter is level with its leader is not."""
-
-    def scenario(wire: Wire) -> Any:
-        answer = quorum(wire, version, ("__cluster_metadata", [0]))
-        ((partition,),) = (topic.partitions for topic in answer.topics)
-        assert partition.high_watermark > 0
-        for voter in partition.current_voters:
-            voter.log_end_offset -= partition.high_watermark
-            voter.last_caught_up_timestamp -= voter.last_fetch_timestamp
-            voter.last_fetch_timestamp = voter.last_fetch_timestamp > 0
-            voter.replica_directory_id = voter.replica_directory_id != ZERO_UUID
-        partition.high_watermark = 0
-        return answer
-
-    check(wires, "DQ1", scenario)
+    check(wires, "DQ1", lambda wire: settled_quorum(wire, version))
 
 
 @pytest.mark.parametrize("version", range(3))

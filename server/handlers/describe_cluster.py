@@ -8,7 +8,7 @@
 - v2 `include_fenced_brokers` has the fenced ones in the answer, too, each marked.
 - Operations are all there are, if the client asks: there is no authorizer.
 - Errors, without brokers: 35 UNSUPPORTED_VERSION (controllers, where metadata.version is too low for them to be registered), 114
-  MISMATCHED_ENDPOINT_TYPE (the other type), 115 UNSUPPORTED_ENDPOINT_TYPE (any other number).
+  MISMATCHED_ENDPOINT_TYPE (the other type; 42 INVALID_REQUEST in v0), 115 UNSUPPORTED_ENDPOINT_TYPE (any other number).
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 BROKERS: Final = 1
 CONTROLLERS: Final = 2
+ENDPOINT_TYPE_SINCE: Final = 1
+"""The version in which a client can say what it takes the endpoint for; before, that is brokers."""
 _NAMES: Final = {BROKERS: "brokers", CONTROLLERS: "controllers"}
 
 
@@ -38,7 +40,8 @@ def handle(request: DescribeClusterRequest, ctx: RequestContext) -> DescribeClus
         return DescribeClusterResponse(error_code=ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, error_message=text)
     if request.endpoint_type != ours:
         text = f"This endpoint is for {_NAMES[ours]}; the request is for {_NAMES[request.endpoint_type]}."
-        return DescribeClusterResponse(error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE, error_message=text)
+        code = ErrorCode.MISMATCHED_ENDPOINT_TYPE if ctx.api_version >= ENDPOINT_TYPE_SINCE else ErrorCode.INVALID_REQUEST
+        return DescribeClusterResponse(error_code=code, error_message=text)
     if ours == CONTROLLERS:
         return _controllers(request, ctx)
     image = ctx.broker.metadata

@@ -101,6 +101,17 @@ def test_describe_cluster_shows_the_controllers_to_who_asks_for_them_there(versi
     run(scenario)
 
 
+def test_describe_cluster_0_is_for_brokers() -> None:
+    async def scenario(port: int) -> None:
+        node = broker(port)
+        await node.start()
+        answer = await ask(port, describe_cluster, 0, DescribeClusterRequest())
+        assert (answer.error_code, answer.brokers) == (ErrorCode.INVALID_REQUEST, [])
+        await node.stop()
+
+    run(scenario)
+
+
 def test_its_address_may_be_taken(caplog: pytest.LogCaptureFixture) -> None:
     async def scenario(port: int) -> None:
         node = broker(port)
