@@ -297,8 +297,18 @@ public final class Cluster implements InvocationHandler {
         // a start returns when the broker answers with itself
     }
 
-    public void ensureConsistentMetadata() {
-        // one process: what its controller has written is what it reads
+    /** Until the broker knows what its controller has written: Kafka's reads it a moment later. */
+    public void ensureConsistentMetadata() throws InterruptedException, ExecutionException {
+        if (!broker.running()) {
+            return;
+        }
+        try (Admin admin = seen.admin()) {
+            var quorum = admin.describeMetadataQuorum().quorumInfo().get();
+            long written = quorum.voters().stream().mapToLong(voter -> voter.logEndOffset()).max().orElse(0);
+            TestUtils.waitForCondition(
+                () -> admin.describeFeatures().featureMetadata().get().finalizedFeaturesEpoch().orElse(-1L) >= written - 1,
+                15_000, "the broker did not come to offset " + written + " of the metadata");
+        }
     }
 
     public void createTopic(String topic, int partitions, short replicas) throws Throwable {
