@@ -83,16 +83,16 @@ def merged(rows: list[Row], kind: str, cases: Iterable[Case]) -> list[Row]:
         row[kind], row["seconds"] = case.result, case.seconds
         became = {row["kafka"], row["ottla"]}
         if case.result == "excluded" or (case.result == "failed" and "excluded" not in became):
-            row["reason"] = _why(case)
+            row["reason"] = _why(case, kafka_failed=row["kafka"] == "failed")
         elif not became & {"failed", "excluded"}:
             row["reason"] = ""
         row["brokers"] = max(1, case.brokers, row["brokers"])
     return [table[key] for key in sorted(table)]
 
 
-def _why(case: Case) -> str:
+def _why(case: Case, *, kafka_failed: bool) -> str:
     for pattern, why in OUT.items():
-        if case.result == "failed" and re.search(pattern, case.name):
+        if kafka_failed and re.search(pattern, case.name):
             return why
     many = f"asks for {case.brokers} brokers or controllers; " if case.brokers > 1 and case.result == "failed" else ""
     return many + " ".join(case.reason.split())[:200]

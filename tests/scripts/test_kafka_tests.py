@@ -111,6 +111,15 @@ def test_cases_without_a_cluster_are_no_rows() -> None:
     assert results.merged([row("a"), row("b")], "ottla", [case("a", brokers=0), case("c", brokers=0)]) == [row("b")]
 
 
+def test_why_kafka_itself_fails_is_said_in_words_and_why_ottla_does_is_not() -> None:
+    pattern, why = next(iter(results.OUT.items()))
+    owner, _, name = pattern.partition("#")
+    failed = runner.Case(owner, name, "failed", "it says so", 1, 1.0)
+    ours = results.merged([], "ottla", [failed])
+    assert ours[0]["reason"] == "it says so"
+    assert results.merged(ours, "kafka", [failed])[0]["reason"] == why
+
+
 def test_half_a_line_is_not_read_yet(tmp_path: Path) -> None:
     written = tmp_path / "results.jsonl"
     whole = '{"class": "X", "case": "a", "result": "failed", "reason": "one\u2028line", "brokers": 1, "seconds": 1.0}\n'
