@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ottla.pipeline import archive
 from ottla.pipeline.cluster import KafkaCluster
 from ottla.pipeline.errors import PipelineError
+from ottla.pipeline.group_offsets import committed_offset
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -153,7 +154,7 @@ class PartitionWriter:
     """One partition, in transactions that also keep how far it has come."""
 
     def __init__(self, task: Writer, partition: int) -> None:
-        from confluent_kafka import Consumer, TopicPartition
+        from confluent_kafka import Consumer
 
         self.task = task
         self.partition = partition
@@ -162,9 +163,7 @@ class PartitionWriter:
         self._producer: Producer = _producer({**common, **own})
         self._consumer = Consumer({**common, "group.id": task.group, "enable.auto.commit": "false"})
         self._producer.init_transactions(TIMEOUT_S)  # ends what a killed run began; what is committed is settled from here on
-        place = TopicPartition(task.topic, partition)
-        committed = self._consumer.committed([place], TIMEOUT_S)[0]
-        self._next = max(0, int(committed.offset))  # negative: none is committed
+        self._next = committed_offset(self._consumer, task.topic, partition, TIMEOUT_S) or 0
         self._open = 0
         self._opened_at = 0.0
         self._failed: list[str] = []

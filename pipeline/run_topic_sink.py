@@ -23,6 +23,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from ottla.pipeline.group_offsets import committed_offset
+
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
@@ -90,8 +92,8 @@ class TopicWriter:
         producer.init_transactions(WAIT_S)
         notes = Consumer({**common, "group.id": name, "isolation.level": "read_committed", "enable.auto.commit": False})
         try:
-            noted = notes.committed([TopicPartition(self.topic, partition)], timeout=WAIT_S)[0].offset
-            if noted > self.batch_id:
+            noted = committed_offset(notes, self.topic, partition, WAIT_S)
+            if noted is not None and noted > self.batch_id:
                 return 0
             producer.begin_transaction()
             _send(producer, self.topic, records)

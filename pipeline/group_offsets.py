@@ -1,0 +1,32 @@
+"""How far a job has come, as its group's committed offsets say it: replay.py and run_topic_sink.py keep it there."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from confluent_kafka import Consumer
+
+RETRY_S: Final = 0.2
+
+
+def committed_offset(consumer: Consumer, topic: str, partition: int, timeout_s: float) -> int | None:
+    """The offset that the consumer's group has committed for a partition; None: none. Raises KafkaException.
+
+    librdkafka gives up at the first coordinator that is not one yet or not any more, as when the cluster has just made its topic
+    of offsets or elects a new leader for it; here that is asked again until the time is over.
+    """
+    from confluent_kafka import KafkaError, KafkaException, TopicPartition
+
+    passing = {KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.COORDINATOR_LOAD_IN_PROGRESS}
+    deadline = time.monotonic() + timeout_s
+    while True:
+        try:
+            found = consumer.committed([TopicPartition(topic, partition)], max(RETRY_S, deadline - time.monotonic()))[0]
+        except KafkaException as error:
+            if error.args[0].code() not in passing or time.monotonic() >= deadline:
+                raise
+            consumer.poll(RETRY_S)  # it has no partitions: this waits, and lets it look for the coordinator
+        else:
+            return None if found.offset < 0 else int(found.offset)
