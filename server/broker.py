@@ -36,7 +36,7 @@ from ottla.server.group.coordinator import GroupCoordinator
 from ottla.server.group.settings import GroupSettings
 from ottla.server.handlers import CONTROLLER
 from ottla.server.listener import Listener, SocketSettings, bound_socket, limits_new_connections
-from ottla.server.listener_settings import PROTOCOLS
+from ottla.server.listener_settings import PROTOCOLS, SPOKEN
 from ottla.server.metadata.image import (
     BROKER,
     ConfigChanged,
@@ -279,12 +279,13 @@ class Broker:
     async def _open_controller_listeners(self, context: BrokerContext) -> None:
         """One that cannot be had costs no client of the broker anything: a file of another node, moved with --port, still has it.
 
-        Port 0 stays closed: the metadata tell where controllers are, and do so before any port is bound.
+        Port 0 stays closed, for the metadata tell where controllers are before any port is bound, and so does one whose protocol we
+        do not speak.
         """
         settings = SocketSettings.from_broker(context.replicas.broker_values())
         dispatch = Dispatch(role=CONTROLLER)
         for address in self.config.controller_listeners:
-            if address.port == 0:
+            if address.port == 0 or address.protocol not in SPOKEN:
                 continue
             listener = Listener(address.name, context, dispatch, settings, self.listeners[0].shared)
             try:

@@ -24,13 +24,14 @@ from tests.fakes import NOW_MS
 CONTROLLERS = 2
 
 
-def broker(controller_port: int) -> Broker:
+def broker(controller_port: int, protocol: str = "PLAINTEXT") -> Broker:
     texts = {
         "node.id": "1",
         "process.roles": "broker,controller",
         "controller.listener.names": "CONTROLLER",
         "controller.quorum.voters": f"1@localhost:{controller_port or 9093}",
         "listeners": f"PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:{controller_port}",
+        "listener.security.protocol.map": f"PLAINTEXT:PLAINTEXT,CONTROLLER:{protocol}",
         "log.dirs": "/data",
     }
     made, unknown = BrokerConfig.from_mapping(texts)
@@ -124,6 +125,17 @@ def test_its_address_may_be_taken(caplog: pytest.LogCaptureFixture) -> None:
     run(scenario, taken=True)
     (line,) = (record.getMessage() for record in caplog.records)
     assert line.startswith("listeners: CONTROLLER://127.0.0.1:")
+
+
+@pytest.mark.parametrize("protocol", ["SSL", "SASL_PLAINTEXT"])
+def test_a_protocol_that_we_do_not_speak_stays_closed(protocol: str) -> None:
+    async def scenario(port: int) -> None:
+        node = broker(port, protocol)
+        await node.start()
+        assert node.controller_listeners == []
+        await node.stop()
+
+    run(scenario)
 
 
 def test_port_0_stays_closed() -> None:
