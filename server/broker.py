@@ -277,10 +277,10 @@ class Broker:
             await listener.open(address.host, address.port)
 
     async def _open_controller_listeners(self, context: BrokerContext) -> None:
-        """One that cannot be had costs no client of the broker anything: a file of another node, moved with --port, still has it.
+        """One that cannot be had costs no client of the broker anything: a file that --port moved has its old address still.
 
-        Port 0 stays closed, for the metadata tell where controllers are before any port is bound; so does one whose protocol we do
-        not speak.
+        Port 0 stays closed, for the metadata tell where controllers are before any port is bound; and so does a listener whose
+        protocol we do not speak.
         """
         settings = SocketSettings.from_broker(context.replicas.broker_values())
         dispatch = Dispatch(role=CONTROLLER)
