@@ -13,6 +13,7 @@ import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
+import org.apache.kafka.common.test.KafkaClusterTestKit;
 import org.junit.platform.engine.TestExecutionResult;
 import org.junit.platform.engine.support.descriptor.ClassSource;
 import org.junit.platform.engine.support.descriptor.MethodSource;
@@ -101,7 +102,7 @@ public final class Results implements TestExecutionListener {
         }
         Long start = began.get(test.getUniqueId());
         line.put("result", result).put("reason", reason);
-        line.put("brokers", BROKERS.getOrDefault(test.getUniqueId(), 0));
+        line.put("brokers", BROKERS.getOrDefault(test.getUniqueId(), KafkaClusterTestKit.alive()));
         line.put("seconds", start == null ? 0 : (System.nanoTime() - start) / 10_000_000 / 100.0);
         if (error != null && result.equals("failed")) {
             StringWriter trace = new StringWriter();

@@ -3,6 +3,7 @@ package org.apache.kafka.common.test;
 import java.util.Collections;
 import java.util.HashMap;
 import java.util.Map;
+import java.util.concurrent.atomic.AtomicInteger;
 import kafka.server.BrokerServer;
 import kafka.server.ControllerServer;
 import org.apache.kafka.clients.admin.Admin;
@@ -19,6 +20,13 @@ public final class KafkaClusterTestKit implements AutoCloseable {
     private final Map<String, String> settings;
     private final MockFaultHandler faults = new MockFaultHandler("none");
     private Broker broker;
+
+    /** Brokers that clusters asked for which are there now. */
+    private static final AtomicInteger ALIVE = new AtomicInteger();
+
+    public static int alive() {
+        return ALIVE.get();
+    }
 
     private KafkaClusterTestKit(TestKitNodes nodes, Map<String, String> settings) {
         this.nodes = nodes;
@@ -50,6 +58,7 @@ public final class KafkaClusterTestKit implements AutoCloseable {
 
     public void format() {
         broker = new Broker(new Plan(settings, null, Map.of(), 1, false));
+        ALIVE.addAndGet(nodes.brokerNodes().size());
     }
 
     public void startup() {
@@ -99,6 +108,8 @@ public final class KafkaClusterTestKit implements AutoCloseable {
     public void close() {
         if (broker != null) {
             broker.close();
+            broker = null;
+            ALIVE.addAndGet(-nodes.brokerNodes().size());
         }
     }
 }
