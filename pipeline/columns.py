@@ -6,7 +6,7 @@ inside of records is stepped over; where not even timestamps are, batches withou
 
 The loop over records is compiled (ottla.wire.columns) and leaves the borders of all fields in one buffer; together with the bytes
 of the records that is an Arrow array, and one `take` copies the values out. So every byte is copied once, and twice where batches
-are compressed or small. Control records are never rows; records of aborted transactions are none for who reads committed.
+are compressed. Control records are never rows; records of aborted transactions are none for who reads committed.
 
 A slice was cut by the driver, perhaps long ago. If its file is another by now (a compaction), or gone, the partition
 is opened again and the slice's offsets are looked for in what is there; if they are gone from the log's start, that is DataLoss.
@@ -46,14 +46,16 @@ TYPES: Final[dict[str, pa.DataType]] = {
 """Every column there is, in the order of the kafka source."""
 
 _KERNEL: Final = {"key": KEYS, "value": VALUES, "headers": HEADERS, "offset": OFFSETS, "timestamp": TIMESTAMPS}
-_READ_BYTES: Final = 4 * 1024 * 1024
-_BATCH_BYTES: Final = 4 * 1024 * 1024  # of an Arrow batch, about: it is copied into the JVM's memory in one piece
-_BATCH_ROWS: Final = 256 * 1024
+_READ_BYTES: Final = 1024 * 1024
+_BATCH_BYTES: Final = 1024 * 1024  # of an Arrow batch, about: what is copied again is still in the processor's cache then
+_BATCH_ROWS: Final = 64 * 1024
 _TRIES: Final = 3
+_KEPT_BYTES: Final = 16 * 1024 * 1024
 
 
 def read(part: Slice, columns: Sequence[str], *, fail_on_data_loss: bool = True) -> Iterator[pa.RecordBatch]:
     """The rows of a slice. SourceError for damage, DataLoss for offsets that are gone unless that does not matter."""
+    _keep_memory()
     for _ in range(_TRIES):
         file = _open(part)
         if file is not None:
@@ -66,6 +68,14 @@ def read(part: Slice, columns: Sequence[str], *, fail_on_data_loss: bool = True)
             return
         part = parts[0]
     raise SourceError(f"{part.path} is replaced again and again while it is read")
+
+
+def _keep_memory() -> None:
+    """Blocks of a MiB that come and go stay with the process, where the C library learns by what was freed (glibc does).
+
+    Else they go back to the system each time, and to get them again, a page at a time, costs a third of reading.
+    """
+    bytearray(_KEPT_BYTES)
 
 
 def _open(part: Slice) -> ReadOnlyFile | None:
@@ -116,7 +126,7 @@ class SliceReader:
         self._wanted: Wanted = wanted
         self._times = not wanted.all_times
         self._needs = self._asked | OFFSETS | (TIMESTAMPS if self._times else 0)
-        self._decompresses = self._needs != OFFSETS
+        self._keeps_bytes = self._needs & (KEYS | VALUES | HEADERS) != 0
         self._aborted: dict[int, list[tuple[int, int]]] = {}
         for producer_id, first, last in sorted(part.aborted):
             self._aborted.setdefault(producer_id, []).append((first, last))
@@ -141,9 +151,9 @@ class SliceReader:
                 continue
             want = _READ_BYTES
             jobs = [job for job in found if self._is_wanted(job.header)]
-            if self._decompresses and all(job.header.codec == NONE for job in jobs) and not pile.jobs:
+            if self._keeps_bytes and all(job.header.codec == NONE for job in jobs) and not pile.jobs:
                 if jobs:  # the piece of the file itself holds them all
-                    yield from self._columns_of(Found(jobs, chunk))
+                    yield from self._columns_of(Found(jobs, chunk, Columns()))
             else:
                 for job in jobs:
                     self._take(pile, job, chunk)
@@ -186,13 +196,34 @@ class SliceReader:
 
     def _take(self, pile: Pile, job: Job, chunk: bytes) -> None:
         header = job.header
-        if not self._decompresses and header.records_count == header.last_offset_delta + 1:
-            pile.announce(header, job.position)
-            return
         try:
-            pile.add(header, memoryview(chunk)[job.start : job.end], job.position)
+            if self._keeps_bytes:
+                pile.add(job, chunk)
+                return
+            if self._header_tells(header):
+                _count_up(pile.columns, header)
+            elif header.codec == NONE:
+                self._walk(pile.columns, chunk, job)
+            else:
+                data = pile.unpack(header.codec, memoryview(chunk)[job.start : job.end])
+                self._walk(pile.columns, data, Job(header, 0, len(data), job.position))
+            pile.count(job)
         except CompressionError as error:
             raise self._damaged(job.position, str(error), header) from None
+
+    def _header_tells(self, header: BatchHeader) -> bool:
+        """Are all offsets and timestamps known without a look at the records?"""
+        without_gaps = header.records_count == header.last_offset_delta + 1
+        return without_gaps and (self._needs == OFFSETS or header.timestamp_type == LOG_APPEND_TIME)
+
+    def _walk(self, columns: Columns, buffer: bytes, job: Job) -> None:
+        header = job.header
+        appended = header.timestamp_type == LOG_APPEND_TIME
+        base = header.max_timestamp if appended else header.base_timestamp
+        count = columns.walk(buffer, job.start, job.end, header.base_offset, base, appended, self._needs)
+        if count != header.records_count:
+            reason = REASONS[-count] if count < 0 else f"it holds {count} records and declares {header.records_count}"
+            raise self._damaged(job.position, reason, header)
 
     def _damaged(self, position: int, reason: str, header: BatchHeader | None = None) -> SourceError:
         where = f"position {position}" if header is None else f"position {position}, offset {header.base_offset}"
@@ -201,21 +232,11 @@ class SliceReader:
     # Columns
 
     def _columns_of(self, found: Found) -> Iterator[pa.RecordBatch]:
-        kernel = Columns()
-        counts: list[int] = []
-        for job in found.jobs:
-            header = job.header
-            if job.end < 0:
-                _count_up(kernel, header)
-                counts.append(header.records_count)
-                continue
-            appended = header.timestamp_type == LOG_APPEND_TIME
-            base = header.max_timestamp if appended else header.base_timestamp
-            count = kernel.walk(found.buffer, job.start, job.end, header.base_offset, base, appended, self._needs)
-            if count != header.records_count:
-                reason = REASONS[-count] if count < 0 else f"it holds {count} records and declares {header.records_count}"
-                raise self._damaged(job.position, reason, header)
-            counts.append(count)
+        kernel = found.columns
+        if self._keeps_bytes:
+            for job in found.jobs:
+                self._walk(kernel, found.buffer, job)
+        counts = [job.header.records_count for job in found.jobs]
         rows = self._rows(kernel, found.jobs)
         total = sum(counts)
         if rows is not None and len(rows) == 0:
@@ -248,7 +269,7 @@ class SliceReader:
             return self._constant(name, pa.scalar(self._part.place.partition, pa.int32()), length)
         if name == "timestampType":
             kinds = np.repeat(np.array([job.header.timestamp_type for job in found.jobs], dtype=np.int32), counts)
-            return pa.array(kinds if rows is None else kinds[rows])
+            return _int32(kinds if rows is None else kinds[rows])
         if name == "offset":
             return _int64(kernel.offsets.getvalue(), rows)
         if name == "timestamp":
@@ -282,17 +303,25 @@ class SliceReader:
         indices = np.arange(first, step * total, step, dtype=np.int32)
         if rows is not None:
             indices = indices[rows]
-        return fields.take(pa.array(indices, mask=nulls if nulls.any() else None))
+        return fields.take(_int32(indices, ~nulls if nulls.any() else None))
 
 
 def _count_up(kernel: Columns, header: BatchHeader) -> None:
+    """The records of a batch without gaps, all appended at one time."""
     kernel.offsets.write(np.arange(header.base_offset, header.base_offset + header.records_count, dtype="<i8").tobytes())
+    kernel.timestamps.write(np.full(header.records_count, header.max_timestamp, dtype="<i8").tobytes())
 
 
 def _int64(data: bytes, rows: Any) -> pa.Array:
     if rows is None:
         return pa.Array.from_buffers(pa.int64(), len(data) // 8, [None, pa.py_buffer(data)])
     return pa.array(np.frombuffer(data, dtype="<i8")[rows])
+
+
+def _int32(values: Any, valid: Any = None) -> pa.Array:
+    """As pa.array(values, mask=~valid), without a copy of the values."""
+    bits = None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little"))
+    return pa.Array.from_buffers(pa.int32(), len(values), [bits, pa.py_buffer(values)])
 
 
 def _headers(kernel: Columns, buffer: bytes, rows: Any) -> pa.Array:

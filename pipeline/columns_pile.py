@@ -1,8 +1,12 @@
 """Where the records of several batches come together uncompressed, to be walked over as one buffer.
 
-Batches of producers are small, 16 KiB by default, and an Arrow batch is some MiB: their sections are decompressed one behind the
-other into memory that is used again and again. For zstd, which Kafka's users choose for storage, that goes straight into place,
-with one decoder for all: a new one for each batch costs eight times the decoding. What may come out is bounded as everywhere.
+Batches of producers are small, 16 KiB by default, and an Arrow batch is a MiB: their sections are decompressed one behind the
+other into memory that is used again and again. Where the bytes themselves are not wanted, each batch is walked over as it comes
+out (`unpack`), and the pile only counts. To decompress a batch alone and copy it is faster than to decompress it into place: it
+stays in the processor's cache.
+
+For zstd, which Kafka's users choose for storage, there is one decoder for all: a new one for each batch costs eight times the
+decoding. What may come out is bounded as everywhere.
 """
 
 from __future__ import annotations
@@ -13,15 +17,17 @@ from typing import Final
 import zstandard
 
 from ottla.wire.batch import BatchHeader
-from ottla.wire.compression import MAX_DECOMPRESSED_BYTES, NONE, ZSTD, CompressionError, decompress
+from ottla.wire.columns import Columns
+from ottla.wire.compression import MAX_DECOMPRESSED_BYTES, NONE, ZSTD, decompress
 
-_FIRST_BYTES: Final = 8 * 1024 * 1024
-_LEAST_ROOM: Final = 1024 * 1024
+_FIRST_BYTES: Final = 2 * 1024 * 1024
+_FIRST_GUESS: Final = 128 * 1024
+_LARGEST_GUESS: Final = 4 * 1024 * 1024
 
 
 @dataclass(slots=True)
 class Job:
-    """A batch whose records lie in buffer[start:end]; end < 0: they were not decompressed, and are as the header says.
+    """A batch whose records lie in buffer[start:end].
 
     `position`: where the batch begins in its file.
     """
@@ -34,10 +40,11 @@ class Job:
 
 @dataclass(slots=True)
 class Found:
-    """Batches and the buffer that holds their records."""
+    """Batches, the buffer that holds their records, and what is known of them as columns already."""
 
     jobs: list[Job]
     buffer: bytes
+    columns: Columns
 
 
 @dataclass(slots=True)
@@ -47,51 +54,47 @@ class Pile:
     jobs: list[Job] = field(default_factory=list)
     size: int = 0
     rows: int = 0
+    columns: Columns = field(default_factory=Columns)
     _memory: bytearray = field(default_factory=lambda: bytearray(_FIRST_BYTES))
     _zstd: zstandard.ZstdDecompressor = field(default_factory=zstandard.ZstdDecompressor)
+    _guess: int = _FIRST_GUESS
 
-    def announce(self, header: BatchHeader, position: int) -> None:
-        """A batch of which the header tells enough."""
-        self.jobs.append(Job(header, 0, -1, position))
-        self.rows += header.records_count
+    def count(self, job: Job) -> None:
+        """A batch whose records are in `columns`, and whose bytes are not wanted."""
+        self.jobs.append(job)
+        self.rows += job.header.records_count
 
-    def add(self, header: BatchHeader, section: memoryview, position: int) -> None:
-        """A batch with its records as they are in the file. CompressionError."""
-        start = self.size
-        if header.codec == ZSTD:
-            self._inflate(section)
-        else:
-            data = section if header.codec == NONE else decompress(header.codec, section, MAX_DECOMPRESSED_BYTES)
-            self._make_room(len(data))
-            self._memory[start : start + len(data)] = data
-            self.size += len(data)
-        self.jobs.append(Job(header, start, self.size, position))
-        self.rows += header.records_count
+    def add(self, job: Job, chunk: bytes) -> None:
+        """A batch with its bytes; it is at chunk[start:end], as it is in the file. CompressionError."""
+        section = memoryview(chunk)[job.start : job.end]
+        data = section if job.header.codec == NONE else self.unpack(job.header.codec, section)
+        start, self.size = self.size, self.size + len(data)
+        missing = self.size - len(self._memory)
+        if missing > 0:
+            self._memory.extend(bytes(max(missing, len(self._memory))))
+        with memoryview(self._memory) as memory:
+            memory[start : self.size] = data
+        self.count(Job(job.header, start, self.size, job.position))
 
     def take(self) -> Found:
         """Everything so far; the pile is empty then."""
-        found = Found(self.jobs, bytes(memoryview(self._memory)[: self.size]))
-        self.jobs, self.size, self.rows = [], 0, 0
+        found = Found(self.jobs, bytes(memoryview(self._memory)[: self.size]), self.columns)
+        self.jobs, self.size, self.rows, self.columns = [], 0, 0, Columns()
         return found
 
-    def _inflate(self, section: memoryview) -> None:
-        """A stream that is cut short shows as too few records."""
-        start = self.size
-        with self._zstd.stream_reader(section, read_across_frames=True) as reader:
-            while True:
-                self._make_room(_LEAST_ROOM)
-                with memoryview(self._memory) as memory, memory[self.size :] as room:
-                    try:
-                        count = reader.readinto(room)
-                    except zstandard.ZstdError as error:
-                        raise CompressionError(f"zstd: {error}") from None
-                self.size += count
-                if self.size - start > MAX_DECOMPRESSED_BYTES:
-                    raise CompressionError(f"more than {MAX_DECOMPRESSED_BYTES} bytes come out")
-                if count == 0:
-                    return
+    def unpack(self, codec: int, section: memoryview) -> bytes:
+        """The records of a compressed batch alone. CompressionError.
 
-    def _make_room(self, count: int) -> None:
-        missing = self.size + count - len(self._memory)
-        if missing > 0:
-            self._memory.extend(bytes(max(missing, len(self._memory))))
+        With zstd in one piece, where it is as large as it says or not much larger than those before.
+        """
+        if codec != ZSTD:
+            return decompress(codec, section, MAX_DECOMPRESSED_BYTES)
+        try:
+            declared = zstandard.frame_content_size(section)
+            if declared <= MAX_DECOMPRESSED_BYTES:
+                return self._zstd.decompress(section, max_output_size=self._guess, allow_extra_data=False)
+        except zstandard.ZstdError:
+            pass  # larger than guessed, several frames, or damaged: step by step, which tells
+        data = decompress(ZSTD, section, MAX_DECOMPRESSED_BYTES)
+        self._guess = min(max(self._guess, 2 * len(data)), _LARGEST_GUESS)
+        return data

@@ -18,9 +18,7 @@ watermark of a replicated partition.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
@@ -36,11 +34,12 @@ from ottla.pipeline.segments import (
     find,
     offset_at_time,
     slices,
-    with_log,
 )
 from ottla.pipeline.source_filters import Pushed
 from ottla.pipeline.source_limits import REFUSED
 from ottla.pipeline.source_options import EARLIEST, LATEST, Offsets, Options, parse
+from ottla.pipeline.source_seen import SeenPartitions
+from ottla.pipeline.source_worker import lighten
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
@@ -58,6 +57,11 @@ _SQL_TYPES = {
     "timestampType": "int",
     "headers": "array<struct<key: string, value: binary>>",
 }
+
+
+_SEEN_AT_MOST = 128
+_SEEN = SeenPartitions(_SEEN_AT_MOST)
+"""Of batch queries: Spark's worker that plans them lives on for the session's next query."""
 
 
 class Part(InputPartition):
@@ -153,8 +157,11 @@ def _wanted(log: PartitionLog, options: Options) -> Wanted:
 def _read(part: InputPartition | None, columns: Sequence[str], options: Options) -> Iterator[RecordBatch]:
     from ottla.pipeline.columns import read  # numpy and the kernel: only where they are needed, not in the driver
 
-    if part is not None:  # Spark's word for: there are no partitions
-        yield from read(part.value, columns, fail_on_data_loss=options.fail_on_data_loss)
+    try:
+        if part is not None:  # Spark's word for: there are no partitions
+            yield from read(part.value, columns, fail_on_data_loss=options.fail_on_data_loss)
+    finally:
+        lighten()
 
 
 class Reader(DataSourceReader):
@@ -175,7 +182,8 @@ class Reader(DataSourceReader):
             def plan(log: PartitionLog, place: Place = place) -> list[Slice]:
                 return slices(log, place, pushed.narrow(_wanted(log, options)), options.split_bytes)
 
-            found += [Part(one) for one in with_log(place, plan)]
+            found += [Part(one) for one in _SEEN.with_log(place, plan)]
+        lighten()
         return found
 
     def read(self, partition: InputPartition) -> Iterator[RecordBatch]:
@@ -190,25 +198,17 @@ class FilteringReader(Reader):
         return [one for one in filters if not self._pushed.take(one)]
 
 
-@dataclass(slots=True)
-class _Seen:
-    """A partition as it was opened, and by what to tell that it has changed."""
-
-    print: tuple[tuple[str, int], ...]
-    log: PartitionLog
-
-
 class StreamReader(DataSourceStreamReader):
     """A streaming query. One object in the driver plans all micro-batches and remembers the partitions as it saw them last."""
 
     def __init__(self, options: Options, columns: Sequence[str]) -> None:
         self._options = options
         self._columns = columns
-        self._seen: dict[str, _Seen] = {}
+        self._seen = SeenPartitions()
 
     def __getstate__(self) -> dict[str, Any]:
         """Tasks get a copy, which only reads."""
-        return {"_options": self._options, "_columns": self._columns, "_seen": {}}
+        return {"_options": self._options, "_columns": self._columns, "_seen": SeenPartitions()}
 
     def initialOffset(self) -> dict[str, dict[str, int]]:
         return self._offsets(lambda log: _start(log, self._options, LATEST))
@@ -220,7 +220,7 @@ class StreamReader(DataSourceStreamReader):
         """Where a partition begins that was not there when the query began. A place that is gone by now has nothing to read."""
         for place in places(self._options):
             if (place.topic, str(place.partition)) == (topic, partition):
-                return int(self._with(place, lambda log: log.log_start_offset))
+                return int(self._seen.with_log(place, lambda log: log.log_start_offset))
         return 0
 
     def partitions(self, start: dict[str, dict[str, int]], end: dict[str, dict[str, int]]) -> Sequence[InputPartition]:
@@ -236,7 +236,7 @@ class StreamReader(DataSourceStreamReader):
                         raise DataLoss(f"{topic}-{number} was removed before it was read, and failOnDataLoss is true")
                     continue
                 if low != high:
-                    found += [Part(one) for one in self._with(place, _between(place, options, low, high))]
+                    found += [Part(one) for one in self._seen.with_log(place, _between(place, options, low, high))]
         return found
 
     def read(self, partition: InputPartition) -> Iterator[RecordBatch]:
@@ -245,30 +245,8 @@ class StreamReader(DataSourceStreamReader):
     def _offsets(self, of: Any) -> dict[str, dict[str, int]]:
         found: dict[str, dict[str, int]] = {}
         for place in places(self._options):
-            found.setdefault(place.topic, {})[str(place.partition)] = self._with(place, of)
+            found.setdefault(place.topic, {})[str(place.partition)] = self._seen.with_log(place, of)
         return found
-
-    def _with(self, place: Place, work: Any) -> Any:
-        """`work` with the partition, which is opened again only if one of its files has changed."""
-        try:
-            seen, now = self._seen.get(place.path), _print(place)
-            if seen is not None and seen.print == now:
-                return work(seen.log)
-        except FileNotFoundError:
-            pass  # it changes right now, and is looked at anew
-
-        def remember(log: PartitionLog) -> Any:
-            self._seen[place.path] = _Seen(now, log)
-            return work(log)
-
-        now = _print(place)
-        return with_log(place, remember)
-
-
-def _print(place: Place) -> tuple[tuple[str, int], ...]:
-    """Names and sizes of the segment files: what tells that the log has grown or was cleaned. FileNotFoundError."""
-    with os.scandir(place.path) as entries:
-        return tuple(sorted((entry.name, entry.stat().st_size) for entry in entries if ".log" in entry.name))
 
 
 def _between(place: Place, options: Options, low: int, high: int) -> Any:

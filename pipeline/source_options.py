@@ -35,7 +35,7 @@ from ottla.pipeline.segments import MAX_OFFSET, MIN_TIMESTAMP, SourceError
 COLUMNS: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
 EARLIEST: Final = -2
 LATEST: Final = -1
-SPLIT_BYTES: Final = 128 * 1024 * 1024
+SPLIT_BYTES: Final = 256 * 1024 * 1024
 
 KNOWN: Final = frozenset(
     {

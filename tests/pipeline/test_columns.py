@@ -8,6 +8,7 @@ from random import Random
 from typing import Any
 
 import pytest
+import zstandard
 
 from ottla.pipeline.columns import TYPES, read
 from ottla.pipeline.segments import DataLoss, SourceError
@@ -113,11 +114,45 @@ def test_only_offsets_need_no_decompression(tmp_path: Path, monkeypatch: pytest.
     def refuse(*_: Any) -> None:
         raise AssertionError
 
-    monkeypatch.setattr("ottla.pipeline.columns_pile.Pile.add", refuse)
+    monkeypatch.setattr("ottla.pipeline.columns_pile.Pile.unpack", refuse)
     assert offsets(tmp_path) == list(range(50))
     assert offsets(tmp_path, low=3, high=27) == list(range(3, 27))
     with pytest.raises(AssertionError):
         rows(plan(tmp_path), ("timestamp",))
+
+
+def test_timestamps_need_no_decompression_where_the_log_gave_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = rig(tmp_path, message_timestamp_type="LogAppendTime")
+    fill(log, 5, codec=4)
+    log.manager.close(True)
+
+    def refuse(*_: Any) -> None:
+        raise AssertionError
+
+    wanted = [(row["offset"], row["timestamp"]) for row in rows(plan(tmp_path))]
+    monkeypatch.setattr("ottla.pipeline.columns_pile.Pile.unpack", refuse)
+    found = rows(plan(tmp_path), ("timestamp", "offset"))
+    assert [(row["offset"], row["timestamp"]) for row in found] == wanted
+    assert len(wanted) == 50
+
+
+def test_batches_of_zstd_of_any_size_and_in_several_frames(tmp_path: Path) -> None:
+    """One that says its size, one that is larger than those before, two frames: offsets and times are looked for in each."""
+    log = rig(tmp_path, max_message_bytes=1 << 26)
+    sizes = [10, 3_000_000, 9_000_000, 20]
+    for at, size in enumerate(sizes):
+        log.append(build_batch([Record(0, NOW_MS + at, None, bytes(size), [])], codec=4))
+    records = encode_records([Record(0, NOW_MS + at, None, b"x" * 50, []) for at in range(4, 8)], NOW_MS + 4)
+    header = read_header(numbered(4, 4))._replace(base_timestamp=NOW_MS + 4)
+    for frames in (
+        zstandard.ZstdCompressor(write_content_size=True).compress(records),
+        b"".join(zstandard.ZstdCompressor().compress(piece) for piece in (records[:70], records[70:])),
+    ):
+        log.append(restamp(header, frames, attributes=4, max_timestamp=NOW_MS + 7) + frames)
+    log.manager.close(True)
+    by_name = {row["offset"]: row["timestamp"] for row in rows(plan(tmp_path), ("offset", "timestamp"))}
+    assert by_name == {row["offset"]: row["timestamp"] for row in rows(plan(tmp_path))}
+    assert len(by_name) == len(sizes) + 8
 
 
 def test_a_batch_larger_than_a_piece_of_the_file(tmp_path: Path) -> None:
