@@ -34,7 +34,7 @@ from ottla.pipeline.cluster import KafkaCluster
 from ottla.server.commands.client import Cluster
 from ottla.server.commands.pipeline_gaps import explained, snapshot
 
-pytestmark = [pytest.mark.spark, pytest.mark.kafka_in_full, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 PARTITIONS = 3
 SPAN_MS = 100_000_000
@@ -327,6 +327,7 @@ def kill_when(process: subprocess.Popen[bytes], condition: Callable[[], bool], l
     kill(process)
 
 
+@pytest.mark.kafka_in_full
 def test_archive_is_exactly_once_though_its_driver_is_killed(
     spark: SparkSession, bootstrap: str, topic_of: Callable[[str], str], tmp_path: Path, started: Any
 ) -> None:
@@ -356,6 +357,7 @@ def test_archive_is_exactly_once_though_its_driver_is_killed(
     assert rows.num_rows == 6000  # also for readers that know nothing of the sink's lists
 
 
+@pytest.mark.kafka_in_full
 def test_replay_goes_on_where_it_was_killed(
     spark: SparkSession, bootstrap: str, topic_of: Callable[[str], str], tmp_path: Path, started: Any
 ) -> None:
@@ -377,6 +379,7 @@ def test_replay_goes_on_where_it_was_killed(
     assert audited(spark, bootstrap, source, target) == audit_job.Report(3000, [])
 
 
+@pytest.mark.kafka_in_full
 def test_avro_and_the_exit_codes_of_an_audit(
     spark: SparkSession, bootstrap: str, topic_of: Callable[[str], str], tmp_path: Path
 ) -> None:

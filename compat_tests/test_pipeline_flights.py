@@ -14,7 +14,7 @@ import pytest
 
 from scripts import flights_pipeline
 
-pytestmark = [pytest.mark.spark, pytest.mark.full, pytest.mark.slow, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.spark, pytest.mark.kafka_in_full, pytest.mark.slow, pytest.mark.timeout(1200)]
 
 DAYS = 31
 

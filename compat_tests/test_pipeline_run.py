@@ -22,7 +22,7 @@ from compat_tests.times import TODAY_MS
 from ottla.pipeline.errors import PipelineError
 from ottla.pipeline.run import RunOptions, run_job
 
-pytestmark = [pytest.mark.spark, pytest.mark.kafka_in_full, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
 
 PARTITIONS = 2
 HOUR = datetime.fromtimestamp(TODAY_MS / 1000, UTC).strftime("%Y-%m-%dT%H:")

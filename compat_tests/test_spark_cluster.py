@@ -20,7 +20,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from compat_tests.spark_cluster import SPARK_HOME, SparkCluster
 
-pytestmark = [pytest.mark.spark, pytest.mark.full, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.kafka_in_full, pytest.mark.slow, pytest.mark.timeout(600)]
 
 PARTITIONS = 4
 RECORDS = 40_000

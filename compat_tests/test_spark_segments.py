@@ -163,7 +163,6 @@ def test_what_the_topics_hold_is_worth_the_comparison(spark: SparkSession, writt
     assert {header.key for row in every for header in row[7] or ()} == {"codec", "none"}
 
 
-@pytest.mark.kafka_in_full
 def test_a_range_of_offsets_and_of_times(spark: SparkSession, written: BrokerProcess) -> None:
     starting, ending = '{"mixed": {"0": 100, "1": 7, "2": -2}}', '{"mixed": {"0": 900, "1": 1000, "2": -1}}'
     options = {"startingOffsets": starting, "endingOffsets": ending}
@@ -185,7 +184,6 @@ def test_a_copy_of_the_directory_as_a_power_cut_leaves_it(spark: SparkSession, w
         assert directly(spark, copy / "mixed", isolation) == through_the_broker(spark, written, "mixed", isolation)
 
 
-@pytest.mark.kafka_in_full
 def test_a_stream_tails_the_directory(spark: SparkSession, written: BrokerProcess, tmp_path: Path) -> None:
     admin = AdminClient({"bootstrap.servers": written.bootstrap})
     admin.create_topics([NewTopic("tailed", 2, 1)])["tailed"].result(timeout=30)

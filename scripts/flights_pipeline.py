@@ -87,9 +87,7 @@ def flights_and_weather(days: int | None) -> tuple[list[Row], list[Row]]:
     with zipfile.ZipFile(directory / "flights.csv.zip") as archive, archive.open(archive.namelist()[0]) as raw:
         flights = [{"number": number, **row} for number, row in enumerate(rows_of(raw.read().decode().splitlines()))]
     weather = list(rows_of((directory / "weather.csv").read_text().splitlines()))
-    until = (
-        "9999" if days is None else time.strftime("%Y-%m-%dT%H", time.gmtime(1357016400 + days * 86400))
-    )  # from 2013-01-01 05:00
+    until = "9999" if days is None else utc(1357016400 + days * 86400)  # from 2013-01-01 05:00
     kept = ([row for row in rows if row["time_hour"] < until] for rows in (flights, weather))
     ordered = [sorted(rows, key=lambda row: row["time_hour"]) for rows in kept]
     return ordered[0], ordered[1]
@@ -136,6 +134,10 @@ def in_order(rows: Iterable[Row]) -> list[Row]:
 
     found = [{name: plain(value) for name, value in row.items()} for row in rows]
     return sorted(found, key=lambda row: (row.get("number", 0), row.get("hour", ""), row["origin"]))
+
+
+def utc(seconds: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
 
 
 class Feed(threading.Thread):
@@ -358,12 +360,15 @@ class Show:
 
     def differences(self, spark: Any) -> list[str]:
         """What is not as pandas has it, in the two topics and in the table; a line each."""
+        from pyspark.sql.functions import unix_seconds  # a time that is the same in every session's time zone
+
         departures, hours = expected(self.flights, self.weather)
-        table = spark.read.parquet(str(self.directory / "hours"))
+        table = spark.read.parquet(str(self.directory / "hours")).withColumn("hour", unix_seconds("hour"))
+        in_table = [row.asDict() for row in table.select(*HOUR).collect()]
         found = {
             "joined": (departures, in_order(values_in(self.broker.bootstrap, self.names["joined"]))),
             "hourly": (hours, in_order(values_in(self.broker.bootstrap, self.names["hourly"]))),
-            "table": (hours, in_order(row.asDict() for row in table.select(*HOUR).collect())),
+            "table": (hours, in_order(row | {"hour": utc(row["hour"])} for row in in_table)),
         }
         problems = []
         for name, (wanted, have) in found.items():
