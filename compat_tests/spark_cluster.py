@@ -2,7 +2,7 @@
 
     with SparkCluster(directory, workers=2) as cluster: ... cluster.master, cluster.settings
 
-`settings` let an application wait for all workers before its first task, and write an event log, from which `executors_with_work`
+`settings` let an application wait for all workers before its first task, and write an event log, from which `workers_with_work`
 tells who did what. Ports are free ones, everything lies in the directory, and the processes end by their ids.
 """
 
@@ -106,23 +106,20 @@ class SparkCluster:
             process.wait()
         self.processes = []
 
-    def executors_with_work(self, application: str) -> Counter[str]:
-        """Executor -> tasks it ended well, of the application of this name, by Spark's event log."""
-        found: Counter[str] = Counter()
+    def workers_with_work(self, application: str) -> Counter[int]:
+        """Worker -> tasks that ended well there, of the applications of this name, by Spark's event log."""
+        found: Counter[int] = Counter()
         for path in self.events.iterdir():
             events = [json.loads(line) for line in path.read_text().splitlines()]
-            names = [event["App Name"] for event in events if event["Event"] == "SparkListenerApplicationStart"]
-            if names == [application]:
+            (begin,) = (event for event in events if event["Event"] == "SparkListenerApplicationStart")
+            if begin["App Name"] == application:
                 ends = [event for event in events if event["Event"] == "SparkListenerTaskEnd"]
-                found.update(
-                    event["Task Info"]["Executor ID"] for event in ends if event["Task End Reason"]["Reason"] == "Success"
-                )
+                done = [end["Task Info"]["Executor ID"] for end in ends if end["Task End Reason"]["Reason"] == "Success"]
+                found.update(self._worker_of(begin["App ID"], executor) for executor in done)
         return found
 
-    def workers_of_executors(self) -> dict[str, set[int]]:
-        """Executor -> workers that ran it, of all applications."""
-        found: dict[str, set[int]] = {}
-        for number in range(self.number_of_workers):
-            for path in self.work_of(number).glob("app-*/*"):
-                found.setdefault(path.name, set()).add(number)
-        return found
+    def _worker_of(self, application_id: str, executor: str) -> int:
+        """Each worker keeps a directory for every executor that it runs."""
+        numbers = range(self.number_of_workers)
+        (worker,) = (number for number in numbers if (self.work_of(number) / application_id / executor).is_dir())
+        return worker

@@ -44,10 +44,8 @@ def fill(bootstrap: str, topic: str) -> None:
 
 
 def assert_both_worked(cluster: SparkCluster, application: str) -> None:
-    tasks = cluster.executors_with_work(application)
-    assert len(tasks) == 2, f"tasks by executor: {tasks}"
-    workers = [cluster.workers_of_executors()[executor] for executor in tasks]
-    assert set.union(*workers) == {0, 1}, f"{tasks} ran at {workers}"
+    tasks = cluster.workers_with_work(application)
+    assert set(tasks) == {0, 1}, f"tasks by worker: {tasks}"
 
 
 def run(command: list[str], **variables: str) -> str:
