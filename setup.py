@@ -1,16 +1,40 @@
-"""Compiles the modules whose loops run once a record; everything else of the build is in pyproject.toml.
+"""Compiles the modules that run once a record, and those that run once a partition of a request; the rest is in pyproject.toml.
 
-mypyc turns `wire/kernel.py`, `wire/columns.py` and `log/offset_map.py` into extension modules beside their sources, which then
-win the import. They share one library, so that the others call the functions of the first as C functions. The extensions are
-optional: without a C compiler the install says so, succeeds, and the same source runs uncompiled. What mypyc makes needs nothing
-at run time but mypy_extensions, one of our dependencies; and librt for `wire/columns.py`, by the extra `spark`.
+mypyc turns them into extension modules beside their sources, which then win the import. They share one library, so that they call
+each other as C functions. The extensions are optional: without a C compiler the install says so, succeeds, and the same source
+runs uncompiled. What mypyc makes needs nothing at run time but mypy_extensions, one of our dependencies; and librt for
+`wire/columns.py`, by the extra `spark`.
 """
 
 from mypyc.build import mypycify
 from setuptools import setup
 
-sources = ["ottla/wire/kernel.py", "ottla/wire/columns.py", "ottla/log/offset_map.py"]
-extensions = mypycify(sources, group_name="ottla.wire.kernel")
+LOOPS = ["ottla/wire/kernel.py", "ottla/wire/columns.py", "ottla/log/offset_map.py"]
+"""Written for the compiler: machine integers, no objects."""
+HOT_PATHS = [
+    "ottla/wire/primitives.py",
+    "ottla/wire/batch.py",
+    "ottla/wire/records.py",
+    "ottla/wire/messages/produce.py",
+    "ottla/wire/messages/fetch.py",
+    "ottla/wire/messages/offset_commit.py",
+    "ottla/wire/messages/internal/offset_commit_key.py",
+    "ottla/wire/messages/internal/offset_commit_value.py",
+    "ottla/log/validate.py",
+    "ottla/log/producers.py",
+    "ottla/log/partition.py",
+    "ottla/log/segments.py",
+    "ottla/log/segment.py",
+    "ottla/server/dispatch.py",
+    "ottla/server/group/offsets.py",
+    "ottla/server/group/records.py",
+    "ottla/server/handlers/offset_commit.py",
+    "ottla/server/handlers/produce.py",
+]
+"""Plain Python. Compiled, a small Produce takes 0.70 of the CPU, a commit of 4 partitions 0.61, a transaction of 100 records
+0.78. The other modules of server/group were tried and gain nothing."""
+
+extensions = mypycify([*LOOPS, *HOT_PATHS], group_name="ottla.wire.kernel", debug_level="0")
 for extension in extensions:
     extension.optional = True
     # Functions that stay inside the library can be inlined into each other: a third of the time for a record.

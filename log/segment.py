@@ -269,17 +269,13 @@ class Segment:
 
     @property
     def offset_index(self) -> OffsetIndex:
-        if self._offset_index is None:
-            self._load_indexes()
-            assert self._offset_index is not None
-        return self._offset_index
+        index = self._offset_index
+        return self._load_indexes()[0] if index is None else index
 
     @property
     def time_index(self) -> TimeIndex:
-        if self._time_index is None:
-            self._load_indexes()
-            assert self._time_index is not None
-        return self._time_index
+        index = self._time_index
+        return self._load_indexes()[1] if index is None else index
 
     @property
     def txn_index(self) -> TxnIndex:
@@ -302,7 +298,7 @@ class Segment:
         if self._disk.exists(self.path(TXN_INDEX_SUFFIX)):
             self.change_txn_index()
 
-    def _load_indexes(self) -> None:
+    def _load_indexes(self) -> tuple[OffsetIndex, TimeIndex]:
         base, limit = self.base_offset, self._index_bytes
         if self.size == 0:
             self._offset_index, self._time_index = OffsetIndex(base, limit), TimeIndex(base, limit)
@@ -314,7 +310,11 @@ class Segment:
                     self._explain_no_timestamps()
             except CorruptIndex:
                 self.rebuild_indexes()
-        self.index_full = self.size > 0 and (self.offset_index.is_full or self.time_index.is_full)
+        offset_index, time_index = self._offset_index, self._time_index
+        assert offset_index is not None
+        assert time_index is not None
+        self.index_full = self.size > 0 and (offset_index.is_full or time_index.is_full)
+        return offset_index, time_index
 
     def _explain_no_timestamps(self) -> None:
         """A time index without entries: the records have no timestamps, or it was lost. Only the log knows."""

@@ -33,7 +33,7 @@ from ottla.server.error_counts import Places, count_errors, places_in
 from ottla.server.errors import CloseConnection
 from ottla.server.handlers import BROKER, served
 from ottla.server.kept_answers import Encoded
-from ottla.server.spare import SpareDescriptor
+from ottla.server.spare import SpareDescriptors
 from ottla.server.waiting import Promise
 from ottla.wire.api import APIS
 from ottla.wire.errors import ErrorCode
@@ -138,7 +138,7 @@ class Dispatch:
 
     def __init__(self, ticks: Ticks | None = None, role: str = BROKER) -> None:
         self._role = role
-        self._spare = SpareDescriptor()
+        self._spare = SpareDescriptors()
         self._ticks = ticks
         self.routes: dict[int, Route] = {}
         self.on_new_route: Callable[[int, Route], None] | None = None

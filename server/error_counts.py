@@ -8,13 +8,10 @@ Produce and Fetch are not walked at all unless they say so (`RequestContext.fail
 
 from __future__ import annotations
 
-import re
-import sys
 from typing import Any, NamedTuple
 
 from ottla.wire.primitives import WireStruct
 
-_WORD = re.compile(r"\w+")
 FIELD = "error_code"
 
 
@@ -30,18 +27,10 @@ class Places(NamedTuple):
 
 
 def places_in(message: type[WireStruct]) -> Places:
-    """From the class's annotations, which are text: `list[TopicProduceResponse] | None`."""
-    names = vars(sys.modules[message.__module__])
-    structs: list[tuple[str, Places]] = []
-    lists: list[tuple[str, Places]] = []
-    for field, annotation in message.__init__.__annotations__.items():
-        for word in _WORD.findall(annotation):
-            kind = names.get(word)
-            if isinstance(kind, type) and issubclass(kind, WireStruct):
-                inside = places_in(kind)
-                if inside:
-                    (lists if annotation.startswith("list[") else structs).append((field, inside))
-    return Places(FIELD in message.__slots__, tuple(structs), tuple(lists))
+    inside = [(field, places_in(kind), is_list) for field, kind, is_list in message.NESTED]
+    structs = tuple((field, places) for field, places, is_list in inside if places and not is_list)
+    lists = tuple((field, places) for field, places, is_list in inside if places and is_list)
+    return Places(FIELD in message.__slots__, structs, lists)
 
 
 def count_errors(answer: Any, places: Places, counts: dict[int, int]) -> None:

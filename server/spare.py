@@ -1,4 +1,4 @@
-"""A descriptor kept for the moment when there is no other: loading a module opens files, one at a time.
+"""Descriptors kept for the moment when there is no other: loading a module opens files, two at a time where it is compiled.
 
 Handlers are loaded with the first request of their kind. Where descriptors have run out by then, that request would be answered
 by closing its connection, and no new one could come.
@@ -14,41 +14,45 @@ from typing import TypeVar
 T = TypeVar("T")
 
 _NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
+_MOST_AT_A_TIME = 2
 
 
-class SpareDescriptor:
-    """`run` does something that needs one descriptor at a time, with the spare one if there is no other."""
+class SpareDescriptors:
+    """`run` does something that needs two descriptors at a time, with the spare ones if there are no others."""
 
-    __slots__ = ("_fd",)
+    __slots__ = ("_fds",)
 
     def __init__(self) -> None:
-        self._fd = _open()
+        self._fds = _open()
 
     def run(self, action: Callable[[], T]) -> T:
         """What `action` returns or raises. It may be called twice."""
         try:
             return action()
         except OSError as error:
-            if error.errno not in _NO_DESCRIPTORS or self._fd < 0:
+            if error.errno not in _NO_DESCRIPTORS or not self._fds:
                 raise
         self.close()
         try:
             return action()
         finally:
-            self._fd = _open()
+            self._fds = _open()
 
     def close(self) -> None:
-        fd, self._fd = self._fd, -1
-        if fd >= 0:
+        fds, self._fds = self._fds, []
+        for fd in fds:
             os.close(fd)
 
     def __del__(self) -> None:
         self.close()
 
 
-def _open() -> int:
-    """-1 where somebody else was quicker."""
+def _open() -> list[int]:
+    """Fewer, or none, where somebody else was quicker."""
+    fds: list[int] = []
     try:
-        return os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        while len(fds) < _MOST_AT_A_TIME:
+            fds.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
     except OSError:
-        return -1
+        return fds
+    return fds

@@ -11,6 +11,8 @@ import base64
 from collections.abc import Callable
 from typing import Any, ClassVar, Final, Protocol, TypeAlias
 
+from mypy_extensions import mypyc_attr
+
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
 
@@ -27,13 +29,17 @@ Parts: TypeAlias = list[Any]
 Put: TypeAlias = Callable[[Any], object]  # its bound append
 
 ZERO_UUID: Final = bytes(16)
-EMPTY: Final[Any] = object()  # default of parameters whose default is a fresh list or struct
+# Default of parameters whose default is a fresh list or struct, known by its identity. A list, for compiled modules check types.
+EMPTY: Final[Any] = []
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)  # setup.py compiles this module, and few of the messages
 class WireStruct:
     """Base of generated message classes: equality and repr over __slots__. Mutable, hence not hashable."""
 
     __slots__: ClassVar[tuple[str, ...]] = ()
+    NESTED: ClassVar[tuple[tuple[str, type[WireStruct], bool], ...]] = ()
+    """Fields that are structs of a class, or lists of such."""
     __hash__: ClassVar[None]  # type: ignore[assignment]
 
     def __eq__(self, other: object) -> bool:

@@ -14,7 +14,7 @@ PRIMITIVES = (
     "EMPTY", "UV", "ZERO_UUID", "Buffer", "Parts", "Put", "Region", "WireStruct",
     "compact_length", "negative_length", "put_tag", "skip_tags", "too_long", "uvarint", "wrong_tag_size",
 )  # fmt: skip
-_TAKEN = frozenset((*PRIMITIVES, "Struct", "Callable", "Final"))
+_TAKEN = frozenset((*PRIMITIVES, "Struct", "Callable", "ClassVar", "Final"))
 
 
 def first_line(messages: Iterable[Message]) -> str:
@@ -74,10 +74,17 @@ def _class(struct: Struct, records: str) -> list[str]:
     names = [f.name for f in struct.fields]
     quoted = ", ".join(f'"{n}"' for n in names) + ("," if len(names) == 1 else "")
     lines += _wrapped(f"    __slots__ = ({quoted})", f"    __slots__ = ({quoted.rstrip(',')},)")
+    lines += _nested(struct)
     parameters = [f"{f.name}: {f.annotation(records)} = {_parameter_default(f)}" for f in struct.fields]
     lines += ["", *_wrapped(f"    def __init__(self, {', '.join(parameters)}) -> None:", parameters=parameters)]
     lines += [f"        self.{f.name} = {_initial(f)}" for f in struct.fields]
     return [*lines, "", ""]
+
+
+def _nested(struct: Struct) -> list[str]:
+    """What its annotations say of structs in it, where code can read it: a compiled class has no annotations."""
+    nested = [f'        ("{f.name}", {f.struct.name}, {f.array}),' for f in struct.fields if f.struct]
+    return ["    NESTED: ClassVar = (", *nested, "    )"] if nested else []
 
 
 def _wrapped(line: str, names: str = "", parameters: list[str] | None = None) -> list[str]:
@@ -141,7 +148,7 @@ def _assemble(messages: list[Message], w: Writer, constants: list[str], classes:
         "",
         "from collections.abc import Callable",
         *([f"from struct import {', '.join(calls)}"] if calls else []),
-        "from typing import Final",
+        f"from typing import {'ClassVar, ' if 'ClassVar' in body else ''}Final",
         "",
         *_import_line(used),
         "",

@@ -1,4 +1,4 @@
-"""The descriptor that is kept for loading modules: used when there is no other, and taken back afterwards."""
+"""The descriptors that are kept for loading modules: used when there are no others, and taken back afterwards."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import sys
 
 import pytest
 
-from ottla.server.spare import SpareDescriptor
+from ottla.server.spare import SpareDescriptors
 
 
 def test_it_is_given_away_for_one_more_try() -> None:
-    spare = SpareDescriptor()
+    spare = SpareDescriptors()
     before = len(os.listdir("/proc/self/fd"))
     during: list[int] = []
 
@@ -24,12 +24,12 @@ def test_it_is_given_away_for_one_more_try() -> None:
         return "done"
 
     assert spare.run(action) == "done"
-    assert during == [before, before - 1]
+    assert during == [before, before - 2]
     assert len(os.listdir("/proc/self/fd")) == before
 
 
 def test_what_is_raised_for_other_reasons_or_twice_is_passed_on() -> None:
-    spare, calls = SpareDescriptor(), []
+    spare, calls = SpareDescriptors(), []
 
     def action(code: int) -> None:
         calls.append(code)

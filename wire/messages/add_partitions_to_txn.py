@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from struct import Struct, pack, unpack_from
-from typing import Final
+from typing import ClassVar, Final
 
 from ottla.wire.primitives import EMPTY, UV, Buffer, Parts, WireStruct, compact_length, negative_length, skip_tags
 
@@ -36,6 +36,9 @@ class AddPartitionsToTxnTopic(WireStruct):
 
 class AddPartitionsToTxnTransaction(WireStruct):
     __slots__ = ("transactional_id", "producer_id", "producer_epoch", "verify_only", "topics")
+    NESTED: ClassVar = (
+        ("topics", AddPartitionsToTxnTopic, True),
+    )
 
     def __init__(
         self,
@@ -59,6 +62,10 @@ class AddPartitionsToTxnRequest(WireStruct):
         "v3_and_below_producer_id",
         "v3_and_below_producer_epoch",
         "v3_and_below_topics",
+    )
+    NESTED: ClassVar = (
+        ("transactions", AddPartitionsToTxnTransaction, True),
+        ("v3_and_below_topics", AddPartitionsToTxnTopic, True),
     )
 
     def __init__(
@@ -86,6 +93,9 @@ class AddPartitionsToTxnPartitionResult(WireStruct):
 
 class AddPartitionsToTxnTopicResult(WireStruct):
     __slots__ = ("name", "results_by_partition")
+    NESTED: ClassVar = (
+        ("results_by_partition", AddPartitionsToTxnPartitionResult, True),
+    )
 
     def __init__(self, name: str = "", results_by_partition: list[AddPartitionsToTxnPartitionResult] = EMPTY) -> None:
         self.name = name
@@ -94,6 +104,9 @@ class AddPartitionsToTxnTopicResult(WireStruct):
 
 class AddPartitionsToTxnResult(WireStruct):
     __slots__ = ("transactional_id", "topic_results")
+    NESTED: ClassVar = (
+        ("topic_results", AddPartitionsToTxnTopicResult, True),
+    )
 
     def __init__(self, transactional_id: str = "", topic_results: list[AddPartitionsToTxnTopicResult] = EMPTY) -> None:
         self.transactional_id = transactional_id
@@ -102,6 +115,10 @@ class AddPartitionsToTxnResult(WireStruct):
 
 class AddPartitionsToTxnResponse(WireStruct):
     __slots__ = ("throttle_time_ms", "error_code", "results_by_transaction", "results_by_topic_v3_and_below")
+    NESTED: ClassVar = (
+        ("results_by_transaction", AddPartitionsToTxnResult, True),
+        ("results_by_topic_v3_and_below", AddPartitionsToTxnTopicResult, True),
+    )
 
     def __init__(
         self,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from struct import Struct
-from typing import Final
+from typing import ClassVar, Final
 
 from ottla.wire.primitives import EMPTY, UV, Buffer, Parts, WireStruct, compact_length, negative_length, skip_tags, uvarint
 
@@ -45,6 +45,10 @@ class OpData(WireStruct):
 
 class RequestEntryData(WireStruct):
     __slots__ = ("entity", "ops")
+    NESTED: ClassVar = (
+        ("entity", RequestEntityData, True),
+        ("ops", OpData, True),
+    )
 
     def __init__(self, entity: list[RequestEntityData] = EMPTY, ops: list[OpData] = EMPTY) -> None:
         self.entity = [] if entity is EMPTY else entity
@@ -53,6 +57,9 @@ class RequestEntryData(WireStruct):
 
 class AlterClientQuotasRequest(WireStruct):
     __slots__ = ("entries", "validate_only")
+    NESTED: ClassVar = (
+        ("entries", RequestEntryData, True),
+    )
 
     def __init__(self, entries: list[RequestEntryData] = EMPTY, validate_only: bool = False) -> None:
         self.entries = [] if entries is EMPTY else entries
@@ -69,6 +76,9 @@ class ResponseEntityData(WireStruct):
 
 class ResponseEntryData(WireStruct):
     __slots__ = ("error_code", "error_message", "entity")
+    NESTED: ClassVar = (
+        ("entity", ResponseEntityData, True),
+    )
 
     def __init__(self, error_code: int = 0, error_message: str | None = "", entity: list[ResponseEntityData] = EMPTY) -> None:
         self.error_code = error_code
@@ -78,6 +88,9 @@ class ResponseEntryData(WireStruct):
 
 class AlterClientQuotasResponse(WireStruct):
     __slots__ = ("throttle_time_ms", "entries")
+    NESTED: ClassVar = (
+        ("entries", ResponseEntryData, True),
+    )
 
     def __init__(self, throttle_time_ms: int = 0, entries: list[ResponseEntryData] = EMPTY) -> None:
         self.throttle_time_ms = throttle_time_ms

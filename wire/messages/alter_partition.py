@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from struct import Struct, pack, unpack_from
-from typing import Final
+from typing import ClassVar, Final
 
 from ottla.wire.primitives import EMPTY, UV, ZERO_UUID, Buffer, Parts, WireStruct, compact_length, skip_tags
 
@@ -37,6 +37,9 @@ class BrokerState(WireStruct):
 
 class RequestPartitionData(WireStruct):
     __slots__ = ("partition_index", "leader_epoch", "new_isr", "new_isr_with_epochs", "leader_recovery_state", "partition_epoch")
+    NESTED: ClassVar = (
+        ("new_isr_with_epochs", BrokerState, True),
+    )
 
     def __init__(
         self,
@@ -57,6 +60,9 @@ class RequestPartitionData(WireStruct):
 
 class RequestTopicData(WireStruct):
     __slots__ = ("topic_id", "partitions")
+    NESTED: ClassVar = (
+        ("partitions", RequestPartitionData, True),
+    )
 
     def __init__(self, topic_id: bytes = ZERO_UUID, partitions: list[RequestPartitionData] = EMPTY) -> None:
         self.topic_id = topic_id
@@ -65,6 +71,9 @@ class RequestTopicData(WireStruct):
 
 class AlterPartitionRequest(WireStruct):
     __slots__ = ("broker_id", "broker_epoch", "topics")
+    NESTED: ClassVar = (
+        ("topics", RequestTopicData, True),
+    )
 
     def __init__(self, broker_id: int = 0, broker_epoch: int = -1, topics: list[RequestTopicData] = EMPTY) -> None:
         self.broker_id = broker_id
@@ -96,6 +105,9 @@ class ResponsePartitionData(WireStruct):
 
 class ResponseTopicData(WireStruct):
     __slots__ = ("topic_id", "partitions")
+    NESTED: ClassVar = (
+        ("partitions", ResponsePartitionData, True),
+    )
 
     def __init__(self, topic_id: bytes = ZERO_UUID, partitions: list[ResponsePartitionData] = EMPTY) -> None:
         self.topic_id = topic_id
@@ -104,6 +116,9 @@ class ResponseTopicData(WireStruct):
 
 class AlterPartitionResponse(WireStruct):
     __slots__ = ("throttle_time_ms", "error_code", "topics")
+    NESTED: ClassVar = (
+        ("topics", ResponseTopicData, True),
+    )
 
     def __init__(self, throttle_time_ms: int = 0, error_code: int = 0, topics: list[ResponseTopicData] = EMPTY) -> None:
         self.throttle_time_ms = throttle_time_ms

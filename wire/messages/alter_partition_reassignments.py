@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from struct import Struct, pack, unpack_from
-from typing import Final
+from typing import ClassVar, Final
 
 from ottla.wire.primitives import EMPTY, UV, Buffer, Parts, WireStruct, compact_length, skip_tags, uvarint
 
@@ -32,6 +32,9 @@ class ReassignablePartition(WireStruct):
 
 class ReassignableTopic(WireStruct):
     __slots__ = ("name", "partitions")
+    NESTED: ClassVar = (
+        ("partitions", ReassignablePartition, True),
+    )
 
     def __init__(self, name: str = "", partitions: list[ReassignablePartition] = EMPTY) -> None:
         self.name = name
@@ -40,6 +43,9 @@ class ReassignableTopic(WireStruct):
 
 class AlterPartitionReassignmentsRequest(WireStruct):
     __slots__ = ("timeout_ms", "allow_replication_factor_change", "topics")
+    NESTED: ClassVar = (
+        ("topics", ReassignableTopic, True),
+    )
 
     def __init__(
         self,
@@ -63,6 +69,9 @@ class ReassignablePartitionResponse(WireStruct):
 
 class ReassignableTopicResponse(WireStruct):
     __slots__ = ("name", "partitions")
+    NESTED: ClassVar = (
+        ("partitions", ReassignablePartitionResponse, True),
+    )
 
     def __init__(self, name: str = "", partitions: list[ReassignablePartitionResponse] = EMPTY) -> None:
         self.name = name
@@ -71,6 +80,9 @@ class ReassignableTopicResponse(WireStruct):
 
 class AlterPartitionReassignmentsResponse(WireStruct):
     __slots__ = ("throttle_time_ms", "allow_replication_factor_change", "error_code", "error_message", "responses")
+    NESTED: ClassVar = (
+        ("responses", ReassignableTopicResponse, True),
+    )
 
     def __init__(
         self,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from struct import Struct, pack, unpack_from
-from typing import Final
+from typing import ClassVar, Final
 
 from ottla.wire.primitives import EMPTY, UV, Buffer, Parts, WireStruct, compact_length, negative_length, skip_tags
 
@@ -31,6 +31,9 @@ class AlterReplicaLogDirTopic(WireStruct):
 
 class AlterReplicaLogDir(WireStruct):
     __slots__ = ("path", "topics")
+    NESTED: ClassVar = (
+        ("topics", AlterReplicaLogDirTopic, True),
+    )
 
     def __init__(self, path: str = "", topics: list[AlterReplicaLogDirTopic] = EMPTY) -> None:
         self.path = path
@@ -39,6 +42,9 @@ class AlterReplicaLogDir(WireStruct):
 
 class AlterReplicaLogDirsRequest(WireStruct):
     __slots__ = ("dirs",)
+    NESTED: ClassVar = (
+        ("dirs", AlterReplicaLogDir, True),
+    )
 
     def __init__(self, dirs: list[AlterReplicaLogDir] = EMPTY) -> None:
         self.dirs = [] if dirs is EMPTY else dirs
@@ -54,6 +60,9 @@ class AlterReplicaLogDirPartitionResult(WireStruct):
 
 class AlterReplicaLogDirTopicResult(WireStruct):
     __slots__ = ("topic_name", "partitions")
+    NESTED: ClassVar = (
+        ("partitions", AlterReplicaLogDirPartitionResult, True),
+    )
 
     def __init__(self, topic_name: str = "", partitions: list[AlterReplicaLogDirPartitionResult] = EMPTY) -> None:
         self.topic_name = topic_name
@@ -62,6 +71,9 @@ class AlterReplicaLogDirTopicResult(WireStruct):
 
 class AlterReplicaLogDirsResponse(WireStruct):
     __slots__ = ("throttle_time_ms", "results")
+    NESTED: ClassVar = (
+        ("results", AlterReplicaLogDirTopicResult, True),
+    )
 
     def __init__(self, throttle_time_ms: int = 0, results: list[AlterReplicaLogDirTopicResult] = EMPTY) -> None:
         self.throttle_time_ms = throttle_time_ms

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from struct import Struct
-from typing import Final
+from typing import ClassVar, Final
 
 from ottla.wire.primitives import EMPTY, UV, ZERO_UUID, Buffer, Parts, WireStruct, compact_length, skip_tags, uvarint
 
@@ -30,6 +30,9 @@ class AlterShareGroupOffsetsRequestPartition(WireStruct):
 
 class AlterShareGroupOffsetsRequestTopic(WireStruct):
     __slots__ = ("topic_name", "partitions")
+    NESTED: ClassVar = (
+        ("partitions", AlterShareGroupOffsetsRequestPartition, True),
+    )
 
     def __init__(self, topic_name: str = "", partitions: list[AlterShareGroupOffsetsRequestPartition] = EMPTY) -> None:
         self.topic_name = topic_name
@@ -38,6 +41,9 @@ class AlterShareGroupOffsetsRequestTopic(WireStruct):
 
 class AlterShareGroupOffsetsRequest(WireStruct):
     __slots__ = ("group_id", "topics")
+    NESTED: ClassVar = (
+        ("topics", AlterShareGroupOffsetsRequestTopic, True),
+    )
 
     def __init__(self, group_id: str = "", topics: list[AlterShareGroupOffsetsRequestTopic] = EMPTY) -> None:
         self.group_id = group_id
@@ -55,6 +61,9 @@ class AlterShareGroupOffsetsResponsePartition(WireStruct):
 
 class AlterShareGroupOffsetsResponseTopic(WireStruct):
     __slots__ = ("topic_name", "topic_id", "partitions")
+    NESTED: ClassVar = (
+        ("partitions", AlterShareGroupOffsetsResponsePartition, True),
+    )
 
     def __init__(
         self,
@@ -69,6 +78,9 @@ class AlterShareGroupOffsetsResponseTopic(WireStruct):
 
 class AlterShareGroupOffsetsResponse(WireStruct):
     __slots__ = ("throttle_time_ms", "error_code", "error_message", "responses")
+    NESTED: ClassVar = (
+        ("responses", AlterShareGroupOffsetsResponseTopic, True),
+    )
 
     def __init__(
         self,

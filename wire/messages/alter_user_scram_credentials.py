@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from struct import Struct
-from typing import Final
+from typing import ClassVar, Final
 
 from ottla.wire.primitives import EMPTY, UV, Buffer, Parts, WireStruct, compact_length, skip_tags, uvarint
 
@@ -50,6 +50,10 @@ class ScramCredentialUpsertion(WireStruct):
 
 class AlterUserScramCredentialsRequest(WireStruct):
     __slots__ = ("deletions", "upsertions")
+    NESTED: ClassVar = (
+        ("deletions", ScramCredentialDeletion, True),
+        ("upsertions", ScramCredentialUpsertion, True),
+    )
 
     def __init__(
         self,
@@ -71,6 +75,9 @@ class AlterUserScramCredentialsResult(WireStruct):
 
 class AlterUserScramCredentialsResponse(WireStruct):
     __slots__ = ("throttle_time_ms", "results")
+    NESTED: ClassVar = (
+        ("results", AlterUserScramCredentialsResult, True),
+    )
 
     def __init__(self, throttle_time_ms: int = 0, results: list[AlterUserScramCredentialsResult] = EMPTY) -> None:
         self.throttle_time_ms = throttle_time_ms

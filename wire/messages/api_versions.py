@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from struct import Struct
-from typing import Final
+from typing import ClassVar, Final
 
 from ottla.wire.primitives import (
     EMPTY,
@@ -92,6 +92,11 @@ class ApiVersionsResponse(WireStruct):
         "finalized_features_epoch",
         "finalized_features",
         "zk_migration_ready",
+    )
+    NESTED: ClassVar = (
+        ("api_keys", ApiVersion, True),
+        ("supported_features", SupportedFeatureKey, True),
+        ("finalized_features", FinalizedFeatureKey, True),
     )
 
     def __init__(

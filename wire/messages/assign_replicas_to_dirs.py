@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from struct import Struct
-from typing import Final
+from typing import ClassVar, Final
 
 from ottla.wire.primitives import EMPTY, UV, ZERO_UUID, Buffer, Parts, WireStruct, compact_length, skip_tags
 
@@ -32,6 +32,9 @@ class RequestPartitionData(WireStruct):
 
 class RequestTopicData(WireStruct):
     __slots__ = ("topic_id", "partitions")
+    NESTED: ClassVar = (
+        ("partitions", RequestPartitionData, True),
+    )
 
     def __init__(self, topic_id: bytes = ZERO_UUID, partitions: list[RequestPartitionData] = EMPTY) -> None:
         self.topic_id = topic_id
@@ -40,6 +43,9 @@ class RequestTopicData(WireStruct):
 
 class RequestDirectoryData(WireStruct):
     __slots__ = ("id", "topics")
+    NESTED: ClassVar = (
+        ("topics", RequestTopicData, True),
+    )
 
     def __init__(self, id: bytes = ZERO_UUID, topics: list[RequestTopicData] = EMPTY) -> None:
         self.id = id
@@ -48,6 +54,9 @@ class RequestDirectoryData(WireStruct):
 
 class AssignReplicasToDirsRequest(WireStruct):
     __slots__ = ("broker_id", "broker_epoch", "directories")
+    NESTED: ClassVar = (
+        ("directories", RequestDirectoryData, True),
+    )
 
     def __init__(self, broker_id: int = 0, broker_epoch: int = -1, directories: list[RequestDirectoryData] = EMPTY) -> None:
         self.broker_id = broker_id
@@ -65,6 +74,9 @@ class ResponsePartitionData(WireStruct):
 
 class ResponseTopicData(WireStruct):
     __slots__ = ("topic_id", "partitions")
+    NESTED: ClassVar = (
+        ("partitions", ResponsePartitionData, True),
+    )
 
     def __init__(self, topic_id: bytes = ZERO_UUID, partitions: list[ResponsePartitionData] = EMPTY) -> None:
         self.topic_id = topic_id
@@ -73,6 +85,9 @@ class ResponseTopicData(WireStruct):
 
 class ResponseDirectoryData(WireStruct):
     __slots__ = ("id", "topics")
+    NESTED: ClassVar = (
+        ("topics", ResponseTopicData, True),
+    )
 
     def __init__(self, id: bytes = ZERO_UUID, topics: list[ResponseTopicData] = EMPTY) -> None:
         self.id = id
@@ -81,6 +96,9 @@ class ResponseDirectoryData(WireStruct):
 
 class AssignReplicasToDirsResponse(WireStruct):
     __slots__ = ("throttle_time_ms", "error_code", "directories")
+    NESTED: ClassVar = (
+        ("directories", ResponseDirectoryData, True),
+    )
 
     def __init__(self, throttle_time_ms: int = 0, error_code: int = 0, directories: list[ResponseDirectoryData] = EMPTY) -> None:
         self.throttle_time_ms = throttle_time_ms

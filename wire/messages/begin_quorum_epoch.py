@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from struct import Struct
-from typing import Final
+from typing import ClassVar, Final
 
 from ottla.wire.primitives import (
     EMPTY,
@@ -59,6 +59,9 @@ class RequestPartitionData(WireStruct):
 
 class RequestTopicData(WireStruct):
     __slots__ = ("topic_name", "partitions")
+    NESTED: ClassVar = (
+        ("partitions", RequestPartitionData, True),
+    )
 
     def __init__(self, topic_name: str = "", partitions: list[RequestPartitionData] = EMPTY) -> None:
         self.topic_name = topic_name
@@ -76,6 +79,10 @@ class LeaderEndpoint(WireStruct):
 
 class BeginQuorumEpochRequest(WireStruct):
     __slots__ = ("cluster_id", "voter_id", "topics", "leader_endpoints")
+    NESTED: ClassVar = (
+        ("topics", RequestTopicData, True),
+        ("leader_endpoints", LeaderEndpoint, True),
+    )
 
     def __init__(
         self,
@@ -102,6 +109,9 @@ class ResponsePartitionData(WireStruct):
 
 class ResponseTopicData(WireStruct):
     __slots__ = ("topic_name", "partitions")
+    NESTED: ClassVar = (
+        ("partitions", ResponsePartitionData, True),
+    )
 
     def __init__(self, topic_name: str = "", partitions: list[ResponsePartitionData] = EMPTY) -> None:
         self.topic_name = topic_name
@@ -119,6 +129,10 @@ class NodeEndpoint(WireStruct):
 
 class BeginQuorumEpochResponse(WireStruct):
     __slots__ = ("error_code", "topics", "node_endpoints")
+    NESTED: ClassVar = (
+        ("topics", ResponseTopicData, True),
+        ("node_endpoints", NodeEndpoint, True),
+    )
 
     def __init__(
         self,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from struct import Struct, pack, unpack_from
-from typing import Final
+from typing import ClassVar, Final
 
 from ottla.wire.primitives import EMPTY, UV, ZERO_UUID, Buffer, Parts, WireStruct, compact_length, skip_tags, uvarint
 
@@ -46,6 +46,9 @@ class TopicPartitions(WireStruct):
 
 class Assignment(WireStruct):
     __slots__ = ("topic_partitions",)
+    NESTED: ClassVar = (
+        ("topic_partitions", TopicPartitions, True),
+    )
 
     def __init__(self, topic_partitions: list[TopicPartitions] = EMPTY) -> None:
         self.topic_partitions = [] if topic_partitions is EMPTY else topic_partitions
@@ -64,6 +67,10 @@ class Member(WireStruct):
         "assignment",
         "target_assignment",
         "member_type",
+    )
+    NESTED: ClassVar = (
+        ("assignment", Assignment, False),
+        ("target_assignment", Assignment, False),
     )
 
     def __init__(
@@ -105,6 +112,9 @@ class DescribedGroup(WireStruct):
         "members",
         "authorized_operations",
     )
+    NESTED: ClassVar = (
+        ("members", Member, True),
+    )
 
     def __init__(
         self,
@@ -131,6 +141,9 @@ class DescribedGroup(WireStruct):
 
 class ConsumerGroupDescribeResponse(WireStruct):
     __slots__ = ("throttle_time_ms", "groups")
+    NESTED: ClassVar = (
+        ("groups", DescribedGroup, True),
+    )
 
     def __init__(self, throttle_time_ms: int = 0, groups: list[DescribedGroup] = EMPTY) -> None:
         self.throttle_time_ms = throttle_time_ms

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from struct import Struct, pack, unpack_from
-from typing import Final
+from typing import ClassVar, Final
 
 from ottla.wire.primitives import EMPTY, UV, ZERO_UUID, Buffer, Parts, WireStruct, compact_length, skip_tags, uvarint
 
@@ -42,6 +42,9 @@ class ConsumerGroupHeartbeatRequest(WireStruct):
         "server_assignor",
         "topic_partitions",
     )
+    NESTED: ClassVar = (
+        ("topic_partitions", RequestTopicPartitions, True),
+    )
 
     def __init__(
         self,
@@ -78,6 +81,9 @@ class ResponseTopicPartitions(WireStruct):
 
 class Assignment(WireStruct):
     __slots__ = ("topic_partitions",)
+    NESTED: ClassVar = (
+        ("topic_partitions", ResponseTopicPartitions, True),
+    )
 
     def __init__(self, topic_partitions: list[ResponseTopicPartitions] = EMPTY) -> None:
         self.topic_partitions = [] if topic_partitions is EMPTY else topic_partitions
@@ -92,6 +98,9 @@ class ConsumerGroupHeartbeatResponse(WireStruct):
         "member_epoch",
         "heartbeat_interval_ms",
         "assignment",
+    )
+    NESTED: ClassVar = (
+        ("assignment", Assignment, False),
     )
 
     def __init__(

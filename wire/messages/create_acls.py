@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from struct import Struct
-from typing import Final
+from typing import ClassVar, Final
 
 from ottla.wire.primitives import EMPTY, UV, Buffer, Parts, WireStruct, compact_length, negative_length, skip_tags, uvarint
 
@@ -50,6 +50,9 @@ class AclCreation(WireStruct):
 
 class CreateAclsRequest(WireStruct):
     __slots__ = ("creations",)
+    NESTED: ClassVar = (
+        ("creations", AclCreation, True),
+    )
 
     def __init__(self, creations: list[AclCreation] = EMPTY) -> None:
         self.creations = [] if creations is EMPTY else creations
@@ -65,6 +68,9 @@ class AclCreationResult(WireStruct):
 
 class CreateAclsResponse(WireStruct):
     __slots__ = ("throttle_time_ms", "results")
+    NESTED: ClassVar = (
+        ("results", AclCreationResult, True),
+    )
 
     def __init__(self, throttle_time_ms: int = 0, results: list[AclCreationResult] = EMPTY) -> None:
         self.throttle_time_ms = throttle_time_ms

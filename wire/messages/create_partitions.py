@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from struct import Struct, pack, unpack_from
-from typing import Final
+from typing import ClassVar, Final
 
 from ottla.wire.primitives import EMPTY, UV, Buffer, Parts, WireStruct, compact_length, negative_length, skip_tags, uvarint
 
@@ -32,6 +32,9 @@ class CreatePartitionsAssignment(WireStruct):
 
 class CreatePartitionsTopic(WireStruct):
     __slots__ = ("name", "count", "assignments")
+    NESTED: ClassVar = (
+        ("assignments", CreatePartitionsAssignment, True),
+    )
 
     def __init__(self, name: str = "", count: int = 0, assignments: list[CreatePartitionsAssignment] | None = EMPTY) -> None:
         self.name = name
@@ -41,6 +44,9 @@ class CreatePartitionsTopic(WireStruct):
 
 class CreatePartitionsRequest(WireStruct):
     __slots__ = ("topics", "timeout_ms", "validate_only")
+    NESTED: ClassVar = (
+        ("topics", CreatePartitionsTopic, True),
+    )
 
     def __init__(self, topics: list[CreatePartitionsTopic] = EMPTY, timeout_ms: int = 0, validate_only: bool = False) -> None:
         self.topics = [] if topics is EMPTY else topics
@@ -59,6 +65,9 @@ class CreatePartitionsTopicResult(WireStruct):
 
 class CreatePartitionsResponse(WireStruct):
     __slots__ = ("throttle_time_ms", "results")
+    NESTED: ClassVar = (
+        ("results", CreatePartitionsTopicResult, True),
+    )
 
     def __init__(self, throttle_time_ms: int = 0, results: list[CreatePartitionsTopicResult] = EMPTY) -> None:
         self.throttle_time_ms = throttle_time_ms

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from struct import Struct, pack, unpack_from
-from typing import Final
+from typing import ClassVar, Final
 
 from ottla.wire.primitives import (
     EMPTY,
@@ -62,6 +62,10 @@ class CreatableTopicConfig(WireStruct):
 
 class CreatableTopic(WireStruct):
     __slots__ = ("name", "num_partitions", "replication_factor", "assignments", "configs")
+    NESTED: ClassVar = (
+        ("assignments", CreatableReplicaAssignment, True),
+        ("configs", CreatableTopicConfig, True),
+    )
 
     def __init__(
         self,
@@ -80,6 +84,9 @@ class CreatableTopic(WireStruct):
 
 class CreateTopicsRequest(WireStruct):
     __slots__ = ("topics", "timeout_ms", "validate_only")
+    NESTED: ClassVar = (
+        ("topics", CreatableTopic, True),
+    )
 
     def __init__(self, topics: list[CreatableTopic] = EMPTY, timeout_ms: int = 60000, validate_only: bool = False) -> None:
         self.topics = [] if topics is EMPTY else topics
@@ -116,6 +123,9 @@ class CreatableTopicResult(WireStruct):
         "replication_factor",
         "configs",
     )
+    NESTED: ClassVar = (
+        ("configs", CreatableTopicConfigs, True),
+    )
 
     def __init__(
         self,
@@ -140,6 +150,9 @@ class CreatableTopicResult(WireStruct):
 
 class CreateTopicsResponse(WireStruct):
     __slots__ = ("throttle_time_ms", "topics")
+    NESTED: ClassVar = (
+        ("topics", CreatableTopicResult, True),
+    )
 
     def __init__(self, throttle_time_ms: int = 0, topics: list[CreatableTopicResult] = EMPTY) -> None:
         self.throttle_time_ms = throttle_time_ms

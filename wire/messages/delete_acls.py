@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from struct import Struct
-from typing import Final
+from typing import ClassVar, Final
 
 from ottla.wire.primitives import EMPTY, UV, Buffer, Parts, WireStruct, compact_length, negative_length, skip_tags, uvarint
 
@@ -58,6 +58,9 @@ class DeleteAclsFilter(WireStruct):
 
 class DeleteAclsRequest(WireStruct):
     __slots__ = ("filters",)
+    NESTED: ClassVar = (
+        ("filters", DeleteAclsFilter, True),
+    )
 
     def __init__(self, filters: list[DeleteAclsFilter] = EMPTY) -> None:
         self.filters = [] if filters is EMPTY else filters
@@ -101,6 +104,9 @@ class DeleteAclsMatchingAcl(WireStruct):
 
 class DeleteAclsFilterResult(WireStruct):
     __slots__ = ("error_code", "error_message", "matching_acls")
+    NESTED: ClassVar = (
+        ("matching_acls", DeleteAclsMatchingAcl, True),
+    )
 
     def __init__(
         self,
@@ -115,6 +121,9 @@ class DeleteAclsFilterResult(WireStruct):
 
 class DeleteAclsResponse(WireStruct):
     __slots__ = ("throttle_time_ms", "filter_results")
+    NESTED: ClassVar = (
+        ("filter_results", DeleteAclsFilterResult, True),
+    )
 
     def __init__(self, throttle_time_ms: int = 0, filter_results: list[DeleteAclsFilterResult] = EMPTY) -> None:
         self.throttle_time_ms = throttle_time_ms

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from struct import Struct
-from typing import Final
+from typing import ClassVar, Final
 
 from ottla.wire.primitives import EMPTY, UV, Buffer, Parts, WireStruct, compact_length, negative_length, skip_tags, uvarint
 
@@ -38,6 +38,9 @@ class DeletableGroupResult(WireStruct):
 
 class DeleteGroupsResponse(WireStruct):
     __slots__ = ("throttle_time_ms", "results")
+    NESTED: ClassVar = (
+        ("results", DeletableGroupResult, True),
+    )
 
     def __init__(self, throttle_time_ms: int = 0, results: list[DeletableGroupResult] = EMPTY) -> None:
         self.throttle_time_ms = throttle_time_ms

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from struct import Struct
-from typing import Final
+from typing import ClassVar, Final
 
 from ottla.wire.primitives import EMPTY, UV, Buffer, Parts, WireStruct, compact_length, negative_length, skip_tags
 
@@ -35,6 +35,9 @@ class DeleteRecordsPartition(WireStruct):
 
 class DeleteRecordsTopic(WireStruct):
     __slots__ = ("name", "partitions")
+    NESTED: ClassVar = (
+        ("partitions", DeleteRecordsPartition, True),
+    )
 
     def __init__(self, name: str = "", partitions: list[DeleteRecordsPartition] = EMPTY) -> None:
         self.name = name
@@ -43,6 +46,9 @@ class DeleteRecordsTopic(WireStruct):
 
 class DeleteRecordsRequest(WireStruct):
     __slots__ = ("topics", "timeout_ms")
+    NESTED: ClassVar = (
+        ("topics", DeleteRecordsTopic, True),
+    )
 
     def __init__(self, topics: list[DeleteRecordsTopic] = EMPTY, timeout_ms: int = 0) -> None:
         self.topics = [] if topics is EMPTY else topics
@@ -60,6 +66,9 @@ class DeleteRecordsPartitionResult(WireStruct):
 
 class DeleteRecordsTopicResult(WireStruct):
     __slots__ = ("name", "partitions")
+    NESTED: ClassVar = (
+        ("partitions", DeleteRecordsPartitionResult, True),
+    )
 
     def __init__(self, name: str = "", partitions: list[DeleteRecordsPartitionResult] = EMPTY) -> None:
         self.name = name
@@ -68,6 +77,9 @@ class DeleteRecordsTopicResult(WireStruct):
 
 class DeleteRecordsResponse(WireStruct):
     __slots__ = ("throttle_time_ms", "topics")
+    NESTED: ClassVar = (
+        ("topics", DeleteRecordsTopicResult, True),
+    )
 
     def __init__(self, throttle_time_ms: int = 0, topics: list[DeleteRecordsTopicResult] = EMPTY) -> None:
         self.throttle_time_ms = throttle_time_ms

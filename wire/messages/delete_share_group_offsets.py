@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from struct import Struct
-from typing import Final
+from typing import ClassVar, Final
 
 from ottla.wire.primitives import EMPTY, UV, ZERO_UUID, Buffer, Parts, WireStruct, compact_length, skip_tags, uvarint
 
@@ -27,6 +27,9 @@ class DeleteShareGroupOffsetsRequestTopic(WireStruct):
 
 class DeleteShareGroupOffsetsRequest(WireStruct):
     __slots__ = ("group_id", "topics")
+    NESTED: ClassVar = (
+        ("topics", DeleteShareGroupOffsetsRequestTopic, True),
+    )
 
     def __init__(self, group_id: str = "", topics: list[DeleteShareGroupOffsetsRequestTopic] = EMPTY) -> None:
         self.group_id = group_id
@@ -51,6 +54,9 @@ class DeleteShareGroupOffsetsResponseTopic(WireStruct):
 
 class DeleteShareGroupOffsetsResponse(WireStruct):
     __slots__ = ("throttle_time_ms", "error_code", "error_message", "responses")
+    NESTED: ClassVar = (
+        ("responses", DeleteShareGroupOffsetsResponseTopic, True),
+    )
 
     def __init__(
         self,

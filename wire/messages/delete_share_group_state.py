@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from struct import Struct
-from typing import Final
+from typing import ClassVar, Final
 
 from ottla.wire.primitives import EMPTY, UV, ZERO_UUID, Buffer, Parts, WireStruct, compact_length, skip_tags, uvarint
 
@@ -29,6 +29,9 @@ class PartitionData(WireStruct):
 
 class DeleteStateData(WireStruct):
     __slots__ = ("topic_id", "partitions")
+    NESTED: ClassVar = (
+        ("partitions", PartitionData, True),
+    )
 
     def __init__(self, topic_id: bytes = ZERO_UUID, partitions: list[PartitionData] = EMPTY) -> None:
         self.topic_id = topic_id
@@ -37,6 +40,9 @@ class DeleteStateData(WireStruct):
 
 class DeleteShareGroupStateRequest(WireStruct):
     __slots__ = ("group_id", "topics")
+    NESTED: ClassVar = (
+        ("topics", DeleteStateData, True),
+    )
 
     def __init__(self, group_id: str = "", topics: list[DeleteStateData] = EMPTY) -> None:
         self.group_id = group_id
@@ -54,6 +60,9 @@ class PartitionResult(WireStruct):
 
 class DeleteStateResult(WireStruct):
     __slots__ = ("topic_id", "partitions")
+    NESTED: ClassVar = (
+        ("partitions", PartitionResult, True),
+    )
 
     def __init__(self, topic_id: bytes = ZERO_UUID, partitions: list[PartitionResult] = EMPTY) -> None:
         self.topic_id = topic_id
@@ -62,6 +71,9 @@ class DeleteStateResult(WireStruct):
 
 class DeleteShareGroupStateResponse(WireStruct):
     __slots__ = ("results",)
+    NESTED: ClassVar = (
+        ("results", DeleteStateResult, True),
+    )
 
     def __init__(self, results: list[DeleteStateResult] = EMPTY) -> None:
         self.results = [] if results is EMPTY else results

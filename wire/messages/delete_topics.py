@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from struct import Struct
-from typing import Final
+from typing import ClassVar, Final
 
 from ottla.wire.primitives import (
     EMPTY,
@@ -46,6 +46,9 @@ class DeleteTopicState(WireStruct):
 
 class DeleteTopicsRequest(WireStruct):
     __slots__ = ("topics", "topic_names", "timeout_ms")
+    NESTED: ClassVar = (
+        ("topics", DeleteTopicState, True),
+    )
 
     def __init__(self, topics: list[DeleteTopicState] = EMPTY, topic_names: list[str] = EMPTY, timeout_ms: int = 0) -> None:
         self.topics = [] if topics is EMPTY else topics
@@ -71,6 +74,9 @@ class DeletableTopicResult(WireStruct):
 
 class DeleteTopicsResponse(WireStruct):
     __slots__ = ("throttle_time_ms", "responses")
+    NESTED: ClassVar = (
+        ("responses", DeletableTopicResult, True),
+    )
 
     def __init__(self, throttle_time_ms: int = 0, responses: list[DeletableTopicResult] = EMPTY) -> None:
         self.throttle_time_ms = throttle_time_ms

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from struct import Struct
-from typing import Final
+from typing import ClassVar, Final
 
 from ottla.wire.primitives import EMPTY, UV, Buffer, Parts, WireStruct, compact_length, negative_length, skip_tags, uvarint
 
@@ -68,6 +68,9 @@ class AclDescription(WireStruct):
 
 class DescribeAclsResource(WireStruct):
     __slots__ = ("resource_type", "resource_name", "pattern_type", "acls")
+    NESTED: ClassVar = (
+        ("acls", AclDescription, True),
+    )
 
     def __init__(
         self,
@@ -84,6 +87,9 @@ class DescribeAclsResource(WireStruct):
 
 class DescribeAclsResponse(WireStruct):
     __slots__ = ("throttle_time_ms", "error_code", "error_message", "resources")
+    NESTED: ClassVar = (
+        ("resources", DescribeAclsResource, True),
+    )
 
     def __init__(
         self,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from struct import Struct
-from typing import Final
+from typing import ClassVar, Final
 
 from ottla.wire.primitives import EMPTY, UV, Buffer, Parts, WireStruct, compact_length, negative_length, skip_tags, uvarint
 
@@ -39,6 +39,9 @@ class ComponentData(WireStruct):
 
 class DescribeClientQuotasRequest(WireStruct):
     __slots__ = ("components", "strict")
+    NESTED: ClassVar = (
+        ("components", ComponentData, True),
+    )
 
     def __init__(self, components: list[ComponentData] = EMPTY, strict: bool = False) -> None:
         self.components = [] if components is EMPTY else components
@@ -63,6 +66,10 @@ class ValueData(WireStruct):
 
 class EntryData(WireStruct):
     __slots__ = ("entity", "values")
+    NESTED: ClassVar = (
+        ("entity", EntityData, True),
+        ("values", ValueData, True),
+    )
 
     def __init__(self, entity: list[EntityData] = EMPTY, values: list[ValueData] = EMPTY) -> None:
         self.entity = [] if entity is EMPTY else entity
@@ -71,6 +78,9 @@ class EntryData(WireStruct):
 
 class DescribeClientQuotasResponse(WireStruct):
     __slots__ = ("throttle_time_ms", "error_code", "error_message", "entries")
+    NESTED: ClassVar = (
+        ("entries", EntryData, True),
+    )
 
     def __init__(
         self,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from struct import Struct
-from typing import Final
+from typing import ClassVar, Final
 
 from ottla.wire.primitives import EMPTY, UV, Buffer, Parts, WireStruct, compact_length, skip_tags, uvarint
 
@@ -69,6 +69,9 @@ class DescribeClusterResponse(WireStruct):
         "controller_id",
         "brokers",
         "cluster_authorized_operations",
+    )
+    NESTED: ClassVar = (
+        ("brokers", DescribeClusterBroker, True),
     )
 
     def __init__(

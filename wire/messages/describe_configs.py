@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from struct import Struct
-from typing import Final
+from typing import ClassVar, Final
 
 from ottla.wire.primitives import EMPTY, UV, Buffer, Parts, WireStruct, compact_length, negative_length, skip_tags, uvarint
 
@@ -42,6 +42,9 @@ class DescribeConfigsResource(WireStruct):
 
 class DescribeConfigsRequest(WireStruct):
     __slots__ = ("resources", "include_synonyms", "include_documentation")
+    NESTED: ClassVar = (
+        ("resources", DescribeConfigsResource, True),
+    )
 
     def __init__(
         self,
@@ -65,6 +68,9 @@ class DescribeConfigsSynonym(WireStruct):
 
 class DescribeConfigsResourceResult(WireStruct):
     __slots__ = ("name", "value", "read_only", "config_source", "is_sensitive", "synonyms", "config_type", "documentation")
+    NESTED: ClassVar = (
+        ("synonyms", DescribeConfigsSynonym, True),
+    )
 
     def __init__(
         self,
@@ -89,6 +95,9 @@ class DescribeConfigsResourceResult(WireStruct):
 
 class DescribeConfigsResult(WireStruct):
     __slots__ = ("error_code", "error_message", "resource_type", "resource_name", "configs")
+    NESTED: ClassVar = (
+        ("configs", DescribeConfigsResourceResult, True),
+    )
 
     def __init__(
         self,
@@ -107,6 +116,9 @@ class DescribeConfigsResult(WireStruct):
 
 class DescribeConfigsResponse(WireStruct):
     __slots__ = ("throttle_time_ms", "results")
+    NESTED: ClassVar = (
+        ("results", DescribeConfigsResult, True),
+    )
 
     def __init__(self, throttle_time_ms: int = 0, results: list[DescribeConfigsResult] = EMPTY) -> None:
         self.throttle_time_ms = throttle_time_ms

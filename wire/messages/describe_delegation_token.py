@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from struct import Struct
-from typing import Final
+from typing import ClassVar, Final
 
 from ottla.wire.primitives import EMPTY, UV, Buffer, Parts, WireStruct, compact_length, negative_length, skip_tags, uvarint
 
@@ -33,6 +33,9 @@ class DescribeDelegationTokenOwner(WireStruct):
 
 class DescribeDelegationTokenRequest(WireStruct):
     __slots__ = ("owners",)
+    NESTED: ClassVar = (
+        ("owners", DescribeDelegationTokenOwner, True),
+    )
 
     def __init__(self, owners: list[DescribeDelegationTokenOwner] | None = EMPTY) -> None:
         self.owners = [] if owners is EMPTY else owners
@@ -58,6 +61,9 @@ class DescribedDelegationToken(WireStruct):
         "token_id",
         "hmac",
         "renewers",
+    )
+    NESTED: ClassVar = (
+        ("renewers", DescribedDelegationTokenRenewer, True),
     )
 
     def __init__(
@@ -87,6 +93,9 @@ class DescribedDelegationToken(WireStruct):
 
 class DescribeDelegationTokenResponse(WireStruct):
     __slots__ = ("error_code", "tokens", "throttle_time_ms")
+    NESTED: ClassVar = (
+        ("tokens", DescribedDelegationToken, True),
+    )
 
     def __init__(self, error_code: int = 0, tokens: list[DescribedDelegationToken] = EMPTY, throttle_time_ms: int = 0) -> None:
         self.error_code = error_code

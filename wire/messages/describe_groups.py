@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from struct import Struct
-from typing import Final
+from typing import ClassVar, Final
 
 from ottla.wire.primitives import EMPTY, UV, Buffer, Parts, WireStruct, compact_length, negative_length, skip_tags, uvarint
 
@@ -63,6 +63,9 @@ class DescribedGroup(WireStruct):
         "members",
         "authorized_operations",
     )
+    NESTED: ClassVar = (
+        ("members", DescribedGroupMember, True),
+    )
 
     def __init__(
         self,
@@ -87,6 +90,9 @@ class DescribedGroup(WireStruct):
 
 class DescribeGroupsResponse(WireStruct):
     __slots__ = ("throttle_time_ms", "groups")
+    NESTED: ClassVar = (
+        ("groups", DescribedGroup, True),
+    )
 
     def __init__(self, throttle_time_ms: int = 0, groups: list[DescribedGroup] = EMPTY) -> None:
         self.throttle_time_ms = throttle_time_ms

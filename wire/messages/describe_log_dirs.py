@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from struct import Struct, pack, unpack_from
-from typing import Final
+from typing import ClassVar, Final
 
 from ottla.wire.primitives import EMPTY, UV, Buffer, Parts, WireStruct, compact_length, negative_length, skip_tags, uvarint
 
@@ -39,6 +39,9 @@ class DescribableLogDirTopic(WireStruct):
 
 class DescribeLogDirsRequest(WireStruct):
     __slots__ = ("topics",)
+    NESTED: ClassVar = (
+        ("topics", DescribableLogDirTopic, True),
+    )
 
     def __init__(self, topics: list[DescribableLogDirTopic] | None = EMPTY) -> None:
         self.topics = [] if topics is EMPTY else topics
@@ -62,6 +65,9 @@ class DescribeLogDirsPartition(WireStruct):
 
 class DescribeLogDirsTopic(WireStruct):
     __slots__ = ("name", "partitions")
+    NESTED: ClassVar = (
+        ("partitions", DescribeLogDirsPartition, True),
+    )
 
     def __init__(self, name: str = "", partitions: list[DescribeLogDirsPartition] = EMPTY) -> None:
         self.name = name
@@ -70,6 +76,9 @@ class DescribeLogDirsTopic(WireStruct):
 
 class DescribeLogDirsResult(WireStruct):
     __slots__ = ("error_code", "log_dir", "topics", "total_bytes", "usable_bytes", "is_cordoned")
+    NESTED: ClassVar = (
+        ("topics", DescribeLogDirsTopic, True),
+    )
 
     def __init__(
         self,
@@ -90,6 +99,9 @@ class DescribeLogDirsResult(WireStruct):
 
 class DescribeLogDirsResponse(WireStruct):
     __slots__ = ("throttle_time_ms", "error_code", "results")
+    NESTED: ClassVar = (
+        ("results", DescribeLogDirsResult, True),
+    )
 
     def __init__(self, throttle_time_ms: int = 0, error_code: int = 0, results: list[DescribeLogDirsResult] = EMPTY) -> None:
         self.throttle_time_ms = throttle_time_ms

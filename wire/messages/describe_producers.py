@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from struct import Struct, pack, unpack_from
-from typing import Final
+from typing import ClassVar, Final
 
 from ottla.wire.primitives import EMPTY, UV, Buffer, Parts, WireStruct, compact_length, skip_tags, uvarint
 
@@ -30,6 +30,9 @@ class TopicRequest(WireStruct):
 
 class DescribeProducersRequest(WireStruct):
     __slots__ = ("topics",)
+    NESTED: ClassVar = (
+        ("topics", TopicRequest, True),
+    )
 
     def __init__(self, topics: list[TopicRequest] = EMPTY) -> None:
         self.topics = [] if topics is EMPTY else topics
@@ -64,6 +67,9 @@ class ProducerState(WireStruct):
 
 class PartitionResponse(WireStruct):
     __slots__ = ("partition_index", "error_code", "error_message", "active_producers")
+    NESTED: ClassVar = (
+        ("active_producers", ProducerState, True),
+    )
 
     def __init__(
         self,
@@ -80,6 +86,9 @@ class PartitionResponse(WireStruct):
 
 class TopicResponse(WireStruct):
     __slots__ = ("name", "partitions")
+    NESTED: ClassVar = (
+        ("partitions", PartitionResponse, True),
+    )
 
     def __init__(self, name: str = "", partitions: list[PartitionResponse] = EMPTY) -> None:
         self.name = name
@@ -88,6 +97,9 @@ class TopicResponse(WireStruct):
 
 class DescribeProducersResponse(WireStruct):
     __slots__ = ("throttle_time_ms", "topics")
+    NESTED: ClassVar = (
+        ("topics", TopicResponse, True),
+    )
 
     def __init__(self, throttle_time_ms: int = 0, topics: list[TopicResponse] = EMPTY) -> None:
         self.throttle_time_ms = throttle_time_ms

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from struct import Struct
-from typing import Final
+from typing import ClassVar, Final
 
 from ottla.wire.primitives import EMPTY, UV, ZERO_UUID, Buffer, Parts, WireStruct, compact_length, skip_tags, uvarint
 
@@ -42,6 +42,9 @@ class RequestPartitionData(WireStruct):
 
 class RequestTopicData(WireStruct):
     __slots__ = ("topic_name", "partitions")
+    NESTED: ClassVar = (
+        ("partitions", RequestPartitionData, True),
+    )
 
     def __init__(self, topic_name: str = "", partitions: list[RequestPartitionData] = EMPTY) -> None:
         self.topic_name = topic_name
@@ -50,6 +53,9 @@ class RequestTopicData(WireStruct):
 
 class DescribeQuorumRequest(WireStruct):
     __slots__ = ("topics",)
+    NESTED: ClassVar = (
+        ("topics", RequestTopicData, True),
+    )
 
     def __init__(self, topics: list[RequestTopicData] = EMPTY) -> None:
         self.topics = [] if topics is EMPTY else topics
@@ -84,6 +90,10 @@ class ResponsePartitionData(WireStruct):
         "current_voters",
         "observers",
     )
+    NESTED: ClassVar = (
+        ("current_voters", ReplicaState, True),
+        ("observers", ReplicaState, True),
+    )
 
     def __init__(
         self,
@@ -108,6 +118,9 @@ class ResponsePartitionData(WireStruct):
 
 class ResponseTopicData(WireStruct):
     __slots__ = ("topic_name", "partitions")
+    NESTED: ClassVar = (
+        ("partitions", ResponsePartitionData, True),
+    )
 
     def __init__(self, topic_name: str = "", partitions: list[ResponsePartitionData] = EMPTY) -> None:
         self.topic_name = topic_name
@@ -125,6 +138,9 @@ class Listener(WireStruct):
 
 class Node(WireStruct):
     __slots__ = ("node_id", "listeners")
+    NESTED: ClassVar = (
+        ("listeners", Listener, True),
+    )
 
     def __init__(self, node_id: int = 0, listeners: list[Listener] = EMPTY) -> None:
         self.node_id = node_id
@@ -133,6 +149,10 @@ class Node(WireStruct):
 
 class DescribeQuorumResponse(WireStruct):
     __slots__ = ("error_code", "error_message", "topics", "nodes")
+    NESTED: ClassVar = (
+        ("topics", ResponseTopicData, True),
+        ("nodes", Node, True),
+    )
 
     def __init__(
         self,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from struct import Struct, pack, unpack_from
-from typing import Final
+from typing import ClassVar, Final
 
 from ottla.wire.primitives import EMPTY, UV, ZERO_UUID, Buffer, Parts, WireStruct, compact_length, skip_tags, uvarint
 
@@ -34,6 +34,9 @@ class DescribeShareGroupOffsetsRequestTopic(WireStruct):
 
 class DescribeShareGroupOffsetsRequestGroup(WireStruct):
     __slots__ = ("group_id", "topics")
+    NESTED: ClassVar = (
+        ("topics", DescribeShareGroupOffsetsRequestTopic, True),
+    )
 
     def __init__(self, group_id: str = "", topics: list[DescribeShareGroupOffsetsRequestTopic] | None = EMPTY) -> None:
         self.group_id = group_id
@@ -42,6 +45,9 @@ class DescribeShareGroupOffsetsRequestGroup(WireStruct):
 
 class DescribeShareGroupOffsetsRequest(WireStruct):
     __slots__ = ("groups",)
+    NESTED: ClassVar = (
+        ("groups", DescribeShareGroupOffsetsRequestGroup, True),
+    )
 
     def __init__(self, groups: list[DescribeShareGroupOffsetsRequestGroup] = EMPTY) -> None:
         self.groups = [] if groups is EMPTY else groups
@@ -69,6 +75,9 @@ class DescribeShareGroupOffsetsResponsePartition(WireStruct):
 
 class DescribeShareGroupOffsetsResponseTopic(WireStruct):
     __slots__ = ("topic_name", "topic_id", "partitions")
+    NESTED: ClassVar = (
+        ("partitions", DescribeShareGroupOffsetsResponsePartition, True),
+    )
 
     def __init__(
         self,
@@ -83,6 +92,9 @@ class DescribeShareGroupOffsetsResponseTopic(WireStruct):
 
 class DescribeShareGroupOffsetsResponseGroup(WireStruct):
     __slots__ = ("group_id", "topics", "error_code", "error_message")
+    NESTED: ClassVar = (
+        ("topics", DescribeShareGroupOffsetsResponseTopic, True),
+    )
 
     def __init__(
         self,
@@ -99,6 +111,9 @@ class DescribeShareGroupOffsetsResponseGroup(WireStruct):
 
 class DescribeShareGroupOffsetsResponse(WireStruct):
     __slots__ = ("throttle_time_ms", "groups")
+    NESTED: ClassVar = (
+        ("groups", DescribeShareGroupOffsetsResponseGroup, True),
+    )
 
     def __init__(self, throttle_time_ms: int = 0, groups: list[DescribeShareGroupOffsetsResponseGroup] = EMPTY) -> None:
         self.throttle_time_ms = throttle_time_ms

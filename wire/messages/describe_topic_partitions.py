@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from struct import Struct, pack, unpack_from
-from typing import Final
+from typing import ClassVar, Final
 
 from ottla.wire.primitives import EMPTY, UV, ZERO_UUID, Buffer, Parts, WireStruct, compact_length, skip_tags, uvarint
 
@@ -40,6 +40,10 @@ class RequestCursor(WireStruct):
 
 class DescribeTopicPartitionsRequest(WireStruct):
     __slots__ = ("topics", "response_partition_limit", "cursor")
+    NESTED: ClassVar = (
+        ("topics", TopicRequest, True),
+        ("cursor", RequestCursor, False),
+    )
 
     def __init__(
         self,
@@ -90,6 +94,9 @@ class DescribeTopicPartitionsResponsePartition(WireStruct):
 
 class DescribeTopicPartitionsResponseTopic(WireStruct):
     __slots__ = ("error_code", "name", "topic_id", "is_internal", "partitions", "topic_authorized_operations")
+    NESTED: ClassVar = (
+        ("partitions", DescribeTopicPartitionsResponsePartition, True),
+    )
 
     def __init__(
         self,
@@ -118,6 +125,10 @@ class ResponseCursor(WireStruct):
 
 class DescribeTopicPartitionsResponse(WireStruct):
     __slots__ = ("throttle_time_ms", "topics", "next_cursor")
+    NESTED: ClassVar = (
+        ("topics", DescribeTopicPartitionsResponseTopic, True),
+        ("next_cursor", ResponseCursor, False),
+    )
 
     def __init__(
         self,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from struct import Struct, pack, unpack_from
-from typing import Final
+from typing import ClassVar, Final
 
 from ottla.wire.primitives import EMPTY, UV, Buffer, Parts, WireStruct, compact_length, skip_tags
 
@@ -46,6 +46,9 @@ class TransactionState(WireStruct):
         "producer_epoch",
         "topics",
     )
+    NESTED: ClassVar = (
+        ("topics", TopicData, True),
+    )
 
     def __init__(
         self,
@@ -70,6 +73,9 @@ class TransactionState(WireStruct):
 
 class DescribeTransactionsResponse(WireStruct):
     __slots__ = ("throttle_time_ms", "transaction_states")
+    NESTED: ClassVar = (
+        ("transaction_states", TransactionState, True),
+    )
 
     def __init__(self, throttle_time_ms: int = 0, transaction_states: list[TransactionState] = EMPTY) -> None:
         self.throttle_time_ms = throttle_time_ms

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from struct import Struct
-from typing import Final
+from typing import ClassVar, Final
 
 from ottla.wire.primitives import EMPTY, UV, Buffer, Parts, WireStruct, compact_length, skip_tags, uvarint
 
@@ -29,6 +29,9 @@ class UserName(WireStruct):
 
 class DescribeUserScramCredentialsRequest(WireStruct):
     __slots__ = ("users",)
+    NESTED: ClassVar = (
+        ("users", UserName, True),
+    )
 
     def __init__(self, users: list[UserName] | None = EMPTY) -> None:
         self.users = [] if users is EMPTY else users
@@ -44,6 +47,9 @@ class CredentialInfo(WireStruct):
 
 class DescribeUserScramCredentialsResult(WireStruct):
     __slots__ = ("user", "error_code", "error_message", "credential_infos")
+    NESTED: ClassVar = (
+        ("credential_infos", CredentialInfo, True),
+    )
 
     def __init__(
         self,
@@ -60,6 +66,9 @@ class DescribeUserScramCredentialsResult(WireStruct):
 
 class DescribeUserScramCredentialsResponse(WireStruct):
     __slots__ = ("throttle_time_ms", "error_code", "error_message", "results")
+    NESTED: ClassVar = (
+        ("results", DescribeUserScramCredentialsResult, True),
+    )
 
     def __init__(
         self,

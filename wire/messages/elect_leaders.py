@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from struct import Struct, pack, unpack_from
-from typing import Final
+from typing import ClassVar, Final
 
 from ottla.wire.primitives import EMPTY, UV, Buffer, Parts, WireStruct, compact_length, negative_length, skip_tags, uvarint
 
@@ -36,6 +36,9 @@ class TopicPartitions(WireStruct):
 
 class ElectLeadersRequest(WireStruct):
     __slots__ = ("election_type", "topic_partitions", "timeout_ms")
+    NESTED: ClassVar = (
+        ("topic_partitions", TopicPartitions, True),
+    )
 
     def __init__(
         self,
@@ -59,6 +62,9 @@ class PartitionResult(WireStruct):
 
 class ReplicaElectionResult(WireStruct):
     __slots__ = ("topic", "partition_result")
+    NESTED: ClassVar = (
+        ("partition_result", PartitionResult, True),
+    )
 
     def __init__(self, topic: str = "", partition_result: list[PartitionResult] = EMPTY) -> None:
         self.topic = topic
@@ -67,6 +73,9 @@ class ReplicaElectionResult(WireStruct):
 
 class ElectLeadersResponse(WireStruct):
     __slots__ = ("throttle_time_ms", "error_code", "replica_election_results")
+    NESTED: ClassVar = (
+        ("replica_election_results", ReplicaElectionResult, True),
+    )
 
     def __init__(
         self,

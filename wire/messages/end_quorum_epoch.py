@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from struct import Struct, pack, unpack_from
-from typing import Final
+from typing import ClassVar, Final
 
 from ottla.wire.primitives import (
     EMPTY,
@@ -53,6 +53,9 @@ class ReplicaInfo(WireStruct):
 
 class RequestPartitionData(WireStruct):
     __slots__ = ("partition_index", "leader_id", "leader_epoch", "preferred_successors", "preferred_candidates")
+    NESTED: ClassVar = (
+        ("preferred_candidates", ReplicaInfo, True),
+    )
 
     def __init__(
         self,
@@ -71,6 +74,9 @@ class RequestPartitionData(WireStruct):
 
 class RequestTopicData(WireStruct):
     __slots__ = ("topic_name", "partitions")
+    NESTED: ClassVar = (
+        ("partitions", RequestPartitionData, True),
+    )
 
     def __init__(self, topic_name: str = "", partitions: list[RequestPartitionData] = EMPTY) -> None:
         self.topic_name = topic_name
@@ -88,6 +94,10 @@ class LeaderEndpoint(WireStruct):
 
 class EndQuorumEpochRequest(WireStruct):
     __slots__ = ("cluster_id", "topics", "leader_endpoints")
+    NESTED: ClassVar = (
+        ("topics", RequestTopicData, True),
+        ("leader_endpoints", LeaderEndpoint, True),
+    )
 
     def __init__(
         self,
@@ -112,6 +122,9 @@ class ResponsePartitionData(WireStruct):
 
 class ResponseTopicData(WireStruct):
     __slots__ = ("topic_name", "partitions")
+    NESTED: ClassVar = (
+        ("partitions", ResponsePartitionData, True),
+    )
 
     def __init__(self, topic_name: str = "", partitions: list[ResponsePartitionData] = EMPTY) -> None:
         self.topic_name = topic_name
@@ -129,6 +142,10 @@ class NodeEndpoint(WireStruct):
 
 class EndQuorumEpochResponse(WireStruct):
     __slots__ = ("error_code", "topics", "node_endpoints")
+    NESTED: ClassVar = (
+        ("topics", ResponseTopicData, True),
+        ("node_endpoints", NodeEndpoint, True),
+    )
 
     def __init__(
         self,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from struct import Struct, pack, unpack_from
-from typing import Final
+from typing import ClassVar, Final
 
 from ottla.wire.primitives import (
     EMPTY,
@@ -108,6 +108,9 @@ class FetchPartition(WireStruct):
 
 class FetchTopic(WireStruct):
     __slots__ = ("topic", "topic_id", "partitions")
+    NESTED: ClassVar = (
+        ("partitions", FetchPartition, True),
+    )
 
     def __init__(self, topic: str = "", topic_id: bytes = ZERO_UUID, partitions: list[FetchPartition] = EMPTY) -> None:
         self.topic = topic
@@ -138,6 +141,11 @@ class FetchRequest(WireStruct):
         "topics",
         "forgotten_topics_data",
         "rack_id",
+    )
+    NESTED: ClassVar = (
+        ("replica_state", ReplicaState, False),
+        ("topics", FetchTopic, True),
+        ("forgotten_topics_data", ForgottenTopic, True),
     )
 
     def __init__(
@@ -215,6 +223,12 @@ class PartitionData(WireStruct):
         "preferred_read_replica",
         "records",
     )
+    NESTED: ClassVar = (
+        ("diverging_epoch", EpochEndOffset, False),
+        ("current_leader", LeaderIdAndEpoch, False),
+        ("snapshot_id", SnapshotId, False),
+        ("aborted_transactions", AbortedTransaction, True),
+    )
 
     def __init__(
         self,
@@ -245,6 +259,9 @@ class PartitionData(WireStruct):
 
 class FetchableTopicResponse(WireStruct):
     __slots__ = ("topic", "topic_id", "partitions")
+    NESTED: ClassVar = (
+        ("partitions", PartitionData, True),
+    )
 
     def __init__(self, topic: str = "", topic_id: bytes = ZERO_UUID, partitions: list[PartitionData] = EMPTY) -> None:
         self.topic = topic
@@ -264,6 +281,10 @@ class NodeEndpoint(WireStruct):
 
 class FetchResponse(WireStruct):
     __slots__ = ("throttle_time_ms", "error_code", "session_id", "responses", "node_endpoints")
+    NESTED: ClassVar = (
+        ("responses", FetchableTopicResponse, True),
+        ("node_endpoints", NodeEndpoint, True),
+    )
 
     def __init__(
         self,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from struct import Struct
-from typing import Final
+from typing import ClassVar, Final
 
 from ottla.wire.primitives import (
     EMPTY,
@@ -55,6 +55,9 @@ class RequestSnapshotId(WireStruct):
 
 class RequestPartitionSnapshot(WireStruct):
     __slots__ = ("partition", "current_leader_epoch", "snapshot_id", "position", "replica_directory_id")
+    NESTED: ClassVar = (
+        ("snapshot_id", RequestSnapshotId, False),
+    )
 
     def __init__(
         self,
@@ -73,6 +76,9 @@ class RequestPartitionSnapshot(WireStruct):
 
 class RequestTopicSnapshot(WireStruct):
     __slots__ = ("name", "partitions")
+    NESTED: ClassVar = (
+        ("partitions", RequestPartitionSnapshot, True),
+    )
 
     def __init__(self, name: str = "", partitions: list[RequestPartitionSnapshot] = EMPTY) -> None:
         self.name = name
@@ -81,6 +87,9 @@ class RequestTopicSnapshot(WireStruct):
 
 class FetchSnapshotRequest(WireStruct):
     __slots__ = ("cluster_id", "replica_id", "max_bytes", "topics")
+    NESTED: ClassVar = (
+        ("topics", RequestTopicSnapshot, True),
+    )
 
     def __init__(
         self,
@@ -113,6 +122,10 @@ class LeaderIdAndEpoch(WireStruct):
 
 class ResponsePartitionSnapshot(WireStruct):
     __slots__ = ("index", "error_code", "snapshot_id", "current_leader", "size", "position", "unaligned_records")
+    NESTED: ClassVar = (
+        ("snapshot_id", ResponseSnapshotId, False),
+        ("current_leader", LeaderIdAndEpoch, False),
+    )
 
     def __init__(
         self,
@@ -135,6 +148,9 @@ class ResponsePartitionSnapshot(WireStruct):
 
 class ResponseTopicSnapshot(WireStruct):
     __slots__ = ("name", "partitions")
+    NESTED: ClassVar = (
+        ("partitions", ResponsePartitionSnapshot, True),
+    )
 
     def __init__(self, name: str = "", partitions: list[ResponsePartitionSnapshot] = EMPTY) -> None:
         self.name = name
@@ -152,6 +168,10 @@ class NodeEndpoint(WireStruct):
 
 class FetchSnapshotResponse(WireStruct):
     __slots__ = ("throttle_time_ms", "error_code", "topics", "node_endpoints")
+    NESTED: ClassVar = (
+        ("topics", ResponseTopicSnapshot, True),
+        ("node_endpoints", NodeEndpoint, True),
+    )
 
     def __init__(
         self,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from struct import Struct
-from typing import Final
+from typing import ClassVar, Final
 
 from ottla.wire.primitives import EMPTY, UV, Buffer, Parts, WireStruct, compact_length, negative_length, skip_tags, uvarint
 
@@ -56,6 +56,9 @@ class Coordinator(WireStruct):
 
 class FindCoordinatorResponse(WireStruct):
     __slots__ = ("throttle_time_ms", "error_code", "error_message", "node_id", "host", "port", "coordinators")
+    NESTED: ClassVar = (
+        ("coordinators", Coordinator, True),
+    )
 
     def __init__(
         self,

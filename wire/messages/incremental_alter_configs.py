@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from struct import Struct
-from typing import Final
+from typing import ClassVar, Final
 
 from ottla.wire.primitives import EMPTY, UV, Buffer, Parts, WireStruct, compact_length, negative_length, skip_tags, uvarint
 
@@ -37,6 +37,9 @@ class AlterableConfig(WireStruct):
 
 class AlterConfigsResource(WireStruct):
     __slots__ = ("resource_type", "resource_name", "configs")
+    NESTED: ClassVar = (
+        ("configs", AlterableConfig, True),
+    )
 
     def __init__(self, resource_type: int = 0, resource_name: str = "", configs: list[AlterableConfig] = EMPTY) -> None:
         self.resource_type = resource_type
@@ -46,6 +49,9 @@ class AlterConfigsResource(WireStruct):
 
 class IncrementalAlterConfigsRequest(WireStruct):
     __slots__ = ("resources", "validate_only")
+    NESTED: ClassVar = (
+        ("resources", AlterConfigsResource, True),
+    )
 
     def __init__(self, resources: list[AlterConfigsResource] = EMPTY, validate_only: bool = False) -> None:
         self.resources = [] if resources is EMPTY else resources
@@ -70,6 +76,9 @@ class AlterConfigsResourceResponse(WireStruct):
 
 class IncrementalAlterConfigsResponse(WireStruct):
     __slots__ = ("throttle_time_ms", "responses")
+    NESTED: ClassVar = (
+        ("responses", AlterConfigsResourceResponse, True),
+    )
 
     def __init__(self, throttle_time_ms: int = 0, responses: list[AlterConfigsResourceResponse] = EMPTY) -> None:
         self.throttle_time_ms = throttle_time_ms

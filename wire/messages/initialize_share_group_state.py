@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from struct import Struct
-from typing import Final
+from typing import ClassVar, Final
 
 from ottla.wire.primitives import EMPTY, UV, ZERO_UUID, Buffer, Parts, WireStruct, compact_length, skip_tags, uvarint
 
@@ -31,6 +31,9 @@ class PartitionData(WireStruct):
 
 class InitializeStateData(WireStruct):
     __slots__ = ("topic_id", "partitions")
+    NESTED: ClassVar = (
+        ("partitions", PartitionData, True),
+    )
 
     def __init__(self, topic_id: bytes = ZERO_UUID, partitions: list[PartitionData] = EMPTY) -> None:
         self.topic_id = topic_id
@@ -39,6 +42,9 @@ class InitializeStateData(WireStruct):
 
 class InitializeShareGroupStateRequest(WireStruct):
     __slots__ = ("group_id", "topics")
+    NESTED: ClassVar = (
+        ("topics", InitializeStateData, True),
+    )
 
     def __init__(self, group_id: str = "", topics: list[InitializeStateData] = EMPTY) -> None:
         self.group_id = group_id
@@ -56,6 +62,9 @@ class PartitionResult(WireStruct):
 
 class InitializeStateResult(WireStruct):
     __slots__ = ("topic_id", "partitions")
+    NESTED: ClassVar = (
+        ("partitions", PartitionResult, True),
+    )
 
     def __init__(self, topic_id: bytes = ZERO_UUID, partitions: list[PartitionResult] = EMPTY) -> None:
         self.topic_id = topic_id
@@ -64,6 +73,9 @@ class InitializeStateResult(WireStruct):
 
 class InitializeShareGroupStateResponse(WireStruct):
     __slots__ = ("results",)
+    NESTED: ClassVar = (
+        ("results", InitializeStateResult, True),
+    )
 
     def __init__(self, results: list[InitializeStateResult] = EMPTY) -> None:
         self.results = [] if results is EMPTY else results

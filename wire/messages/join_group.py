@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from struct import Struct
-from typing import Final
+from typing import ClassVar, Final
 
 from ottla.wire.primitives import EMPTY, UV, Buffer, Parts, WireStruct, compact_length, negative_length, skip_tags, uvarint
 
@@ -44,6 +44,9 @@ class JoinGroupRequest(WireStruct):
         "protocol_type",
         "protocols",
         "reason",
+    )
+    NESTED: ClassVar = (
+        ("protocols", JoinGroupRequestProtocol, True),
     )
 
     def __init__(
@@ -87,6 +90,9 @@ class JoinGroupResponse(WireStruct):
         "skip_assignment",
         "member_id",
         "members",
+    )
+    NESTED: ClassVar = (
+        ("members", JoinGroupResponseMember, True),
     )
 
     def __init__(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from struct import Struct
-from typing import Final
+from typing import ClassVar, Final
 
 from ottla.wire.primitives import EMPTY, UV, Buffer, Parts, WireStruct, compact_length, negative_length, skip_tags, uvarint
 
@@ -32,6 +32,9 @@ class MemberIdentity(WireStruct):
 
 class LeaveGroupRequest(WireStruct):
     __slots__ = ("group_id", "member_id", "members")
+    NESTED: ClassVar = (
+        ("members", MemberIdentity, True),
+    )
 
     def __init__(self, group_id: str = "", member_id: str = "", members: list[MemberIdentity] = EMPTY) -> None:
         self.group_id = group_id
@@ -50,6 +53,9 @@ class MemberResponse(WireStruct):
 
 class LeaveGroupResponse(WireStruct):
     __slots__ = ("throttle_time_ms", "error_code", "members")
+    NESTED: ClassVar = (
+        ("members", MemberResponse, True),
+    )
 
     def __init__(self, throttle_time_ms: int = 0, error_code: int = 0, members: list[MemberResponse] = EMPTY) -> None:
         self.throttle_time_ms = throttle_time_ms

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from struct import Struct, pack, unpack_from
-from typing import Final
+from typing import ClassVar, Final
 
 from ottla.wire.primitives import EMPTY, UV, Buffer, Parts, WireStruct, compact_length, skip_tags
 
@@ -35,6 +35,9 @@ class ConfigResource(WireStruct):
 
 class ListConfigResourcesResponse(WireStruct):
     __slots__ = ("throttle_time_ms", "error_code", "config_resources")
+    NESTED: ClassVar = (
+        ("config_resources", ConfigResource, True),
+    )
 
     def __init__(self, throttle_time_ms: int = 0, error_code: int = 0, config_resources: list[ConfigResource] = EMPTY) -> None:
         self.throttle_time_ms = throttle_time_ms

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from struct import Struct
-from typing import Final
+from typing import ClassVar, Final
 
 from ottla.wire.primitives import EMPTY, UV, Buffer, Parts, WireStruct, compact_length, negative_length, skip_tags
 
@@ -39,6 +39,9 @@ class ListedGroup(WireStruct):
 
 class ListGroupsResponse(WireStruct):
     __slots__ = ("throttle_time_ms", "error_code", "groups")
+    NESTED: ClassVar = (
+        ("groups", ListedGroup, True),
+    )
 
     def __init__(self, throttle_time_ms: int = 0, error_code: int = 0, groups: list[ListedGroup] = EMPTY) -> None:
         self.throttle_time_ms = throttle_time_ms

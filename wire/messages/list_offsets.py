@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from struct import Struct
-from typing import Final
+from typing import ClassVar, Final
 
 from ottla.wire.primitives import EMPTY, UV, Buffer, Parts, WireStruct, compact_length, negative_length, skip_tags
 
@@ -41,6 +41,9 @@ class ListOffsetsPartition(WireStruct):
 
 class ListOffsetsTopic(WireStruct):
     __slots__ = ("name", "partitions")
+    NESTED: ClassVar = (
+        ("partitions", ListOffsetsPartition, True),
+    )
 
     def __init__(self, name: str = "", partitions: list[ListOffsetsPartition] = EMPTY) -> None:
         self.name = name
@@ -49,6 +52,9 @@ class ListOffsetsTopic(WireStruct):
 
 class ListOffsetsRequest(WireStruct):
     __slots__ = ("replica_id", "isolation_level", "topics", "timeout_ms")
+    NESTED: ClassVar = (
+        ("topics", ListOffsetsTopic, True),
+    )
 
     def __init__(
         self,
@@ -83,6 +89,9 @@ class ListOffsetsPartitionResponse(WireStruct):
 
 class ListOffsetsTopicResponse(WireStruct):
     __slots__ = ("name", "partitions")
+    NESTED: ClassVar = (
+        ("partitions", ListOffsetsPartitionResponse, True),
+    )
 
     def __init__(self, name: str = "", partitions: list[ListOffsetsPartitionResponse] = EMPTY) -> None:
         self.name = name
@@ -91,6 +100,9 @@ class ListOffsetsTopicResponse(WireStruct):
 
 class ListOffsetsResponse(WireStruct):
     __slots__ = ("throttle_time_ms", "topics")
+    NESTED: ClassVar = (
+        ("topics", ListOffsetsTopicResponse, True),
+    )
 
     def __init__(self, throttle_time_ms: int = 0, topics: list[ListOffsetsTopicResponse] = EMPTY) -> None:
         self.throttle_time_ms = throttle_time_ms

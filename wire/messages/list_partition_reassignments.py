@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from struct import Struct, pack, unpack_from
-from typing import Final
+from typing import ClassVar, Final
 
 from ottla.wire.primitives import EMPTY, UV, Buffer, Parts, WireStruct, compact_length, skip_tags, uvarint
 
@@ -28,6 +28,9 @@ class ListPartitionReassignmentsTopics(WireStruct):
 
 class ListPartitionReassignmentsRequest(WireStruct):
     __slots__ = ("timeout_ms", "topics")
+    NESTED: ClassVar = (
+        ("topics", ListPartitionReassignmentsTopics, True),
+    )
 
     def __init__(self, timeout_ms: int = 60000, topics: list[ListPartitionReassignmentsTopics] | None = None) -> None:
         self.timeout_ms = timeout_ms
@@ -52,6 +55,9 @@ class OngoingPartitionReassignment(WireStruct):
 
 class OngoingTopicReassignment(WireStruct):
     __slots__ = ("name", "partitions")
+    NESTED: ClassVar = (
+        ("partitions", OngoingPartitionReassignment, True),
+    )
 
     def __init__(self, name: str = "", partitions: list[OngoingPartitionReassignment] = EMPTY) -> None:
         self.name = name
@@ -60,6 +66,9 @@ class OngoingTopicReassignment(WireStruct):
 
 class ListPartitionReassignmentsResponse(WireStruct):
     __slots__ = ("throttle_time_ms", "error_code", "error_message", "topics")
+    NESTED: ClassVar = (
+        ("topics", OngoingTopicReassignment, True),
+    )
 
     def __init__(
         self,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from struct import Struct, pack, unpack_from
-from typing import Final
+from typing import ClassVar, Final
 
 from ottla.wire.primitives import EMPTY, UV, Buffer, Parts, WireStruct, compact_length, skip_tags, uvarint
 
@@ -46,6 +46,9 @@ class TransactionState(WireStruct):
 
 class ListTransactionsResponse(WireStruct):
     __slots__ = ("throttle_time_ms", "error_code", "unknown_state_filters", "transaction_states")
+    NESTED: ClassVar = (
+        ("transaction_states", TransactionState, True),
+    )
 
     def __init__(
         self,

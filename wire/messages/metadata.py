@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from struct import Struct, pack, unpack_from
-from typing import Final
+from typing import ClassVar, Final
 
 from ottla.wire.primitives import (
     EMPTY,
@@ -64,6 +64,9 @@ class MetadataRequest(WireStruct):
         "include_cluster_authorized_operations",
         "include_topic_authorized_operations",
     )
+    NESTED: ClassVar = (
+        ("topics", MetadataRequestTopic, True),
+    )
 
     def __init__(
         self,
@@ -112,6 +115,9 @@ class MetadataResponsePartition(WireStruct):
 
 class MetadataResponseTopic(WireStruct):
     __slots__ = ("error_code", "name", "topic_id", "is_internal", "partitions", "topic_authorized_operations")
+    NESTED: ClassVar = (
+        ("partitions", MetadataResponsePartition, True),
+    )
 
     def __init__(
         self,
@@ -139,6 +145,10 @@ class MetadataResponse(WireStruct):
         "topics",
         "cluster_authorized_operations",
         "error_code",
+    )
+    NESTED: ClassVar = (
+        ("brokers", MetadataResponseBroker, True),
+        ("topics", MetadataResponseTopic, True),
     )
 
     def __init__(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from struct import Struct
-from typing import Final
+from typing import ClassVar, Final
 
 from ottla.wire.primitives import (
     EMPTY,
@@ -58,6 +58,9 @@ class OffsetCommitRequestPartition(WireStruct):
 
 class OffsetCommitRequestTopic(WireStruct):
     __slots__ = ("name", "topic_id", "partitions")
+    NESTED: ClassVar = (
+        ("partitions", OffsetCommitRequestPartition, True),
+    )
 
     def __init__(
         self,
@@ -72,6 +75,9 @@ class OffsetCommitRequestTopic(WireStruct):
 
 class OffsetCommitRequest(WireStruct):
     __slots__ = ("group_id", "generation_id_or_member_epoch", "member_id", "group_instance_id", "retention_time_ms", "topics")
+    NESTED: ClassVar = (
+        ("topics", OffsetCommitRequestTopic, True),
+    )
 
     def __init__(
         self,
@@ -100,6 +106,9 @@ class OffsetCommitResponsePartition(WireStruct):
 
 class OffsetCommitResponseTopic(WireStruct):
     __slots__ = ("name", "topic_id", "partitions")
+    NESTED: ClassVar = (
+        ("partitions", OffsetCommitResponsePartition, True),
+    )
 
     def __init__(
         self,
@@ -114,6 +123,9 @@ class OffsetCommitResponseTopic(WireStruct):
 
 class OffsetCommitResponse(WireStruct):
     __slots__ = ("throttle_time_ms", "topics")
+    NESTED: ClassVar = (
+        ("topics", OffsetCommitResponseTopic, True),
+    )
 
     def __init__(self, throttle_time_ms: int = 0, topics: list[OffsetCommitResponseTopic] = EMPTY) -> None:
         self.throttle_time_ms = throttle_time_ms

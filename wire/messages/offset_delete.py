@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from struct import Struct
-from typing import Final
+from typing import ClassVar, Final
 
 from ottla.wire.primitives import EMPTY, Buffer, Parts, WireStruct, negative_length
 
@@ -27,6 +27,9 @@ class OffsetDeleteRequestPartition(WireStruct):
 
 class OffsetDeleteRequestTopic(WireStruct):
     __slots__ = ("name", "partitions")
+    NESTED: ClassVar = (
+        ("partitions", OffsetDeleteRequestPartition, True),
+    )
 
     def __init__(self, name: str = "", partitions: list[OffsetDeleteRequestPartition] = EMPTY) -> None:
         self.name = name
@@ -35,6 +38,9 @@ class OffsetDeleteRequestTopic(WireStruct):
 
 class OffsetDeleteRequest(WireStruct):
     __slots__ = ("group_id", "topics")
+    NESTED: ClassVar = (
+        ("topics", OffsetDeleteRequestTopic, True),
+    )
 
     def __init__(self, group_id: str = "", topics: list[OffsetDeleteRequestTopic] = EMPTY) -> None:
         self.group_id = group_id
@@ -51,6 +57,9 @@ class OffsetDeleteResponsePartition(WireStruct):
 
 class OffsetDeleteResponseTopic(WireStruct):
     __slots__ = ("name", "partitions")
+    NESTED: ClassVar = (
+        ("partitions", OffsetDeleteResponsePartition, True),
+    )
 
     def __init__(self, name: str = "", partitions: list[OffsetDeleteResponsePartition] = EMPTY) -> None:
         self.name = name
@@ -59,6 +68,9 @@ class OffsetDeleteResponseTopic(WireStruct):
 
 class OffsetDeleteResponse(WireStruct):
     __slots__ = ("error_code", "throttle_time_ms", "topics")
+    NESTED: ClassVar = (
+        ("topics", OffsetDeleteResponseTopic, True),
+    )
 
     def __init__(self, error_code: int = 0, throttle_time_ms: int = 0, topics: list[OffsetDeleteResponseTopic] = EMPTY) -> None:
         self.error_code = error_code

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from struct import Struct, pack, unpack_from
-from typing import Final
+from typing import ClassVar, Final
 
 from ottla.wire.primitives import (
     EMPTY,
@@ -59,6 +59,9 @@ class OffsetFetchRequestTopics(WireStruct):
 
 class OffsetFetchRequestGroup(WireStruct):
     __slots__ = ("group_id", "member_id", "member_epoch", "topics")
+    NESTED: ClassVar = (
+        ("topics", OffsetFetchRequestTopics, True),
+    )
 
     def __init__(
         self,
@@ -75,6 +78,10 @@ class OffsetFetchRequestGroup(WireStruct):
 
 class OffsetFetchRequest(WireStruct):
     __slots__ = ("group_id", "topics", "groups", "require_stable")
+    NESTED: ClassVar = (
+        ("topics", OffsetFetchRequestTopic, True),
+        ("groups", OffsetFetchRequestGroup, True),
+    )
 
     def __init__(
         self,
@@ -109,6 +116,9 @@ class OffsetFetchResponsePartition(WireStruct):
 
 class OffsetFetchResponseTopic(WireStruct):
     __slots__ = ("name", "partitions")
+    NESTED: ClassVar = (
+        ("partitions", OffsetFetchResponsePartition, True),
+    )
 
     def __init__(self, name: str = "", partitions: list[OffsetFetchResponsePartition] = EMPTY) -> None:
         self.name = name
@@ -135,6 +145,9 @@ class OffsetFetchResponsePartitions(WireStruct):
 
 class OffsetFetchResponseTopics(WireStruct):
     __slots__ = ("name", "topic_id", "partitions")
+    NESTED: ClassVar = (
+        ("partitions", OffsetFetchResponsePartitions, True),
+    )
 
     def __init__(
         self,
@@ -149,6 +162,9 @@ class OffsetFetchResponseTopics(WireStruct):
 
 class OffsetFetchResponseGroup(WireStruct):
     __slots__ = ("group_id", "topics", "error_code")
+    NESTED: ClassVar = (
+        ("topics", OffsetFetchResponseTopics, True),
+    )
 
     def __init__(self, group_id: str = "", topics: list[OffsetFetchResponseTopics] = EMPTY, error_code: int = 0) -> None:
         self.group_id = group_id
@@ -158,6 +174,10 @@ class OffsetFetchResponseGroup(WireStruct):
 
 class OffsetFetchResponse(WireStruct):
     __slots__ = ("throttle_time_ms", "topics", "error_code", "groups")
+    NESTED: ClassVar = (
+        ("topics", OffsetFetchResponseTopic, True),
+        ("groups", OffsetFetchResponseGroup, True),
+    )
 
     def __init__(
         self,

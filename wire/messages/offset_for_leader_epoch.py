@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from struct import Struct
-from typing import Final
+from typing import ClassVar, Final
 
 from ottla.wire.primitives import EMPTY, UV, Buffer, Parts, WireStruct, compact_length, negative_length, skip_tags
 
@@ -35,6 +35,9 @@ class OffsetForLeaderPartition(WireStruct):
 
 class OffsetForLeaderTopic(WireStruct):
     __slots__ = ("topic", "partitions")
+    NESTED: ClassVar = (
+        ("partitions", OffsetForLeaderPartition, True),
+    )
 
     def __init__(self, topic: str = "", partitions: list[OffsetForLeaderPartition] = EMPTY) -> None:
         self.topic = topic
@@ -43,6 +46,9 @@ class OffsetForLeaderTopic(WireStruct):
 
 class OffsetForLeaderEpochRequest(WireStruct):
     __slots__ = ("replica_id", "topics")
+    NESTED: ClassVar = (
+        ("topics", OffsetForLeaderTopic, True),
+    )
 
     def __init__(self, replica_id: int = -2, topics: list[OffsetForLeaderTopic] = EMPTY) -> None:
         self.replica_id = replica_id
@@ -61,6 +67,9 @@ class EpochEndOffset(WireStruct):
 
 class OffsetForLeaderTopicResult(WireStruct):
     __slots__ = ("topic", "partitions")
+    NESTED: ClassVar = (
+        ("partitions", EpochEndOffset, True),
+    )
 
     def __init__(self, topic: str = "", partitions: list[EpochEndOffset] = EMPTY) -> None:
         self.topic = topic
@@ -69,6 +78,9 @@ class OffsetForLeaderTopicResult(WireStruct):
 
 class OffsetForLeaderEpochResponse(WireStruct):
     __slots__ = ("throttle_time_ms", "topics")
+    NESTED: ClassVar = (
+        ("topics", OffsetForLeaderTopicResult, True),
+    )
 
     def __init__(self, throttle_time_ms: int = 0, topics: list[OffsetForLeaderTopicResult] = EMPTY) -> None:
         self.throttle_time_ms = throttle_time_ms

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from struct import Struct
-from typing import Final
+from typing import ClassVar, Final
 
 from ottla.wire.primitives import (
     EMPTY,
@@ -55,6 +55,9 @@ class PartitionProduceData(WireStruct):
 
 class TopicProduceData(WireStruct):
     __slots__ = ("name", "topic_id", "partition_data")
+    NESTED: ClassVar = (
+        ("partition_data", PartitionProduceData, True),
+    )
 
     def __init__(self, name: str = "", topic_id: bytes = ZERO_UUID, partition_data: list[PartitionProduceData] = EMPTY) -> None:
         self.name = name
@@ -64,6 +67,9 @@ class TopicProduceData(WireStruct):
 
 class ProduceRequest(WireStruct):
     __slots__ = ("transactional_id", "acks", "timeout_ms", "topic_data")
+    NESTED: ClassVar = (
+        ("topic_data", TopicProduceData, True),
+    )
 
     def __init__(
         self,
@@ -105,6 +111,10 @@ class PartitionProduceResponse(WireStruct):
         "error_message",
         "current_leader",
     )
+    NESTED: ClassVar = (
+        ("record_errors", BatchIndexAndErrorMessage, True),
+        ("current_leader", LeaderIdAndEpoch, False),
+    )
 
     def __init__(
         self,
@@ -129,6 +139,9 @@ class PartitionProduceResponse(WireStruct):
 
 class TopicProduceResponse(WireStruct):
     __slots__ = ("name", "topic_id", "partition_responses")
+    NESTED: ClassVar = (
+        ("partition_responses", PartitionProduceResponse, True),
+    )
 
     def __init__(
         self,
@@ -153,6 +166,10 @@ class NodeEndpoint(WireStruct):
 
 class ProduceResponse(WireStruct):
     __slots__ = ("responses", "throttle_time_ms", "node_endpoints")
+    NESTED: ClassVar = (
+        ("responses", TopicProduceResponse, True),
+        ("node_endpoints", NodeEndpoint, True),
+    )
 
     def __init__(
         self,

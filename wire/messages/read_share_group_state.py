@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from struct import Struct
-from typing import Final
+from typing import ClassVar, Final
 
 from ottla.wire.primitives import EMPTY, UV, ZERO_UUID, Buffer, Parts, WireStruct, compact_length, skip_tags, uvarint
 
@@ -34,6 +34,9 @@ class PartitionData(WireStruct):
 
 class ReadStateData(WireStruct):
     __slots__ = ("topic_id", "partitions")
+    NESTED: ClassVar = (
+        ("partitions", PartitionData, True),
+    )
 
     def __init__(self, topic_id: bytes = ZERO_UUID, partitions: list[PartitionData] = EMPTY) -> None:
         self.topic_id = topic_id
@@ -42,6 +45,9 @@ class ReadStateData(WireStruct):
 
 class ReadShareGroupStateRequest(WireStruct):
     __slots__ = ("group_id", "topics")
+    NESTED: ClassVar = (
+        ("topics", ReadStateData, True),
+    )
 
     def __init__(self, group_id: str = "", topics: list[ReadStateData] = EMPTY) -> None:
         self.group_id = group_id
@@ -60,6 +66,9 @@ class StateBatch(WireStruct):
 
 class PartitionResult(WireStruct):
     __slots__ = ("partition", "error_code", "error_message", "state_epoch", "start_offset", "state_batches")
+    NESTED: ClassVar = (
+        ("state_batches", StateBatch, True),
+    )
 
     def __init__(
         self,
@@ -80,6 +89,9 @@ class PartitionResult(WireStruct):
 
 class ReadStateResult(WireStruct):
     __slots__ = ("topic_id", "partitions")
+    NESTED: ClassVar = (
+        ("partitions", PartitionResult, True),
+    )
 
     def __init__(self, topic_id: bytes = ZERO_UUID, partitions: list[PartitionResult] = EMPTY) -> None:
         self.topic_id = topic_id
@@ -88,6 +100,9 @@ class ReadStateResult(WireStruct):
 
 class ReadShareGroupStateResponse(WireStruct):
     __slots__ = ("results",)
+    NESTED: ClassVar = (
+        ("results", ReadStateResult, True),
+    )
 
     def __init__(self, results: list[ReadStateResult] = EMPTY) -> None:
         self.results = [] if results is EMPTY else results

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from struct import Struct
-from typing import Final
+from typing import ClassVar, Final
 
 from ottla.wire.primitives import EMPTY, UV, ZERO_UUID, Buffer, Parts, WireStruct, compact_length, skip_tags, uvarint
 
@@ -34,6 +34,9 @@ class PartitionData(WireStruct):
 
 class ReadStateSummaryData(WireStruct):
     __slots__ = ("topic_id", "partitions")
+    NESTED: ClassVar = (
+        ("partitions", PartitionData, True),
+    )
 
     def __init__(self, topic_id: bytes = ZERO_UUID, partitions: list[PartitionData] = EMPTY) -> None:
         self.topic_id = topic_id
@@ -42,6 +45,9 @@ class ReadStateSummaryData(WireStruct):
 
 class ReadShareGroupStateSummaryRequest(WireStruct):
     __slots__ = ("group_id", "topics")
+    NESTED: ClassVar = (
+        ("topics", ReadStateSummaryData, True),
+    )
 
     def __init__(self, group_id: str = "", topics: list[ReadStateSummaryData] = EMPTY) -> None:
         self.group_id = group_id
@@ -80,6 +86,9 @@ class PartitionResult(WireStruct):
 
 class ReadStateSummaryResult(WireStruct):
     __slots__ = ("topic_id", "partitions")
+    NESTED: ClassVar = (
+        ("partitions", PartitionResult, True),
+    )
 
     def __init__(self, topic_id: bytes = ZERO_UUID, partitions: list[PartitionResult] = EMPTY) -> None:
         self.topic_id = topic_id
@@ -88,6 +97,9 @@ class ReadStateSummaryResult(WireStruct):
 
 class ReadShareGroupStateSummaryResponse(WireStruct):
     __slots__ = ("results",)
+    NESTED: ClassVar = (
+        ("results", ReadStateSummaryResult, True),
+    )
 
     def __init__(self, results: list[ReadStateSummaryResult] = EMPTY) -> None:
         self.results = [] if results is EMPTY else results

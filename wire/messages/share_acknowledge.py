@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from struct import Struct, pack, unpack_from
-from typing import Final
+from typing import ClassVar, Final
 
 from ottla.wire.primitives import EMPTY, UV, ZERO_UUID, Buffer, Parts, WireStruct, compact_length, skip_tags, uvarint
 
@@ -37,6 +37,9 @@ class AcknowledgementBatch(WireStruct):
 
 class AcknowledgePartition(WireStruct):
     __slots__ = ("partition_index", "acknowledgement_batches")
+    NESTED: ClassVar = (
+        ("acknowledgement_batches", AcknowledgementBatch, True),
+    )
 
     def __init__(self, partition_index: int = 0, acknowledgement_batches: list[AcknowledgementBatch] = EMPTY) -> None:
         self.partition_index = partition_index
@@ -45,6 +48,9 @@ class AcknowledgePartition(WireStruct):
 
 class AcknowledgeTopic(WireStruct):
     __slots__ = ("topic_id", "partitions")
+    NESTED: ClassVar = (
+        ("partitions", AcknowledgePartition, True),
+    )
 
     def __init__(self, topic_id: bytes = ZERO_UUID, partitions: list[AcknowledgePartition] = EMPTY) -> None:
         self.topic_id = topic_id
@@ -53,6 +59,9 @@ class AcknowledgeTopic(WireStruct):
 
 class ShareAcknowledgeRequest(WireStruct):
     __slots__ = ("group_id", "member_id", "share_session_epoch", "is_renew_ack", "topics")
+    NESTED: ClassVar = (
+        ("topics", AcknowledgeTopic, True),
+    )
 
     def __init__(
         self,
@@ -79,6 +88,9 @@ class LeaderIdAndEpoch(WireStruct):
 
 class PartitionData(WireStruct):
     __slots__ = ("partition_index", "error_code", "error_message", "current_leader")
+    NESTED: ClassVar = (
+        ("current_leader", LeaderIdAndEpoch, False),
+    )
 
     def __init__(
         self,
@@ -95,6 +107,9 @@ class PartitionData(WireStruct):
 
 class ShareAcknowledgeTopicResponse(WireStruct):
     __slots__ = ("topic_id", "partitions")
+    NESTED: ClassVar = (
+        ("partitions", PartitionData, True),
+    )
 
     def __init__(self, topic_id: bytes = ZERO_UUID, partitions: list[PartitionData] = EMPTY) -> None:
         self.topic_id = topic_id
@@ -113,6 +128,10 @@ class NodeEndpoint(WireStruct):
 
 class ShareAcknowledgeResponse(WireStruct):
     __slots__ = ("throttle_time_ms", "error_code", "error_message", "acquisition_lock_timeout_ms", "responses", "node_endpoints")
+    NESTED: ClassVar = (
+        ("responses", ShareAcknowledgeTopicResponse, True),
+        ("node_endpoints", NodeEndpoint, True),
+    )
 
     def __init__(
         self,

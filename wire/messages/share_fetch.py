@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from struct import Struct, pack, unpack_from
-from typing import Final
+from typing import ClassVar, Final
 
 from ottla.wire.primitives import EMPTY, UV, ZERO_UUID, Buffer, Parts, Region, WireStruct, compact_length, skip_tags, uvarint
 
@@ -43,6 +43,9 @@ class AcknowledgementBatch(WireStruct):
 
 class FetchPartition(WireStruct):
     __slots__ = ("partition_index", "partition_max_bytes", "acknowledgement_batches")
+    NESTED: ClassVar = (
+        ("acknowledgement_batches", AcknowledgementBatch, True),
+    )
 
     def __init__(
         self,
@@ -57,6 +60,9 @@ class FetchPartition(WireStruct):
 
 class FetchTopic(WireStruct):
     __slots__ = ("topic_id", "partitions")
+    NESTED: ClassVar = (
+        ("partitions", FetchPartition, True),
+    )
 
     def __init__(self, topic_id: bytes = ZERO_UUID, partitions: list[FetchPartition] = EMPTY) -> None:
         self.topic_id = topic_id
@@ -85,6 +91,10 @@ class ShareFetchRequest(WireStruct):
         "is_renew_ack",
         "topics",
         "forgotten_topics_data",
+    )
+    NESTED: ClassVar = (
+        ("topics", FetchTopic, True),
+        ("forgotten_topics_data", ForgottenTopic, True),
     )
 
     def __init__(
@@ -144,6 +154,10 @@ class PartitionData(WireStruct):
         "records",
         "acquired_records",
     )
+    NESTED: ClassVar = (
+        ("current_leader", LeaderIdAndEpoch, False),
+        ("acquired_records", AcquiredRecords, True),
+    )
 
     def __init__(
         self,
@@ -168,6 +182,9 @@ class PartitionData(WireStruct):
 
 class ShareFetchableTopicResponse(WireStruct):
     __slots__ = ("topic_id", "partitions")
+    NESTED: ClassVar = (
+        ("partitions", PartitionData, True),
+    )
 
     def __init__(self, topic_id: bytes = ZERO_UUID, partitions: list[PartitionData] = EMPTY) -> None:
         self.topic_id = topic_id
@@ -186,6 +203,10 @@ class NodeEndpoint(WireStruct):
 
 class ShareFetchResponse(WireStruct):
     __slots__ = ("throttle_time_ms", "error_code", "error_message", "acquisition_lock_timeout_ms", "responses", "node_endpoints")
+    NESTED: ClassVar = (
+        ("responses", ShareFetchableTopicResponse, True),
+        ("node_endpoints", NodeEndpoint, True),
+    )
 
     def __init__(
         self,

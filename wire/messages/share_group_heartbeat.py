@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from struct import Struct, pack, unpack_from
-from typing import Final
+from typing import ClassVar, Final
 
 from ottla.wire.primitives import EMPTY, UV, ZERO_UUID, Buffer, Parts, WireStruct, compact_length, skip_tags, uvarint
 
@@ -49,6 +49,9 @@ class TopicPartitions(WireStruct):
 
 class Assignment(WireStruct):
     __slots__ = ("topic_partitions",)
+    NESTED: ClassVar = (
+        ("topic_partitions", TopicPartitions, True),
+    )
 
     def __init__(self, topic_partitions: list[TopicPartitions] = EMPTY) -> None:
         self.topic_partitions = [] if topic_partitions is EMPTY else topic_partitions
@@ -63,6 +66,9 @@ class ShareGroupHeartbeatResponse(WireStruct):
         "member_epoch",
         "heartbeat_interval_ms",
         "assignment",
+    )
+    NESTED: ClassVar = (
+        ("assignment", Assignment, False),
     )
 
     def __init__(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from struct import Struct, pack, unpack_from
-from typing import Final
+from typing import ClassVar, Final
 
 from ottla.wire.primitives import EMPTY, UV, Buffer, Parts, WireStruct, compact_length, skip_tags, uvarint
 
@@ -57,6 +57,9 @@ class KeyValue(WireStruct):
 
 class TopicInfo(WireStruct):
     __slots__ = ("name", "partitions", "replication_factor", "topic_configs")
+    NESTED: ClassVar = (
+        ("topic_configs", KeyValue, True),
+    )
 
     def __init__(
         self,
@@ -79,6 +82,10 @@ class Subtopology(WireStruct):
         "state_changelog_topics",
         "repartition_source_topics",
     )
+    NESTED: ClassVar = (
+        ("state_changelog_topics", TopicInfo, True),
+        ("repartition_source_topics", TopicInfo, True),
+    )
 
     def __init__(
         self,
@@ -97,6 +104,9 @@ class Subtopology(WireStruct):
 
 class Topology(WireStruct):
     __slots__ = ("epoch", "subtopologies")
+    NESTED: ClassVar = (
+        ("subtopologies", Subtopology, True),
+    )
 
     def __init__(self, epoch: int = 0, subtopologies: list[Subtopology] | None = None) -> None:
         self.epoch = epoch
@@ -130,6 +140,11 @@ class TaskIds(WireStruct):
 
 class Assignment(WireStruct):
     __slots__ = ("active_tasks", "standby_tasks", "warmup_tasks")
+    NESTED: ClassVar = (
+        ("active_tasks", TaskIds, True),
+        ("standby_tasks", TaskIds, True),
+        ("warmup_tasks", TaskIds, True),
+    )
 
     def __init__(
         self,
@@ -159,6 +174,14 @@ class Member(WireStruct):
         "assignment",
         "target_assignment",
         "is_classic",
+    )
+    NESTED: ClassVar = (
+        ("user_endpoint", Endpoint, False),
+        ("client_tags", KeyValue, True),
+        ("task_offsets", TaskOffset, True),
+        ("task_end_offsets", TaskOffset, True),
+        ("assignment", Assignment, False),
+        ("target_assignment", Assignment, False),
     )
 
     def __init__(
@@ -218,6 +241,9 @@ class TopologyDescriptionNode(WireStruct):
 
 class TopologyDescriptionSubtopology(WireStruct):
     __slots__ = ("subtopology_id", "nodes")
+    NESTED: ClassVar = (
+        ("nodes", TopologyDescriptionNode, True),
+    )
 
     def __init__(self, subtopology_id: str = "", nodes: list[TopologyDescriptionNode] = EMPTY) -> None:
         self.subtopology_id = subtopology_id
@@ -226,6 +252,10 @@ class TopologyDescriptionSubtopology(WireStruct):
 
 class TopologyDescriptionGlobalStore(WireStruct):
     __slots__ = ("source", "processor")
+    NESTED: ClassVar = (
+        ("source", TopologyDescriptionNode, False),
+        ("processor", TopologyDescriptionNode, False),
+    )
 
     def __init__(self, source: TopologyDescriptionNode = EMPTY, processor: TopologyDescriptionNode = EMPTY) -> None:
         self.source = TopologyDescriptionNode() if source is EMPTY else source
@@ -234,6 +264,10 @@ class TopologyDescriptionGlobalStore(WireStruct):
 
 class TopologyDescription(WireStruct):
     __slots__ = ("subtopologies", "global_stores")
+    NESTED: ClassVar = (
+        ("subtopologies", TopologyDescriptionSubtopology, True),
+        ("global_stores", TopologyDescriptionGlobalStore, True),
+    )
 
     def __init__(
         self,
@@ -258,6 +292,11 @@ class DescribedGroup(WireStruct):
         "topology_description",
         "topology_description_status",
         "assignor_name",
+    )
+    NESTED: ClassVar = (
+        ("topology", Topology, False),
+        ("members", Member, True),
+        ("topology_description", TopologyDescription, False),
     )
 
     def __init__(
@@ -291,6 +330,9 @@ class DescribedGroup(WireStruct):
 
 class StreamsGroupDescribeResponse(WireStruct):
     __slots__ = ("throttle_time_ms", "groups")
+    NESTED: ClassVar = (
+        ("groups", DescribedGroup, True),
+    )
 
     def __init__(self, throttle_time_ms: int = 0, groups: list[DescribedGroup] = EMPTY) -> None:
         self.throttle_time_ms = throttle_time_ms

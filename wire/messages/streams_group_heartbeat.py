@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from struct import Struct, pack, unpack_from
-from typing import Final
+from typing import ClassVar, Final
 
 from ottla.wire.primitives import EMPTY, UV, Buffer, Parts, WireStruct, compact_length, skip_tags, uvarint
 
@@ -44,6 +44,9 @@ class KeyValue(WireStruct):
 
 class TopicInfo(WireStruct):
     __slots__ = ("name", "partitions", "replication_factor", "topic_configs")
+    NESTED: ClassVar = (
+        ("topic_configs", KeyValue, True),
+    )
 
     def __init__(
         self,
@@ -82,6 +85,11 @@ class Subtopology(WireStruct):
         "repartition_source_topics",
         "copartition_groups",
     )
+    NESTED: ClassVar = (
+        ("state_changelog_topics", TopicInfo, True),
+        ("repartition_source_topics", TopicInfo, True),
+        ("copartition_groups", CopartitionGroup, True),
+    )
 
     def __init__(
         self,
@@ -104,6 +112,9 @@ class Subtopology(WireStruct):
 
 class Topology(WireStruct):
     __slots__ = ("epoch", "subtopologies")
+    NESTED: ClassVar = (
+        ("subtopologies", Subtopology, True),
+    )
 
     def __init__(self, epoch: int = 0, subtopologies: list[Subtopology] = EMPTY) -> None:
         self.epoch = epoch
@@ -154,6 +165,16 @@ class StreamsGroupHeartbeatRequest(WireStruct):
         "task_offsets",
         "task_end_offsets",
         "shutdown_application",
+    )
+    NESTED: ClassVar = (
+        ("topology", Topology, False),
+        ("active_tasks", RequestTaskIds, True),
+        ("standby_tasks", RequestTaskIds, True),
+        ("warmup_tasks", RequestTaskIds, True),
+        ("user_endpoint", RequestEndpoint, False),
+        ("client_tags", KeyValue, True),
+        ("task_offsets", TaskOffset, True),
+        ("task_end_offsets", TaskOffset, True),
     )
 
     def __init__(
@@ -229,6 +250,11 @@ class TopicPartition(WireStruct):
 
 class EndpointToPartitions(WireStruct):
     __slots__ = ("user_endpoint", "active_partitions", "standby_partitions")
+    NESTED: ClassVar = (
+        ("user_endpoint", ResponseEndpoint, False),
+        ("active_partitions", TopicPartition, True),
+        ("standby_partitions", TopicPartition, True),
+    )
 
     def __init__(
         self,
@@ -259,6 +285,13 @@ class StreamsGroupHeartbeatResponse(WireStruct):
         "topology_description_required",
         "endpoint_information_epoch",
         "partitions_by_user_endpoint",
+    )
+    NESTED: ClassVar = (
+        ("status", Status, True),
+        ("active_tasks", ResponseTaskIds, True),
+        ("standby_tasks", ResponseTaskIds, True),
+        ("warmup_tasks", ResponseTaskIds, True),
+        ("partitions_by_user_endpoint", EndpointToPartitions, True),
     )
 
     def __init__(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from struct import Struct
-from typing import Final
+from typing import ClassVar, Final
 
 from ottla.wire.primitives import (
     EMPTY,
@@ -59,6 +59,9 @@ class TxnOffsetCommitRequestPartition(WireStruct):
 
 class TxnOffsetCommitRequestTopic(WireStruct):
     __slots__ = ("name", "topic_id", "partitions")
+    NESTED: ClassVar = (
+        ("partitions", TxnOffsetCommitRequestPartition, True),
+    )
 
     def __init__(
         self,
@@ -81,6 +84,9 @@ class TxnOffsetCommitRequest(WireStruct):
         "member_id",
         "group_instance_id",
         "topics",
+    )
+    NESTED: ClassVar = (
+        ("topics", TxnOffsetCommitRequestTopic, True),
     )
 
     def __init__(
@@ -114,6 +120,9 @@ class TxnOffsetCommitResponsePartition(WireStruct):
 
 class TxnOffsetCommitResponseTopic(WireStruct):
     __slots__ = ("name", "topic_id", "partitions")
+    NESTED: ClassVar = (
+        ("partitions", TxnOffsetCommitResponsePartition, True),
+    )
 
     def __init__(
         self,
@@ -128,6 +137,9 @@ class TxnOffsetCommitResponseTopic(WireStruct):
 
 class TxnOffsetCommitResponse(WireStruct):
     __slots__ = ("throttle_time_ms", "topics")
+    NESTED: ClassVar = (
+        ("topics", TxnOffsetCommitResponseTopic, True),
+    )
 
     def __init__(self, throttle_time_ms: int = 0, topics: list[TxnOffsetCommitResponseTopic] = EMPTY) -> None:
         self.throttle_time_ms = throttle_time_ms

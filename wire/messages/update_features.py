@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from struct import Struct
-from typing import Final
+from typing import ClassVar, Final
 
 from ottla.wire.primitives import EMPTY, UV, Buffer, Parts, WireStruct, compact_length, skip_tags, uvarint
 
@@ -44,6 +44,9 @@ class FeatureUpdateKey(WireStruct):
 
 class UpdateFeaturesRequest(WireStruct):
     __slots__ = ("timeout_ms", "feature_updates", "validate_only")
+    NESTED: ClassVar = (
+        ("feature_updates", FeatureUpdateKey, True),
+    )
 
     def __init__(
         self,
@@ -67,6 +70,9 @@ class UpdatableFeatureResult(WireStruct):
 
 class UpdateFeaturesResponse(WireStruct):
     __slots__ = ("throttle_time_ms", "error_code", "error_message", "results")
+    NESTED: ClassVar = (
+        ("results", UpdatableFeatureResult, True),
+    )
 
     def __init__(
         self,

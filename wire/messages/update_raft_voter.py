@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from struct import Struct
-from typing import Final
+from typing import ClassVar, Final
 
 from ottla.wire.primitives import (
     EMPTY,
@@ -58,6 +58,10 @@ class KRaftVersionFeature(WireStruct):
 
 class UpdateRaftVoterRequest(WireStruct):
     __slots__ = ("cluster_id", "current_leader_epoch", "voter_id", "voter_directory_id", "listeners", "kraft_version_feature")
+    NESTED: ClassVar = (
+        ("listeners", Listener, True),
+        ("kraft_version_feature", KRaftVersionFeature, False),
+    )
 
     def __init__(
         self,
@@ -88,6 +92,9 @@ class CurrentLeader(WireStruct):
 
 class UpdateRaftVoterResponse(WireStruct):
     __slots__ = ("throttle_time_ms", "error_code", "current_leader")
+    NESTED: ClassVar = (
+        ("current_leader", CurrentLeader, False),
+    )
 
     def __init__(self, throttle_time_ms: int = 0, error_code: int = 0, current_leader: CurrentLeader | None = None) -> None:
         self.throttle_time_ms = throttle_time_ms

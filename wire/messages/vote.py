@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from struct import Struct
-from typing import Final
+from typing import ClassVar, Final
 
 from ottla.wire.primitives import (
     EMPTY,
@@ -76,6 +76,9 @@ class RequestPartitionData(WireStruct):
 
 class RequestTopicData(WireStruct):
     __slots__ = ("topic_name", "partitions")
+    NESTED: ClassVar = (
+        ("partitions", RequestPartitionData, True),
+    )
 
     def __init__(self, topic_name: str = "", partitions: list[RequestPartitionData] = EMPTY) -> None:
         self.topic_name = topic_name
@@ -84,6 +87,9 @@ class RequestTopicData(WireStruct):
 
 class VoteRequest(WireStruct):
     __slots__ = ("cluster_id", "voter_id", "topics")
+    NESTED: ClassVar = (
+        ("topics", RequestTopicData, True),
+    )
 
     def __init__(self, cluster_id: str | None = None, voter_id: int = -1, topics: list[RequestTopicData] = EMPTY) -> None:
         self.cluster_id = cluster_id
@@ -111,6 +117,9 @@ class ResponsePartitionData(WireStruct):
 
 class ResponseTopicData(WireStruct):
     __slots__ = ("topic_name", "partitions")
+    NESTED: ClassVar = (
+        ("partitions", ResponsePartitionData, True),
+    )
 
     def __init__(self, topic_name: str = "", partitions: list[ResponsePartitionData] = EMPTY) -> None:
         self.topic_name = topic_name
@@ -128,6 +137,10 @@ class NodeEndpoint(WireStruct):
 
 class VoteResponse(WireStruct):
     __slots__ = ("error_code", "topics", "node_endpoints")
+    NESTED: ClassVar = (
+        ("topics", ResponseTopicData, True),
+        ("node_endpoints", NodeEndpoint, True),
+    )
 
     def __init__(
         self,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from struct import Struct
-from typing import Final
+from typing import ClassVar, Final
 
 from ottla.wire.primitives import EMPTY, UV, ZERO_UUID, Buffer, Parts, WireStruct, compact_length, skip_tags, uvarint
 
@@ -36,6 +36,9 @@ class StateBatch(WireStruct):
 
 class PartitionData(WireStruct):
     __slots__ = ("partition", "state_epoch", "leader_epoch", "start_offset", "delivery_complete_count", "state_batches")
+    NESTED: ClassVar = (
+        ("state_batches", StateBatch, True),
+    )
 
     def __init__(
         self,
@@ -56,6 +59,9 @@ class PartitionData(WireStruct):
 
 class WriteStateData(WireStruct):
     __slots__ = ("topic_id", "partitions")
+    NESTED: ClassVar = (
+        ("partitions", PartitionData, True),
+    )
 
     def __init__(self, topic_id: bytes = ZERO_UUID, partitions: list[PartitionData] = EMPTY) -> None:
         self.topic_id = topic_id
@@ -64,6 +70,9 @@ class WriteStateData(WireStruct):
 
 class WriteShareGroupStateRequest(WireStruct):
     __slots__ = ("group_id", "topics")
+    NESTED: ClassVar = (
+        ("topics", WriteStateData, True),
+    )
 
     def __init__(self, group_id: str = "", topics: list[WriteStateData] = EMPTY) -> None:
         self.group_id = group_id
@@ -81,6 +90,9 @@ class PartitionResult(WireStruct):
 
 class WriteStateResult(WireStruct):
     __slots__ = ("topic_id", "partitions")
+    NESTED: ClassVar = (
+        ("partitions", PartitionResult, True),
+    )
 
     def __init__(self, topic_id: bytes = ZERO_UUID, partitions: list[PartitionResult] = EMPTY) -> None:
         self.topic_id = topic_id
@@ -89,6 +101,9 @@ class WriteStateResult(WireStruct):
 
 class WriteShareGroupStateResponse(WireStruct):
     __slots__ = ("results",)
+    NESTED: ClassVar = (
+        ("results", WriteStateResult, True),
+    )
 
     def __init__(self, results: list[WriteStateResult] = EMPTY) -> None:
         self.results = [] if results is EMPTY else results

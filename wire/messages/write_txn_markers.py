@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from struct import Struct, pack, unpack_from
-from typing import Final
+from typing import ClassVar, Final
 
 from ottla.wire.primitives import EMPTY, UV, Buffer, Parts, WireStruct, compact_length, skip_tags
 
@@ -34,6 +34,9 @@ class WritableTxnMarkerTopic(WireStruct):
 
 class WritableTxnMarker(WireStruct):
     __slots__ = ("producer_id", "producer_epoch", "transaction_result", "topics", "coordinator_epoch", "transaction_version")
+    NESTED: ClassVar = (
+        ("topics", WritableTxnMarkerTopic, True),
+    )
 
     def __init__(
         self,
@@ -54,6 +57,9 @@ class WritableTxnMarker(WireStruct):
 
 class WriteTxnMarkersRequest(WireStruct):
     __slots__ = ("markers",)
+    NESTED: ClassVar = (
+        ("markers", WritableTxnMarker, True),
+    )
 
     def __init__(self, markers: list[WritableTxnMarker] = EMPTY) -> None:
         self.markers = [] if markers is EMPTY else markers
@@ -69,6 +75,9 @@ class WritableTxnMarkerPartitionResult(WireStruct):
 
 class WritableTxnMarkerTopicResult(WireStruct):
     __slots__ = ("name", "partitions")
+    NESTED: ClassVar = (
+        ("partitions", WritableTxnMarkerPartitionResult, True),
+    )
 
     def __init__(self, name: str = "", partitions: list[WritableTxnMarkerPartitionResult] = EMPTY) -> None:
         self.name = name
@@ -77,6 +86,9 @@ class WritableTxnMarkerTopicResult(WireStruct):
 
 class WritableTxnMarkerResult(WireStruct):
     __slots__ = ("producer_id", "topics")
+    NESTED: ClassVar = (
+        ("topics", WritableTxnMarkerTopicResult, True),
+    )
 
     def __init__(self, producer_id: int = 0, topics: list[WritableTxnMarkerTopicResult] = EMPTY) -> None:
         self.producer_id = producer_id
@@ -85,6 +97,9 @@ class WritableTxnMarkerResult(WireStruct):
 
 class WriteTxnMarkersResponse(WireStruct):
     __slots__ = ("markers",)
+    NESTED: ClassVar = (
+        ("markers", WritableTxnMarkerResult, True),
+    )
 
     def __init__(self, markers: list[WritableTxnMarkerResult] = EMPTY) -> None:
         self.markers = [] if markers is EMPTY else markers

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from struct import Struct, pack, unpack_from
-from typing import Final
+from typing import ClassVar, Final
 
 from ottla.wire.primitives import EMPTY, UV, Buffer, Parts, WireStruct, compact_length, skip_tags
 
@@ -28,6 +28,9 @@ class TopicConfig(WireStruct):
 
 class TopicInfo(WireStruct):
     __slots__ = ("name", "partitions", "replication_factor", "topic_configs")
+    NESTED: ClassVar = (
+        ("topic_configs", TopicConfig, True),
+    )
 
     def __init__(
         self,
@@ -66,6 +69,11 @@ class Subtopology(WireStruct):
         "repartition_source_topics",
         "copartition_groups",
     )
+    NESTED: ClassVar = (
+        ("state_changelog_topics", TopicInfo, True),
+        ("repartition_source_topics", TopicInfo, True),
+        ("copartition_groups", CopartitionGroup, True),
+    )
 
     def __init__(
         self,
@@ -88,6 +96,9 @@ class Subtopology(WireStruct):
 
 class StreamsGroupTopologyValue(WireStruct):
     __slots__ = ("epoch", "subtopologies")
+    NESTED: ClassVar = (
+        ("subtopologies", Subtopology, True),
+    )
 
     def __init__(self, epoch: int = 0, subtopologies: list[Subtopology] = EMPTY) -> None:
         self.epoch = epoch
