@@ -29,8 +29,8 @@ class SpareDescriptors:
         """What `action` returns or raises. It may be called twice."""
         try:
             return action()
-        except OSError as error:
-            if error.errno not in _NO_DESCRIPTORS or not self._fds:
+        except (OSError, ImportError) as error:
+            if not self._fds or not _tells_of_none(error):
                 raise
         self.close()
         try:
@@ -45,6 +45,13 @@ class SpareDescriptors:
 
     def __del__(self) -> None:
         self.close()
+
+
+def _tells_of_none(error: OSError | ImportError) -> bool:
+    """That there are no descriptors. The loader of compiled modules says it in words only."""
+    if isinstance(error, OSError):
+        return error.errno in _NO_DESCRIPTORS
+    return any(os.strerror(code) in str(error) for code in _NO_DESCRIPTORS)
 
 
 def _open() -> list[int]:
