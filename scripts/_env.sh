@@ -1,5 +1,5 @@
 # Sourced by the other scripts: an environment with the project in it. Uses the active virtual environment where there is one,
-# else makes .venv. An install is repeated only when pyproject.toml, setup.py or the compiled module's source changed.
+# else makes .venv. An install is repeated only when pyproject.toml, setup.py or the source of a module it compiles changed.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root"
@@ -11,7 +11,7 @@ prepare() { # prepare EXTRAS: '' or '[dev,compat]'
         python3 -m venv "$venv" || { echo "python3 -m venv failed; on Debian: apt-get install python3-venv" >&2; exit 1; }
     fi
     export PATH="$venv/bin:$PATH" VIRTUAL_ENV="$venv"
-    sources=$(cat pyproject.toml setup.py wire/kernel.py log/offset_map.py | cksum)
+    sources=$(grep -o 'ottla/[a-z_/]*\.py' setup.py | sed 's|^ottla/||' | xargs cat pyproject.toml setup.py | cksum)
     stamp="$venv/.ottla-installed" # a line for each set of extras that is there; '' is part of every other
     if ! grep -qsF "$sources $1" "$stamp"; then
         echo "installing ottla$1 into $venv, once; this takes a minute" >&2
