@@ -30,7 +30,8 @@ from compat_tests.breaks.table import BREAKS, Break  # noqa: E402 - needs the pa
 
 TIMEOUT_S = 600
 NOT_COPIED = shutil.ignore_patterns(
-    ".git", "build", "dist", "docs", ".*cache*", "__pycache__", "*.egg-info", "node_modules", "target"
+    *(".git", "build", "dist", "docs", ".*cache*", "__pycache__", "*.egg-info", "node_modules", "target"),
+    "*.so",  # or the compiled modules would hide what is broken in their sources
 )
 
 
