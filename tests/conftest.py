@@ -11,10 +11,11 @@ ROOT = Path(__file__).parents[1]
 
 
 def outdated() -> list[str]:
-    """Compiled modules whose source has changed since: a test would not see the change."""
+    """Compiled modules whose source has changed since the library that they share was made: a test would not see the change."""
     built = [library for package in ("wire", "log", "server") for library in (ROOT / package).rglob("*.so")]
-    pairs = [(library, library.with_name(f"{library.name.partition('.')[0]}.py")) for library in built]
-    return [source.name for library, source in pairs if source.exists() and source.stat().st_mtime > library.stat().st_mtime]
+    made = max((library.stat().st_mtime for library in built), default=0.0)
+    sources = [library.with_name(f"{library.name.partition('.')[0]}.py") for library in built]
+    return [source.name for source in sources if source.exists() and source.stat().st_mtime > made]
 
 
 def pytest_configure() -> None:

@@ -157,7 +157,10 @@ def restamp(
 
     The base timestamp stays, also when the attributes turn to LogAppendTime: that is how Kafka stores such a batch.
     """
-    rest = _AFTER_CRC.pack(
+    return _sealed(
+        records,
+        base_offset,
+        leader_epoch,
         attributes,
         header.last_offset_delta,
         header.base_timestamp,
@@ -167,6 +170,11 @@ def restamp(
         header.base_sequence,
         header.records_count,
     )
+
+
+def _sealed(records: Buffer, base_offset: int, leader_epoch: int, attributes: int, *others: int) -> bytes:
+    """The header in front of `records`; `others` are its fields after the attributes."""
+    rest = _AFTER_CRC.pack(attributes, *others)
     crc = crc32c(records, crc32c(rest))
     length = HEADER_SIZE - LENGTH_OVERHEAD + len(records)
     return _STAMP.pack(base_offset, length, leader_epoch) + b"\x02" + _UINT32.pack(crc) + rest
@@ -262,27 +270,17 @@ def wrap(
         | (TRANSACTIONAL_BIT if transactional else 0)
         | (CONTROL_BIT if control else 0)
     )
-    header = BatchHeader(
-        base_offset=base_offset,
-        batch_length=0,
-        partition_leader_epoch=partition_leader_epoch,
-        magic=MAGIC,
-        crc=0,
-        attributes=attributes,
-        last_offset_delta=records_count - 1,
-        base_timestamp=base_timestamp,
-        max_timestamp=max_timestamp,
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
-        base_sequence=base_sequence,
-        records_count=records_count,
-    )
-    new_header = restamp(
-        header,
+    header = _sealed(
         section,
-        attributes=attributes,
-        max_timestamp=max_timestamp,
-        base_offset=base_offset,
-        leader_epoch=partition_leader_epoch,
+        base_offset,
+        partition_leader_epoch,
+        attributes,
+        records_count - 1,
+        base_timestamp,
+        max_timestamp,
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        records_count,
     )
-    return new_header + section
+    return header + section

@@ -35,7 +35,7 @@ EMPTY: Final[Any] = []
 
 @mypyc_attr(allow_interpreted_subclasses=True)  # setup.py compiles this module, and few of the messages
 class WireStruct:
-    """Base of generated message classes: equality and repr over __slots__. Mutable, hence not hashable."""
+    """Base of generated message classes and their like: equality and repr over __slots__. Mutable, hence not hashable."""
 
     __slots__: ClassVar[tuple[str, ...]] = ()
     NESTED: ClassVar[tuple[tuple[str, type[WireStruct], bool], ...]] = ()

@@ -11,35 +11,40 @@ topics it is not subscribed to. A client before OffsetCommit version 5 may set i
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
 
 from ottla.server.group.group import Group
 from ottla.server.group.records import OffsetRecord, offset_tombstone
 from ottla.wire.messages.internal.offset_commit_key import OffsetCommitKey
 from ottla.wire.messages.internal.offset_commit_value import OffsetCommitValue
-from ottla.wire.primitives import ZERO_UUID
+from ottla.wire.primitives import ZERO_UUID, WireStruct
 
 NO_PRODUCER_ID = -1
 NO_EXPIRY = -1
 FOR_EVER = 2**63 - 1
 
 
-class Commit(NamedTuple):
+class Commit:
     """One partition of an OffsetCommit request."""
 
-    topic: str
-    topic_id: bytes
-    partition: int
-    offset: int
-    leader_epoch: int
-    metadata: str
+    __slots__ = ("leader_epoch", "metadata", "offset", "partition", "topic", "topic_id")
+
+    def __init__(self, topic: str, topic_id: bytes, partition: int, offset: int, leader_epoch: int, metadata: str) -> None:
+        self.topic = topic
+        self.topic_id = topic_id
+        self.partition = partition
+        self.offset = offset
+        self.leader_epoch = leader_epoch
+        self.metadata = metadata
 
 
-class CommittedOffset(NamedTuple):
+class CommittedOffset(WireStruct):
     """What replay made of an OffsetCommitValue; `record_offset` is where it lies in the log."""
 
-    value: OffsetCommitValue
-    record_offset: int
+    __slots__ = ("record_offset", "value")
+
+    def __init__(self, value: OffsetCommitValue, record_offset: int) -> None:
+        self.value = value
+        self.record_offset = record_offset
 
 
 ByPartition = dict[int, CommittedOffset]
@@ -133,7 +138,7 @@ class Offsets:
     # Replay
 
     def replay(self, record: OffsetRecord, record_offset: int, producer_id: int = NO_PRODUCER_ID) -> None:
-        key, value = record
+        key, value = record.key, record.value
         if value is None:
             _remove(self._groups, key.group, key.topic, key.partition)
             for pending_id in self._open.get(key.group, ()):

@@ -45,7 +45,9 @@ commit timestamp, the topic id as a tagged field; number of headers."""
 _PARTITION_BYTES: Final = 4
 _USUAL_SIZE: Final = (_USUAL.size - _PARTITION_BYTES - 2) << 1  # as a varint, which is twice the number below 64
 _EMPTY_TEXT: Final = 1
-_ONE_TAG: Final = (1, 0, 16)  # how many, which, its bytes
+_TAGS: Final = 1
+_TOPIC_ID_TAG: Final = 0
+_TOPIC_ID_BYTES: Final = 16
 _NO_HEADERS: Final = 0
 _MOST_USUAL: Final = 64  # whose delta takes one byte
 
@@ -74,11 +76,14 @@ _SCHEMAS: Final[dict[int, tuple[Kind, str]]] = {
 """By the key's api key: whose record it is, and the name that its schemas begin with."""
 
 
-class OffsetRecord(NamedTuple):
+class OffsetRecord(WireStruct):
     """The offset that a group committed for one partition, or None: it has none any more."""
 
-    key: OffsetCommitKey
-    value: OffsetCommitValue | None
+    __slots__ = ("key", "value")
+
+    def __init__(self, key: OffsetCommitKey, value: OffsetCommitValue | None) -> None:
+        self.key = key
+        self.value = value
 
     @property
     def group_id(self) -> str:
@@ -203,16 +208,33 @@ def _usual_section(records: Sequence[GroupRecord]) -> bytes | None:
     if len(records) > _MOST_USUAL:
         return None
     parts: list[bytes] = []
+    topic, before, sized_key = None, b"", b""
     for delta, record in enumerate(records):
         if not isinstance(record, OffsetRecord):
             return None
-        key, value = record
+        key, value = record.key, record.value
         if value is None or value.metadata or value.expire_timestamp != -1 or value.topic_id == ZERO_UUID:
             return None
-        before, sized_key = _usual_parts(key.group, key.topic)
-        epoch, moment = value.leader_epoch, value.commit_timestamp
-        shown = _USUAL_SIZE, OFFSET_COMMIT_VALUE_VERSION, value.offset, epoch, _EMPTY_TEXT, moment, *_ONE_TAG
-        parts += (before, varint(delta), sized_key, _USUAL.pack(key.partition, *shown, value.topic_id, _NO_HEADERS))
+        if key.topic != topic:
+            topic = key.topic
+            before, sized_key = _usual_parts(key.group, topic)
+        parts += (before, varint(delta), sized_key)
+        parts.append(
+            _USUAL.pack(
+                key.partition,
+                _USUAL_SIZE,
+                OFFSET_COMMIT_VALUE_VERSION,
+                value.offset,
+                value.leader_epoch,
+                _EMPTY_TEXT,
+                value.commit_timestamp,
+                _TAGS,
+                _TOPIC_ID_TAG,
+                _TOPIC_ID_BYTES,
+                value.topic_id,
+                _NO_HEADERS,
+            )
+        )
     return b"".join(parts)
 
 
