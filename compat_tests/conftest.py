@@ -27,6 +27,7 @@ from reference_kafka import BrokerProcess  # noqa: E402 - needs the path above
 pytest.register_assert_rewrite("compat_tests.client_jobs", "compat_tests.programs")
 
 from compat_tests.brokers import CLASSES, KINDS, Address, SharedBrokers  # noqa: E402
+from compat_tests.seen import LEDGER  # noqa: E402
 
 DIRECTORY = pytest.StashKey[Path]()
 
@@ -68,6 +69,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if long:
         config.hook.pytest_deselected(items=long)
         items[:] = [item for item in items if item not in long]
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Rows of the survey have tests outside wire_diff, too."""
+    if report.when == "call" and report.passed:
+        LEDGER.passed.add(report.nodeid)
 
 
 def _of_kafka_in_full(item: pytest.Item) -> bool:

@@ -19,11 +19,6 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     LEDGER.next_test()
 
 
-def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    if report.when == "call" and report.passed:
-        LEDGER.passed.add(report.nodeid)
-
-
 def pytest_sessionfinish() -> None:
     """The ledger of this process, for scripts/wire_diff_complete.py, if the environment names a directory for it."""
     if directory := os.environ.get(DIRECTORY_VARIABLE):

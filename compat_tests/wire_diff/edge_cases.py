@@ -207,7 +207,6 @@ NO_ERROR: Final[dict[str, tuple[range, str]]] = {
     "api_versions": (range(3), "an empty request; the error of a version that is too new is in version 0 (row AVmax)"),
     "describe_log_dirs": (range(1, 6), "an error is a directory that went offline (compat_tests/test_faults.py)"),
     "list_partition_reassignments": (range(1), _REFUSED_ONLY),
-    "describe_cluster": (range(1), "there is no endpoint type yet that could be wrong"),
     "list_transactions": (range(2), _REFUSED_ONLY),
     "describe_share_group_offsets": (range(2), "who or what is not there has no offsets, without an error"),
     "list_config_resources": (range(1), "names no types, of which one could be wrong"),
