@@ -22,7 +22,8 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 sys.path += [str(ROOT), str(ROOT / "scripts")]  # compat_tests.brokers and reference_kafka, however pytest was started
 
-from reference_kafka import BrokerProcess  # noqa: E402 - needs the path above
+from compiled import why_not_to_test  # noqa: E402 - needs the path above
+from reference_kafka import BrokerProcess  # noqa: E402
 
 pytest.register_assert_rewrite("compat_tests.client_jobs", "compat_tests.programs")
 
@@ -34,6 +35,8 @@ DIRECTORY = pytest.StashKey[Path]()
 
 def pytest_configure(config: pytest.Config) -> None:
     """The directory of the run's brokers: made by the first process, told to the workers through their input."""
+    if why_not := why_not_to_test():
+        raise pytest.UsageError(why_not)
     config.addinivalue_line("filterwarnings", "ignore:(read|open)_text is deprecated:DeprecationWarning")  # within kafka-python
     config.addinivalue_line("filterwarnings", "ignore:unclosed <socket:ResourceWarning")  # py4j and kafka-python leave some
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # in a run that a shell began in the background; programs inherit it

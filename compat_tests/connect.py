@@ -146,7 +146,7 @@ class Worker:
     def restart_failed(self, name: str) -> None:
         """As an operator does where a task of an exactly-once source failed with INVALID_TXN_STATE; any other failure stays one.
 
-        That was seen twice in some hundred runs. A supposition, not proven: the Java producer 4.3.1 sends EndTxn before the
+        That was seen once, with ottla. A supposition, not proven: the Java producer 4.3.1 sends EndTxn before the
         transaction's first batch, since its sender asks whether there are batches before it looks for requests, and the
         application may write and commit in between; the coordinator knows of no transaction then.
         """

@@ -1,7 +1,9 @@
 """Apache's drivers of transactions, 4.3.1, against ottla and against Apache Kafka: those of its system tests, and the tool.
 
 scripts/message_copies.py says what the copiers do and what is asked of them, and runs them with the figures of Kafka's own
-transactions_test, in sixteen ways; here are short forms of three of these.
+transactions_test, in sixteen ways; here are short forms of three of these. Bounces of the broker are left out for Apache Kafka
+but in the long form: it may leave an offset pending for ever then, as that script says, and did so in four of seven runs on two
+busy cores.
 
 The tool's words are compared as a whole, so that both kinds of broker make it say the same.
 """
@@ -31,7 +33,10 @@ BROKER: Final = {"transaction_abort_timed_out_transaction_cleanup_interval_ms": 
     "way",
     [
         Way("hard bounces of the copiers"),
-        Way("hard bounces of the broker, without group metadata", "broker", group_metadata=False, reader_protocol="consumer"),
+        pytest.param(
+            Way("hard bounces of the broker, without group metadata", "broker", group_metadata=False, reader_protocol="consumer"),
+            marks=pytest.mark.kafka_in_full,
+        ),
         Way("hard bounces of the copiers, one group", group_mode=True),
     ],
     ids=lambda way: way.name.replace(" ", "-"),

@@ -197,16 +197,17 @@ class Wire:
 
         wait_for(ready, f"{name} has leaders")
 
-    def end_offsets(self, name: str, partitions: Iterable[int], timestamp: int = LATEST) -> Any:
+    def end_offsets(self, name: str, partitions: Iterable[int]) -> Any:
+        return self.offsets_at(LATEST, name, partitions)
+
+    def offsets_at(self, timestamp: int, name: str, partitions: Iterable[int]) -> Any:
         wanted = [list_offsets.ListOffsetsPartition(p, timestamp=timestamp) for p in partitions]
         return self.call(list_offsets.ListOffsetsRequest(-1, 0, [list_offsets.ListOffsetsTopic(name, wanted)]), 7)
 
     def batches(self, topic: str) -> Iterator[tuple[BatchHeader, memoryview]]:
         """Every batch that there is now, partition by partition, committed or not. It need not begin at 0: coordinators prune."""
         for index in range(len(self.metadata(topic).topics[0].partitions)):
-            offset, end = (
-                self.end_offsets(topic, [index], timestamp).topics[0].partitions[0].offset for timestamp in (EARLIEST, LATEST)
-            )
+            offset, end = (self.offsets_at(at, topic, [index]).topics[0].partitions[0].offset for at in (EARLIEST, LATEST))
             while offset < end:
                 answer = self.fetch(topic, offset, partition=index, isolation_level=0).responses[0].partitions[0]
                 assert answer.error_code == 0, answer

@@ -201,7 +201,7 @@ class SliceReader:
                 pile.add(job, chunk)
                 return
             if self._header_tells(header):
-                _count_up(pile.columns, header)
+                self._count_up(pile.columns, header)
             elif header.codec == NONE:
                 self._walk(pile.columns, chunk, job)
             else:
@@ -215,6 +215,13 @@ class SliceReader:
         """Are all offsets and timestamps known without a look at the records?"""
         without_gaps = header.records_count == header.last_offset_delta + 1
         return without_gaps and (self._needs == OFFSETS or header.timestamp_type == LOG_APPEND_TIME)
+
+    def _count_up(self, columns: Columns, header: BatchHeader) -> None:
+        """The records of a batch without gaps; where timestamps are wanted, all appended at one time."""
+        count = header.records_count
+        columns.offsets.write(np.arange(header.base_offset, header.base_offset + count, dtype="<i8").tobytes())
+        if self._needs & TIMESTAMPS:
+            columns.timestamps.write(np.full(count, header.max_timestamp, dtype="<i8").tobytes())
 
     def _walk(self, columns: Columns, buffer: bytes, job: Job) -> None:
         header = job.header
@@ -304,12 +311,6 @@ class SliceReader:
         if rows is not None:
             indices = indices[rows]
         return fields.take(_int32(indices, ~nulls if nulls.any() else None))
-
-
-def _count_up(kernel: Columns, header: BatchHeader) -> None:
-    """The records of a batch without gaps, all appended at one time."""
-    kernel.offsets.write(np.arange(header.base_offset, header.base_offset + header.records_count, dtype="<i8").tobytes())
-    kernel.timestamps.write(np.full(header.records_count, header.max_timestamp, dtype="<i8").tobytes())
 
 
 def _int64(data: bytes, rows: Any) -> pa.Array:

@@ -12,7 +12,9 @@ committed records: what each of them sees is, partition by partition, what went 
 
 Apache Kafka 4.4.0, when it is its cluster's only broker, may lose what it has just committed in a clean stop: the partitions have
 no leader any more, it takes them for deleted, and completes the transaction without its markers. Kafka's own test has three
-brokers. So with `--kind kafka` clean stops of the broker are left out.
+brokers. So with `--kind kafka` clean stops of the broker are left out. After kill -9 the same may happen to a transaction that
+is overdue, or being ended, when the broker comes back: an offset in it stays pending, and the copiers of its group wait for it
+until they give up. That is the more likely the busier the machine is; a run that stops so with `--kind kafka` tells of that.
 """
 
 from __future__ import annotations

@@ -276,6 +276,11 @@ class Broker:
             self.listeners.append(listener)
             await listener.open(address.host, address.port)
 
+    @property
+    def _all_listeners(self) -> list[Listener]:
+        """In the order in which they were opened."""
+        return [*self.listeners, *self.controller_listeners]
+
     async def _open_controller_listeners(self, context: BrokerContext) -> None:
         """One that cannot be had costs no client of the broker anything: a file that --port moved has its old address still.
 
@@ -356,7 +361,7 @@ class Broker:
         assert self._logs is not None
         values = context.replicas.broker_values()
         settings = SocketSettings.from_broker(values)
-        for listener in (*self.listeners, *self.controller_listeners):
+        for listener in self._all_listeners:
             listener.settings = settings
         self._logs.set_producer_expiration(values["producer.id.expiration.ms"])
         self._limit_clients(context)
@@ -462,9 +467,9 @@ class Broker:
                 last_first.push_async_callback(self._scheduler.stop)
             if self._cleaning is not None:
                 last_first.callback(self._cleaning.stop)
-            for listener in reversed((*self.listeners, *self.controller_listeners)):
+            for listener in reversed(self._all_listeners):
                 last_first.push_async_callback(listener.close, STOP_GRACE_SECONDS)
             if self.sources is not None:
                 self.sources.serving = False
-            for listener in (*self.listeners, *self.controller_listeners):
+            for listener in self._all_listeners:
                 listener.stop_accepting()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -57,9 +58,7 @@ def _tells_of_none(error: OSError | ImportError) -> bool:
 def _open() -> list[int]:
     """Fewer, or none, where somebody else was quicker."""
     fds: list[int] = []
-    try:
+    with suppress(OSError):
         while len(fds) < _MOST_AT_A_TIME:
             fds.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
-    except OSError:
-        return fds
     return fds

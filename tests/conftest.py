@@ -3,24 +3,15 @@
 from __future__ import annotations
 
 import signal
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
-
-
-def outdated() -> list[str]:
-    """Compiled modules whose source has changed since the library that they share was made: a test would not see the change."""
-    built = [library for package in ("wire", "log", "server") for library in (ROOT / package).rglob("*.so")]
-    made = max((library.stat().st_mtime for library in built), default=0.0)
-    sources = [library.with_name(f"{library.name.partition('.')[0]}.py") for library in built]
-    return [source.name for source in sources if source.exists() and source.stat().st_mtime > made]
+from scripts.compiled import why_not_to_test
 
 
 def pytest_configure() -> None:
-    if names := outdated():
-        raise pytest.UsageError(f"compile first, python setup.py build_ext --inplace: {', '.join(names)} changed")
+    if why_not := why_not_to_test():
+        raise pytest.UsageError(why_not)
     let_ctrl_c_through()
 
 

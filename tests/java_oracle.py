@@ -6,7 +6,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 from types import TracebackType
-from typing import Final
+from typing import Final, Self
 
 from scripts.maven import classpath
 
@@ -24,7 +24,7 @@ class JavaOracle:
         self._jars = classpath("kafka")
         subprocess.run(["javac", "-cp", self._jars, "-d", self._work.name, str(source)], check=True, timeout=_COMPILING_S)
 
-    def __enter__(self) -> JavaOracle:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -33,11 +33,14 @@ class JavaOracle:
     def close(self) -> None:
         self._work.cleanup()
 
+    def command(self, *arguments: str, options: tuple[str, ...] = ()) -> list[str]:
+        """What starts it; `options` are the JVM's, on top of what all have."""
+        return ["java", *_JVM, *options, "-cp", f"{self._work.name}:{self._jars}", self._main, *arguments]
+
     def run(self, *arguments: str, questions: str = "") -> str:
         """What it prints to these questions on its standard input."""
-        command = ["java", *_JVM, "-cp", f"{self._work.name}:{self._jars}", self._main, *arguments]
-        done = subprocess.run(command, input=questions.encode(), capture_output=True, check=True, timeout=_RUNNING_S)
-        return done.stdout.decode()
+        command, asked = self.command(*arguments), questions.encode()
+        return subprocess.run(command, input=asked, capture_output=True, check=True, timeout=_RUNNING_S).stdout.decode()
 
 
 def asked(source: Path, questions: str) -> str:

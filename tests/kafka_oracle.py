@@ -6,12 +6,10 @@ Kafka's jars come by Maven (scripts/maven.py); nothing of Kafka is in this repos
 from __future__ import annotations
 
 import subprocess
-import tempfile
 from pathlib import Path
-from types import TracebackType
 
 from ottla.wire.records import Record
-from scripts.maven import classpath
+from tests.java_oracle import JavaOracle
 
 SOURCE = Path(__file__).parent / "wire" / "KafkaLogOracle.java"
 
@@ -27,16 +25,12 @@ def as_hex(value: bytes | None) -> str:
     return "-" if value is None else value.hex()
 
 
-class KafkaOracle:
+class KafkaOracle(JavaOracle):
     """One Java process. Not for several threads."""
 
     def __init__(self) -> None:
-        self._work = tempfile.TemporaryDirectory(prefix="ottla-oracle-")
-        work = Path(self._work.name)
-        jars = classpath("kafka")
-        subprocess.run(["javac", "-cp", jars, "-d", str(work), str(SOURCE)], check=True, timeout=120)
-        command = ["java", "-Xmx512m", "-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.defaultLogLevel=off"]
-        command += [f"-Djava.io.tmpdir={work}", "-cp", f"{work}:{jars}", "KafkaLogOracle"]
+        super().__init__(SOURCE)
+        command = self.command(options=("-Xmx512m", f"-Djava.io.tmpdir={self._work.name}"))
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
 
     def ask(self, *words: object) -> str:
@@ -72,13 +66,10 @@ class KafkaOracle:
         pairs = (word.partition("=") for word in self.ask("files").split(" "))
         return {name: bytes.fromhex(content) for name, _, content in pairs}
 
-    def __enter__(self) -> KafkaOracle:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def close(self) -> None:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.close()
         self._process.wait(timeout=30)
         self._process.stdout.close()
-        self._work.cleanup()
+        super().close()

@@ -39,7 +39,7 @@ class WireStruct:
 
     __slots__: ClassVar[tuple[str, ...]] = ()
     NESTED: ClassVar[tuple[tuple[str, type[WireStruct], bool], ...]] = ()
-    """Fields that are structs of a class, or lists of such."""
+    """Of answers: field, class and whether it is a list, for each field that is a struct or a list of structs."""
     __hash__: ClassVar[None]  # type: ignore[assignment]
 
     def __eq__(self, other: object) -> bool:

@@ -27,8 +27,6 @@ from compat_tests.wire_diff.streams import (
     task_ids,
 )
 from ottla.server.group.records import ProtocolRecord, decode
-from ottla.server.java_hash import java_hash_bucket
-from ottla.wire.batch import iter_batches
 from ottla.wire.messages import (
     delete_groups,
     describe_groups,
@@ -342,22 +340,13 @@ def test_racks_and_tags_and_reported_offsets(wire: Wire) -> Any:
 
 
 def written(wire: Wire, group: str) -> list[Any]:
-    """What the group's partition of `__consumer_offsets` has of it, in order: kind of key, member, value or None for a tombstone.
+    """What `__consumer_offsets` has of the group, in order: kind of key, member, value or None for a tombstone.
 
     Numbers that no two brokers have alike are masked: the hash of topics, which has their ids in it, and times.
     """
-    partition = java_hash_bucket(group, 4)
-    offset, found = 0, []
-    while True:
-        part = wire.fetch("__consumer_offsets", offset, partition=partition).responses[0].partitions[0]
-        assert part.error_code == 0, part
-        records: list[Any] = []
-        for header, batch in iter_batches(part.records or b""):
-            offset = header.last_offset + 1
-            records += () if header.is_control else decode_records(bytes(batch))
-        if not part.records:
-            return found
-        for record in records:
+    found = []
+    for header, batch in wire.batches("__consumer_offsets"):
+        for record in () if header.is_control else decode_records(bytes(batch)):
             known = None if record.key is None else decode(record.key, record.value)
             if isinstance(known, ProtocolRecord) and known.group_id == group:
                 value = normalise(known.value, {}) if known.value is not None else None
@@ -365,6 +354,7 @@ def written(wire: Wire, group: str) -> list[Any]:
                     if value is not None and value.get(name):
                         value[name] = "<masked>"
                 found.append((type(known.key).__name__, getattr(known.key, "member_id", None), value))
+    return found
 
 
 @same_answer("SG19")

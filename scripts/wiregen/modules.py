@@ -28,7 +28,7 @@ def api_module(request: Message, response: Message) -> str:
     make_names_unique(request, response)
     w = Writer()
     tables: list[str] = []
-    classes = [line for m in (request, response) for s in m.all_structs for line in _class(s, _records_type(m))]
+    classes = [line for m in (request, response) for s in m.all_structs for line in _class(s, m)]
     for message in (request, response):
         tables += _functions(w, message, message.kind.upper())
     constants = _constants(request)
@@ -38,7 +38,7 @@ def api_module(request: Message, response: Message) -> str:
 def record_module(message: Message) -> str:
     """Text of wire/messages/internal/<record>.py."""
     w = Writer()
-    classes = [line for s in message.all_structs for line in _class(s, _records_type(message))]
+    classes = [line for s in message.all_structs for line in _class(s, message)]
     tables = _functions(w, message, "")
     return _assemble([message], w, _constants(message), classes, tables)
 
@@ -65,7 +65,7 @@ def _constants(message: Message) -> list[str]:
 # -- classes -----------------------------------------------------------------------------------------------------------
 
 
-def _class(struct: Struct, records: str) -> list[str]:
+def _class(struct: Struct, message: Message) -> list[str]:
     """A class written out in full: 8 us at import, where a slotted dataclass of the same fields takes 320 (Python 3.11)."""
     assert struct.name not in _TAKEN, struct.name
     lines = [f"class {struct.name}(WireStruct):"]
@@ -74,8 +74,9 @@ def _class(struct: Struct, records: str) -> list[str]:
     names = [f.name for f in struct.fields]
     quoted = ", ".join(f'"{n}"' for n in names) + ("," if len(names) == 1 else "")
     lines += _wrapped(f"    __slots__ = ({quoted})", f"    __slots__ = ({quoted.rstrip(',')},)")
-    lines += _nested(struct)
-    parameters = [f"{f.name}: {f.annotation(records)} = {_parameter_default(f)}" for f in struct.fields]
+    if message.kind == "response":
+        lines += _nested(struct)
+    parameters = [f"{f.name}: {f.annotation(_records_type(message))} = {_parameter_default(f)}" for f in struct.fields]
     lines += ["", *_wrapped(f"    def __init__(self, {', '.join(parameters)}) -> None:", parameters=parameters)]
     lines += [f"        self.{f.name} = {_initial(f)}" for f in struct.fields]
     return [*lines, "", ""]

@@ -45,7 +45,7 @@ commit timestamp, the topic id as a tagged field; number of headers."""
 _PARTITION_BYTES: Final = 4
 _USUAL_SIZE: Final = (_USUAL.size - _PARTITION_BYTES - 2) << 1  # as a varint, which is twice the number below 64
 _EMPTY_TEXT: Final = 1
-_TAGS: Final = 1
+_TAGS: Final = 1  # how many
 _TOPIC_ID_TAG: Final = 0
 _TOPIC_ID_BYTES: Final = 16
 _NO_HEADERS: Final = 0
@@ -208,16 +208,16 @@ def _usual_section(records: Sequence[GroupRecord]) -> bytes | None:
     if len(records) > _MOST_USUAL:
         return None
     parts: list[bytes] = []
-    topic, before, sized_key = None, b"", b""
+    group, topic, before, sized_key = None, None, b"", b""
     for delta, record in enumerate(records):
         if not isinstance(record, OffsetRecord):
             return None
         key, value = record.key, record.value
         if value is None or value.metadata or value.expire_timestamp != -1 or value.topic_id == ZERO_UUID:
             return None
-        if key.topic != topic:
-            topic = key.topic
-            before, sized_key = _usual_parts(key.group, topic)
+        if key.topic != topic or key.group != group:
+            group, topic = key.group, key.topic
+            before, sized_key = _usual_parts(group, topic)
         parts += (before, varint(delta), sized_key)
         parts.append(
             _USUAL.pack(

@@ -36,9 +36,6 @@ class AddPartitionsToTxnTopic(WireStruct):
 
 class AddPartitionsToTxnTransaction(WireStruct):
     __slots__ = ("transactional_id", "producer_id", "producer_epoch", "verify_only", "topics")
-    NESTED: ClassVar = (
-        ("topics", AddPartitionsToTxnTopic, True),
-    )
 
     def __init__(
         self,
@@ -62,10 +59,6 @@ class AddPartitionsToTxnRequest(WireStruct):
         "v3_and_below_producer_id",
         "v3_and_below_producer_epoch",
         "v3_and_below_topics",
-    )
-    NESTED: ClassVar = (
-        ("transactions", AddPartitionsToTxnTransaction, True),
-        ("v3_and_below_topics", AddPartitionsToTxnTopic, True),
     )
 
     def __init__(

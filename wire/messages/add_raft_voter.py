@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from struct import Struct
-from typing import ClassVar, Final
+from typing import Final
 
 from ottla.wire.primitives import EMPTY, UV, ZERO_UUID, Buffer, Parts, WireStruct, compact_length, skip_tags, uvarint
 
@@ -33,9 +33,6 @@ class Listener(WireStruct):
 
 class AddRaftVoterRequest(WireStruct):
     __slots__ = ("cluster_id", "timeout_ms", "voter_id", "voter_directory_id", "listeners", "ack_when_committed")
-    NESTED: ClassVar = (
-        ("listeners", Listener, True),
-    )
 
     def __init__(
         self,

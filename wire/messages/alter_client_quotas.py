@@ -45,10 +45,6 @@ class OpData(WireStruct):
 
 class RequestEntryData(WireStruct):
     __slots__ = ("entity", "ops")
-    NESTED: ClassVar = (
-        ("entity", RequestEntityData, True),
-        ("ops", OpData, True),
-    )
 
     def __init__(self, entity: list[RequestEntityData] = EMPTY, ops: list[OpData] = EMPTY) -> None:
         self.entity = [] if entity is EMPTY else entity
@@ -57,9 +53,6 @@ class RequestEntryData(WireStruct):
 
 class AlterClientQuotasRequest(WireStruct):
     __slots__ = ("entries", "validate_only")
-    NESTED: ClassVar = (
-        ("entries", RequestEntryData, True),
-    )
 
     def __init__(self, entries: list[RequestEntryData] = EMPTY, validate_only: bool = False) -> None:
         self.entries = [] if entries is EMPTY else entries

@@ -36,9 +36,6 @@ class AlterableConfig(WireStruct):
 
 class AlterConfigsResource(WireStruct):
     __slots__ = ("resource_type", "resource_name", "configs")
-    NESTED: ClassVar = (
-        ("configs", AlterableConfig, True),
-    )
 
     def __init__(self, resource_type: int = 0, resource_name: str = "", configs: list[AlterableConfig] = EMPTY) -> None:
         self.resource_type = resource_type
@@ -48,9 +45,6 @@ class AlterConfigsResource(WireStruct):
 
 class AlterConfigsRequest(WireStruct):
     __slots__ = ("resources", "validate_only")
-    NESTED: ClassVar = (
-        ("resources", AlterConfigsResource, True),
-    )
 
     def __init__(self, resources: list[AlterConfigsResource] = EMPTY, validate_only: bool = False) -> None:
         self.resources = [] if resources is EMPTY else resources

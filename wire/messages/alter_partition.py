@@ -37,9 +37,6 @@ class BrokerState(WireStruct):
 
 class RequestPartitionData(WireStruct):
     __slots__ = ("partition_index", "leader_epoch", "new_isr", "new_isr_with_epochs", "leader_recovery_state", "partition_epoch")
-    NESTED: ClassVar = (
-        ("new_isr_with_epochs", BrokerState, True),
-    )
 
     def __init__(
         self,
@@ -60,9 +57,6 @@ class RequestPartitionData(WireStruct):
 
 class RequestTopicData(WireStruct):
     __slots__ = ("topic_id", "partitions")
-    NESTED: ClassVar = (
-        ("partitions", RequestPartitionData, True),
-    )
 
     def __init__(self, topic_id: bytes = ZERO_UUID, partitions: list[RequestPartitionData] = EMPTY) -> None:
         self.topic_id = topic_id
@@ -71,9 +65,6 @@ class RequestTopicData(WireStruct):
 
 class AlterPartitionRequest(WireStruct):
     __slots__ = ("broker_id", "broker_epoch", "topics")
-    NESTED: ClassVar = (
-        ("topics", RequestTopicData, True),
-    )
 
     def __init__(self, broker_id: int = 0, broker_epoch: int = -1, topics: list[RequestTopicData] = EMPTY) -> None:
         self.broker_id = broker_id

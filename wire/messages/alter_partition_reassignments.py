@@ -32,9 +32,6 @@ class ReassignablePartition(WireStruct):
 
 class ReassignableTopic(WireStruct):
     __slots__ = ("name", "partitions")
-    NESTED: ClassVar = (
-        ("partitions", ReassignablePartition, True),
-    )
 
     def __init__(self, name: str = "", partitions: list[ReassignablePartition] = EMPTY) -> None:
         self.name = name
@@ -43,9 +40,6 @@ class ReassignableTopic(WireStruct):
 
 class AlterPartitionReassignmentsRequest(WireStruct):
     __slots__ = ("timeout_ms", "allow_replication_factor_change", "topics")
-    NESTED: ClassVar = (
-        ("topics", ReassignableTopic, True),
-    )
 
     def __init__(
         self,

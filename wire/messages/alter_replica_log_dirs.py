@@ -31,9 +31,6 @@ class AlterReplicaLogDirTopic(WireStruct):
 
 class AlterReplicaLogDir(WireStruct):
     __slots__ = ("path", "topics")
-    NESTED: ClassVar = (
-        ("topics", AlterReplicaLogDirTopic, True),
-    )
 
     def __init__(self, path: str = "", topics: list[AlterReplicaLogDirTopic] = EMPTY) -> None:
         self.path = path
@@ -42,9 +39,6 @@ class AlterReplicaLogDir(WireStruct):
 
 class AlterReplicaLogDirsRequest(WireStruct):
     __slots__ = ("dirs",)
-    NESTED: ClassVar = (
-        ("dirs", AlterReplicaLogDir, True),
-    )
 
     def __init__(self, dirs: list[AlterReplicaLogDir] = EMPTY) -> None:
         self.dirs = [] if dirs is EMPTY else dirs

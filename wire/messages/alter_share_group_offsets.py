@@ -30,9 +30,6 @@ class AlterShareGroupOffsetsRequestPartition(WireStruct):
 
 class AlterShareGroupOffsetsRequestTopic(WireStruct):
     __slots__ = ("topic_name", "partitions")
-    NESTED: ClassVar = (
-        ("partitions", AlterShareGroupOffsetsRequestPartition, True),
-    )
 
     def __init__(self, topic_name: str = "", partitions: list[AlterShareGroupOffsetsRequestPartition] = EMPTY) -> None:
         self.topic_name = topic_name
@@ -41,9 +38,6 @@ class AlterShareGroupOffsetsRequestTopic(WireStruct):
 
 class AlterShareGroupOffsetsRequest(WireStruct):
     __slots__ = ("group_id", "topics")
-    NESTED: ClassVar = (
-        ("topics", AlterShareGroupOffsetsRequestTopic, True),
-    )
 
     def __init__(self, group_id: str = "", topics: list[AlterShareGroupOffsetsRequestTopic] = EMPTY) -> None:
         self.group_id = group_id

@@ -50,10 +50,6 @@ class ScramCredentialUpsertion(WireStruct):
 
 class AlterUserScramCredentialsRequest(WireStruct):
     __slots__ = ("deletions", "upsertions")
-    NESTED: ClassVar = (
-        ("deletions", ScramCredentialDeletion, True),
-        ("upsertions", ScramCredentialUpsertion, True),
-    )
 
     def __init__(
         self,

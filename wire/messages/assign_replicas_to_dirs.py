@@ -32,9 +32,6 @@ class RequestPartitionData(WireStruct):
 
 class RequestTopicData(WireStruct):
     __slots__ = ("topic_id", "partitions")
-    NESTED: ClassVar = (
-        ("partitions", RequestPartitionData, True),
-    )
 
     def __init__(self, topic_id: bytes = ZERO_UUID, partitions: list[RequestPartitionData] = EMPTY) -> None:
         self.topic_id = topic_id
@@ -43,9 +40,6 @@ class RequestTopicData(WireStruct):
 
 class RequestDirectoryData(WireStruct):
     __slots__ = ("id", "topics")
-    NESTED: ClassVar = (
-        ("topics", RequestTopicData, True),
-    )
 
     def __init__(self, id: bytes = ZERO_UUID, topics: list[RequestTopicData] = EMPTY) -> None:
         self.id = id
@@ -54,9 +48,6 @@ class RequestDirectoryData(WireStruct):
 
 class AssignReplicasToDirsRequest(WireStruct):
     __slots__ = ("broker_id", "broker_epoch", "directories")
-    NESTED: ClassVar = (
-        ("directories", RequestDirectoryData, True),
-    )
 
     def __init__(self, broker_id: int = 0, broker_epoch: int = -1, directories: list[RequestDirectoryData] = EMPTY) -> None:
         self.broker_id = broker_id

@@ -59,9 +59,6 @@ class RequestPartitionData(WireStruct):
 
 class RequestTopicData(WireStruct):
     __slots__ = ("topic_name", "partitions")
-    NESTED: ClassVar = (
-        ("partitions", RequestPartitionData, True),
-    )
 
     def __init__(self, topic_name: str = "", partitions: list[RequestPartitionData] = EMPTY) -> None:
         self.topic_name = topic_name
@@ -79,10 +76,6 @@ class LeaderEndpoint(WireStruct):
 
 class BeginQuorumEpochRequest(WireStruct):
     __slots__ = ("cluster_id", "voter_id", "topics", "leader_endpoints")
-    NESTED: ClassVar = (
-        ("topics", RequestTopicData, True),
-        ("leader_endpoints", LeaderEndpoint, True),
-    )
 
     def __init__(
         self,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from struct import Struct
-from typing import ClassVar, Final
+from typing import Final
 
 from ottla.wire.primitives import EMPTY, UV, ZERO_UUID, Buffer, Parts, WireStruct, compact_length, skip_tags, too_long, uvarint
 
@@ -59,10 +59,6 @@ class BrokerRegistrationRequest(WireStruct):
         "is_migrating_zk_broker",
         "log_dirs",
         "previous_broker_epoch",
-    )
-    NESTED: ClassVar = (
-        ("listeners", Listener, True),
-        ("features", Feature, True),
     )
 
     def __init__(

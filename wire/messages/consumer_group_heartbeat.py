@@ -42,9 +42,6 @@ class ConsumerGroupHeartbeatRequest(WireStruct):
         "server_assignor",
         "topic_partitions",
     )
-    NESTED: ClassVar = (
-        ("topic_partitions", RequestTopicPartitions, True),
-    )
 
     def __init__(
         self,

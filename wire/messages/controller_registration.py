@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from struct import Struct
-from typing import ClassVar, Final
+from typing import Final
 
 from ottla.wire.primitives import EMPTY, UV, ZERO_UUID, Buffer, Parts, WireStruct, compact_length, skip_tags, uvarint
 
@@ -43,10 +43,6 @@ class Feature(WireStruct):
 
 class ControllerRegistrationRequest(WireStruct):
     __slots__ = ("controller_id", "incarnation_id", "zk_migration_ready", "listeners", "features")
-    NESTED: ClassVar = (
-        ("listeners", Listener, True),
-        ("features", Feature, True),
-    )
 
     def __init__(
         self,

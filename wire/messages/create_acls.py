@@ -50,9 +50,6 @@ class AclCreation(WireStruct):
 
 class CreateAclsRequest(WireStruct):
     __slots__ = ("creations",)
-    NESTED: ClassVar = (
-        ("creations", AclCreation, True),
-    )
 
     def __init__(self, creations: list[AclCreation] = EMPTY) -> None:
         self.creations = [] if creations is EMPTY else creations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from struct import Struct
-from typing import ClassVar, Final
+from typing import Final
 
 from ottla.wire.primitives import EMPTY, UV, Buffer, Parts, WireStruct, compact_length, negative_length, skip_tags, uvarint
 
@@ -36,9 +36,6 @@ class CreatableRenewers(WireStruct):
 
 class CreateDelegationTokenRequest(WireStruct):
     __slots__ = ("owner_principal_type", "owner_principal_name", "renewers", "max_lifetime_ms")
-    NESTED: ClassVar = (
-        ("renewers", CreatableRenewers, True),
-    )
 
     def __init__(
         self,

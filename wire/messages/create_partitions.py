@@ -32,9 +32,6 @@ class CreatePartitionsAssignment(WireStruct):
 
 class CreatePartitionsTopic(WireStruct):
     __slots__ = ("name", "count", "assignments")
-    NESTED: ClassVar = (
-        ("assignments", CreatePartitionsAssignment, True),
-    )
 
     def __init__(self, name: str = "", count: int = 0, assignments: list[CreatePartitionsAssignment] | None = EMPTY) -> None:
         self.name = name
@@ -44,9 +41,6 @@ class CreatePartitionsTopic(WireStruct):
 
 class CreatePartitionsRequest(WireStruct):
     __slots__ = ("topics", "timeout_ms", "validate_only")
-    NESTED: ClassVar = (
-        ("topics", CreatePartitionsTopic, True),
-    )
 
     def __init__(self, topics: list[CreatePartitionsTopic] = EMPTY, timeout_ms: int = 0, validate_only: bool = False) -> None:
         self.topics = [] if topics is EMPTY else topics

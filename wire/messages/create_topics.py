@@ -62,10 +62,6 @@ class CreatableTopicConfig(WireStruct):
 
 class CreatableTopic(WireStruct):
     __slots__ = ("name", "num_partitions", "replication_factor", "assignments", "configs")
-    NESTED: ClassVar = (
-        ("assignments", CreatableReplicaAssignment, True),
-        ("configs", CreatableTopicConfig, True),
-    )
 
     def __init__(
         self,
@@ -84,9 +80,6 @@ class CreatableTopic(WireStruct):
 
 class CreateTopicsRequest(WireStruct):
     __slots__ = ("topics", "timeout_ms", "validate_only")
-    NESTED: ClassVar = (
-        ("topics", CreatableTopic, True),
-    )
 
     def __init__(self, topics: list[CreatableTopic] = EMPTY, timeout_ms: int = 60000, validate_only: bool = False) -> None:
         self.topics = [] if topics is EMPTY else topics

@@ -58,9 +58,6 @@ class DeleteAclsFilter(WireStruct):
 
 class DeleteAclsRequest(WireStruct):
     __slots__ = ("filters",)
-    NESTED: ClassVar = (
-        ("filters", DeleteAclsFilter, True),
-    )
 
     def __init__(self, filters: list[DeleteAclsFilter] = EMPTY) -> None:
         self.filters = [] if filters is EMPTY else filters

@@ -35,9 +35,6 @@ class DeleteRecordsPartition(WireStruct):
 
 class DeleteRecordsTopic(WireStruct):
     __slots__ = ("name", "partitions")
-    NESTED: ClassVar = (
-        ("partitions", DeleteRecordsPartition, True),
-    )
 
     def __init__(self, name: str = "", partitions: list[DeleteRecordsPartition] = EMPTY) -> None:
         self.name = name
@@ -46,9 +43,6 @@ class DeleteRecordsTopic(WireStruct):
 
 class DeleteRecordsRequest(WireStruct):
     __slots__ = ("topics", "timeout_ms")
-    NESTED: ClassVar = (
-        ("topics", DeleteRecordsTopic, True),
-    )
 
     def __init__(self, topics: list[DeleteRecordsTopic] = EMPTY, timeout_ms: int = 0) -> None:
         self.topics = [] if topics is EMPTY else topics

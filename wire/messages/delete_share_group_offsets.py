@@ -27,9 +27,6 @@ class DeleteShareGroupOffsetsRequestTopic(WireStruct):
 
 class DeleteShareGroupOffsetsRequest(WireStruct):
     __slots__ = ("group_id", "topics")
-    NESTED: ClassVar = (
-        ("topics", DeleteShareGroupOffsetsRequestTopic, True),
-    )
 
     def __init__(self, group_id: str = "", topics: list[DeleteShareGroupOffsetsRequestTopic] = EMPTY) -> None:
         self.group_id = group_id

@@ -29,9 +29,6 @@ class PartitionData(WireStruct):
 
 class DeleteStateData(WireStruct):
     __slots__ = ("topic_id", "partitions")
-    NESTED: ClassVar = (
-        ("partitions", PartitionData, True),
-    )
 
     def __init__(self, topic_id: bytes = ZERO_UUID, partitions: list[PartitionData] = EMPTY) -> None:
         self.topic_id = topic_id
@@ -40,9 +37,6 @@ class DeleteStateData(WireStruct):
 
 class DeleteShareGroupStateRequest(WireStruct):
     __slots__ = ("group_id", "topics")
-    NESTED: ClassVar = (
-        ("topics", DeleteStateData, True),
-    )
 
     def __init__(self, group_id: str = "", topics: list[DeleteStateData] = EMPTY) -> None:
         self.group_id = group_id

@@ -46,9 +46,6 @@ class DeleteTopicState(WireStruct):
 
 class DeleteTopicsRequest(WireStruct):
     __slots__ = ("topics", "topic_names", "timeout_ms")
-    NESTED: ClassVar = (
-        ("topics", DeleteTopicState, True),
-    )
 
     def __init__(self, topics: list[DeleteTopicState] = EMPTY, topic_names: list[str] = EMPTY, timeout_ms: int = 0) -> None:
         self.topics = [] if topics is EMPTY else topics

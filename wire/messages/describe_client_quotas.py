@@ -39,9 +39,6 @@ class ComponentData(WireStruct):
 
 class DescribeClientQuotasRequest(WireStruct):
     __slots__ = ("components", "strict")
-    NESTED: ClassVar = (
-        ("components", ComponentData, True),
-    )
 
     def __init__(self, components: list[ComponentData] = EMPTY, strict: bool = False) -> None:
         self.components = [] if components is EMPTY else components

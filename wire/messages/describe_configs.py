@@ -42,9 +42,6 @@ class DescribeConfigsResource(WireStruct):
 
 class DescribeConfigsRequest(WireStruct):
     __slots__ = ("resources", "include_synonyms", "include_documentation")
-    NESTED: ClassVar = (
-        ("resources", DescribeConfigsResource, True),
-    )
 
     def __init__(
         self,

@@ -33,9 +33,6 @@ class DescribeDelegationTokenOwner(WireStruct):
 
 class DescribeDelegationTokenRequest(WireStruct):
     __slots__ = ("owners",)
-    NESTED: ClassVar = (
-        ("owners", DescribeDelegationTokenOwner, True),
-    )
 
     def __init__(self, owners: list[DescribeDelegationTokenOwner] | None = EMPTY) -> None:
         self.owners = [] if owners is EMPTY else owners

@@ -39,9 +39,6 @@ class DescribableLogDirTopic(WireStruct):
 
 class DescribeLogDirsRequest(WireStruct):
     __slots__ = ("topics",)
-    NESTED: ClassVar = (
-        ("topics", DescribableLogDirTopic, True),
-    )
 
     def __init__(self, topics: list[DescribableLogDirTopic] | None = EMPTY) -> None:
         self.topics = [] if topics is EMPTY else topics

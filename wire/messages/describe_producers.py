@@ -30,9 +30,6 @@ class TopicRequest(WireStruct):
 
 class DescribeProducersRequest(WireStruct):
     __slots__ = ("topics",)
-    NESTED: ClassVar = (
-        ("topics", TopicRequest, True),
-    )
 
     def __init__(self, topics: list[TopicRequest] = EMPTY) -> None:
         self.topics = [] if topics is EMPTY else topics

@@ -42,9 +42,6 @@ class RequestPartitionData(WireStruct):
 
 class RequestTopicData(WireStruct):
     __slots__ = ("topic_name", "partitions")
-    NESTED: ClassVar = (
-        ("partitions", RequestPartitionData, True),
-    )
 
     def __init__(self, topic_name: str = "", partitions: list[RequestPartitionData] = EMPTY) -> None:
         self.topic_name = topic_name
@@ -53,9 +50,6 @@ class RequestTopicData(WireStruct):
 
 class DescribeQuorumRequest(WireStruct):
     __slots__ = ("topics",)
-    NESTED: ClassVar = (
-        ("topics", RequestTopicData, True),
-    )
 
     def __init__(self, topics: list[RequestTopicData] = EMPTY) -> None:
         self.topics = [] if topics is EMPTY else topics

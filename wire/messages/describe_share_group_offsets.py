@@ -34,9 +34,6 @@ class DescribeShareGroupOffsetsRequestTopic(WireStruct):
 
 class DescribeShareGroupOffsetsRequestGroup(WireStruct):
     __slots__ = ("group_id", "topics")
-    NESTED: ClassVar = (
-        ("topics", DescribeShareGroupOffsetsRequestTopic, True),
-    )
 
     def __init__(self, group_id: str = "", topics: list[DescribeShareGroupOffsetsRequestTopic] | None = EMPTY) -> None:
         self.group_id = group_id
@@ -45,9 +42,6 @@ class DescribeShareGroupOffsetsRequestGroup(WireStruct):
 
 class DescribeShareGroupOffsetsRequest(WireStruct):
     __slots__ = ("groups",)
-    NESTED: ClassVar = (
-        ("groups", DescribeShareGroupOffsetsRequestGroup, True),
-    )
 
     def __init__(self, groups: list[DescribeShareGroupOffsetsRequestGroup] = EMPTY) -> None:
         self.groups = [] if groups is EMPTY else groups

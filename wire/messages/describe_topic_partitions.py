@@ -40,10 +40,6 @@ class RequestCursor(WireStruct):
 
 class DescribeTopicPartitionsRequest(WireStruct):
     __slots__ = ("topics", "response_partition_limit", "cursor")
-    NESTED: ClassVar = (
-        ("topics", TopicRequest, True),
-        ("cursor", RequestCursor, False),
-    )
 
     def __init__(
         self,

@@ -29,9 +29,6 @@ class UserName(WireStruct):
 
 class DescribeUserScramCredentialsRequest(WireStruct):
     __slots__ = ("users",)
-    NESTED: ClassVar = (
-        ("users", UserName, True),
-    )
 
     def __init__(self, users: list[UserName] | None = EMPTY) -> None:
         self.users = [] if users is EMPTY else users

@@ -36,9 +36,6 @@ class TopicPartitions(WireStruct):
 
 class ElectLeadersRequest(WireStruct):
     __slots__ = ("election_type", "topic_partitions", "timeout_ms")
-    NESTED: ClassVar = (
-        ("topic_partitions", TopicPartitions, True),
-    )
 
     def __init__(
         self,

@@ -53,9 +53,6 @@ class ReplicaInfo(WireStruct):
 
 class RequestPartitionData(WireStruct):
     __slots__ = ("partition_index", "leader_id", "leader_epoch", "preferred_successors", "preferred_candidates")
-    NESTED: ClassVar = (
-        ("preferred_candidates", ReplicaInfo, True),
-    )
 
     def __init__(
         self,
@@ -74,9 +71,6 @@ class RequestPartitionData(WireStruct):
 
 class RequestTopicData(WireStruct):
     __slots__ = ("topic_name", "partitions")
-    NESTED: ClassVar = (
-        ("partitions", RequestPartitionData, True),
-    )
 
     def __init__(self, topic_name: str = "", partitions: list[RequestPartitionData] = EMPTY) -> None:
         self.topic_name = topic_name
@@ -94,10 +88,6 @@ class LeaderEndpoint(WireStruct):
 
 class EndQuorumEpochRequest(WireStruct):
     __slots__ = ("cluster_id", "topics", "leader_endpoints")
-    NESTED: ClassVar = (
-        ("topics", RequestTopicData, True),
-        ("leader_endpoints", LeaderEndpoint, True),
-    )
 
     def __init__(
         self,

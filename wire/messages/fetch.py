@@ -108,9 +108,6 @@ class FetchPartition(WireStruct):
 
 class FetchTopic(WireStruct):
     __slots__ = ("topic", "topic_id", "partitions")
-    NESTED: ClassVar = (
-        ("partitions", FetchPartition, True),
-    )
 
     def __init__(self, topic: str = "", topic_id: bytes = ZERO_UUID, partitions: list[FetchPartition] = EMPTY) -> None:
         self.topic = topic
@@ -141,11 +138,6 @@ class FetchRequest(WireStruct):
         "topics",
         "forgotten_topics_data",
         "rack_id",
-    )
-    NESTED: ClassVar = (
-        ("replica_state", ReplicaState, False),
-        ("topics", FetchTopic, True),
-        ("forgotten_topics_data", ForgottenTopic, True),
     )
 
     def __init__(

@@ -55,9 +55,6 @@ class RequestSnapshotId(WireStruct):
 
 class RequestPartitionSnapshot(WireStruct):
     __slots__ = ("partition", "current_leader_epoch", "snapshot_id", "position", "replica_directory_id")
-    NESTED: ClassVar = (
-        ("snapshot_id", RequestSnapshotId, False),
-    )
 
     def __init__(
         self,
@@ -76,9 +73,6 @@ class RequestPartitionSnapshot(WireStruct):
 
 class RequestTopicSnapshot(WireStruct):
     __slots__ = ("name", "partitions")
-    NESTED: ClassVar = (
-        ("partitions", RequestPartitionSnapshot, True),
-    )
 
     def __init__(self, name: str = "", partitions: list[RequestPartitionSnapshot] = EMPTY) -> None:
         self.name = name
@@ -87,9 +81,6 @@ class RequestTopicSnapshot(WireStruct):
 
 class FetchSnapshotRequest(WireStruct):
     __slots__ = ("cluster_id", "replica_id", "max_bytes", "topics")
-    NESTED: ClassVar = (
-        ("topics", RequestTopicSnapshot, True),
-    )
 
     def __init__(
         self,

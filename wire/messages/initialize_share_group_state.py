@@ -31,9 +31,6 @@ class PartitionData(WireStruct):
 
 class InitializeStateData(WireStruct):
     __slots__ = ("topic_id", "partitions")
-    NESTED: ClassVar = (
-        ("partitions", PartitionData, True),
-    )
 
     def __init__(self, topic_id: bytes = ZERO_UUID, partitions: list[PartitionData] = EMPTY) -> None:
         self.topic_id = topic_id
@@ -42,9 +39,6 @@ class InitializeStateData(WireStruct):
 
 class InitializeShareGroupStateRequest(WireStruct):
     __slots__ = ("group_id", "topics")
-    NESTED: ClassVar = (
-        ("topics", InitializeStateData, True),
-    )
 
     def __init__(self, group_id: str = "", topics: list[InitializeStateData] = EMPTY) -> None:
         self.group_id = group_id

@@ -45,9 +45,6 @@ class JoinGroupRequest(WireStruct):
         "protocols",
         "reason",
     )
-    NESTED: ClassVar = (
-        ("protocols", JoinGroupRequestProtocol, True),
-    )
 
     def __init__(
         self,

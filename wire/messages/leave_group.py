@@ -32,9 +32,6 @@ class MemberIdentity(WireStruct):
 
 class LeaveGroupRequest(WireStruct):
     __slots__ = ("group_id", "member_id", "members")
-    NESTED: ClassVar = (
-        ("members", MemberIdentity, True),
-    )
 
     def __init__(self, group_id: str = "", member_id: str = "", members: list[MemberIdentity] = EMPTY) -> None:
         self.group_id = group_id

@@ -41,9 +41,6 @@ class ListOffsetsPartition(WireStruct):
 
 class ListOffsetsTopic(WireStruct):
     __slots__ = ("name", "partitions")
-    NESTED: ClassVar = (
-        ("partitions", ListOffsetsPartition, True),
-    )
 
     def __init__(self, name: str = "", partitions: list[ListOffsetsPartition] = EMPTY) -> None:
         self.name = name
@@ -52,9 +49,6 @@ class ListOffsetsTopic(WireStruct):
 
 class ListOffsetsRequest(WireStruct):
     __slots__ = ("replica_id", "isolation_level", "topics", "timeout_ms")
-    NESTED: ClassVar = (
-        ("topics", ListOffsetsTopic, True),
-    )
 
     def __init__(
         self,

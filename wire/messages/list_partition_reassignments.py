@@ -28,9 +28,6 @@ class ListPartitionReassignmentsTopics(WireStruct):
 
 class ListPartitionReassignmentsRequest(WireStruct):
     __slots__ = ("timeout_ms", "topics")
-    NESTED: ClassVar = (
-        ("topics", ListPartitionReassignmentsTopics, True),
-    )
 
     def __init__(self, timeout_ms: int = 60000, topics: list[ListPartitionReassignmentsTopics] | None = None) -> None:
         self.timeout_ms = timeout_ms

@@ -64,9 +64,6 @@ class MetadataRequest(WireStruct):
         "include_cluster_authorized_operations",
         "include_topic_authorized_operations",
     )
-    NESTED: ClassVar = (
-        ("topics", MetadataRequestTopic, True),
-    )
 
     def __init__(
         self,

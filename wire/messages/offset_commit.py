@@ -58,9 +58,6 @@ class OffsetCommitRequestPartition(WireStruct):
 
 class OffsetCommitRequestTopic(WireStruct):
     __slots__ = ("name", "topic_id", "partitions")
-    NESTED: ClassVar = (
-        ("partitions", OffsetCommitRequestPartition, True),
-    )
 
     def __init__(
         self,
@@ -75,9 +72,6 @@ class OffsetCommitRequestTopic(WireStruct):
 
 class OffsetCommitRequest(WireStruct):
     __slots__ = ("group_id", "generation_id_or_member_epoch", "member_id", "group_instance_id", "retention_time_ms", "topics")
-    NESTED: ClassVar = (
-        ("topics", OffsetCommitRequestTopic, True),
-    )
 
     def __init__(
         self,

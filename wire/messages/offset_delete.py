@@ -27,9 +27,6 @@ class OffsetDeleteRequestPartition(WireStruct):
 
 class OffsetDeleteRequestTopic(WireStruct):
     __slots__ = ("name", "partitions")
-    NESTED: ClassVar = (
-        ("partitions", OffsetDeleteRequestPartition, True),
-    )
 
     def __init__(self, name: str = "", partitions: list[OffsetDeleteRequestPartition] = EMPTY) -> None:
         self.name = name
@@ -38,9 +35,6 @@ class OffsetDeleteRequestTopic(WireStruct):
 
 class OffsetDeleteRequest(WireStruct):
     __slots__ = ("group_id", "topics")
-    NESTED: ClassVar = (
-        ("topics", OffsetDeleteRequestTopic, True),
-    )
 
     def __init__(self, group_id: str = "", topics: list[OffsetDeleteRequestTopic] = EMPTY) -> None:
         self.group_id = group_id

@@ -59,9 +59,6 @@ class OffsetFetchRequestTopics(WireStruct):
 
 class OffsetFetchRequestGroup(WireStruct):
     __slots__ = ("group_id", "member_id", "member_epoch", "topics")
-    NESTED: ClassVar = (
-        ("topics", OffsetFetchRequestTopics, True),
-    )
 
     def __init__(
         self,
@@ -78,10 +75,6 @@ class OffsetFetchRequestGroup(WireStruct):
 
 class OffsetFetchRequest(WireStruct):
     __slots__ = ("group_id", "topics", "groups", "require_stable")
-    NESTED: ClassVar = (
-        ("topics", OffsetFetchRequestTopic, True),
-        ("groups", OffsetFetchRequestGroup, True),
-    )
 
     def __init__(
         self,

@@ -35,9 +35,6 @@ class OffsetForLeaderPartition(WireStruct):
 
 class OffsetForLeaderTopic(WireStruct):
     __slots__ = ("topic", "partitions")
-    NESTED: ClassVar = (
-        ("partitions", OffsetForLeaderPartition, True),
-    )
 
     def __init__(self, topic: str = "", partitions: list[OffsetForLeaderPartition] = EMPTY) -> None:
         self.topic = topic
@@ -46,9 +43,6 @@ class OffsetForLeaderTopic(WireStruct):
 
 class OffsetForLeaderEpochRequest(WireStruct):
     __slots__ = ("replica_id", "topics")
-    NESTED: ClassVar = (
-        ("topics", OffsetForLeaderTopic, True),
-    )
 
     def __init__(self, replica_id: int = -2, topics: list[OffsetForLeaderTopic] = EMPTY) -> None:
         self.replica_id = replica_id

@@ -55,9 +55,6 @@ class PartitionProduceData(WireStruct):
 
 class TopicProduceData(WireStruct):
     __slots__ = ("name", "topic_id", "partition_data")
-    NESTED: ClassVar = (
-        ("partition_data", PartitionProduceData, True),
-    )
 
     def __init__(self, name: str = "", topic_id: bytes = ZERO_UUID, partition_data: list[PartitionProduceData] = EMPTY) -> None:
         self.name = name
@@ -67,9 +64,6 @@ class TopicProduceData(WireStruct):
 
 class ProduceRequest(WireStruct):
     __slots__ = ("transactional_id", "acks", "timeout_ms", "topic_data")
-    NESTED: ClassVar = (
-        ("topic_data", TopicProduceData, True),
-    )
 
     def __init__(
         self,

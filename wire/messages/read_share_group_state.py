@@ -34,9 +34,6 @@ class PartitionData(WireStruct):
 
 class ReadStateData(WireStruct):
     __slots__ = ("topic_id", "partitions")
-    NESTED: ClassVar = (
-        ("partitions", PartitionData, True),
-    )
 
     def __init__(self, topic_id: bytes = ZERO_UUID, partitions: list[PartitionData] = EMPTY) -> None:
         self.topic_id = topic_id
@@ -45,9 +42,6 @@ class ReadStateData(WireStruct):
 
 class ReadShareGroupStateRequest(WireStruct):
     __slots__ = ("group_id", "topics")
-    NESTED: ClassVar = (
-        ("topics", ReadStateData, True),
-    )
 
     def __init__(self, group_id: str = "", topics: list[ReadStateData] = EMPTY) -> None:
         self.group_id = group_id

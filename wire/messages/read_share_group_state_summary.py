@@ -34,9 +34,6 @@ class PartitionData(WireStruct):
 
 class ReadStateSummaryData(WireStruct):
     __slots__ = ("topic_id", "partitions")
-    NESTED: ClassVar = (
-        ("partitions", PartitionData, True),
-    )
 
     def __init__(self, topic_id: bytes = ZERO_UUID, partitions: list[PartitionData] = EMPTY) -> None:
         self.topic_id = topic_id
@@ -45,9 +42,6 @@ class ReadStateSummaryData(WireStruct):
 
 class ReadShareGroupStateSummaryRequest(WireStruct):
     __slots__ = ("group_id", "topics")
-    NESTED: ClassVar = (
-        ("topics", ReadStateSummaryData, True),
-    )
 
     def __init__(self, group_id: str = "", topics: list[ReadStateSummaryData] = EMPTY) -> None:
         self.group_id = group_id

@@ -37,9 +37,6 @@ class AcknowledgementBatch(WireStruct):
 
 class AcknowledgePartition(WireStruct):
     __slots__ = ("partition_index", "acknowledgement_batches")
-    NESTED: ClassVar = (
-        ("acknowledgement_batches", AcknowledgementBatch, True),
-    )
 
     def __init__(self, partition_index: int = 0, acknowledgement_batches: list[AcknowledgementBatch] = EMPTY) -> None:
         self.partition_index = partition_index
@@ -48,9 +45,6 @@ class AcknowledgePartition(WireStruct):
 
 class AcknowledgeTopic(WireStruct):
     __slots__ = ("topic_id", "partitions")
-    NESTED: ClassVar = (
-        ("partitions", AcknowledgePartition, True),
-    )
 
     def __init__(self, topic_id: bytes = ZERO_UUID, partitions: list[AcknowledgePartition] = EMPTY) -> None:
         self.topic_id = topic_id
@@ -59,9 +53,6 @@ class AcknowledgeTopic(WireStruct):
 
 class ShareAcknowledgeRequest(WireStruct):
     __slots__ = ("group_id", "member_id", "share_session_epoch", "is_renew_ack", "topics")
-    NESTED: ClassVar = (
-        ("topics", AcknowledgeTopic, True),
-    )
 
     def __init__(
         self,

@@ -43,9 +43,6 @@ class AcknowledgementBatch(WireStruct):
 
 class FetchPartition(WireStruct):
     __slots__ = ("partition_index", "partition_max_bytes", "acknowledgement_batches")
-    NESTED: ClassVar = (
-        ("acknowledgement_batches", AcknowledgementBatch, True),
-    )
 
     def __init__(
         self,
@@ -60,9 +57,6 @@ class FetchPartition(WireStruct):
 
 class FetchTopic(WireStruct):
     __slots__ = ("topic_id", "partitions")
-    NESTED: ClassVar = (
-        ("partitions", FetchPartition, True),
-    )
 
     def __init__(self, topic_id: bytes = ZERO_UUID, partitions: list[FetchPartition] = EMPTY) -> None:
         self.topic_id = topic_id
@@ -91,10 +85,6 @@ class ShareFetchRequest(WireStruct):
         "is_renew_ack",
         "topics",
         "forgotten_topics_data",
-    )
-    NESTED: ClassVar = (
-        ("topics", FetchTopic, True),
-        ("forgotten_topics_data", ForgottenTopic, True),
     )
 
     def __init__(

@@ -44,9 +44,6 @@ class KeyValue(WireStruct):
 
 class TopicInfo(WireStruct):
     __slots__ = ("name", "partitions", "replication_factor", "topic_configs")
-    NESTED: ClassVar = (
-        ("topic_configs", KeyValue, True),
-    )
 
     def __init__(
         self,
@@ -85,11 +82,6 @@ class Subtopology(WireStruct):
         "repartition_source_topics",
         "copartition_groups",
     )
-    NESTED: ClassVar = (
-        ("state_changelog_topics", TopicInfo, True),
-        ("repartition_source_topics", TopicInfo, True),
-        ("copartition_groups", CopartitionGroup, True),
-    )
 
     def __init__(
         self,
@@ -112,9 +104,6 @@ class Subtopology(WireStruct):
 
 class Topology(WireStruct):
     __slots__ = ("epoch", "subtopologies")
-    NESTED: ClassVar = (
-        ("subtopologies", Subtopology, True),
-    )
 
     def __init__(self, epoch: int = 0, subtopologies: list[Subtopology] = EMPTY) -> None:
         self.epoch = epoch
@@ -165,16 +154,6 @@ class StreamsGroupHeartbeatRequest(WireStruct):
         "task_offsets",
         "task_end_offsets",
         "shutdown_application",
-    )
-    NESTED: ClassVar = (
-        ("topology", Topology, False),
-        ("active_tasks", RequestTaskIds, True),
-        ("standby_tasks", RequestTaskIds, True),
-        ("warmup_tasks", RequestTaskIds, True),
-        ("user_endpoint", RequestEndpoint, False),
-        ("client_tags", KeyValue, True),
-        ("task_offsets", TaskOffset, True),
-        ("task_end_offsets", TaskOffset, True),
     )
 
     def __init__(

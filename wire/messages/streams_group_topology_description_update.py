@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from struct import Struct
-from typing import ClassVar, Final
+from typing import Final
 
 from ottla.wire.primitives import EMPTY, UV, Buffer, Parts, WireStruct, compact_length, skip_tags, uvarint
 
@@ -42,9 +42,6 @@ class TopologyDescriptionNode(WireStruct):
 
 class TopologyDescriptionSubtopology(WireStruct):
     __slots__ = ("subtopology_id", "nodes")
-    NESTED: ClassVar = (
-        ("nodes", TopologyDescriptionNode, True),
-    )
 
     def __init__(self, subtopology_id: str = "", nodes: list[TopologyDescriptionNode] = EMPTY) -> None:
         self.subtopology_id = subtopology_id
@@ -53,10 +50,6 @@ class TopologyDescriptionSubtopology(WireStruct):
 
 class TopologyDescriptionGlobalStore(WireStruct):
     __slots__ = ("source", "processor")
-    NESTED: ClassVar = (
-        ("source", TopologyDescriptionNode, False),
-        ("processor", TopologyDescriptionNode, False),
-    )
 
     def __init__(self, source: TopologyDescriptionNode = EMPTY, processor: TopologyDescriptionNode = EMPTY) -> None:
         self.source = TopologyDescriptionNode() if source is EMPTY else source
@@ -65,10 +58,6 @@ class TopologyDescriptionGlobalStore(WireStruct):
 
 class TopologyDescription(WireStruct):
     __slots__ = ("subtopologies", "global_stores")
-    NESTED: ClassVar = (
-        ("subtopologies", TopologyDescriptionSubtopology, True),
-        ("global_stores", TopologyDescriptionGlobalStore, True),
-    )
 
     def __init__(
         self,
@@ -81,9 +70,6 @@ class TopologyDescription(WireStruct):
 
 class StreamsGroupTopologyDescriptionUpdateRequest(WireStruct):
     __slots__ = ("group_id", "member_id", "topology_epoch", "topology_description")
-    NESTED: ClassVar = (
-        ("topology_description", TopologyDescription, False),
-    )
 
     def __init__(
         self,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from struct import Struct
-from typing import ClassVar, Final
+from typing import Final
 
 from ottla.wire.primitives import EMPTY, UV, Buffer, Parts, WireStruct, compact_length, negative_length, skip_tags, uvarint
 
@@ -31,9 +31,6 @@ class SyncGroupRequestAssignment(WireStruct):
 
 class SyncGroupRequest(WireStruct):
     __slots__ = ("group_id", "generation_id", "member_id", "group_instance_id", "protocol_type", "protocol_name", "assignments")
-    NESTED: ClassVar = (
-        ("assignments", SyncGroupRequestAssignment, True),
-    )
 
     def __init__(
         self,

@@ -59,9 +59,6 @@ class TxnOffsetCommitRequestPartition(WireStruct):
 
 class TxnOffsetCommitRequestTopic(WireStruct):
     __slots__ = ("name", "topic_id", "partitions")
-    NESTED: ClassVar = (
-        ("partitions", TxnOffsetCommitRequestPartition, True),
-    )
 
     def __init__(
         self,
@@ -84,9 +81,6 @@ class TxnOffsetCommitRequest(WireStruct):
         "member_id",
         "group_instance_id",
         "topics",
-    )
-    NESTED: ClassVar = (
-        ("topics", TxnOffsetCommitRequestTopic, True),
     )
 
     def __init__(

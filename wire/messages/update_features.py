@@ -44,9 +44,6 @@ class FeatureUpdateKey(WireStruct):
 
 class UpdateFeaturesRequest(WireStruct):
     __slots__ = ("timeout_ms", "feature_updates", "validate_only")
-    NESTED: ClassVar = (
-        ("feature_updates", FeatureUpdateKey, True),
-    )
 
     def __init__(
         self,

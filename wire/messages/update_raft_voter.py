@@ -58,10 +58,6 @@ class KRaftVersionFeature(WireStruct):
 
 class UpdateRaftVoterRequest(WireStruct):
     __slots__ = ("cluster_id", "current_leader_epoch", "voter_id", "voter_directory_id", "listeners", "kraft_version_feature")
-    NESTED: ClassVar = (
-        ("listeners", Listener, True),
-        ("kraft_version_feature", KRaftVersionFeature, False),
-    )
 
     def __init__(
         self,

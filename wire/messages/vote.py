@@ -76,9 +76,6 @@ class RequestPartitionData(WireStruct):
 
 class RequestTopicData(WireStruct):
     __slots__ = ("topic_name", "partitions")
-    NESTED: ClassVar = (
-        ("partitions", RequestPartitionData, True),
-    )
 
     def __init__(self, topic_name: str = "", partitions: list[RequestPartitionData] = EMPTY) -> None:
         self.topic_name = topic_name
@@ -87,9 +84,6 @@ class RequestTopicData(WireStruct):
 
 class VoteRequest(WireStruct):
     __slots__ = ("cluster_id", "voter_id", "topics")
-    NESTED: ClassVar = (
-        ("topics", RequestTopicData, True),
-    )
 
     def __init__(self, cluster_id: str | None = None, voter_id: int = -1, topics: list[RequestTopicData] = EMPTY) -> None:
         self.cluster_id = cluster_id

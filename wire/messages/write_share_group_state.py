@@ -36,9 +36,6 @@ class StateBatch(WireStruct):
 
 class PartitionData(WireStruct):
     __slots__ = ("partition", "state_epoch", "leader_epoch", "start_offset", "delivery_complete_count", "state_batches")
-    NESTED: ClassVar = (
-        ("state_batches", StateBatch, True),
-    )
 
     def __init__(
         self,
@@ -59,9 +56,6 @@ class PartitionData(WireStruct):
 
 class WriteStateData(WireStruct):
     __slots__ = ("topic_id", "partitions")
-    NESTED: ClassVar = (
-        ("partitions", PartitionData, True),
-    )
 
     def __init__(self, topic_id: bytes = ZERO_UUID, partitions: list[PartitionData] = EMPTY) -> None:
         self.topic_id = topic_id
@@ -70,9 +64,6 @@ class WriteStateData(WireStruct):
 
 class WriteShareGroupStateRequest(WireStruct):
     __slots__ = ("group_id", "topics")
-    NESTED: ClassVar = (
-        ("topics", WriteStateData, True),
-    )
 
     def __init__(self, group_id: str = "", topics: list[WriteStateData] = EMPTY) -> None:
         self.group_id = group_id

@@ -34,9 +34,6 @@ class WritableTxnMarkerTopic(WireStruct):
 
 class WritableTxnMarker(WireStruct):
     __slots__ = ("producer_id", "producer_epoch", "transaction_result", "topics", "coordinator_epoch", "transaction_version")
-    NESTED: ClassVar = (
-        ("topics", WritableTxnMarkerTopic, True),
-    )
 
     def __init__(
         self,
@@ -57,9 +54,6 @@ class WritableTxnMarker(WireStruct):
 
 class WriteTxnMarkersRequest(WireStruct):
     __slots__ = ("markers",)
-    NESTED: ClassVar = (
-        ("markers", WritableTxnMarker, True),
-    )
 
     def __init__(self, markers: list[WritableTxnMarker] = EMPTY) -> None:
         self.markers = [] if markers is EMPTY else markers

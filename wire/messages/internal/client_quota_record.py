@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from struct import Struct
-from typing import ClassVar, Final
+from typing import Final
 
 from ottla.wire.primitives import EMPTY, UV, Buffer, Parts, WireStruct, compact_length, skip_tags, uvarint
 
@@ -26,9 +26,6 @@ class EntityData(WireStruct):
 
 class ClientQuotaRecord(WireStruct):
     __slots__ = ("entity", "key", "value", "remove")
-    NESTED: ClassVar = (
-        ("entity", EntityData, True),
-    )
 
     def __init__(self, entity: list[EntityData] = EMPTY, key: str = "", value: float = 0.0, remove: bool = False) -> None:
         self.entity = [] if entity is EMPTY else entity

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from struct import Struct, pack, unpack_from
-from typing import ClassVar, Final
+from typing import Final
 
 from ottla.wire.primitives import (
     EMPTY,
@@ -47,10 +47,6 @@ class TopicPartitions(WireStruct):
 
 class ConsumerGroupCurrentMemberAssignmentValue(WireStruct):
     __slots__ = ("member_epoch", "previous_member_epoch", "state", "assigned_partitions", "partitions_pending_revocation")
-    NESTED: ClassVar = (
-        ("assigned_partitions", TopicPartitions, True),
-        ("partitions_pending_revocation", TopicPartitions, True),
-    )
 
     def __init__(
         self,

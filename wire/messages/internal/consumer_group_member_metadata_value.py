@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from struct import Struct
-from typing import ClassVar, Final
+from typing import Final
 
 from ottla.wire.primitives import (
     EMPTY,
@@ -38,9 +38,6 @@ class ClassicProtocol(WireStruct):
 
 class ClassicMemberMetadata(WireStruct):
     __slots__ = ("session_timeout_ms", "supported_protocols")
-    NESTED: ClassVar = (
-        ("supported_protocols", ClassicProtocol, True),
-    )
 
     def __init__(self, session_timeout_ms: int = 0, supported_protocols: list[ClassicProtocol] = EMPTY) -> None:
         self.session_timeout_ms = session_timeout_ms
@@ -58,9 +55,6 @@ class ConsumerGroupMemberMetadataValue(WireStruct):
         "rebalance_timeout_ms",
         "server_assignor",
         "classic_member_metadata",
-    )
-    NESTED: ClassVar = (
-        ("classic_member_metadata", ClassicMemberMetadata, False),
     )
 
     def __init__(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from struct import Struct
-from typing import ClassVar, Final
+from typing import Final
 
 from ottla.wire.primitives import EMPTY, UV, ZERO_UUID, Buffer, Parts, WireStruct, compact_length, skip_tags
 
@@ -28,9 +28,6 @@ class PartitionMetadata(WireStruct):
 
 class TopicMetadata(WireStruct):
     __slots__ = ("topic_id", "topic_name", "num_partitions", "partition_metadata")
-    NESTED: ClassVar = (
-        ("partition_metadata", PartitionMetadata, True),
-    )
 
     def __init__(
         self,
@@ -47,9 +44,6 @@ class TopicMetadata(WireStruct):
 
 class ConsumerGroupPartitionMetadataValue(WireStruct):
     __slots__ = ("topics",)
-    NESTED: ClassVar = (
-        ("topics", TopicMetadata, True),
-    )
 
     def __init__(self, topics: list[TopicMetadata] = EMPTY) -> None:
         self.topics = [] if topics is EMPTY else topics

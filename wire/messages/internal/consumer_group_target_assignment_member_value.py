@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from struct import Struct, pack, unpack_from
-from typing import ClassVar, Final
+from typing import Final
 
 from ottla.wire.primitives import EMPTY, UV, ZERO_UUID, Buffer, Parts, WireStruct, compact_length, skip_tags
 
@@ -26,9 +26,6 @@ class TopicPartition(WireStruct):
 
 class ConsumerGroupTargetAssignmentMemberValue(WireStruct):
     __slots__ = ("topic_partitions",)
-    NESTED: ClassVar = (
-        ("topic_partitions", TopicPartition, True),
-    )
 
     def __init__(self, topic_partitions: list[TopicPartition] = EMPTY) -> None:
         self.topic_partitions = [] if topic_partitions is EMPTY else topic_partitions

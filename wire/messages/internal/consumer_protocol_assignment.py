@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from struct import Struct, pack, unpack_from
-from typing import ClassVar, Final
+from typing import Final
 
 from ottla.wire.primitives import EMPTY, Buffer, Parts, WireStruct, negative_length
 
@@ -25,9 +25,6 @@ class TopicPartition(WireStruct):
 
 class ConsumerProtocolAssignment(WireStruct):
     __slots__ = ("assigned_partitions", "user_data")
-    NESTED: ClassVar = (
-        ("assigned_partitions", TopicPartition, True),
-    )
 
     def __init__(self, assigned_partitions: list[TopicPartition] = EMPTY, user_data: bytes | None = None) -> None:
         self.assigned_partitions = [] if assigned_partitions is EMPTY else assigned_partitions

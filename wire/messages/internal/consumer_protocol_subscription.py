@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from struct import Struct, pack, unpack_from
-from typing import ClassVar, Final
+from typing import Final
 
 from ottla.wire.primitives import EMPTY, Buffer, Parts, WireStruct, negative_length
 
@@ -26,9 +26,6 @@ class TopicPartition(WireStruct):
 
 class ConsumerProtocolSubscription(WireStruct):
     __slots__ = ("topics", "user_data", "owned_partitions", "generation_id", "rack_id")
-    NESTED: ClassVar = (
-        ("owned_partitions", TopicPartition, True),
-    )
 
     def __init__(
         self,

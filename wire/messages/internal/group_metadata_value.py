@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from struct import Struct
-from typing import ClassVar, Final
+from typing import Final
 
 from ottla.wire.primitives import EMPTY, UV, Buffer, Parts, WireStruct, compact_length, negative_length, skip_tags, uvarint
 
@@ -59,9 +59,6 @@ class MemberMetadata(WireStruct):
 
 class GroupMetadataValue(WireStruct):
     __slots__ = ("protocol_type", "generation", "protocol", "leader", "current_state_timestamp", "members")
-    NESTED: ClassVar = (
-        ("members", MemberMetadata, True),
-    )
 
     def __init__(
         self,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from struct import Struct
-from typing import ClassVar, Final
+from typing import Final
 
 from ottla.wire.primitives import EMPTY, UV, ZERO_UUID, Buffer, Parts, WireStruct, compact_length, skip_tags
 
@@ -29,10 +29,6 @@ class Voter(WireStruct):
 
 class LeaderChangeMessage(WireStruct):
     __slots__ = ("version", "leader_id", "voters", "granting_voters")
-    NESTED: ClassVar = (
-        ("voters", Voter, True),
-        ("granting_voters", Voter, True),
-    )
 
     def __init__(
         self,

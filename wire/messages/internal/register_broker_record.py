@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from struct import Struct
-from typing import ClassVar, Final
+from typing import Final
 
 from ottla.wire.primitives import (
     EMPTY,
@@ -73,10 +73,6 @@ class RegisterBrokerRecord(WireStruct):
         "in_controlled_shutdown",
         "log_dirs",
         "cordoned_log_dirs",
-    )
-    NESTED: ClassVar = (
-        ("end_points", BrokerEndpoint, True),
-        ("features", BrokerFeature, True),
     )
 
     def __init__(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from struct import Struct
-from typing import ClassVar, Final
+from typing import Final
 
 from ottla.wire.primitives import EMPTY, UV, ZERO_UUID, Buffer, Parts, WireStruct, compact_length, skip_tags
 
@@ -41,10 +41,6 @@ class ControllerFeature(WireStruct):
 
 class RegisterControllerRecord(WireStruct):
     __slots__ = ("controller_id", "incarnation_id", "zk_migration_ready", "end_points", "features")
-    NESTED: ClassVar = (
-        ("end_points", ControllerEndpoint, True),
-        ("features", ControllerFeature, True),
-    )
 
     def __init__(
         self,

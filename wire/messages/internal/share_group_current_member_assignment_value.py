@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from struct import Struct, pack, unpack_from
-from typing import ClassVar, Final
+from typing import Final
 
 from ottla.wire.primitives import EMPTY, UV, ZERO_UUID, Buffer, Parts, WireStruct, compact_length, skip_tags
 
@@ -28,9 +28,6 @@ class TopicPartitions(WireStruct):
 
 class ShareGroupCurrentMemberAssignmentValue(WireStruct):
     __slots__ = ("member_epoch", "previous_member_epoch", "state", "assigned_partitions")
-    NESTED: ClassVar = (
-        ("assigned_partitions", TopicPartitions, True),
-    )
 
     def __init__(
         self,

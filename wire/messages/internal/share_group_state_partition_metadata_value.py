@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from struct import Struct, pack, unpack_from
-from typing import ClassVar, Final
+from typing import Final
 
 from ottla.wire.primitives import EMPTY, UV, ZERO_UUID, Buffer, Parts, WireStruct, compact_length, skip_tags
 
@@ -35,11 +35,6 @@ class TopicInfo(WireStruct):
 
 class ShareGroupStatePartitionMetadataValue(WireStruct):
     __slots__ = ("initializing_topics", "initialized_topics", "deleting_topics")
-    NESTED: ClassVar = (
-        ("initializing_topics", TopicPartitionsInfo, True),
-        ("initialized_topics", TopicPartitionsInfo, True),
-        ("deleting_topics", TopicInfo, True),
-    )
 
     def __init__(
         self,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from struct import Struct
-from typing import ClassVar, Final
+from typing import Final
 
 from ottla.wire.primitives import (
     EMPTY,
@@ -51,9 +51,6 @@ class ShareSnapshotValue(WireStruct):
         "create_timestamp",
         "write_timestamp",
         "state_batches",
-    )
-    NESTED: ClassVar = (
-        ("state_batches", StateBatch, True),
     )
 
     def __init__(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from struct import Struct
-from typing import ClassVar, Final
+from typing import Final
 
 from ottla.wire.primitives import (
     EMPTY,
@@ -43,9 +43,6 @@ class StateBatch(WireStruct):
 
 class ShareUpdateValue(WireStruct):
     __slots__ = ("snapshot_epoch", "leader_epoch", "start_offset", "delivery_complete_count", "state_batches")
-    NESTED: ClassVar = (
-        ("state_batches", StateBatch, True),
-    )
 
     def __init__(
         self,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from struct import Struct, pack, unpack_from
-from typing import ClassVar, Final
+from typing import Final
 
 from ottla.wire.primitives import (
     EMPTY,
@@ -53,14 +53,6 @@ class StreamsGroupCurrentMemberAssignmentValue(WireStruct):
         "active_tasks_pending_revocation",
         "standby_tasks_pending_revocation",
         "warmup_tasks_pending_revocation",
-    )
-    NESTED: ClassVar = (
-        ("active_tasks", TaskIds, True),
-        ("standby_tasks", TaskIds, True),
-        ("warmup_tasks", TaskIds, True),
-        ("active_tasks_pending_revocation", TaskIds, True),
-        ("standby_tasks_pending_revocation", TaskIds, True),
-        ("warmup_tasks_pending_revocation", TaskIds, True),
     )
 
     def __init__(

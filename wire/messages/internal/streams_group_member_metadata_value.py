@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from struct import Struct
-from typing import ClassVar, Final
+from typing import Final
 
 from ottla.wire.primitives import EMPTY, UV, Buffer, Parts, WireStruct, compact_length, skip_tags, uvarint
 
@@ -45,10 +45,6 @@ class StreamsGroupMemberMetadataValue(WireStruct):
         "process_id",
         "user_endpoint",
         "client_tags",
-    )
-    NESTED: ClassVar = (
-        ("user_endpoint", Endpoint, False),
-        ("client_tags", KeyValue, True),
     )
 
     def __init__(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from struct import Struct
-from typing import ClassVar, Final
+from typing import Final
 
 from ottla.wire.primitives import (
     EMPTY,
@@ -45,9 +45,6 @@ class StreamsGroupMetadataValue(WireStruct):
         "last_assignment_configs",
         "stored_description_topology_epoch",
         "failed_description_topology_epoch",
-    )
-    NESTED: ClassVar = (
-        ("last_assignment_configs", LastAssignmentConfig, True),
     )
 
     def __init__(

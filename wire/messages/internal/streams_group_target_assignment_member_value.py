@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from struct import pack, unpack_from
-from typing import ClassVar, Final
+from typing import Final
 
 from ottla.wire.primitives import EMPTY, UV, Buffer, Parts, WireStruct, compact_length, skip_tags
 
@@ -23,11 +23,6 @@ class TaskIds(WireStruct):
 
 class StreamsGroupTargetAssignmentMemberValue(WireStruct):
     __slots__ = ("active_tasks", "standby_tasks", "warmup_tasks")
-    NESTED: ClassVar = (
-        ("active_tasks", TaskIds, True),
-        ("standby_tasks", TaskIds, True),
-        ("warmup_tasks", TaskIds, True),
-    )
 
     def __init__(
         self,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from struct import Struct, pack, unpack_from
-from typing import ClassVar, Final
+from typing import Final
 
 from ottla.wire.primitives import EMPTY, UV, Buffer, Parts, WireStruct, compact_length, skip_tags
 
@@ -28,9 +28,6 @@ class TopicConfig(WireStruct):
 
 class TopicInfo(WireStruct):
     __slots__ = ("name", "partitions", "replication_factor", "topic_configs")
-    NESTED: ClassVar = (
-        ("topic_configs", TopicConfig, True),
-    )
 
     def __init__(
         self,
@@ -69,11 +66,6 @@ class Subtopology(WireStruct):
         "repartition_source_topics",
         "copartition_groups",
     )
-    NESTED: ClassVar = (
-        ("state_changelog_topics", TopicInfo, True),
-        ("repartition_source_topics", TopicInfo, True),
-        ("copartition_groups", CopartitionGroup, True),
-    )
 
     def __init__(
         self,
@@ -96,9 +88,6 @@ class Subtopology(WireStruct):
 
 class StreamsGroupTopologyValue(WireStruct):
     __slots__ = ("epoch", "subtopologies")
-    NESTED: ClassVar = (
-        ("subtopologies", Subtopology, True),
-    )
 
     def __init__(self, epoch: int = 0, subtopologies: list[Subtopology] = EMPTY) -> None:
         self.epoch = epoch

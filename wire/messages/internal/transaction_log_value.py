@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from struct import Struct, pack, unpack_from
-from typing import ClassVar, Final
+from typing import Final
 
 from ottla.wire.primitives import (
     EMPTY,
@@ -56,9 +56,6 @@ class TransactionLogValue(WireStruct):
         "transaction_last_update_timestamp_ms",
         "transaction_start_timestamp_ms",
         "client_transaction_version",
-    )
-    NESTED: ClassVar = (
-        ("transaction_partitions", PartitionsSchema, True),
     )
 
     def __init__(

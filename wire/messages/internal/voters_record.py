@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from struct import Struct
-from typing import ClassVar, Final
+from typing import Final
 
 from ottla.wire.primitives import EMPTY, UV, ZERO_UUID, Buffer, Parts, WireStruct, compact_length, skip_tags
 
@@ -40,10 +40,6 @@ class KRaftVersionFeature(WireStruct):
 
 class Voter(WireStruct):
     __slots__ = ("voter_id", "voter_directory_id", "endpoints", "kraft_version_feature")
-    NESTED: ClassVar = (
-        ("endpoints", Endpoint, True),
-        ("kraft_version_feature", KRaftVersionFeature, False),
-    )
 
     def __init__(
         self,
@@ -60,9 +56,6 @@ class Voter(WireStruct):
 
 class VotersRecord(WireStruct):
     __slots__ = ("version", "voters")
-    NESTED: ClassVar = (
-        ("voters", Voter, True),
-    )
 
     def __init__(self, version: int = 0, voters: list[Voter] = EMPTY) -> None:
         self.version = version
