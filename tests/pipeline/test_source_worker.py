@@ -7,6 +7,7 @@ import importlib
 import sys
 import zipfile
 import zipimport
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,8 @@ def test_a_worker_forgets_its_zip_finders_and_imports_all_the_same(
     frozen: list[bool] = []
     monkeypatch.setattr(source_worker, "is_worker", lambda: True)
     monkeypatch.setattr(gc, "freeze", lambda: frozen.append(True))
+    monkeypatch.setattr(source_worker, "_freeze", cache(source_worker._freeze.__wrapped__))
+    source_worker.lighten()
     source_worker.lighten()
     importlib.invalidate_caches()
     assert not read_again
