@@ -14,7 +14,8 @@ are all listed in `_spark_metadata`, by one rename. A driver that dies leaves a 
 nobody lists. Spark's readers pass over those; so that all others may read the directory as well, they are removed when a run has
 ended well: by then every batch that was begun has been listed, by whoever it was.
 
-Delta and Iceberg tables keep such lists themselves; the checkpoint stands in the same place.
+Delta and Iceberg tables keep such lists themselves, with the number of the batch in each of their commits, and pass over a batch
+that is there already; the checkpoint stands in the same place. DIR is the Delta table, DIR/TOPIC that of Iceberg (tables.py).
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from ottla.pipeline import tables
 from ottla.pipeline import values as values_
 from ottla.pipeline.cluster import KafkaCluster
 from ottla.pipeline.errors import PipelineError, UsageError
@@ -42,12 +44,8 @@ _WAIT_S: Final = 1
 COLUMNS: Final = ("topic", "partition", "offset", "timestamp", "timestampType AS timestamp_type", "key", "value", "headers")
 DATE: Final = "to_date(to_utc_timestamp(timestamp, current_timezone())) AS date"
 """In UTC, wherever the job runs."""
-ICEBERG_CATALOG: Final = "ottla_archive"
-
-DELTA_CONF: Final = {
-    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
-    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-}
+_FIRST_SIGN: Final = {"parquet": "_spark_metadata", "delta": "_delta_log", "iceberg": "{topic}/metadata"}
+"""What is there from a table's first batch on (Iceberg: from its first run on)."""
 
 
 @dataclass(frozen=True)
@@ -88,8 +86,8 @@ def check(plan: Archive) -> None:
 
 
 def conf(plan: Archive) -> dict[str, str]:
-    """What the session needs for the table's format, beside its packages."""
-    return _conf(plan.table, plan.directory)
+    """What the session needs from its start for the table's format, beside its packages."""
+    return _conf(plan.table)
 
 
 def conf_of(directory: str) -> dict[str, str]:
@@ -98,18 +96,16 @@ def conf_of(directory: str) -> dict[str, str]:
         what = json.loads((Path(directory) / _WHAT).read_text())
     except (OSError, ValueError):  # read() says so when there is Spark
         return {}
-    return _conf(what["format"], directory)
+    return _conf(what["format"])
 
 
-def _conf(table: str, directory: str) -> dict[str, str]:
-    catalog = f"spark.sql.catalog.{ICEBERG_CATALOG}"
-    if table == "iceberg":
-        return {catalog: "org.apache.iceberg.spark.SparkCatalog", f"{catalog}.type": "hadoop", f"{catalog}.warehouse": directory}
-    return dict(DELTA_CONF) if table == "delta" else {}
+def _conf(table: str) -> dict[str, str]:
+    return dict(tables.DELTA_CONF) if table == "delta" else {}
 
 
 def run(spark: SparkSession, plan: Archive, tell: Callable[[str], None]) -> Totals:
     """Archive what is there, or go on until KeyboardInterrupt. Every batch is told in one line."""
+    tables.check_package(spark, plan.table)
     files = Files(spark, plan.directory)
     values = settle_values(spark, plan, files)
     totals = Totals()
@@ -171,7 +167,7 @@ def start(spark: SparkSession, plan: Archive, values: Values) -> StreamingQuery:
     every = f"{plan.interval_s} seconds"
     writer = writer.trigger(processingTime=every) if plan.continuous else writer.trigger(availableNow=True)
     if plan.table == "iceberg":
-        return writer.partitionBy("date").format("iceberg").toTable(f"{ICEBERG_CATALOG}.`{plan.topic}`")
+        return writer.partitionBy("date").format("iceberg").toTable(_iceberg_table(spark, plan.directory, plan.topic))
     return writer.partitionBy("date").format(plan.table).option("path", plan.directory).start()
 
 
@@ -208,8 +204,24 @@ def read(spark: SparkSession, directory: str) -> tuple[DataFrame, dict[str, Any]
     what = files.read_json(_WHAT)
     if what is None:
         raise PipelineError(f"{directory} is no archive of ottla: it has no {_WHAT}")
-    if what["format"] == "iceberg":
-        return spark.read.table(f"{ICEBERG_CATALOG}.`{what['topic']}`"), what
-    if what["format"] == "parquet" and not (files.exists("_spark_metadata") and listed_files(spark, directory)):
+    tables.check_package(spark, what["format"])
+    rows = None
+    if files.exists(_FIRST_SIGN[what["format"]].format(topic=what["topic"])):
+        rows = _rows(spark, directory, what)
+    if rows is None:
         raise PipelineError(f"{directory} has no records yet")
-    return spark.read.format(what["format"]).load(directory), what
+    return rows, what
+
+
+def _rows(spark: SparkSession, directory: str, what: dict[str, Any]) -> DataFrame | None:
+    """None: the table is there, and nothing is in it."""
+    if what["format"] == "delta":
+        return spark.read.format("delta").load(directory)
+    if what["format"] == "iceberg":
+        rows = spark.read.table(_iceberg_table(spark, directory, what["topic"]))
+        return None if rows.isEmpty() else rows
+    return spark.read.parquet(directory) if listed_files(spark, directory) else None
+
+
+def _iceberg_table(spark: SparkSession, directory: str, topic: str) -> str:
+    return tables.iceberg_table(spark, f"{directory}/{topic}")

@@ -27,7 +27,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from ottla.pipeline.archive import DELTA_CONF
 from ottla.pipeline.cluster import KafkaCluster
 from ottla.pipeline.errors import PipelineError, in_one_line
 from ottla.pipeline.run_job import Insert, Job, JobError, Sink, Statement, Stream, read_job, read_statement, statements
@@ -35,6 +34,7 @@ from ottla.pipeline.run_progress import QueryProgress, serve_metrics, watch
 from ottla.pipeline.run_sinks import start_query
 from ottla.pipeline.run_sources import open_stream, partitions_of_topics, topics_of
 from ottla.pipeline.run_topic_sink import NotWritten
+from ottla.pipeline.tables import DELTA_CONF
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -3,7 +3,8 @@
     topic      value = the row as JSON, or its column `value` (format text); key and timestamp by the columns that the sink names;
                exactly once (run_topic_sink.py), or at-least-once by Spark's own sink
     parquet, json, csv   Spark's file sink: a file counts when its name is in the sink's log, so exactly once for Spark's readers
-    delta, iceberg       their own streaming writers, exactly once; their packages are given by --packages or --jars
+    delta, iceberg       their own streaming writers, exactly once; their packages are given by --packages or --jars. Iceberg's
+                         is a path, or with a dot and no slash a table of a catalog that the session has; made if it is not there
 
 `mode` is Spark's output mode: append (a window is written when the watermark has passed it), update or complete.
 """
@@ -14,12 +15,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.pipeline.cluster import KafkaCluster
-from ottla.pipeline.errors import in_one_line
+from ottla.pipeline.errors import PipelineError, in_one_line
 from ottla.pipeline.run_job import JobError, Sink
 from ottla.pipeline.run_topic_sink import BatchWriter
+from ottla.pipeline.tables import check_package, iceberg_table
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
@@ -36,16 +38,23 @@ def start_query(
     if not frame.isStreaming:
         raise JobError(f"nothing in the query into {sink.name} is a stream", line)
     try:
+        check_package(frame.sparkSession, sink.kind)
+    except PipelineError as error:
+        raise JobError(f"query into {sink.name}: {error}", line) from error
+    try:
         writer = topic_writer(frame, sink, cluster, partitions, line) if sink.kind == "topic" else table_writer(frame, sink, line)
         writer = writer.queryName(sink.name).outputMode(sink.options.get("mode", "append"))
         writer = writer.option("checkpointLocation", str(checkpoint / sink.name))
         writer = writer.trigger(availableNow=True) if once else writer.trigger(processingTime="0 seconds")
-        return writer.toTable(sink.place) if sink.kind == "iceberg" and "/" not in sink.place else writer.start()
+        return writer.toTable(catalog_name(frame.sparkSession, sink)) if sink.kind == "iceberg" else writer.start()
     except (PySparkException, Py4JJavaError) as error:
-        text = in_one_line(error)
-        if "DATA_SOURCE_NOT_FOUND" in str(error):
-            text = f"Spark has no {sink.kind}: give its package by --packages"
-        raise JobError(f"query into {sink.name}: {text}", line) from error
+        raise JobError(f"query into {sink.name}: {in_one_line(error)}", line) from error
+
+
+def catalog_name(spark: SparkSession, sink: Sink) -> str:
+    """The table of an Iceberg sink in a catalog: a path is one of ours."""
+    is_path = "/" in sink.place or "." not in sink.place
+    return iceberg_table(spark, sink.place) if is_path else sink.place
 
 
 def table_writer(frame: DataFrame, sink: Sink, line: int | None) -> DataStreamWriter:
@@ -56,7 +65,7 @@ def table_writer(frame: DataFrame, sink: Sink, line: int | None) -> DataStreamWr
             raise JobError(f"sink {sink.name} is partitioned by {column}, which its query has not", line)
     if columns:
         writer = writer.partitionBy(*columns)
-    return writer if sink.kind == "iceberg" and "/" not in sink.place else writer.option("path", sink.place)
+    return writer if sink.kind == "iceberg" else writer.option("path", sink.place)
 
 
 def topic_writer(frame: DataFrame, sink: Sink, cluster: KafkaCluster, partitions: int, line: int | None) -> DataStreamWriter:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.pipeline import archive, audit_job, values
+from ottla.pipeline import archive, audit_job, tables, values
 from ottla.pipeline.audit import Finding
 from ottla.pipeline.cluster import KafkaCluster, java_properties
 from ottla.pipeline.compare import merged
@@ -91,10 +91,11 @@ def test_schemas_that_are_none(tmp_path: Path) -> None:
 
 def test_what_a_table_format_needs_of_the_session(tmp_path: Path) -> None:
     plan = archive.Archive(CLUSTER, "t", str(tmp_path), table="delta")
-    assert archive.conf(plan) == archive.DELTA_CONF
+    assert archive.conf(plan) == tables.DELTA_CONF
     assert archive.conf_of(str(tmp_path)) == {}
     (tmp_path / "_ottla").mkdir()
-    (tmp_path / "_ottla" / "archive.json").write_text('{"format": "iceberg"}')
-    assert archive.conf_of(str(tmp_path))["spark.sql.catalog.ottla_archive.warehouse"] == str(tmp_path)
+    for table, needed in (("delta", tables.DELTA_CONF), ("iceberg", {}), ("parquet", {})):
+        (tmp_path / "_ottla" / "archive.json").write_text(f'{{"format": "{table}"}}')
+        assert archive.conf_of(str(tmp_path)) == needed
     with pytest.raises(UsageError, match="--format: csv is none of parquet, delta, iceberg"):
         archive.check(archive.Archive(CLUSTER, "t", "d", table="csv"))
