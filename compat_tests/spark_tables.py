@@ -3,11 +3,11 @@
     python spark_tables.py PLAN.json RESULT.json
 
     plan     {bootstrap, jars, conf, topic, formats: {format: {archive, target, sink}}, job, checkpoint}
-    result   {format: {told: [lines], again: records, rows: [[partition, offset, ms, key, value, headers, date]], findings: [...],
-             written: records, sink: [[partition, offset]]}}      bytes are in hexadecimal
+    result   {format: {empty: line, told: [lines], again: records, rows: [[partition, offset, ms, key, value, headers, date]],
+             findings: [...], written: records, sink: [[partition, offset]]}}      bytes are in hexadecimal
 
-Of each format: archives the topic and does it again, reads the table, audits the topic against it, replays it. Then a job runs
-twice into sinks of both, which are read.
+Of each format: archives a topic without records, then the one with some; does it again, reads the table, audits the topic against
+it, replays it. Then a job runs twice into sinks of both, which are read.
 """
 
 from __future__ import annotations
@@ -35,6 +35,13 @@ BATCH = 500
 def of_archive(spark: SparkSession, plan: dict[str, Any], table: str) -> dict[str, Any]:
     """What archive, audit and replay did."""
     kafka, topic, place = KafkaCluster({"bootstrap.servers": plan["bootstrap"]}), plan["topic"], plan["formats"][table]
+    empty = archive.Archive(kafka, place["target"], f"{place['archive']}-empty", table=table)
+    archive.run(spark, empty, print)
+    said = ""
+    try:
+        archive.read(spark, empty.directory)
+    except archive.PipelineError as error:
+        said = str(error)
     told: list[str] = []
     wanted = archive.Archive(kafka, topic, place["archive"], table=table, batch_records=BATCH)
     archive.run(spark, wanted, told.append)
@@ -46,13 +53,8 @@ def of_archive(spark: SparkSession, plan: dict[str, Any], table: str) -> dict[st
     )  # fmt: skip
     partitions = len(snapshot(cluster, place["target"]))
     written = replay.run(spark, replay.Replay(kafka, place["archive"], place["target"]), partitions).written
-    return {
-        "told": told,
-        "again": again,
-        "rows": rows_of(spark, place["archive"]),
-        "findings": report.findings,
-        "written": written,
-    }
+    rows = rows_of(spark, place["archive"])
+    return {"empty": said, "told": told, "again": again, "rows": rows, "findings": report.findings, "written": written}
 
 
 def rows_of(spark: SparkSession, directory: str) -> list[Any]:

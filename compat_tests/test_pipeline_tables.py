@@ -20,14 +20,19 @@ from typing import Any
 import maven
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
+from pyspark.sql import SparkSession
 
 from compat_tests.spark_tables import BATCH
 from compat_tests.test_pipeline import PARTITIONS, fill, kill, kill_when, seen
+from ottla.pipeline import archive
+from ottla.pipeline.cluster import KafkaCluster
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(400), pytest.mark.parametrize("kind", ["ottla"], scope="session")]
 
 RUN_S = 300
-FIRST, MORE = 1800, 200
+QUICK = {**os.environ, "JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC"}
+"""Of drivers that live for seconds: a JVM that compiles twice for a speed it never has takes twice as long."""
+FIRST, MORE = 1300, 200
 COMMITTED = {"delta": f"_delta_log/{1:020}.json", "iceberg": "{topic}/metadata/v3.metadata.json"}
 """What is there when batch 1 is in the table; Iceberg's first version is the empty table."""
 
@@ -59,7 +64,7 @@ def started(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
 
     def start(*words: str) -> subprocess.Popen[bytes]:
         with open(tmp_path / f"driver-{len(made)}.log", "wb") as log:
-            made.append(subprocess.Popen(words, stdout=log, stderr=log, start_new_session=True))
+            made.append(subprocess.Popen(words, stdout=log, stderr=log, start_new_session=True, env=QUICK))
         return made[-1]
 
     yield start
@@ -115,10 +120,19 @@ def test_tables_of_delta_and_iceberg_are_exactly_what_the_topic_holds(
         found = result[table]
         assert found["rows"] == records
         assert found["again"] == 0
+        assert found["empty"] == f"{place['archive']}-empty has no records yet"
         assert found["findings"] == []
         assert found["written"] == len(records)
         assert seen(bootstrap, place["target"]) == seen(bootstrap, topic)
         assert found["sink"] == [row[:2] for row in records]
+
+
+@pytest.mark.parametrize("table", COMMITTED)
+def test_a_package_that_is_missing_is_named(spark: SparkSession, bootstrap: str, table: str, tmp_path: Path) -> None:
+    plan = archive.Archive(KafkaCluster({"bootstrap.servers": bootstrap}), "any", str(tmp_path / "archive"), table=table)
+    with pytest.raises(archive.PipelineError, match=f"^Spark has no {table}: give its package by --packages$"):
+        archive.run(spark, plan, print)
+    assert not (tmp_path / "archive").exists()  # else it would be an archive of this format
 
 
 def expected(bootstrap: str, topic: str) -> list[Any]:
@@ -137,7 +151,7 @@ def run_driver(directory: Path, plan: dict[str, Any]) -> dict[str, Any]:
     (directory / "plan.json").write_text(json.dumps(plan))
     script = Path(__file__).with_name("spark_tables.py")
     words = [sys.executable, str(script), str(directory / "plan.json"), str(directory / "result.json")]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=RUN_S, check=False, env=dict(os.environ))
+    done = subprocess.run(words, capture_output=True, text=True, timeout=RUN_S, check=False, env=QUICK)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-6000:]
     found: dict[str, Any] = json.loads((directory / "result.json").read_text())
     return found

@@ -45,7 +45,7 @@ COLUMNS: Final = ("topic", "partition", "offset", "timestamp", "timestampType AS
 DATE: Final = "to_date(to_utc_timestamp(timestamp, current_timezone())) AS date"
 """In UTC, wherever the job runs."""
 _FIRST_SIGN: Final = {"parquet": "_spark_metadata", "delta": "_delta_log", "iceberg": "{topic}/metadata"}
-"""What is there from a table's first batch on (Iceberg: from its first run on)."""
+"""What is there when a table is, though perhaps nothing in it."""
 
 
 @dataclass(frozen=True)
@@ -215,12 +215,13 @@ def read(spark: SparkSession, directory: str) -> tuple[DataFrame, dict[str, Any]
 
 def _rows(spark: SparkSession, directory: str, what: dict[str, Any]) -> DataFrame | None:
     """None: the table is there, and nothing is in it."""
+    if what["format"] == "parquet":  # by its list, for no schema can be inferred without files
+        return spark.read.parquet(directory) if listed_files(spark, directory) else None
     if what["format"] == "delta":
-        return spark.read.format("delta").load(directory)
-    if what["format"] == "iceberg":
-        rows = spark.read.table(_iceberg_table(spark, directory, what["topic"]))
-        return None if rows.isEmpty() else rows
-    return spark.read.parquet(directory) if listed_files(spark, directory) else None
+        rows = spark.read.format("delta").load(directory)
+    else:
+        rows = spark.table(_iceberg_table(spark, directory, what["topic"]))
+    return None if rows.isEmpty() else rows
 
 
 def _iceberg_table(spark: SparkSession, directory: str, topic: str) -> str:
