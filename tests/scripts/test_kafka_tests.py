@@ -125,3 +125,14 @@ def test_half_a_line_is_not_read_yet(tmp_path: Path) -> None:
     whole = '{"class": "X", "case": "a", "result": "failed", "reason": "one\u2028line", "brokers": 1, "seconds": 1.0}\n'
     written.write_text(whole + whole[:20])
     assert [each.name for each in runner.read(written)] == ["X#a"]
+
+
+def test_what_is_decided_by_chance_is_out() -> None:
+    """Whichever way it went, and with a reason; a case of the same class that is not among them stays."""
+    owner = "org.apache.kafka.clients.consumer.PlaintextConsumerTest"
+    names = ("testAsyncConsumeCoordinatorFailover[1]", "testClassicConsumerCoordinatorFailover[1]", "testSeek[1]")
+    rows: list[results.Row] = []
+    for kind, result in (("kafka", "passed"), ("ottla", "failed")):
+        rows = results.merged(rows, kind, [runner.Case(owner, name, result, "why", 3, 1.0) for name in names])
+    assert [(row["kafka"], row["ottla"]) for row in rows] == [("excluded", "excluded")] * 2 + [("passed", "failed")]
+    assert all(row["reason"] for row in rows)
