@@ -28,6 +28,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.sql import SparkSession
 
 from compat_tests.times import TODAY_MS
+from compat_tests.waiting import wait_for
 from ottla.pipeline import archive, audit_job, replay
 from ottla.pipeline.audit import Audit, Finding
 from ottla.pipeline.cluster import KafkaCluster
@@ -355,6 +356,22 @@ def test_archive_is_exactly_once_though_its_driver_is_killed(
     assert audited(spark, bootstrap, topic, str(directory)) == audit_job.Report(6000, [])
     rows = pq.ParquetDataset([str(path) for path in directory.glob("date=*/*.parquet")]).read(["partition", "offset"])
     assert rows.num_rows == 6000  # also for readers that know nothing of the sink's lists
+
+
+@pytest.mark.kafka_in_full
+def test_archive_goes_on_until_ctrl_c(bootstrap: str, topic_of: Callable[[str], str], tmp_path: Path, started: Any) -> None:
+    topic, log = topic_of("pipe-goes-on"), tmp_path / "command-0.log"
+    fill(bootstrap, topic, 30)
+    words = command(bootstrap, "archive", topic, "--to", str(tmp_path / "archive"), "--master", "local[2]")
+    process = started(*words, "--continuous", "--interval", "0.5")
+    for number in range(2):
+        told = f"batch {number}: "
+        wait_for(lambda: told in log.read_text(), told, WAIT_S)  # noqa: B023 - asked before the next round
+        fill(bootstrap, topic, 30, start=30 * number + 30)
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does: the JVM gets it, too
+    assert process.wait(60) == 0, log.read_text()
+    assert log.read_text().splitlines()[-1].startswith(f"{topic}: ")
+    assert "Traceback" not in log.read_text()
 
 
 @pytest.mark.kafka_in_full

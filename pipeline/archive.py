@@ -32,6 +32,7 @@ from ottla.pipeline import values as values_
 from ottla.pipeline.cluster import KafkaCluster
 from ottla.pipeline.errors import PipelineError, UsageError
 from ottla.pipeline.files import STATE, Files
+from ottla.pipeline.signals import told_to_stop
 from ottla.pipeline.values import Values
 
 if TYPE_CHECKING:
@@ -104,19 +105,22 @@ def _conf(table: str) -> dict[str, str]:
 
 
 def run(spark: SparkSession, plan: Archive, tell: Callable[[str], None]) -> Totals:
-    """Archive what is there, or go on until KeyboardInterrupt. Every batch is told in one line."""
+    """Archive what is there, or go on until SIGINT or SIGTERM, which end either. Every batch is told in one line."""
     tables.check_package(spark, plan.table)
     files = Files(spark, plan.directory)
     values = settle_values(spark, plan, files)
     totals = Totals()
     query = start(spark, plan, values)
-    try:
-        while not query.awaitTermination(_WAIT_S):
-            count(query, totals, tell)
-    finally:
-        with suppress(Exception):  # it has ended already, badly: that error is on its way
-            query.stop()
+    with told_to_stop() as stop:
+        try:
+            while not query.awaitTermination(_WAIT_S) and not stop.is_set():
+                count(query, totals, tell)
+        finally:
+            with suppress(Exception):  # it has ended already, badly: that error is on its way
+                query.stop()
     count(query, totals, tell)
+    if stop.is_set():  # perhaps within a batch, which is read again by the next run
+        return totals
     if plan.table == "parquet" and files.exists("_spark_metadata"):
         totals.orphans = remove_orphans(spark, plan.directory, files)
     return totals

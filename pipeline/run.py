@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import re
 import runpy
-import signal
 import threading
 import time
 import traceback
@@ -34,6 +33,7 @@ from ottla.pipeline.run_progress import QueryProgress, serve_metrics, watch
 from ottla.pipeline.run_sinks import start_query
 from ottla.pipeline.run_sources import open_stream, partitions_of_topics, topics_of
 from ottla.pipeline.run_topic_sink import NotWritten
+from ottla.pipeline.signals import told_to_stop
 from ottla.pipeline.tables import DELTA_CONF
 
 if TYPE_CHECKING:
@@ -193,22 +193,18 @@ class RunningJob:
 
     def attend(self, tell: Callable[[str], None]) -> None:
         """Looks at the queries and tells how far they are, until all have ended or a signal comes. JobError if one fails."""
-        stop = threading.Event()
-        signals = (signal.SIGTERM, signal.SIGINT)
-        before = {number: signal.signal(number, lambda *_: stop.set()) for number in signals}
         states = {name: QueryProgress(name, time.time()) for name in self.queries}
         server = None
         if self.options.metrics_port is not None:
             server, port = serve_metrics(self.options.metrics_port, self.job.name, states, time.time)
             tell(f"metrics at http://127.0.0.1:{port}/metrics")
         try:
-            self._attend(tell, states, stop)
+            with told_to_stop() as stop:
+                self._attend(tell, states, stop)
         finally:
             if server is not None:
                 server.shutdown()
                 server.server_close()
-            for number, handler in before.items():
-                signal.signal(number, handler)
 
     def stop(self) -> None:
         """Ends all queries, those that go on as well."""
