@@ -13,9 +13,10 @@ from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
+from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from compat_tests.times import TODAY_MS
+from compat_tests.topics import make_topics
 from compat_tests.waiting import wait_for
 
 OTTLA: Final = [sys.executable, "-m", "ottla"]
@@ -81,7 +82,7 @@ def made(bootstrap: str, partitions: int, name: str | None = None) -> str:
     """A new topic; its name."""
     name = name or f"commands-{uuid.uuid4().hex[:10]}"
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    admin.create_topics([NewTopic(name, partitions, 1)])[name].result(30)
+    make_topics(bootstrap, partitions, name)
     wait_for_leaders(admin, name, partitions)
     return name
 

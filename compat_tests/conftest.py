@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import sys
 import tempfile
 import uuid
@@ -22,13 +21,14 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 sys.path += [str(ROOT), str(ROOT / "scripts")]  # compat_tests.brokers and reference_kafka, however pytest was started
 
-from compiled import why_not_to_test  # noqa: E402 - needs the path above
+from before_tests import let_ctrl_c_through, why_not_to_test  # noqa: E402 - needs the path above
 from reference_kafka import BrokerProcess  # noqa: E402
 
 pytest.register_assert_rewrite("compat_tests.client_jobs", "compat_tests.programs")
 
 from compat_tests.brokers import CLASSES, KINDS, Address, SharedBrokers  # noqa: E402
 from compat_tests.seen import LEDGER  # noqa: E402
+from compat_tests.topics import make_topics  # noqa: E402
 
 DIRECTORY = pytest.StashKey[Path]()
 
@@ -39,8 +39,7 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError(why_not)
     config.addinivalue_line("filterwarnings", "ignore:(read|open)_text is deprecated:DeprecationWarning")  # within kafka-python
     config.addinivalue_line("filterwarnings", "ignore:unclosed <socket:ResourceWarning")  # py4j and kafka-python leave some
-    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # in a run that a shell began in the background; programs inherit it
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+    let_ctrl_c_through()
     worker_input: dict[str, Any] | None = getattr(config, "workerinput", None)
     if worker_input is None:
         config.stash[DIRECTORY] = Path(tempfile.mkdtemp(prefix="ottla-compat-"))
@@ -127,6 +126,18 @@ def fresh_broker(kind: str, tmp_path: Path) -> Iterator[Callable[..., BrokerProc
 def unique() -> Callable[[str], str]:
     """`unique(stem)`: a topic or group name no other test has."""
     return lambda stem: f"{stem}-{uuid.uuid4().hex[:10]}"
+
+
+@pytest.fixture
+def topic_of(bootstrap: str, unique: Callable[[str], str]) -> Callable[[str], str]:
+    """`topic_of(stem)`: the name of a new topic of three partitions."""
+
+    def make(stem: str) -> str:
+        name = unique(stem)
+        make_topics(bootstrap, 3, name)
+        return name
+
+    return make
 
 
 @pytest.fixture(scope="session")

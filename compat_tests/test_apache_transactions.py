@@ -17,11 +17,11 @@ from typing import Final
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic
 from message_copies import WAITS_FOR_MEMBERS, Copies, Figures, Way
 from reference_kafka import BrokerProcess
 
 from compat_tests.java_client import Java, running
+from compat_tests.topics import make_topics
 from compat_tests.waiting import wait_for
 
 SHORT: Final = Figures(messages=6_000, a_transaction=150, restarts=1, transaction_timeout_ms=3_000, progress=0.15)
@@ -64,8 +64,7 @@ def test_the_tool_shows_transactions_and_ends_them(fresh_broker: Callable[..., B
         assert (done["exit"] != 0) == fails, (arguments, done)
         return masked(done["output"])
 
-    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-    admin.create_topics([NewTopic("t", 1, 1)])["t"].result(30)
+    make_topics(broker.bootstrap, 1, "t")
     ended, opened = (Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": name}) for name in ("ended", "opened"))
     for producer in (ended, opened):
         producer.init_transactions(30)

@@ -13,11 +13,12 @@ from typing import Any
 
 import pytest
 from confluent_kafka import ConsumerGroupState, ConsumerGroupType
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from confluent_kafka.admin import AdminClient  # type: ignore[attr-defined]
 from reference_kafka import BrokerProcess
 
 from compat_tests.consumer_members import AnyMember, Librdkafka, Numbers, OfFranz, OfJava, leaving, shared
 from compat_tests.java_client import Java, running
+from compat_tests.topics import make_topics
 from compat_tests.waiting import wait_for
 
 PARTITIONS = 12
@@ -48,8 +49,7 @@ def quick(fresh_broker: Callable[..., BrokerProcess]) -> BrokerProcess:
 @pytest.fixture
 def topic(quick: BrokerProcess, unique: Unique) -> str:
     name = unique("t")
-    admin = AdminClient({"bootstrap.servers": quick.bootstrap})
-    admin.create_topics([NewTopic(name, PARTITIONS, 1)])[name].result(30)
+    make_topics(quick.bootstrap, PARTITIONS, name)
     return name
 
 

@@ -15,12 +15,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from confluent_kafka import Consumer, Producer
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
 from prometheus_client.parser import text_string_to_metric_families
 from reference_kafka import HOST, BrokerProcess, RealKafka, free_port
 
 from compat_tests.brokers import Address, Ottla
+from compat_tests.topics import make_topics
 from compat_tests.waiting import wait_for
 from compat_tests.wire import Wire
 from ottla.wire.messages.alter_client_quotas import AlterClientQuotasRequest, OpData, RequestEntityData, RequestEntryData
@@ -63,8 +62,7 @@ def use(bootstrap: str, unique: Callable[[str], str]) -> None:
     """A topic, records in and out, a group that commits; by clients with quotas that nobody reaches."""
     limit_everybody(bootstrap)
     topic, servers = unique("metrics"), {"bootstrap.servers": bootstrap}
-    admin = AdminClient(servers)
-    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(TIMEOUT_S)
+    make_topics(bootstrap, 1, topic)
     producer = Producer(servers)
     for number in range(10):
         producer.produce(topic, str(number))

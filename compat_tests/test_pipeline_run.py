@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
 
 from compat_tests.times import TODAY_MS
+from compat_tests.topics import make_topics
 from ottla.pipeline.errors import PipelineError
 from ottla.pipeline.run import RunOptions, run_job
 
@@ -37,8 +37,7 @@ class Bench:
 
     def topic(self, *values: str) -> str:
         name = self.unique("run")
-        admin = AdminClient({"bootstrap.servers": self.bootstrap})
-        admin.create_topics([NewTopic(name, PARTITIONS, 1)])[name].result(timeout=30)
+        make_topics(self.bootstrap, PARTITIONS, name)
         self.produce(name, *values)
         return name
 

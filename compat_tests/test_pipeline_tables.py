@@ -19,11 +19,10 @@ from typing import Any
 
 import maven
 import pytest
-from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.sql import SparkSession
 
 from compat_tests.spark_tables import BATCH
-from compat_tests.test_pipeline import PARTITIONS, fill, kill, kill_when, seen
+from compat_tests.test_pipeline import fill, kill, kill_when, seen
 from ottla.pipeline import archive
 from ottla.pipeline.cluster import KafkaCluster
 
@@ -44,17 +43,6 @@ CREATE OR REPLACE TEMPORARY VIEW numbers AS SELECT _partition AS part, _offset A
 INSERT INTO into_delta SELECT * FROM numbers;
 INSERT INTO into_iceberg SELECT * FROM numbers;
 """
-
-
-@pytest.fixture
-def topic_of(bootstrap: str, unique: Callable[[str], str]) -> Callable[[str], str]:
-    def make(stem: str) -> str:
-        name = unique(stem)
-        admin = AdminClient({"bootstrap.servers": bootstrap})
-        admin.create_topics([NewTopic(name, PARTITIONS, 1)])[name].result(timeout=30)
-        return name
-
-    return make
 
 
 @pytest.fixture

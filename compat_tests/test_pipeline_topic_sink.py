@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
 
+from compat_tests.topics import make_topics
 from compat_tests.waiting import collect
 from ottla.pipeline.run_topic_sink import NotWritten, Record, TopicWriter
 
@@ -18,8 +18,7 @@ PARTITIONS = 2
 @pytest.fixture
 def topic(bootstrap: str, unique: Callable[[str], str]) -> str:
     name = unique("sink")
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    admin.create_topics([NewTopic(name, PARTITIONS, 1)])[name].result(timeout=30)
+    make_topics(bootstrap, PARTITIONS, name)
     return name
 
 

@@ -13,10 +13,10 @@ from confluent_kafka.admin import (
     AlterConfigOpType,
     ConfigEntry,
     ConfigResource,
-    NewTopic,
     ResourceType,
 )
 
+from compat_tests.topics import make_topics
 from compat_tests.waiting import wait_for
 
 Unique = Callable[[str], str]
@@ -27,7 +27,7 @@ def prepared(bootstrap: str, unique: Unique, records: int) -> tuple[str, str]:
     """A topic of one partition with records, and a group that reads from the start."""
     topic, group = unique("rd-share"), unique("rd-group")
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(30)
+    make_topics(bootstrap, 1, topic)
     entry = ConfigEntry("share.auto.offset.reset", "earliest", incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ResourceType.GROUP, group, incremental_configs=[entry])
     for future in admin.incremental_alter_configs([resource]).values():

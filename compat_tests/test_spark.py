@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from compat_tests.times import TODAY_MS
+from compat_tests.topics import make_topics
 
 pytestmark = pytest.mark.spark
 
@@ -30,8 +30,7 @@ def unique(stem: str) -> str:
 
 def create_topic(bootstrap: str, stem: str, partitions: int = 3) -> str:
     name = unique(stem)
-    admin = AdminClient({"bootstrap.servers": bootstrap})  # kept in a name: its futures fail when it is collected
-    admin.create_topics([NewTopic(name, partitions, 1)])[name].result(timeout=30)
+    make_topics(bootstrap, partitions, name)
     return name
 
 
@@ -114,10 +113,8 @@ def test_batch_read_from_timestamps(spark: SparkSession, bootstrap: str) -> None
 
 def test_subscribe_pattern_finds_the_matching_topics_only(spark: SparkSession, bootstrap: str) -> None:
     stem = unique("spark-pattern")
-    admin = AdminClient({"bootstrap.servers": bootstrap})
     names = [f"{stem}.orders.eu", f"{stem}.orders.us", f"{stem}.refunds"]
-    for future in admin.create_topics([NewTopic(name, 1, 1) for name in names]).values():
-        future.result(timeout=30)
+    make_topics(bootstrap, 1, *names)
     for name in names:
         produce(bootstrap, name, [(0, "k", name, TODAY_MS)])
 

@@ -16,9 +16,9 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic
 
 from compat_tests.spark_cluster import SPARK_HOME, SparkCluster
+from compat_tests.topics import make_topics
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka_in_full, pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -34,8 +34,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
 
 def fill(bootstrap: str, topic: str) -> None:
     """RECORDS numbers over all partitions."""
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result(timeout=30)
+    make_topics(bootstrap, PARTITIONS, topic)
     producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, "compression.type": "zstd"})
     for number in range(RECORDS):
         producer.produce(topic, partition=number % PARTITIONS, key=str(number), value=str(number))

@@ -22,6 +22,7 @@ from reference_kafka import BrokerProcess
 from compat_tests.brokers import CLASSES
 from compat_tests.test_spark import run_stream
 from compat_tests.times import TODAY_MS
+from compat_tests.topics import make_topics
 from compat_tests.waiting import wait_for
 from ottla.pipeline.source import register
 
@@ -185,8 +186,7 @@ def test_a_copy_of_the_directory_as_a_power_cut_leaves_it(spark: SparkSession, w
 
 
 def test_a_stream_tails_the_directory(spark: SparkSession, written: BrokerProcess, tmp_path: Path) -> None:
-    admin = AdminClient({"bootstrap.servers": written.bootstrap})
-    admin.create_topics([NewTopic("tailed", 2, 1)])["tailed"].result(timeout=30)
+    make_topics(written.bootstrap, 2, "tailed")
     register(spark)
 
     def run_once() -> None:

@@ -16,11 +16,11 @@ from typing import Final
 
 import pytest
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
 from reference_kafka import BrokerProcess
 
 from compat_tests.copiers import PARTITIONS, SOURCE, AiokafkaCopier, ConfluentCopier, Copier, JavaCopier, KafkaPythonCopier
 from compat_tests.java_client import Java, running
+from compat_tests.topics import make_topics
 
 COUNT: Final = 800
 """Numbers, dealt to the partitions in turn."""
@@ -39,9 +39,7 @@ def java(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Java]:
 
 def fill(bootstrap: str, names: list[str]) -> dict[int, int]:
     """Makes the topics, and the numbers, with an aborted transaction among them; the offset behind each partition's last one."""
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    for made in admin.create_topics([NewTopic(name, len(PARTITIONS), 1) for name in (SOURCE, *names)]).values():
-        made.result(30)
+    make_topics(bootstrap, len(PARTITIONS), SOURCE, *names)
     ends: dict[int, int] = {}
 
     def delivered(error: object, message: Message) -> None:

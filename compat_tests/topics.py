@@ -18,7 +18,8 @@ class Described(NamedTuple):
 
 
 def make_topics(bootstrap: str, partitions: int, *names: str) -> None:
-    admin = AdminClient({"bootstrap.servers": bootstrap})
+    """New topics. KafkaException for those that cannot be made."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})  # kept in a name: its futures fail when it is collected
     for made in admin.create_topics([NewTopic(name, partitions, 1) for name in names]).values():
         made.result(30)
 

@@ -1,7 +1,8 @@
-"""Whether the machine code that setup.py made is that of the sources beside it: else a test would run what was there before."""
+"""What both suites of tests do before their first test (tests/conftest.py, compat_tests/conftest.py)."""
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 from typing import Final
 
@@ -17,6 +18,17 @@ def outdated() -> list[str]:
 
 
 def why_not_to_test() -> str:
-    """For a person; empty where there is nothing to say."""
+    """Whether the machine code that setup.py made is that of the sources beside it, else what there was before would be tested.
+
+    For a person; empty where there is nothing to say.
+    """
     names = outdated()
     return f"compile first, python setup.py build_ext --inplace: {', '.join(names)} changed" if names else ""
+
+
+def let_ctrl_c_through() -> None:
+    """Ctrl-C means what it means at a terminal, for programs of tests as well: in a run that a shell began in the background
+    it is ignored, and programs inherit that.
+    """
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
