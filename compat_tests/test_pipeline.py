@@ -24,7 +24,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.sql import SparkSession
 
 from compat_tests.times import TODAY_MS
@@ -32,12 +31,13 @@ from compat_tests.waiting import wait_for
 from ottla.pipeline import archive, audit_job, replay
 from ottla.pipeline.audit import Audit, Finding
 from ottla.pipeline.cluster import KafkaCluster
+from ottla.pipeline.compare import islands
 from ottla.server.commands.client import Cluster
 from ottla.server.commands.pipeline_gaps import explained, snapshot
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
-PARTITIONS = 3
+PARTITIONS = 3  # of `topic_of`
 SPAN_MS = 100_000_000
 EARLIEST_MS = TODAY_MS - SPAN_MS  # a broker takes no time that is an hour ahead
 RUN_S = 300
@@ -45,17 +45,6 @@ WAIT_S = 240
 
 Name = Callable[[str], str]
 Seen = list[tuple[int, int, bytes | None, bytes | None, list[tuple[str, bytes | None]]]]
-
-
-@pytest.fixture
-def topic_of(bootstrap: str, unique: Name) -> Callable[[str], str]:
-    def make(stem: str) -> str:
-        name = unique(stem)
-        admin = AdminClient({"bootstrap.servers": bootstrap})
-        admin.create_topics([NewTopic(name, PARTITIONS, 1)])[name].result(timeout=30)
-        return name
-
-    return make
 
 
 def fill(bootstrap: str, topic: str, count: int, start: int = 0) -> None:
@@ -227,6 +216,40 @@ def test_an_audit_of_two_topics_names_what_only_one_has_and_what_stands_elsewher
     fill(bootstrap, other, 3, start=90)
     found = audited(spark, bootstrap, one, other).findings
     assert [(finding.kind, finding.partition, finding.first, finding.last) for finding in found] == [("order", 0, 30, 31)]
+
+
+def test_neighbours_are_one_finding_and_the_rest_is_known_of(
+    spark: SparkSession, bootstrap: str, topic_of: Callable[[str], str], tmp_path: Path
+) -> None:
+    topic = topic_of("pipe-limit")
+    fill(bootstrap, topic, 30)
+    directory = tmp_path / "archive"
+    archived(spark, bootstrap, topic, directory)
+    fill(bootstrap, topic, 60, start=30)
+    report = audited(spark, bootstrap, topic, str(directory), limit=PARTITIONS)
+    whole = [Finding("missing", partition, 10, 29, 20, "only in the topic") for partition in range(PARTITIONS)]
+    assert report == audit_job.Report(90, whole)
+    assert audited(spark, bootstrap, topic, str(directory), limit=1) == audit_job.Report(90, whole[:1], ("missing",))
+
+    empty = topic_of("pipe-limit-none")
+    report = audited(spark, bootstrap, topic, empty)
+    assert {finding.kind for finding in report.findings} == {"missing"}
+    assert sum(finding.records for finding in report.findings) == 90
+
+
+def test_findings_are_joined_where_kind_partition_and_reason_are_the_same(spark: SparkSession) -> None:
+    def one(offset: int, kind: str = "missing", partition: int = 0, detail: str = "why") -> Finding:
+        return Finding(kind, partition, offset, offset, 1, detail)
+
+    rows = [one(3), one(5), one(4), one(7), one(8, partition=1), one(9, "extra", 1), one(-1, "extra", 1), one(0, "extra", 1)]
+    found = islands(spark.createDataFrame([*rows, one(9, detail="else"), one(8, detail="else")]), 10)
+    assert [f[:5] for f in found if f.kind == "missing"] == [
+        ("missing", 0, 3, 5, 3),
+        ("missing", 0, 7, 7, 1),
+        ("missing", 0, 8, 9, 2),
+        ("missing", 1, 8, 8, 1),
+    ]
+    assert [f[:5] for f in found if f.kind == "extra"] == [("extra", 1, -1, -1, 1), ("extra", 1, 0, 0, 1), ("extra", 1, 9, 9, 1)]
 
 
 def test_identity_and_order_by_expressions(spark: SparkSession, bootstrap: str, topic_of: Callable[[str], str]) -> None:

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -74,6 +75,11 @@ class Audit:
     """The topic is compacted, or the user says so: offsets without a record are none."""
     limit: int = 1000
     """Findings of a kind that are listed."""
+
+    @property
+    def most(self) -> int:
+        """Findings of a kind that are looked for: one more than are listed tells that there are more."""
+        return self.limit + 1
 
 
 class Buckets(NamedTuple):
@@ -147,7 +153,7 @@ def gaps(rows: DataFrame, bounds: Bounds) -> list[Gap]:
     return sorted(found)
 
 
-def doubles(rows: DataFrame, column: str, what: str, limit: int) -> list[Finding]:
+def doubles(rows: DataFrame, column: str, what: str, most: int) -> list[Finding]:
     """Values of the column that more than one record has; null is none."""
     from pyspark.sql import functions as F
 
@@ -156,18 +162,18 @@ def doubles(rows: DataFrame, column: str, what: str, limit: int) -> list[Finding
     several = counted.agg(F.count("*").alias("n"), F.min(place).alias("first"), F.max(place).alias("last")).where("n > 1")
     return [
         Finding("double", row["first"][0], row["first"][1], row["last"][1], row["n"] - 1, f"{what} {row[column]}")
-        for row in several.orderBy("first").limit(limit).collect()
+        for row in several.orderBy("first").limit(most).collect()
     ]
 
 
-def out_of_order(rows: DataFrame, column: str, limit: int) -> list[Finding]:
+def out_of_order(rows: DataFrame, column: str, most: int) -> list[Finding]:
     """Records that stand behind one of their partition with a greater value in the column."""
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
     before = Window.partitionBy("partition").orderBy("offset").rowsBetween(Window.unboundedPreceding, -1)
     behind = rows.withColumn("greatest", F.max(column).over(before)).where(F.col(column) < F.col("greatest"))
-    found = behind.orderBy("partition", "offset").limit(limit).collect()
+    found = behind.orderBy("partition", "offset").limit(most).collect()
     return [Finding("order", r["partition"], r["offset"], r["offset"], 1, f"{r[column]} behind {r['greatest']}") for r in found]
 
 
@@ -193,9 +199,20 @@ def alone(rows: DataFrame, plan: Audit, bounds: Bounds, explain: Callable[[list[
     found: list[Finding] = []
     holes = [] if plan.allow_gaps else explain(gaps(rows, bounds))
     what = "offsets without a record"
-    found += [Finding("gap", p, first, last, last - first + 1, what) for p, first, last in holes[: plan.limit]]
+    found += [Finding("gap", p, first, last, last - first + 1, what) for p, first, last in holes[: plan.most]]
     if plan.id_expression is not None:
-        found += doubles(evaluated(rows, plan.id_expression), "found", "identity", plan.limit)
+        found += doubles(evaluated(rows, plan.id_expression), "found", "identity", plan.most)
     if plan.order_expression is not None:
-        found += out_of_order(evaluated(rows, plan.order_expression), "found", plan.limit)
+        found += out_of_order(evaluated(rows, plan.order_expression), "found", plan.most)
     return found
+
+
+def listed(found: list[Finding], limit: int) -> tuple[list[Finding], tuple[str, ...]]:
+    """The first so many of each kind, and the kinds of which there are more."""
+    seen: Counter[str] = Counter()
+    first = []
+    for one in found:
+        seen[one.kind] += 1
+        if seen[one.kind] <= limit:
+            first.append(one)
+    return first, tuple(kind for kind, count in seen.items() if count > limit)

@@ -37,8 +37,11 @@ class Topic(NamedTuple):
 
 
 class Report(NamedTuple):
+    """How many records the topic has, what is wrong, and the kinds of which only the first findings are listed."""
+
     records: int
     findings: list[Finding]
+    cut: tuple[str, ...] = ()
 
 
 def other_side(cluster: KafkaCluster, topic: str, against: str | None, match: str) -> Directory | Topic | None:
@@ -87,6 +90,6 @@ def run(
             side = audit.of_topic(spark, other.cluster, other.name, other.bounds)
             by_offset = other.match == "offset"
             found += compare.by_offset(rows, side, plan, bounds) if by_offset else compare.by_content(rows, side, plan)
-        return Report(rows.count(), found)
+        return Report(rows.count(), *audit.listed(found, plan.limit))
     finally:
         rows.unpersist()

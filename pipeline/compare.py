@@ -18,7 +18,7 @@ _START: Final = "CAST(floor(ms / {0}) * {0} AS BIGINT)"
 def by_offset(topic: DataFrame, other: DataFrame, plan: Audit, bounds: Bounds) -> list[Finding]:
     """Against an archive of the topic itself, where an offset means the same record."""
     other = within(other, bounds)
-    found = _double_offsets(other, plan.limit)
+    found = _double_offsets(other, plan.most)
     left, right = _differing(topic, other, plan.bucket_ms)
     from pyspark.sql import functions as F
 
@@ -29,13 +29,11 @@ def by_offset(topic: DataFrame, other: DataFrame, plan: Audit, bounds: Bounds) -
         .when(F.col("other").isNull(), "missing")
         .when((F.col("sum") != F.col("other")) | (F.col("kinds") > 1), "changed")
     )
-    rows = both.withColumn("kind", kind).where("kind is not null").orderBy("kind", "partition", "offset")
-    details = {"missing": "only in the topic", "extra": "not in the topic", "changed": "another key, value, headers or timestamp"}
-    found += [
-        Finding(row["kind"], row["partition"], row["offset"], row["offset"], 1, details[row["kind"]])
-        for row in rows.limit(plan.limit).collect()
-    ]
-    return merged(found)
+    detail = F.when(kind == "missing", "only in the topic").when(kind == "extra", "not in the topic")
+    detail = detail.otherwise("another key, value, headers or timestamp")
+    place = [F.col("offset").alias("first"), F.col("offset").alias("last"), F.lit(1).alias("records")]
+    rows = both.select(kind.alias("kind"), "partition", *place, detail.alias("detail")).where("kind is not null")
+    return found + islands(rows, plan.most)
 
 
 def by_content(topic: DataFrame, other: DataFrame, plan: Audit) -> list[Finding]:
@@ -55,14 +53,16 @@ def by_content(topic: DataFrame, other: DataFrame, plan: Audit) -> list[Finding]
         "coalesce(a.last, -1) AS last",
         "b.first AS other",
     )
-    found: list[Finding] = []
-    for row in both.where("here <> there").orderBy("partition", "first").limit(plan.limit).collect():
-        kind = "missing" if row["here"] > row["there"] else "extra"
-        records = abs(row["here"] - row["there"])
-        place = "" if row["other"] is None else f", first at its offset {row['other']}"
-        detail = f"{row['here']} in the topic, {row['there']} in the other{place}"
-        found.append(Finding(kind, row["partition"], row["first"], row["last"], records, detail))
-    return merged(found) if found else _order(topic, other, plan.limit)
+    place = "if(other IS NULL, '', format_string(', first at its offset %d', other))"
+    rows = both.where("here <> there").selectExpr(
+        "if(here > there, 'missing', 'extra') AS kind",
+        "partition",
+        "first",
+        "last",
+        "abs(here - there) AS records",
+        f"format_string('%d in the topic, %d in the other%s', here, there, {place}) AS detail",
+    )
+    return islands(rows, plan.most) or _order(topic, other, plan.most)
 
 
 def within(other: DataFrame, bounds: Bounds) -> DataFrame:
@@ -75,28 +75,29 @@ def within(other: DataFrame, bounds: Bounds) -> DataFrame:
     return other.where(~lost)
 
 
-def merged(found: list[Finding]) -> list[Finding]:
-    """Neighbours with one reason as one finding."""
-    result: list[Finding] = []
-    for one in found:
-        last = result[-1] if result else None
-        follows = (
-            last is not None
-            and last.first >= 0
-            and (one.kind, one.partition, one.first) == (last.kind, last.partition, last.last + 1)
-        )
-        if last is not None and follows and one.detail == last.detail:
-            result[-1] = last._replace(last=one.last, records=last.records + one.records)
-        else:
-            result.append(one)
-    return result
+def islands(rows: DataFrame, most: int) -> list[Finding]:
+    """Findings of rows with a finding's columns: neighbours with one reason are one; at most so many of a kind, in order."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F
+
+    reason = ["kind", "partition", "detail"]
+    along = Window.partitionBy(*reason).orderBy("first", "last")
+    before = F.lag("last").over(along)
+    begins = before.isNull() | (before < 0) | (F.col("first") != before + 1)
+    numbered = rows.withColumn("begins", begins.cast("int")).withColumn("island", F.sum("begins").over(along))
+    joined = numbered.groupBy(*reason, "island").agg(
+        F.min("first").alias("first"), F.max("last").alias("last"), F.sum("records").alias("records")
+    )
+    place = F.row_number().over(Window.partitionBy("kind").orderBy("partition", "first", "detail"))
+    chosen = joined.withColumn("place", place).where(F.col("place") <= most).orderBy("kind", "place")
+    return [Finding(*row) for row in chosen.select(*Finding._fields).collect()]
 
 
-def _double_offsets(rows: DataFrame, limit: int) -> list[Finding]:
+def _double_offsets(rows: DataFrame, most: int) -> list[Finding]:
     from pyspark.sql import functions as F
 
     place = F.concat_ws(" offset ", "partition", "offset").alias("place")
-    return doubles(rows.select("partition", "offset", place), "place", "partition", limit)
+    return doubles(rows.select("partition", "offset", place), "place", "partition", most)
 
 
 def _differing(topic: DataFrame, other: DataFrame, bucket_ms: int) -> tuple[DataFrame, DataFrame]:
@@ -117,18 +118,21 @@ def _differing(topic: DataFrame, other: DataFrame, bucket_ms: int) -> tuple[Data
     return of(topic), of(other)
 
 
-def _order(topic: DataFrame, other: DataFrame, limit: int) -> list[Finding]:
-    """The first of each run of records that stand elsewhere on the other side. Both sides hold the same ones."""
+def _order(topic: DataFrame, other: DataFrame, most: int) -> list[Finding]:
+    """Each run of records that stand elsewhere on the other side. Both sides hold the same ones."""
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
     place = F.row_number().over(Window.partitionBy("partition").orderBy("offset")).alias("place")
     a = topic.select("partition", "offset", "sum", place)
     b = other.select("partition", F.col("sum").alias("other"), place)
-    wrong = a.join(b, ["partition", "place"]).where("sum <> other").orderBy("partition", "offset").limit(limit)
-    return merged(
-        [
-            Finding("order", row["partition"], row["offset"], row["offset"], 1, "another record stands here")
-            for row in wrong.collect()
-        ]
+    wrong = a.join(b, ["partition", "place"]).where("sum <> other")
+    rows = wrong.selectExpr(
+        "'order' AS kind",
+        "partition",
+        "offset AS first",
+        "offset AS last",
+        "1 AS records",
+        "'another record stands here' AS detail",
     )
+    return islands(rows, most)

@@ -136,8 +136,11 @@ def audit(
     with spark.session(("kafka",), audit_job.conf(other)) as session:
         report = audit_job.run(session, kafka, topic, bounds, other, plan, lambda holes: explained(cluster, topic, holes))
     output.write_table(job.COLUMNS, [tuple(found) for found in report.findings], as_json=as_json)
+    if report.cut:
+        output.note(f"only the first {limit:,} are listed of: {', '.join(report.cut)} (--limit)")
     if report.findings:
-        raise Failure(f"{topic}: {len(report.findings):,} differences in {report.records:,} records")
+        least = "at least " if report.cut else ""
+        raise Failure(f"{topic}: {least}{len(report.findings):,} differences in {report.records:,} records")
     output.note(f"{topic}: {report.records:,} records in {len(bounds)} partitions, no difference")
 
 

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from ottla.pipeline import archive, audit_job, tables, values
-from ottla.pipeline.audit import Finding
+from ottla.pipeline.audit import Finding, listed
 from ottla.pipeline.cluster import KafkaCluster, java_properties
-from ottla.pipeline.compare import merged
 from ottla.pipeline.errors import PipelineError, UsageError
 from ottla.pipeline.replay import Replay
 
@@ -36,14 +35,11 @@ def test_the_other_side_of_an_audit(tmp_path: Path) -> None:
         other("copy", "x")
 
 
-def test_neighbours_become_one_finding() -> None:
-    def one(offset: int, kind: str = "missing", partition: int = 0) -> Finding:
-        return Finding(kind, partition, offset, offset, 1, "why")
-
-    found = merged(
-        [one(3), one(4), one(5), one(7), one(8, partition=1), one(9, "extra", 1), one(-1, "extra", 1), one(0, "extra", 1)]
-    )
-    assert [(f.first, f.last, f.records) for f in found] == [(3, 5, 3), (7, 7, 1), (8, 8, 1), (9, 9, 1), (-1, -1, 1), (0, 0, 1)]
+def test_the_first_findings_of_each_kind_are_listed_and_it_is_known_that_there_are_more() -> None:
+    found = [Finding(kind, 0, at, at, 1, "why") for kind, count in (("gap", 3), ("extra", 2)) for at in range(count)]
+    assert listed(found, 3) == (found, ())
+    assert listed(found, 2) == ([*found[:2], *found[3:]], ("gap",))
+    assert listed(found, 1) == ([found[0], found[3]], ("gap", "extra"))
 
 
 def test_a_replays_group_follows_from_what_is_replayed() -> None:
