@@ -229,9 +229,10 @@ def _agree(names: set[str], fixed: set[str], flexible: set[str], counts: _Counts
         agreed = max(ours.values())
     for name in sorted(fixed & ours.keys()):
         if ours[name] != agreed:
-            raise _Misfit(
+            raise _Misfit(  # programs look for these words: Streams ends with them, whichever protocol told it so
                 Status.INCORRECTLY_PARTITIONED_TOPICS,
-                f"Repartition topic {name} is to have {ours[name]} partitions, but is read together with topics of {agreed}.",
+                f"Number of partitions [{ours[name]}] of repartition topic [{name}] doesn't match "
+                f"number of partitions [{agreed}] of the source topic.",
             )
     return dict.fromkeys(ours, agreed)
 

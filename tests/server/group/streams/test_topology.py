@@ -123,3 +123,13 @@ def test_what_an_application_needs() -> None:
     topology = value(subtopology("0", "t2", sinks=["a"]), subtopology("1", repartition={"a": 0}, changelogs=["log"]))
     assert required_topics(topology) == {"t2", "a", "log"}
     assert subtopologies_by_source(topology) == {"t2": "0", "a": "1"}
+
+
+def test_a_repartition_topic_that_does_not_match_is_told_as_streams_itself_tells_it() -> None:
+    topology = configured(
+        subtopology("0", "t3", sinks=["a"]), subtopology("1", "t2", repartition={"a": 5}, together=[([0], [0])])
+    )
+    assert topology.problem == (
+        Status.INCORRECTLY_PARTITIONED_TOPICS,
+        "Number of partitions [5] of repartition topic [a] doesn't match number of partitions [2] of the source topic.",
+    )
