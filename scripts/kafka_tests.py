@@ -21,7 +21,6 @@ Exit code 1 when ottla fails a case that Kafka passes.
 from __future__ import annotations
 
 import argparse
-import math
 import re
 import sys
 import tempfile
@@ -36,7 +35,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "scripts")]
 from compat_tests.kafka_tests import results, runner  # noqa: E402
 
 CASE_TIMEOUT_S = 90
-"""For the whole of a JVM: this for each of its cases."""
+"""For the whole of a JVM: this for each of its cases, or twice as long as they took last."""
 CASES_UNKNOWN = 120
 """As many are allowed for in a class of which none is known."""
 OTHER = {"ottla": "kafka", "kafka": "ottla"}
@@ -49,11 +48,13 @@ class Batch:
     name: str
     cases: tuple[str, ...] | None
     failed_elsewhere: bool = False
-    seconds_each: float = math.inf
+    seconds_each: float = 0.0
 
     @property
     def timeout_s(self) -> float:
-        return CASE_TIMEOUT_S * (CASES_UNKNOWN if self.cases is None else len(self.cases))
+        if self.cases is None:
+            return CASE_TIMEOUT_S * CASES_UNKNOWN
+        return max(CASE_TIMEOUT_S, 2 * self.seconds_each) * len(self.cases)
 
 
 def picked(arguments: argparse.Namespace, rows: list[results.Row], kind: str) -> list[Batch]:

@@ -136,3 +136,8 @@ def test_what_is_decided_by_chance_is_out() -> None:
         rows = results.merged(rows, kind, [runner.Case(owner, name, result, "why", 3, 1.0) for name in names])
     assert [(row["kafka"], row["ottla"]) for row in rows] == [("excluded", "excluded")] * 2 + [("passed", "failed")]
     assert all(row["reason"] for row in rows)
+
+
+def test_a_batch_has_twice_the_time_that_it_took_last() -> None:
+    assert kafka_tests.Batch(OWNER, ("a", "b"), seconds_each=1.0).timeout_s == 2 * kafka_tests.CASE_TIMEOUT_S
+    assert kafka_tests.Batch(OWNER, ("a", "b"), seconds_each=100.0).timeout_s == 400
