@@ -44,6 +44,7 @@ OUT: Final = {
     r"StaticBrokerConfigTest#testInternalConfigs": _OLDER,
     r"DescribeFeaturesTest#testSendRequestToWrongNodeType": _APART,
     r"StaticBrokerConfigTest#testTopicConfigsGetImpacted": _APART,
+    r"ResetIntegrationWithSslTest#": "wants a listener with SSL, and a library that makes keys",
     r"ConfigCommandIntegrationTest#testBrokerLoggerConfigUpdate": _SAME_JVM,
     r"MetricsDuringTopicCreationDeletionTest#": _SAME_JVM,
     r"ShareConsumerTest#testRenewAcknowledgement(InvalidStateRecord|NoResultInPoll)": _SAME_JVM,

@@ -26,7 +26,7 @@ from compat_tests.kafka_tests.keeper import Keeper
 JARS: Final = "kafka-tests"
 JAVA: Final = Path(__file__).parent / "java"
 _JVM: Final = ("-Xmx1g", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-XX:+EnableDynamicAgentLoading")
-_LOGGING: Final = ("-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-Dorg.slf4j.simpleLogger.showDateTime=true")
+_LOGGING: Final = f"-Dlog4j2.configurationFile={JAVA / 'log4j2.xml'}"
 _JUNIT: Final = {
     "junit.jupiter.extensions.autodetection.enabled": "true",
     "junit.jupiter.extensions.autodetection.exclude": "org.apache.kafka.*",  # Kafka's cluster within the JVM
@@ -87,6 +87,7 @@ def run(
     `directory` takes the JVM's output (tests.log), the results (results.jsonl) and, on request, the brokers' logs. Cases that
     had not ended by the timeout are missing from what is returned. Raises MavenFailed, CalledProcessError.
     """
+    directory = directory.resolve()  # the JVM works in it
     directory.mkdir(parents=True, exist_ok=True)
     results = directory / "results.jsonl"
     results.unlink(missing_ok=True)
@@ -96,7 +97,7 @@ def run(
     ours = compiled(directory.parent)
     with Keeper(kind, directory if keep_logs else None) as keeper, open(directory / "tests.log", "wb") as log:
         command = [
-            *("java", *_JVM, *_LOGGING, f"-Dottla.keeper.port={keeper.port}", f"-Dottla.results={results}"),
+            *("java", *_JVM, _LOGGING, f"-Dottla.keeper.port={keeper.port}", f"-Dottla.results={results}"),
             *([] if cases is None else [f"-Dottla.cases={chosen}"]),
             *("-cp", f"{ours}:{maven.classpath(JARS)}", "org.junit.platform.console.ConsoleLauncher", "execute"),
             *("--details=none", "--disable-banner"),
