@@ -1,8 +1,9 @@
 """kafka-python's own integration tests, unchanged, against a fresh ottla and a fresh Apache Kafka (compat_tests/suites).
 
 Every case that Apache Kafka passes must pass with ottla, each a test here by its name; the suite runs once for each kind of
-broker. The list is held against what runs: a case that is in neither part of suites/cases.json fails, and so does one that is
-said to be out and passes after all.
+broker, or those of its cases that the run is about: chosen with -k, or tried a second time by scripts/test. The list is held
+against what runs: a case that is in neither part of suites/cases.json fails, and so does one that is said to be out and passes
+after all.
 """
 
 from __future__ import annotations
@@ -13,18 +14,21 @@ from pathlib import Path
 import pytest
 
 from compat_tests.brokers import CLASSES
-from compat_tests.suites.runner import BROKER, Outcome, listed, run_twice
+from compat_tests.suites.runner import BROKER, TIMEOUT_S, Outcome, asked_for, listed, run
 
 CASES = listed()
 
+pytestmark = pytest.mark.timeout(TIMEOUT_S + 120)  # the first test runs the suite, and starts a broker for it
+
 
 @pytest.fixture(scope="session")
-def outcomes(kind: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Outcome]:
+def outcomes(kind: str, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Outcome]:
     directory = Path(tmp_path_factory.mktemp(f"suite-{kind}"))
     broker = CLASSES[kind](directory / "broker", BROKER)
     broker.start()
     try:
-        return run_twice(broker.bootstrap, directory / "results", CASES["passes"])
+        calls = [item.callspec.params for item in request.session.items if item.path == Path(__file__)]
+        return run(broker.bootstrap, directory / "results", asked_for(calls, kind))
     finally:
         broker.stop()
         shutil.rmtree(broker.directory)

@@ -1,9 +1,6 @@
 """Runs a library's own suite against one broker, in a pytest of its own, and tells what became of each case.
 
 `run(bootstrap, directory)` -> {case: Outcome}. A case is `<module>::<test>`, as cases.json spells it.
-
-These suites have timeouts meant for machines that do nothing else: `run_twice` believes a failure the second time, and prints
-the first.
 """
 
 from __future__ import annotations
@@ -13,7 +10,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 from xml.etree import ElementTree
@@ -44,15 +41,10 @@ def listed() -> dict[str, Any]:
     return found
 
 
-def run_twice(bootstrap: str, directory: Path, expected: Iterable[str]) -> dict[str, Outcome]:
-    """As `run`; those of `expected` that did not pass are run once more, by themselves."""
-    outcomes = run(bootstrap, directory / "first")
-    again = [case for case in expected if case in outcomes and outcomes[case].result != "passed"]
-    if again:
-        for case in again:
-            print(f"{case} is run once more, after: {outcomes[case].text}")
-        outcomes |= run(bootstrap, directory / "second", again)
-    return outcomes
+def asked_for(calls: Iterable[Mapping[str, Any]], kind: str) -> list[str]:
+    """The cases that a run's tests are about, by their parameters; none, for the suite as a whole, if one is about all of it."""
+    ours = [call for call in calls if call["kind"] == kind]
+    return [call["case"] for call in ours] if all("case" in call for call in ours) else []
 
 
 def run(bootstrap: str, directory: Path, cases: Iterable[str] = ()) -> dict[str, Outcome]:
