@@ -5,7 +5,9 @@
 
 Every break (compat_tests/breaks/table.py) goes into a private copy of the tree, where its test runs against the broken ottla and,
 beside it, a sound Apache Kafka. First the control: all the tests in a copy that nobody broke, and they must pass. A break is
-caught when its test fails in it; `by` is the first case that did. FILE takes the table as JSON, for scripts/compat-report.
+caught when its test fails in it, by its own judgement: an error before or after the test, a broker that does not come up or go
+down, a test that does not end, and a failure with Apache Kafka are none, and are told. `by` is the first case that failed. FILE
+takes the table as JSON, for scripts/compat-report.
 The exit code is 1 if the control fails or a break is not caught.
 """
 
@@ -14,19 +16,23 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from xml.etree import ElementTree
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
+sys.path[:0] = [str(ROOT), str(ROOT / "scripts")]
 
-from compat_tests.breaks.table import BREAKS, Break  # noqa: E402 - needs the path above
+from compat_report.results import kind_of  # noqa: E402 - needs the path above
+from provenance import stamp  # noqa: E402
+
+from compat_tests.breaks.table import BREAKS, Break  # noqa: E402
 
 TIMEOUT_S = 600
 NOT_COPIED = shutil.ignore_patterns(
@@ -36,10 +42,11 @@ NOT_COPIED = shutil.ignore_patterns(
 
 
 class Ran(NamedTuple):
-    """Names of the cases, by what became of them."""
+    """Names of the cases, by what became of them. `broken_off`: what stands in the way of a judgement, a line each."""
 
     passed: list[str]
     failed: list[str]
+    broken_off: list[str]
 
 
 def broken(text: str, change: Break) -> str:
@@ -55,13 +62,51 @@ def run(tree: Path, tests: Iterable[str], results: Path) -> Ran:
     environment |= {"PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"}  # before the installed ottla, in the broker as well
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={results}", *tests]
     with open(results.with_suffix(".txt"), "wb") as output:
-        subprocess.run(command, cwd=tree, env=environment, stdout=output, stderr=output, check=False, timeout=TIMEOUT_S)
-    passed: list[str] = []
-    failed: list[str] = []
+        try:
+            subprocess.run(command, cwd=tree, env=environment, stdout=output, stderr=output, check=False, timeout=TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            return Ran([], [], [f"the tests did not end in {TIMEOUT_S} s"])
+    return read(results) if results.exists() else Ran([], [], ["pytest wrote no results"])
+
+
+def read(results: Path) -> Ran:
+    """The cases of a JUnit XML file."""
+    ran = Ran([], [], [])
     for case in ElementTree.parse(results).iter("testcase"):
         name = f"{case.get('classname', '').rsplit('.', 1)[-1]}::{case.get('name')}"
-        (failed if case.find("failure") is not None or case.find("error") is not None else passed).append(name)
-    return Ran(passed, failed)
+        bad = next((child for child in case if child.tag in ("error", "failure", "skipped")), None)
+        if bad is None:
+            ran.passed.append(name)
+        elif why := _no_judgement(name, bad):
+            ran.broken_off.append(f"{name}: {why}")
+        else:
+            ran.failed.append(name)
+    return ran
+
+
+def _no_judgement(name: str, bad: ElementTree.Element) -> str:
+    """Why this outcome is not the test's own word on ottla; "" if it is."""
+    message = " ".join(bad.get("message", "").split())[:200]
+    if bad.tag != "failure":
+        return f"{bad.tag}: {message}"
+    if kind_of(name.partition("[")[2].removesuffix("]")) == "kafka":
+        return f"with Apache Kafka: {message}"
+    return message if re.match(r"(\w+\.)*BrokerFailed|Failed: Timeout", message) else ""
+
+
+def row_of(change: Break, ran: Ran) -> dict[str, Any]:
+    """Of the table: caught if a case of the break's own test failed."""
+    file, _, test = change.test.partition("::")
+    own = f"{Path(file).stem}::{test.partition('[')[0]}"
+    failed = [name for name in ran.failed if name.partition("[")[0] == own]
+    return {
+        **change._asdict(),
+        "caught": bool(failed),
+        "failed": len(failed),
+        "cases": sum(map(len, ran)),
+        "by": failed[0] if failed else "",
+        "broken_off": ran.broken_off,
+    }
 
 
 def caught(tree: Path, change: Break, results: Path) -> Ran:
@@ -75,11 +120,13 @@ def caught(tree: Path, change: Break, results: Path) -> Ran:
         file.write_text(sound)
 
 
-def tell(rows: list[dict[str, object]]) -> None:
+def tell(rows: list[dict[str, Any]]) -> None:
     width = max(len(str(row["name"])) for row in rows)
     for row in rows:
         verdict = "caught" if row["caught"] else "NOT CAUGHT"
         print(f"{row['name']:<{width}}  {verdict}  {row['failed']} of {row['cases']}  {row['by']}")
+        for why in row["broken_off"]:
+            print(f"    {why}")
 
 
 def main() -> int:
@@ -92,26 +139,24 @@ def main() -> int:
     if arguments.list:
         print(*(f"{change.name}: {change.promise}\n    {change.file}, {change.test}" for change in chosen), sep="\n")
         return 0
+    source = stamp()
     with tempfile.TemporaryDirectory(prefix="ottla-breaks-") as place:
         tree, results = Path(place) / "tree", Path(place)
         shutil.copytree(ROOT, tree, symlinks=True, ignore=NOT_COPIED)
         control = run(tree, dict.fromkeys(change.test for change in chosen), results / "control.xml")
-        print(f"control, nothing broken: {len(control.passed)} passed, {len(control.failed)} failed", flush=True)
-        if control.failed or not control.passed:
-            print(*control.failed, (results / "control.txt").read_text()[-4000:], sep="\n")
+        bad = control.failed + control.broken_off
+        print(f"control, nothing broken: {len(control.passed)} passed, {len(bad)} did not", flush=True)
+        if bad or not control.passed:
+            print(*bad, (results / "control.txt").read_text()[-4000:], sep="\n")
             return 1
-        rows: list[dict[str, object]] = []
+        rows: list[dict[str, Any]] = []
         for number, change in enumerate(chosen):
-            ran = caught(tree, change, results / f"{number}.xml")
-            rows.append(
-                {**change._asdict(), "caught": bool(ran.failed), "failed": len(ran.failed), "cases": len(ran.failed + ran.passed)}
-                | {"by": ran.failed[0] if ran.failed else ""}
-            )
+            rows.append(row_of(change, caught(tree, change, results / f"{number}.xml")))
             tell(rows[-1:])
             sys.stdout.flush()
     if arguments.write:
         arguments.write.parent.mkdir(parents=True, exist_ok=True)
-        arguments.write.write_text(json.dumps({"control": len(control.passed), "breaks": rows}, indent=1) + "\n")
+        arguments.write.write_text(json.dumps({"ran": source, "control": len(control.passed), "breaks": rows}, indent=1) + "\n")
     print(f"\n{sum(bool(row['caught']) for row in rows)} of {len(rows)} caught\n")
     tell(rows)
     return 0 if all(row["caught"] for row in rows) else 1
