@@ -26,6 +26,7 @@ from reference_kafka import BrokerProcess  # noqa: E402
 
 pytest.register_assert_rewrite("compat_tests.client_jobs", "compat_tests.programs")
 
+from compat_tests import forms  # noqa: E402
 from compat_tests.brokers import CLASSES, KINDS, Address, SharedBrokers  # noqa: E402
 from compat_tests.seen import LEDGER  # noqa: E402
 from compat_tests.topics import make_topics  # noqa: E402
@@ -40,6 +41,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("filterwarnings", "ignore:(read|open)_text is deprecated:DeprecationWarning")  # within kafka-python
     config.addinivalue_line("filterwarnings", "ignore:unclosed <socket:ResourceWarning")  # py4j and kafka-python leave some
     let_ctrl_c_through()
+    forms.begin(config)
     worker_input: dict[str, Any] | None = getattr(config, "workerinput", None)
     if worker_input is None:
         config.stash[DIRECTORY] = Path(tempfile.mkdtemp(prefix="ottla-compat-"))
@@ -63,25 +65,24 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     shutil.rmtree(directory)
 
 
+@pytest.hookimpl(trylast=True)  # after -m and -k, so that what is left out is what this run would have had
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """The long forms (OTTLA_FULL=1) take hours on two cores; what is left out is said as deselected, not as passed."""
-    if os.environ.get("OTTLA_FULL"):
-        return
-    long = [item for item in items if item.get_closest_marker("full") or _of_kafka_in_full(item)]
-    if long:
-        config.hook.pytest_deselected(items=long)
-        items[:] = [item for item in items if item not in long]
+    forms.leave_out(config, items)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    forms.end(session.config)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    forms.worker_ended(node.config, getattr(node, "workeroutput", {}))
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     """Rows of the survey have tests outside wire_diff, too."""
     if report.when == "call" and report.passed:
         LEDGER.passed.add(report.nodeid)
-
-
-def _of_kafka_in_full(item: pytest.Item) -> bool:
-    call = getattr(item, "callspec", None)
-    return bool(item.get_closest_marker("kafka_in_full")) and call is not None and call.params.get("kind") == "kafka"
 
 
 @pytest.fixture(scope="session")

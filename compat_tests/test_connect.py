@@ -3,12 +3,11 @@
 The worker is killed (kill -9) on the way and goes on where it stopped, by what it keeps in its three internal topics; so does it
 when the broker is killed. With exactly.once.source.support the source's records and positions are written in transactions.
 
-`OTTLA_FULL=1 python -m pytest compat_tests/test_connect.py --timeout 900` kills that one ten times instead of twice.
+`OTTLA_FULL=1 python -m pytest compat_tests/test_connect.py` kills that one ten times instead of twice.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
@@ -18,11 +17,14 @@ from confluent_kafka import Consumer, TopicPartition
 from reference_kafka import BrokerProcess
 
 from compat_tests.connect import TOPICS, Worker
+from compat_tests.forms import FULL, LONGER_IN_FULL
 from compat_tests.topics import described
 from compat_tests.waiting import collect, wait_for
 
+pytestmark = LONGER_IN_FULL
+
 LINES_TOPIC: Final = "lines"
-KILLS: Final = 10 if os.environ.get("OTTLA_FULL") else 2
+KILLS: Final = 10 if FULL else 2
 CHUNK: Final = 2_000
 """Lines that are written at a time."""
 BROKER: Final = {

@@ -5,7 +5,7 @@ of a word that came n times is 1, 2, ... n: nothing lost, twice or out of order.
 whose driver knows what minima, maxima, sums, averages and windows must come out.
 
 Both run with the classic protocol of groups and with that of streams groups (KIP-1071). Quick by default; with the figures of
-Kafka's system test: `OTTLA_FULL=1 python -m pytest compat_tests/test_streams.py --timeout 900`.
+Kafka's system test: `OTTLA_FULL=1 python -m pytest compat_tests/test_streams.py`.
 """
 
 from __future__ import annotations
@@ -20,11 +20,14 @@ from typing import Final
 import pytest
 from reference_kafka import BrokerProcess
 
+from compat_tests.forms import FULL, LONGER_IN_FULL
 from compat_tests.java_client import compiled
 from compat_tests.java_process import JavaProcess
 from compat_tests.topics import described, make_topics
 from compat_tests.waiting import wait_for
-from compat_tests.word_count import BROKER, FULL, JARS, LINES, PARTITIONS, Counts, Lines, WordCounts, settings
+from compat_tests.word_count import BROKER, JARS, LINES, PARTITIONS, Counts, Lines, WordCounts, settings
+
+pytestmark = LONGER_IN_FULL
 
 _STAMPED: Final = {"message.timestamp.type": "CreateTime"}
 INTERNAL: Final = {

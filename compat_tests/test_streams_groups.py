@@ -16,6 +16,7 @@ from reference_kafka import BrokerProcess
 
 from compat_tests.brokers import Address
 from compat_tests.directory_swap import KILL, STOP, Directory
+from compat_tests.forms import LONGER_IN_FULL
 from compat_tests.java_client import compiled
 from compat_tests.java_process import JavaProcess
 from compat_tests.topics import make_topics
@@ -24,6 +25,8 @@ from compat_tests.wire import Wire
 from compat_tests.wire_diff.same import differences, normalise
 from compat_tests.wire_diff.streams import Stream, at_once, described, subtopology
 from compat_tests.word_count import APPLICATION, BROKER, JARS, LINES, PARTITIONS, Counts, Lines, WordCounts
+
+pytestmark = LONGER_IN_FULL
 
 
 @pytest.fixture(scope="module")

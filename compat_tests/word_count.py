@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections import Counter, defaultdict
 from contextlib import ExitStack
@@ -13,9 +12,9 @@ from typing import Final
 from confluent_kafka import Consumer, Producer, TopicPartition
 from reference_kafka import BrokerProcess
 
+from compat_tests.forms import FULL
 from compat_tests.java_process import JavaProcess
 
-FULL: Final = bool(os.environ.get("OTTLA_FULL"))
 JARS: Final = "kafka-streams"
 PARTITIONS: Final = 2
 WORDS: Final = [f"word{number}" for number in range(20)]

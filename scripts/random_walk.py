@@ -14,7 +14,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "scripts")]
 
-from compat_tests.brokers import one_of_each  # noqa: E402 - needs the path above
+from provenance import stamp  # noqa: E402 - needs the path above
+
+from compat_tests.brokers import one_of_each  # noqa: E402
 from compat_tests.wire_diff.conftest import warm  # noqa: E402
 from compat_tests.wire_diff.random_walk.lockstep import Pair, walk  # noqa: E402
 
@@ -27,13 +29,14 @@ def main() -> int:
     parser.add_argument("--write", type=Path, metavar="FILE")
     parser.add_argument("--keep", type=Path, metavar="DIR")
     arguments = parser.parse_args()
+    ran = stamp()
     with tempfile.TemporaryDirectory(prefix="random-walk-") as directory, one_of_each(Path(directory)) as addresses:
         pair = Pair(warm(addresses))
         figures = walk(
             pair, arguments.seed, arguments.requests, arguments.most, arguments.keep, lambda text: print(text, flush=True)
         )
     if arguments.write:
-        figures.write(arguments.write)
+        figures.write(arguments.write, ran)
     unequal = f"{len(figures.unexplained)} differences, {len(figures.once)} more seen once"
     print(f"{figures.requests} requests in {figures.sessions} sessions, {unequal}")
     return 1 if figures.unexplained or figures.once else 0

@@ -3,7 +3,8 @@
     python -m compat_tests.suites.aiokafka CHECKOUT [--kind ottla|kafka] [--only EXPRESSION]
 
 CHECKOUT is aiokafka's repository at the tag of the installed version, or at least its folder `tests`. The results go, beside
-those of the other kind that are there, into compat_tests/results/aiokafka.json: {"version", "cases": {case: {kind: result}}}.
+those of the other kind that are there, into compat_tests/results/aiokafka.json: {"ran", "version", "cases": {case: {kind:
+result}}}, where `ran` is of the last run (scripts/provenance.py).
 `--only` is pytest's -k, for cases that count milliseconds and met a busy machine; the other results stay.
 Files that need SSL, SASL or Kerberos are left out, and so are those that need no broker.
 """
@@ -24,7 +25,9 @@ from typing import Any, Final
 ROOT: Final = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "scripts")]
 
-from compat_tests.suites.runner import Outcome, read  # noqa: E402 - needs the path above
+from provenance import stamp  # noqa: E402 - needs the path above
+
+from compat_tests.suites.runner import Outcome, read  # noqa: E402
 
 RESULTS: Final = ROOT / "compat_tests" / "results" / "aiokafka.json"
 KAFKA_VERSION: Final = "4.0.0"
@@ -57,13 +60,13 @@ def run(checkout: Path, kind: str, directory: Path, only: str = "") -> dict[str,
     return read(results)
 
 
-def merged(kind: str, outcomes: dict[str, Outcome], only: str) -> dict[str, Any]:
+def merged(kind: str, outcomes: dict[str, Outcome], only: str, ran: dict[str, str]) -> dict[str, Any]:
     """What is kept, with these in place of an earlier run's, or of its cases that were run again."""
     kept: dict[str, Any] = json.loads(RESULTS.read_text()) if RESULTS.exists() else {"cases": {}}
     cases: dict[str, dict[str, str]] = {case: of if only else {**of, kind: ""} for case, of in kept["cases"].items()}
     for case, outcome in outcomes.items():
         cases.setdefault(case.removeprefix("tests::"), {})[kind] = outcome.result
-    return {"version": version("aiokafka"), "cases": dict(sorted(cases.items()))}
+    return {"ran": ran, "version": version("aiokafka"), "cases": dict(sorted(cases.items()))}
 
 
 def main() -> int:
@@ -73,10 +76,11 @@ def main() -> int:
     parser.add_argument("--only", default="", metavar="EXPRESSION")
     arguments = parser.parse_args()
     RESULTS.parent.mkdir(exist_ok=True)
+    ran = stamp()
     for kind in arguments.kind or ("kafka", "ottla"):
         with tempfile.TemporaryDirectory(prefix="ottla-aiokafka-") as directory:
             outcomes = run(arguments.checkout.resolve(), kind, Path(directory), arguments.only)
-        RESULTS.write_text(json.dumps(merged(kind, outcomes, arguments.only), indent=1) + "\n")
+        RESULTS.write_text(json.dumps(merged(kind, outcomes, arguments.only, ran), indent=1) + "\n")
         bad = {case: outcome.text for case, outcome in outcomes.items() if outcome.result == "failed"}
         print(f"{kind}: {sum(outcome.result == 'passed' for outcome in outcomes.values())} of {len(outcomes)} passed")
         print(*(f"    {case}: {text[:200]}" for case, text in bad.items()), sep="\n")

@@ -3,15 +3,19 @@
 In the folder of a run (build/compat):
 
     *.xml              pytest's --junitxml of compat_tests: a later file's verdict on a test counts (a second try, alone)
+    *.run.json         beside each, when it ran, of which source, and what it left out (compat_tests/forms.py)
     wire_diff/*.json   ledgers of what was compared (compat_tests/seen.py, OTTLA_WIRE_DIFF_SEEN)
+
+    wire_diff.json     scripts/wire_diff_complete.py --write: {"compared", "missing", "rows", "rows_not_passed", ...}
 
 There or, of the long forms that CI does not run, as they were kept in compat_tests/results:
 
-    wire_diff.json     scripts/wire_diff_complete.py --write: {"compared", "missing", "rows", "rows_not_passed", ...}
     random_walk.json   scripts/random_walk.py --write: {"seed", "requests", "sessions", "differences", ...}
     breaks.json        scripts/breaks.py --write: {"control", "breaks": [{"name", "promise", "caught", "by", ...}]}
 
     aiokafka.json      compat_tests/suites/aiokafka.py: {"version", "cases": {case: {"ottla", "kafka"}}}, from a checkout
+
+The last three have "ran" as well: {"date", "commit"} of the run that wrote them (scripts/provenance.py).
 
 Kafka's own tests keep theirs in compat_tests/kafka_tests/results.json (results.py there): a row a case.
 """
@@ -24,6 +28,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 from xml.etree import ElementTree
+
+from provenance import UNKNOWN, day_of
 
 KINDS: Final = ("ottla", "kafka")
 _COMPAT: Final = Path(__file__).resolve().parents[2] / "compat_tests"
@@ -59,6 +65,10 @@ class Results:
     breaks: dict[str, Any] | None
     aiokafka: dict[str, Any] | None
     kafka_tests: list[dict[str, Any]] | None
+    left_out: dict[str, str]
+    """Tests that the suite did not run in this form, by pytest's names, and why."""
+    origins: dict[str, str]
+    """Of which day and commit a part is, in words: "suite", or the name of a field above. What was not run has none."""
 
     def of(self, kind: str, *, below: str = "") -> list[Test]:
         return [test for test in self.tests if test.kind == kind and test.file.startswith(below)]
@@ -72,23 +82,41 @@ def kind_of(parameters: str) -> str:
 
 def read(folder: Path, kept: Path = KEPT, kafka_tests: Path = KAFKA_TESTS) -> Results:
     """What is there. A file that is no JSON, or no XML, is an error of whoever wrote it, and raised."""
+    origins: dict[str, str] = {}
 
     def figures(name: str) -> Any:
-        return _json(folder / name) or _json(kept / name)
+        file = next((place / name for place in (folder, kept) if (place / name).exists()), None)
+        content = None if file is None else json.loads(file.read_text())
+        if file is not None and content:
+            ran = content.get("ran")
+            origins[file.stem] = _when(ran) if ran else f"kept since {day_of(file)}"
+        return content
 
     found: dict[tuple[str, str], Test] = {}
-    for file in sorted(folder.glob("*.xml"), key=lambda file: file.stat().st_mtime):
+    reports = sorted(folder.glob("*.xml"), key=lambda file: file.stat().st_mtime)
+    for file in reports:
         found.update(((test.file, test.name), test) for test in _junit(file))
     ledgers = sorted((folder / "wire_diff").glob("*.json"))
+    runs = [json.loads(file.read_text()) for file in sorted(folder.glob("*.run.json"))]
+    if reports:
+        origins["suite"] = "; ".join(sorted({_when(run) for run in runs})) or f"{day_of(reports[-1])}, {UNKNOWN} commit"
+    if kafka_tests.exists():
+        origins["kafka_tests"] = f"merged of several runs, the last {day_of(kafka_tests)}"
     return Results(
         tuple(found.values()),
         frozenset(tuple(seen) for file in ledgers for seen in json.loads(file.read_text())["seen"]) if ledgers else None,
-        figures("wire_diff.json"),
+        _json(folder / "wire_diff.json"),
         figures("random_walk.json"),
         figures("breaks.json"),
         figures("aiokafka.json"),
         _json(kafka_tests),
+        {test: why for run in runs for test, why in run["left_out"].items()},
+        origins,
     )
+
+
+def _when(ran: dict[str, Any]) -> str:
+    return f"{ran['date']} at {ran['commit']}"
 
 
 def _json(file: Path) -> Any:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import ast
 import json
+import os
 import re
 import subprocess
 import sys
+from importlib.machinery import SourceFileLoader
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -27,10 +30,14 @@ AGAIN = """<testsuites><testsuite>
 </testsuite></testsuites>"""
 BREAKS = {"control": 3, "breaks": [{"name": "a break", "promise": "kept", "caught": False, "by": "", "failed": 0, "cases": 1}]}
 
+RUN = {"date": "2026-11-22", "commit": "1a2b3c4", "form": "short", "left_out": {}}
+IN_SHORT = "compat_tests/test_x.py::test_slow[kafka]"
+
 
 @pytest.fixture
 def reporting(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.syspath_prepend(ROOT / "scripts")
+    monkeypatch.syspath_prepend(ROOT)
     from compat_report import matrix, pages, results, sections
 
     class Modules:
@@ -109,7 +116,7 @@ def test_nothing_is_claimed_that_was_not_run(reporting: Any, tmp_path: Path) -> 
     results = reporting.results.read(tmp_path, tmp_path / "none", tmp_path / "none")
     lines = reporting.sections.summary(results)
     assert all(line.kafka is None and line.ottla is None for line in lines)
-    text = reporting.pages.markdown(reporting.sections.report(results, "Never."))
+    text = reporting.pages.markdown(reporting.sections.report(results))
     assert "✔ 1" not in text
     assert "●" not in text.split("## APIs and versions")[1].split("| API |")[1]
 
@@ -128,10 +135,104 @@ def test_what_fails_is_shown_and_decides_the_exit_code(tmp_path: Path) -> None:
 
 def test_the_page_needs_nothing_else_and_the_picture_is_xml(reporting: Any, tmp_path: Path) -> None:
     (tmp_path / "compat.xml").write_text(JUNIT)
-    blocks = reporting.sections.report(reporting.results.read(tmp_path), "Today & <now>.")
+    (tmp_path / "compat.run.json").write_text(json.dumps(RUN | {"commit": "here & <now>"}))
+    blocks = reporting.sections.report(reporting.results.read(tmp_path))
     page = reporting.pages.html("title", blocks)
-    assert "Today &amp; &lt;now&gt;." in page
+    assert "here &amp; &lt;now&gt;: 5 cases, 1 skipped." in page
     assert not re.findall(r'(?:src|href)="', page)
     (picture,) = (block for block in blocks if hasattr(block, "svg"))
     ElementTree.fromstring(picture.svg)
     assert picture.svg in page
+
+
+# Of which run it is
+
+
+def read(reporting: Any, folder: Path, **more: Any) -> Any:
+    """Of this folder, with nothing kept."""
+    return reporting.results.read(folder, **{"kept": folder / "none", "kafka_tests": folder / "none.json", **more})
+
+
+def lines_of(reporting: Any, results: Any) -> dict[str, list[str]]:
+    """The summary's table: the first words of a proof -> its cells."""
+    rows = reporting.sections._summary_table(results).rows
+    return {row[0].text: [text.text for text in row[1:]] for row in rows}
+
+
+def test_each_line_says_of_which_run_it_is(reporting: Any, tmp_path: Path) -> None:
+    (tmp_path / "compat.xml").write_text(JUNIT)
+    (tmp_path / "compat.run.json").write_text(json.dumps(RUN))
+    (tmp_path / "breaks.json").write_text(json.dumps(BREAKS | {"ran": {"date": "2026-10-01", "commit": "0ld"}}))
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    (kept / "random_walk.json").write_text(json.dumps({"requests": 3}))
+    os.utime(kept / "random_walk.json", (86_400.0 * 365, 86_400.0 * 365))
+    results = read(reporting, tmp_path, kept=kept)
+    last = {part: cells[-1] for part, cells in lines_of(reporting, results).items()}
+    assert last["clients, tools and faults, black box over TCP"] == "2026-11-22 at 1a2b3c4"
+    assert last["deliberate breaks of ottla that the suite catches"] == "another run: 2026-10-01 at 0ld"
+    assert last["random requests in lock-step without an unexplained difference"] == "another run: kept since 1971-01-01"
+    assert last["Kafka's own integration tests"] == ""
+    assert "The suite ran on 2026-11-22 at 1a2b3c4: 5 cases" in reporting.pages.markdown(reporting.sections.report(results))
+
+
+def test_a_suite_of_two_runs_says_both_and_one_that_does_not_tell_is_of_an_unknown_commit(reporting: Any, tmp_path: Path) -> None:
+    (tmp_path / "compat.xml").write_text(JUNIT)
+    assert read(reporting, tmp_path).origins["suite"].endswith(", unknown commit")
+    (tmp_path / "compat.run.json").write_text(json.dumps(RUN))
+    (tmp_path / "spark.run.json").write_text(json.dumps(RUN | {"commit": "2b"}))
+    assert read(reporting, tmp_path).origins["suite"] == "2026-11-22 at 1a2b3c4; 2026-11-22 at 2b"
+
+
+def test_what_only_the_long_form_runs_is_counted_and_named_with_its_command(reporting: Any, tmp_path: Path) -> None:
+    from compat_tests.forms import IN_FULL
+
+    (tmp_path / "compat.xml").write_text(JUNIT)
+    assert "CI" in lines_of(reporting, read(reporting, tmp_path))["clients, tools and faults, black box over TCP"]
+    left_out = {IN_SHORT: IN_FULL, "compat_tests/test_y.py::test_never[kafka]": "it fails now and then"}
+    (tmp_path / "compat.run.json").write_text(json.dumps(RUN | {"left_out": left_out}))
+    results = read(reporting, tmp_path)
+    place = "CI, but for 1 with Apache Kafka: `scripts/compat-report --run full`"
+    assert place in lines_of(reporting, results)["clients, tools and faults, black box over TCP"]
+    text = reporting.pages.markdown(reporting.sections.report(results))
+    assert "| 1 of 2, beside 3 with ottla | `scripts/compat-report --run full` |" in text
+    assert f"| `{IN_SHORT}` |" in text
+    assert "test_never" not in text
+
+
+def test_cases_of_kafkas_that_wait_to_be_compared_are_a_figure_of_their_own(reporting: Any, tmp_path: Path) -> None:
+    row = {"class": "x.Y", "case": "a", "brokers": 1, "kafka": "passed", "ottla": "passed", "reason": "", "seconds": 1.0}
+    rows = [row, row | {"case": "b", "kafka": None}, row | {"case": "c", "kafka": "failed", "reason": "why"}]
+
+    def told(rows: list[dict[str, Any]]) -> tuple[str, str, str]:
+        (tmp_path / "k.json").write_text(json.dumps(rows))
+        results = read(reporting, tmp_path, kafka_tests=tmp_path / "k.json")
+        line = next(line for line in reporting.sections.readme_lines(results) if line.startswith("- Kafka's own"))
+        text = reporting.pages.markdown(reporting.sections.report(results))
+        return lines_of(reporting, results)["Kafka's own integration tests"][1], line, text
+
+    cell, line, text = told(rows)
+    assert cell == "1 of 1; not yet compared: 1"
+    assert line == "- Kafka's own integration tests: ottla 1 of 1; not yet compared: 1, Apache Kafka 1 of 1"
+    assert "1 cases are out of the denominator" in text
+    assert "not yet compared" not in "".join(told([rows[0], rows[2]]))
+
+
+@pytest.mark.parametrize(("form", "full"), [("short", None), ("full", "1")])
+def test_the_long_form_is_asked_for(form: str, full: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(ROOT / "scripts")
+    file = str(ROOT / "scripts" / "compat-report")
+    loader = SourceFileLoader("compat_report_script", file)
+    spec = spec_from_file_location(loader.name, file, loader=loader)
+    assert spec is not None
+    script = module_from_spec(spec)
+    loader.exec_module(script)
+    asked: dict[str, str | None] = {}
+    monkeypatch.setattr(script, "KEPT", tmp_path)
+    monkeypatch.setenv("OTTLA_FULL", "what was there before")
+    monkeypatch.setattr(
+        subprocess, "run", lambda command, env, **_: asked.update({" ".join(command[-2:]): env.get("OTTLA_FULL")})
+    )
+    script.run(form, tmp_path)
+    assert asked["scripts/test compat"] == asked["scripts/test spark"] == full
+    assert any("kafka_tests.py" in command for command in asked) == (form == "full")

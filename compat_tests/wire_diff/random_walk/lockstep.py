@@ -153,8 +153,10 @@ class Figures:
     once: list[str] = field(default_factory=list)
     """Seen, but not again."""
 
-    def write(self, file: Path) -> None:
-        file.write_text(json.dumps(asdict(self) | {"differences": len(self.unexplained) + len(self.once)}, indent=1) + "\n")
+    def write(self, file: Path, ran: dict[str, str]) -> None:
+        """`ran`: provenance.stamp() of the walk."""
+        differences = len(self.unexplained) + len(self.once)
+        file.write_text(json.dumps({"ran": ran, **asdict(self), "differences": differences}, indent=1) + "\n")
 
 
 def walk(
