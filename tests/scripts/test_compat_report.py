@@ -145,6 +145,20 @@ def test_the_page_needs_nothing_else_and_the_picture_is_xml(reporting: Any, tmp_
     assert picture.svg in page
 
 
+def test_tests_of_others_are_counted_in_their_own_lines(reporting: Any, tmp_path: Path) -> None:
+    theirs = "".join(
+        f'<testcase classname="compat_tests.{where}" name="{name}" time="1"/>'
+        for where, name in (
+            ("kafka_tests.test_kafka_tests", "test_class[ottla-x.Y]"),
+            ("test_client_suites", "test_kafka_python[ottla-a]"),
+        )
+    )
+    (tmp_path / "compat.xml").write_text(JUNIT.replace("</testsuite>", f"{theirs}</testsuite>", 1))
+    cells = lines_of(reporting, read(reporting, tmp_path))
+    assert cells["clients, tools and faults, black box over TCP"][:2] == ["1 of 1", "1 of 3"]
+    assert cells["kafka-python's own integration tests"][1] == "1 of 1"
+
+
 # Of which run it is
 
 
@@ -195,7 +209,7 @@ def test_what_only_the_long_form_runs_is_counted_and_named_with_its_command(repo
     place = "CI, but for 1 with Apache Kafka: `scripts/compat-report --run full`"
     assert place in lines_of(reporting, results)["clients, tools and faults, black box over TCP"]
     text = reporting.pages.markdown(reporting.sections.report(results))
-    assert "| 1 of 2, beside 3 with ottla | `scripts/compat-report --run full` |" in text
+    assert "| all but 1, which run with ottla | `scripts/compat-report --run full` |" in text
     assert f"| `{IN_SHORT}` |" in text
     assert "test_never" not in text
 
