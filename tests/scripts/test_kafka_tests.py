@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -141,3 +142,18 @@ def test_what_is_decided_by_chance_is_out() -> None:
 def test_a_batch_has_twice_the_time_that_it_took_last() -> None:
     assert kafka_tests.Batch(OWNER, ("a", "b"), seconds_each=1.0).timeout_s == 2 * kafka_tests.CASE_TIMEOUT_S
     assert kafka_tests.Batch(OWNER, ("a", "b"), seconds_each=100.0).timeout_s == 400
+
+
+def test_what_is_decided_by_chance_is_kept_so() -> None:
+    kept = results.load()
+    for pattern, why in results.BY_CHANCE.items():
+        rows = [row for row in kept if re.search(pattern, f"{row['class']}#{row['case']}")]
+        assert {(row["kafka"], row["ottla"], row["reason"]) for row in rows} == {("excluded", "excluded", why)}
+
+
+def test_what_is_excluded_for_several_brokers_is_so_after_the_next_run() -> None:
+    """And not by hand: a run that it passes would bring it back."""
+    for row in results.load():
+        if row["kafka"] == row["ottla"] == "excluded" and row["reason"].startswith(("asks for", "wants a second broker")):
+            again = results.merged([row], "kafka", [runner.Case(row["class"], row["case"], "passed", "", row["brokers"], 1.0)])
+            assert again[0]["kafka"] == "excluded", row
