@@ -44,6 +44,8 @@ FILES: Final = ("parquet", "delta", "iceberg", "json", "csv")
 STREAM_OPTIONS: Final = {"format", "from", "rows_per_batch", "bad_records", "watermark", "schema_file"}
 TOPIC_OPTIONS: Final = {"format", "key", "timestamp", "delivery", "partitions", "mode"}
 FILE_OPTIONS: Final = {"partition_by", "mode"}
+OWN_KAFKA: Final = {f"kafka.{name}" for name in ("transactional.id", "group.id", "isolation.level", "enable.auto.commit")}
+"""What a sink that writes exactly once sets itself."""
 JOB_KEYS: Final = {"name", "bootstrap", "checkpoint", "streams", "tables", "sinks", "spark"}
 
 _VARIABLE: Final = re.compile(r"\$\{(\w+)\}")
@@ -123,7 +125,10 @@ class Job:
 
 
 def read_job(path: Path, variables: Mapping[str, str] | None = None) -> Job:
-    """Reads a job's file, with `${name}` replaced by the variable of that name. JobError where it is no job."""
+    """Reads a job's file, with `${name}` replaced by the variable of that name. JobError where it is no job.
+
+    In Python it is the header's alone that are replaced: `${name}` means something else in an f-string.
+    """
     if path.suffix not in {".sql", ".py"}:
         raise JobError("a job is a file named .sql or .py")
     try:
@@ -131,33 +136,35 @@ def read_job(path: Path, variables: Mapping[str, str] | None = None) -> Job:
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is no text"
         raise JobError(f"cannot be read: {reason}") from None
-    text = filled_in(text, variables or {})
-    header, first = read_header(text)
+    is_python = path.suffix == ".py"
+    if not is_python:
+        text = filled_in(text, variables or {})
+    header, first = read_header(text, (variables or {}) if is_python else None)
     if unknown := sorted(set(header) - JOB_KEYS):
         raise JobError(f"the header has an unknown key {unknown[0]}; there are {', '.join(sorted(JOB_KEYS))}", first)
     spark = {key: str(value) for key, value in _flat(header.get("spark", {}))}
     job = Job(path, str(header.get("name", path.stem)), header.get("bootstrap"), header.get("checkpoint"), spark, [])
     job.steps += declared(header, first)
-    if path.suffix == ".py":
+    if is_python:
         job.source = text
     else:
         job.steps += [read_statement(part, line) for part, line in statements(text)]
     return job
 
 
-def filled_in(text: str, variables: Mapping[str, str]) -> str:
-    """JobError where a variable is not given."""
+def filled_in(text: str, variables: Mapping[str, str], first: int = 1) -> str:
+    """With the values of variables. JobError where one is not given; `first` is the number of the text's first line."""
 
     def value(match: re.Match[str]) -> str:
         if match[1] not in variables:
-            raise JobError(f"${{{match[1]}}} is not given: --set {match[1]}=VALUE", text.count("\n", 0, match.start()) + 1)
+            raise JobError(f"${{{match[1]}}} is not given: --set {match[1]}=VALUE", first + text.count("\n", 0, match.start()))
         return variables[match[1]]
 
     return _VARIABLE.sub(value, text)
 
 
-def read_header(text: str) -> tuple[dict[str, Any], int]:
-    """The comment block as TOML, and the line it begins with; nothing where there is none."""
+def read_header(text: str, variables: Mapping[str, str] | None = None) -> tuple[dict[str, Any], int]:
+    """The comment block as TOML, filled in if there are variables, and the line it begins with; nothing where there is none."""
     lines = text.splitlines()
     begin = next((number for number, line in enumerate(lines, 1) if _OPEN.match(line)), None)
     if begin is None:
@@ -169,8 +176,11 @@ def read_header(text: str) -> tuple[dict[str, Any], int]:
         inner.append(re.sub(r"^(--|#) ?", "", text_line))
     else:
         raise JobError("the header is not closed by a line with /// alone", begin)
+    block = "\n".join(inner)
+    if variables is not None:
+        block = filled_in(block, variables, begin + 1)
     try:
-        return tomllib.loads("\n".join(inner)), begin
+        return tomllib.loads(block), begin
     except tomllib.TOMLDecodeError as error:
         at = re.search(r"at line (\d+)", str(error))
         raise JobError(f"the header is no TOML: {error}", begin + (int(at[1]) if at else 0)) from None
@@ -307,6 +317,11 @@ def _checked(stream: Stream) -> Stream:
     _check_options(stream.name, stream.options, STREAM_OPTIONS, stream.line)
     if stream.options.get("bad_records", "fail") not in {"fail", "null"}:
         raise JobError(f"{stream.name}: bad_records is 'fail' or 'null'", stream.line)
+    if stream.is_table:
+        if stream.watermark is not None or "rows_per_batch" in stream.options:
+            raise JobError(f"{stream.name}: a table has neither watermark nor rows_per_batch; streams have", stream.line)
+        if pinned := [key for key in stream.options if key.lower().startswith(("spark.starting", "spark.ending"))]:
+            raise JobError(f"{stream.name}: {pinned[0]} is not for a table, which has `from`", stream.line)
     return stream
 
 
@@ -318,7 +333,25 @@ def _checked_sink(sink: Sink) -> Sink:
         raise JobError(f"sink {sink.name}: delivery is 'exactly-once' or 'at-least-once'", sink.line)
     if not sink.options.get("partitions", "1").isdecimal():
         raise JobError(f"sink {sink.name}: partitions is a number", sink.line)
+    for option in sink.options:
+        if why_not := _why_without_effect(sink, option):
+            raise JobError(f"sink {sink.name}: {option} has no effect, {why_not}", sink.line)
     return sink
+
+
+def is_exactly_once(step: Stream | Sink | Insert | Statement) -> bool:
+    """Whether it is a topic that a query writes in transactions of ours."""
+    return isinstance(step, Sink) and step.kind == "topic" and step.options.get("delivery") != "at-least-once"
+
+
+def _why_without_effect(sink: Sink, option: str) -> str | None:
+    if sink.kind != "topic":
+        return f"{sink.kind} is no topic" if option.startswith("kafka.") else None
+    if option.startswith("spark."):
+        return "a topic's sink has no settings but kafka.*"
+    if is_exactly_once(sink):
+        return "for it is the sink's own with delivery = 'exactly-once'" if option in OWN_KAFKA else None
+    return "for Spark's own sink sets no times: delivery = 'exactly-once' does" if option == "timestamp" else None
 
 
 def _check_options(name: str, given: Mapping[str, str], known: set[str], line: int | None) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.pipeline.run_job import Insert, Job, JobError, Sink, Statement, Stream, read_job
+from ottla.pipeline.run_job import Insert, Job, JobError, Sink, Statement, Stream, is_exactly_once, read_job
 
 
 def read(tmp_path: Path, text: str, name: str = "job.sql", **variables: str) -> Job:
@@ -107,6 +107,15 @@ def test_variables_are_filled_in_and_must_be_given(tmp_path: Path) -> None:
     assert error(tmp_path, "\n\nSET a = ${b}") == (3, "${b} is not given: --set b=VALUE")
 
 
+def test_of_a_python_job_the_header_alone_is_filled_in(tmp_path: Path) -> None:
+    text = "# /// job\n# name = 'a'\n# checkpoint = '${where}'\n# ///\ndef run(job): print(f'${price}')\n"
+    job = read(tmp_path, text, "job.py", where="${price}")
+    assert (job.checkpoint, job.source) == ("${price}", text)
+    with pytest.raises(JobError, match=r"^\$\{where\} is not given") as raised:
+        read(tmp_path, text, "job.py")
+    assert raised.value.line == 3
+
+
 @pytest.mark.parametrize(
     ("text", "line", "said"),
     [
@@ -125,12 +134,27 @@ def test_variables_are_filled_in_and_must_be_given(tmp_path: Path) -> None:
         ("CREATE SINK s INTO TOPIC t;", 1, "a sink is CREATE SINK"),
         ("CREATE SINK s TO TOPIC t WITH (delivery = 'twice');", 1, "delivery is"),
         ("CREATE SINK s TO TOPIC t WITH (partitions = 'some');", 1, "partitions is a number"),
+        ("CREATE SINK s TO TOPIC t WITH (delivery = 'at-least-once', timestamp = 'a');", 1, "timestamp has no effect"),
+        ("CREATE SINK s TO TOPIC t WITH (spark.includeHeaders = 'true');", 1, "spark.includeHeaders has no effect"),
+        ("CREATE SINK s TO TOPIC t WITH (delivery = 'at-least-once', spark.a = 1);", 1, "spark.a has no effect"),
+        ("CREATE SINK s TO TOPIC t WITH (kafka.transactional.id = 'a');", 1, "kafka.transactional.id has no effect"),
+        ("-- /// job\n-- [sinks.s]\n-- parquet = 'd'\n-- kafka.acks = 1\n-- ///", 1, "kafka.acks has no effect, parquet is"),
+        ("CREATE TABLE s FROM TOPIC t WITH (rows_per_batch = 5);", 1, "a table has neither"),
+        ("CREATE TABLE s (a TIMESTAMP) FROM TOPIC t WATERMARK a DELAY OF INTERVAL 1 DAY;", 1, "a table has neither"),
+        ("CREATE TABLE s FROM TOPIC t WITH (spark.endingOffsets = 'latest');", 1, "spark.endingOffsets"),
     ],
 )
 def test_what_is_wrong_is_told_with_its_line(tmp_path: Path, text: str, line: int, said: str) -> None:
     found, words = error(tmp_path, text)
     assert (found, said in words) == (line, True), (found, words)
     assert "\n" not in words
+
+
+def test_options_of_a_sink_that_have_an_effect_are_taken(tmp_path: Path) -> None:
+    exact = "CREATE SINK s TO TOPIC t WITH (key = 'a', timestamp = 'b', kafka.linger.ms = 5, partitions = 2, mode = 'update');"
+    least = "CREATE SINK s TO TOPIC t WITH (delivery = 'at-least-once', key = 'a', kafka.acks = '1', format = 'text');"
+    table = "CREATE SINK s TO PARQUET 'd' WITH (partition_by = 'a', spark.compression = 'zstd');"
+    assert [is_exactly_once(read(tmp_path, text).steps[0]) for text in (exact, least, table)] == [True, False, False]
 
 
 def test_a_job_is_a_readable_file_of_sql_or_python(tmp_path: Path) -> None:
