@@ -54,7 +54,7 @@ class RunOptions:
     """What the command line says; it counts more than the job's header. `metrics_port` None: no metrics, 0: a free port."""
 
     kafka: Mapping[str, str] = field(default_factory=dict)
-    """librdkafka's properties. Another cluster than the default one counts more than the header's."""
+    """librdkafka's properties; with a bootstrap.servers, the header's does not count."""
     checkpoint: str | None = None
     once: bool = False
     from_beginning: bool = False
@@ -73,9 +73,7 @@ def run_job(path: Path, options: RunOptions, open_session: OpenSession, tell: Ca
     try:
         job = read_job(path, options.variables)
         checkpoint = checkpoint_of(job, options)
-        cluster = KafkaCluster({"bootstrap.servers": BOOTSTRAP, **options.kafka})
-        if job.bootstrap is not None and cluster.bootstrap == BOOTSTRAP:
-            cluster = cluster.at(job.bootstrap)
+        cluster = KafkaCluster({"bootstrap.servers": job.bootstrap or BOOTSTRAP, **options.kafka})
         partitions = partitions_of_topics(cluster, topics_of(job.steps))
         with open_session(*needs_of(job)) as spark:
             running = RunningJob(job, spark, options, checkpoint, cluster, partitions)

@@ -141,6 +141,8 @@ class Cluster:
     ):
         self.properties = dict(properties)
         self.file = {"bootstrap.servers": DEFAULT_BOOTSTRAP, **(file or {})}
+        self.is_named = "bootstrap.servers" in {**self.properties, **(file or {})}
+        """Whether the user said where it is, be it where it is by default."""
         self.timeout_s = timeout_s
         self.last_error: KafkaError | None = None
         self.down_since: float | None = None  # when all addresses had failed, on the monotonic clock

@@ -35,6 +35,8 @@ def run(
     """Run a streaming SQL job: from topics to topics and tables, exactly once, and go on where the last run ended."""
     from ottla.pipeline.run import RunOptions, run_job
 
-    kafka = pipeline_frame.kafka_cluster(cluster).properties
+    kafka = dict(pipeline_frame.kafka_cluster(cluster).properties)
+    if not cluster.is_named:
+        del kafka["bootstrap.servers"]  # the header's counts
     options = RunOptions(kafka, checkpoint, not continuous, from_beginning, pairs(assign or (), "--set"), metrics_port, progress)
     run_job(job, options, spark.session, output.note)

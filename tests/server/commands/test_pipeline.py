@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
 from ottla.pipeline.audit import Gap
+from ottla.pipeline.cluster import KafkaCluster
+from ottla.pipeline.errors import PipelineError
 from ottla.server.cli_app import app
 from ottla.server.commands import pipeline_gaps
+from ottla.server.commands.client import DEFAULT_BOOTSTRAP
 from ottla.server.commands.pipeline_gaps import Walk
 from ottla.wire.batch import build_batch
 from ottla.wire.messages.fetch import AbortedTransaction, PartitionData
@@ -51,6 +55,31 @@ def test_a_gap_is_what_neither_a_marker_nor_an_aborted_record_fills(at_once: int
     assert walk.unfilled(7, 8) == []
     assert walk.unfilled(10, 13) == [(10, 10), (12, 13)]
     assert walk.unfilled(15, 20) == [(15, 20)]
+
+
+@pytest.mark.parametrize(
+    ("words", "env", "found"),
+    [
+        ([], {}, "header:9"),
+        (["--bootstrap", DEFAULT_BOOTSTRAP], {}, DEFAULT_BOOTSTRAP),
+        (["-X", f"bootstrap.servers={DEFAULT_BOOTSTRAP}"], {}, DEFAULT_BOOTSTRAP),
+        (["--client-config", "properties"], {}, "file:9"),
+        ([], {"OTTLA_BOOTSTRAP": DEFAULT_BOOTSTRAP}, DEFAULT_BOOTSTRAP),
+    ],
+)
+def test_the_header_of_a_job_says_where_the_cluster_is_if_the_user_does_not(
+    words: list[str], env: dict[str, str], found: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_broker(cluster: KafkaCluster, _wanted: Any) -> None:
+        raise PipelineError(f"asked {cluster.bootstrap}")
+
+    monkeypatch.setattr("ottla.pipeline.run.partitions_of_topics", no_broker)
+    monkeypatch.chdir(tmp_path)
+    Path("properties").write_text("bootstrap.servers=file:9\n")
+    Path("job.sql").write_text('-- /// job\n-- bootstrap = "header:9"\n-- checkpoint = "c"\n-- ///\n')
+    unset = {"OTTLA_BOOTSTRAP": None, "KAFKA_BOOTSTRAP_SERVERS": None}
+    said = CliRunner().invoke(app, ["pipeline", "run", "job.sql", *words], env={**unset, **env}).output
+    assert said.splitlines() == [f"ottla: asked {found}"]
 
 
 def test_no_gap_asks_nobody() -> None:
