@@ -8,19 +8,26 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewPartitions
+from pyspark.sql import functions as F
 
 from compat_tests.times import TODAY_MS
-from compat_tests.topics import make_topics
+from compat_tests.topics import committed_records, make_topics
+from ottla.pipeline.cluster import KafkaCluster
 from ottla.pipeline.errors import PipelineError
-from ottla.pipeline.run import RunOptions, run_job
+from ottla.pipeline.run import RunningJob, RunOptions, run_job
+from ottla.pipeline.run_checkpoint import Checkpoint
+from ottla.pipeline.run_job import read_job
+from ottla.pipeline.run_sources import partitions_of_topics, topics_of
+from ottla.pipeline.run_topic_sink import TopicWriter
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
 
@@ -47,31 +54,54 @@ class Bench:
             producer.produce(topic, value, partition=number % PARTITIONS)
         assert producer.flush(30) == 0
 
-    def records(self, topic: str, count: int) -> list[Any]:
+    def records(self, topic: str, count: int, partitions: int = PARTITIONS) -> list[Any]:
         """Exactly so many committed ones."""
-        settings = {"bootstrap.servers": self.bootstrap, "group.id": topic, "enable.partition.eof": True}
-        reader = Consumer(settings | {"isolation.level": "read_committed"})
-        reader.assign([TopicPartition(topic, number, 0) for number in range(PARTITIONS)])
-        found, ended = [], 0
-        while ended < PARTITIONS:
-            for message in reader.consume(100, timeout=5):
-                ended += message.error() is not None
-                found += [message] if message.error() is None else []
-        reader.close()
+        found = committed_records(self.bootstrap, topic, partitions)
         assert len(found) == count, [message.value() for message in found]
         return found
 
     def run(self, text: str, name: str = "job.sql", checkpoint: str | None = "checkpoint", **variables: str) -> None:
         path = self.directory / name
         path.write_text(text)
-        where = None if checkpoint is None else str(self.directory / checkpoint)
+        where = checkpoint if checkpoint is None or "://" in checkpoint else str(self.directory / checkpoint)
         options = RunOptions({"bootstrap.servers": self.bootstrap}, where, once=True, variables=variables, progress_s=1)
+        with self.own_views():
+            run_job(path, options, lambda _connectors, _settings: nullcontext(self.spark), self.told.append)
+
+    @contextmanager
+    def running(self, text: str, **variables: str) -> Iterator[RunningJob]:
+        """A job that goes on until the end of the block."""
+        path = self.directory / "job.sql"
+        path.write_text(text)
+        job, cluster = read_job(path, variables), KafkaCluster({"bootstrap.servers": self.bootstrap})
+        options = RunOptions(from_beginning=True, variables=variables)
+        partitions = partitions_of_topics(cluster, topics_of(job.steps))
+        checkpoint = Checkpoint(self.spark, str(self.directory / "checkpoint"))
+        running = RunningJob(job, self.spark, options, checkpoint, cluster, partitions, self.told.append)
+        with self.own_views():
+            try:
+                running.start()
+                yield running
+            finally:
+                running.stop()
+
+    @contextmanager
+    def own_views(self) -> Iterator[None]:
         before = {view.name for view in self.spark.catalog.listTables()}
         try:
-            run_job(path, options, lambda _connectors, _settings: nullcontext(self.spark), self.told.append)
+            yield
         finally:
             for name in {view.name for view in self.spark.catalog.listTables()} - before:
                 self.spark.catalog.dropTempView(name)
+
+    def more_partitions(self, topic: str, partitions: int) -> None:
+        admin = AdminClient({"bootstrap.servers": self.bootstrap})
+        admin.create_partitions([NewPartitions(topic, partitions)])[topic].result(30)
+
+    def last_commit(self, sink: str) -> Path:
+        """Spark's note of the last micro-batch into a sink that is through."""
+        files = (self.directory / "checkpoint" / sink / "commits").iterdir()
+        return max((file for file in files if file.name.isdecimal()), key=lambda file: int(file.name))
 
     def error(self, text: str, name: str = "job.sql", checkpoint: str | None = "checkpoint", **variables: str) -> str:
         with pytest.raises(PipelineError) as raised:
@@ -153,6 +183,124 @@ def test_a_job_in_python_with_all_in_its_header(bench: Bench) -> None:
     assert said.startswith("job.py:12: AnalysisException: A column"), said
 
 
+VARIABLES = """# /// job
+# [streams.words]
+# topic = "${words}"
+# format = "text"
+# ///
+def run(job):
+    price = 3
+    assert f"${price}" == "$3"
+    job.sql("CREATE SINK loud TO TOPIC ${loud} WITH (format = 'text')")
+    job.insert("loud", job.stream("words").selectExpr(f"concat(value, '{job.variables['end']}') AS value"))
+    if job.variables["end"] == "?":
+        job.sql("SELECT '${nothing}'")
+"""
+
+
+def test_a_job_in_python_has_variables_and_dollars_of_its_own(bench: Bench) -> None:
+    topics = {"words": bench.topic("one", "two"), "loud": bench.topic()}
+    bench.run(VARIABLES, "job.py", **topics, end="!")
+    assert sorted(message.value() for message in bench.records(topics["loud"], 2)) == [b"one!", b"two!"]
+    said = bench.error(VARIABLES, "job.py", "other", **topics, end="?")
+    assert said == "job.py:12: ${nothing} is not given: --set nothing=VALUE"
+
+
+COPY = """
+CREATE STREAM words FROM TOPIC ${words} WITH (format = 'text');
+CREATE SINK out TO TOPIC ${out} WITH (format = 'text');
+INSERT INTO out SELECT value FROM words;
+"""
+
+
+def test_a_half_written_batch_runs_again_by_as_many_tasks_as_before(bench: Bench) -> None:
+    """Its driver died after one of two tasks, and meanwhile the topic has got a third partition."""
+    topics = {"words": bench.topic("first"), "out": bench.topic()}
+    bench.run(COPY, **topics)
+    words = [f"word {number}" for number in range(40)]
+    bench.produce(topics["words"], *words)
+    rows = bench.spark.createDataFrame([(None, word.encode(), None) for word in words], "key BINARY, value BINARY, ms BIGINT")
+    spread = rows.repartition(2, F.coalesce("key", "value")).where(F.spark_partition_id() == 0).collect()
+    half = [(None, bytes(row.value), None) for row in spread]
+    assert 0 < len(half) < len(words)
+    query = json.loads((bench.directory / "checkpoint" / "out" / "metadata").read_text())["id"]
+    batch = int(bench.last_commit("out").name) + 1
+    assert TopicWriter({"bootstrap.servers": bench.bootstrap}, topics["out"], query, batch).write(0, half) == len(half)
+    bench.more_partitions(topics["out"], 3)
+    bench.run(COPY, **topics)
+    found = [message.value().decode() for message in bench.records(topics["out"], len(words) + 1, 3)]
+    assert sorted(found) == sorted(["first", *words])
+
+
+def test_a_checkpoint_that_does_not_say_how_many_tasks_is_refused(bench: Bench) -> None:
+    topics = {"words": bench.topic("first"), "out": bench.topic()}
+    bench.run(COPY, **topics)
+    note = bench.directory / "checkpoint" / "out" / "_ottla.json"
+    note.write_text('{"tasks": 3}')
+    note.with_name("._ottla.json.crc").unlink()
+    assert bench.error(COPY, **topics) == f"job.sql:4: {topics['out']} has 2 partitions, and the checkpoint of out is of 3"
+    note.write_text("{}")
+    assert bench.error(COPY, **topics).endswith("_ottla.json does not say by how many tasks the query into out writes")
+    note.write_text("{")
+    assert "_ottla.json cannot be read: " in bench.error(COPY, **topics)
+    note.unlink()
+    assert "_ottla.json cannot be read: there is no such file, though the query has run" in bench.error(COPY, **topics)
+
+
+JOIN = """
+CREATE STREAM clicks (user STRING, n INT) FROM TOPIC ${clicks};
+CREATE TABLE people (user STRING, name STRING) FROM TOPIC ${people};
+CREATE SINK out TO TOPIC ${out} WITH (format = 'text', delivery = 'at-least-once');
+INSERT INTO out SELECT concat(n, ' ', name) AS value FROM clicks JOIN people USING (user);
+"""
+
+
+def person(user: str, name: str) -> str:
+    return json.dumps({"user": user, "name": name})
+
+
+def test_a_table_is_what_the_topic_held_when_the_job_started(bench: Bench) -> None:
+    topics = {"people": bench.topic(person("a", "Ada")), "clicks": bench.topic(click("a", 1, 1)), "out": bench.topic()}
+    with bench.running(JOIN, **topics) as running:
+        (query, _line) = running.queries["out"]
+        query.processAllAvailable()
+        bench.more_partitions(topics["people"], 3)
+        bench.produce(topics["people"], person("b", "Bob"), person("a", "Eve"))
+        bench.produce(topics["clicks"], click("a", 1, 2), click("b", 1, 3))
+        query.processAllAvailable()
+    assert sorted(message.value() for message in bench.records(topics["out"], 2)) == [b"1 Ada", b"2 Ada"]
+
+
+def test_a_batch_that_runs_again_joins_what_it_joined_and_the_next_start_what_is_there(bench: Bench) -> None:
+    topics = {"people": bench.topic(person("a", "Ada")), "clicks": bench.topic(click("a", 1, 1)), "out": bench.topic()}
+    bench.run(JOIN, **topics)
+    last = bench.last_commit("out")  # as if its driver had died just before
+    for file in (last, last.with_name(f".{last.name}.crc")):
+        file.unlink()
+    bench.produce(topics["people"], person("b", "Bob"), person("a", "Eve"))
+    bench.run(JOIN, **topics)
+    assert [message.value() for message in bench.records(topics["out"], 2)] == [b"1 Ada", b"1 Ada"]
+    assert "people stays as it was: a micro-batch of out runs again" in bench.told
+    bench.produce(topics["clicks"], click("a", 1, 2), click("b", 1, 3))
+    bench.run(JOIN, **topics)
+    found = sorted(message.value() for message in bench.records(topics["out"], 5))
+    assert found == [b"1 Ada", b"1 Ada", b"2 Ada", b"2 Eve", b"3 Bob"]
+
+
+def test_a_table_begins_at_a_time_and_stays_so(bench: Bench) -> None:
+    """In a partition without a record of that time it has no rows, whatever comes."""
+    topics = {"people": bench.topic(person("a", "Ada")), "clicks": bench.topic(click("a", 1, 1)), "out": bench.topic()}
+    soon = "9999-01-01T00:00"
+    job = JOIN.replace("${people};", f"${{people}} WITH (from = '{soon}');")
+    with bench.running(job, **topics) as running:
+        (query, _line) = running.queries["out"]
+        query.processAllAvailable()
+        bench.produce(topics["people"], person("a", "Ada"), person("a", "Eve"))
+        bench.produce(topics["clicks"], click("a", 1, 2))
+        query.processAllAvailable()
+    assert bench.records(topics["out"], 0) == []
+
+
 INTO_OUT = "INSERT INTO out SELECT n FROM s;"
 STREAM = "CREATE STREAM s (n INT, at TIMESTAMP) FROM TOPIC ${topic};\nCREATE SINK out TO PARQUET '${out}';\n"
 
@@ -177,6 +325,18 @@ STREAM = "CREATE STREAM s (n INT, at TIMESTAMP) FROM TOPIC ${topic};\nCREATE SIN
 )  # fmt: skip
 def test_what_is_wrong_is_one_line_with_the_line_of_the_file(bench: Bench, job: str, said: str) -> None:
     assert bench.error(job, topic=bench.topic("no json"), out=str(bench.directory / "out")).startswith(said)
+
+
+def test_a_checkpoint_is_an_address_of_any_file_system(bench: Bench) -> None:
+    topics = {"words": bench.topic("one"), "out": bench.topic()}
+    where = f"file://{bench.directory}/new/directories"
+    for _ in range(2):
+        bench.run(COPY, checkpoint=where, **topics)
+    assert [message.value() for message in bench.records(topics["out"], 1)] == [b"one"]
+    assert {path.name for path in (bench.directory / "new" / "directories" / "out").iterdir()} >= {"metadata", "_ottla.json"}
+    said = bench.error(COPY, checkpoint="nowhere://host/x", **topics)
+    assert said.startswith("job.sql: the checkpoint directory nowhere://host/x cannot be made: "), said
+    assert not Path("nowhere:").exists()
 
 
 def test_a_checkpoint_must_be_named_and_possible(bench: Bench) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+from confluent_kafka import Consumer, Message, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
 
 _OF_TOPIC = 1
@@ -22,6 +23,25 @@ def make_topics(bootstrap: str, partitions: int, *names: str) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})  # kept in a name: its futures fail when it is collected
     for made in admin.create_topics([NewTopic(name, partitions, 1) for name in names]).values():
         made.result(30)
+
+
+def committed_records(bootstrap: str, topic: str, partitions: int) -> list[Message]:
+    """All committed records that a topic holds now, partition by partition in order."""
+    settings = {
+        "bootstrap.servers": bootstrap,
+        "group.id": topic,
+        "enable.partition.eof": True,
+        "isolation.level": "read_committed",
+    }
+    reader = Consumer(settings)
+    reader.assign([TopicPartition(topic, number, 0) for number in range(partitions)])
+    found, ended = [], 0
+    while ended < partitions:
+        for message in reader.consume(100, timeout=5):
+            ended += message.error() is not None
+            found += [message] if message.error() is None else []
+    reader.close()
+    return found
 
 
 def described(bootstrap: str, wanted: Callable[[str], object]) -> dict[str, Described]:

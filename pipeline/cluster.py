@@ -12,6 +12,7 @@ Another property is for librdkafka alone and is not told to Spark.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -55,6 +56,18 @@ class KafkaCluster:
         """A topic's records by a batch job, with their headers."""
         reader = spark.read.format("kafka").options(**self.spark_options(committed=committed))
         frame: DataFrame = reader.options(**self._source(topic), **options).load()
+        return frame
+
+    def read_between(
+        self, spark: SparkSession, topic: str, starts: Mapping[int, int], ends: Mapping[int, int], /, **options: str
+    ) -> DataFrame:
+        """The committed records of these partitions from one offset up to another, as often as it is read, with their headers."""
+        reader = spark.read.format("kafka").options(**self.spark_options(), includeHeaders="true", **options)
+        frame: DataFrame = reader.options(
+            assign=json.dumps({topic: sorted(ends)}),
+            startingOffsets=json.dumps({topic: starts}),
+            endingOffsets=json.dumps({topic: ends}),
+        ).load()
         return frame
 
     def read_stream(self, spark: SparkSession, topic: str, committed: bool = True, /, **options: str) -> DataFrame:

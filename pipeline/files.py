@@ -24,6 +24,22 @@ class Files:
     def _path(self, name: str) -> Any:
         return self._jvm.org.apache.hadoop.fs.Path(self._root, name) if name else self._root
 
+    @property
+    def address(self) -> str:
+        """The directory with its file system: file:/data/x, hdfs://host/x."""
+        return str(self._fs.makeQualified(self._root).toString())
+
+    def make(self) -> bool:
+        """Makes the directory and those above it; whether it is there then."""
+        return bool(self._fs.mkdirs(self._root))
+
+    def names(self, name: str = "") -> list[str]:
+        """Of what is in a directory; none where there is no such directory."""
+        path = self._path(name)
+        if not self._fs.exists(path) or not self._fs.getFileStatus(path).isDirectory():
+            return []
+        return [str(status.getPath().getName()) for status in self._fs.listStatus(path)]
+
     def exists(self, name: str = "") -> bool:
         return bool(self._fs.exists(self._path(name)))
 
@@ -41,12 +57,14 @@ class Files:
         return found
 
     def write_json(self, name: str, content: dict[str, Any]) -> None:
-        """The file is whole or not there: it is written beside and renamed. A file of that name must not be there."""
-        beside = self._path(f"{name}.partial")
+        """The file is whole or not there: it is written beside and renamed. One of that name goes first. OSError if it cannot."""
+        path, beside = self._path(name), self._path(f"{name}.partial")
         stream = self._fs.create(beside, True)
         stream.write(bytearray(json.dumps(content, indent=1).encode()))
         stream.close()
-        self._fs.rename(beside, self._path(name))
+        self._fs.delete(path, False)  # Hadoop renames to no name that is there
+        if not self._fs.rename(beside, path):
+            raise OSError(f"{path.toString()} cannot be written")
 
     def data_files(self) -> list[str]:
         """Addresses of all files in directories whose names, and those above them, begin neither with `_` nor with `.`."""

@@ -1,14 +1,15 @@
 """`ottla pipeline run JOB.sql | JOB.py`: a streaming SQL job, from topics to topics and tables. run_job.py tells what a job says.
 
     checkpoint/<sink>   what Spark knows of the query into that sink: kill the driver at any moment and start it again, and every
-                        record counts once (but in a topic with delivery = 'at-least-once')
+                        record counts once (but in a topic with delivery = 'at-least-once'); run_checkpoint.py tells the rest
 
 A Python job has the same header and a function `run(job)`:
 
     def run(job):
         flights = job.stream("flights")                       # a DataFrame, of a stream in the header
         job.insert("hourly", flights.groupBy(...).count())    # a streaming query into a sink in the header
-        job.sql("INSERT INTO late SELECT * FROM flights WHERE dep_delay > 60")    # any statements of a SQL job
+        job.sql("INSERT INTO late SELECT * FROM flights WHERE dep_delay > ${late}")    # any statements of a SQL job
+        job.variables["late"]                                 # what --set says
 
 What is wrong is told in one line, `JOB.sql:12: ...`, with the line of the file where there is one, and the exit code is 1.
 """
@@ -28,11 +29,24 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ottla.pipeline.cluster import KafkaCluster
 from ottla.pipeline.errors import PipelineError, in_one_line
-from ottla.pipeline.run_job import Insert, Job, JobError, Sink, Statement, Stream, read_job, read_statement, statements
+from ottla.pipeline.run_checkpoint import Checkpoint
+from ottla.pipeline.run_job import (
+    Insert,
+    Job,
+    JobError,
+    Sink,
+    Statement,
+    Stream,
+    filled_in,
+    is_exactly_once,
+    read_job,
+    read_statement,
+    statements,
+)
 from ottla.pipeline.run_progress import QueryProgress, serve_metrics, watch
 from ottla.pipeline.run_sinks import start_query
-from ottla.pipeline.run_sources import open_stream, partitions_of_topics, topics_of
-from ottla.pipeline.run_topic_sink import NotWritten
+from ottla.pipeline.run_sources import extent_now, open_stream, open_table, partitions_of_topics, topics_of
+from ottla.pipeline.run_topic_sink import MOST_RECORDS, NotWritten
 from ottla.pipeline.signals import told_to_stop
 from ottla.pipeline.tables import DELTA_CONF
 
@@ -76,7 +90,7 @@ def run_job(path: Path, options: RunOptions, open_session: OpenSession, tell: Ca
         cluster = KafkaCluster({"bootstrap.servers": job.bootstrap or BOOTSTRAP, **options.kafka})
         partitions = partitions_of_topics(cluster, topics_of(job.steps))
         with open_session(*needs_of(job)) as spark:
-            running = RunningJob(job, spark, options, checkpoint, cluster, partitions)
+            running = RunningJob(job, spark, options, Checkpoint(spark, checkpoint), cluster, partitions, tell)
             try:
                 running.start()
                 running.attend(tell)
@@ -93,17 +107,12 @@ def needs_of(job: Job) -> tuple[Sequence[str], Mapping[str, str]]:
     return ("kafka", "avro") if is_avro else ("kafka",), {**(DELTA_CONF if is_delta else {}), **job.spark}
 
 
-def checkpoint_of(job: Job, options: RunOptions) -> Path:
-    """The directory of the job's checkpoints, which is made where its parent is there."""
+def checkpoint_of(job: Job, options: RunOptions) -> str:
+    """The directory of the job's checkpoints, as it was given."""
     given = options.checkpoint or job.checkpoint
     if given is None:
         raise JobError('no checkpoint directory: say checkpoint = "DIR" in the header, or --checkpoint DIR')
-    directory = Path(given).absolute()
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise JobError(f"the checkpoint directory {given} cannot be made: {error.strerror}") from None
-    return directory
+    return given
 
 
 @dataclass
@@ -113,9 +122,10 @@ class RunningJob:
     job: Job
     spark: SparkSession
     options: RunOptions
-    checkpoint: Path
+    checkpoint: Checkpoint
     cluster: KafkaCluster
     partitions: dict[str, int]
+    tell: Callable[[str], None]
     streams: dict[str, DataFrame] = field(default_factory=dict)
     sinks: dict[str, Sink] = field(default_factory=dict)
     queries: dict[str, tuple[Any, int | None]] = field(default_factory=dict)
@@ -133,10 +143,7 @@ class RunningJob:
     def take(self, step: Stream | Sink | Insert | Statement) -> None:
         match step:
             case Stream():
-                begin = "earliest" if self.options.from_beginning or self.options.once else "latest"
-                self.streams[step.name] = in_line(
-                    lambda: open_stream(self.spark, step, self.cluster, begin), step.line or 1, moves=False
-                )
+                self.streams[step.name] = in_line(lambda: self.open(step), step.line or 1, moves=False)
                 self.streams[step.name].createOrReplaceTempView(step.name)
             case Sink():
                 if step.name in self.sinks:
@@ -149,6 +156,22 @@ class RunningJob:
                 if frame.isStreaming:
                     raise JobError("a stream of rows that goes nowhere: INSERT INTO sink SELECT ...", step.line)
 
+    def open(self, stream: Stream) -> DataFrame:
+        if not stream.is_table:
+            begin = "earliest" if self.options.from_beginning or self.options.once else "latest"
+            into_topic = self.job.source is not None or any(map(is_exactly_once, self.job.steps))
+            return open_stream(self.spark, stream, self.cluster, begin, MOST_RECORDS if into_topic else None)
+        now = extent_now(self.cluster, stream, self.partitions[stream.topic])
+        extent = self.checkpoint.extent(stream, now)
+        if extent != now:
+            self.tell(f"{stream.name} stays as it was: a micro-batch of {', '.join(self.checkpoint.unfinished)} runs again")
+        return open_table(self.spark, stream, self.cluster, extent)
+
+    @property
+    def variables(self) -> Mapping[str, str]:
+        """What --set says."""
+        return self.options.variables
+
     def stream(self, name: str) -> DataFrame:
         """A stream or table of the header."""
         if name not in self.streams:
@@ -156,8 +179,8 @@ class RunningJob:
         return self.streams[name]
 
     def sql(self, text: str) -> None:
-        """Statements as in a SQL job."""
-        for part, line in statements(text):
+        """Statements as in a SQL job, variables too."""
+        for part, line in statements(filled_in(text, self.variables)):
             step = read_statement(part, line)
             self.partitions |= partitions_of_topics(self.cluster, topics_of([step])) if topics_of([step]) else {}
             self.take(step)
@@ -169,9 +192,9 @@ class RunningJob:
         if sink in self.queries:
             raise JobError(f"a second query into {sink}: a sink takes one, for its checkpoint is one", line)
         target = self.sinks[sink]
-        partitions = self.partitions.get(target.place, 1)
+        tasks = self.checkpoint.tasks(target, self.partitions[target.place], line) if target.kind == "topic" else 1
         query = start_query(
-            frame, target, checkpoint=self.checkpoint, cluster=self.cluster, partitions=partitions, once=self.options.once,
+            frame, target, checkpoint=self.checkpoint.of(target), cluster=self.cluster, tasks=tasks, once=self.options.once,
             line=line,
         )  # fmt: skip
         self.queries[sink] = (query, line)
@@ -185,7 +208,7 @@ class RunningJob:
                 raise JobError("a Python job has a function run(job)")
             function(self)
         except JobError as error:
-            raise error if error.line else JobError(str(error), line_in(error, path)) from error
+            raise JobError(str(error), line_in(error, path)) from error  # a line of its own is one of what job.sql was given
         except Exception as error:  # whatever the user's code raises
             raise JobError(f"{type(error).__name__}: {in_one_line(error)}", line_in(error, path)) from error
 

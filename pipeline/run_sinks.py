@@ -11,12 +11,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.pipeline.cluster import KafkaCluster
 from ottla.pipeline.errors import PipelineError, in_one_line
-from ottla.pipeline.run_job import JobError, Sink
+from ottla.pipeline.run_job import JobError, Sink, is_exactly_once
 from ottla.pipeline.run_topic_sink import BatchWriter
 from ottla.pipeline.tables import check_package, iceberg_table
 
@@ -29,9 +28,9 @@ FORMATS: Final = ("json", "text")
 
 
 def start_query(
-    frame: DataFrame, sink: Sink, *, checkpoint: Path, cluster: KafkaCluster, partitions: int, once: bool, line: int | None
+    frame: DataFrame, sink: Sink, *, checkpoint: str, cluster: KafkaCluster, tasks: int, once: bool, line: int | None
 ) -> StreamingQuery:
-    """Starts the query of a frame into a sink; `partitions` are the topic's. JobError where Spark refuses it."""
+    """Starts the query of a frame into a sink; `tasks` write into a topic. JobError where Spark refuses it."""
     from py4j.protocol import Py4JJavaError  # for what pyspark has no class of its own
     from pyspark.errors import PySparkException
 
@@ -42,9 +41,9 @@ def start_query(
     except PipelineError as error:
         raise JobError(f"query into {sink.name}: {error}", line) from error
     try:
-        writer = topic_writer(frame, sink, cluster, partitions, line) if sink.kind == "topic" else table_writer(frame, sink, line)
+        writer = topic_writer(frame, sink, cluster, tasks, line) if sink.kind == "topic" else table_writer(frame, sink, line)
         writer = writer.queryName(sink.name).outputMode(sink.options.get("mode", "append"))
-        writer = writer.option("checkpointLocation", str(checkpoint / sink.name))
+        writer = writer.option("checkpointLocation", checkpoint)
         writer = writer.trigger(availableNow=True) if once else writer.trigger(processingTime="0 seconds")
         return writer.toTable(catalog_name(frame.sparkSession, sink)) if sink.kind == "iceberg" else writer.start()
     except (PySparkException, Py4JJavaError) as error:
@@ -68,12 +67,12 @@ def table_writer(frame: DataFrame, sink: Sink, line: int | None) -> DataStreamWr
     return writer if sink.kind == "iceberg" else writer.option("path", sink.place)
 
 
-def topic_writer(frame: DataFrame, sink: Sink, cluster: KafkaCluster, partitions: int, line: int | None) -> DataStreamWriter:
+def topic_writer(frame: DataFrame, sink: Sink, cluster: KafkaCluster, tasks: int, line: int | None) -> DataStreamWriter:
     rows = as_records(frame, sink, line)
-    if sink.options.get("delivery") == "at-least-once":
+    if not is_exactly_once(sink):
         kafka = {**cluster.spark_options(), **passed_on(sink, ""), "topic": sink.place}
         return rows.drop("timestamp_ms").writeStream.format("kafka").options(**kafka)
-    return rows.writeStream.foreachBatch(BatchWriter({**cluster.properties, **passed_on(sink, "kafka.")}, sink.place, partitions))
+    return rows.writeStream.foreachBatch(BatchWriter({**cluster.properties, **passed_on(sink, "kafka.")}, sink.place, tasks))
 
 
 def passed_on(sink: Sink, prefix: str) -> dict[str, str]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.pipeline.cluster import KafkaCluster
+from ottla.pipeline.run_checkpoint import Extent
 from ottla.pipeline.run_job import JobError, Sink, Stream
 
 if TYPE_CHECKING:
@@ -60,18 +61,44 @@ def topics_of(steps: list[Any]) -> dict[str, tuple[int, int | None]]:
     return wanted
 
 
-def open_stream(spark: SparkSession, stream: Stream, cluster: KafkaCluster, begin: str) -> DataFrame:
-    """The stream as a DataFrame. `begin`: where it starts if neither it nor its checkpoint says: earliest or latest."""
-    from pyspark.sql import functions as F
+def extent_now(cluster: KafkaCluster, table: Stream, partitions: int) -> Extent:
+    """What the topic of a table holds now: committed records from where the table says. JobError where no broker answers."""
+    from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
+    from confluent_kafka.admin import AdminClient, OffsetSpec
 
-    options: dict[str, Any] = start_options(stream, "earliest" if stream.is_table else begin)
-    read = cluster.read if stream.is_table else cluster.read_stream
-    raw = read(spark, stream.topic, **options).select(F.col("value"), *[F.col(name).alias(f"_{name}") for name in FIELDS])
-    fields = [f"_{name}" for name in FIELDS]
-    frame = raw.select(value_of(spark, stream).alias("value"), *fields)
-    if stream.schema is not None or stream.options.get("format") == "avro":
-        frame = frame.select("value.*", *fields)
-    if stream.watermark is None or stream.is_table:
+    given = table.options.get("from", "earliest")
+    if given == "latest":
+        raise JobError(f"{table.name}: a table from latest on has no rows", table.line)
+    specs: Any = OffsetSpec  # its methods have no types
+    first = specs.earliest() if given == "earliest" else specs.for_timestamp(milliseconds(table, given))
+    admin = AdminClient({**cluster.properties, "log_level": 0})
+
+    def offsets(spec: OffsetSpec) -> dict[int, int]:
+        wanted = {TopicPartition(table.topic, number): spec for number in range(partitions)}
+        asked = admin.list_offsets(wanted, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=ANSWER_S)
+        return {place.partition: future.result().offset for place, future in asked.items()}
+
+    try:
+        starts, ends = offsets(first), offsets(specs.latest())
+    except KafkaException as error:
+        raise JobError(f"offsets of topic {table.topic}: {error.args[0].str()}", table.line) from None
+    late = {number for number, offset in starts.items() if not 0 <= offset <= ends[number]}  # no record is as new as that
+    return Extent({number: ends[number] if number in late else offset for number, offset in starts.items()}, ends)
+
+
+def open_table(spark: SparkSession, table: Stream, cluster: KafkaCluster, extent: Extent) -> DataFrame:
+    """The table as a DataFrame: the same rows each time it is read, but for what retention or compaction removes meanwhile."""
+    options = {"failOnDataLoss": "false", **passed_on(table)}
+    return in_columns(spark, table, cluster.read_between(spark, table.topic, extent.starts, extent.ends, **options))
+
+
+def open_stream(spark: SparkSession, stream: Stream, cluster: KafkaCluster, begin: str, most: int | None) -> DataFrame:
+    """The stream as a DataFrame. `begin`: where it starts if neither it nor its checkpoint says, earliest or latest.
+
+    `most`: how many records a micro-batch takes where the stream does not say (None: all there are).
+    """
+    frame = in_columns(spark, stream, cluster.read_stream(spark, stream.topic, **start_options(stream, begin, most)))
+    if stream.watermark is None:
         return frame
     column, delay = stream.watermark
     if column not in frame.columns:
@@ -84,9 +111,24 @@ def open_stream(spark: SparkSession, stream: Stream, cluster: KafkaCluster, begi
         raise JobError(f"the watermark of {stream.name} is delayed by {delay!r}, which is no interval", stream.line) from error
 
 
-def start_options(stream: Stream, begin: str) -> dict[str, str]:
+def in_columns(spark: SparkSession, stream: Stream, records: DataFrame) -> DataFrame:
+    """The columns of a stream, of records as Spark's source has them."""
+    from pyspark.sql import functions as F
+
+    fields = [f"_{name}" for name in FIELDS]
+    raw = records.select(F.col("value"), *[F.col(name).alias(f"_{name}") for name in FIELDS])
+    frame = raw.select(value_of(spark, stream).alias("value"), *fields)
+    return frame.select("value.*", *fields) if stream.schema is not None or stream.options.get("format") == "avro" else frame
+
+
+def passed_on(stream: Stream) -> dict[str, str]:
+    """The connector's options that a stream gives as they are."""
+    return {key.removeprefix("spark."): value for key, value in stream.options.items() if key.startswith(("kafka.", "spark."))}
+
+
+def start_options(stream: Stream, begin: str, most: int | None) -> dict[str, str]:
     """The connector's options of a stream: where it begins, how much it takes at once, and what is passed on as it is."""
-    found = {key.removeprefix("spark."): value for key, value in stream.options.items() if key.startswith(("kafka.", "spark."))}
+    found = passed_on(stream)
     given = stream.options.get("from", begin)
     if given in {"earliest", "latest"}:
         found["startingOffsets"] = given
@@ -96,6 +138,8 @@ def start_options(stream: Stream, begin: str) -> dict[str, str]:
         if not rows.isdecimal():
             raise JobError(f"{stream.name}: rows_per_batch is a number", stream.line)
         found["maxOffsetsPerTrigger"] = rows
+    elif most is not None and "maxoffsetspertrigger" not in map(str.lower, found):
+        found["maxOffsetsPerTrigger"] = str(most)
     return found
 
 

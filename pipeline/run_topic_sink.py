@@ -11,10 +11,14 @@ writes the records a second time. Here the task of partition p of a batch
 
 So a batch's rows are in the topic with the note that they are, or neither is there. It works with any broker that has
 transactions; readers need isolation.level=read_committed. Two conditions: a batch that runs again holds the same rows (Spark's
-checkpoint keeps its offsets), and a row falls to the same task (rows are spread by the hash of their key, or of the value without
-one, to as many tasks as the topic has partitions). The query id is the checkpoint's: with a new checkpoint a job begins anew.
+checkpoint keeps its offsets, and run_checkpoint.py those of the tables that it joins), and a row falls to the same task (rows are
+spread by the hash of their key, or of the value without one, to as many tasks as the topic had partitions at the query's first
+batch; run_checkpoint.py keeps how many). The query id is the checkpoint's: with a new checkpoint a job begins anew.
 A broker forgets the notes of a group that is idle for offsets.retention.minutes, a week: who starts a killed job later than that
 may repeat one batch.
+
+A transaction has all rows of a task in a batch, so it must be able to last: as long as brokers allow by default, and a stream
+takes no more than MOST_RECORDS at once where nobody says otherwise.
 """
 
 from __future__ import annotations
@@ -33,6 +37,11 @@ WAIT_S: Final = 60.0
 """For a broker that is being started again."""
 ATTEMPTS: Final = 3
 """At a transaction that had to be given up, as when its broker died on the way."""
+
+MOST_RECORDS: Final = 500_000
+"""Of a stream in one micro-batch, where the stream does not say."""
+TIMEOUTS: Final = {"transaction.timeout.ms": 900_000, "message.timeout.ms": 300_000, "socket.timeout.ms": 60_000}
+"""The first is the brokers' default transaction.max.timeout.ms; librdkafka would lengthen the others with it."""
 
 Record = tuple[bytes | None, bytes | None, int | None]
 """Key, value, and timestamp in ms (None: now)."""
@@ -81,11 +90,13 @@ class TopicWriter:
         from confluent_kafka import Consumer, Producer, TopicPartition
 
         common = {"log_level": 0, **self.kafka}
+        timeouts = {} if "transaction.timeout.ms" in self.kafka else TIMEOUTS
         name = f"ottla-pipeline-{self.query_id}"
         settings = {
             "compression.type": "zstd",
             "partitioner": "murmur2_random",
             "linger.ms": 5,
+            **timeouts,
             **common,
         }  # keys as Java spreads them
         producer = Producer({**settings, "transactional.id": f"{name}-{partition}"})
@@ -122,7 +133,7 @@ class BatchWriter:
 
     kafka: Mapping[str, str]
     topic: str
-    partitions: int
+    tasks: int
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
         from pyspark.sql import functions as F
@@ -130,5 +141,5 @@ class BatchWriter:
         query_id = batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
         assert query_id is not None, "a batch belongs to a query"
         writer = TopicWriter(self.kafka, self.topic, query_id, batch_id)
-        spread = batch.repartition(self.partitions, F.coalesce("key", "value"))
+        spread = batch.repartition(self.tasks, F.coalesce("key", "value"))
         spread.mapInArrow(writer, "written bigint").collect()

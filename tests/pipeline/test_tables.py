@@ -83,7 +83,7 @@ def test_the_package_that_is_missing_is_named() -> None:
 
 def test_a_sink_without_its_package_is_told_with_its_line() -> None:
     frame: Any = SimpleNamespace(isStreaming=True, sparkSession=fake_spark())
-    start: Any = {"checkpoint": None, "cluster": None, "partitions": 1, "once": True, "line": 7}
+    start: Any = {"checkpoint": None, "cluster": None, "tasks": 1, "once": True, "line": 7}
     with pytest.raises(JobError, match=r"^query into out: Spark has no delta: give its package by --packages$") as raised:
         run_sinks.start_query(frame, Sink("out", "delta", "/somewhere"), **start)
     assert raised.value.line == 7
