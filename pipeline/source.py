@@ -9,7 +9,10 @@ ottla.pipeline.source_options. `ottla.pipeline.segments` plans, one task a slice
 
 A stream's offsets are {"topic": {"0": next offset}}, as the kafka source writes them; a micro-batch is exactly what lies between
 two of them, so that a query that starts again at its checkpoint reads the same rows. It begins at `startingOffsets` (by default
-latest); partitions that appear later are read from their start. Offsets that are gone are an error (`failOnDataLoss`).
+latest); partitions that appear later are read from their start. Offsets that are gone are an error (`failOnDataLoss`): removed
+before they were read, or of a log that ends before what was read of it. One that is away (it moves between log directories) goes
+on where it was when it is back; if it is away just when the query starts again, that is an error too, for before Spark 4.2 the
+source cannot know where the query stands, and with failOnDataLoss=false it is read from its start when it is back.
 `maxOffsetsPerTrigger` limits a micro-batch where Spark has it for Python sources (source_limits.py).
 
 What a directory cannot tell: how far replicas follow. All that is in the log counts as readable, also what lies above the high
@@ -18,7 +21,7 @@ watermark of a replicated partition.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
@@ -36,7 +39,7 @@ from ottla.pipeline.segments import (
     slices,
 )
 from ottla.pipeline.source_filters import Pushed
-from ottla.pipeline.source_limits import REFUSED
+from ottla.pipeline.source_limits import REFUSED, Ends, with_absent
 from ottla.pipeline.source_options import EARLIEST, LATEST, Offsets, Options, parse
 from ottla.pipeline.source_seen import SeenPartitions
 from ottla.pipeline.source_worker import lighten
@@ -205,15 +208,17 @@ class StreamReader(DataSourceStreamReader):
         self._options = options
         self._columns = columns
         self._seen = SeenPartitions()
+        self._last: Ends = {}
+        """Of every partition that the query has had, those that are away now among them."""
 
     def __getstate__(self) -> dict[str, Any]:
         """Tasks get a copy, which only reads."""
-        return {"_options": self._options, "_columns": self._columns, "_seen": SeenPartitions()}
+        return {"_options": self._options, "_columns": self._columns, "_seen": SeenPartitions(), "_last": {}}
 
-    def initialOffset(self) -> dict[str, dict[str, int]]:
+    def initialOffset(self) -> Ends:
         return self._offsets(lambda log: _start(log, self._options, LATEST))
 
-    def latestOffset(self) -> dict[str, dict[str, int]]:
+    def latestOffset(self) -> Ends:
         return self._offsets(lambda log: end_offset(log, self._options.committed))
 
     def first_offset(self, topic: str, partition: str) -> int:
@@ -223,8 +228,12 @@ class StreamReader(DataSourceStreamReader):
                 return int(self._seen.with_log(place, lambda log: log.log_start_offset))
         return 0
 
-    def partitions(self, start: dict[str, dict[str, int]], end: dict[str, dict[str, int]]) -> Sequence[InputPartition]:
+    def partitions(self, start: Ends, end: Ends) -> Sequence[InputPartition]:
         options = self._options
+        self._last = with_absent(with_absent(self._last, end), start)  # after a restart the first that is known of the query
+        gone = [f"{topic}-{number}" for topic, ends in start.items() for number in ends if number not in end.get(topic, {})]
+        if gone and options.fail_on_data_loss:
+            raise DataLoss(f"{', '.join(gone)} cannot be found any more, and failOnDataLoss is true")
         found: list[InputPartition] = []
         by_name = {(place.topic, place.partition): place for place in places(options)}
         for topic, ends in end.items():
@@ -232,7 +241,7 @@ class StreamReader(DataSourceStreamReader):
                 low = start.get(topic, {}).get(number, EARLIEST)
                 place = by_name.get((topic, int(number)))
                 if place is None:
-                    if low < high and options.fail_on_data_loss:
+                    if low != high and options.fail_on_data_loss:
                         raise DataLoss(f"{topic}-{number} was removed before it was read, and failOnDataLoss is true")
                     continue
                 if low != high:
@@ -242,16 +251,23 @@ class StreamReader(DataSourceStreamReader):
     def read(self, partition: InputPartition) -> Iterator[RecordBatch]:
         return _read(partition, self._columns, self._options)
 
-    def _offsets(self, of: Any) -> dict[str, dict[str, int]]:
-        found: dict[str, dict[str, int]] = {}
+    def _offsets(self, of: Callable[[PartitionLog], int]) -> Ends:
+        """Of the partitions that are there now; those that are away stay where they were."""
+        found: Ends = {}
         for place in places(self._options):
             found.setdefault(place.topic, {})[str(place.partition)] = self._seen.with_log(place, of)
-        return found
+        self._last = with_absent(found, self._last)
+        return self._last
 
 
-def _between(place: Place, options: Options, low: int, high: int) -> Any:
+def _between(place: Place, options: Options, low: int, high: int) -> Callable[[PartitionLog], list[Slice]]:
     def plan(log: PartitionLog) -> list[Slice]:
         start, end = log.log_start_offset, log.log_end_offset
+        if options.fail_on_data_loss and low > high:
+            raise DataLoss(
+                f"{place.topic}-{place.partition} was read to below {low} and now ends at {high}: it was cut, or made again, "
+                "and failOnDataLoss is true"
+            )
         if options.fail_on_data_loss and ((low != EARLIEST and low < start) or high > end):
             raise DataLoss(
                 f"{place.topic}-{place.partition} has offsets from {start} to below {end}, and those from {low} to below {high} "

@@ -9,7 +9,7 @@ from pyspark.sql.streaming.datasource import (  # type: ignore[import-not-found,
 )
 
 from ottla.pipeline.source import StreamReader
-from ottla.pipeline.source_limits import Ends, limited
+from ottla.pipeline.source_limits import Ends, limited, with_absent
 
 
 class LimitedStreamReader(StreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc,unused-ignore]
@@ -26,5 +26,5 @@ class LimitedStreamReader(StreamReader, SupportsTriggerAvailableNow):  # type: i
         self._target = super().latestOffset()
 
     def latestOffset(self, start: Ends, limit: object) -> Ends:  # type: ignore[override]
-        end = super().latestOffset() if self._target is None else self._target
+        end = with_absent(super().latestOffset() if self._target is None else self._target, start)
         return limited(start, end, limit.max_rows, self.first_offset) if isinstance(limit, ReadMaxRows) else end

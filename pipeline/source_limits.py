@@ -20,10 +20,16 @@ Ends = dict[str, dict[str, int]]
 REFUSED: Final = "maxOffsetsPerTrigger needs Spark 4.2: earlier ones do not tell a Python source where a micro-batch begins"
 
 
+def with_absent(ends: Mapping[str, Mapping[str, int]], before: Mapping[str, Mapping[str, int]]) -> Ends:
+    """The offsets, and of `before` those of partitions that they lack."""
+    return {topic: {**before.get(topic, {}), **ends.get(topic, {})} for topic in (*before, *ends)}
+
+
 def limited(begin: Mapping[str, Mapping[str, int]], end: Ends, most: int, first_offset: Callable[[str, str], int]) -> Ends:
     """The end of a batch of at most so many offsets from `begin`; `first_offset` is where a partition begins that is not in it.
 
-    Shares are rounded down; what is left over goes to the partitions with the most that is unread, so every batch has something.
+    A partition that ends before it begins stays as it is, for who plans the batch to tell. Shares are rounded
+    down; what is left over goes to the partitions with the most that is unread, so every batch has something.
     """
     begins = {
         (topic, number): begin[topic][number] if number in begin.get(topic, {}) else first_offset(topic, number)
@@ -40,5 +46,5 @@ def limited(begin: Mapping[str, Mapping[str, int]], end: Ends, most: int, first_
         taken[place] += taken[place] < unread[place]
     found: Ends = {}
     for (topic, number), low in begins.items():
-        found.setdefault(topic, {})[number] = low + taken[topic, number]
+        found.setdefault(topic, {})[number] = min(low + taken[topic, number], end[topic][number])
     return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import shutil
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -217,6 +218,17 @@ def micro_batch(reader: StreamReader, start: Any, end: Any) -> list[int]:
     return [row["offset"] for part in reader.partitions(start, end) for batch in copy.read(part) for row in batch.to_pylist()]
 
 
+@pytest.fixture
+def two(tmp_path: Path) -> Path:
+    """Partitions 0 and 1 with ten and four records."""
+    log = rig(tmp_path)
+    fill(log, 1)
+    other = log.manager.create("t", 1, log.topic_id, log.config)
+    other.append_as_leader(numbered(0, 4), leader_epoch=0)
+    log.manager.close(True)
+    return tmp_path
+
+
 def test_a_stream_follows_a_log_that_grows_and_rolls(tmp_path: Path) -> None:
     log = rig(tmp_path, segment_bytes=2000)
     fill(log, 3)
@@ -294,6 +306,58 @@ def test_a_stream_tells_of_offsets_that_are_gone(data: Path) -> None:
         reader.partitions({"t": {"3": 0}}, {"t": {"3": 5}})
     easy = stream(data, failOnDataLoss="false")
     assert micro_batch(easy, {"t": {"0": 290, "3": 0}}, {"t": {"0": 310, "3": 5}}) == list(range(290, 300))
+
+
+def test_a_log_that_was_cut_or_made_again_is_loss_and_not_silence(tmp_path: Path) -> None:
+    log = rig(tmp_path)
+    fill(log, 3)
+    log.manager.close(True)
+    reader = stream(tmp_path)
+    read = reader.latestOffset()
+    shutil.rmtree(tmp_path)
+    again = rig(tmp_path)
+    fill(again, 1)
+    end = reader.latestOffset()
+    assert end == {"t": {"0": 10}}
+    with pytest.raises(DataLoss, match="t-0 was read to below 30 and now ends at 10: it was cut, or made again, and failOnDataL"):
+        reader.partitions(read, end)
+    easy = stream(tmp_path, failOnDataLoss="false")
+    assert micro_batch(easy, read, end) == []  # as the kafka source: what comes from here on
+    fill(again, 1)
+    assert micro_batch(easy, end, easy.latestOffset()) == list(range(10, 20))
+    again.manager.close(True)
+
+
+def test_a_partition_that_is_away_goes_on_where_it_was(two: Path) -> None:
+    reader = stream(two, startingOffsets="earliest")
+    assert reader.initialOffset() == {"t": {"0": 0, "1": 0}}
+    (two / "t-1").rename(two / "t-1-stray")
+    start = reader.latestOffset()
+    assert start == {"t": {"0": 10, "1": 0}}
+    (two / "t-1-stray").rename(two / "t-1")
+    read = reader.latestOffset()
+    assert read == {"t": {"0": 10, "1": 4}}
+    assert micro_batch(reader, start, read) == [0, 1, 2, 3]
+    (two / "t-1").rename(two / "t-1-stray")
+    assert reader.latestOffset() == read  # so Spark has nothing to do
+    assert micro_batch(reader, read, read) == []
+    with pytest.raises(DataLoss, match="t-1 was removed before it was read"):
+        reader.partitions(start, read)
+
+
+def test_a_partition_that_is_away_when_the_query_starts_again(two: Path) -> None:
+    read, end = {"t": {"0": 10, "1": 4}}, {"t": {"0": 10}}
+    (two / "t-1").rename(two / "t-1-stray")
+    reader = stream(two)
+    assert reader.latestOffset() == end  # Spark has not yet said where the query stands
+    with pytest.raises(DataLoss, match="t-1 cannot be found any more, and failOnDataLoss is true"):
+        reader.partitions(read, end)
+    assert reader.latestOffset() == read  # now it has
+    easy = stream(two, failOnDataLoss="false")
+    assert micro_batch(easy, read, end) == []
+    planned = stream(two)  # a batch was planned before the query ended, and is planned anew
+    assert micro_batch(planned, read, read) == []
+    assert planned.latestOffset() == read
 
 
 def test_parsed_options_know_topics_and_partitions() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from ottla.pipeline.segments import SourceError
-from ottla.pipeline.source_limits import Ends, limited
+from ottla.pipeline.source_limits import Ends, limited, with_absent
 from tests.pipeline.logs import fill, numbered, rig
 from tests.pipeline.test_source import micro_batch, schema_of, source
 
@@ -33,6 +33,7 @@ def none_new(topic: str, partition: str) -> int:
         ({"0": 1099, "1": 7}, {"0": 1100, "1": 8}, 1, {"0": 1100, "1": 7}),
         ({"0": 0, "1": 0, "2": 0}, {"0": 2, "1": 2, "2": 2}, 2, {"0": 1, "1": 1, "2": 0}),
         ({"0": 9}, {"0": 5}, 1, {"0": 5}),  # truncated: told when the batch is planned
+        ({"0": 9, "1": 0}, {"0": 5, "1": 9}, 2, {"0": 5, "1": 2}),
     ],
 )
 def test_a_batch_takes_of_each_partition_its_share(begin: Any, end: Any, most: int, found: Any) -> None:
@@ -53,6 +54,12 @@ def test_batches_come_to_the_end_whatever_the_limit() -> None:
 def test_a_new_partition_counts_from_its_first_offset() -> None:
     found = limited({"t": {"0": 10}}, {"t": {"0": 10, "1": 150}}, 20, lambda topic, number: {("t", "1"): 100}[topic, number])
     assert found == {"t": {"0": 10, "1": 120}}
+
+
+def test_partitions_that_are_away_stay_as_they_were() -> None:
+    before = {"a": {"0": 1, "1": 2}, "b": {"0": 3}}
+    assert with_absent({"a": {"0": 9}, "c": {"0": 5}}, before) == {"a": {"0": 9, "1": 2}, "b": {"0": 3}, "c": {"0": 5}}
+    assert before == {"a": {"0": 1, "1": 2}, "b": {"0": 3}}
 
 
 @dataclass
@@ -101,6 +108,19 @@ def test_spark_42_is_given_what_it_asks_for(tmp_path: Path) -> None:
     on: Any = limited_stream(tmp_path, 12)  # with a trigger that goes on
     assert on.latestOffset(last, ReadMaxRows(12)) == {"t": {"0": 30, "1": 12}}
     log.manager.close(True)
+
+
+@pytest.mark.usefixtures("spark_42")
+def test_spark_42_says_where_a_partition_was_that_is_away(tmp_path: Path) -> None:
+    log = rig(tmp_path)
+    fill(log, 3)
+    log.manager.close(True)
+    start = {"t": {"0": 24, "1": 4}}  # of a query that starts again
+    reader: Any = limited_stream(tmp_path, 12)
+    assert reader.latestOffset(start, ReadMaxRows(12)) == {"t": {"0": 30, "1": 4}}
+    ending: Any = limited_stream(tmp_path, 12)
+    ending.prepareForTriggerAvailableNow()
+    assert ending.latestOffset(start, ReadMaxRows(12)) == {"t": {"0": 30, "1": 4}}
 
 
 def limited_stream(path: Path, most: int) -> object:
