@@ -24,6 +24,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
+from pyspark.errors import PythonException
 from pyspark.sql import SparkSession
 
 from compat_tests.times import TODAY_MS
@@ -32,6 +33,7 @@ from ottla.pipeline import archive, audit_job, replay
 from ottla.pipeline.audit import Audit, Finding
 from ottla.pipeline.cluster import KafkaCluster
 from ottla.pipeline.compare import islands
+from ottla.pipeline.errors import in_one_line
 from ottla.server.commands.client import Cluster
 from ottla.server.commands.pipeline_gaps import explained, snapshot
 
@@ -42,6 +44,7 @@ SPAN_MS = 100_000_000
 EARLIEST_MS = TODAY_MS - SPAN_MS  # a broker takes no time that is an hour ahead
 RUN_S = 300
 WAIT_S = 240
+TOO_LARGE = "Unable to produce message: Broker: Message size too large"  # as librdkafka says it
 
 Name = Callable[[str], str]
 Seen = list[tuple[int, int, bytes | None, bytes | None, list[tuple[str, bytes | None]]]]
@@ -311,6 +314,21 @@ def test_json_by_a_schema_given_and_inferred(
         archived(spark, bootstrap, topic, tmp_path / "bad", kind="json", schema="id BIGINT, name")
     with pytest.raises(archive.PipelineError, match="is an archive with value json, not raw"):
         archived(spark, bootstrap, topic, tmp_path / "given")
+
+
+def test_what_a_worker_raises_is_told_in_one_line(spark: SparkSession, bootstrap: str, topic_of: Callable[[str], str]) -> None:
+    topic = topic_of("pipe-refused")
+    columns = "partition int, offset long, ms long, key binary, value binary, headers array<struct<key: string, value: binary>>"
+    rows = spark.createDataFrame([(0, 0, TODAY_MS, None, bytes(5000), None)], columns)
+    writer = replay.Writer(KafkaCluster({"bootstrap.servers": bootstrap, "message.max.bytes": "2000"}), topic, topic, None)
+
+    def boom(_: Any) -> Any:
+        raise ValueError("boom")
+
+    for function, told in ((writer, f"topic {topic}: {TOO_LARGE}"), (boom, "ValueError: boom")):
+        with pytest.raises(PythonException) as raised:
+            rows.mapInArrow(function, replay.RESULT).collect()
+        assert in_one_line(raised.value) == told
 
 
 # The commands, in processes of their own

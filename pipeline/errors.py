@@ -1,6 +1,7 @@
 """What a job of the pipeline could not do, as one line for the user; and Spark's own errors brought down to such a line.
 
-Spark tells errors in stacks of two languages. `in_one_line` keeps the innermost reason that was meant for people.
+Spark tells errors in stacks of two languages. `in_one_line` keeps the innermost reason that was meant for people: what a Python
+worker raised, with the name of its class unless it is one of ours; else the JVM's deepest cause.
 """
 
 from __future__ import annotations
@@ -8,7 +9,14 @@ from __future__ import annotations
 import re
 from typing import Final
 
-_CAUSE: Final = re.compile(r"^(?:Caused by: )?(?:[\w$]+\.)+[\w$]*(?:Exception|Error)[:\s]+(.+)$")
+_RAISED: Final = re.compile(
+    r"Traceback \(most recent call last\):\n(?: .*\n)*(?P<name>[\w.<>]+)(?::[^\S\n]*(?P<why>.*))?$", re.MULTILINE
+)
+"""A Python traceback: its frames are indented, and what was raised is not."""
+_OWN: Final = "ottla."
+_OF_THE_JVM: Final = ("py4j.", "pyspark.")
+"""Python's classes of what the JVM threw; the rest of the text says what it was."""
+_CAUSE: Final = re.compile(r"^(?:Caused by: |: )?(?:[\w$]+\.)+[\w$]*(?:Exception|Error)[:\s]+(.+)$")
 _CONDITION: Final = re.compile(r"^\[[A-Z_.]+\]\s*")
 _ADVICE: Final = re.compile(r"\s*SQLSTATE: \w+.*$", re.DOTALL)
 _LONGEST: Final = 400
@@ -24,15 +32,24 @@ class UsageError(PipelineError):
 
 def in_one_line(error: BaseException) -> str:
     """The reason in an error of Spark, of Py4J or of Python."""
-    causes = [line.strip() for line in str(error).splitlines()]
-    found = [match[1] for match in map(_CAUSE.match, causes) if match]
-    deepest = [line for line in causes if line.startswith("Caused by: ")]
+    text = str(error)
+    all_raised = list(_RAISED.finditer(text))
+    if not all_raised:
+        found = _of_jvm(text)
+    elif (raised := all_raised[-1])["name"].startswith(_OF_THE_JVM):  # the last one is where it began
+        found = _of_jvm(text[raised.start("name") :])
+    else:
+        name, why = raised["name"].rpartition(".")[2], (raised["why"] or "").strip()
+        found = why if why and raised["name"].startswith(_OWN) else ": ".join(filter(None, (name, why)))
+    found = _ADVICE.sub("", _CONDITION.sub("", found)) or type(error).__name__
+    return found if len(found) <= _LONGEST else f"{found[:_LONGEST]}..."
+
+
+def _of_jvm(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines()]
+    found = [match[1] for match in map(_CAUSE.match, lines) if match]
+    deepest = [line for line in lines if line.startswith("Caused by: ")]
     if deepest:  # of a failed stage: the last one is where it began
         match = _CAUSE.match(deepest[-1])
-        text = match[1] if match else deepest[-1].removeprefix("Caused by: ")
-    elif found:
-        text = found[-1]
-    else:
-        text = next((line for line in causes if line), type(error).__name__)
-    text = _ADVICE.sub("", _CONDITION.sub("", text))
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+        return match[1] if match else deepest[-1].removeprefix("Caused by: ")
+    return found[-1] if found else next((line for line in lines if line), "")

@@ -119,8 +119,20 @@ class Writer:
     rate: float | None
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """In a task, for `mapInArrow`: the counts of its partitions. PipelineError in one line for what librdkafka raises."""
         import pyarrow as pa
+        from confluent_kafka import KafkaException
 
+        try:
+            counts = self._write(batches)
+        except KafkaException as error:
+            raise PipelineError(f"topic {self.topic}: {error.args[0].str()}") from error
+        columns = list(zip(*counts, strict=True)) or [(), (), ()]
+        types = (pa.int32(), pa.int64(), pa.int64())
+        arrays = [pa.array(values, kind) for values, kind in zip(columns, types, strict=True)]
+        yield pa.RecordBatch.from_arrays(arrays, names=["partition", "written", "already"])
+
+    def _write(self, batches: Iterable[pa.RecordBatch]) -> list[tuple[int, int, int]]:
         counts: list[tuple[int, int, int]] = []
         current: PartitionWriter | None = None
         try:
@@ -128,6 +140,7 @@ class Writer:
                 if current is None or current.partition != row[0]:
                     if current is not None:
                         counts.append(current.finish())
+                        current = None
                     current = PartitionWriter(self, row[0])
                 current.write(row)
             if current is not None:
@@ -136,10 +149,7 @@ class Writer:
             if current is not None:
                 current.abandon()
             raise
-        columns = list(zip(*counts, strict=True)) or [(), (), ()]
-        types = (pa.int32(), pa.int64(), pa.int64())
-        arrays = [pa.array(values, kind) for values, kind in zip(columns, types, strict=True)]
-        yield pa.RecordBatch.from_arrays(arrays, names=["partition", "written", "already"])
+        return counts
 
 
 Row = tuple[int, int, int, bytes | None, bytes | None, list[dict[str, Any]] | None]

@@ -46,7 +46,7 @@ from ottla.pipeline.run_job import (
 from ottla.pipeline.run_progress import QueryProgress, serve_metrics, watch
 from ottla.pipeline.run_sinks import start_query
 from ottla.pipeline.run_sources import extent_now, open_stream, open_table, partitions_of_topics, topics_of
-from ottla.pipeline.run_topic_sink import MOST_RECORDS, NotWritten
+from ottla.pipeline.run_topic_sink import MOST_RECORDS
 from ottla.pipeline.signals import told_to_stop
 from ottla.pipeline.tables import DELTA_CONF
 
@@ -58,9 +58,6 @@ LOOK_S: Final = 0.5
 """Between two looks at the queries; they say nothing by themselves when they end."""
 
 _PLACES: Final = (re.compile(r"\(line (\d+), pos(?:ition)? \d+\)"), re.compile(r"[;,] line (\d+) pos \d+"))
-
-_IN_TASK: Final = re.compile(r"^(?:\w+\.)*(\w+): (.+)\n\n\tat ", re.MULTILINE)
-"""The end of a Python worker's traceback, before the JVM's."""
 
 
 @dataclass(frozen=True)
@@ -242,7 +239,7 @@ class RunningJob:
                 active |= query.isActive
                 watch(query, states[name], time.time())
                 if (error := query.exception()) is not None:
-                    raise JobError(f"query into {name}: {reason(error)}", line)
+                    raise JobError(f"query into {name}: {in_one_line(error)}", line)
             if every_s and (time.monotonic() >= next_line_s or not active):
                 next_line_s = time.monotonic() + every_s
                 for state in states.values():
@@ -262,14 +259,6 @@ def in_line(action: Callable[[], DataFrame], line: int, *, moves: bool = True) -
         found = next((match for match in (place.search(str(error)) for place in _PLACES) if match), None)
         at = line + int(found[1]) - 1 if found and moves else line
         raise JobError(re.sub(r"[;,]? ?\(?line \d+,? pos \d+\)?", "", in_one_line(error)).rstrip(" .;"), at) from error
-
-
-def reason(error: BaseException) -> str:
-    """Why a query ended: what Python said in a task, or what Spark did."""
-    match = _IN_TASK.search(str(error))
-    if match is None:
-        return in_one_line(error)
-    return match[2] if match[1] == NotWritten.__name__ else f"{match[1]}: {match[2]}"
 
 
 def line_in(error: BaseException, path: str) -> int | None:

@@ -9,7 +9,7 @@ from types import ModuleType
 import pytest
 
 from ottla.pipeline import jars, session
-from ottla.pipeline.errors import PipelineError, in_one_line
+from ottla.pipeline.errors import PipelineError
 from ottla.pipeline.session import SparkOptions
 
 
@@ -91,16 +91,3 @@ def test_no_pyspark_or_an_old_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyspark", None)
     with pytest.raises(PipelineError, match=r"^pyspark is not installed: pip install"):
         session.spark_version()
-
-
-def test_an_error_of_the_jvm_in_one_line() -> None:
-    text = (
-        "An error occurred while calling o1.save.\n: org.apache.spark.SparkException: Job aborted due to stage failure\n"
-        "\tat a.B.c(B.scala:1)\nCaused by: java.lang.IllegalStateException: the records are gone\n\tat d.E.f(E.java:2)"
-    )
-    assert in_one_line(RuntimeError(text)) == "the records are gone"
-    assert (
-        in_one_line(RuntimeError("[UNRESOLVED_COLUMN.WITH_SUGGESTION] A column `x`. SQLSTATE: 42703; line 1")) == "A column `x`."
-    )
-    assert in_one_line(RuntimeError()) == "RuntimeError"
-    assert len(in_one_line(RuntimeError("x" * 10_000))) < 500
