@@ -4,6 +4,7 @@
     DIR/_spark_metadata/                    which of the files count: Spark's file sink, for its readers
     DIR/_checkpoint/                        how far the archive has come
     DIR/_ottla/archive.json                 what it is: {"topic", "value", "schema", "format"}
+    DIR/_ottla/began, lock                  when the last run began, by the store's clock; who runs has locked the other
 
 Columns: topic string, partition int, offset long, timestamp (of the record, ms), timestamp_type int (0 create time, 1 append
 time), key binary, value binary, headers array<struct<key string, value binary>> (null if there are none), data struct (unpacked
@@ -12,7 +13,8 @@ values, see values.py), date.
 **Exactly once.** A batch is a range of offsets, written down in the checkpoint before it is read; its files count from when they
 are all listed in `_spark_metadata`, by one rename. A driver that dies leaves a batch that is read again, and perhaps files that
 nobody lists. Spark's readers pass over those; so that all others may read the directory as well, they are removed when a run has
-ended well: by then every batch that was begun has been listed, by whoever it was.
+ended well: by then every batch that was begun before that run has been listed, by whoever it was. Files that came later are left
+alone. A second run in a local directory is refused while one is at work; elsewhere there is no lock that dies with its holder.
 
 Delta and Iceberg tables keep such lists themselves, with the number of the batch in each of their commits, and pass over a batch
 that is there already; the checkpoint stands in the same place. DIR is the Delta table, DIR/TOPIC that of Iceberg (tables.py).
@@ -21,6 +23,7 @@ that is there already; the checkpoint stands in the same place. DIR is the Delta
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -41,6 +44,8 @@ if TYPE_CHECKING:
 
 FORMATS: Final = ("parquet", "delta", "iceberg")
 _WHAT: Final = f"{STATE}/archive.json"
+_BEGAN: Final = f"{STATE}/began"
+_FILE: Final = re.compile("^file:/+")
 _WAIT_S: Final = 1
 COLUMNS: Final = ("topic", "partition", "offset", "timestamp", "timestampType AS timestamp_type", "key", "value", "headers")
 DATE: Final = "to_date(to_utc_timestamp(timestamp, current_timezone())) AS date"
@@ -88,27 +93,31 @@ def check(plan: Archive) -> None:
 
 def conf(plan: Archive) -> dict[str, str]:
     """What the session needs from its start for the table's format, beside its packages."""
-    return _conf(plan.table)
+    return tables.conf_for(plan.table)
 
 
 def conf_of(directory: str) -> dict[str, str]:
-    """The same for an archive that is there. Of one that is not local, only Spark can tell: then it is the user's to set."""
+    """The same for an archive that is there. Of one that is not local only Spark could tell; there the session goes by the
+    packages that it is given (session.settings)."""
     try:
-        what = json.loads((Path(directory) / _WHAT).read_text())
+        what = json.loads((Path(_FILE.sub("/", directory)) / _WHAT).read_text())
     except (OSError, ValueError):  # read() says so when there is Spark
         return {}
-    return _conf(what["format"])
-
-
-def _conf(table: str) -> dict[str, str]:
-    return dict(tables.DELTA_CONF) if table == "delta" else {}
+    return tables.conf_for(what["format"])
 
 
 def run(spark: SparkSession, plan: Archive, tell: Callable[[str], None]) -> Totals:
-    """Archive what is there, or go on until SIGINT or SIGTERM, which end either. Every batch is told in one line."""
+    """Archive what is there, or go on until SIGINT or SIGTERM, which end either. Every batch is told in one line. PipelineError
+    if another run is at work in the same local directory."""
     tables.check_package(spark, plan.table)
     files = Files(spark, plan.directory)
+    with files.alone():
+        return _run(spark, plan, files, tell)
+
+
+def _run(spark: SparkSession, plan: Archive, files: Files, tell: Callable[[str], None]) -> Totals:
     values = settle_values(spark, plan, files)
+    began_ms = files.mark(_BEGAN)
     totals = Totals()
     query = start(spark, plan, values)
     with told_to_stop() as stop:
@@ -122,7 +131,7 @@ def run(spark: SparkSession, plan: Archive, tell: Callable[[str], None]) -> Tota
     if stop.is_set():  # perhaps within a batch, which is read again by the next run
         return totals
     if plan.table == "parquet" and files.exists("_spark_metadata"):
-        totals.orphans = remove_orphans(spark, plan.directory, files)
+        totals.orphans = remove_orphans(spark, plan.directory, files, began_ms)
     return totals
 
 
@@ -147,7 +156,10 @@ def settle_values(spark: SparkSession, plan: Archive, files: Files) -> Values:
         sample = plan.cluster.read(spark, plan.topic, plan.committed).limit(plan.sample)
         schema = values_.inferred(spark, sample).json()
     if there is None:
-        files.write_json(_WHAT, {**wanted, "schema": schema})
+        try:
+            files.write_json(_WHAT, {**wanted, "schema": schema}, replace=False)
+        except OSError as error:
+            raise PipelineError(f"{error}: is there another run?") from None
     elif there["schema"] != schema:
         raise PipelineError(f"{plan.directory} is an archive by another schema; take another directory")
     return Values(plan.kind, schema)
@@ -187,11 +199,12 @@ def count(query: StreamingQuery, totals: Totals, tell: Callable[[str], None]) ->
         tell(f"batch {totals.seen}: {progress['numInputRows']:,} records, {progress.get('processedRowsPerSecond', 0):,.0f}/s")
 
 
-def remove_orphans(spark: SparkSession, directory: str, files: Files) -> int:
-    """Remove data files that no batch lists, and say how many they were."""
+def remove_orphans(spark: SparkSession, directory: str, files: Files, began_ms: int) -> int:
+    """Remove data files that no batch lists, and say how many they were. Files since `began_ms`, by the store's clock, stay: a
+    run that began meanwhile may be about to list them."""
     lying = files.data_files()  # before the list is read: a file that is listed later was not seen
     listed = {name.split("/date=")[-1] for name in listed_files(spark, directory)}
-    orphans = [address for address in lying if address.split("/date=")[-1] not in listed]
+    orphans = [address for address, modified_ms in lying if modified_ms < began_ms and address.split("/date=")[-1] not in listed]
     for address in orphans:
         files.delete(address)
     return len(orphans)

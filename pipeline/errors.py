@@ -16,7 +16,7 @@ _RAISED: Final = re.compile(
 _OWN: Final = "ottla."
 _OF_THE_JVM: Final = ("py4j.", "pyspark.")
 """Python's classes of what the JVM threw; the rest of the text says what it was."""
-_CAUSE: Final = re.compile(r"^(?:Caused by: |: )?(?:[\w$]+\.)+[\w$]*(?:Exception|Error)[:\s]+(.+)$")
+_CAUSE: Final = re.compile(r"^(?:Caused by: |: )?(?:[\w$]+\.)+(?P<name>[\w$]*(?:Exception|Error))[:\s]+(?P<why>.+)$")
 _CONDITION: Final = re.compile(r"^\[[A-Z_.]+\]\s*")
 _ADVICE: Final = re.compile(r"\s*SQLSTATE: \w+.*$", re.DOTALL)
 _LONGEST: Final = 400
@@ -47,9 +47,16 @@ def in_one_line(error: BaseException) -> str:
 
 def _of_jvm(text: str) -> str:
     lines = [line.strip() for line in text.splitlines()]
-    found = [match[1] for match in map(_CAUSE.match, lines) if match]
     deepest = [line for line in lines if line.startswith("Caused by: ")]
     if deepest:  # of a failed stage: the last one is where it began
-        match = _CAUSE.match(deepest[-1])
-        return match[1] if match else deepest[-1].removeprefix("Caused by: ")
+        return _why(deepest[-1]) or deepest[-1].removeprefix("Caused by: ")
+    found = [why for why in map(_why, lines) if why]
     return found[-1] if found else next((line for line in lines if line), "")
+
+
+def _why(line: str) -> str | None:
+    """The message of a cause. A single word says nothing without its class."""
+    match = _CAUSE.match(line)
+    if match is None:
+        return None
+    return match["why"] if " " in match["why"] else f"{match['name']}: {match['why']}"

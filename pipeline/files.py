@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+
+from ottla.pipeline.errors import PipelineError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 STATE: Final = "_ottla"
 """The directory of an archive that says what it is; readers of tables pass over names with an underscore."""
+
+_NO_LOCKS: Final = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 
 
 class Files:
@@ -56,19 +66,59 @@ class Files:
         found: dict[str, Any] = json.loads(text)
         return found
 
-    def write_json(self, name: str, content: dict[str, Any]) -> None:
-        """The file is whole or not there: it is written beside and renamed. One of that name goes first. OSError if it cannot."""
+    def write_json(self, name: str, content: dict[str, Any], *, replace: bool = True) -> None:
+        """The file is whole or not there: it is written beside and renamed. One of that name goes first, or stays without
+        `replace`. OSError if this one cannot get its name."""
         path, beside = self._path(name), self._path(f"{name}.partial")
-        stream = self._fs.create(beside, True)
-        stream.write(bytearray(json.dumps(content, indent=1).encode()))
-        stream.close()
-        self._fs.delete(path, False)  # Hadoop renames to no name that is there
-        if not self._fs.rename(beside, path):
+        self._create(beside, json.dumps(content, indent=1).encode())
+        if replace:
+            self._fs.delete(path, False)  # Hadoop renames to no name that is there
+        if not self._fs.rename(beside, path):  # and raises nothing then
             raise OSError(f"{path.toString()} cannot be written")
 
-    def data_files(self) -> list[str]:
-        """Addresses of all files in directories whose names, and those above them, begin neither with `_` nor with `.`."""
-        found: list[str] = []
+    def mark(self, name: str) -> int:
+        """Makes the file anew and tells when that was: ms since 1970 by the store's own clock, as its other files have them."""
+        path = self._path(name)
+        self._create(path, b"\n")
+        return int(self._fs.getFileStatus(path).getModificationTime())
+
+    def _create(self, path: Any, content: bytes) -> None:
+        stream = self._fs.create(path, True)
+        try:
+            stream.write(bytearray(content))
+        finally:
+            stream.close()
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """No second block like this in the directory, in whatever process: PipelineError. Only where the directory is local, by a
+        lock that goes with the process; nothing is locked elsewhere, nor on a file system that has no locks."""
+        if self._fs.getScheme() != "file":
+            yield
+            return
+        state = Path(str(self._fs.makeQualified(self._root).toUri().getPath())) / STATE
+        try:
+            state.mkdir(parents=True, exist_ok=True)
+            lock = os.open(state / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise PipelineError(f"{state} cannot be written: {error.strerror}") from None
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno not in _NO_LOCKS:
+                os.close(lock)
+                taken = f"another run is at work in {state.parent}"
+                why = taken if isinstance(error, BlockingIOError) else f"{state}/lock cannot be locked: {error.strerror}"
+                raise PipelineError(why) from None
+        try:
+            yield
+        finally:
+            os.close(lock)
+
+    def data_files(self) -> list[tuple[str, int]]:
+        """Addresses of all files in directories whose names, and those above them, begin neither with `_` nor with `.`; and when
+        they were modified, in ms."""
+        found: list[tuple[str, int]] = []
         waiting = [self._root]
         while waiting:
             for status in self._fs.listStatus(waiting.pop()):
@@ -78,7 +128,7 @@ class Files:
                 if status.isDirectory():
                     waiting.append(path)
                 else:
-                    found.append(str(path.toString()))
+                    found.append((str(path.toString()), int(status.getModificationTime())))
         return found
 
     def delete(self, address: str) -> None:

@@ -21,6 +21,7 @@ import runpy
 import threading
 import time
 import traceback
+from collections import ChainMap
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -48,7 +49,7 @@ from ottla.pipeline.run_sinks import start_query
 from ottla.pipeline.run_sources import extent_now, open_stream, open_table, partitions_of_topics, topics_of
 from ottla.pipeline.run_topic_sink import MOST_RECORDS
 from ottla.pipeline.signals import told_to_stop
-from ottla.pipeline.tables import DELTA_CONF
+from ottla.pipeline.tables import conf_for
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -100,8 +101,8 @@ def run_job(path: Path, options: RunOptions, open_session: OpenSession, tell: Ca
 def needs_of(job: Job) -> tuple[Sequence[str], Mapping[str, str]]:
     """Which connectors and settings a job wants of its session."""
     is_avro = any(step.options.get("format") == "avro" for step in job.steps if isinstance(step, Stream))
-    is_delta = any(step.kind == "delta" for step in job.steps if isinstance(step, Sink))
-    return ("kafka", "avro") if is_avro else ("kafka",), {**(DELTA_CONF if is_delta else {}), **job.spark}
+    of_tables = [conf_for(step.kind) for step in job.steps if isinstance(step, Sink)]
+    return ("kafka", "avro") if is_avro else ("kafka",), {**ChainMap(*of_tables), **job.spark}
 
 
 def checkpoint_of(job: Job, options: RunOptions) -> str:

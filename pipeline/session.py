@@ -23,9 +23,9 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from ottla.pipeline import jars
+from ottla.pipeline import jars, tables
 from ottla.pipeline.errors import PipelineError, in_one_line
 
 if TYPE_CHECKING:
@@ -161,16 +161,14 @@ def settings(
         found["spark.jars"] = ",".join(files)
     if packages:
         found["spark.jars.packages"] = ",".join(packages)
-    return found | dict(options.conf)
+    told = [options.conf.get(name, "") for name in ("spark.jars", "spark.jars.packages")]
+    given = ",".join([*files, *packages, *told]).split(",")
+    return found | tables.conf_of_packages(given) | dict(options.conf)
 
 
 def check_connectors(spark: SparkSession, connectors: Sequence[str], version: str) -> None:
     """PipelineError if the JVM cannot load a connector: it was given jars of another set, or spark-submit none."""
-    jvm: Any = spark.sparkContext._jvm
-    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
     for name in connectors:
-        try:
-            jvm.java.lang.Class.forName(_PROBE[name], False, loader)
-        except Exception:  # noqa: BLE001 - Py4J's, of which there are several
+        if not tables.has_class(spark, _PROBE[name]):
             wanted = ",".join(jars.coordinates([name], version))
-            raise PipelineError(f"Spark has no {name} connector: give --jars, or to spark-submit --packages {wanted}") from None
+            raise PipelineError(f"Spark has no {name} connector: give --jars, or to spark-submit --packages {wanted}")

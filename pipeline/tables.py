@@ -13,6 +13,8 @@ larger than Spark's own connectors.
 from __future__ import annotations
 
 import hashlib
+import re
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.pipeline.errors import PipelineError
@@ -24,20 +26,41 @@ DELTA_CONF: Final = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
 }
+_DELTA_JAR: Final = re.compile(r"(?:^|[/:])delta-(?:spark|core)_")
+"""In a file's address, or in coordinates of Maven."""
 _ICEBERG_CATALOG: Final = "org.apache.iceberg.spark.SparkCatalog"
 _PROBE: Final = {"delta": DELTA_CONF["spark.sql.extensions"], "iceberg": _ICEBERG_CATALOG}
 
 
+def conf_for(kind: str) -> dict[str, str]:
+    """What a session needs from its start for tables of this format, beside its package."""
+    return dict(DELTA_CONF) if kind == "delta" else {}
+
+
+def conf_of_packages(names: Iterable[str]) -> dict[str, str]:
+    """The same for the packages and jars that a session is given: who gives Delta's may meet its tables anywhere."""
+    return conf_for("delta") if any(_DELTA_JAR.search(name) for name in names) else {}
+
+
 def check_package(spark: SparkSession, kind: str) -> None:
     """PipelineError if the table's format needs a package that the session has not; Spark itself names a class."""
-    if kind not in _PROBE:
-        return
+    if kind in _PROBE and not has_class(spark, _PROBE[kind]):
+        raise PipelineError(f"Spark has no {kind}: give its package by --packages")
+
+
+def has_class(spark: SparkSession, name: str) -> bool:
+    """Whether the session's JVM can load a class. Py4J's errors for what else goes wrong, such as a JVM that is gone."""
+    from py4j.protocol import Py4JJavaError
+
     jvm: Any = spark.sparkContext._jvm
     loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
     try:
-        jvm.java.lang.Class.forName(_PROBE[kind], False, loader)
-    except Exception as error:  # Py4J's, of which there are several
-        raise PipelineError(f"Spark has no {kind}: give its package by --packages") from error
+        jvm.java.lang.Class.forName(name, False, loader)
+    except Py4JJavaError as error:
+        if str(error.java_exception.getClass().getName()) != "java.lang.ClassNotFoundException":
+            raise
+        return False
+    return True
 
 
 def iceberg_table(spark: SparkSession, directory: str) -> str:

@@ -72,8 +72,14 @@ def test_what_a_python_worker_raised_whatever_its_class(text: str, raised: str, 
     [
         (f"{CAUGHT}PythonException: {WORKER.format(raised='ValueError: boom')}", "ValueError: boom"),
         (f"{CAUGHT}AnalysisException: [TABLE_OR_VIEW_NOT_FOUND] No table `x`. SQLSTATE: 42P01; line 1", "No table `x`."),
-        ("py4j.protocol.Py4JJavaError: An error occurred while calling o1.f.\n: java.lang.Odd$Error: even\n\tat a.B(C)", "even"),
-        (f"{CAUGHT}SparkException: Job aborted\n\tat a.B(C)\nCaused by: java.lang.OddError: even\n\tat d.E(F)", "even"),
+        (
+            "py4j.protocol.Py4JJavaError: An error occurred while calling o1.f.\n: java.lang.Odd$Error: even so\n\tat a.B(C)",
+            "even so",
+        ),
+        (
+            f"{CAUGHT}SparkException: Job\n\tat a.B(C)\nCaused by: java.lang.NoClassDefFoundError: scala/Odd\n\tat d.E(F)",
+            "NoClassDefFoundError: scala/Odd",
+        ),
     ],
 )
 def test_what_python_only_passes_on_of_the_jvm(raised: str, line: str) -> None:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import posixpath
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from py4j.protocol import Py4JJavaError, Py4JNetworkError
 
-from ottla.pipeline import run_sinks, tables
+from ottla.pipeline import archive, run_sinks, tables
 from ottla.pipeline.errors import PipelineError
 from ottla.pipeline.run_job import JobError, Sink
+from ottla.pipeline.session import SparkOptions, check_connectors, settings
 
 
 class HadoopPath:
@@ -32,12 +36,16 @@ class HadoopPath:
         return self.path
 
 
+def thrown(class_name: str) -> Py4JJavaError:
+    return Py4JJavaError("", SimpleNamespace(_target_id="o1", getClass=lambda: SimpleNamespace(getName=lambda: class_name)))
+
+
 def fake_spark(*classes: str) -> Any:
     """A session whose JVM has these classes."""
 
     def for_name(name: str, _initialize: bool, _loader: Any) -> None:
         if name not in classes:
-            raise RuntimeError(f"java.lang.ClassNotFoundException: {name}")
+            raise thrown("java.lang.ClassNotFoundException")
 
     thread = SimpleNamespace(currentThread=lambda: SimpleNamespace(getContextClassLoader=lambda: None))
     lang = SimpleNamespace(Class=SimpleNamespace(forName=for_name), Thread=thread)
@@ -79,6 +87,60 @@ def test_the_package_that_is_missing_is_named() -> None:
         tables.check_package(spark, there)
     with pytest.raises(PipelineError, match=r"^Spark has no iceberg: give its package by --packages$"):
         tables.check_package(spark, "iceberg")
+
+
+def test_other_errors_of_the_jvm_are_not_taken_for_a_missing_package() -> None:
+    spark = fake_spark()
+    for error in (Py4JNetworkError("the JVM is gone"), thrown("java.lang.NoClassDefFoundError")):
+
+        def raising(*_: Any, error: Exception = error) -> None:
+            raise error
+
+        spark.sparkContext._jvm.java.lang.Class.forName = raising
+        for check in (lambda: tables.check_package(spark, "delta"), lambda: check_connectors(spark, ["kafka"], "4.0.0")):
+            with pytest.raises(type(error)) as raised:
+                check()
+            assert raised.value is error
+
+
+def test_a_connector_that_is_missing_is_named() -> None:
+    check_connectors(fake_spark("org.apache.spark.sql.kafka010.KafkaSourceProvider"), ["kafka"], "4.0.0")
+    with pytest.raises(PipelineError, match=r"^Spark has no avro connector: give --jars, or to spark-submit --packages org\.ap"):
+        check_connectors(fake_spark(), ["avro"], "4.0.0")
+
+
+@pytest.mark.parametrize(
+    ("name", "is_delta"),
+    [
+        ("io.delta:delta-spark_2.13:4.0.0", True),
+        ("/jars/delta-spark_2.13-4.0.0.jar", True),
+        ("delta-core_2.12-2.4.0.jar", True),
+        ("io.delta:delta-storage:4.0.0", False),
+        ("/delta-spark/one.jar", False),
+        ("org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:1.10.0", False),
+    ],
+)
+def test_who_gives_deltas_package_has_a_session_for_its_tables(name: str, is_delta: bool, tmp_path: Path) -> None:
+    assert tables.conf_of_packages(["a:b:1", name]) == (tables.DELTA_CONF if is_delta else {})
+    jar = tmp_path / name.rpartition("/")[2]
+    jar.touch()
+    forms: list[Any] = [{"conf": {"spark.jars.packages": name}}, {"conf": {"spark.jars": f"one,{name}"}}]
+    forms.append({"packages": (name,)} if name.count(":") == 2 else {"jars": (str(jar),)})
+    for given in forms:
+        found = settings(SparkOptions(**given), [], "4.0.0", is_local=True, submitted=False)
+        assert (tables.DELTA_CONF.items() <= found.items()) == is_delta
+    mine = {"spark.sql.extensions": "my.Own", "spark.jars.packages": name}
+    assert settings(SparkOptions(conf=mine), [], "4.0.0", is_local=True, submitted=False)["spark.sql.extensions"] == "my.Own"
+
+
+def test_an_archive_says_what_its_session_needs(tmp_path: Path) -> None:
+    state = tmp_path / "_ottla"
+    state.mkdir()
+    for kind, conf in (("delta", tables.DELTA_CONF), ("parquet", {}), ("iceberg", {})):
+        (state / "archive.json").write_text(json.dumps({"format": kind}))
+        for address in (str(tmp_path), f"file:{tmp_path}", f"file://{tmp_path}"):
+            assert archive.conf_of(address) == conf
+    assert archive.conf_of("s3a://bucket/archive") == {}
 
 
 def test_a_sink_without_its_package_is_told_with_its_line() -> None:
