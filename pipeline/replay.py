@@ -134,6 +134,7 @@ class Writer:
 
     def _write(self, batches: Iterable[pa.RecordBatch]) -> list[tuple[int, int, int]]:
         counts: list[tuple[int, int, int]] = []
+        pace = Pace(self.rate)
         current: PartitionWriter | None = None
         try:
             for row in _rows(batches):
@@ -141,7 +142,7 @@ class Writer:
                     if current is not None:
                         counts.append(current.finish())
                         current = None
-                    current = PartitionWriter(self, row[0])
+                    current = PartitionWriter(self, row[0], pace)
                 current.write(row)
             if current is not None:
                 counts.append(current.finish())
@@ -160,13 +161,30 @@ def _rows(batches: Iterable[pa.RecordBatch]) -> Iterator[Row]:
         yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
 
 
+class Pace:
+    """When a task's next record is due: at most `rate` a second (None: as many as can be), over all its partitions."""
+
+    def __init__(self, rate: float | None) -> None:
+        self._rate = rate
+        self._started_at = time.monotonic()
+        self._taken = 0
+
+    def wait_s(self) -> float:
+        """Until the next one is due; 0 or less: now."""
+        return 0.0 if self._rate is None else self._started_at + self._taken / self._rate - time.monotonic()
+
+    def take(self) -> None:
+        self._taken += 1
+
+
 class PartitionWriter:
     """One partition, in transactions that also keep how far it has come."""
 
-    def __init__(self, task: Writer, partition: int) -> None:
+    def __init__(self, task: Writer, partition: int, pace: Pace) -> None:
         from confluent_kafka import Consumer
 
         self.task = task
+        self.pace = pace
         self.partition = partition
         common = {"client.id": "ottla-replay", "log_level": 0, **task.cluster.properties}
         own = {"transactional.id": f"{task.group}-{partition}", "compression.type": "zstd", "linger.ms": "20"}
@@ -174,10 +192,10 @@ class PartitionWriter:
         self._consumer = Consumer({**common, "group.id": task.group, "enable.auto.commit": "false"})
         self._producer.init_transactions(TIMEOUT_S)  # ends what a killed run began; what is committed is settled from here on
         self._next = committed_offset(self._consumer, task.topic, partition, TIMEOUT_S) or 0
+        self._in_transaction = False
         self._open = 0
         self._opened_at = 0.0
         self._failed: list[str] = []
-        self._started_at = time.monotonic()
         self.written = 0
         self.already = 0
 
@@ -186,13 +204,14 @@ class PartitionWriter:
         if offset < self._next:
             self.already += 1
             return
-        if self.task.rate is not None:
-            self._pace(self.task.rate)
-        if not self._open:
+        self._wait()
+        if not self._in_transaction:
             self._producer.begin_transaction()
+            self._in_transaction = True
             self._opened_at = time.monotonic()
         pairs = [(header["key"], header["value"]) for header in headers or ()]
         self._produce(key, value, ms, pairs)
+        self.pace.take()
         self._open += 1
         self.written += 1
         self._next = offset + 1
@@ -221,11 +240,10 @@ class PartitionWriter:
         if error is not None:
             self._failed.append(error.str())
 
-    def _pace(self, rate: float) -> None:
-        """Wait until the next record is due; a transaction that is open meanwhile for long is committed."""
-        due = self._started_at + self.written / rate
-        while (wait_s := due - time.monotonic()) > 0:
-            if self._open and time.monotonic() - self._opened_at > TRANSACTION_S:
+    def _wait(self) -> None:
+        """Until the next record is due; a transaction that is open meanwhile for long is committed."""
+        while (wait_s := self.pace.wait_s()) > 0:
+            if self._in_transaction and time.monotonic() - self._opened_at > TRANSACTION_S:
                 self._commit()
             self._producer.poll(min(wait_s, TRANSACTION_S))
 
@@ -238,10 +256,11 @@ class PartitionWriter:
         if self._failed:
             raise PipelineError(f"{self.task.topic} partition {self.partition}: {self._failed[0]}")
         self._open = 0
+        self._in_transaction = False
 
     def finish(self) -> tuple[int, int, int]:
         """Commit the rest and close; partition, records written, records that were there."""
-        if self._open:
+        if self._in_transaction:
             self._commit()
         self._consumer.close()
         return self.partition, self.written, self.already
@@ -250,7 +269,7 @@ class PartitionWriter:
         """After an error: nothing of the open transaction is to be seen."""
         from confluent_kafka import KafkaException
 
-        if self._open:
+        if self._in_transaction:
             try:
                 self._producer.abort_transaction(TIMEOUT_S)
             except KafkaException:
