@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -34,6 +35,7 @@ from ottla.pipeline.audit import Audit, Finding
 from ottla.pipeline.cluster import KafkaCluster
 from ottla.pipeline.compare import islands
 from ottla.pipeline.errors import in_one_line
+from ottla.pipeline.files import Files
 from ottla.server.commands.client import Cluster
 from ottla.server.commands.pipeline_gaps import explained, snapshot
 
@@ -132,7 +134,7 @@ def test_there_and_back_is_the_same(spark: SparkSession, bootstrap: str, topic_o
 def test_replay_of_a_time_and_of_keys(
     spark: SparkSession, bootstrap: str, topic_of: Callable[[str], str], tmp_path: Path
 ) -> None:
-    source, target, by_key = topic_of("pipe-all"), topic_of("pipe-time"), topic_of("pipe-key")
+    source, target, by_key, by_pattern = (topic_of(f"pipe-{name}") for name in ("all", "time", "key", "pattern"))
     fill(bootstrap, source, 300)
     archived(spark, bootstrap, source, tmp_path / "archive")
     since, until = EARLIEST_MS + 10_000_000, EARLIEST_MS + 60_000_000
@@ -145,8 +147,29 @@ def test_replay_of_a_time_and_of_keys(
 
     replay.run(spark, changed(plan, topic=by_key, since_ms=None, until_ms=None, keys=("k3", "")), PARTITIONS)
     assert seen(bootstrap, by_key) == [record for record in everything if record[2] in {b"k3", b""}]
+    replay.run(spark, changed(plan, topic=by_pattern, since_ms=None, until_ms=None, key_pattern="^k1[0-3]$|9"), PARTITIONS)
+    wanted = {b"k9", b"k10", b"k11", b"k12", b"k13"}
+    assert seen(bootstrap, by_pattern) == [record for record in everything if record[2] in wanted]
+    assert {record[2] for record in everything} > wanted
     with pytest.raises(archive.PipelineError, match="has 2 partitions, and the archive 3"):
         replay.run(spark, plan, 2)
+
+
+def test_a_second_run_is_refused_and_what_it_may_have_written_stays(
+    spark: SparkSession, bootstrap: str, topic_of: Callable[[str], str], tmp_path: Path
+) -> None:
+    topic, directory = topic_of("pipe-twice"), tmp_path / "archive"
+    fill(bootstrap, topic, 30)
+    archived(spark, bootstrap, topic, directory)
+    (file, *_) = directory.glob("date=*/*.parquet")
+    old, new = (file.with_name(f"{name}.parquet") for name in ("old", "new"))
+    for stray, at_s in ((old, TODAY_MS / 1000), (new, time.time() + 3600)):
+        shutil.copy(file, stray)
+        os.utime(stray, (at_s, at_s))
+    with Files(spark, f"file://{directory}").alone(), pytest.raises(archive.PipelineError, match=r"^another run is at work in "):
+        archived(spark, bootstrap, topic, directory)
+    assert archived(spark, bootstrap, topic, directory).orphans == 1
+    assert (old.exists(), new.exists(), file.exists()) == (False, True, True)
 
 
 def test_an_audit_finds_what_was_done_to_an_archive(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from datetime import datetime
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -19,29 +20,38 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from reference_kafka import BrokerProcess
 
-from compat_tests.brokers import CLASSES
+from compat_tests.brokers import CLASSES, Address
 from compat_tests.test_spark import run_stream
 from compat_tests.times import TODAY_MS
 from compat_tests.topics import make_topics
 from compat_tests.waiting import wait_for
+from compat_tests.wire import Wire
+from ottla.pipeline import archive, audit_job, replay
+from ottla.pipeline.audit import Audit
+from ottla.pipeline.cluster import KafkaCluster
 from ottla.pipeline.source import register
+from ottla.server.commands.client import Cluster
+from ottla.server.commands.pipeline_gaps import explained, is_compacted, snapshot
+from ottla.wire.batch import build_batch
+from ottla.wire.records import Record
 
 pytestmark = pytest.mark.spark
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 COLUMNS = ("topic", "partition", "offset", "key", "value", "timestamp", "timestampType", "headers")
 SMALL = {"log.cleaner.backoff.ms": "200", "log.segment.delete.delay.ms": "1000"}
-PARTITIONS = {"mixed": 3, "stamped": 1, "compacted": 1}
+PARTITIONS = {"mixed": 3, "stamped": 1, "compacted": 1, "untimed": 1}
 CONFIGS = {
     "mixed": {"segment.bytes": "1048576", "index.interval.bytes": "512"},
     "stamped": {"message.timestamp.type": "LogAppendTime"},
+    "untimed": {"retention.ms": "-1"},
     "compacted": {"cleanup.policy": "compact", "segment.ms": "1000", "min.cleanable.dirty.ratio": "0.01"},
 }
 
 
 @pytest.fixture(scope="module")
 def written(kind: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    """A running broker with the topics `mixed`, `stamped` and `compacted`."""
+    """A running broker with the topics `mixed`, `stamped`, `untimed` and `compacted`."""
     broker = CLASSES[kind](tmp_path_factory.mktemp(f"segments-{kind}") / "broker", dict(SMALL))
     try:
         broker.start()
@@ -52,6 +62,7 @@ def written(kind: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bro
         for codec in CODECS:
             write(broker.bootstrap, codec)
         transactions(broker.bootstrap)
+        untimed(kind, broker)
         compact(broker)
         yield broker
     finally:
@@ -98,6 +109,16 @@ def write_one(bootstrap: str, at: int) -> None:
     assert producer.flush(30) == 0
 
 
+def untimed(kind: str, broker: BrokerProcess) -> None:
+    """Records of no time (-1) and of the first time there is (0), in batches of their own and with others."""
+    wire = Wire(Address(kind, broker.port, 0, ""), "unused")
+    for number, times in enumerate([[-1] * 20, [0] * 20, [-1, 0, TODAY_MS] * 10]):
+        records = [Record(0, ms, b"k%d" % at, b"untimed %d %d" % (number, at)) for at, ms in enumerate(times)]
+        answer = wire.produce("untimed", build_batch(records, codec=number))
+        assert answer.responses[0].partition_responses[0].error_code == 0
+    wire.close()
+
+
 def compact(broker: BrokerProcess) -> None:
     """Writes 50 keys 40 times, and goes on until the cleaner has taken most of them away."""
     producer = Producer({"bootstrap.servers": broker.bootstrap, "compression.type": "none"})
@@ -142,7 +163,7 @@ def directly(spark: SparkSession, path: Path | str, isolation: str, **options: s
 
 
 @pytest.mark.parametrize("isolation", ["read_uncommitted", "read_committed"])
-@pytest.mark.parametrize("topic", ["mixed", "stamped", "compacted"])
+@pytest.mark.parametrize("topic", ["mixed", "stamped", "compacted", "untimed"])
 def test_a_live_directory_reads_as_the_broker_does(
     spark: SparkSession, written: BrokerProcess, topic: str, isolation: str
 ) -> None:
@@ -162,6 +183,39 @@ def test_what_the_topics_hold_is_worth_the_comparison(spark: SparkSession, writt
     offsets = [row[2] for row in directly(spark, written.data_dir / "compacted", "read_committed")]
     assert len(offsets) < 2000 < offsets[-1]
     assert {header.key for row in every for header in row[7] or ()} == {"codec", "none"}
+
+
+@pytest.mark.parametrize("topic", ["compacted", "untimed"])
+def test_archive_replay_and_audit(spark: SparkSession, written: BrokerProcess, topic: str, tmp_path: Path) -> None:
+    expected = through_the_broker(spark, written, topic, "read_committed")
+    kafka, directory, target = KafkaCluster({"bootstrap.servers": written.bootstrap}), str(tmp_path / "archive"), f"{topic}-again"
+    assert archive.run(spark, archive.Archive(kafka, topic, directory), print).records == len(expected)
+    kept, _ = archive.read(spark, directory)
+    assert rows(kept.withColumnRenamed("timestamp_type", "timestampType")) == expected
+
+    make_topics(written.bootstrap, 1, target)
+    assert replay.run(spark, replay.Replay(kafka, directory, target), 1) == replay.Totals(len(expected), 0)
+    again = through_the_broker(spark, written, target, "read_committed")
+    pairs = list(zip(expected, again, strict=True))
+    assert all((one[3:5], one[7]) == (other[3:5], other[7]) for one, other in pairs)
+    first = datetime.fromtimestamp(0)
+    assert all(one[5] == other[5] or (one[5] == first and other[5] > first) for one, other in pairs)  # librdkafka's 0 is now
+
+    cluster = Cluster({"bootstrap.servers": written.bootstrap})
+    bounds = snapshot(cluster, topic)
+    is_to_lose = is_compacted(cluster, cluster.admin(), topic)
+    assert is_to_lose == (topic == "compacted")
+    for against in [directory, *([target] if is_to_lose else [])]:
+        other = audit_job.other_side(kafka, topic, against, "auto")
+        if isinstance(other, audit_job.Topic):
+            other = other._replace(bounds=snapshot(cluster, target))
+
+        def report(plan: Audit, other: Any = other) -> audit_job.Report:
+            return audit_job.run(spark, kafka, topic, bounds, other, plan, lambda holes: explained(cluster, topic, holes))
+
+        assert report(Audit(allow_gaps=is_to_lose)) == audit_job.Report(len(expected), [])
+    if is_to_lose:
+        assert {finding.kind for finding in report(Audit()).findings} == {"gap"}
 
 
 def test_a_range_of_offsets_and_of_times(spark: SparkSession, written: BrokerProcess) -> None:

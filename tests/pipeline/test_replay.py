@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -66,7 +65,7 @@ class FakeProducer:
 
 
 @pytest.fixture
-def producer(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeProducer]:
+def producer(monkeypatch: pytest.MonkeyPatch) -> FakeProducer:
     clock = Clock()
     made = FakeProducer(clock)
     consumer = SimpleNamespace(close=lambda: None, consumer_group_metadata=lambda: None)
@@ -74,7 +73,7 @@ def producer(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeProducer]:
     monkeypatch.setattr(replay, "_producer", lambda _properties: made)
     monkeypatch.setattr(replay, "committed_offset", lambda *_: None)
     monkeypatch.setattr(confluent_kafka, "Consumer", lambda _properties: consumer)
-    yield made
+    return made
 
 
 def write(rate: float | None, rows: list[Row]) -> list[Any]:
