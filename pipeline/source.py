@@ -10,9 +10,9 @@ ottla.pipeline.source_options. `ottla.pipeline.segments` plans, one task a slice
 A stream's offsets are {"topic": {"0": next offset}}, as the kafka source writes them; a micro-batch is exactly what lies between
 two of them, so that a query that starts again at its checkpoint reads the same rows. It begins at `startingOffsets` (by default
 latest); partitions that appear later are read from their start. Offsets that are gone are an error (`failOnDataLoss`): removed
-before they were read, or of a log that ends before what was read of it. One that is away (it moves between log directories) goes
-on where it was when it is back; if it is away just when the query starts again, that is an error too, for before Spark 4.2 the
-source cannot know where the query stands, and with failOnDataLoss=false it is read from its start when it is back.
+before they were read, or of a log that ends before what was read of it. A partition that is away for a while (it moves to another
+log directory) goes on where it was, also when the query starts again meanwhile: then Spark plans an empty batch where the query
+stands before it asks for the end.
 `maxOffsetsPerTrigger` limits a micro-batch where Spark has it for Python sources (source_limits.py).
 
 What a directory cannot tell: how far replicas follow. All that is in the log counts as readable, also what lies above the high
@@ -230,7 +230,7 @@ class StreamReader(DataSourceStreamReader):
 
     def partitions(self, start: Ends, end: Ends) -> Sequence[InputPartition]:
         options = self._options
-        self._last = with_absent(with_absent(self._last, end), start)  # after a restart the first that is known of the query
+        self._last = with_absent(with_absent(self._last, end), start)  # after a restart it is asked for (x, x) first
         gone = [f"{topic}-{number}" for topic, ends in start.items() for number in ends if number not in end.get(topic, {})]
         if gone and options.fail_on_data_loss:
             raise DataLoss(f"{', '.join(gone)} cannot be found any more, and failOnDataLoss is true")

@@ -349,13 +349,13 @@ def test_a_partition_that_is_away_when_the_query_starts_again(two: Path) -> None
     read, end = {"t": {"0": 10, "1": 4}}, {"t": {"0": 10}}
     (two / "t-1").rename(two / "t-1-stray")
     reader = stream(two)
-    assert reader.latestOffset() == end  # Spark has not yet said where the query stands
+    assert reader.latestOffset() == end  # if Spark did not say first where the query stands
     with pytest.raises(DataLoss, match="t-1 cannot be found any more, and failOnDataLoss is true"):
         reader.partitions(read, end)
     assert reader.latestOffset() == read  # now it has
     easy = stream(two, failOnDataLoss="false")
     assert micro_batch(easy, read, end) == []
-    planned = stream(two)  # a batch was planned before the query ended, and is planned anew
+    planned = stream(two)  # as Spark 4.0 begins again at a checkpoint
     assert micro_batch(planned, read, read) == []
     assert planned.latestOffset() == read
 
