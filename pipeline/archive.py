@@ -25,9 +25,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from signal import Signals
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.pipeline import tables
@@ -82,6 +82,8 @@ class Totals:
     seen: int = -1
     orphans: int = 0
     """Files of batches that a killed driver left, removed."""
+    stopped_by: Signals | None = None
+    """The signal that ended it."""
 
 
 def check(plan: Archive) -> None:
@@ -107,8 +109,9 @@ def conf_of(directory: str) -> dict[str, str]:
 
 
 def run(spark: SparkSession, plan: Archive, tell: Callable[[str], None]) -> Totals:
-    """Archive what is there, or go on until SIGINT or SIGTERM, which end either. Every batch is told in one line. PipelineError
-    if another run is at work in the same local directory."""
+    """Archive what is there, or go on; SIGINT and SIGTERM end either. Every batch is told in one line. PipelineError if another
+    run is at work in the same local directory.
+    """
     tables.check_package(spark, plan.table)
     files = Files(spark, plan.directory)
     with files.alone():
@@ -120,14 +123,11 @@ def _run(spark: SparkSession, plan: Archive, files: Files, tell: Callable[[str],
     began_ms = files.mark(_BEGAN)
     totals = Totals()
     query = start(spark, plan, values)
-    with told_to_stop() as stop:
-        try:
-            while not query.awaitTermination(_WAIT_S) and not stop.is_set():
-                count(query, totals, tell)
-        finally:
-            with suppress(Exception):  # it has ended already, badly: that error is on its way
-                query.stop()
+    with told_to_stop(lambda: [query]) as stop:
+        while not query.awaitTermination(_WAIT_S) and not stop.is_set():
+            count(query, totals, tell)
     count(query, totals, tell)
+    totals.stopped_by = stop.signal
     if stop.is_set():  # perhaps within a batch, which is read again by the next run
         return totals
     if plan.table == "parquet" and files.exists("_spark_metadata"):

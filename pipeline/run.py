@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import re
 import runpy
-import threading
 import time
 import traceback
 from collections import ChainMap
@@ -26,6 +25,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
+from signal import Signals
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.pipeline.cluster import KafkaCluster
@@ -48,7 +48,7 @@ from ottla.pipeline.run_progress import QueryProgress, serve_metrics, watch
 from ottla.pipeline.run_sinks import start_query
 from ottla.pipeline.run_sources import extent_now, open_stream, open_table, partitions_of_topics, topics_of
 from ottla.pipeline.run_topic_sink import MOST_RECORDS
-from ottla.pipeline.signals import told_to_stop
+from ottla.pipeline.signals import Stop, told_to_stop
 from ottla.pipeline.tables import conf_for
 
 if TYPE_CHECKING:
@@ -80,8 +80,8 @@ OpenSession = Callable[[Sequence[str], Mapping[str, str]], AbstractContextManage
 """With connectors, and settings that count less than the user's own."""
 
 
-def run_job(path: Path, options: RunOptions, open_session: OpenSession, tell: Callable[[str], None]) -> None:
-    """Runs a job: to the end of what is there now (`once`), or until SIGTERM or SIGINT. PipelineError in one line."""
+def run_job(path: Path, options: RunOptions, open_session: OpenSession, tell: Callable[[str], None]) -> Signals | None:
+    """Runs a job: to the end of what is there now (`once`), or until a signal, which is told. PipelineError in one line."""
     try:
         job = read_job(path, options.variables)
         checkpoint = checkpoint_of(job, options)
@@ -89,13 +89,13 @@ def run_job(path: Path, options: RunOptions, open_session: OpenSession, tell: Ca
         partitions = partitions_of_topics(cluster, topics_of(job.steps))
         with open_session(*needs_of(job)) as spark:
             running = RunningJob(job, spark, options, Checkpoint(spark, checkpoint), cluster, partitions, tell)
-            try:
-                running.start()
-                running.attend(tell)
-            finally:
-                running.stop()
+            with told_to_stop(running.started) as stop:
+                running.start(stop)
+                if not stop.is_set():
+                    running.attend(tell, stop)
     except JobError as error:
         raise PipelineError(f"{path}:{error.line}: {error}" if error.line else f"{path}: {error}") from error
+    return stop.signal
 
 
 def needs_of(job: Job) -> tuple[Sequence[str], Mapping[str, str]]:
@@ -129,13 +129,15 @@ class RunningJob:
     queries: dict[str, tuple[Any, int | None]] = field(default_factory=dict)
     """Sink -> its query, and the line it stands on."""
 
-    def start(self) -> None:
-        """Does the steps of the job. JobError."""
+    def start(self, stop: Stop) -> None:
+        """Does the steps of the job, unless it is told to end before. JobError."""
         for step in self.job.steps:
+            if stop.is_set():
+                return
             self.take(step)
-        if self.job.source is not None:
+        if self.job.source is not None and not stop.is_set():
             self.run_python()
-        if not self.queries:
+        if not self.queries and not stop.is_set():
             raise JobError("the job inserts into no sink")
 
     def take(self, step: Stream | Sink | Insert | Statement) -> None:
@@ -210,27 +212,25 @@ class RunningJob:
         except Exception as error:  # whatever the user's code raises
             raise JobError(f"{type(error).__name__}: {in_one_line(error)}", line_in(error, path)) from error
 
-    def attend(self, tell: Callable[[str], None]) -> None:
-        """Looks at the queries and tells how far they are, until all have ended or a signal comes. JobError if one fails."""
+    def attend(self, tell: Callable[[str], None], stop: Stop) -> None:
+        """Looks at the queries and tells how far they are, until all have ended or it is told to end. JobError if one fails."""
         states = {name: QueryProgress(name, time.time()) for name in self.queries}
         server = None
         if self.options.metrics_port is not None:
             server, port = serve_metrics(self.options.metrics_port, self.job.name, states, time.time)
             tell(f"metrics at http://127.0.0.1:{port}/metrics")
         try:
-            with told_to_stop() as stop:
-                self._attend(tell, states, stop)
+            self._attend(tell, states, stop)
         finally:
             if server is not None:
                 server.shutdown()
                 server.server_close()
 
-    def stop(self) -> None:
-        """Ends all queries, those that go on as well."""
-        for query, _line in self.queries.values():
-            query.stop()
+    def started(self) -> list[Any]:
+        """Its queries, those that have ended as well."""
+        return [query for query, _line in self.queries.values()]
 
-    def _attend(self, tell: Callable[[str], None], states: Mapping[str, QueryProgress], stop: threading.Event) -> None:
+    def _attend(self, tell: Callable[[str], None], states: Mapping[str, QueryProgress], stop: Stop) -> None:
         every_s = self.options.progress_s
         next_line_s = time.monotonic() + every_s
         active = True

@@ -8,7 +8,8 @@ progress bars; a pipe gets tab-separated lines without a heading, or JSON where 
 | 0 | done; also when the reader of our output went away (`ottla consume t \\| head -1`) |
 | 1 | it failed: one line on standard error says what and why |
 | 2 | the command line was wrong (typer's own; a command raises `typer.BadParameter`) |
-| 130 | Ctrl-C |
+| 130 | Ctrl-C; a job that goes on until it is told (`ottla pipeline archive --continuous`, `run`) ends well by it: 0 |
+| 143 | SIGTERM; the same |
 """
 
 from __future__ import annotations

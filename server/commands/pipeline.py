@@ -61,7 +61,10 @@ def archive(
     connectors = ("kafka", "avro") if value.endswith("avro") else ("kafka",)
     with spark.session(connectors, job.conf(plan)) as session:
         totals = job.run(session, plan, output.note)
-    output.note(f"{topic}: {totals.records:,} records in {totals.batches} batches to {to}")
+    done = f"{totals.records:,} records in {totals.batches} batches to {to}"
+    is_cut = totals.stopped_by is not None and not continuous
+    output.note(f"{topic}: interrupted after {done}; the next run goes on there" if is_cut else f"{topic}: {done}")
+    pipeline_frame.end_by(totals.stopped_by, continuous=continuous)
 
 
 @app.command("replay")

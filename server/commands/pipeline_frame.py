@@ -16,6 +16,7 @@ import functools
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from signal import Signals
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
@@ -71,6 +72,12 @@ def known_topic(cluster: client.Cluster, topic: str) -> TopicMetadata:
 
 def _option(annotation: Any, default: Any, name: str) -> inspect.Parameter:
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+def end_by(signal: Signals | None, *, continuous: bool) -> None:
+    """Exit as a shell tells of this signal. A job that goes on until it is told ends well by it, and no other job does."""
+    if signal is not None and not continuous:
+        raise typer.Exit(128 + signal)
 
 
 OPTIONS: Final = (

@@ -39,4 +39,4 @@ def run(
     if not cluster.is_named:
         del kafka["bootstrap.servers"]  # the header's counts
     options = RunOptions(kafka, checkpoint, not continuous, from_beginning, pairs(assign or (), "--set"), metrics_port, progress)
-    run_job(job, options, spark.session, output.note)
+    pipeline_frame.end_by(run_job(job, options, spark.session, output.note), continuous=continuous)
