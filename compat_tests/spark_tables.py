@@ -4,17 +4,20 @@
 
     plan     {bootstrap, jars, conf, topic, formats: {format: {archive, target, sink}}, job, checkpoint}
     result   {format: {empty: line, told: [lines], again: records, rows: [[partition, offset, ms, key, value, headers, date]],
-             findings: [...], written: records, sink: [[partition, offset]]}}      bytes are in hexadecimal
+             findings: [...], ahead: [records, findings], written: records, sink: [[partition, offset]]}}   bytes in hexadecimal
 
 Of each format: archives a topic without records, then the one with some; does it again, reads the table, audits the topic against
-it, replays it. Then a job runs twice into sinks of both, which are read.
+it, also by a snapshot older than the archive, replays it. Then a job runs twice into sinks of both, which are read.
 """
 
 from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from contextlib import nullcontext
+from functools import partial
+from itertools import chain, repeat
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +25,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from ottla.pipeline import archive, audit_job, replay, tables
-from ottla.pipeline.audit import Audit
+from ottla.pipeline.audit import Audit, Bounds
 from ottla.pipeline.cluster import KafkaCluster
 from ottla.pipeline.run import RunOptions, run_job
 from ottla.pipeline.session import SparkOptions, session
@@ -30,6 +33,7 @@ from ottla.server.commands.client import Cluster
 from ottla.server.commands.pipeline_gaps import explained, snapshot
 
 BATCH = 500
+BEFORE = 30
 
 
 def of_archive(spark: SparkSession, plan: dict[str, Any], table: str) -> dict[str, Any]:
@@ -47,14 +51,27 @@ def of_archive(spark: SparkSession, plan: dict[str, Any], table: str) -> dict[st
     archive.run(spark, wanted, told.append)
     again = archive.run(spark, wanted, told.append).records
     cluster = Cluster({"bootstrap.servers": plan["bootstrap"]})
-    report = audit_job.run(
-        spark, kafka, topic, snapshot(cluster, topic), audit_job.other_side(kafka, topic, place["archive"], "auto"), Audit(),
-        lambda holes: explained(cluster, topic, holes),
-    )  # fmt: skip
+    other = audit_job.other_side(kafka, topic, place["archive"], "auto")
+    looks = partial(snapshot, cluster, topic), as_it_was(partial(snapshot, cluster, topic))
+    report, ahead = (
+        audit_job.run(spark, kafka, topic, look, other, Audit(), partial(explained, cluster, topic)) for look in looks
+    )
     partitions = len(snapshot(cluster, place["target"]))
     written = replay.run(spark, replay.Replay(kafka, place["archive"], place["target"]), partitions).written
     rows = rows_of(spark, place["archive"])
-    return {"empty": said, "told": told, "again": again, "rows": rows, "findings": report.findings, "written": written}
+    findings = {"findings": report.findings, "ahead": [ahead.records, ahead.findings]}
+    return {"empty": said, "told": told, "again": again, "rows": rows, "written": written, **findings}
+
+
+def as_it_was(look: Callable[[], Bounds]) -> Callable[[], Bounds]:
+    """A snapshot that is BEFORE records old, and after it one of now: what a topic says while it and its archive go on."""
+    ages = chain([BEFORE], repeat(0))
+
+    def old() -> Bounds:
+        age = next(ages)
+        return {number: (first, end - age) for number, (first, end) in look().items()}
+
+    return old
 
 
 def rows_of(spark: SparkSession, directory: str) -> list[Any]:

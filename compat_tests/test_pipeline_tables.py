@@ -21,8 +21,8 @@ import maven
 import pytest
 from pyspark.sql import SparkSession
 
-from compat_tests.spark_tables import BATCH
-from compat_tests.test_pipeline import fill, kill, kill_when, seen
+from compat_tests.spark_tables import BATCH, BEFORE
+from compat_tests.test_pipeline import PARTITIONS, fill, kill, kill_when, seen
 from ottla.pipeline import archive
 from ottla.pipeline.cluster import KafkaCluster
 
@@ -110,6 +110,7 @@ def test_tables_of_delta_and_iceberg_are_exactly_what_the_topic_holds(
         assert found["again"] == 0
         assert found["empty"] == f"{place['archive']}-empty has no records yet"
         assert found["findings"] == []
+        assert found["ahead"] == [len(records) - PARTITIONS * BEFORE, []]
         assert found["written"] == len(records)
         assert seen(bootstrap, place["target"]) == seen(bootstrap, topic)
         assert found["sink"] == [row[:2] for row in records]

@@ -25,8 +25,9 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.pipeline.cluster import KafkaCluster
@@ -40,6 +41,9 @@ Bounds = Mapping[int, tuple[int, int]]
 
 COLUMNS: Final = ("Kind", "Partition", "From", "To", "Records", "Detail")
 BUCKET_MS: Final = 3_600_000
+_NUMBER: Final = r"^\s*[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?\s*$"
+_DECIMAL: Final = "DECIMAL(38,18)"
+"""Exact for every long and 18 digits behind the point; for what does not fit, there are doubles."""
 _FIELD: Final = re.compile(r"^\s*(key|value):(\w+(?:\.\w+)*)\s*$")
 
 
@@ -134,36 +138,40 @@ def buckets(rows: DataFrame, bucket_ms: int) -> DataFrame:
     return rows.groupBy("partition", start).agg(F.count("*").alias("records"), total)
 
 
-def gaps(rows: DataFrame, bounds: Bounds) -> list[Gap]:
-    """Offsets within the bounds that have no record."""
+def gaps(spark: SparkSession, rows: DataFrame, bounds: Bounds) -> Iterator[Gap]:
+    """Offsets within the bounds that have no record: of one partition after the other, ascending, and never held all at once.
+
+    Each transaction leaves one, so there may be as many as records.
+    """
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
+    ends = [(partition, offset) for partition, (first, end) in bounds.items() for offset in (first - 1, end)]
+    if not ends:
+        return
+    places = rows.select("partition", "offset").union(spark.createDataFrame(ends, "partition int, offset bigint"))
+    places = places.repartitionByRange("partition")  # the window's own would be by hash, and partitions come in any order
     order = Window.partitionBy("partition").orderBy("offset")
-    before = rows.select("partition", "offset", F.lag("offset").over(order).alias("before"))
-    found = [Gap(row["partition"], row["before"] + 1, row["offset"] - 1) for row in before.where("offset > before + 1").collect()]
-    ends = rows.groupBy("partition").agg(F.min("offset").alias("low"), F.max("offset").alias("high")).collect()
-    held = {row["partition"]: (row["low"], row["high"]) for row in ends}
-    for partition, (first, end) in bounds.items():
-        low, high = held.get(partition, (end, end))
-        if low > first:
-            found.append(Gap(partition, first, low - 1))
-        if high + 1 < end:
-            found.append(Gap(partition, high + 1, end - 1))
-    return sorted(found)
+    found = places.withColumn("before", F.lag("offset").over(order)).where("offset > before + 1")
+    for row in found.selectExpr("partition", "before + 1", "offset - 1").toLocalIterator():
+        yield Gap(*row)
 
 
 def doubles(rows: DataFrame, column: str, what: str, most: int) -> list[Finding]:
-    """Values of the column that more than one record has; null is none."""
+    """Values of the column that more than one record has; null is none. To the last of them, if all are in one partition."""
     from pyspark.sql import functions as F
 
     place = F.struct("partition", "offset")
     counted = rows.where(F.col(column).isNotNull()).groupBy(column)
     several = counted.agg(F.count("*").alias("n"), F.min(place).alias("first"), F.max(place).alias("last")).where("n > 1")
-    return [
-        Finding("double", row["first"][0], row["first"][1], row["last"][1], row["n"] - 1, f"{what} {row[column]}")
-        for row in several.orderBy("first").limit(most).collect()
-    ]
+    found = []
+    for row in several.orderBy("first").limit(most).collect():
+        (partition, first), (other, last) = row["first"], row["last"]
+        detail, to = f"{what} {row[column]}", last
+        if other != partition:
+            detail, to = f"{detail}, the last in partition {other} at offset {last}", first
+        found.append(Finding("double", partition, first, to, row["n"] - 1, detail))
+    return found
 
 
 def out_of_order(rows: DataFrame, column: str, most: int) -> list[Finding]:
@@ -172,9 +180,27 @@ def out_of_order(rows: DataFrame, column: str, most: int) -> list[Finding]:
     from pyspark.sql import functions as F
 
     before = Window.partitionBy("partition").orderBy("offset").rowsBetween(Window.unboundedPreceding, -1)
-    behind = rows.withColumn("greatest", F.max(column).over(before)).where(F.col(column) < F.col("greatest"))
+    both = rows.withColumn("both", F.struct(_comparable(rows, column).alias("value"), F.col(column).alias("shown")))
+    valued = both.where(F.col(column).isNotNull()).withColumn("greatest", F.max("both").over(before))
+    behind = valued.where(F.col("both.value") < F.col("greatest.value"))
     found = behind.orderBy("partition", "offset").limit(most).collect()
-    return [Finding("order", r["partition"], r["offset"], r["offset"], 1, f"{r[column]} behind {r['greatest']}") for r in found]
+    shown = ((row["partition"], row["offset"], f"{row[column]} behind {row['greatest']['shown']}") for row in found)
+    return [Finding("order", partition, offset, offset, 1, detail) for partition, offset, detail in shown]
+
+
+def _comparable(rows: DataFrame, column: str) -> Column:
+    """The column, as numbers where it is text and each is one: a field of JSON is text to Spark, and 10 before 9 by it."""
+    from pyspark.sql import functions as F
+
+    if rows.schema[column].dataType.typeName() != "string":
+        return F.col(column)
+    decimal, double = (F.expr(f"try_cast({column} AS {kind})") for kind in (_DECIMAL, "DOUBLE"))
+    number = F.when(F.col(column).rlike(_NUMBER), double)
+    counts = rows.where(F.col(column).isNotNull()).agg(F.count("*"), F.count(number), F.count(decimal))
+    all_, numbers, decimals = counts.collect()[0]
+    if numbers < all_:
+        return F.col(column)
+    return double if decimals < all_ else decimal
 
 
 def evaluated(rows: DataFrame, expression: str) -> DataFrame:
@@ -194,12 +220,15 @@ def evaluated(rows: DataFrame, expression: str) -> DataFrame:
         raise UsageError(f"{expression!r} is no expression over the records: {in_one_line(error)}") from None
 
 
-def alone(rows: DataFrame, plan: Audit, bounds: Bounds, explain: Callable[[list[Gap]], list[Gap]]) -> list[Finding]:
+def alone(
+    spark: SparkSession, rows: DataFrame, plan: Audit, bounds: Bounds, explain: Callable[[Iterable[Gap]], Iterator[Gap]]
+) -> list[Finding]:
     """What is wrong with the topic itself. `explain` gives back those gaps that neither markers nor aborted records fill."""
     found: list[Finding] = []
-    holes = [] if plan.allow_gaps else explain(gaps(rows, bounds))
-    what = "offsets without a record"
-    found += [Finding("gap", p, first, last, last - first + 1, what) for p, first, last in holes[: plan.most]]
+    if not plan.allow_gaps:
+        what = "offsets without a record"
+        left = islice(explain(gaps(spark, rows, bounds)), plan.most)
+        found += [Finding("gap", p, first, last, last - first + 1, what) for p, first, last in sorted(left)]
     if plan.id_expression is not None:
         found += doubles(evaluated(rows, plan.id_expression), "found", "identity", plan.most)
     if plan.order_expression is not None:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.pipeline import archive, audit, compare
@@ -28,12 +27,12 @@ class Directory(NamedTuple):
 
 
 class Topic(NamedTuple):
-    """A topic to compare with, here or at another cluster; its bounds are set when its snapshot is taken."""
+    """A topic to compare with, here or at another cluster, and who asks for its bounds."""
 
     cluster: KafkaCluster
     name: str
     match: str
-    bounds: Bounds = MappingProxyType({})
+    look: Callable[[], Bounds] | None = None
 
 
 class Report(NamedTuple):
@@ -71,25 +70,33 @@ def run(
     spark: SparkSession,
     cluster: KafkaCluster,
     topic: str,
-    bounds: Bounds,
+    look: Callable[[], Bounds],
     other: Directory | Topic | None,
     plan: Audit,
-    explain: Callable[[list[Gap]], list[Gap]],
+    explain: Callable[[Iterable[Gap]], Iterator[Gap]],
 ) -> Report:
-    """Everything that is to be found. The topic's side is kept by Spark over the several jobs, on disk where it must be."""
+    """Everything that is to be found. The topic's side is kept by Spark over the several jobs, on disk where it must be.
+
+    `look` gives the topic's bounds: those of its snapshot, and perhaps once more at the end.
+    """
+    far: Bounds = other.look() if isinstance(other, Topic) and other.look is not None else {}
+    bounds = look()
     filled = {partition: pair for partition, pair in bounds.items() if pair[1] > pair[0]}
     rows = audit.of_topic(spark, cluster, topic, bounds).persist()
     try:
-        found = audit.alone(rows, plan, filled, explain)
-        if isinstance(other, Directory):
-            archived, what = archive.read(spark, other.path)
-            side = audit.canonical(archived)
-            same_offsets = other.match == "offset" or (other.match == "auto" and what["topic"] == topic)
-            found += compare.by_offset(rows, side, plan, bounds) if same_offsets else compare.by_content(rows, side, plan)
-        elif isinstance(other, Topic):
-            side = audit.of_topic(spark, other.cluster, other.name, other.bounds)
-            by_offset = other.match == "offset"
-            found += compare.by_offset(rows, side, plan, bounds) if by_offset else compare.by_content(rows, side, plan)
+        found = audit.alone(spark, rows, plan, filled, explain)
+        if other is not None:
+            if isinstance(other, Directory):
+                archived, what = archive.read(spark, other.path)
+                side = compare.Side(audit.canonical(archived))
+                same_offsets = other.match == "offset" or (other.match == "auto" and what["topic"] == topic)
+            else:
+                side = compare.Side(audit.of_topic(spark, other.cluster, other.name, far), far, other.look)
+                same_offsets = other.match == "offset"
+            if same_offsets:
+                found += compare.by_offset(compare.Side(rows, bounds, look), side, plan)
+            else:
+                found += compare.by_content(rows, side.rows, plan)
         return Report(rows.count(), *audit.listed(found, plan.limit))
     finally:
         rows.unpersist()

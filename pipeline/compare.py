@@ -1,27 +1,43 @@
 """Two sides that ought to hold the same records, and where they differ: the second half of `ottla pipeline audit`.
 
 audit.py tells what is compared and how the differences are named. Here a side is a frame as its `canonical` makes it.
+
+**While both go on.** A topic is read between the bounds of its snapshot, and what it is compared with is read seconds later or,
+as an archive of Iceberg, anew by every job of Spark. By offset, a record beyond these bounds is neither compared nor a
+difference, unless the topic has no such offset even when it is asked once more. By content nothing tells such records apart:
+there both sides must be at rest.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.pipeline.audit import Audit, Bounds, Finding, buckets, doubles
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 _START: Final = "CAST(floor(ms / {0}) * {0} AS BIGINT)"
 
 
-def by_offset(topic: DataFrame, other: DataFrame, plan: Audit, bounds: Bounds) -> list[Finding]:
-    """Against an archive of the topic itself, where an offset means the same record."""
-    other = within(other, bounds)
-    found = _double_offsets(other, plan.most)
-    left, right = _differing(topic, other, plan.bucket_ms)
+class Side(NamedTuple):
+    """What is compared, and of a topic what it had at its snapshot and what it has now; an archive has no bounds."""
+
+    rows: DataFrame
+    bounds: Bounds = MappingProxyType({})
+    look: Callable[[], Bounds] | None = None
+
+
+def by_offset(topic: Side, other: Side, plan: Audit) -> list[Finding]:
+    """Where an offset means the same record: against an archive of the topic itself, or a topic that is meant to be its image."""
     from pyspark.sql import functions as F
 
+    there, extra = asked_of(topic, other._replace(rows=within(other.rows, topic.bounds)))
+    here, missing = asked_of(other, topic)
+    found = _double_offsets(there, plan.most)
+    left, right = _differing(here, there, plan.bucket_ms)
     once = right.groupBy("partition", "offset").agg(F.min("sum").alias("other"), F.count_distinct("sum").alias("kinds"))
     both = left.select("partition", "offset", "sum").join(once, ["partition", "offset"], "full_outer")
     kind = (
@@ -29,11 +45,44 @@ def by_offset(topic: DataFrame, other: DataFrame, plan: Audit, bounds: Bounds) -
         .when(F.col("other").isNull(), "missing")
         .when((F.col("sum") != F.col("other")) | (F.col("kinds") > 1), "changed")
     )
-    detail = F.when(kind == "missing", "only in the topic").when(kind == "extra", "not in the topic")
+    rows = both.select(kind.alias("kind"), "partition", "offset").where("kind is not null")
+    for name, beyond in (("extra", extra), ("missing", missing)):
+        if beyond is not None:
+            rows = rows.union(beyond.select(F.lit(name), "partition", "offset"))
+    detail = F.when(F.col("kind") == "missing", "only in the topic").when(F.col("kind") == "extra", "not in the topic")
     detail = detail.otherwise("another key, value, headers or timestamp")
     place = [F.col("offset").alias("first"), F.col("offset").alias("last"), F.lit(1).alias("records")]
-    rows = both.select(kind.alias("kind"), "partition", *place, detail.alias("detail")).where("kind is not null")
-    return found + islands(rows, plan.most)
+    return found + islands(rows.select("kind", "partition", *place, detail.alias("detail")), plan.most)
+
+
+def asked_of(topic: Side, other: Side) -> tuple[DataFrame, DataFrame | None]:
+    """Of the other side's rows those that the topic's snapshot can tell of, and those that it does not even have now."""
+    from pyspark.sql import functions as F
+
+    rows = other.rows
+    is_within = [number in topic.bounds and end <= topic.bounds[number][1] for number, (_, end) in other.bounds.items()]
+    if topic.look is None or (is_within and all(is_within)):
+        return rows, None
+    ends = _by_partition({number: end for number, (_, end) in topic.bounds.items()})
+    is_beyond = F.coalesce(F.col("offset") >= ends, F.lit(True))
+    beyond = rows.where(is_beyond)
+    found = beyond.groupBy("partition").agg(F.max("offset").alias("high")).collect()
+    highest = {row["partition"]: row["high"] for row in found}
+    now = topic.look() if highest else {}  # after these rows were read, so it had them before
+    ends_now = {number: now[number][1] if number in now else 0 for number in highest}
+    wrong = F.col("offset").between(_by_partition(ends_now), _by_partition(highest))  # not what has come since
+    is_any = any(highest[number] >= end for number, end in ends_now.items())
+    return rows.where(~is_beyond), beyond.where(wrong) if is_any else None
+
+
+def _by_partition(numbers: Mapping[int, int]) -> Column:
+    """The number of a row's partition; null of one that has none."""
+    from pyspark.sql import functions as F
+
+    if not numbers:
+        return F.lit(None).cast("bigint")
+    pairs = [column for key, number in numbers.items() for column in (F.lit(key), F.lit(number).cast("bigint"))]
+    return F.create_map(*pairs)[F.col("partition")]
 
 
 def by_content(topic: DataFrame, other: DataFrame, plan: Audit) -> list[Finding]:
@@ -69,10 +118,8 @@ def within(other: DataFrame, bounds: Bounds) -> DataFrame:
     """The rows of an archive from the topic's first offsets on: what retention has deleted is in no topic any more."""
     from pyspark.sql import functions as F
 
-    lost = F.lit(False)
-    for partition, (first, _) in bounds.items():
-        lost = lost | ((F.col("partition") == partition) & (F.col("offset") < first))
-    return other.where(~lost)
+    firsts = _by_partition({number: first for number, (first, _) in bounds.items()})
+    return other.where(F.coalesce(F.col("offset") >= firsts, F.lit(True)))
 
 
 def islands(rows: DataFrame, most: int) -> list[Finding]:

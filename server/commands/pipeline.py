@@ -7,6 +7,7 @@ found a difference.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Final
 
 import typer
@@ -128,23 +129,22 @@ def audit(
 
     kafka = pipeline_frame.kafka_cluster(cluster)
     other = audit_job.other_side(kafka, topic, against, match)
-    pipeline_frame.known_topic(cluster, topic)
-    admin = cluster.admin()
+    partitions = len(pipeline_frame.known_topic(cluster, topic).partitions)
     if isinstance(other, audit_job.Topic):
         far = client.Cluster({**cluster.properties, "bootstrap.servers": other.cluster.bootstrap}, file=cluster.file)
         pipeline_frame.known_topic(far, other.name)
-        other = other._replace(bounds=snapshot(far, other.name))
-    plan = job.Audit(round(bucket * 1000), unique, ordered, not gaps or is_compacted(cluster, admin, topic), limit)
-    bounds = snapshot(cluster, topic)
+        other = other._replace(look=partial(snapshot, far, other.name))
+    plan = job.Audit(round(bucket * 1000), unique, ordered, not gaps or is_compacted(cluster, topic), limit)
+    asked = partial(snapshot, cluster, topic), other, plan, partial(explained, cluster, topic)
     with spark.session(("kafka",), audit_job.conf(other)) as session:
-        report = audit_job.run(session, kafka, topic, bounds, other, plan, lambda holes: explained(cluster, topic, holes))
+        report = audit_job.run(session, kafka, topic, *asked)
     output.write_table(job.COLUMNS, [tuple(found) for found in report.findings], as_json=as_json)
     if report.cut:
         output.note(f"only the first {limit:,} are listed of: {', '.join(report.cut)} (--limit)")
     if report.findings:
         least = "at least " if report.cut else ""
         raise Failure(f"{topic}: {least}{len(report.findings):,} differences in {report.records:,} records")
-    output.note(f"{topic}: {report.records:,} records in {len(bounds)} partitions, no difference")
+    output.note(f"{topic}: {report.records:,} records in {partitions} partitions, no difference")
 
 
 app.command("run")(pipeline_run.run)

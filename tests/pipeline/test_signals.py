@@ -15,7 +15,9 @@ import pytest
 
 from ottla.pipeline.signals import SIGNALS, Query, told_to_stop
 
-WAIT_S: Final = 30
+WAIT_S: Final = 10
+
+pytestmark = pytest.mark.timeout(60)  # what is not told waits for ever
 
 
 class Ended:
@@ -59,7 +61,7 @@ def test_a_signal_is_told_and_the_handlers_come_back_when_the_queries_have_ended
             assert not stop.is_set()
             assert not stop.wait(0)
             os.kill(os.getpid(), number)
-            assert stop.wait(WAIT_S)
+            assert stop.wait(1000)
             assert stop.is_set()
         assert stop.signal is number
         assert handlers() == [pyspark, pyspark]
@@ -95,11 +97,14 @@ with told_to_stop(lambda: [Query()]) as stop:
 def test_a_second_signal_ends_the_process_though_a_query_does_not_end(second: signal.Signals) -> None:
     with subprocess.Popen([sys.executable, "-c", STUBBORN], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
-        assert process.stdout.readline() == "there\n"
-        process.send_signal(signal.SIGINT)
-        assert process.stdout.readline() == "stopping\n"
-        process.send_signal(second)
-        assert process.wait(WAIT_S) == -second
+        try:
+            assert process.stdout.readline() == "there\n"
+            process.send_signal(signal.SIGINT)
+            assert process.stdout.readline() == "stopping\n"
+            process.send_signal(second)
+            assert process.wait(WAIT_S) == -second
+        finally:
+            process.kill()
 
 
 def test_every_query_is_stopped_and_the_first_error_counts() -> None:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 from typer.testing import CliRunner
@@ -50,11 +53,11 @@ def test_a_gap_is_what_neither_a_marker_nor_an_aborted_record_fills(at_once: int
 
     monkeypatch.setattr(pipeline_gaps.Walk, "_fetch", fetch)
     walk = Walk(None, "t", 0)  # type: ignore[arg-type]  # nothing is sent
-    assert walk.unfilled(3, 4) == []
-    assert walk.unfilled(5, 5) == [(5, 5)]  # a committed record that the job did not get
-    assert walk.unfilled(7, 8) == []
-    assert walk.unfilled(10, 13) == [(10, 10), (12, 13)]
-    assert walk.unfilled(15, 20) == [(15, 20)]
+    assert list(walk.unfilled(3, 4)) == []
+    assert list(walk.unfilled(5, 5)) == [(5, 5)]  # a committed record that the job did not get
+    assert list(walk.unfilled(7, 8)) == []
+    assert list(walk.unfilled(10, 13)) == [(10, 10), (12, 13)]
+    assert list(walk.unfilled(15, 20)) == [(15, 20)]
 
 
 @pytest.mark.parametrize(
@@ -83,8 +86,64 @@ def test_the_header_of_a_job_says_where_the_cluster_is_if_the_user_does_not(
 
 
 def test_no_gap_asks_nobody() -> None:
-    assert pipeline_gaps.explained(None, "t", []) == []  # type: ignore[arg-type]
+    assert list(pipeline_gaps.explained(None, "t", [])) == []  # type: ignore[arg-type]
     assert Gap(0, 1, 2) < Gap(0, 3, 3)
+
+
+SHORT = [batch(first, producer_id=7, transactional=True, control=first % 2 == 1) for first in range(4000)]
+"""Transactions of one record."""
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
+    """Offset and bytes of each fetch from a partition that holds SHORT."""
+    found: list[tuple[int, int]] = []
+
+    def fetch(self: Walk, offset: int) -> PartitionData:
+        found.append((offset, self.bytes))
+        return PartitionData(records=b"".join(SHORT[offset : offset + self.bytes // len(SHORT[0])]))
+
+    monkeypatch.setattr(pipeline_gaps.Walk, "_fetch", fetch)
+    return found
+
+
+def test_where_gap_follows_upon_gap_the_partition_is_read_once_by_more_and_more(asked: list[tuple[int, int]]) -> None:
+    walk = Walk(None, "t", 0)  # type: ignore[arg-type]  # nothing is sent
+    left = [pair for marker in range(1, len(SHORT), 2) for pair in walk.unfilled(marker, marker)]
+    assert left == []
+    assert [size for _, size in asked] == [pipeline_gaps.LEAST_BYTES << time for time in range(len(asked))]
+    assert 2 < len(asked) < 7
+    assert all(after[0] - before[0] >= before[1] // len(SHORT[0]) for before, after in pairwise(asked))
+    assert len(walk.filled) < len(SHORT)
+
+
+def test_a_gap_far_away_is_jumped_to(asked: list[tuple[int, int]]) -> None:
+    walk = Walk(None, "t", 0)  # type: ignore[arg-type]  # nothing is sent
+    assert [list(walk.unfilled(first, first)) for first in (1, 1001, 3001)] == [[], [], []]
+    assert asked == [(1, pipeline_gaps.LEAST_BYTES), (1001, pipeline_gaps.LEAST_BYTES), (3001, pipeline_gaps.LEAST_BYTES)]
+
+
+def test_what_has_been_read_is_not_read_again(asked: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(globals(), "SHORT", [batch(first) for first in range(100)])
+    walk = Walk(None, "t", 0)  # type: ignore[arg-type]  # nothing is sent
+    assert [pair for first in range(100) for pair in walk.unfilled(first, first)] == [(first, first) for first in range(100)]
+    assert asked == [(0, pipeline_gaps.LEAST_BYTES)]
+
+
+def test_gaps_are_read_as_far_as_they_are_asked_for(monkeypatch: pytest.MonkeyPatch, asked: list[tuple[int, int]]) -> None:
+    """So an audit that knows all it lists does not read the rest."""
+    taken: list[Gap] = []
+
+    def come() -> Iterator[Gap]:
+        for offset in range(0, len(SHORT), 2):  # records that are there
+            taken.append(Gap(0, offset, offset))
+            yield taken[-1]
+
+    monkeypatch.setattr(pipeline_gaps, "Brokers", lambda _: MagicMock())
+    left = pipeline_gaps.explained(None, "t", come())  # type: ignore[arg-type]  # the brokers are none
+    assert [next(left) for _ in range(3)] == taken
+    assert len(taken) == 3
+    assert len(asked) == 1
 
 
 @pytest.mark.parametrize(
