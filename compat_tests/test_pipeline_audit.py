@@ -137,13 +137,13 @@ def test_a_double_in_another_partition_is_told_with_its_partition(spark: SparkSe
 def test_gaps_are_at_both_ends_and_between_and_come_in_order(spark: SparkSession) -> None:
     held = {9: [], 7: [0, 1, 2], 1: [6, 3, 2, 3], 0: [5]}
     rows = spark.createDataFrame([(number, at) for number, those in held.items() for at in those], "partition int, offset long")
-    bounds = {0: (5, 6), 1: (1, 9), 7: (0, 3), 9: (3, 5), 12: (4, 4)}
+    bounds = {0: (5, 6), 1: (1, 9), 7: (0, 3), 9: (3, 5), 12: (4, 4)} | dict.fromkeys(range(20, 30), (0, 1))
     spark.conf.set("spark.sql.adaptive.coalescePartitions.enabled", "false")  # else so few are in one task of Spark
     try:
         found = list(gaps(spark, rows, bounds))
     finally:
         spark.conf.unset("spark.sql.adaptive.coalescePartitions.enabled")
-    assert found == [Gap(1, 1, 1), Gap(1, 4, 5), Gap(1, 7, 8), Gap(9, 3, 4)]
+    assert found == [Gap(1, 1, 1), Gap(1, 4, 5), Gap(1, 7, 8), Gap(9, 3, 4), *(Gap(number, 0, 0) for number in range(20, 30))]
     assert list(gaps(spark, rows, {})) == []
 
 
