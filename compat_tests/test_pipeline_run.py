@@ -28,6 +28,7 @@ from ottla.pipeline.run_checkpoint import Checkpoint
 from ottla.pipeline.run_job import read_job
 from ottla.pipeline.run_sources import partitions_of_topics, topics_of
 from ottla.pipeline.run_topic_sink import TopicWriter
+from ottla.pipeline.signals import told_to_stop
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
 
@@ -78,12 +79,9 @@ class Bench:
         partitions = partitions_of_topics(cluster, topics_of(job.steps))
         checkpoint = Checkpoint(self.spark, str(self.directory / "checkpoint"))
         running = RunningJob(job, self.spark, options, checkpoint, cluster, partitions, self.told.append)
-        with self.own_views():
-            try:
-                running.start()
-                yield running
-            finally:
-                running.stop()
+        with self.own_views(), told_to_stop(running.started) as stop:
+            running.start(stop)
+            yield running
 
     @contextmanager
     def own_views(self) -> Iterator[None]:
@@ -305,6 +303,7 @@ INTO_OUT = "INSERT INTO out SELECT n FROM s;"
 STREAM = "CREATE STREAM s (n INT, at TIMESTAMP) FROM TOPIC ${topic};\nCREATE SINK out TO PARQUET '${out}';\n"
 
 
+@pytest.mark.kafka_in_full
 @pytest.mark.parametrize(
     ("job", "said"),
     [

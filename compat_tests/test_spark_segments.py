@@ -9,6 +9,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from datetime import datetime
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -202,16 +203,17 @@ def test_archive_replay_and_audit(spark: SparkSession, written: BrokerProcess, t
     assert all(one[5] == other[5] or (one[5] == first and other[5] > first) for one, other in pairs)  # librdkafka's 0 is now
 
     cluster = Cluster({"bootstrap.servers": written.bootstrap})
-    bounds = snapshot(cluster, topic)
-    is_to_lose = is_compacted(cluster, cluster.admin(), topic)
+    is_to_lose = is_compacted(cluster, topic)
     assert is_to_lose == (topic == "compacted")
     for against in [directory, *([target] if is_to_lose else [])]:
         other = audit_job.other_side(kafka, topic, against, "auto")
         if isinstance(other, audit_job.Topic):
-            other = other._replace(bounds=snapshot(cluster, target))
+            other = other._replace(look=partial(snapshot, cluster, target))
 
         def report(plan: Audit, other: Any = other) -> audit_job.Report:
-            return audit_job.run(spark, kafka, topic, bounds, other, plan, lambda holes: explained(cluster, topic, holes))
+            return audit_job.run(
+                spark, kafka, topic, partial(snapshot, cluster, topic), other, plan, partial(explained, cluster, topic)
+            )
 
         assert report(Audit(allow_gaps=is_to_lose)) == audit_job.Report(len(expected), [])
     if is_to_lose:
