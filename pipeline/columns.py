@@ -17,6 +17,7 @@ from __future__ import annotations
 import os
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -87,7 +88,8 @@ def _open(part: Slice) -> ReadOnlyFile | None:
             continue
         except OSError as error:
             raise SourceError(f"{path} cannot be read: {error.strerror}") from None
-        if os.fstat(file.fileno()).st_ino == part.inode and file.size >= part.end:
+        same = os.fstat(file.fileno()).st_ino == part.inode and file.pread(HEADER_SIZE, part.start) == part.header
+        if same and file.size >= part.end:
             return file
     return None
 
@@ -106,7 +108,7 @@ def _again(part: Slice, fail_on_data_loss: bool) -> list[Slice]:
                 f"{name}: offsets {wanted.low} to {log.log_start_offset - 1} were removed before they were read, {_GO_ON}"
             )
         found = slices(log, part.place, wanted, MAX_OFFSET)
-        return [Slice(p.place, p.path, p.inode, p.start, p.end, p.wanted, part.aborted) for p in found]
+        return [replace(one, aborted=part.aborted) for one in found]
 
     return with_log(part.place, cut)
 
@@ -143,6 +145,8 @@ class SliceReader:
             chunk = file.pread(min(want, end - position), position)
             found, size = self._whole_batches(chunk, position)
             if not found:
+                if len(chunk) >= HEADER_SIZE and read_header(chunk, 0).base_offset >= self._wanted.high:
+                    break  # compacted since, but for the first batch: what moved up is the next slice's
                 if len(chunk) < min(want, end - position) or size > end - position:
                     raise self._damaged(
                         position, f"a batch of {size} bytes, of which {min(len(chunk), end - position)} are there"

@@ -41,6 +41,7 @@ from ottla.log.segment import LOG_SUFFIX, SWAP_SUFFIX, Segment
 from ottla.log.timestamps import offset_for_timestamp
 from ottla.log.transactions import collect_aborted
 from ottla.pipeline.segments_disk import ReadOnlyDisk
+from ottla.wire.batch import HEADER_SIZE
 
 MAX_OFFSET: Final = 2**63 - 1
 MIN_TIMESTAMP: Final = -(2**63)
@@ -86,14 +87,16 @@ class Wanted:
 class Slice:
     """A byte range of a segment's file, from a batch's first byte to a batch's last.
 
-    `inode` tells whether the file is still the one that was cut. `wanted`: what is wanted of it; its offsets are also where to
-    find it again in another file, after a compaction. `aborted`: (producer id, first offset, last offset) of the aborted
-    transactions that reach into it, whose records are not wanted.
+    `inode` and `header`, the first batch's, tell whether the file is still the one that was cut: a file system gives the number
+    of a file that is gone to the next one. `wanted`: what is wanted of it; its offsets are also where to find it again in another
+    file, after a compaction. `aborted`: (producer id, first offset, last offset) of the aborted transactions that reach into it,
+    whose records are not wanted.
     """
 
     place: Place
     path: str
     inode: int
+    header: bytes
     start: int
     end: int
     wanted: Wanted
@@ -254,14 +257,15 @@ def _cut(
         end = last.position + (last.size if last.base_offset < wanted.high else 0)
     file = segment.open_file()
     borders = [start, *_borders(segment, start, end, split_bytes), end]
-    firsts = [max(wanted.low, int.from_bytes(file.pread(8, border), "big")) if border > start else low for border in borders[:-1]]
+    headers = [file.pread(HEADER_SIZE, border) for border in borders[:-1]]
+    firsts = [low, *(max(low, int.from_bytes(header[:8], "big")) for header in headers[1:])]
     inode = os.fstat(file.fileno()).st_ino
     path = getattr(file, "path", segment.path(LOG_SUFFIX))
     for at, (begin, until) in enumerate(pairwise(borders)):
         upto = firsts[at + 1] if at + 2 < len(borders) else wanted.high
         if begin < until and firsts[at] < upto:
             concerned = tuple(entry for entry in aborted if entry[1] < upto and entry[2] >= firsts[at])
-            yield Slice(place, path, inode, begin, until, replace(wanted, low=firsts[at], high=upto), concerned)
+            yield Slice(place, path, inode, headers[at], begin, until, replace(wanted, low=firsts[at], high=upto), concerned)
 
 
 def _borders(segment: Segment, start: int, end: int, split_bytes: int) -> list[int]:
