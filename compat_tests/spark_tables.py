@@ -1,6 +1,6 @@
 """A driver of its own for test_pipeline_tables.py, since the session that the other tests share was started without Delta.
 
-    python spark_tables.py PLAN.json RESULT.json
+    python -m compat_tests.spark_tables PLAN.json RESULT.json
 
     plan     {bootstrap, jars, conf, topic, formats: {format: {archive, target, sink}}, job, checkpoint}
     result   {format: {empty: line, told: [lines], again: records, rows: [[partition, offset, ms, key, value, headers, date]],
@@ -14,23 +14,18 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
 from contextlib import nullcontext
-from functools import partial
-from itertools import chain, repeat
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from ottla.pipeline import archive, audit_job, replay, tables
-from ottla.pipeline.audit import Audit, Bounds
+from compat_tests.audits import as_it_was, audited, now
+from ottla.pipeline import archive, replay, tables
 from ottla.pipeline.cluster import KafkaCluster
 from ottla.pipeline.run import RunOptions, run_job
 from ottla.pipeline.session import SparkOptions, session
-from ottla.server.commands.client import Cluster
-from ottla.server.commands.pipeline_gaps import explained, snapshot
 
 BATCH = 500
 BEFORE = 30
@@ -50,28 +45,14 @@ def of_archive(spark: SparkSession, plan: dict[str, Any], table: str) -> dict[st
     wanted = archive.Archive(kafka, topic, place["archive"], table=table, batch_records=BATCH)
     archive.run(spark, wanted, told.append)
     again = archive.run(spark, wanted, told.append).records
-    cluster = Cluster({"bootstrap.servers": plan["bootstrap"]})
-    other = audit_job.other_side(kafka, topic, place["archive"], "auto")
-    looks = partial(snapshot, cluster, topic), as_it_was(partial(snapshot, cluster, topic))
-    report, ahead = (
-        audit_job.run(spark, kafka, topic, look, other, Audit(), partial(explained, cluster, topic)) for look in looks
-    )
-    partitions = len(snapshot(cluster, place["target"]))
+    bootstrap = plan["bootstrap"]
+    old = as_it_was(bootstrap, topic, BEFORE)
+    report, ahead = (audited(spark, bootstrap, topic, place["archive"], look=look) for look in (None, old))
+    partitions = len(now(bootstrap, place["target"])())
     written = replay.run(spark, replay.Replay(kafka, place["archive"], place["target"]), partitions).written
     rows = rows_of(spark, place["archive"])
     findings = {"findings": report.findings, "ahead": [ahead.records, ahead.findings]}
     return {"empty": said, "told": told, "again": again, "rows": rows, "written": written, **findings}
-
-
-def as_it_was(look: Callable[[], Bounds]) -> Callable[[], Bounds]:
-    """A snapshot that is BEFORE records old, and after it one of now: what a topic says while it and its archive go on."""
-    ages = chain([BEFORE], repeat(0))
-
-    def old() -> Bounds:
-        age = next(ages)
-        return {number: (first, end - age) for number, (first, end) in look().items()}
-
-    return old
 
 
 def rows_of(spark: SparkSession, directory: str) -> list[Any]:

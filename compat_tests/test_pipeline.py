@@ -18,27 +18,28 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace as changed
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Producer
 from pyspark.errors import PythonException
 from pyspark.sql import SparkSession
 
+from compat_tests.audits import audited
 from compat_tests.times import TODAY_MS
+from compat_tests.topics import committed_records
 from compat_tests.waiting import wait_for
 from ottla.pipeline import archive, audit_job, replay
-from ottla.pipeline.audit import Audit, Finding
+from ottla.pipeline.audit import Finding
 from ottla.pipeline.cluster import KafkaCluster
 from ottla.pipeline.compare import islands
 from ottla.pipeline.errors import in_one_line
 from ottla.pipeline.files import Files
 from ottla.server.commands.client import Cluster
-from ottla.server.commands.pipeline_gaps import explained, snapshot
+from ottla.server.commands.pipeline_gaps import snapshot
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -70,19 +71,10 @@ def fill(bootstrap: str, topic: str, count: int, start: int = 0) -> None:
 
 def seen(bootstrap: str, topic: str) -> Seen:
     """What a reader of committed records gets, partition by partition."""
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "unused", "enable.partition.eof": True})
-    consumer.assign([TopicPartition(topic, partition, 0) for partition in range(PARTITIONS)])
-    found: Seen = []
-    ended: set[int] = set()
-    while len(ended) < PARTITIONS:
-        message = consumer.poll(30)
-        assert message is not None, "the topic does not end"
-        if message.error():
-            ended.add(message.partition())
-            continue
-        headers: Any = message.headers() or []
-        found.append((message.partition(), message.timestamp()[1], message.key(), message.value(), headers))
-    consumer.close()
+    found: Seen = [
+        (message.partition(), message.timestamp()[1], message.key(), message.value(), message.headers() or [])
+        for message in committed_records(bootstrap, topic, PARTITIONS)
+    ]
     return sorted(found, key=lambda record: record[0])  # stable: the order within a partition stays
 
 
@@ -95,15 +87,6 @@ def archived(spark: SparkSession, bootstrap: str, topic: str, to: Path, **more: 
     totals = archive.run(spark, archive.Archive(kafka(bootstrap), topic, str(to), **more), lines.append)
     assert len(lines) == totals.batches
     return totals
-
-
-def audited(spark: SparkSession, bootstrap: str, topic: str, against: str | None = None, **more: Any) -> audit_job.Report:
-    cluster = Cluster({"bootstrap.servers": bootstrap})
-    other = audit_job.other_side(kafka(bootstrap), topic, against, "auto")
-    if isinstance(other, audit_job.Topic):
-        other = other._replace(look=partial(snapshot, cluster, other.name))
-    asked = partial(snapshot, cluster, topic), other, Audit(**more), partial(explained, cluster, topic)
-    return audit_job.run(spark, kafka(bootstrap), topic, *asked)
 
 
 def test_there_and_back_is_the_same(spark: SparkSession, bootstrap: str, topic_of: Callable[[str], str], tmp_path: Path) -> None:

@@ -8,14 +8,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from functools import partial
-from itertools import chain, count, repeat
 from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import TopicPartition
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
@@ -27,45 +26,16 @@ from confluent_kafka.admin import (
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
-from compat_tests.test_pipeline import PARTITIONS, archived, audited, command, fill, kafka, rewrite, run
-from compat_tests.times import TODAY_MS
-from compat_tests.waiting import wait_for
+from compat_tests.audits import COMPACTED, as_it_was, audited, compact
+from compat_tests.test_pipeline import PARTITIONS, archived, command, fill, rewrite, run
+from compat_tests.topics import committed_records
 from ottla.pipeline import audit_job
-from ottla.pipeline.audit import Audit, Bounds, Finding, Gap, doubles, gaps, out_of_order
-from ottla.server.commands.client import Cluster
-from ottla.server.commands.pipeline_gaps import explained, snapshot
+from ottla.pipeline.audit import Bounds, Finding, Gap, doubles, gaps, out_of_order
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 Look = Callable[[], Bounds]
 SMALL: Final = {"log_cleaner_backoff_ms": "200", "log_cleaner_threads": "1"}
-COMPACTED: Final = {"cleanup.policy": "compact", "segment.ms": "1000", "min.cleanable.dirty.ratio": "0.01"}
-
-
-def now(bootstrap: str, topic: str) -> Look:
-    return partial(snapshot, Cluster({"bootstrap.servers": bootstrap}), topic)
-
-
-def as_it_was(bootstrap: str, topic: str, records: int) -> Look:
-    """What a snapshot says that was taken so many records of each partition ago; the next one is of now."""
-    ages = chain([records], repeat(0))
-
-    def look() -> Bounds:
-        age = next(ages)
-        return {number: (first, end - age) for number, (first, end) in now(bootstrap, topic)().items()}
-
-    return look
-
-
-def compared(
-    spark: SparkSession, bootstrap: str, topic: str, against: str, *, look: Look | None = None, far: Look | None = None
-) -> audit_job.Report:
-    """An audit by offset, with snapshots of this test's."""
-    other = audit_job.other_side(kafka(bootstrap), topic, against, "offset")
-    if isinstance(other, audit_job.Topic):
-        other = other._replace(look=far or now(bootstrap, against))
-    explain = partial(explained, Cluster({"bootstrap.servers": bootstrap}), topic)
-    return audit_job.run(spark, kafka(bootstrap), topic, look or now(bootstrap, topic), other, Audit(), explain)
 
 
 def test_what_an_archive_took_in_since_the_snapshot_is_no_difference(
@@ -75,7 +45,7 @@ def test_what_an_archive_took_in_since_the_snapshot_is_no_difference(
     fill(bootstrap, topic, 300)
     archived(spark, bootstrap, topic, directory)
     ahead_again = partial(as_it_was, bootstrap, topic, 40)
-    assert compared(spark, bootstrap, topic, str(directory), look=ahead_again()) == audit_job.Report(180, [])
+    assert audited(spark, bootstrap, topic, str(directory), match="offset", look=ahead_again()) == audit_job.Report(180, [])
 
     file = max(directory.glob("date=*/*.parquet"), key=lambda path: path.stat().st_size)
     table = pq.ParquetFile(file).read()
@@ -84,7 +54,7 @@ def test_what_an_archive_took_in_since_the_snapshot_is_no_difference(
     rewrite(directory, file, pa.concat_tables([table, forged]))
     extra = Finding("extra", forged["partition"][0].as_py(), 100, 100, 1, "not in the topic")
     for look in (None, ahead_again()):
-        assert compared(spark, bootstrap, topic, str(directory), look=look).findings == [extra]
+        assert audited(spark, bootstrap, topic, str(directory), match="offset", look=look).findings == [extra]
 
 
 def test_what_came_into_either_topic_since_its_snapshot_is_no_difference_by_offset(
@@ -94,13 +64,13 @@ def test_what_came_into_either_topic_since_its_snapshot_is_no_difference_by_offs
     for topic in (one, other):
         fill(bootstrap, topic, 90)
     before = [as_it_was(bootstrap, topic, 5) for topic in (one, other)]
-    assert compared(spark, bootstrap, one, other, look=before[0]) == audit_job.Report(75, [])
-    assert compared(spark, bootstrap, one, other, far=before[1]) == audit_job.Report(90, [])
+    assert audited(spark, bootstrap, one, other, match="offset", look=before[0]) == audit_job.Report(75, [])
+    assert audited(spark, bootstrap, one, other, match="offset", far=before[1]) == audit_job.Report(90, [])
     fill(bootstrap, other, 3, start=90)
-    found = compared(spark, bootstrap, one, other).findings
+    found = audited(spark, bootstrap, one, other, match="offset").findings
     assert found == [Finding("extra", partition, 30, 30, 1, "not in the topic") for partition in range(PARTITIONS)]
     fill(bootstrap, one, 6, start=90)
-    found = compared(spark, bootstrap, one, other).findings
+    found = audited(spark, bootstrap, one, other, match="offset").findings
     assert found == [Finding("missing", partition, 31, 31, 1, "only in the topic") for partition in range(PARTITIONS)]
 
 
@@ -169,7 +139,7 @@ def test_a_compacted_topic_has_no_gaps_and_the_same_records_in_another_have(fres
     admin = AdminClient({"bootstrap.servers": bootstrap})
     for made in admin.create_topics([NewTopic("compacted", 1, 1, config=COMPACTED)]).values():
         made.result(30)
-    compact(bootstrap)
+    compact(bootstrap, "compacted", lambda: records_of(bootstrap) < 1000)
     words = command(bootstrap, "audit", "compacted", "--master", "local[2]", "--limit", "1", "--json")
     done = run(words)
     assert (done.returncode, json.loads(done.stdout)) == (0, []), done.stderr
@@ -193,29 +163,6 @@ def test_a_compacted_topic_has_no_gaps_and_the_same_records_in_another_have(fres
     assert notes[1] == f"ottla: compacted: at least 3 differences in {double['records'] + 1:,} records"
 
 
-def compact(bootstrap: str) -> None:
-    """Writes 50 keys many times, and goes on until the cleaner has taken most of them away."""
-    producer = Producer({"bootstrap.servers": bootstrap})
-    for at in range(2000):
-        producer.produce("compacted", key=f"k{at % 50}", value=f"v{at}", timestamp=TODAY_MS)
-    assert producer.flush(30) == 0
-    seconds = count(1)
-
-    def is_compacted() -> bool:
-        """Records that are a second later each roll the segment."""
-        producer.produce("compacted", key="last", value="x", timestamp=TODAY_MS + 1000 * next(seconds))
-        assert producer.flush(30) == 0
-        return records_of(bootstrap) < 1000
-
-    wait_for(is_compacted, "the cleaner", timeout_s=90)
-
-
 def records_of(bootstrap: str) -> int:
     """How many records a reader gets."""
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "unused", "enable.partition.eof": True})
-    consumer.assign([TopicPartition("compacted", 0, 0)])
-    found = 0
-    while (message := consumer.poll(30)) is not None and not message.error():
-        found += 1
-    consumer.close()
-    return found
+    return len(committed_records(bootstrap, "compacted", 1))

@@ -16,8 +16,9 @@ from typing import Any, Final
 import pytest
 from pyspark.sql import SparkSession
 
+from compat_tests.audits import audited
 from compat_tests.commands import running
-from compat_tests.test_pipeline import archived, audited, fill
+from compat_tests.test_pipeline import archived, fill
 from compat_tests.waiting import wait_for
 from ottla.pipeline.audit_job import Report
 from ottla.pipeline.run import RunOptions, run_job

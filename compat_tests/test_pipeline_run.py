@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime
@@ -19,6 +18,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewPartitions
 from pyspark.sql import functions as F
 
+from compat_tests.test_pipeline import command
 from compat_tests.times import TODAY_MS
 from compat_tests.topics import committed_records, make_topics
 from ottla.pipeline.cluster import KafkaCluster
@@ -348,20 +348,9 @@ def test_a_checkpoint_must_be_named_and_possible(bench: Bench) -> None:
 def test_the_command_ends_with_one_line(bench: Bench) -> None:
     job = bench.directory / "job.sql"
     job.write_text(STREAM)
-    command = [
-        sys.executable,
-        "-m",
-        "ottla",
-        "pipeline",
-        "run",
-        str(job),
-        "--checkpoint",
-        str(bench.directory / "c"),
-        "--set",
-        "out=o",
-    ]
-    unreachable = [*command, "--bootstrap", "127.0.0.1:1", "--set", "topic=t"]
-    unknown = [*command, "--bootstrap", bench.bootstrap, "--set", "topic=none-such"]
+    words = ["run", str(job), "--checkpoint", str(bench.directory / "c"), "--set", "out=o"]
+    unreachable = command("127.0.0.1:1", *words, "--set", "topic=t")
+    unknown = command(bench.bootstrap, *words, "--set", "topic=none-such")
     for arguments, said in ((unreachable, "no broker answers at 127.0.0.1:1"), (unknown, "unknown topic none-such")):
         done = subprocess.run(arguments, capture_output=True, text=True, check=False, timeout=120)
         assert (done.returncode, done.stdout) == (1, "")

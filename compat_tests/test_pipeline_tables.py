@@ -28,6 +28,7 @@ from ottla.pipeline.cluster import KafkaCluster
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(400), pytest.mark.parametrize("kind", ["ottla"], scope="session")]
 
+ROOT = Path(__file__).parents[1]
 RUN_S = 300
 QUICK = {**os.environ, "JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC"}
 """Of drivers that live for seconds: a JVM that compiles twice for a speed it never has takes twice as long."""
@@ -138,9 +139,8 @@ def expected(bootstrap: str, topic: str) -> list[Any]:
 
 def run_driver(directory: Path, plan: dict[str, Any]) -> dict[str, Any]:
     (directory / "plan.json").write_text(json.dumps(plan))
-    script = Path(__file__).with_name("spark_tables.py")
-    words = [sys.executable, str(script), str(directory / "plan.json"), str(directory / "result.json")]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=RUN_S, check=False, env=QUICK)
+    words = [sys.executable, "-m", "compat_tests.spark_tables", str(directory / "plan.json"), str(directory / "result.json")]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=RUN_S, check=False, env=QUICK, cwd=ROOT)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-6000:]
     found: dict[str, Any] = json.loads((directory / "result.json").read_text())
     return found

@@ -18,6 +18,7 @@ import pytest
 from confluent_kafka import Producer
 
 from compat_tests.spark_cluster import SPARK_HOME, SparkCluster
+from compat_tests.test_pipeline import command
 from compat_tests.topics import committed_records, make_topics
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka_in_full, pytest.mark.slow, pytest.mark.timeout(600)]
@@ -52,9 +53,9 @@ def settings_of(cluster: SparkCluster, application: str, option: str) -> list[st
     return [word for pair in (cluster.settings | {"spark.app.name": application}).items() for word in (option, "=".join(pair))]
 
 
-def run(command: list[str], **variables: str) -> str:
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=400, env=os.environ | variables)
-    assert done.returncode == 0, f"{command}: {done.returncode}\n{done.stdout[-3000:]}\n{done.stderr[-6000:]}"
+def run(words: list[str], **variables: str) -> str:
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=400, env=os.environ | variables)
+    assert done.returncode == 0, f"{words}: {done.returncode}\n{done.stdout[-3000:]}\n{done.stderr[-6000:]}"
     return done.stdout
 
 
@@ -66,20 +67,8 @@ def test_archive_and_segments_have_work_on_both_workers(
 
     table = tmp_path / "table"
     name = f"archive of {topic}"
-    command = [
-        sys.executable,
-        "-m",
-        "ottla",
-        "pipeline",
-        "archive",
-        topic,
-        "--to",
-        str(table),
-        "--once",
-        "--master",
-        cluster.master,
-    ]
-    run([*command, "--bootstrap", broker.bootstrap, *settings_of(cluster, name, "--spark-conf")])
+    words = ["archive", topic, "--to", str(table), "--once", "--master", cluster.master]
+    run(command(broker.bootstrap, *words, *settings_of(cluster, name, "--spark-conf")))
     archived = [number for file in table.glob("date=*/*.parquet") for number in pq.read_table(file)["value"].to_pylist()]
     assert sorted(int(value) for value in archived) == list(range(RECORDS))
     assert_both_worked(cluster, name)
@@ -112,20 +101,10 @@ def test_a_job_with_state_runs_on_both_workers(
     fill(broker.bootstrap, topics["numbers"])
     job, name = tmp_path / "job.sql", f"counts of {topics['numbers']}"
     job.write_text(JOB)
-    command = [
-        sys.executable,
-        "-m",
-        "ottla",
-        "pipeline",
-        "run",
-        str(job),
-        "--once",
-        "--checkpoint",
-        f"file://{tmp_path}/new/here",
-    ]
     variables = [word for pair in topics.items() for word in ("--set", "=".join(pair))]
-    place = ["--master", cluster.master, "--bootstrap", broker.bootstrap, *settings_of(cluster, name, "--spark-conf")]
-    run([*command, *variables, *place])
+    place = ["--master", cluster.master, "--checkpoint", f"file://{tmp_path}/new/here"]
+    settings = settings_of(cluster, name, "--spark-conf")
+    run(command(broker.bootstrap, "run", str(job), "--once", *variables, *place, *settings))
     found = [json.loads(record.value() or b"") for record in committed_records(broker.bootstrap, topics["counts"], 2)]
     assert sorted((row["digit"], row["n"]) for row in found) == [(digit, RECORDS // 10) for digit in range(10)]
     assert (tmp_path / "new" / "here" / "counts" / "state").is_dir()

@@ -9,8 +9,6 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from datetime import datetime
-from functools import partial
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -21,18 +19,17 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from reference_kafka import BrokerProcess
 
+from compat_tests.audits import COMPACTED, audited, compact
 from compat_tests.brokers import CLASSES, Address
 from compat_tests.test_spark import run_stream
 from compat_tests.times import TODAY_MS
 from compat_tests.topics import make_topics
-from compat_tests.waiting import wait_for
 from compat_tests.wire import Wire
 from ottla.pipeline import archive, audit_job, replay
-from ottla.pipeline.audit import Audit
 from ottla.pipeline.cluster import KafkaCluster
 from ottla.pipeline.source import register
 from ottla.server.commands.client import Cluster
-from ottla.server.commands.pipeline_gaps import explained, is_compacted, snapshot
+from ottla.server.commands.pipeline_gaps import is_compacted
 from ottla.wire.batch import build_batch
 from ottla.wire.records import Record
 
@@ -46,7 +43,7 @@ CONFIGS = {
     "mixed": {"segment.bytes": "1048576", "index.interval.bytes": "512"},
     "stamped": {"message.timestamp.type": "LogAppendTime"},
     "untimed": {"retention.ms": "-1"},
-    "compacted": {"cleanup.policy": "compact", "segment.ms": "1000", "min.cleanable.dirty.ratio": "0.01"},
+    "compacted": COMPACTED,
 }
 
 
@@ -64,7 +61,8 @@ def written(kind: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bro
             write(broker.bootstrap, codec)
         transactions(broker.bootstrap)
         untimed(kind, broker)
-        compact(broker)
+        compact(broker.bootstrap, "compacted", lambda: size(broker) < 15_000)
+        keep_compacted(broker.bootstrap)
         yield broker
     finally:
         broker.stop()
@@ -120,23 +118,9 @@ def untimed(kind: str, broker: BrokerProcess) -> None:
     wire.close()
 
 
-def compact(broker: BrokerProcess) -> None:
-    """Writes 50 keys 40 times, and goes on until the cleaner has taken most of them away."""
-    producer = Producer({"bootstrap.servers": broker.bootstrap, "compression.type": "none"})
-    for at in range(2000):
-        producer.produce("compacted", key=f"k{at % 50}", value=f"v{at}", timestamp=TODAY_MS)
-    assert producer.flush(30) == 0
-
-    seconds = count(1)
-
-    def is_compacted() -> bool:
-        """Records that are a second later each roll the segment."""
-        producer.produce("compacted", key="last", value="x", timestamp=TODAY_MS + 1000 * next(seconds))
-        producer.flush(30)
-        return size(broker) < 15_000
-
-    wait_for(is_compacted, "the cleaner", timeout_s=90)
-    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+def keep_compacted(bootstrap: str) -> None:
+    """The cleaner leaves it as it is now."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
     still = ConfigEntry("min.cleanable.dirty.ratio", "1.0", incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ResourceType.TOPIC, "compacted", incremental_configs=[still])
     for future in admin.incremental_alter_configs([resource]).values():
@@ -202,22 +186,14 @@ def test_archive_replay_and_audit(spark: SparkSession, written: BrokerProcess, t
     first = datetime.fromtimestamp(0)
     assert all(one[5] == other[5] or (one[5] == first and other[5] > first) for one, other in pairs)  # librdkafka's 0 is now
 
-    cluster = Cluster({"bootstrap.servers": written.bootstrap})
-    is_to_lose = is_compacted(cluster, topic)
+    is_to_lose = is_compacted(Cluster({"bootstrap.servers": written.bootstrap}), topic)
     assert is_to_lose == (topic == "compacted")
     for against in [directory, *([target] if is_to_lose else [])]:
-        other = audit_job.other_side(kafka, topic, against, "auto")
-        if isinstance(other, audit_job.Topic):
-            other = other._replace(look=partial(snapshot, cluster, target))
-
-        def report(plan: Audit, other: Any = other) -> audit_job.Report:
-            return audit_job.run(
-                spark, kafka, topic, partial(snapshot, cluster, topic), other, plan, partial(explained, cluster, topic)
-            )
-
-        assert report(Audit(allow_gaps=is_to_lose)) == audit_job.Report(len(expected), [])
-    if is_to_lose:
-        assert {finding.kind for finding in report(Audit()).findings} == {"gap"}
+        report = audited(spark, written.bootstrap, topic, against, allow_gaps=is_to_lose)
+        assert report == audit_job.Report(len(expected), [])
+        if is_to_lose:
+            found = audited(spark, written.bootstrap, topic, against).findings
+            assert {finding.kind for finding in found} == {"gap"}
 
 
 def test_a_range_of_offsets_and_of_times(spark: SparkSession, written: BrokerProcess) -> None:

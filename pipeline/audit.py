@@ -22,7 +22,6 @@ What the topic does not keep any more (retention) is not asked of it: an archive
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -97,11 +96,8 @@ class Buckets(NamedTuple):
 
 def of_topic(spark: SparkSession, cluster: KafkaCluster, topic: str, bounds: Bounds) -> DataFrame:
     """The records between the bounds, committed ones only, in the columns that all here work with."""
-    options = {
-        name: json.dumps({topic: {str(partition): pair[i] for partition, pair in bounds.items()}})
-        for i, name in enumerate(("startingOffsets", "endingOffsets"))
-    }
-    return canonical(cluster.read(spark, topic, **options))
+    starts, ends = ({partition: pair[i] for partition, pair in bounds.items()} for i in range(2))
+    return canonical(cluster.read_between(spark, topic, starts, ends))
 
 
 def canonical(rows: DataFrame) -> DataFrame:

@@ -20,7 +20,6 @@ import re
 import runpy
 import time
 import traceback
-from collections import ChainMap
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -92,7 +91,7 @@ def run_job(path: Path, options: RunOptions, open_session: OpenSession, tell: Ca
             with told_to_stop(running.started) as stop:
                 running.start(stop)
                 if not stop.is_set():
-                    running.attend(tell, stop)
+                    running.attend(stop)
     except JobError as error:
         raise PipelineError(f"{path}:{error.line}: {error}" if error.line else f"{path}: {error}") from error
     return stop.signal
@@ -101,8 +100,8 @@ def run_job(path: Path, options: RunOptions, open_session: OpenSession, tell: Ca
 def needs_of(job: Job) -> tuple[Sequence[str], Mapping[str, str]]:
     """Which connectors and settings a job wants of its session."""
     is_avro = any(step.options.get("format") == "avro" for step in job.steps if isinstance(step, Stream))
-    of_tables = [conf_for(step.kind) for step in job.steps if isinstance(step, Sink)]
-    return ("kafka", "avro") if is_avro else ("kafka",), {**ChainMap(*of_tables), **job.spark}
+    of_tables = {name: value for step in job.steps if isinstance(step, Sink) for name, value in conf_for(step.kind).items()}
+    return ("kafka", "avro") if is_avro else ("kafka",), of_tables | dict(job.spark)
 
 
 def checkpoint_of(job: Job, options: RunOptions) -> str:
@@ -212,15 +211,15 @@ class RunningJob:
         except Exception as error:  # whatever the user's code raises
             raise JobError(f"{type(error).__name__}: {in_one_line(error)}", line_in(error, path)) from error
 
-    def attend(self, tell: Callable[[str], None], stop: Stop) -> None:
+    def attend(self, stop: Stop) -> None:
         """Looks at the queries and tells how far they are, until all have ended or it is told to end. JobError if one fails."""
         states = {name: QueryProgress(name, time.time()) for name in self.queries}
         server = None
         if self.options.metrics_port is not None:
             server, port = serve_metrics(self.options.metrics_port, self.job.name, states, time.time)
-            tell(f"metrics at http://127.0.0.1:{port}/metrics")
+            self.tell(f"metrics at http://127.0.0.1:{port}/metrics")
         try:
-            self._attend(tell, states, stop)
+            self._attend(states, stop)
         finally:
             if server is not None:
                 server.shutdown()
@@ -230,7 +229,7 @@ class RunningJob:
         """Its queries, those that have ended as well."""
         return [query for query, _line in self.queries.values()]
 
-    def _attend(self, tell: Callable[[str], None], states: Mapping[str, QueryProgress], stop: Stop) -> None:
+    def _attend(self, states: Mapping[str, QueryProgress], stop: Stop) -> None:
         every_s = self.options.progress_s
         next_line_s = time.monotonic() + every_s
         active = True
@@ -244,7 +243,7 @@ class RunningJob:
             if every_s and (time.monotonic() >= next_line_s or not active):
                 next_line_s = time.monotonic() + every_s
                 for state in states.values():
-                    tell(state.line(time.time()))
+                    self.tell(state.line(time.time()))
 
 
 def in_line(action: Callable[[], DataFrame], line: int, *, moves: bool = True) -> DataFrame:
