@@ -25,14 +25,18 @@ HOT_PATHS = [
     "ottla/log/partition.py",
     "ottla/log/segments.py",
     "ottla/log/segment.py",
+    "ottla/server/connection.py",
     "ottla/server/dispatch.py",
+    "ottla/server/fetch_sessions.py",
     "ottla/server/group/offsets.py",
     "ottla/server/group/records.py",
+    "ottla/server/handlers/fetch.py",
     "ottla/server/handlers/offset_commit.py",
     "ottla/server/handlers/produce.py",
+    "ottla/server/waiting.py",
 ]
 """Plain Python. Compiled, a small Produce takes 0.70 of the CPU, a commit of 4 partitions 0.61, a transaction of 100 records
-0.78. The other modules of server/group were tried and gain nothing."""
+0.78, and a record reaches who waits for it in 0.88 of the time. The other modules of server/group were tried and gain nothing."""
 
 MYPY = ["--config-file=", "--ignore-missing-imports"]
 """Types are checked elsewhere, with everything installed; where a package is built, our dependencies are not there."""

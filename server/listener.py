@@ -12,7 +12,7 @@ import logging
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from ottla.server.connection import Connection
 from ottla.server.metadata.image import BROKER
@@ -21,11 +21,12 @@ from ottla.server.settings_rules import limit_of_address
 if TYPE_CHECKING:
     from ottla.server.clock import Cancellable
     from ottla.server.config import BrokerConfig
-    from ottla.server.context import BrokerContext
-    from ottla.server.dispatch import Dispatch
+    from ottla.server.context import BrokerContext, RequestContext
+    from ottla.server.dispatch import Waiting
     from ottla.server.metadata.image import MetadataImage
     from ottla.server.quotas.connections import ConnectionRates
     from ottla.server.shared import Shared
+    from ottla.wire.primitives import Buffer, Parts
 
 logger = logging.getLogger("ottla.server.listener")
 
@@ -91,10 +92,16 @@ def _overrides(text: str | None) -> dict[str, int]:
     return dict(limit for limit in map(limit_of_address, (text or "").split(",")) if limit is not None)
 
 
+class Serves(Protocol):
+    """What answers requests: server.dispatch.Dispatch, which says how."""
+
+    def serve(self, frame: Buffer, context: RequestContext, /) -> bytes | Parts | Waiting | None: ...
+
+
 class Listener:
     """`name` is the listener's in the setting `listeners`; `port` is known once it is open."""
 
-    def __init__(self, name: str, broker: BrokerContext, dispatch: Dispatch, settings: SocketSettings, shared: Shared) -> None:
+    def __init__(self, name: str, broker: BrokerContext, dispatch: Serves, settings: SocketSettings, shared: Shared) -> None:
         self.name = name
         self.broker = broker
         self.dispatch = dispatch

@@ -81,7 +81,7 @@ class Peer:
         self.dispatch = EchoDispatch()
         self.shared = Shared(1000)
         limits = SocketSettings(**{"max_request_bytes": MAX_REQUEST, **settings})
-        self.listener = Listener("PLAINTEXT", self.broker.context, self.dispatch, limits, self.shared)  # type: ignore[arg-type]
+        self.listener = Listener("PLAINTEXT", self.broker.context, self.dispatch, limits, self.shared)
         self.connection, self.transport = self.connect()
 
     def connect(self, host: str = "10.0.0.1") -> tuple[Connection, FakeTransport]:
