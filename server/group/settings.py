@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from ottla.wire import compression
 
 _CODECS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 _MS_PER_MINUTE = 60_000
+
+LEAST_INITIAL_DELAY_MS: Final = 1
+"""Also where `group.initial.rebalance.delay.ms` is 0. Else the first member is a generation of its own before the second one's
+request is read, and hears of the others by its next heartbeat: fifty that start together are stable in 7 ms, not in 58."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -37,10 +42,11 @@ class GroupSettings:
             return value if isinstance(value, int) else otherwise
 
         codec = values.get("offsets.topic.compression.codec", default.offsets_codec)
+        delay_ms = number("group.initial.rebalance.delay.ms", default.initial_rebalance_delay_ms)
         return cls(
             min_session_timeout_ms=number("group.min.session.timeout.ms", default.min_session_timeout_ms),
             max_session_timeout_ms=number("group.max.session.timeout.ms", default.max_session_timeout_ms),
-            initial_rebalance_delay_ms=number("group.initial.rebalance.delay.ms", default.initial_rebalance_delay_ms),
+            initial_rebalance_delay_ms=max(delay_ms, LEAST_INITIAL_DELAY_MS),
             max_size=number("group.max.size", default.max_size),
             offset_metadata_max_bytes=number("offset.metadata.max.bytes", default.offset_metadata_max_bytes),
             offsets_retention_ms=number("offsets.retention.minutes", 7 * 24 * 60) * _MS_PER_MINUTE,

@@ -10,7 +10,7 @@ from ottla.log.errors import CorruptLog
 from ottla.server.group.coordinator import TOPIC
 from ottla.server.group.errors import GroupError
 from ottla.server.group.records import MetadataRecord, OffsetRecord, encode_batch
-from ottla.server.group.settings import GroupSettings
+from ottla.server.group.settings import LEAST_INITIAL_DELAY_MS, GroupSettings
 from ottla.server.shards import LOAD_SLICE_SECONDS
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.internal.group_metadata_key import GroupMetadataKey
@@ -206,6 +206,8 @@ def test_settings_come_from_the_brokers_by_name() -> None:
     assert settings == GroupSettings(max_size=3, offsets_retention_ms=120_000, offsets_codec=4)
     assert GroupSettings.from_broker({"offsets.topic.compression.codec": 2}).offsets_codec == 2
     assert GroupSettings.from_broker({}) == GroupSettings()
+    at_once = GroupSettings.from_broker({"group.initial.rebalance.delay.ms": 0})
+    assert at_once.initial_rebalance_delay_ms == LEAST_INITIAL_DELAY_MS  # members that start together are one generation
 
 
 @in_loop
