@@ -305,7 +305,7 @@ class ClientJobs:
         self.program.produce(bootstrap, topic, sending([record(f"v{n}", n, 1) for n in range(10)]))
 
         def offsets() -> list[Any]:
-            where = [{"at": "earliest"}, {"at": "latest"}, {"timestamp_ms": TODAY_MS + 3001}]
+            where: list[dict[str, Any]] = [{"at": "earliest"}, {"at": "latest"}, {"timestamp_ms": TODAY_MS + 3001}]
             return self.admin(bootstrap, *(call("list_offsets", topic=topic, partition=1, **at) for at in where))
 
         assert offsets() == [0, 10, 4]

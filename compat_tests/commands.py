@@ -121,7 +121,7 @@ def committed(bootstrap: str, group: str, topic: str) -> int:
 
 @contextmanager
 def running(*arguments: str, bootstrap: str, **streams: Any) -> Iterator[subprocess.Popen[bytes]]:
-    pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | streams
+    pipes: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | streams
     process = subprocess.Popen([*OTTLA, *arguments], env=environment(bootstrap), **pipes)
     try:
         yield process

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from confluent_kafka import Consumer, Producer, TopicPartition
-from kafka import KafkaProducer  # type: ignore[import-untyped]
+from kafka import KafkaProducer
 
 from compat_tests.java_client import JavaAt
 from compat_tests.times import TODAY_MS
@@ -285,9 +285,10 @@ def groups(wire: Wire, bootstrap: str) -> None:
     commit(wire, wire.name("simple-group"), topic, 18, None)
 
 
-def consume_some(bootstrap: str, group: str, topic: str, count: int = 50, **settings: str) -> None:
+def consume_some(bootstrap: str, group: str, topic: str, count: int = 50, group_protocol: str = "classic") -> None:
     """A member joins, reads on from where the group is, at least `count` records, commits and leaves."""
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "auto.offset.reset": "earliest"} | settings)
+    settings = {"bootstrap.servers": bootstrap, "group.id": group, "group.protocol": group_protocol}
+    consumer = Consumer(settings | {"auto.offset.reset": "earliest"})
     consumer.subscribe([topic])
     got: list[Any] = []
 
@@ -382,7 +383,7 @@ def kafkas_own(wire: Wire, bootstrap: str) -> None:
     alter(wire, CLIENT_METRICS, "subscription", metrics="org.apache.kafka.producer.", interval_ms="60000")
     alter(wire, GROUP, wire.name("consumer-group"), consumer_session_timeout_ms="46000")
     for group in ("consumer-group", "changing-group"):
-        consume_some(bootstrap, wire.name(group), wire.name("gzip"), **{"group.protocol": "consumer"})
+        consume_some(bootstrap, wire.name(group), wire.name("gzip"), group_protocol="consumer")
     share_group(wire)
 
 

@@ -130,7 +130,7 @@ class Program:
         try:
             done = subprocess.run(given, input=asked + "\n", capture_output=True, text=True, check=False, timeout=RUN_TIMEOUT_S)
         except subprocess.TimeoutExpired as late:
-            said = [(part or b"").decode(errors="replace")[-4000:] for part in (late.stdout, late.stderr)]  # type: ignore[union-attr]
+            said = [(part or b"").decode(errors="replace")[-4000:] for part in (late.stdout, late.stderr)]
             raise AssertionError(f"{given} {asked[:1000]}: not within {RUN_TIMEOUT_S} s:\n" + "\n".join(said)) from None
         assert done.returncode == 0, f"{given} {asked[:1000]}: {done.returncode}\n{done.stdout[-4000:]}\n{done.stderr[-4000:]}"
         return [json.loads(line) for line in done.stdout.splitlines()]

@@ -24,6 +24,7 @@ from pyspark.sql import functions as F
 from compat_tests.audits import as_it_was, audited, now
 from ottla.pipeline import archive, replay, tables
 from ottla.pipeline.cluster import KafkaCluster
+from ottla.pipeline.errors import PipelineError
 from ottla.pipeline.run import RunOptions, run_job
 from ottla.pipeline.session import SparkOptions, session
 
@@ -39,7 +40,7 @@ def of_archive(spark: SparkSession, plan: dict[str, Any], table: str) -> dict[st
     said = ""
     try:
         archive.read(spark, empty.directory)
-    except archive.PipelineError as error:
+    except PipelineError as error:
         said = str(error)
     told: list[str] = []
     wanted = archive.Archive(kafka, topic, place["archive"], table=table, batch_records=BATCH)

@@ -12,13 +12,13 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRebalanceListener, TopicPartition  # type: ignore[import-untyped]
-from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, RecordsToDelete  # type: ignore[import-untyped]
-from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType  # type: ignore[import-untyped]
-from aiokafka.coordinator.assignors.range import RangePartitionAssignor  # type: ignore[import-untyped]
-from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor  # type: ignore[import-untyped]
-from aiokafka.errors import MessageSizeTooLargeError  # type: ignore[import-untyped]
-from aiokafka.structs import OffsetAndMetadata, OffsetAndTimestamp  # type: ignore[import-untyped]
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRebalanceListener, TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, RecordsToDelete
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
+from aiokafka.coordinator.assignors.range import RangePartitionAssignor
+from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
+from aiokafka.errors import MessageSizeTooLargeError
+from aiokafka.structs import OffsetAndMetadata, OffsetAndTimestamp
 
 from compat_tests.times import TODAY_MS
 from compat_tests.waiting import TIMEOUT_S

@@ -117,9 +117,9 @@ def test_configs_of_brokers_and_groups(tools: Tools, unique: Unique) -> None:
     for entity, level in ((["--broker", "1"], "BROKER"), (["--broker-defaults"], "DEFAULT_BROKER")):
         tools.run("configs", "--alter", *entity, "--add-config", changed)
         wanted = f"{changed} sensitive=false synonyms={{DYNAMIC_{level}_CONFIG:{changed}"
-        wait_for(lambda e=entity, w=wanted: w in tools.run("configs", "--describe", *e), f"{entity} has the setting")
+        wait_for(lambda: wanted in tools.run("configs", "--describe", *entity), f"{entity} has the setting")  # noqa: B023 - called within the round
         tools.run("configs", "--alter", *entity, "--delete-config", "producer.id.expiration.ms")
-        wait_for(lambda e=entity: changed not in tools.run("configs", "--describe", *e), f"{entity} has it no more")
+        wait_for(lambda: changed not in tools.run("configs", "--describe", *entity), f"{entity} has it no more")  # noqa: B023 - as above
     assert "node.id=1 " in tools.run("configs", "--describe", "--broker", "1", "--all")
     assert "InvalidRequestException" in tools.run("configs", "--alter", "--broker", "1", "--add-config", "node.id=2", fails=True)
     tools.run("configs", "--alter", "--group", group, "--add-config", "consumer.session.timeout.ms=50000")
@@ -206,7 +206,7 @@ def test_performance_tools(tools: Tools, unique: Unique) -> None:
     for n, properties in enumerate((["acks=0"], ["acks=1", "compression.type=lz4"], ["acks=all", "compression.type=zstd"])):
         said = tools.run("producer-perf-test", "--topic", topic, *each, "--command-property", *properties)
         assert re.search(r"^2000 records sent, .* records/sec", said, re.MULTILINE), said
-        wait_for(lambda n=n: sum(tools.ends(topic).values()) == 2000 * (n + 1), "all has arrived")
+        wait_for(lambda: sum(tools.ends(topic).values()) == 2000 * (n + 1), "all has arrived")  # noqa: B023 - called within the round
     said = tools.run("consumer-perf-test", "--topic", topic, "--num-records", "6000", "--timeout", "20000")
     fields = said.strip().splitlines()[-1].split(", ")
     assert fields[4] == "6000", said

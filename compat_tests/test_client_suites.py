@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,7 +28,8 @@ def outcomes(kind: str, request: pytest.FixtureRequest, tmp_path_factory: pytest
     broker = CLASSES[kind](directory / "broker", BROKER)
     broker.start()
     try:
-        calls = [item.callspec.params for item in request.session.items if item.path == Path(__file__)]
+        here: list[Any] = [item for item in request.session.items if item.path == Path(__file__)]
+        calls = [item.callspec.params for item in here]
         return run(broker.bootstrap, directory / "results", asked_for(calls, kind))
     finally:
         broker.stop()

@@ -8,6 +8,7 @@ every third write, so that both kinds of records change hands.
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -36,7 +37,7 @@ class Holding(ShareGroup):
         self.state = ShareState.__new__(ShareState)
         self.state.wire, self.state.topic, self.state.topic_id, self.state.group = wire, self.topic, self.topic_id, self.group
         for partition in (0, 1):
-            wait_for(lambda p=partition: self.state.is_served(p), "there is a share coordinator")
+            wait_for(partial(self.state.is_served, partition), "there is a share coordinator")
         wait_for(lambda: self.describe().groups[0].error_code == 0, "there is a group coordinator")
 
     def shown(self) -> Any:

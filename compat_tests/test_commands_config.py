@@ -150,8 +150,8 @@ def test_a_cluster_with_passwords(tmp_path: Path) -> None:
             account = UserScramCredentialUpsertion("me", ScramCredentialInfo(mechanism, 4096), b"secret")
             admin.alter_user_scram_credentials([account])["me"].result(30)
         asking = ("config", "set", "--broker-defaults", "log.retention.ms=7000000", "-X", "security.protocol=sasl_plaintext")
-        for mechanism in ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"):
-            login = ("-X", f"sasl.mechanism={mechanism}", "-X", "sasl.username=me", "-X")
+        for name in ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"):
+            login = ("-X", f"sasl.mechanism={name}", "-X", "sasl.username=me", "-X")
             ran = ottla(*asking, *login, "sasl.password=secret", bootstrap=f"{HOST}:{login_port}")
             assert (ran.code, ran.errors) == (0, "broker defaults: set\n")
     finally:

@@ -21,7 +21,7 @@ from confluent_kafka import (
     TopicCollection,
     TopicPartition,
 )
-from confluent_kafka.admin import (  # type: ignore[attr-defined]
+from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
     ConfigEntry,
@@ -240,7 +240,8 @@ def test_a_static_member_keeps_its_partitions(bootstrap: str, topic: str, admin:
         with consumer(bootstrap, group, **settings) as client:
             client.subscribe([topic])
             wait_for(
-                lambda client=client: client.poll(0.1) is None and len(client.assignment()) == 3, "the member has all partitions"
+                lambda: client.poll(0.1) is None and len(client.assignment()) == 3,
+                "the member has all partitions",
             )
         described = admin.describe_consumer_groups([group])[group].result(30)
         assert described.state == ConsumerGroupState.STABLE  # it closed without leaving
@@ -329,7 +330,7 @@ def test_kill_9_under_load_loses_and_doubles_nothing(fresh_broker: Callable[...,
     """An idempotent producer goes on while its broker is killed and comes back: each record once, in order."""
     broker, count = fresh_broker(), 20_000
     topic = create(AdminClient({"bootstrap.servers": broker.bootstrap}), unique("ck-kill"), 2)
-    acknowledged: list[tuple[int, int, int]] = []
+    acknowledged: list[tuple[int | None, int | None, int]] = []
     failed: list[Any] = []
     client = Producer(
         {"bootstrap.servers": broker.bootstrap, "enable.idempotence": True, "linger.ms": 2, "reconnect.backoff.max.ms": 200}
@@ -339,7 +340,9 @@ def test_kill_9_under_load_loses_and_doubles_nothing(fresh_broker: Callable[...,
             topic,
             value=str(n),
             partition=n % 2,
-            on_delivery=lambda e, m: failed.append(e) if e else acknowledged.append((m.partition(), m.offset(), int(m.value()))),
+            on_delivery=lambda e, m: (
+                failed.append(e) if e else acknowledged.append((m.partition(), m.offset(), int(m.value() or b"")))
+            ),
         )
         client.poll(0)
         if n == count // 2:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import ConsumerGroupState, ConsumerGroupType
-from confluent_kafka.admin import AdminClient  # type: ignore[attr-defined]
+from confluent_kafka.admin import AdminClient
 from reference_kafka import BrokerProcess
 
 from compat_tests.consumer_members import AnyMember, Librdkafka, Numbers, OfFranz, OfJava, leaving, shared
@@ -160,7 +160,7 @@ def test_a_group_moves_to_the_new_protocol_and_back(
                 here.pop(0).leave()
                 wait_for(lambda: shared(here) == ALL and all(each.assigned for each in here), "two share")
             wanted = ConsumerGroupType.CONSUMER if protocol == "consumer" else ConsumerGroupType.CLASSIC
-            wait_for(lambda wanted=wanted: kind_of(admin) == (wanted, ConsumerGroupState.STABLE), f"the group is {protocol}")
+            wait_for(lambda: kind_of(admin) == (wanted, ConsumerGroupState.STABLE), f"the group is {protocol}")  # noqa: B023 - called within the round
         everything_read(everybody, numbers.stop())
 
 

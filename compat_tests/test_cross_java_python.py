@@ -16,11 +16,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition  # type: ignore[import-untyped]
-from aiokafka.coordinator.assignors.range import RangePartitionAssignor  # type: ignore[import-untyped]
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as ConfluentPartition
-from kafka import KafkaConsumer, KafkaProducer  # type: ignore[import-untyped]
+from kafka import KafkaConsumer, KafkaProducer
 from kafka import TopicPartition as KafkaPythonPartition
 
 from compat_tests.java_client import JavaAt, running
@@ -49,7 +49,7 @@ def as_record(partition: int, key: Any, value: Any, headers: Any, timestamp_ms: 
     return Record(partition, text(key), text(value), [(name, text(content)) for name, content in headers or []], timestamp_ms)
 
 
-def encoded(record: Record) -> tuple[bytes, bytes | None, list[tuple[str, bytes]]]:
+def encoded(record: Record) -> tuple[bytes, bytes | None, list[tuple[str, str | bytes | None]]]:
     value = None if record.value is None else record.value.encode()
     return record.key.encode(), value, [(name, content.encode()) for name, content in record.headers]
 

@@ -194,7 +194,7 @@ def test_the_metadata_log_and_its_snapshots(ours: Path) -> None:
 def test_transactions(tmp_path: Path) -> None:
     log = new_log(tmp_path, "orders", {})
     for number in range(6):
-        producer = {"producer_id": number % 3, "producer_epoch": 0}
+        producer: Any = {"producer_id": number % 3, "producer_epoch": 0}
         first = build_batch([Record(0, TODAY_MS + number, b"k", b"v")], base_sequence=number // 3, transactional=True, **producer)
         log.append_as_leader(first, leader_epoch=0)
         end = build_marker(number % 3, 0, commit=number % 2 == 0, coordinator_epoch=4, timestamp_ms=TODAY_MS + number)

@@ -11,9 +11,9 @@ from contextlib import closing
 from typing import Any
 
 import pytest
-from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition  # type: ignore[import-untyped]
-from kafka.admin import ConfigResource, ConfigResourceType  # type: ignore[import-untyped]
-from kafka.errors import (  # type: ignore[import-untyped]
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+from kafka.admin import ConfigResource, ConfigResourceType
+from kafka.errors import (
     GroupIdNotFoundError,
     InvalidTopicError,
     KafkaError,
@@ -21,7 +21,7 @@ from kafka.errors import (  # type: ignore[import-untyped]
     TopicAlreadyExistsError,
     UnknownTopicOrPartitionError,
 )
-from kafka.structs import OffsetAndMetadata, OffsetAndTimestamp  # type: ignore[import-untyped]
+from kafka.structs import OffsetAndMetadata, OffsetAndTimestamp
 from reference_kafka import BrokerProcess
 
 from compat_tests.times import TODAY_MS

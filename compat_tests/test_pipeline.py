@@ -36,7 +36,7 @@ from ottla.pipeline import archive, audit_job, replay
 from ottla.pipeline.audit import Finding
 from ottla.pipeline.cluster import KafkaCluster
 from ottla.pipeline.compare import islands
-from ottla.pipeline.errors import in_one_line
+from ottla.pipeline.errors import PipelineError, in_one_line
 from ottla.pipeline.files import Files
 from ottla.server.commands.client import Cluster
 from ottla.server.commands.pipeline_gaps import snapshot
@@ -51,7 +51,8 @@ WAIT_S = 240
 TOO_LARGE = "Unable to produce message: Broker: Message size too large"  # as librdkafka says it
 
 Name = Callable[[str], str]
-Seen = list[tuple[int, int, bytes | None, bytes | None, list[tuple[str, bytes | None]]]]
+Seen = list[tuple[Any, int, bytes | None, bytes | None, Any]]
+"""(partition, time in ms, key, value, headers). Any: the client's stub allows no partition, and a dict of headers."""
 
 
 def fill(bootstrap: str, topic: str, count: int, start: int = 0) -> None:
@@ -64,7 +65,7 @@ def fill(bootstrap: str, topic: str, count: int, start: int = 0) -> None:
         headers: Any = [("a", b"1"), ("a", None), ("b", b"")] if i % 3 == 0 else []
         at_ms = EARLIEST_MS + (i * 7_919_000) % SPAN_MS
         told = {"partition": i % PARTITIONS, "timestamp": at_ms, "headers": headers}
-        producer.produce(topic, value, key, **told, on_delivery=lambda error, _: error and failed.append(error))
+        producer.produce(topic, value, key, **told, on_delivery=lambda error, _: failed.append(error) if error else None)
     assert producer.flush(60) == 0
     assert not failed
 
@@ -93,7 +94,7 @@ def test_there_and_back_is_the_same(spark: SparkSession, bootstrap: str, topic_o
     source, target = topic_of("pipe-source"), topic_of("pipe-target")
     directory = tmp_path / "archive"
     assert archived(spark, bootstrap, source, directory).records == 0
-    with pytest.raises(archive.PipelineError, match="has no records yet"):
+    with pytest.raises(PipelineError, match="has no records yet"):
         archive.read(spark, str(directory))
     fill(bootstrap, source, 1000)
     assert archived(spark, bootstrap, source, directory).records == 1000
@@ -133,7 +134,7 @@ def test_replay_of_a_time_and_of_keys(
     wanted = {b"k9", b"k10", b"k11", b"k12", b"k13"}
     assert seen(bootstrap, by_pattern) == [record for record in everything if record[2] in wanted]
     assert {record[2] for record in everything} > wanted
-    with pytest.raises(archive.PipelineError, match="has 2 partitions, and the archive 3"):
+    with pytest.raises(PipelineError, match="has 2 partitions, and the archive 3"):
         replay.run(spark, plan, 2)
 
 
@@ -148,7 +149,7 @@ def test_a_second_run_is_refused_and_what_it_may_have_written_stays(
     for stray, at_s in ((old, TODAY_MS / 1000), (new, time.time() + 3600)):
         shutil.copy(file, stray)
         os.utime(stray, (at_s, at_s))
-    with Files(spark, f"file://{directory}").alone(), pytest.raises(archive.PipelineError, match=r"^another run is at work in "):
+    with Files(spark, f"file://{directory}").alone(), pytest.raises(PipelineError, match=r"^another run is at work in "):
         archived(spark, bootstrap, topic, directory)
     assert archived(spark, bootstrap, topic, directory).orphans == 1
     assert (old.exists(), new.exists(), file.exists()) == (False, True, True)
@@ -271,7 +272,7 @@ def test_identity_and_order_by_expressions(spark: SparkSession, bootstrap: str, 
     assert audited(spark, bootstrap, topic, id_expression="value:id").findings == [found]
     (found,) = audited(spark, bootstrap, topic, order_expression="value:id").findings
     assert found[:3] == ("order", 0, 20)
-    with pytest.raises(archive.PipelineError, match="is no expression over the records"):
+    with pytest.raises(PipelineError, match="is no expression over the records"):
         audited(spark, bootstrap, topic, id_expression="nothing(")
 
 
@@ -313,11 +314,11 @@ def test_json_by_a_schema_given_and_inferred(
             )
             for i in range(50)
         }
-    with pytest.raises(archive.PipelineError, match="by another schema"):
+    with pytest.raises(PipelineError, match="by another schema"):
         archived(spark, bootstrap, topic, tmp_path / "given", kind="json", schema="id INT")
-    with pytest.raises(archive.PipelineError, match="--schema cannot be read"):
+    with pytest.raises(PipelineError, match="--schema cannot be read"):
         archived(spark, bootstrap, topic, tmp_path / "bad", kind="json", schema="id BIGINT, name")
-    with pytest.raises(archive.PipelineError, match="is an archive with value json, not raw"):
+    with pytest.raises(PipelineError, match="is an archive with value json, not raw"):
         archived(spark, bootstrap, topic, tmp_path / "given")
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaConsumer
@@ -52,7 +53,7 @@ def fill(wire: Wire, topic: str) -> tuple[list[bytes], list[bytes]]:
 
     def send(producer_id: int, number: int) -> None:
         values = [f"{number}-{at}".encode() for at in range(3)]
-        fields = {"producer_id": producer_id, "producer_epoch": 0, "base_sequence": sequences[producer_id]}
+        fields: dict[str, Any] = {"producer_id": producer_id, "producer_epoch": 0, "base_sequence": sequences[producer_id]}
         records = batch(*values, first_ms=TODAY_MS + number * 400, codec=number % 5, transactional=True, **fields)
         answer = wire.produce(topic, records, transactional_id="tx")
         assert answer.responses[0].partition_responses[0].error_code == 0, answer
@@ -97,7 +98,9 @@ def confluent(bootstrap: str, topic: str, level: str) -> list[bytes]:
         assert message is not None
         if message.error():
             break  # the end, as this reader sees it
-        values.append(message.value())
+        value = message.value()
+        assert value is not None
+        values.append(value)
     consumer.close()
     return values
 

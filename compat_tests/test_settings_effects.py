@@ -171,7 +171,7 @@ def topic_with(rig: Rig, unique: Callable[[str], str], request: pytest.FixtureRe
     def make(**settings: str) -> str:
         stem = unique("t")
         if request.param == "created":
-            return rig.wire.create(stem, **settings)
+            return rig.wire.create(stem, 1, **settings)
         topic = rig.wire.create(stem)
         if request.param == "altered":
             rig.change(TOPIC, topic, **settings)

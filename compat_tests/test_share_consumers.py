@@ -57,12 +57,12 @@ class Group:
             self.java.call("produce", topic=self.topic, records=records[at : at + batch], settings={"linger.ms": "50"})
         self.produced += count
 
-    def join(self, member: str, java: JavaAt | None = None, **settings: str) -> Member:
+    def join(self, member: str, java: JavaAt | None = None, /, **settings: str) -> Member:
         dotted = {key.replace("_", "."): value for key, value in settings.items()}
         (java or self.java).call("share_join", member=member, group=self.name, topics=[self.topic], settings=dotted)
         return Member(java or self.java, member)
 
-    def work(self, member: str, java: JavaAt | None = None, **settings: str) -> None:
+    def work(self, member: str, java: JavaAt | None = None, /, **settings: str) -> None:
         dotted = {key.replace("_", "."): value for key, value in settings.items()}
         (java or self.java).call("share_work", member=member, group=self.name, topics=[self.topic], settings=dotted)
 

@@ -45,7 +45,7 @@ def produce(bootstrap: str, topic: str, rows: list[tuple[int, str, str, int]]) -
             key=key,
             value=value,
             timestamp=timestamp_ms,
-            on_delivery=lambda e, _m: e and failed.append(e),
+            on_delivery=lambda e, _m: failed.append(e) if e else None,
         )
     assert producer.flush(30) == 0
     assert not failed

@@ -134,10 +134,11 @@ class Copy(threading.Thread):
     def over(self) -> bool:
         """One copier's life. False: it had an error, and another has to go on."""
         copier = self.make()
+        expected: tuple[type[Exception], ...] = (*copier.errors, BrokerLost)
         try:
             copier.open()
             self.copy(copier)
-        except (*copier.errors, BrokerLost) as error:
+        except expected as error:
             self.said.append(repr(error))
             return False
         else:

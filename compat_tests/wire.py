@@ -274,5 +274,5 @@ class Wire:
         """Wait until the internal topics and the first block of producer ids are there: a fresh broker answers 15 and 14."""
         for kind, name in enumerate(("group coordinator", "transaction coordinator")):
             request = find_coordinator.FindCoordinatorRequest("warm-up", kind)
-            wait_for(lambda request=request: self.call(request, 2).error_code == 0, name)
+            wait_for(lambda: self.call(request, 2).error_code == 0, name)  # noqa: B023 - called within the round
         wait_for(lambda: self.call(init_producer_id.InitProducerIdRequest(None, 1000), 4).error_code == 0, "producer ids")

@@ -219,11 +219,12 @@ def scalar_changes(f: Field, fresh: str) -> dict[str, Any]:
         low, high = RANGES[f.type]
         small = {} if f.name.endswith("timeout_ms") else {"1": 1, "2": 2}  # as a time it could just suffice, or not
         return {"lowest": low, "-1": max(-1, low), "0": 0, **small, "highest": high}
-    return {
+    changes: dict[str, dict[str, Any]] = {
         "bool": {"false": False, "true": True},
         "string": {"empty": "", "unknown": fresh, "odd": f"{fresh} /\0\u00e4\U0001f600", "long": fresh.ljust(LONG, "l")},
         "uuid": {"zero": ZERO_UUID, "unknown": NOBODY},
-    }.get(f.type, {"empty": b"", "garbage": b"garbage"})
+    }
+    return changes.get(f.type, {"empty": b"", "garbage": b"garbage"})
 
 
 def changes(struct: Struct, version: int, path: str = "") -> Iterator[tuple[str, str]]:

@@ -58,7 +58,7 @@ def test_all_settings_at_once(wires: dict[str, Wire], version: int) -> None:
         for pairs, validate_only in steps:
             answer = replace(wire, (TOPIC, topic, pairs), version=version, validate_only=validate_only)
             if not validate_only:
-                wait_for(lambda wanted=pairs: own(wire, TOPIC, topic) == dict(wanted), "the settings are seen")
+                wait_for(lambda: own(wire, TOPIC, topic) == dict(pairs), "the settings are seen")  # noqa: B023 - called within the round
             seen.append((answer, own(wire, TOPIC, topic)))
         return seen
 
@@ -75,7 +75,7 @@ def test_groups_and_subscriptions(wires: dict[str, Wire], kind: int) -> None:
         name, seen = wire.name("x"), []
         for pairs in ([first], [first, second], [second], []):
             answer = replace(wire, (kind, name, list(pairs)))
-            wait_for(lambda wanted=pairs: own(wire, kind, name) == dict(wanted), "the settings are seen")
+            wait_for(lambda: own(wire, kind, name) == dict(pairs), "the settings are seen")  # noqa: B023 - called within the round
             seen.append(answer)
         return seen
 
@@ -87,7 +87,7 @@ def test_a_broker_s_own(wire: Wire) -> Any:
     seen = []
     for pairs in ([("background.threads", "11"), ("no.such", "x")], [("background.threads", "11")], []):
         answer = replace(wire, (BROKER, "1", list(pairs)))
-        wait_for(lambda wanted=dict(pairs): own(wire, BROKER, "1").keys() == wanted.keys(), "the settings are seen")
+        wait_for(lambda: own(wire, BROKER, "1").keys() == dict(pairs).keys(), "the settings are seen")  # noqa: B023 - as above
         seen.append((answer, own(wire, BROKER, "1")))
     return seen
 

@@ -253,7 +253,12 @@ LISTENERS: dict[str, list[Listener]] = {
 @pytest.mark.parametrize("version", [0, 1])
 @pytest.mark.parametrize("case", [*VOTERS, *LISTENERS])
 def test_add_raft_voter(wires: dict[str, Wire], case: str, version: int) -> None:
-    fields = {"cluster_id": CLUSTER_ID, "timeout_ms": 1000, "voter_id": NODE_ID + 6, "voter_directory_id": DIRECTORY}
+    fields: dict[str, Any] = {
+        "cluster_id": CLUSTER_ID,
+        "timeout_ms": 1000,
+        "voter_id": NODE_ID + 6,
+        "voter_directory_id": DIRECTORY,
+    }
     fields |= VOTERS.get(case, {}) | {"listeners": LISTENERS.get(case, LISTENERS["twice"])}
 
     def scenario(wire: Wire) -> Any:
@@ -264,7 +269,7 @@ def test_add_raft_voter(wires: dict[str, Wire], case: str, version: int) -> None
 
 @pytest.mark.parametrize("case", VOTERS)
 def test_remove_raft_voter(wires: dict[str, Wire], case: str) -> None:
-    fields = {"cluster_id": CLUSTER_ID, "voter_id": NODE_ID + 6, "voter_directory_id": DIRECTORY} | VOTERS[case]
+    fields: dict[str, Any] = {"cluster_id": CLUSTER_ID, "voter_id": NODE_ID + 6, "voter_directory_id": DIRECTORY} | VOTERS[case]
     check(wires, "RRV", lambda wire: wire.call(RemoveRaftVoterRequest(**fields), 0))
 
 

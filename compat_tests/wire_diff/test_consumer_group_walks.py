@@ -14,9 +14,9 @@ import pytest
 from compat_tests.wire import Wire
 from compat_tests.wire_diff.consumers import Consumer, described, topic_of_groups
 from compat_tests.wire_diff.group_records import written
+from compat_tests.wire_diff.offsets_of_members import committed
 from compat_tests.wire_diff.same import check
 from compat_tests.wire_diff.test_consumer_group_records import Classic
-from compat_tests.wire_diff.test_consumer_groups import committed
 from ottla.wire.messages import incremental_alter_configs
 
 STEPS = 60

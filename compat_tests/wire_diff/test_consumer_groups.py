@@ -256,7 +256,7 @@ def test_offsets_of_members_in_transactions(wires: dict[str, Wire], version: int
         producer = client.begin()
         assert wire.call(AddOffsetsToTxnRequest(client.tid, *producer, client.group), 4).error_code == 0
         epochs = [member.epoch, member.epoch + 1, member.epoch - 1, -1]
-        given = [{"generation_id_or_member_epoch": epoch, "member_id": member.id} for epoch in epochs]
+        given: list[dict[str, Any]] = [{"generation_id_or_member_epoch": epoch, "member_id": member.id} for epoch in epochs]
         given += [{}, {"member_id": "zzz", "generation_id_or_member_epoch": 2}]
         answers = [client.commit_offset(producer, version, **fields) for fields in given]
         client.group = wire.name("nobody")

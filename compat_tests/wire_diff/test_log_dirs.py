@@ -143,10 +143,11 @@ def test_cordoned_directories(two_directories: dict[str, Wire]) -> None:
 
 
 ALTER_VERSIONS = (1, 2)
+Move = tuple[str, list[tuple[str, list[int]]]]
+"""(path, topics with their partitions)"""
 
 
-def alter(wire: Wire, version: int, *moves: tuple[str, list[tuple[str, list[int]]]]) -> Any:
-    """Each move is (path, topics with their partitions)."""
+def alter(wire: Wire, version: int, *moves: Move) -> Any:
     dirs = [AlterReplicaLogDir(path, [AlterReplicaLogDirTopic(*topic) for topic in topics]) for path, topics in moves]
     return wire.call(AlterReplicaLogDirsRequest(dirs), version)
 
@@ -160,28 +161,26 @@ def test_where_there_is_nowhere_to_go(wires: dict[str, Wire], version: int) -> N
     def scenario(wire: Wire) -> Any:
         topic = wire.create("t")
         (path,) = paths_of(wire)
-        return [
-            alter(wire, version, *moves)
-            for moves in (
-                [],
-                [(path, [])],
-                [(path, [(topic, [])])],
-                [(path, [(topic, [0])])],
-                [(path, [(topic, [0, 0, 7, -1])])],
-                [("/nowhere", [(topic, [0])])],
-                [("", [(topic, [0])])],
-                [(f"{path}/", [(topic, [0])])],
-                [
-                    (
-                        path,
-                        [(wire.name("nope"), [0]), ("", [0]), ("a b", [0]), ("x" * 204, [0]), ("x" * 205, [0]), ("y" * 249, [1])],
-                    )
-                ],
-                [(path, [("__cluster_metadata", [0])])],
-                [("/nowhere", [(topic, [0])]), (path, [(topic, [0])])],
-                [(path, [(topic, [0])]), ("/nowhere", [(topic, [0])])],
-            )
+        asked: list[list[Move]] = [
+            [],
+            [(path, [])],
+            [(path, [(topic, [])])],
+            [(path, [(topic, [0])])],
+            [(path, [(topic, [0, 0, 7, -1])])],
+            [("/nowhere", [(topic, [0])])],
+            [("", [(topic, [0])])],
+            [(f"{path}/", [(topic, [0])])],
+            [
+                (
+                    path,
+                    [(wire.name("nope"), [0]), ("", [0]), ("a b", [0]), ("x" * 204, [0]), ("x" * 205, [0]), ("y" * 249, [1])],
+                )
+            ],
+            [(path, [("__cluster_metadata", [0])])],
+            [("/nowhere", [(topic, [0])]), (path, [(topic, [0])])],
+            [(path, [(topic, [0])]), ("/nowhere", [(topic, [0])])],
         ]
+        return [alter(wire, version, *moves) for moves in asked]
 
     check(wires, "ARLD1", scenario)
 
@@ -238,7 +237,7 @@ def test_a_move_under_way_is_seen_and_called_off(two_directories: dict[str, Wire
 def test_a_directory_chosen_before_the_partition_is_there(two_directories: dict[str, Wire]) -> None:
     def scenario(wire: Wire) -> Any:
         name = wire.name("later")
-        seen = []
+        seen: list[Any] = []
         for path in paths_of(wire):
             seen.append(alter(wire, 2, (path, [(f"{name}-{len(seen)}", [0, 1, 2])])))
             topic = wire.create(f"later-{len(seen) - 1}", 3)

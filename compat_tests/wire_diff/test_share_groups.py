@@ -152,7 +152,7 @@ class ShareGroup:
     def delete(self, *groups: str) -> Any:
         return self.wire.call(DeleteGroupsRequest(list(groups or [self.group])), 2)
 
-    def listed(self, version: int = 5, **filters: list[str]) -> Any:
+    def listed(self, version: int = 5, /, **filters: list[str]) -> Any:
         found = self.wire.call(ListGroupsRequest(**filters), version)
         return [group for group in found.groups if group.group_id == self.group]
 
@@ -308,9 +308,9 @@ def other_apis(group: ShareGroup) -> Any:
         for epoch, member in ((-1, ""), (1, "m")):
             answers.append(call(offset_commit.OffsetCommitRequest(name, epoch, member, topics=[topic]), version))
     for version in (1, 7, 8, 9, 10):
-        for epoch, member in ((-1, None), (1, "m")):
+        for epoch, asking in ((-1, None), (1, "m")):
             wanted = offset_fetch.OffsetFetchRequestTopics(group.topic, group.topic_id, [0])
-            asked = offset_fetch.OffsetFetchRequestGroup(name, member, epoch, [wanted])
+            asked = offset_fetch.OffsetFetchRequestGroup(name, asking, epoch, [wanted])
             plain = offset_fetch.OffsetFetchRequestTopic(group.topic, [0])
             answers.append(call(offset_fetch.OffsetFetchRequest(name, [plain], [asked]), version))
     gone = offset_delete.OffsetDeleteRequestTopic(group.topic, [offset_delete.OffsetDeleteRequestPartition(0)])
@@ -330,7 +330,7 @@ def offsets_in_transactions(group: ShareGroup) -> Any:
     client.group, client.topic = group.group, group.topic
     producer = client.begin()
     group.wire.call(AddOffsetsToTxnRequest(client.tid, *producer, client.group), 3)
-    member = {"member_id": "m", "generation_id_or_member_epoch": group.epochs["m"]}
+    member: dict[str, Any] = {"member_id": "m", "generation_id_or_member_epoch": group.epochs["m"]}
     return [client.commit_offset(producer, version, **more) for version in (3, 5) for more in ({}, member)]
 
 

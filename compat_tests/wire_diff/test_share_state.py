@@ -7,6 +7,7 @@ What is kept is seen through ReadShareGroupState and its summary; that either br
 from __future__ import annotations
 
 import random
+from functools import partial
 from typing import Any
 
 import pytest
@@ -37,7 +38,7 @@ class ShareState:
         self.topic_id = wire.topic_ids[self.topic]
         self.group = wire.name("g")
         for partition in (0, 1):
-            wait_for(lambda p=partition: self.is_served(p), "there is a share coordinator")
+            wait_for(partial(self.is_served, partition), "there is a share coordinator")
 
     def is_served(self, partition: int) -> bool:
         if self.find(self.key(partition)).error_code:

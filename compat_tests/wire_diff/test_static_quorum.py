@@ -68,14 +68,14 @@ def voter_directories(wire: Wire) -> list[tuple[int, bool]]:
 @pytest.mark.parametrize("version", [0, 1])
 @pytest.mark.parametrize("case", [*VOTERS, *LISTENERS])
 def test_add_raft_voter(wires: dict[str, Wire], case: str, version: int) -> None:
-    fields = {"cluster_id": None, "timeout_ms": 1000, "voter_id": NODE_ID + 6, "voter_directory_id": DIRECTORY}
+    fields: dict[str, Any] = {"cluster_id": None, "timeout_ms": 1000, "voter_id": NODE_ID + 6, "voter_directory_id": DIRECTORY}
     fields |= VOTERS.get(case, {}) | {"listeners": LISTENERS.get(case, LISTENERS["twice"])}
     check(wires, "ARVstatic", lambda wire: wire.call(AddRaftVoterRequest(**fields), version))
 
 
 @pytest.mark.parametrize("case", VOTERS)
 def test_remove_raft_voter(wires: dict[str, Wire], case: str) -> None:
-    fields = {"cluster_id": None, "voter_id": NODE_ID + 6, "voter_directory_id": DIRECTORY} | VOTERS[case]
+    fields: dict[str, Any] = {"cluster_id": None, "voter_id": NODE_ID + 6, "voter_directory_id": DIRECTORY} | VOTERS[case]
     check(wires, "RRVstatic", lambda wire: wire.call(RemoveRaftVoterRequest(**fields), 0))
 
 

@@ -241,7 +241,9 @@ def test_offsets_of_members(wire: Wire) -> Any:
     steps = [committed(wire, member, topic, each) for each in (epoch, epoch + 1, epoch - 1, -1)]
     steps += [committed(wire, member, topic, epoch, version=8), committed(wire, member, topic, epoch, member_id="nobody")]
     steps += [committed(wire, member, topic, -1, member_id=""), committed(wire, member, wire.create("u"), epoch - 1)]
-    steps += [asked(wire, group, *who, topic) for who in ((member.id, epoch), (member.id, epoch - 1), (None, -1), ("nobody", 3))]
+    steps += [
+        asked(wire, group, who, at, topic) for who, at in ((member.id, epoch), (member.id, epoch - 1), (None, -1), ("nobody", 3))
+    ]
     named = [offset_delete.OffsetDeleteRequestTopic(topic, [offset_delete.OffsetDeleteRequestPartition(0)])]
     steps += [
         wire.call(offset_delete.OffsetDeleteRequest(group, named), 0),

@@ -241,7 +241,7 @@ def test_offsets_in_a_transaction(wires: dict[str, Wire], version: int, result: 
         answers += [wire.call(AddOffsetsToTxnRequest(client.tid, *other, client.group), 3) for other in others]
         answers.append(client.commit_offset(producer, version, topic="nope"))
         if version >= 3:
-            members = [{"member_id": "m"}, {"generation_id_or_member_epoch": 3}, {"group_instance_id": "i"}]
+            members: list[dict[str, Any]] = [{"member_id": "m"}, {"generation_id_or_member_epoch": 3}, {"group_instance_id": "i"}]
             answers += [client.commit_offset(producer, version, **member) for member in members]
         answers += [client.end(producer, result, V1), client.offset(stable=True)]
         return answers

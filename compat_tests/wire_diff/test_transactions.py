@@ -97,6 +97,7 @@ def write(wire: Wire, *markers: WritableTxnMarker, version: int = 2, timeout_s: 
 
 def told(answer: fetch.FetchResponse) -> Any:
     """A fetch's answer with the headers of its batches in place of their bytes, for markers hold the broker's time."""
+    data: Any  # its records become a list
     for topic in answer.responses:
         for data in topic.partitions:
             records = bytes(data.records) if data.records is not None else b""
@@ -228,7 +229,7 @@ def test_a_marker_that_names_a_partition_twice(wires: dict[str, Wire]) -> None:
 def test_list_offsets_while_a_transaction_is_open(wires: dict[str, Wire]) -> None:
     def scenario(wire: Wire) -> Any:
         writer = Writer(wire)
-        answers = []
+        answers: list[Any] = []
 
         asked = (-1, -2, -3, -4, HOUR_AGO_MS, HOUR_AGO_MS + 1000, HOUR_AGO_MS + 1001, HOUR_AGO_MS + 2000, 1 << 50)
 
