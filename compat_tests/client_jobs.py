@@ -86,7 +86,7 @@ def needs(name: str) -> Callable[[Test], Test]:
     """Marks a test that is not one of a client without this administrative call."""
 
     def mark(test: Test) -> Test:
-        test.needs = name  # type: ignore[attr-defined]
+        test.needs = name  # type: ignore[attr-defined]  # mypy knows no attributes of functions
         return test
 
     return mark
@@ -112,11 +112,11 @@ class ClientJobs:
             if getattr(test, "needs", None) in cls.no_call:
                 setattr(cls, name, None)  # not collected
         if not cls.transactions:
-            cls.test_transactions = None  # type: ignore[assignment, method-assign]
+            cls.test_transactions = None  # type: ignore[assignment, method-assign]  # not collected, as above
         if not cls.reads_committed:
-            cls.test_reads_what_is_committed = None  # type: ignore[assignment, method-assign]
+            cls.test_reads_what_is_committed = None  # type: ignore[assignment, method-assign]  # as above
         if not cls.no_call:
-            cls.test_has_no_more_calls_than_are_tried = None  # type: ignore[assignment, method-assign]
+            cls.test_has_no_more_calls_than_are_tried = None  # type: ignore[assignment, method-assign]  # as above
 
     def can(self, *calls: str) -> bool:
         return not self.no_call & set(calls)

@@ -167,7 +167,7 @@ def test_assign_seek_beginning_end_and_offsets_for_times(bootstrap: str, unique:
     asyncio.run(check())
 
 
-class Member(ConsumerRebalanceListener):  # type: ignore[misc]
+class Member(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka has no types
     """A group member that reads in a task of its own, and commits whenever it must give partitions up and when it leaves."""
 
     def __init__(self, bootstrap: str, topic: str, group: str, **settings: Any) -> None:

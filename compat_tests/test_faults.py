@@ -51,7 +51,7 @@ class Faulty:
         if not mounts:
             return base
 
-        class Mounted(base):  # type: ignore[misc, valid-type]
+        class Mounted(base):  # type: ignore[misc, valid-type]  # mypy knows no base that is an argument
             def command(self) -> list[str]:
                 second = self.settings["log.dirs"].split(",")[1]
                 return in_own_mounts(super().command(), mounts.format(second=second))
@@ -151,7 +151,7 @@ def test_a_directory_that_is_read_only_at_the_start(kind: str, faulty: Callable[
     one.broker.stop()
     read_only = f"mount --bind {one.second} {one.second}; mount -o remount,bind,ro {one.second}"
     command = one.broker.command()
-    one.broker.command = lambda: in_own_mounts(command, read_only)  # type: ignore[method-assign]
+    one.broker.command = lambda: in_own_mounts(command, read_only)  # type: ignore[method-assign]  # for this start alone
     one.start()
     refusal = {"ottla": KAFKA_STORAGE_ERROR, "kafka": NOT_LEADER_OR_FOLLOWER}[kind]  # which Kafka says only of a running one
     wait_for(lambda: one.is_offline(refusal), "the directory is offline")

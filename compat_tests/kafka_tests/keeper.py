@@ -103,7 +103,7 @@ def archive_classes() -> None:
         partial = archive.with_suffix(".partial")
         broker = RealKafka(Path(directory))
         command = broker.command()
-        broker.command = lambda: [command[0], f"-XX:ArchiveClassesAtExit={partial}", *command[1:]]  # type: ignore[method-assign]
+        broker.command = lambda: [command[0], f"-XX:ArchiveClassesAtExit={partial}", *command[1:]]  # type: ignore[method-assign]  # for this start alone
         broker.start()
         broker.stop()
         partial.rename(archive)

@@ -39,6 +39,6 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
     """Their conftest imports both."""
     package = types.ModuleType("test")
     package.__path__ = [str(early_config.rootpath / "test")]
-    service = types.ModuleType("test.service")
-    service.ExternalService, service.SpawnedService = ExternalService, SpawnedService  # type: ignore[attr-defined]
+    service: Any = types.ModuleType("test.service")
+    service.ExternalService, service.SpawnedService = ExternalService, SpawnedService
     sys.modules |= {"test": package, "test.service": service}

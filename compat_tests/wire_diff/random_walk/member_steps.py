@@ -25,7 +25,8 @@ def member(session: Session, role: str) -> Member:
         instance = session.name(role) if role == "s0" else None
         session.members[role] = Member(session.wire, session.name("g0"), role, instance)
         session.wire.connect()  # the newest is for all other requests
-    return session.members[role]  # type: ignore[no-any-return]
+    found: Member = session.members[role]
+    return found
 
 
 def send(session: Session, role: str, api: Any, request: Any, version: int) -> str:
@@ -127,7 +128,8 @@ def consumer(session: Session, role: str) -> Consumer:
     if role not in session.members:
         instance = "i2" if role == "k2" else None
         session.members[role] = Consumer(session.wire, session.name("cg"), role, instance)
-    return session.members[role]  # type: ignore[no-any-return]
+    found: Consumer = session.members[role]
+    return found
 
 
 READ: Final = (["wide"], ["wide"], ["wide", "nope"], ["nope"])

@@ -22,7 +22,8 @@ def shared(session: Session) -> ShareGroup:
         topic = group.create("only")
         group.alter((topic, {0: 0}))
         until(lambda: bool(group.offsets().groups[0].topics), "the group knows that its partition has state")
-    return session.members["share"]  # type: ignore[no-any-return]
+    found: ShareGroup = session.members["share"]
+    return found
 
 
 @step("share", 4, draws(member=MEMBER, topics=WANTED))
