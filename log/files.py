@@ -33,6 +33,7 @@ Buffer = bytes | bytearray | memoryview
 _READ_BYTES = 32 * 1024  # nearly all small files are smaller: one call
 MAX_WHOLE_BYTES = 1 << 28
 _IOV_MAX = 1024  # Linux takes no more parts in one call
+_SMALL = 4096  # bytes of an append that are worth a copy
 
 
 class StateUnknown(OSError):
@@ -225,12 +226,14 @@ class OpenFiles:
 class OsFile:
     """A file of the operating system. The descriptor closes with the last reference."""
 
-    __slots__ = ("_fd", "path", "size")
+    __slots__ = ("_fd", "_is_tailed", "_last", "path", "size")
 
     def __init__(self, path: str, fd: int, size: int) -> None:
         self.path = path
         self._fd = fd
         self.size = size
+        self._is_tailed = False  # what was appended before was read at once: somebody waits for records
+        self._last = b""  # then what is appended next, if it is small
 
     def __repr__(self) -> str:
         return f"OsFile({self.path!r})"
@@ -240,9 +243,15 @@ class OsFile:
             parts = (b"".join(parts),)
         written = os.pwritev(self._fd, parts, self.size)
         self.size += written
+        self._last = b"".join(parts)[:written] if self._is_tailed and written <= _SMALL else b""
+        self._is_tailed = False
         return written
 
     def pread(self, length: int, position: int) -> bytes:
+        if position + length == self.size:
+            self._is_tailed = True
+            if length == len(self._last):
+                return self._last
         data = os.pread(self._fd, length, position)
         if len(data) == length or position + len(data) >= self.size:
             return data
@@ -258,13 +267,14 @@ class OsFile:
 
     def truncate(self, size: int) -> None:
         os.ftruncate(self._fd, size)
-        self.size = size
+        self.end_at(size)
 
     def reserve(self, size: int) -> None:
         os.ftruncate(self._fd, size)
 
     def end_at(self, size: int) -> None:
         self.size = size
+        self._last = b""
 
     def sync(self) -> None:
         try:

@@ -53,6 +53,36 @@ def test_more_parts_than_one_call_takes(place: tuple[Disk, str]) -> None:
     assert file.size == 3000
 
 
+def test_who_reads_what_is_appended_at_once_reads_it_from_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only while it is the end of the file, and not where nobody waits."""
+    file = OsDisk().open(str(tmp_path / "f"), create=True)
+    asked: list[int] = []
+    pread = os.pread
+
+    def counted(fd: int, length: int, position: int) -> bytes:
+        asked.append(position)
+        return pread(fd, length, position)
+
+    monkeypatch.setattr(os, "pread", counted)
+    file.append([b"first"])
+    assert (file.pread(5, 0), asked) == (b"first", [0])
+    file.append([b"sec", b"ond"])
+    assert [file.pread(6, 5), file.pread(6, 5), file.pread(5, 0), file.pread(3, 8)] == [b"second", b"second", b"first", b"ond"]
+    assert (file.pread(11, 0), asked) == (b"firstsecond", [0, 0, 8, 0])
+    file.append([b"third"])
+    file.append([b"nobody asked for the third"])
+    assert (file.pread(26, 16), asked) == (b"nobody asked for the third", [0, 0, 8, 0, 16])
+    file.append([b"x" * 5000])
+    assert (file.pread(5000, 42), asked) == (b"x" * 5000, [0, 0, 8, 0, 16, 42])
+    file.truncate(11)
+    assert file.pread(5000, 42) == b""
+    file.pread(6, 5)
+    file.append([b"small"])
+    os.pwrite(file.fileno(), b"other", 5)
+    file.end_at(10)  # where as much lies as was appended last
+    assert file.pread(5, 5) == b"other"
+
+
 def test_names(place: tuple[Disk, str]) -> None:
     disk, path = place
     with pytest.raises(FileNotFoundError):
