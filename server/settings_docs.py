@@ -105,7 +105,7 @@ DOCS: Final[dict[str, str]] = {
     "group.coordinator.threads": "Threads of the group coordinator.",
     "group.initial.rebalance.delay.ms": (
         "How long the first rebalance of an empty group waits for more members; each that joins extends it, up to the "
-        "rebalance timeout."
+        "rebalance timeout. At least a millisecond."
     ),
     "group.max.session.timeout.ms": "The longest session timeout that a member of a classic group may ask for.",
     "group.max.size": "The most members of a classic group.",
