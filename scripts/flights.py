@@ -104,7 +104,10 @@ def produce(bootstrap: str, topic: str, flights: list[Flight], at_half: Callable
         while True:
             try:
                 producer.produce(
-                    topic, key=flight.key, value=flight.value, on_delivery=lambda error, _: error and refused.append(str(error))
+                    topic,
+                    key=flight.key,
+                    value=flight.value,
+                    on_delivery=lambda error, _: refused.append(str(error)) if error else None,
                 )
                 break
             except BufferError:  # the local queue is full: wait until deliveries make room

@@ -188,7 +188,7 @@ class Feed(threading.Thread):
         for topic, row in week:
             value = json.dumps(row, separators=(",", ":"))
             producer.produce(
-                topic, key=row["origin"], value=value, on_delivery=lambda error, _: error and refused.append(str(error))
+                topic, key=row["origin"], value=value, on_delivery=lambda error, _: refused.append(str(error)) if error else None
             )
             producer.poll(0)
         left = producer.flush(120)
@@ -276,12 +276,13 @@ def read_topic(bootstrap: str, topic: str) -> list[Any]:
     try:
         while ended < PARTITIONS:
             for message in reader.consume(10_000, timeout=10):
-                if message.error() is None:
+                error = message.error()
+                if error is None:
                     records.append(message)
-                elif message.error().code() == KafkaError._PARTITION_EOF:
+                elif error.code() == KafkaError._PARTITION_EOF:
                     ended += 1
                 else:
-                    raise RuntimeError(message.error().str())
+                    raise RuntimeError(error.str())
     finally:
         reader.close()
     return records
@@ -435,7 +436,7 @@ def copy(bootstrap: str, topic: str, records: list[Any]) -> None:
     for record in records:
         producer.produce(
             topic, record.value(), record.key(), record.partition(), timestamp=record.timestamp()[1],
-            on_delivery=lambda error, _: error and refused.append(str(error)),
+            on_delivery=lambda error, _: refused.append(str(error)) if error else None,
         )  # fmt: skip
         producer.poll(0)
     left = producer.flush(120)

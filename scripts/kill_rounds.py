@@ -200,9 +200,9 @@ class Rounds:
     def _check_transactions(self) -> None:
         seen: dict[str, set[bytes]] = defaultdict(set)
         for value in self._read(TRANSACTIONS, 0, "read_committed").values():
-            name, part = value.split()
-            assert part not in seen[name.decode()], f"{value!r} twice"
-            seen[name.decode()].add(part)
+            of, part = value.split()
+            assert part not in seen[of.decode()], f"{value!r} twice"
+            seen[of.decode()].add(part)
         for name, committed in self.promises.transactions.items():
             parts = len(seen.get(name, ()))
             assert parts in ((0, 3) if committed is None else (3,) if committed else (0,)), f"{parts} of {name}, {committed=}"
