@@ -130,7 +130,8 @@ def write_docs(found: Mapping[str, Any], rounds: int) -> None:
 Written by `python scripts/bench/compare.py --docs`: the same requests at wire level (`scripts/bench/kload.py`) against each
 broker, one after the other, {rounds} rounds after a warm-up, medians. {machine}. CPU is that of the whole broker process. What
 counts is the ratio to Kafka's figure in the same run; lower is better but for requests/s. benchmarks.json has every round.
-Starts with many partitions are measured by `scripts/bench/opening.py`, in a run of their own.
+A load that was run again alone (`--loads`) has its rows from that run, of both brokers. Starts with many partitions are measured
+by `scripts/bench/opening.py`, in a run of their own.
 
 {table(medians, shown)[0]}
 

@@ -46,6 +46,22 @@ def test_what_holds_a_target(
     assert report.held({"ottla": {}, "kafka": {"load": kafka}}, row) is None  # not run
 
 
+def test_loads_that_were_run_again_alone_replace_their_rows(report: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(report, "DOCS", tmp_path)
+    monkeypatch.setattr(report, "plot", lambda _medians, _path: None)
+
+    def figures(p50_ms: float, stable_s: float) -> dict[str, dict[str, list[float]]]:
+        return {"e2e": {"e2e_p50_ms": [p50_ms]}, "group": {"stable_s": [stable_s]}}
+
+    report.write_docs({"ottla": figures(0.3, 2), "kafka": figures(0.5, 1)}, 3)
+    report.add_docs({kind: {"e2e": {"e2e_p50_ms": [p50_ms]}} for kind, p50_ms in (("ottla", 0.2), ("kafka", 0.4))})
+    written = json.loads((tmp_path / "benchmarks.json").read_text())
+    assert (written["rounds"], written["figures"]) == (3, {"ottla": figures(0.2, 2), "kafka": figures(0.4, 1)})
+    shown = (tmp_path / "benchmarks.md").read_text()
+    assert "| 0.20 ms | 0.40 ms | 0.50 | at most 0.5 × |" in shown
+    assert "| 2.00 s | 1.00 s | 2.00 | at most 1 × **missed** |" in shown
+
+
 def kload(broker: Broker, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, str(BENCH / "kload.py"), "--bootstrap", broker.bootstrap, *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
