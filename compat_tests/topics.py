@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from confluent_kafka import Consumer, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
 
 _OF_TOPIC = 1
@@ -35,11 +35,17 @@ def committed_records(bootstrap: str, topic: str, partitions: int) -> list[Messa
     }
     reader = Consumer(settings)
     reader.assign([TopicPartition(topic, number, 0) for number in range(partitions)])
-    found, ended = [], 0
-    while ended < partitions:
-        for message in reader.consume(100, timeout=5):
-            ended += message.error() is not None
-            found += [message] if message.error() is None else []
+    found: list[Message] = []
+    ended: set[int | None] = set()
+    while len(ended) < partitions:
+        message = reader.poll(30)
+        assert message is not None, f"{topic} does not end"
+        error = message.error()
+        if error is None:
+            found.append(message)
+            continue
+        assert error.code() == KafkaError._PARTITION_EOF, error.str()
+        ended.add(message.partition())
     reader.close()
     return found
 

@@ -233,7 +233,10 @@ class OsFile:
         self._fd = fd
         self.size = size
         self._is_tailed = False  # what was appended before was read at once: somebody waits for records
-        self._last = b""  # then what is appended next, if it is small
+        self._last = (
+            size,
+            b"",
+        )  # then where the next append ends, and its bytes if they are few; one object, for threads read, too
 
     def __repr__(self) -> str:
         return f"OsFile({self.path!r})"
@@ -243,15 +246,18 @@ class OsFile:
             parts = (b"".join(parts),)
         written = os.pwritev(self._fd, parts, self.size)
         self.size += written
-        self._last = b"".join(parts)[:written] if self._is_tailed and written <= _SMALL else b""
-        self._is_tailed = False
+        if self._is_tailed:
+            self._is_tailed = False
+            if written <= _SMALL:
+                self._last = (self.size, b"".join(parts)[:written])
         return written
 
     def pread(self, length: int, position: int) -> bytes:
         if position + length == self.size:
             self._is_tailed = True
-            if length == len(self._last):
-                return self._last
+            end, last = self._last
+            if length == len(last) and position + length == end:
+                return last
         data = os.pread(self._fd, length, position)
         if len(data) == length or position + len(data) >= self.size:
             return data
@@ -274,7 +280,7 @@ class OsFile:
 
     def end_at(self, size: int) -> None:
         self.size = size
-        self._last = b""
+        self._last = (size, b"")
 
     def sync(self) -> None:
         try:

@@ -81,6 +81,18 @@ def test_who_reads_what_is_appended_at_once_reads_it_from_memory(tmp_path: Path,
     os.pwrite(file.fileno(), b"other", 5)
     file.end_at(10)  # where as much lies as was appended last
     assert file.pread(5, 5) == b"other"
+    file.append([b"again"])
+    assert asked[-1] == 5
+    assert (file.pread(5, 10), asked[-1]) == (b"again", 5)
+    file.truncate(10)
+    assert file.pread(5, 10) == b""
+    file.append([b"tailed"])
+    file.append([b"plain!"])
+    assert file.pread(6, 16) == b"plain!"
+    file.append([b"tailed"])
+    file.truncate(22)
+    file.append([b"plain!"])
+    assert file.pread(6, 22) == b"plain!"
 
 
 def test_names(place: tuple[Disk, str]) -> None:
