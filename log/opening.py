@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ottla.log.config import LogConfig
+    from ottla.wire.kernel import BatchScan
 
 
 def _nobody_asks(checked_bytes: int) -> None:
@@ -21,7 +22,8 @@ class Opening:
 
     `topic_id`: None where the caller does not know it yet. `clean`: the last stop was. `every_append_synced`: so a crash can
     have torn the last batch only; a sound one behind a bad one means damage. `progress` hears of every piece of the log that
-    recovery has checked, in bytes, and may raise to end it.
+    recovery has checked, in bytes, and may raise to end it. `scans`: base offset -> what an earlier opening learned of a segment,
+    whose bytes up to `sound` the caller knows to be the same still; recovery goes on from there, and adds what it scans itself.
     """
 
     topic: str
@@ -38,6 +40,7 @@ class Opening:
     producer_expiration_ms: int = 86_400_000
     every_append_synced: bool = False
     progress: Callable[[int], None] = _nobody_asks
+    scans: dict[int, BatchScan] | None = None
     directory: str = ""
     """The name of the partition's directory, where it is not the plain one: that of a copy on its way (log/moving.py)."""
 

@@ -95,7 +95,7 @@ class TailCheck:
 
     def _check(self, segment: Segment) -> tuple[BatchScan, str | None]:
         """Reads a whole segment and keeps what it learns; (the scan, why what follows `scan.sound` is not right or None)."""
-        scan = BatchScan(segment.base_offset, segment.index_interval_bytes, self._epochs.latest_epoch)
+        scan = self._scan_of(segment)
         code = check_batches(segment.open_file(), segment.size, scan, self._opening.progress)
         if code == OFFSET_OVERFLOW:
             raise Overflow(segment, scan.sound, scan.expected)
@@ -107,6 +107,15 @@ class TailCheck:
             self.markers_from = segment.base_offset
         self._compacted |= scan.gaps
         return scan, None if code == NEED_MORE else SCAN_REASONS[code]
+
+    def _scan_of(self, segment: Segment) -> BatchScan:
+        known = self._opening.scans
+        scan = None if known is None else known.get(segment.base_offset)
+        if scan is None or scan.sound > segment.size:
+            scan = BatchScan(segment.base_offset, segment.index_interval_bytes, self._epochs.latest_epoch)
+            if known is not None:
+                known[segment.base_offset] = scan
+        return scan
 
     def _is_reserved(self, index: int, scan: BatchScan) -> bool:
         """Is nothing missing, and what follows the last batch only zeros?"""

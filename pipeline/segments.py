@@ -42,6 +42,7 @@ from ottla.log.timestamps import offset_for_timestamp
 from ottla.log.transactions import collect_aborted
 from ottla.pipeline.segments_disk import ReadOnlyDisk
 from ottla.wire.batch import HEADER_SIZE
+from ottla.wire.kernel import BatchScan
 
 MAX_OFFSET: Final = 2**63 - 1
 MIN_TIMESTAMP: Final = -(2**63)
@@ -149,17 +150,19 @@ def _names(path: str) -> list[str]:
 # Opening
 
 
-def with_log(place: Place, work: Callable[[PartitionLog], _T]) -> _T:
+def with_log(place: Place, work: Callable[[PartitionLog], _T], scans: dict[int, BatchScan] | None = None) -> _T:
     """`work` with the partition as a broker's recovery would see it now. Nothing on the disk is changed. SourceError.
 
-    Where a live broker removes a file meanwhile, everything is done again.
+    `scans`: see log.opening. Where a live broker removes a file meanwhile, everything is done again, and nothing is believed.
     """
     problem: Exception | None = None
     for _ in range(_TRIES):
         try:
-            return work(_open(place))
+            return work(_open(place, scans))
         except FileNotFoundError as error:
             problem = error
+            if scans is not None:
+                scans.clear()
             if not os.path.isdir(place.path):
                 break
         except (LogError, OSError, ValueError) as error:
@@ -167,7 +170,7 @@ def with_log(place: Place, work: Callable[[PartitionLog], _T]) -> _T:
     raise SourceError(f"{place.topic}-{place.partition} is being changed or removed, and cannot be read: {problem}")
 
 
-def _open(place: Place) -> PartitionLog:
+def _open(place: Place, scans: dict[int, BatchScan] | None) -> PartitionLog:
     disk, parent = ReadOnlyDisk(), os.path.dirname(place.path)
     directory = LogDirectory(disk, parent, OpenFiles(_OPEN_AT_ONCE))
 
@@ -191,6 +194,7 @@ def _open(place: Place) -> PartitionLog:
         log_start_offset=line(checkpoint.LOG_START_OFFSETS) or 0,
         cleaned_upto=line(checkpoint.CLEANER_OFFSETS) or 0,
         directory=os.path.basename(place.path),
+        scans=scans,
     )
     with _silence():
         return open_log(directory, opening)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""ottla, Apache Kafka 4.4.0 and kfake side by side on this machine, by the same load.
+"""ottla, Apache Kafka 4.4.0 and kfake side by side on this machine, by the same load; and how little writing takes, by floor.
 
-    python scripts/bench/compare.py [--rounds 3] [--brokers ottla,kafka,kfake] [--loads small,e2e] [--docs]
+    python scripts/bench/compare.py [--rounds 3] [--brokers ottla,kafka,kfake,floor] [--loads small,e2e] [--docs]
 
 Every broker is started on an empty directory, warmed with each load (a JVM needs it), and then the loads go round: each of them
 against each broker, one after the other, as often as --rounds says. Never two at once. A figure is the median of the rounds;
@@ -65,22 +65,15 @@ class WarmKafka(RealKafka):
         return ["java", *jvm.split(), "-cp", maven.classpath("kafka")]
 
 
-class Kfake(BrokerProcess):
-    """franz-go's fake broker, which keeps everything in memory: a lower bound for start and memory."""
-
-    kind = "kfake"
+class GoProgram(BrokerProcess):
+    """A program in Go beside this script, in the folder of its kind; built once a version, by Go and its module proxy."""
 
     def command(self) -> list[str]:
-        return [str(self._built()), str(self.port)]
+        return [str(self.built()), str(self.port)]
 
-    def stop(self) -> int:
-        return self._end(signal.SIGINT)
-
-    @staticmethod
-    def _built() -> Path:
-        """Built once a version, by Go and its module proxy."""
-        source = BENCH / "kfake"
-        program = maven.cache_dir() / "kfake" / "kfake"
+    def built(self) -> Path:
+        source = BENCH / self.kind
+        program = maven.cache_dir() / self.kind / self.kind
         newest = max(path.stat().st_mtime for path in source.iterdir())
         if not program.exists() or program.stat().st_mtime < newest:
             program.parent.mkdir(parents=True, exist_ok=True)
@@ -88,11 +81,31 @@ class Kfake(BrokerProcess):
                 ["go", "build", "-o", str(program), "."], cwd=source, capture_output=True, text=True, check=False
             )
             if done.returncode != 0:
-                raise BrokerFailed(f"kfake could not be built:\n{done.stderr}")
+                raise BrokerFailed(f"{self.kind} could not be built:\n{done.stderr}")
         return program
 
 
-BROKERS: dict[str, type[BrokerProcess]] = {"ottla": Ottla, "kafka": WarmKafka, "kfake": Kfake}
+class Kfake(GoProgram):
+    """franz-go's fake broker, which keeps everything in memory: a lower bound for start and memory."""
+
+    kind = "kfake"
+
+    def stop(self) -> int:
+        return self._end(signal.SIGINT)
+
+
+class Floor(GoProgram):
+    """No broker: it receives batches, checks their CRC and writes them. What the kernel takes, a lower bound for large ones."""
+
+    kind = "floor"
+
+    def command(self) -> list[str]:
+        return [*super().command(), str(self.directory)]
+
+
+BROKERS: dict[str, type[BrokerProcess]] = {"ottla": Ottla, "kafka": WarmKafka, "kfake": Kfake, "floor": Floor}
+AT_HOME = {"floor": Place.TMPFS}
+"""Kinds that run in one place only."""
 
 
 def start(broker: BrokerProcess) -> dict[str, float]:
@@ -101,8 +114,8 @@ def start(broker: BrokerProcess) -> dict[str, float]:
     broker.properties.write_text("".join(f"{key}={value}\n" for key, value in broker.settings.items()))
     if isinstance(broker, WarmKafka):
         broker.format()  # Kafka has a tool for it, which is not counted
-    elif isinstance(broker, Kfake):
-        broker.command()  # builds it
+    elif isinstance(broker, GoProgram):
+        broker.built()
     with open(broker.log_file, "ab") as log:
         begin = time.perf_counter()
         broker.process = subprocess.Popen(
@@ -177,7 +190,7 @@ def compare(kinds: list[str], loads: list[Load], rounds: int) -> Figures:
 
 
 def _compare_at(place: Place, directory: Path, kinds: list[str], loads: list[Load], rounds: int, found: Figures) -> None:
-    brokers = [BROKERS[kind](directory / kind, SETTINGS) for kind in kinds]
+    brokers = [BROKERS[kind](directory / kind, SETTINGS) for kind in kinds if AT_HOME.get(kind, place) is place]
     try:
         for broker in brokers:
             figures = start(broker)
@@ -214,7 +227,7 @@ def _note(found: Figures, kind: str, load: str, figures: dict[str, Any]) -> None
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--brokers", default="ottla,kafka,kfake")
+    parser.add_argument("--brokers", default="ottla,kafka,kfake,floor")
     parser.add_argument("--loads", default=",".join(load.name for load in LOADS))
     parser.add_argument("--docs", action="store_true", help="write docs/benchmarks.*")
     arguments = parser.parse_args()

@@ -13,7 +13,7 @@ from typing import Any
 from rows import ALL_ROWS, ROWS, Row
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
-NAMES = {"ottla": "ottla", "kafka": "Apache Kafka 4.4.0", "kfake": "kfake"}
+NAMES = {"ottla": "ottla", "kafka": "Apache Kafka 4.4.0", "kfake": "kfake", "floor": "floor"}
 COLOURS = {"ottla": "#1f77b4", "kfake": "#bbbbbb"}
 
 Medians = Mapping[str, Mapping[str, Mapping[str, float]]]
@@ -131,7 +131,8 @@ Written by `python scripts/bench/compare.py --docs`: the same requests at wire l
 broker, one after the other, {rounds} rounds after a warm-up, medians. {machine}. CPU is that of the whole broker process. What
 counts is the ratio to Kafka's figure in the same run; lower is better but for requests/s. benchmarks.json has every round.
 A load that was run again alone (`--loads`) has its rows from that run, of both brokers. Starts with many partitions are measured
-by `scripts/bench/opening.py`, in a run of their own.
+by `scripts/bench/opening.py`, in a run of their own. kfake keeps everything in memory. `floor` is no broker: it receives a
+Produce, checks the CRC, writes the batch and answers (`scripts/bench/floor`), so its CPU is nearly all the kernel's.
 
 {table(medians, shown)[0]}
 

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from ottla.log import checkpoint
 from ottla.log.partition import PartitionLog
+from ottla.log.scan import FIND_BYTES
 from ottla.pipeline import source_seen
 from ottla.pipeline.segments import SourceError
+from ottla.pipeline.segments_disk import ReadOnlyFile
 from ottla.pipeline.source_seen import SeenPartitions
-from tests.pipeline.logs import fill, place, rig
+from ottla.wire.batch import HEADER_SIZE
+from ottla.wire.kernel import BatchScan
+from tests.pipeline.logs import fill, offsets, place, rig
 
 
 def end(log: PartitionLog) -> int:
@@ -24,9 +29,9 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     found: list[str] = []
     real = source_seen.with_log
 
-    def counting(where: source_seen.Place, work: object) -> object:
+    def counting(where: source_seen.Place, *rest: Any) -> object:
         found.append(where.path)
-        return real(where, work)  # type: ignore[arg-type]
+        return real(where, *rest)
 
     monkeypatch.setattr(source_seen, "with_log", counting)
     return found
@@ -55,6 +60,135 @@ def test_records_that_come_and_a_start_that_moves_are_seen(tmp_path: Path, opene
     assert len(opened) == 3
 
 
+def test_checkpoints_that_are_written_anew_and_say_the_same_of_it_are_no_change(tmp_path: Path, opened: list[str]) -> None:
+    """As a live broker does every minute, whatever became of its other partitions."""
+    log = rig(tmp_path)
+    fill(log, 3)
+    log.manager.close(True)
+    seen = SeenPartitions()
+    points = tmp_path / checkpoint.RECOVERY_POINTS
+    for others in ("", "u 0 1\n", "u 0 1\n"):
+        lines = ["t 0 30", *others.split("\n")[:-1]]
+        points.with_suffix(".tmp").write_text(f"0\n{len(lines)}\n" + "".join(f"{line}\n" for line in lines))
+        points.with_suffix(".tmp").replace(points)
+        assert seen.with_log(place(tmp_path), end) == 30
+    assert len(opened) == 1
+    points.write_text("0\n1\nt 0 20\n")
+    assert seen.with_log(place(tmp_path), end) == 30
+    points.write_text("spoilt")
+    assert seen.with_log(place(tmp_path), end) == 30
+    assert len(opened) == 3
+
+
+def test_a_broker_that_started_is_seen(tmp_path: Path, opened: list[str]) -> None:
+    """Without the file of a clean stop, segments are checked."""
+    log = rig(tmp_path)
+    fill(log, 3)
+    log.manager.close(True)
+    clean = tmp_path / checkpoint.CLEAN_SHUTDOWN
+    clean.touch()
+    seen = SeenPartitions()
+    for _ in range(2):
+        assert seen.with_log(place(tmp_path), end) == 30
+    clean.unlink()
+    assert seen.with_log(place(tmp_path), end) == 30
+    assert len(opened) == 2
+
+
+@pytest.fixture
+def read_bytes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The lengths of what was read of files, but for headers alone."""
+    found: list[int] = []
+    real = ReadOnlyFile.pread
+
+    def counting(file: ReadOnlyFile, length: int, position: int) -> bytes:
+        data = real(file, length, position)
+        if len(data) > HEADER_SIZE and file.path.endswith(".log"):
+            found.append(len(data))
+        return data
+
+    monkeypatch.setattr(ReadOnlyFile, "pread", counting)
+    return found
+
+
+def test_of_a_live_segment_only_what_has_come_is_checked(tmp_path: Path, read_bytes: list[int]) -> None:
+    log = rig(tmp_path)
+    fill(log, 300)
+    seen, segment = SeenPartitions(), tmp_path / "t-0" / f"{0:020d}.log"
+    assert seen.with_log(place(tmp_path), end) == 3000
+    assert sum(read_bytes) >= segment.stat().st_size
+    for more in range(1, 4):
+        size = segment.stat().st_size
+        fill(log, 5)
+        read_bytes.clear()
+        assert seen.with_log(place(tmp_path), end) == 3000 + 50 * more
+        assert sum(read_bytes) < segment.stat().st_size - size + 4 * FIND_BYTES
+    assert offsets(tmp_path) == list(range(3150))
+    whole, resumed = SeenPartitions().with_log(place(tmp_path), indexes), seen.with_log(place(tmp_path), indexes)
+    assert whole == resumed
+    assert whole[0]
+
+
+def indexes(log: PartitionLog) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+    return log.segments[-1].offset_index.entries(), log.segments[-1].time_index.entries()
+
+
+def test_a_segment_that_was_cut_and_went_on_is_checked_from_its_start(tmp_path: Path) -> None:
+    """As a follower's is, whose leader knows better: the same file, with other batches behind the first ones."""
+    log, other = rig(tmp_path / "log"), rig(tmp_path / "other")
+    for which in (log, other):
+        fill(which, 10)
+    fill(log, 10)
+    seen, where = SeenPartitions(), place(tmp_path / "log")
+    assert seen.with_log(where, end) == 200
+    fill(other, 30, 3)
+    segment = f"t-0/{0:020d}.log"
+    with (tmp_path / "log" / segment).open("r+b") as file:
+        file.truncate(0)
+        file.write((tmp_path / "other" / segment).read_bytes())
+    assert seen.with_log(where, end) == 190
+    assert offsets(tmp_path / "log") == list(range(190))
+
+
+def test_a_batch_that_is_half_there_is_taken_when_it_is_whole(tmp_path: Path) -> None:
+    """A reader may come between two writes of a live broker."""
+    log = rig(tmp_path)
+    fill(log, 20)
+    segment = tmp_path / "t-0" / f"{0:020d}.log"
+    whole = segment.read_bytes()
+    segment.write_bytes(whole[:-10])
+    seen = SeenPartitions()
+    assert seen.with_log(place(tmp_path), end) == 190
+    with segment.open("ab") as file:
+        file.write(whole[-10:])
+    assert seen.with_log(place(tmp_path), end) == 200
+
+
+def test_a_segment_whose_last_batch_was_cut_is_checked_from_its_start(tmp_path: Path) -> None:
+    log = rig(tmp_path)
+    fill(log, 20)
+    seen, segment = SeenPartitions(), tmp_path / "t-0" / f"{0:020d}.log"
+    assert seen.with_log(place(tmp_path), end) == 200
+    with segment.open("r+b") as file:
+        file.truncate(segment.stat().st_size - 10)
+    assert seen.with_log(place(tmp_path), end) == 190
+    assert offsets(tmp_path) == list(range(190))
+
+
+def test_what_is_spoilt_behind_the_scan_is_cut_as_ever(tmp_path: Path) -> None:
+    log = rig(tmp_path)
+    fill(log, 20)
+    seen = SeenPartitions()
+    assert seen.with_log(place(tmp_path), end) == 200
+    fill(log, 2)
+    segment = tmp_path / "t-0" / f"{0:020d}.log"
+    data = bytearray(segment.read_bytes())
+    data[-1] ^= 1
+    segment.write_bytes(data)
+    for _ in range(2):
+        assert seen.with_log(place(tmp_path), end) == 210
+
+
 def test_of_the_partitions_that_were_opened_the_last_are_kept(tmp_path: Path, opened: list[str]) -> None:
     for name in ("a", "b"):
         log = rig(tmp_path / name)
@@ -76,3 +210,20 @@ def test_a_partition_that_went_is_not_remembered(tmp_path: Path) -> None:
     (tmp_path / "t-0").rename(tmp_path / "u-0")
     with pytest.raises(SourceError, match=r"t-0 is being changed or removed"):
         seen.with_log(where, end)
+
+
+def test_where_a_file_vanished_no_scan_is_believed(tmp_path: Path) -> None:
+    """The next file of the same name may be another."""
+    log = rig(tmp_path)
+    fill(log, 2)
+    scans: dict[int, BatchScan] = {}
+    found: list[BatchScan] = []
+
+    def work(log: PartitionLog) -> int:
+        found.append(scans[0])
+        if len(found) == 1:
+            raise FileNotFoundError
+        return log.log_end_offset
+
+    assert source_seen.with_log(place(tmp_path), work, scans) == 20
+    assert found[0] is not found[1]

@@ -1,0 +1,3 @@
+module ottla/bench/floor
+
+go 1.24
