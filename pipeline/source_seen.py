@@ -9,8 +9,10 @@ they are checked: the scan of a segment goes on where it ended, if the batch bef
 from __future__ import annotations
 
 import os
+from array import array
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from ottla.log import checkpoint
@@ -43,12 +45,17 @@ class _Seen:
 
 @dataclass(slots=True)
 class _Known:
-    """A segment up to `scan.sound`, and how to tell that those bytes are the same still: its file, the last batch's header."""
+    """A segment up to `scan.sound`, and how to tell that those bytes are the same still: its file, and the last batch's header.
+
+    The entries of its indexes, of which a GiB has 260,000 each, are packed meanwhile: two numbers each, one after the other.
+    """
 
     scan: BatchScan
     inode: int
     position: int
     header: bytes
+    entries: array[int]
+    times: array[int]
 
 
 class SeenPartitions:
@@ -91,14 +98,15 @@ class SeenPartitions:
         among[place.path] = value
 
     def _scans(self, place: Place) -> dict[int, BatchScan]:
-        """What was learned of segments, by base offset, as far as it is true still."""
+        """What was learned of segments, by base offset, as far as it is true still. It goes on, and is forgotten as it was."""
         found: dict[int, BatchScan] = {}
-        for base_offset, known in self._known.get(place.path, {}).items():
+        for base_offset, known in self._known.pop(place.path, {}).items():
             try:
                 file = open_for_reading(f"{place.path}/{offset_name(base_offset)}{LOG_SUFFIX}")
                 same = os.fstat(file.fileno()).st_ino == known.inode
                 if same and file.pread(HEADER_SIZE, known.position) == known.header:
-                    found[base_offset] = known.scan
+                    scan = found[base_offset] = known.scan
+                    scan.entries, scan.times = _unpacked(known.entries), _unpacked(known.times)
             except OSError:
                 continue  # gone; what else it may be, opening the partition tells
         return found
@@ -139,8 +147,18 @@ def _known(log: PartitionLog, scans: dict[int, BatchScan]) -> dict[int, _Known]:
         if scan is not None and last is not None:
             file = segment.open_file()
             header = file.pread(HEADER_SIZE, last.position)
-            found[segment.base_offset] = _Known(scan, os.fstat(file.fileno()).st_ino, last.position, header)
+            inode, entries, times = os.fstat(file.fileno()).st_ino, _packed(scan.entries), _packed(scan.times)
+            scan.entries, scan.times = [], []
+            found[segment.base_offset] = _Known(scan, inode, last.position, header, entries, times)
     return found
+
+
+def _packed(pairs: list[tuple[int, int]]) -> array[int]:
+    return array("q", chain.from_iterable(pairs))
+
+
+def _unpacked(numbers: array[int]) -> list[tuple[int, int]]:
+    return list(zip(numbers[::2], numbers[1::2], strict=True))
 
 
 def _of(about: os.stat_result) -> _File:
