@@ -1,4 +1,5 @@
 """After an unclean stop: everything from the recovery point's segment on is read, batch by batch, and cut where it goes wrong.
+(A reader of a live log, who opens it again and again, goes on where it was: `opening.Scans`.)
 
 Below the recovery point all was fsynced. Beyond it a crash may have left anything: half a batch, zeros, a later piece of a file
 without the one before. So the log is believed up to the first batch that cannot be right, by framing, CRC or offsets; there the
@@ -94,7 +95,8 @@ class TailCheck:
                 self._cut(segment, scan.sound, _RESERVED)
 
     def _check(self, segment: Segment) -> tuple[BatchScan, str | None]:
-        """Reads a whole segment and keeps what it learns; (the scan, why what follows `scan.sound` is not right or None)."""
+        """Reads a segment, or what has come since an earlier scan, and keeps what it learns; (the scan, why what follows
+        `scan.sound` is not right or None)."""
         scan = self._scan_of(segment)
         code = check_batches(segment.open_file(), segment.size, scan, self._opening.progress)
         if code == OFFSET_OVERFLOW:
@@ -109,12 +111,12 @@ class TailCheck:
         return scan, None if code == NEED_MORE else SCAN_REASONS[code]
 
     def _scan_of(self, segment: Segment) -> BatchScan:
-        known = self._opening.scans
-        scan = None if known is None else known.get(segment.base_offset)
+        scans = self._opening.scans
+        scan = None if scans is None else scans.before.pop(segment.base_offset, None)
         if scan is None or scan.sound > segment.size:
             scan = BatchScan(segment.base_offset, segment.index_interval_bytes, self._epochs.latest_epoch)
-            if known is not None:
-                known[segment.base_offset] = scan
+        if scans is not None:
+            scans.now[segment.base_offset] = scan
         return scan
 
     def _is_reserved(self, index: int, scan: BatchScan) -> bool:

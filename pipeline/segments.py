@@ -34,7 +34,7 @@ from ottla.log.directory import LogDirectory
 from ottla.log.errors import CorruptSnapshot, LogError
 from ottla.log.files import OpenFiles
 from ottla.log.leftovers import offset_in
-from ottla.log.opening import Opening
+from ottla.log.opening import Opening, Scans
 from ottla.log.partition import PartitionLog
 from ottla.log.recovery import open_log
 from ottla.log.segment import LOG_SUFFIX, SWAP_SUFFIX, Segment
@@ -42,7 +42,6 @@ from ottla.log.timestamps import offset_for_timestamp
 from ottla.log.transactions import collect_aborted
 from ottla.pipeline.segments_disk import ReadOnlyDisk
 from ottla.wire.batch import HEADER_SIZE
-from ottla.wire.kernel import BatchScan
 
 MAX_OFFSET: Final = 2**63 - 1
 MIN_TIMESTAMP: Final = -(2**63)
@@ -150,7 +149,7 @@ def _names(path: str) -> list[str]:
 # Opening
 
 
-def with_log(place: Place, work: Callable[[PartitionLog], _T], scans: dict[int, BatchScan] | None = None) -> _T:
+def with_log(place: Place, work: Callable[[PartitionLog], _T], scans: Scans | None = None) -> _T:
     """`work` with the partition as a broker's recovery would see it now. Nothing on the disk is changed. SourceError.
 
     `scans`: see log.opening. Where a live broker removes a file meanwhile, everything is done again, and nothing is believed.
@@ -170,7 +169,7 @@ def with_log(place: Place, work: Callable[[PartitionLog], _T], scans: dict[int, 
     raise SourceError(f"{place.topic}-{place.partition} is being changed or removed, and cannot be read: {problem}")
 
 
-def _open(place: Place, scans: dict[int, BatchScan] | None) -> PartitionLog:
+def _open(place: Place, scans: Scans | None) -> PartitionLog:
     disk, parent = ReadOnlyDisk(), os.path.dirname(place.path)
     directory = LogDirectory(disk, parent, OpenFiles(_OPEN_AT_ONCE))
 

@@ -10,17 +10,18 @@ from __future__ import annotations
 
 import os
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from ottla.log import checkpoint
 from ottla.log.errors import CorruptSnapshot
+from ottla.log.opening import Scans
 from ottla.log.segment import LOG_SUFFIX, offset_name
 from ottla.pipeline.segments import Place, with_log
 from ottla.pipeline.segments_disk import ReadOnlyDisk, open_for_reading
-from ottla.wire.batch import HEADER_SIZE
+from ottla.wire.batch import HEADER_SIZE, read_header
 
 if TYPE_CHECKING:
     from ottla.log.checkpoint import TopicPartition
@@ -43,25 +44,28 @@ class _Seen:
     log: PartitionLog
 
 
+_Last = tuple[int, int, int, int]
+"""A batch: where it begins in the file, its base offset, leader epoch and CRC."""
+
+
 @dataclass(slots=True)
 class _Known:
-    """A segment up to `scan.sound`, and how to tell that those bytes are the same still: its file, and the last batch's header.
+    """A segment up to `scan.sound`, and the batch that ends there: while it is there, so is what lies before it.
 
-    The entries of its indexes, of which a GiB has 260,000 each, are packed meanwhile: two numbers each, one after the other.
+    The lists of the scan are packed meanwhile. A GiB has 260,000 entries in each index, which makes 60 MiB of tuples.
     """
 
     scan: BatchScan
-    inode: int
-    position: int
-    header: bytes
+    last: _Last
     entries: array[int]
     times: array[int]
+    producers: array[int]
 
 
 class SeenPartitions:
     """The partitions that were opened last, at most `most`, and by what to tell that they have changed.
 
-    Each holds the indexes of its segments and a file or two.
+    Each holds the indexes of its segments, those of a live one twice, and a file or two.
     """
 
     def __init__(self, most: int | None = None) -> None:
@@ -72,44 +76,37 @@ class SeenPartitions:
 
     def with_log(self, place: Place, work: Callable[[PartitionLog], _T]) -> _T:
         """`work` with the partition, which is opened again only if one of its files has changed. SourceError."""
-        try:
-            seen, now = self._seen.get(place.path), self._print(place)
-            if seen is not None and seen.print == now:
-                return work(seen.log)
-        except FileNotFoundError:
-            self._seen.pop(place.path, None)  # it changes right now, and is looked at anew
-
-        scans = self._scans(place)
+        before = self._print_or_none(place)
+        seen = self._seen.get(place.path) if before is not None else self._seen.pop(place.path, None)
+        if seen is not None and seen.print == before:
+            return work(seen.log)
+        known = self._known.pop(place.path, {})  # scans go on, and are stale where that fails
+        scans = Scans({base: _unpacked(one) for base, one in known.items() if _is_there(place, base, one.last)})
 
         def remember(log: PartitionLog) -> _T:
+            for base, scan in scans.now.items():
+                if base in known and known[base].scan is scan and not _is_there(place, base, known[base].last):
+                    raise FileNotFoundError(f"{place.path}: segment {base} was cut while it was scanned")
+            self._keep(self._known, place.path, {base: _packed(scan) for base, scan in scans.now.items() if scan.sound})
             done = work(log)
-            self._keep(self._known, place, _known(log, scans))
-            if before == self._print(place):
-                self._keep(self._seen, place, _Seen(before, log))
+            if before is not None:  # what changed since shows by the next print
+                self._keep(self._seen, place.path, _Seen(before, log))
             return done
 
-        before = self._print(place) if os.path.isdir(place.path) else ()
         return with_log(place, remember, scans)
 
-    def _keep(self, among: dict[str, _K], place: Place, value: _K) -> None:
-        among.pop(place.path, None)
+    def _keep(self, among: dict[str, _K], path: str, value: _K) -> None:
+        among.pop(path, None)
         if self._most is not None and len(among) >= self._most:
             among.pop(next(iter(among)))
-        among[place.path] = value
+        among[path] = value
 
-    def _scans(self, place: Place) -> dict[int, BatchScan]:
-        """What was learned of segments, by base offset, as far as it is true still. It goes on, and is forgotten as it was."""
-        found: dict[int, BatchScan] = {}
-        for base_offset, known in self._known.pop(place.path, {}).items():
-            try:
-                file = open_for_reading(f"{place.path}/{offset_name(base_offset)}{LOG_SUFFIX}")
-                same = os.fstat(file.fileno()).st_ino == known.inode
-                if same and file.pread(HEADER_SIZE, known.position) == known.header:
-                    scan = found[base_offset] = known.scan
-                    scan.entries, scan.times = _unpacked(known.entries), _unpacked(known.times)
-            except OSError:
-                continue  # gone; what else it may be, opening the partition tells
-        return found
+    def _print_or_none(self, place: Place) -> _Print | None:
+        """None while files come and go: what is opened then is not remembered."""
+        try:
+            return self._print(place)
+        except FileNotFoundError:
+            return None
 
     def _print(self, place: Place) -> _Print:
         """Which files there are, their sizes and times, and the checkpoints' lines. FileNotFoundError."""
@@ -135,30 +132,40 @@ class SeenPartitions:
             lines = checkpoint.read_offsets(_DISK, path)
         except (CorruptSnapshot, OSError):
             lines = {}
-        self._checkpoints[path] = (now, lines)
+        self._keep(self._checkpoints, path, (now, lines))
         return lines
 
 
-def _known(log: PartitionLog, scans: dict[int, BatchScan]) -> dict[int, _Known]:
-    found: dict[int, _Known] = {}
-    for segment in log.segments:
-        scan = scans.get(segment.base_offset)
-        last = None if scan is None else segment.locate(scan.expected - 1)
-        if scan is not None and last is not None:
-            file = segment.open_file()
-            header = file.pread(HEADER_SIZE, last.position)
-            inode, entries, times = os.fstat(file.fileno()).st_ino, _packed(scan.entries), _packed(scan.times)
-            scan.entries, scan.times = [], []
-            found[segment.base_offset] = _Known(scan, inode, last.position, header, entries, times)
-    return found
+def _is_there(place: Place, base_offset: int, last: _Last) -> bool:
+    """Is the batch still where it was? Where the file cannot be read, opening the partition tells why."""
+    try:
+        data = open_for_reading(f"{place.path}/{offset_name(base_offset)}{LOG_SUFFIX}").pread(HEADER_SIZE, last[0])
+    except OSError:
+        return False
+    if len(data) < HEADER_SIZE:
+        return False
+    header = read_header(data)
+    return (header.base_offset, header.partition_leader_epoch, header.crc) == last[1:]
 
 
-def _packed(pairs: list[tuple[int, int]]) -> array[int]:
-    return array("q", chain.from_iterable(pairs))
+def _packed(scan: BatchScan) -> _Known:
+    """Takes the lists out of the scan. (The segment has a list of producers' batches of its own to go by.)"""
+    last = (scan.last_position, scan.last_offset, scan.last_epoch, scan.last_crc)
+    known = _Known(scan, last, _flat(scan.entries), _flat(scan.times), _flat(scan.producers))
+    scan.entries, scan.times, scan.producers = [], [], []
+    return known
 
 
-def _unpacked(numbers: array[int]) -> list[tuple[int, int]]:
-    return list(zip(numbers[::2], numbers[1::2], strict=True))
+def _unpacked(known: _Known) -> BatchScan:
+    scan = known.scan
+    scan.entries = list(zip(*[iter(known.entries)] * 2, strict=True))
+    scan.times = list(zip(*[iter(known.times)] * 2, strict=True))
+    scan.producers = list(zip(*[iter(known.producers)] * 4, strict=True))
+    return scan
+
+
+def _flat(tuples: Iterable[tuple[int, ...]]) -> array[int]:
+    return array("q", chain.from_iterable(tuples))
 
 
 def _of(about: os.stat_result) -> _File:

@@ -351,9 +351,10 @@ class BatchScan:
     """Looks at the batches of a segment one after the other, as recovery must: framing, CRC, ascending offsets.
 
     What is learned on the way lies in the attributes and outlives the buffers: `sound` is where the last good batch ends in the
-    file, `expected` the offset after it, `entries` the entries of the offset index that are due, as (last offset, position), and
-    `times` those of the time index, as (greatest timestamp so far, its offset); `epochs` where a leader epoch above
-    `latest_epoch` begins, as (epoch, offset), `producers` the batches that producer state must see, as (position, size,
+    file, `expected` the offset after it; `last_position`, `last_offset`, `last_epoch` and `last_crc` are of that batch: where it
+    begins, its base offset, leader epoch and CRC. `entries` are the entries of the offset index that are due, as (last offset,
+    position), and `times` those of the time index, as (greatest timestamp so far, its offset); `epochs` where a leader epoch
+    above `latest_epoch` begins, as (epoch, offset), `producers` the batches that producer state must see, as (position, size,
     producer id, PLAIN | TRANSACTIONAL | CONTROL). `gaps`: an offset is missing between two batches or in one, as only a
     compaction leaves it.
     """
@@ -363,6 +364,10 @@ class BatchScan:
         self.interval_bytes: i64 = interval_bytes
         self.expected: i64 = base_offset
         self.sound: i64 = 0
+        self.last_position: i64 = -1
+        self.last_offset: i64 = -1
+        self.last_epoch: i64 = -1
+        self.last_crc: i64 = 0
         self.since_index: i64 = 0
         self.max_timestamp: i64 = NO_TIMESTAMP
         self.offset_of_max: i64 = base_offset
@@ -429,6 +434,8 @@ class BatchScan:
             kind: i64 = buf[at + 22] & 0x30
             what: i64 = CONTROL if kind & 0x20 else TRANSACTIONAL if kind else PLAIN
             self.producers.append((int(self.sound), int(size), int(producer_id), int(what)))
+        self.last_position, self.last_offset, self.last_epoch = self.sound, first, epoch
+        self.last_crc = int32_at(buf, at + 17) & 0xFFFFFFFF
         self.sound += size
         self.expected = last + 1
         return NEED_MORE

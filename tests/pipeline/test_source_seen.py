@@ -8,15 +8,17 @@ from typing import Any
 import pytest
 
 from ottla.log import checkpoint
+from ottla.log.opening import Scans
 from ottla.log.partition import PartitionLog
 from ottla.log.scan import FIND_BYTES
 from ottla.pipeline import source_seen
-from ottla.pipeline.segments import SourceError
+from ottla.pipeline.segments import SourceError, Wanted, slices
 from ottla.pipeline.segments_disk import ReadOnlyFile
 from ottla.pipeline.source_seen import SeenPartitions
 from ottla.wire.batch import HEADER_SIZE
 from ottla.wire.kernel import BatchScan
-from tests.pipeline.logs import fill, offsets, place, rig
+from tests.log.support import Rig, batch
+from tests.pipeline.logs import end_transaction, fill, offsets, place, rig
 
 
 def end(log: PartitionLog) -> int:
@@ -212,15 +214,113 @@ def test_a_partition_that_went_is_not_remembered(tmp_path: Path) -> None:
         seen.with_log(where, end)
 
 
+def transactional(log: Rig) -> None:
+    for at in range(5):
+        log.append(batch(3, producer=(1, 0, 3 * at), transactional=True))
+
+
+def committed(log: PartitionLog) -> tuple[int, list[tuple[tuple[int, int, int], ...]]]:
+    """Up to where records are stable, and the aborted transactions that a reader of them is told of."""
+    where = source_seen.Place(log.path, log.topic, log.partition)
+    return log.last_stable_offset, [one.aborted for one in slices(log, where, Wanted(committed=True), 1 << 30)]
+
+
+@pytest.mark.parametrize("when", ["while it is asked", "before it is scanned"])
+def test_another_log_in_the_file_is_not_taken_for_the_one_that_was_scanned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    """Batches of the same sizes, at the same offsets: a transaction instead of plain records, whose end comes later."""
+    log, other = rig(tmp_path / "log"), rig(tmp_path / "other")
+    for which in (log, other):
+        fill(which, 10)
+    for _ in range(5):
+        log.append(batch(3))
+    transactional(other)
+    mine, theirs = (tmp_path / name / "t-0" / f"{0:020d}.log" for name in ("log", "other"))
+    assert mine.stat().st_size == theirs.stat().st_size
+
+    def put(*_: object) -> None:
+        with mine.open("r+b") as file:
+            file.truncate(0)
+            file.write(theirs.read_bytes())
+
+    seen, where = SeenPartitions(), place(tmp_path / "log")
+    if when == "while it is asked":
+        seen.with_log(where, put)
+    else:
+        seen.with_log(where, end)
+        end_transaction(other, 1, commit=False)
+        fill(other, 2)
+        real = source_seen.with_log
+
+        def late(*args: Any) -> object:
+            monkeypatch.undo()
+            put()
+            return real(*args)
+
+        monkeypatch.setattr(source_seen, "with_log", late)
+        mine.touch()
+        assert seen.with_log(where, committed) == SeenPartitions().with_log(where, committed)
+    end_transaction(other, 1, commit=False)
+    fill(other, 2)
+    put()
+    for _ in range(2):
+        assert seen.with_log(where, committed) == SeenPartitions().with_log(where, committed)
+
+
+def test_transactions_that_reach_over_what_was_scanned(tmp_path: Path) -> None:
+    log = rig(tmp_path)
+    fill(log, 10)
+    transactional(log)
+    seen, where = SeenPartitions(), place(tmp_path)
+    assert seen.with_log(where, committed)[0] == 100
+    end_transaction(log, 1, commit=False)
+    fill(log, 2)
+    assert seen.with_log(where, committed) == SeenPartitions().with_log(where, committed)
+    assert seen.with_log(where, committed)[1] == [((1, 100, 115),)]
+
+
+def test_a_plan_that_fails_while_it_scans_spoils_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = rig(tmp_path)
+    fill(log, 100)
+    seen, where, real = SeenPartitions(), place(tmp_path), source_seen.with_log
+    assert seen.with_log(where, end) == 1000
+
+    def fails(log: PartitionLog) -> int:
+        raise SourceError("half way")
+
+    monkeypatch.setattr(source_seen, "with_log", lambda where, work, scans: real(where, fails, scans))
+    fill(log, 100)
+    with pytest.raises(SourceError, match="half way"):
+        seen.with_log(where, end)
+    monkeypatch.undo()
+    fill(log, 1)
+    assert seen.with_log(where, indexes) == SeenPartitions().with_log(where, indexes)
+    assert len(seen.with_log(where, indexes)[0]) > 2
+
+
+def test_of_segments_that_are_no_longer_live_nothing_is_kept(tmp_path: Path) -> None:
+    log = rig(tmp_path, segment_bytes=20_000)
+    seen, where = SeenPartitions(), None
+    for _ in range(8):
+        fill(log, 30)
+        (tmp_path / checkpoint.RECOVERY_POINTS).write_text(f"0\n1\nt 0 {log.bases[-1]}\n")
+        where = where or place(tmp_path)
+        seen.with_log(where, end)
+    assert len(log.bases) > 3
+    assert len(seen._known[where.path]) == 1
+
+
 def test_where_a_file_vanished_no_scan_is_believed(tmp_path: Path) -> None:
     """The next file of the same name may be another."""
     log = rig(tmp_path)
     fill(log, 2)
-    scans: dict[int, BatchScan] = {}
+    scans = Scans()
     found: list[BatchScan] = []
 
     def work(log: PartitionLog) -> int:
-        found.append(scans[0])
+        found.append(scans.now[0])
+        scans.before[0] = scans.now[0]
         if len(found) == 1:
             raise FileNotFoundError
         return log.log_end_offset

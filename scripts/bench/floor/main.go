@@ -38,38 +38,39 @@ type partition struct {
 	end  int64
 }
 
+// logs are the partitions of every topic, by their number.
 type logs struct {
 	sync.Mutex
-	directory  string
-	partitions map[string]*partition
+	directory string
+	topics    map[string]map[uint32]*partition
 }
 
 func (l *logs) open(topic string, index uint32) (*partition, error) {
-	name := fmt.Sprintf("%s-%d.log", topic, index)
 	l.Lock()
 	defer l.Unlock()
-	if found := l.partitions[name]; found != nil {
+	if found := l.topics[topic][index]; found != nil {
 		return found, nil
 	}
-	file, err := os.Create(filepath.Join(l.directory, name))
+	file, err := os.Create(filepath.Join(l.directory, fmt.Sprintf("%s-%d.log", topic, index)))
 	if err != nil {
 		return nil, err
 	}
-	l.partitions[name] = &partition{file: file}
-	return l.partitions[name], nil
+	if l.topics[topic] == nil {
+		l.topics[topic] = map[uint32]*partition{}
+	}
+	l.topics[topic][index] = &partition{file: file}
+	return l.topics[topic][index], nil
 }
 
-func (l *logs) remove(topic string) {
+func (l *logs) remove(topic string) error {
 	l.Lock()
 	defer l.Unlock()
-	names, _ := filepath.Glob(filepath.Join(l.directory, topic+"-*.log"))
-	for _, name := range names {
-		if found := l.partitions[filepath.Base(name)]; found != nil {
-			found.file.Close()
-			delete(l.partitions, filepath.Base(name))
-		}
-		os.Remove(name)
+	var failed error
+	for _, found := range l.topics[topic] {
+		failed = errors.Join(failed, os.Remove(found.file.Name()), found.file.Close())
 	}
+	delete(l.topics, topic)
+	return failed
 }
 
 // reader goes over the fields of a request.
@@ -136,8 +137,7 @@ func (l *logs) answer(key uint16, request *reader, out []byte) ([]byte, error) {
 	case deleteTopics:
 		request.int32()
 		topic := request.string()
-		l.remove(topic)
-		return append(appendString(append(out, 0, 0, 0, 0, 0, 0, 0, 1), topic), 0, 0), nil
+		return append(appendString(append(out, 0, 0, 0, 0, 0, 0, 0, 1), topic), 0, 0), l.remove(topic)
 	}
 	return nil, fmt.Errorf("API key %d is not known here", key)
 }
@@ -147,8 +147,10 @@ func (l *logs) serve(connection net.Conn) error {
 	var frame []byte
 	size := make([]byte, 4)
 	for {
-		if _, err := io.ReadFull(connection, size); err != nil {
-			return nil // closed
+		if _, err := io.ReadFull(connection, size); err == io.EOF {
+			return nil
+		} else if err != nil {
+			return err
 		}
 		need := int(big.Uint32(size))
 		if cap(frame) < need {
@@ -177,7 +179,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	all := &logs{directory: os.Args[2], partitions: map[string]*partition{}}
+	all := &logs{directory: os.Args[2], topics: map[string]map[uint32]*partition{}}
 	for {
 		connection, err := listener.Accept()
 		if err != nil {
