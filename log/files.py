@@ -233,10 +233,8 @@ class OsFile:
         self._fd = fd
         self.size = size
         self._is_tailed = False  # what was appended before was read at once: somebody waits for records
-        self._last = (
-            size,
-            b"",
-        )  # then where the next append ends, and its bytes if they are few; one object, for threads read, too
+        # Then where the next append ends, and its bytes if they are few. One object: threads read, too.
+        self._last = (size, b"")
 
     def __repr__(self) -> str:
         return f"OsFile({self.path!r})"

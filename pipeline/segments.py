@@ -29,6 +29,7 @@ from random import Random
 from typing import Final, TypeVar
 
 from ottla.log import checkpoint
+from ottla.log.checkpoint import TopicPartition
 from ottla.log.config import LogConfig
 from ottla.log.directory import LogDirectory
 from ottla.log.errors import CorruptSnapshot, LogError
@@ -49,6 +50,7 @@ _TRIES: Final = 5  # of a directory that a live broker changes under our hands
 _OPEN_AT_ONCE: Final = 2
 _T = TypeVar("_T")
 _CONFIG: Final = LogConfig.from_overrides({})
+_DISK: Final = ReadOnlyDisk()
 
 
 class SourceError(Exception):
@@ -174,10 +176,7 @@ def _open(place: Place, scans: Scans | None) -> PartitionLog:
     directory = LogDirectory(disk, parent, OpenFiles(_OPEN_AT_ONCE))
 
     def line(name: str) -> int | None:
-        try:
-            return checkpoint.read_offsets(disk, f"{parent}/{name}").get((place.topic, place.partition))
-        except (CorruptSnapshot, OSError):  # checkpoints only save work
-            return None
+        return checkpoint_lines(f"{parent}/{name}").get((place.topic, place.partition))
 
     bases = [offset_in(name) for name in disk.list(place.path) if name.endswith((LOG_SUFFIX, LOG_SUFFIX + SWAP_SUFFIX))]
     recovery_point = line(checkpoint.RECOVERY_POINTS)
@@ -197,6 +196,14 @@ def _open(place: Place, scans: Scans | None) -> PartitionLog:
     )
     with _silence():
         return open_log(directory, opening)
+
+
+def checkpoint_lines(path: str) -> dict[TopicPartition, int]:
+    """What a checkpoint says; nothing where it cannot be read, for checkpoints only save work."""
+    try:
+        return checkpoint.read_offsets(_DISK, path)
+    except (CorruptSnapshot, OSError):
+        return {}
 
 
 @contextmanager

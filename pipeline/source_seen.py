@@ -16,11 +16,10 @@ from itertools import chain
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from ottla.log import checkpoint
-from ottla.log.errors import CorruptSnapshot
 from ottla.log.opening import Scans
 from ottla.log.segment import LOG_SUFFIX, offset_name
-from ottla.pipeline.segments import Place, with_log
-from ottla.pipeline.segments_disk import ReadOnlyDisk, open_for_reading
+from ottla.pipeline.segments import Place, checkpoint_lines, with_log
+from ottla.pipeline.segments_disk import open_for_reading
 from ottla.wire.batch import HEADER_SIZE, read_header
 
 if TYPE_CHECKING:
@@ -35,7 +34,6 @@ _File = tuple[int, int, int]  # inode, size, time of the last change in ns
 
 _BESIDE: Final = (checkpoint.RECOVERY_POINTS, checkpoint.LOG_START_OFFSETS, checkpoint.CLEANER_OFFSETS)
 _NO_LINE: Final = -1
-_DISK: Final = ReadOnlyDisk()
 
 
 @dataclass(slots=True)
@@ -77,7 +75,9 @@ class SeenPartitions:
     def with_log(self, place: Place, work: Callable[[PartitionLog], _T]) -> _T:
         """`work` with the partition, which is opened again only if one of its files has changed. SourceError."""
         before = self._print_or_none(place)
-        seen = self._seen.get(place.path) if before is not None else self._seen.pop(place.path, None)
+        if before is None:
+            self._seen.pop(place.path, None)
+        seen = self._seen.get(place.path)
         if seen is not None and seen.print == before:
             return work(seen.log)
         known = self._known.pop(place.path, {})  # scans go on, and are stale where that fails
@@ -120,7 +120,7 @@ class SeenPartitions:
         return tuple(sorted(found))
 
     def _lines(self, path: str) -> dict[TopicPartition, int]:
-        """What a checkpoint says; nothing where it says nothing that can be read, as `with_log` takes it."""
+        """What a checkpoint says, read again only when the file has changed."""
         try:
             now = _of(os.stat(path))
         except FileNotFoundError:
@@ -128,10 +128,7 @@ class SeenPartitions:
         before = self._checkpoints.get(path)
         if before is not None and before[0] == now:
             return before[1]
-        try:
-            lines = checkpoint.read_offsets(_DISK, path)
-        except (CorruptSnapshot, OSError):
-            lines = {}
+        lines = checkpoint_lines(path)
         self._keep(self._checkpoints, path, (now, lines))
         return lines
 
@@ -149,7 +146,7 @@ def _is_there(place: Place, base_offset: int, last: _Last) -> bool:
 
 
 def _packed(scan: BatchScan) -> _Known:
-    """Takes the lists out of the scan. (The segment has a list of producers' batches of its own to go by.)"""
+    """Takes the lists out of the scan; the segment goes on with its own indexes and with the list of producers' batches."""
     last = (scan.last_position, scan.last_offset, scan.last_epoch, scan.last_crc)
     known = _Known(scan, last, _flat(scan.entries), _flat(scan.times), _flat(scan.producers))
     scan.entries, scan.times, scan.producers = [], [], []

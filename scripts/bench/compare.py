@@ -104,7 +104,7 @@ class Floor(GoProgram):
 
 
 BROKERS: dict[str, type[BrokerProcess]] = {"ottla": Ottla, "kafka": WarmKafka, "kfake": Kfake, "floor": Floor}
-AT_HOME = {"floor": Place.TMPFS}
+ONLY_AT = {"floor": Place.TMPFS}
 """Kinds that run in one place only."""
 
 
@@ -190,7 +190,7 @@ def compare(kinds: list[str], loads: list[Load], rounds: int) -> Figures:
 
 
 def _compare_at(place: Place, directory: Path, kinds: list[str], loads: list[Load], rounds: int, found: Figures) -> None:
-    brokers = [BROKERS[kind](directory / kind, SETTINGS) for kind in kinds if AT_HOME.get(kind, place) is place]
+    brokers = [BROKERS[kind](directory / kind, SETTINGS) for kind in kinds if ONLY_AT.get(kind, place) is place]
     try:
         for broker in brokers:
             figures = start(broker)
