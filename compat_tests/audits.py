@@ -12,11 +12,11 @@ from pyspark.sql import SparkSession
 
 from compat_tests.times import TODAY_MS
 from compat_tests.waiting import wait_for
+from ottla.commands.client import Cluster
+from ottla.commands.pipeline_gaps import explained, snapshot
 from ottla.pipeline import audit_job
 from ottla.pipeline.audit import Audit, Bounds
 from ottla.pipeline.cluster import KafkaCluster
-from ottla.server.commands.client import Cluster
-from ottla.server.commands.pipeline_gaps import explained, snapshot
 
 Look = Callable[[], Bounds]
 

@@ -43,10 +43,10 @@ from compat_tests.brokers import CLASSES, KINDS, Address
 from compat_tests.waiting import wait_for
 from compat_tests.wire import Wire, batch
 from ottla.log.config import LogConfig
-from ottla.log.directory import LogDirectory
-from ottla.log.files import OpenFiles, OsDisk
-from ottla.log.opening import Opening
-from ottla.log.recovery import create_log
+from ottla.log.disk.directory import LogDirectory
+from ottla.log.disk.files import OpenFiles, OsDisk
+from ottla.log.open_options import Opening
+from ottla.log.opening.recovery import create_log
 from ottla.log.validate import Origin
 from ottla.wire.batch import HEADER_SIZE, build_batch, iter_batches
 from ottla.wire.messages import (

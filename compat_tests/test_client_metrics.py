@@ -19,7 +19,7 @@ from compat_tests.brokers import Address, Ottla
 from compat_tests.java_client import Java, compiled, running
 from compat_tests.waiting import wait_for
 from compat_tests.wire import Wire
-from ottla.server.telemetry_otlp import points
+from ottla.server.telemetry.otlp import points
 from ottla.wire.messages.incremental_alter_configs import AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
 
 CLIENT_METRICS = 16

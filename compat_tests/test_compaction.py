@@ -26,8 +26,8 @@ from compat_tests.brokers import CLASSES, KINDS, Address
 from compat_tests.times import TODAY_MS
 from compat_tests.waiting import wait_for
 from compat_tests.wire import Wire
-from ottla.log import checkpoint
-from ottla.log.files import OsDisk
+from ottla.log.disk import checkpoint
+from ottla.log.disk.files import OsDisk
 from ottla.wire.batch import HEADER_SIZE, BatchHeader, build_batch, iter_batches
 from ottla.wire.messages import incremental_alter_configs, write_txn_markers
 from ottla.wire.records import Record, decode_records

@@ -30,12 +30,12 @@ from compat_tests.commands import good, made, ottla
 from compat_tests.times import TODAY_MS
 from compat_tests.waiting import wait_for
 from ottla.log.config import LogConfig
-from ottla.log.directory import LogDirectory
-from ottla.log.files import OpenFiles, OsDisk
+from ottla.log.disk.directory import LogDirectory
+from ottla.log.disk.files import OpenFiles, OsDisk
 from ottla.log.markers import build_marker
-from ottla.log.opening import Opening
+from ottla.log.open_options import Opening
+from ottla.log.opening.recovery import create_log
 from ottla.log.partition import PartitionLog
-from ottla.log.recovery import create_log
 from ottla.log.validate import Origin
 from ottla.wire.batch import build_batch
 from ottla.wire.messages.internal import transaction_log_key, transaction_log_value

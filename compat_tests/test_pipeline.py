@@ -32,14 +32,14 @@ from compat_tests.audits import audited
 from compat_tests.times import TODAY_MS
 from compat_tests.topics import committed_records
 from compat_tests.waiting import wait_for
+from ottla.commands.client import Cluster
+from ottla.commands.pipeline_gaps import snapshot
 from ottla.pipeline import archive, audit_job, replay
 from ottla.pipeline.audit import Finding
 from ottla.pipeline.cluster import KafkaCluster
 from ottla.pipeline.compare import islands
 from ottla.pipeline.errors import PipelineError, in_one_line
 from ottla.pipeline.files import Files
-from ottla.server.commands.client import Cluster
-from ottla.server.commands.pipeline_gaps import snapshot
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 

@@ -5,7 +5,7 @@ come OffsetForLeaderEpoch and the diverging-epoch answer of Fetch (KIP-101, KIP-
 in ListOffsets.
 
 Saved as `leader-epoch-checkpoint`, Kafka's text form: a line with the version 0, one with the number of entries, then a line
-"epoch offset" each. This module parses and formats; files are log/checkpoint.py's.
+"epoch offset" each. This module parses and formats; files are log/disk/checkpoint.py's.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What can go wrong between a record batch and its partition, one small class a reason.
 
-The log knows no error codes: `server/errors.py` maps each class to Kafka's code in one table. Texts are for people and travel
-to clients as error messages where the API has room for one. Part of Kafka's "storage" exceptions
+The log knows no error codes: `server/base/errors.py` maps each class to Kafka's code in one table. Texts are for people and
+travel to clients as error messages where the API has room for one. Part of Kafka's "storage" exceptions
 (`org.apache.kafka.common.errors`), without the hierarchy: nothing here is caught by a common parent but `LogError`.
 """
 

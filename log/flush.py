@@ -19,8 +19,8 @@ from contextlib import suppress
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from ottla.log.checkpoint import LEADER_EPOCHS
-from ottla.log.files import File
+from ottla.log.disk.checkpoint import LEADER_EPOCHS
+from ottla.log.disk.files import File
 
 if TYPE_CHECKING:
     from ottla.log.partition import PartitionLog

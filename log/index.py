@@ -24,7 +24,7 @@ from itertools import islice
 from operator import le, lt
 from typing import Final
 
-from ottla.log.files import Disk, FileTooLarge
+from ottla.log.disk.files import Disk, FileTooLarge
 
 OFFSET_ENTRY_SIZE: Final = 8
 TIME_ENTRY_SIZE: Final = 12

@@ -1,6 +1,6 @@
 """LogManager: all partitions of the broker, over all its log directories, and the passes that keep them in order.
 
-A start: `open_all` takes each directory's `.lock` and opens every partition that is there (log/start.py), in
+A start: `open_all` takes each directory's `.lock` and opens every partition that is there (log/opening/start.py), in
 `recovery_threads` threads a directory after an unclean stop; one that cannot be opened is kept in `unavailable` and answers
 StorageError, the others go on. Between, the server's scheduler calls the passes; each is a plain function that returns quickly
 but for `flush_pass`, whose jobs (`flush_jobs`) may run in a thread. An end: `close` flushes, writes the checkpoints and then,
@@ -19,18 +19,18 @@ from collections.abc import Callable, Iterator, Sequence
 from random import Random
 from typing import TYPE_CHECKING, Final
 
-from ottla.log import checkpoint
-from ottla.log.checkpoint import MetaProperties, TopicPartition
-from ottla.log.directory import LogDirectory
+from ottla.log.disk import checkpoint
+from ottla.log.disk.checkpoint import MetaProperties, TopicPartition
+from ottla.log.disk.directory import LogDirectory
+from ottla.log.disk.files import Disk, Lock, OpenFiles
 from ottla.log.ending import sync_rest
 from ottla.log.errors import CorruptRecord, InconsistentMetadata, StorageError
-from ottla.log.files import Disk, Lock, OpenFiles
 from ottla.log.flush import FlushJob
-from ottla.log.opening import Opening
+from ottla.log.open_options import Opening
+from ottla.log.opening.recovery import create_log
+from ottla.log.opening.start import Start
 from ottla.log.partition import PartitionLog
-from ottla.log.recovery import create_log
 from ottla.log.removal import DELETE_DIR_SUFFIX, FUTURE_DIR_SUFFIX
-from ottla.log.start import Start
 
 if TYPE_CHECKING:
     from ottla.log.config import LogConfig
@@ -193,8 +193,8 @@ class LogManager:
         return any(disk.is_dir(f"{path}/{name}") for path in paths for name in disk.list(path))
 
     def open_all(self) -> None:
-        """Opens every partition on disk (log/start.py). LogDirLocked, OSError; OpeningStopped after `stop_opening`; a directory
-        that fails once it is locked is offline, and the rest goes on."""
+        """Opens every partition on disk (log/opening/start.py). LogDirLocked, OSError; OpeningStopped after `stop_opening`; a
+        directory that fails once it is locked is offline, and the rest goes on."""
         self.lock()
         start = self._start
         self.previous_broker_epoch = start.run()
@@ -378,7 +378,7 @@ class LogManager:
 
     def retention_pass(self, now_ms: int) -> int:
         """Deletes segments that may go (every log.retention.check.interval.ms); returns how many. A log that is being cleaned has
-        its turn afterwards (log/log_cleaner.py)."""
+        its turn afterwards (log/compaction/cleaner_manager.py)."""
         return self._sum(lambda log: 0 if (log.topic, log.partition) in self.in_cleaning else log.apply_retention(now_ms))
 
     def set_producer_expiration(self, expiration_ms: int) -> None:

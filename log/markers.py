@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import Final, NamedTuple
 
-from ottla.log.files import Buffer
+from ottla.log.disk.files import Buffer
 from ottla.log.producers import CompletedTransaction, Duplicate, ProducerStates
 from ottla.log.validate import Origin, ValidatedBatch
 from ottla.wire.batch import BatchHeader, build_batch

@@ -1,10 +1,10 @@
 """Moving a partition to another log directory of the same broker (KIP-113): a copy grows beside the log and takes its place.
 
 The copy is a log of its own in `<topic>-<partition>.<32 hex digits>-future`, where a start finds it again. Whoever drives the
-move (server/log_dirs.py) reads from the log, anywhere, and gives the bytes to `FutureLog.take`, which appends whole batches as
-they are: offsets, epochs, CRCs and the places where segments end are the log's own. Meanwhile the log is written and cut at its
-start as ever, and not compacted (log/log_cleaner.py); what was taken away before it was copied is a gap, as compaction leaves
-them too.
+move (server/partitions/log_dirs.py) reads from the log, anywhere, and gives the bytes to `FutureLog.take`, which appends whole
+batches as they are: offsets, epochs, CRCs and the places where segments end are the log's own. Meanwhile the log is written and
+cut at its start as ever, and not compacted (log/compaction/cleaner_manager.py); what was taken away before it was copied is a
+gap, as compaction leaves them too.
 
 Once both end at the same offset, and the copy is durable, and the metadata says where it is to be, `swap`: the old directory is
 renamed to be deleted, the copy gets the plain name, and the copy is the log. A crash between the two renames leaves a copy
@@ -22,10 +22,10 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from ottla.log.checkpoint import TopicPartition
+from ottla.log.disk.checkpoint import TopicPartition
+from ottla.log.disk.files import StateUnknown
 from ottla.log.errors import StorageError
-from ottla.log.files import StateUnknown
-from ottla.log.recovery import create_log, open_log
+from ottla.log.opening.recovery import create_log, open_log
 from ottla.log.removal import DELETE_DIR_SUFFIX, FUTURE_DIR_SUFFIX
 from ottla.log.transactions import note_marker
 from ottla.wire.batch import BatchHeader, iter_batches
@@ -33,9 +33,9 @@ from ottla.wire.batch import BatchHeader, iter_batches
 if TYPE_CHECKING:
     from random import Random
 
-    from ottla.log.directory import LogDirectory
-    from ottla.log.files import FileSlice
-    from ottla.log.opening import Opening
+    from ottla.log.disk.directory import LogDirectory
+    from ottla.log.disk.files import FileSlice
+    from ottla.log.open_options import Opening
     from ottla.log.partition import PartitionLog
 
 MAX_READ_BYTES: Final = 1 << 20

@@ -25,13 +25,13 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.log import ending, removal, retention, timestamps
-from ottla.log.directory import LogDirectory
+from ottla.log.disk.directory import LogDirectory
+from ottla.log.disk.files import Buffer, FileSlice
 from ottla.log.epochs import LeaderEpochs, format_checkpoint
 from ottla.log.errors import OffsetOutOfRange, PolicyViolation
-from ottla.log.files import Buffer, FileSlice
 from ottla.log.flush import FlushJob, Unsynced, answer_waits, flush_or_hold, release
 from ottla.log.markers import check_producer
-from ottla.log.opening import Opening, random_jitter_ms
+from ottla.log.open_options import Opening, random_jitter_ms
 from ottla.log.producers import ProducerStates
 from ottla.log.replay import load_producers
 from ottla.log.segment import SNAPSHOT_SUFFIX, Segment, offset_name
@@ -65,7 +65,8 @@ class AppendInfo(NamedTuple):
 
 
 class PartitionLog:
-    """See the module's docstring. Made by `log.recovery`; not thread-safe but for `FlushJob.run` and reads of a FileSlice."""
+    """See the module's docstring. Made by `log.opening.recovery`; not thread-safe but for `FlushJob.run` and reads of a
+    FileSlice."""
 
     __slots__ = (
         "_config",

@@ -11,10 +11,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator
 
+from ottla.log.disk.files import Disk, FileTooLarge
 from ottla.log.errors import CorruptSnapshot
-from ottla.log.files import Disk, FileTooLarge
-from ottla.log.leftovers import offset_in
 from ottla.log.markers import end_transaction
+from ottla.log.opening.leftovers import offset_in
 from ottla.log.producers import CompletedTransaction, ProducerStates
 from ottla.log.scan import walk_producers
 from ottla.log.segment import SNAPSHOT_SUFFIX, Segment, offset_name

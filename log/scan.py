@@ -11,8 +11,8 @@ import struct
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
+from ottla.log.disk.files import File
 from ottla.log.errors import CorruptRecord
-from ottla.log.files import File
 from ottla.wire.kernel import BAD_FRAME, NEED_MORE, BatchScan
 
 HEADER_SIZE: Final = 61

@@ -18,8 +18,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final
 
+from ottla.log.disk.files import Buffer, Disk, File, OpenFiles, StateUnknown, remove_files
 from ottla.log.errors import CorruptRecord
-from ottla.log.files import Buffer, Disk, File, OpenFiles, StateUnknown, remove_files
 from ottla.log.index import (
     MAX_RELATIVE_OFFSET,
     NO_TIMESTAMP,

@@ -15,7 +15,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from typing import Final
 
-from ottla.log.files import FileSlice
+from ottla.log.disk.files import FileSlice
 from ottla.log.scan import OVERHEAD, walk_batches
 from ottla.log.segment import Segment
 

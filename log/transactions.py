@@ -10,7 +10,7 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ottla.log.files import Buffer, FileSlice
+from ottla.log.disk.files import Buffer, FileSlice
 from ottla.log.index import CorruptIndex
 from ottla.log.markers import build_marker, end_transaction
 from ottla.log.replay import rebuild_txn_index

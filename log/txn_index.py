@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from struct import Struct
 from typing import Final, NamedTuple
 
-from ottla.log.files import Disk, FileTooLarge
+from ottla.log.disk.files import Disk, FileTooLarge
 from ottla.log.index import CorruptIndex
 
 TXN_ENTRY_SIZE: Final = 34

@@ -1,6 +1,6 @@
 """`python -m ottla` is the `ottla` command."""
 
-from ottla.server.cli import main
+from ottla.server.program.cli import main
 
 if __name__ == "__main__":
     main()

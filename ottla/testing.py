@@ -29,13 +29,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
-from ottla.log.files import OsDisk, OsFile
-from ottla.server.config import BrokerConfig, ConfigError, advice
+from ottla.log.disk.files import OsDisk, OsFile
+from ottla.server.settings.broker_config import BrokerConfig, ConfigError, advice
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ottla.server.broker import Broker as ServerBroker
+    from ottla.server.broker.broker import Broker as ServerBroker
 
 HOST: Final = "127.0.0.1"
 
@@ -162,7 +162,7 @@ class Broker:
 
     async def _serve(self) -> None:
         """Builds the broker in the loop that will run it, and starts it."""
-        from ottla.server.broker import Broker as ServerBroker
+        from ottla.server.broker.broker import Broker as ServerBroker
 
         temporary = self._temporary
         config = self._configured(temporary.path if temporary is not None else str(self._data_dir))
@@ -238,7 +238,7 @@ class _Thread:
 
     def _run(self) -> None:
         try:
-            from ottla.server.serve import loop_factory
+            from ottla.server.program.serve import loop_factory
 
             with asyncio.Runner(loop_factory=loop_factory()) as runner:
                 runner.run(self._serve())

@@ -4,7 +4,7 @@
 partition's directory, or a topic as `<log directory>/<topic>`. Directories with the endings `-delete`, `-future` and `-stray` are
 no partitions, to a broker neither.
 
-`with_log` opens one as a broker's start does (`log.recovery`), but on a disk that only pretends to change
+`with_log` opens one as a broker's start does (`log.opening.recovery`), but on a disk that only pretends to change
 (`pipeline.segments_disk`). After a clean stop that is a few small reads. Otherwise what lies beyond the recovery point is checked
 batch by batch, with its CRCs, as recovery would: of a live directory about the active segment. Where no checkpoint tells of a
 recovery point, a copy of cold segments perhaps, the last segment is checked. Everything else is checked when it is read.
@@ -28,16 +28,16 @@ from itertools import pairwise
 from random import Random
 from typing import Final, TypeVar
 
-from ottla.log import checkpoint
-from ottla.log.checkpoint import TopicPartition
 from ottla.log.config import LogConfig
-from ottla.log.directory import LogDirectory
+from ottla.log.disk import checkpoint
+from ottla.log.disk.checkpoint import TopicPartition
+from ottla.log.disk.directory import LogDirectory
+from ottla.log.disk.files import OpenFiles
 from ottla.log.errors import CorruptSnapshot, LogError
-from ottla.log.files import OpenFiles
-from ottla.log.leftovers import offset_in
-from ottla.log.opening import Opening, Scans
+from ottla.log.open_options import Opening, Scans
+from ottla.log.opening.leftovers import offset_in
+from ottla.log.opening.recovery import open_log
 from ottla.log.partition import PartitionLog
-from ottla.log.recovery import open_log
 from ottla.log.segment import LOG_SUFFIX, SWAP_SUFFIX, Segment
 from ottla.log.timestamps import offset_for_timestamp
 from ottla.log.transactions import collect_aborted

@@ -1,8 +1,8 @@
 """A disk that changes nothing: what recovery would do to a directory happens in memory only.
 
 The reader of somebody's segments must see what a broker would see that starts on them: torn tails cut, leftovers of compactions
-finished or undone, spoilt indexes built anew. `log.recovery` knows all that and takes its disk as a parameter; on this one it
-cuts, renames and removes for itself alone. Files are opened for reading only, so that a read-only mount will do.
+finished or undone, spoilt indexes built anew. `log.opening.recovery` knows all that and takes its disk as a parameter; on this
+one it cuts, renames and removes for itself alone. Files are opened for reading only, so that a read-only mount will do.
 
 A live broker changes the same files meanwhile. What vanishes raises FileNotFoundError, as everywhere.
 """
@@ -15,7 +15,7 @@ import stat
 from collections.abc import Sequence
 from typing import Final
 
-from ottla.log.files import Buffer, File, Lock, OsDisk, OsFile
+from ottla.log.disk.files import Buffer, File, Lock, OsDisk, OsFile
 
 _DISK: Final = OsDisk()
 

@@ -15,15 +15,15 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from ottla.log import checkpoint
-from ottla.log.opening import Scans
+from ottla.log.disk import checkpoint
+from ottla.log.open_options import Scans
 from ottla.log.segment import LOG_SUFFIX, offset_name
 from ottla.pipeline.segments import Place, checkpoint_lines, with_log
 from ottla.pipeline.segments_disk import open_for_reading
 from ottla.wire.batch import HEADER_SIZE, read_header
 
 if TYPE_CHECKING:
-    from ottla.log.checkpoint import TopicPartition
+    from ottla.log.disk.checkpoint import TopicPartition
     from ottla.log.partition import PartitionLog
     from ottla.wire.kernel import BatchScan
 

@@ -11,7 +11,7 @@ ROOT: Final = Path(__file__).resolve().parents[1]
 
 def outdated() -> list[str]:
     """Names of compiled modules whose source has changed since the library that they share was made."""
-    built = [library for package in ("wire", "log", "server") for library in (ROOT / package).rglob("*.so")]
+    built = [library for package in ("wire", "log", "server", "commands") for library in (ROOT / package).rglob("*.so")]
     made = max((library.stat().st_mtime for library in built), default=0.0)
     sources = [library.with_name(f"{library.name.partition('.')[0]}.py") for library in built]
     return [source.name for source in sources if source.exists() and source.stat().st_mtime > made]

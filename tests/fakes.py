@@ -15,19 +15,19 @@ from typing import Any, cast
 from ottla.log.config import LogConfig
 from ottla.log.errors import StorageError
 from ottla.log.manager import LogManager
-from ottla.log.memdisk import MemDisk
-from ottla.server.config import BrokerConfig
-from ottla.server.context import BrokerContext, RequestContext
-from ottla.server.fetch_sessions import FetchSessions
-from ottla.server.flushing import Flushing
 from ottla.server.metadata.image import MetadataImage
-from ottla.server.replicas import Replicas
+from ottla.server.partitions.fetch_sessions import FetchSessions
+from ottla.server.partitions.flushing import Flushing
+from ottla.server.partitions.replicas import Replicas
+from ottla.server.requests.context import BrokerContext, RequestContext
+from ottla.server.settings.broker_config import BrokerConfig
 from ottla.wire.messages.internal.config_record import ConfigRecord
 from ottla.wire.messages.internal.partition_change_record import PartitionChangeRecord
 from ottla.wire.messages.internal.partition_record import PartitionRecord
 from ottla.wire.messages.internal.register_broker_record import BrokerEndpoint, RegisterBrokerRecord
 from ottla.wire.messages.internal.remove_topic_record import RemoveTopicRecord
 from ottla.wire.messages.internal.topic_record import TopicRecord
+from tests.memdisk import MemDisk
 
 NOW_MS = 1_700_000_000_000
 NODE_ID = 1

@@ -1,4 +1,4 @@
-"""Writes metrics as clients push them: OTLP in protobuf's encoding (server/telemetry_otlp.py says which fields)."""
+"""Writes metrics as clients push them: OTLP in protobuf's encoding (server/telemetry/otlp.py says which fields)."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def test_ratchet_holds_no_stale_entry() -> None:
     assert not stale, f"no longer too long, take them out: {stale}"
 
 
-@pytest.mark.parametrize("folder", ["wire", "log", "server"])
+@pytest.mark.parametrize("folder", ["wire", "log", "server", "pipeline", "commands"])
 def test_the_package_reaches_its_folders_by_relative_symlinks(folder: str) -> None:
     link = ROOT / "ottla" / folder
     assert link.is_symlink()

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from ottla.log.errors import LogDirLocked
-from ottla.server import serve
-from ottla.server.config import ConfigError
+from ottla.server.program import serve
+from ottla.server.settings.broker_config import ConfigError
 from ottla.testing import QUICK, Broker
 from ottla.wire.messages import create_topics, describe_configs, metadata
 from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -160,7 +160,7 @@ def test_metrics_are_there_where_a_port_is_given() -> None:
 
 INTERRUPTED = """
 import _thread, sys, threading
-import ottla.server.broker, ottla.server.serve as serve
+import ottla.server.broker.broker, ottla.server.program.serve as serve
 from ottla.testing import Broker
 
 factory, at = serve.loop_factory, sys.argv[1]
@@ -170,14 +170,14 @@ def interrupting():
         _thread.interrupt_main()
     return factory()
 
-start = ottla.server.broker.Broker.start
+start = ottla.server.broker.broker.Broker.start
 
 async def started(self):
     await start(self)
     if at == "in the start":
         _thread.interrupt_main()
 
-serve.loop_factory, ottla.server.broker.Broker.start = interrupting, started
+serve.loop_factory, ottla.server.broker.broker.Broker.start = interrupting, started
 broker = Broker()
 try:
     broker.start()
@@ -194,10 +194,10 @@ def test_an_interrupt_while_it_starts_ends_it(moment: str) -> None:
 
 INTERRUPTED_STOP = """
 import asyncio, pathlib, signal, threading
-import ottla.server.broker
+import ottla.server.broker.broker
 from ottla.testing import Broker
 
-stop = ottla.server.broker.Broker.stop
+stop = ottla.server.broker.broker.Broker.stop
 
 async def stopping(self):
     signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
@@ -205,7 +205,7 @@ async def stopping(self):
     await stop(self)
     print("stopped", pathlib.Path(self.config.log_dirs[0]).exists())
 
-ottla.server.broker.Broker.stop = stopping
+ottla.server.broker.broker.Broker.stop = stopping
 broker = Broker().start()
 directory = broker.data_dir
 try:

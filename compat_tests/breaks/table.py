@@ -48,7 +48,7 @@ BREAKS: Final = (
     Break(
         "a wrong error code",
         "an offset beyond the log's end is OFFSET_OUT_OF_RANGE, by which consumers reset theirs",
-        "server/errors.py",
+        "server/base/errors.py",
         "log.OffsetOutOfRange: ErrorCode.OFFSET_OUT_OF_RANGE",
         "log.OffsetOutOfRange: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION",
         _WIRE_DIFF + "test_fetch.py::test_offsets_out_of_range",
@@ -72,7 +72,7 @@ BREAKS: Final = (
     Break(
         "a fetch session's epoch is not checked",
         "a request out of its session's order is refused, so that nothing is left out in silence",
-        "server/fetch_sessions.py",
+        "server/partitions/fetch_sessions.py",
         "        if session.epoch != epoch:\n",
         "        if False:\n",
         _WIRE_DIFF + "test_fetch.py::test_wrong_session_epochs",
@@ -120,7 +120,7 @@ BREAKS: Final = (
     Break(
         "a static member is not fenced",
         "an instance id has one member: the one before hears FENCED_INSTANCE_ID",
-        "server/group/classic.py",
+        "server/group/classic/group.py",
         "            if current != member_id:\n                raise GroupError(ErrorCode.FENCED_INSTANCE_ID)\n        member = ",
         "        member = ",
         _WIRE_DIFF + "test_groups.py::test_static_members",
@@ -128,7 +128,7 @@ BREAKS: Final = (
     Break(
         "compaction takes tombstones at once",
         "a tombstone stays for delete.retention.ms, or late readers never hear of it",
-        "log/filtered_batch.py",
+        "log/compaction/filtered_batch.py",
         "        self.horizon_ms = min(job.now_ms + job.delete_retention_ms, MAX_INT64)",
         "        self.horizon_ms = job.now_ms",
         "compat_tests/test_compaction.py::test_the_same_bytes_are_left",

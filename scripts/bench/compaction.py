@@ -57,7 +57,8 @@ CLEANED = {
     "ottla": re.compile(r"is compacted up to offset \d+ in (\d+) ms: .* of (\d+) bytes"),
 }
 IN_A_THREAD = (
-    "import ottla.server.cleaning as cleaning; from ottla.log.files import OsDisk; from ottla.server.cli import main; "
+    "import ottla.server.partitions.cleaning as cleaning; from ottla.log.disk.files import OsDisk; "
+    "from ottla.server.program.cli import main; "
     "cleaning.ProcessWorker = lambda: cleaning.ThreadWorker(OsDisk()); main()"
 )
 

@@ -1,8 +1,9 @@
 """The group coordinator: which partition of `__consumer_offsets` a group belongs to, and whether this broker leads it.
 
 A group lives in partition abs(hash of its id) mod the partition count, with Java's string hash, as every Kafka broker has it. The
-leader of that partition is the group's coordinator: when it takes over it loads the partition (shard.py, server/shards.py), and
-when it loses it, it forgets all about it. This object sees partitions only through ShardLog, and topics as a Cluster (group.py).
+leader of that partition is the group's coordinator: when it takes over it loads the partition (shard.py,
+server/coordination/shards.py), and when it loses it, it forgets all about it. This object sees partitions only through ShardLog,
+and topics as a Cluster (group.py).
 """
 
 from __future__ import annotations
@@ -10,13 +11,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 
-from ottla.server.clock import Clock
+from ottla.server.base.clock import Clock
+from ottla.server.coordination.java_hash import java_hash_bucket
+from ottla.server.coordination.shards import ShardLog, Shards
 from ottla.server.group.errors import GroupError
 from ottla.server.group.group import Cluster, Group
 from ottla.server.group.settings import GroupSettings
 from ottla.server.group.shard import Shard
-from ottla.server.java_hash import java_hash_bucket
-from ottla.server.shards import ShardLog, Shards
 from ottla.wire.errors import ErrorCode
 
 logger = logging.getLogger("ottla.server.group")

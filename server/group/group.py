@@ -27,8 +27,8 @@ from ottla.server.group.errors import GroupError
 from ottla.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from ottla.server.group.joins import Join, JoinAnswer
-    from ottla.server.group.membership import Leaving, Sync, SyncAnswer
+    from ottla.server.group.classic.joins import Join, JoinAnswer
+    from ottla.server.group.classic.membership import Leaving, Sync, SyncAnswer
     from ottla.server.group.offsets import Commit
     from ottla.server.group.records import GroupRecord
     from ottla.server.group.result import Result
@@ -45,7 +45,7 @@ class Kind(enum.Enum):
 
 
 PROTOCOLS: Final[dict[Kind, str]] = {
-    Kind.CLASSIC: "ottla.server.group.classic_protocol",
+    Kind.CLASSIC: "ottla.server.group.classic.protocol",
     Kind.CONSUMER: "ottla.server.group.consumer.protocol",
     Kind.SHARE: "ottla.server.group.share.protocol",
     Kind.STREAMS: "ottla.server.group.streams.protocol",
@@ -200,7 +200,7 @@ class GroupProtocol(ABC, Generic[G]):
     # What members of the classic protocol ask for. A group of another kind knows none of them unless it overrides these.
 
     def join(self, group_id: str, request: Join) -> JoinAnswer:
-        from ottla.server.group.joins import refusal
+        from ottla.server.group.classic.joins import refusal
 
         return refusal(request.member_id, ErrorCode.INCONSISTENT_GROUP_PROTOCOL).response
 

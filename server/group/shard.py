@@ -14,13 +14,13 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from ottla.log.errors import LogError
-from ottla.server.clock import Clock
-from ottla.server.errors import append_error
-from ottla.server.group.classic import ClassicGroup
+from ottla.server.base.clock import Clock
+from ottla.server.base.errors import append_error
+from ottla.server.group.classic.group import ClassicGroup
+from ottla.server.group.classic.joins import Join, JoinAnswer
+from ottla.server.group.classic.membership import Leaving, Sync, SyncAnswer
 from ottla.server.group.errors import GroupError
 from ottla.server.group.group import PROTOCOLS, Cluster, Committer, Group, GroupProtocol, Kind
-from ottla.server.group.joins import Join, JoinAnswer
-from ottla.server.group.membership import Leaving, Sync, SyncAnswer
 from ottla.server.group.offsets import NO_PRODUCER_ID, Commit, Offsets
 from ottla.server.group.records import GroupRecord, InTransaction, OffsetRecord, decode, encode_batch
 from ottla.server.group.result import Result

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ottla.server.clock import Cancellable, Clock
+from ottla.server.base.clock import Cancellable, Clock
 
 
 class Timer:

@@ -9,9 +9,9 @@ INVALID_PRODUCER_ID_MAPPING, 51 CONCURRENT_TRANSACTIONS, 90 PRODUCER_FENCED (47 
 
 from __future__ import annotations
 
-from ottla.server.context import RequestContext
 from ottla.server.group.errors import GroupError
 from ottla.server.metadata.names import CONSUMER_OFFSETS
+from ottla.server.requests.context import RequestContext
 from ottla.server.txn.errors import TransactionError
 from ottla.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 

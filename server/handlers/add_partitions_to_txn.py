@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ottla.server.context import RequestContext
-from ottla.server.transactions import missing_partitions
+from ottla.server.requests.context import RequestContext
 from ottla.server.txn.errors import TransactionError
+from ottla.server.txn.partitions import missing_partitions
 from ottla.server.txn.state import TopicPartition
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.add_partitions_to_txn import (

@@ -8,7 +8,7 @@ voters), 42 INVALID_REQUEST (no id, no directory, no address for controllers), 1
 
 from __future__ import annotations
 
-from ottla.server.context import RequestContext
+from ottla.server.requests.context import RequestContext
 from ottla.wire.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
 
 

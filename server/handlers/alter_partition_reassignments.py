@@ -13,7 +13,7 @@ directories (AlterReplicaLogDirs).
 
 from __future__ import annotations
 
-from ottla.server.context import RequestContext
+from ottla.server.requests.context import RequestContext
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,

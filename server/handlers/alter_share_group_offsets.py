@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import asyncio
 
-from ottla.server.context import RequestContext
 from ottla.server.group.errors import GroupError
 from ottla.server.group.share.protocol import Initialize, ShareProtocol
 from ottla.server.group.share.state_partitions import ByTopic, TopicPartitions
-from ottla.server.share_groups import Errors, begin, finish, is_enabled
+from ottla.server.requests.context import RequestContext
+from ottla.server.share.group_state import Errors, begin, finish, is_enabled
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequest,

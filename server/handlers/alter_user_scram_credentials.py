@@ -12,7 +12,7 @@
 from __future__ import annotations
 
 from ottla.log.errors import StorageError
-from ottla.server.context import RequestContext
+from ottla.server.requests.context import RequestContext
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,

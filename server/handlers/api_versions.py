@@ -16,9 +16,9 @@ import functools
 import re
 from typing import Final
 
-from ottla.server.context import RequestContext
 from ottla.server.handlers import BROKER, CONTROLLER, served
 from ottla.server.metadata.administration import SUPPORTED_FEATURES
+from ottla.server.requests.context import RequestContext
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.api_versions import (
     ApiVersion,

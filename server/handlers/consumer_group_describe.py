@@ -13,12 +13,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from ottla.server.context import RequestContext
 from ottla.server.group.consumer.group import ConsumerGroup
 from ottla.server.group.consumer.member import ConsumerMember
 from ottla.server.group.consumer.protocol import ConsumerProtocol
 from ottla.server.group.errors import GroupError
 from ottla.server.group.modern.assignor import NOTHING_ASSIGNED
+from ottla.server.requests.context import RequestContext
 from ottla.server.security.operations import GROUP_OPERATIONS
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.consumer_group_describe import (

@@ -9,8 +9,8 @@
 from __future__ import annotations
 
 from ottla.log.errors import StorageError
-from ottla.server.context import RequestContext
 from ottla.server.metadata.tokens import USER, owner_of, principal_of
+from ottla.server.requests.context import RequestContext
 from ottla.server.security.delegation import NO_TIME, may_ask
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.create_delegation_token import CreateDelegationTokenRequest, CreateDelegationTokenResponse

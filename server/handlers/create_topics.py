@@ -18,7 +18,7 @@ from __future__ import annotations
 from typing import Final
 
 from ottla.log.errors import StorageError
-from ottla.server.context import RequestContext
+from ottla.server.requests.context import RequestContext
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
 

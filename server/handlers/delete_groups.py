@@ -6,9 +6,9 @@
 
 from __future__ import annotations
 
-from ottla.server.context import RequestContext
 from ottla.server.group.errors import GroupError
 from ottla.server.group.group import Kind
+from ottla.server.requests.context import RequestContext
 from ottla.wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 
 
@@ -21,7 +21,7 @@ def _delete(group_id: str, ctx: RequestContext) -> DeletableGroupResult:
         shard = ctx.broker.groups.shard(group_id)
         group = shard.groups.get(group_id)
         if group is not None and group.kind is Kind.SHARE:
-            from ottla.server.share_groups import delete_all_state  # where nobody has share groups it is not needed
+            from ottla.server.share.group_state import delete_all_state  # where nobody has share groups it is not needed
 
             delete_all_state(ctx.broker, group_id)
         shard.delete_group(group_id)

@@ -11,9 +11,9 @@
 from __future__ import annotations
 
 from ottla.log.errors import LogError
-from ottla.server.context import RequestContext
-from ottla.server.errors import code_of
+from ottla.server.base.errors import code_of
 from ottla.server.metadata.names import INTERNAL_TOPICS
+from ottla.server.requests.context import RequestContext
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.delete_records import (
     DeleteRecordsPartition,

@@ -12,12 +12,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from ottla.server.context import RequestContext
 from ottla.server.group.errors import GroupError
 from ottla.server.group.share.group import ShareGroup
 from ottla.server.group.share.protocol import ShareProtocol
 from ottla.server.group.share.state_partitions import NOTHING
-from ottla.server.share_groups import delete_state, is_enabled
+from ottla.server.requests.context import RequestContext
+from ottla.server.share.group_state import delete_state, is_enabled
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.delete_share_group_offsets import (
     DeleteShareGroupOffsetsRequest,

@@ -6,7 +6,7 @@ is empty is answered by nothing (server/share_state/answers.py).
 
 from __future__ import annotations
 
-from ottla.server.context import RequestContext
+from ottla.server.requests.context import RequestContext
 from ottla.server.share_state.answers import answer_each
 from ottla.wire.messages.delete_share_group_state import (
     DeleteShareGroupStateRequest,

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from ottla.server.context import RequestContext
+from ottla.server.requests.context import RequestContext
 from ottla.server.security.acls import DISABLED_HERE, check_elements
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse

@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from ottla.server.context import RequestContext
 from ottla.server.metadata.operation import Refused
 from ottla.server.metadata.quotas import CLIENT_ID, IP, USER, quotas_of
+from ottla.server.requests.context import RequestContext
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_client_quotas import (
     ComponentData,

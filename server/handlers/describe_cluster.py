@@ -15,8 +15,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, cast
 
-from ottla.server.context import RequestContext
 from ottla.server.metadata.standalone import CONTROLLERS_REGISTER
+from ottla.server.requests.context import RequestContext
 from ottla.server.security.operations import CLUSTER_OPERATIONS, UNASKED
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_cluster import DescribeClusterBroker, DescribeClusterRequest, DescribeClusterResponse

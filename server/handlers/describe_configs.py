@@ -2,7 +2,7 @@
 
 - v1 synonyms, sources; v3 documentation and types.
 - A resource's answer has all settings, or those of `configuration_keys` that it has; unknown keys are left out silently.
-- Synonyms are the other places that could give the value, the strongest first (server/config_sources.py).
+- Synonyms are the other places that could give the value, the strongest first (server/settings/sources.py).
 - Broker "" is what was set for all brokers while they ran. A broker answers for itself only.
 - Sensitive values, and those of settings nobody knows, are null.
 - Errors: 3 UNKNOWN_TOPIC_OR_PARTITION, 17 INVALID_TOPIC_EXCEPTION, 42 INVALID_REQUEST; a resource type that does not exist is 42
@@ -16,13 +16,13 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from ottla.log.config import TOPIC_SETTINGS
-from ottla.server import loggers
-from ottla.server.config import CLIENT_METRICS_SETTINGS, GROUP_SETTINGS, documentation
-from ottla.server.config_sources import Described, Source, Sources
-from ottla.server.context import BrokerContext, RequestContext
 from ottla.server.metadata.image import BROKER, GROUP, TOPIC
 from ottla.server.metadata.names import invalid_reason
 from ottla.server.metadata.operation import Refused
+from ottla.server.requests.context import BrokerContext, RequestContext
+from ottla.server.settings import loggers
+from ottla.server.settings.broker_config import CLIENT_METRICS_SETTINGS, GROUP_SETTINGS, documentation
+from ottla.server.settings.sources import Described, Source, Sources
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_configs import (
     DescribeConfigsRequest,

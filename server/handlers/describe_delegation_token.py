@@ -8,8 +8,8 @@
 
 from __future__ import annotations
 
-from ottla.server.context import RequestContext
 from ottla.server.metadata.tokens import hmac_of, principal_of, settings_of, tokens
+from ottla.server.requests.context import RequestContext
 from ottla.server.security.delegation import is_wanted, may_ask
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_delegation_token import (

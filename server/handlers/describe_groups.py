@@ -8,10 +8,10 @@
 
 from __future__ import annotations
 
-from ottla.server.context import RequestContext
-from ottla.server.group.classic import ClassicGroup, State
+from ottla.server.group.classic.group import ClassicGroup, State
+from ottla.server.group.classic.members import Member
 from ottla.server.group.errors import GroupError
-from ottla.server.group.members import Member
+from ottla.server.requests.context import RequestContext
 from ottla.server.security.operations import GROUP_OPERATIONS
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_groups import (

@@ -14,12 +14,12 @@ from __future__ import annotations
 from collections.abc import Container
 from typing import TYPE_CHECKING
 
-from ottla.log.checkpoint import TopicPartition
-from ottla.log.directory import LogDirectory
+from ottla.log.disk.checkpoint import TopicPartition
+from ottla.log.disk.directory import LogDirectory
 from ottla.log.errors import StorageError
 from ottla.log.partition import PartitionLog
-from ottla.server.context import RequestContext
 from ottla.server.metadata.names import CLUSTER_METADATA
+from ottla.server.requests.context import RequestContext
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_log_dirs import (
     DescribeLogDirsPartition,

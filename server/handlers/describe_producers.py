@@ -10,8 +10,8 @@
 
 from __future__ import annotations
 
-from ottla.server.context import RequestContext
 from ottla.server.metadata.names import invalid_reason
+from ottla.server.requests.context import RequestContext
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_producers import (
     DescribeProducersRequest,

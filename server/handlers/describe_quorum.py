@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from ottla.server.context import RequestContext
+from ottla.server.requests.context import RequestContext
 from ottla.wire.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
 
 

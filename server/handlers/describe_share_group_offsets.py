@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from ottla.server.context import RequestContext
 from ottla.server.group.errors import GroupError
 from ottla.server.group.share.protocol import ShareProtocol
-from ottla.server.share_groups import is_enabled
+from ottla.server.requests.context import RequestContext
+from ottla.server.share.group_state import is_enabled
 from ottla.server.share_state.errors import ShareStateError
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_share_group_offsets import (

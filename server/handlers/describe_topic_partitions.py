@@ -15,9 +15,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ottla.server.context import RequestContext
 from ottla.server.metadata.image import MetadataImage, PartitionImage, TopicImage
 from ottla.server.metadata.names import INTERNAL_TOPICS, invalid_reason
+from ottla.server.requests.context import RequestContext
 from ottla.server.security.operations import TOPIC_OPERATIONS
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_topic_partitions import (

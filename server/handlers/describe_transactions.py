@@ -6,7 +6,7 @@ Times are in ms since the epoch; -1: no transaction has begun.
 
 from __future__ import annotations
 
-from ottla.server.context import RequestContext
+from ottla.server.requests.context import RequestContext
 from ottla.server.txn.errors import TransactionError
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_transactions import (

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections import Counter
 
-from ottla.server.context import RequestContext
 from ottla.server.metadata.image import MetadataImage
 from ottla.server.metadata.scram import credentials
+from ottla.server.requests.context import RequestContext
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_user_scram_credentials import (
     CredentialInfo,

@@ -10,8 +10,8 @@
 from __future__ import annotations
 
 from ottla.log.errors import StorageError
-from ottla.server.context import RequestContext
 from ottla.server.metadata.elect_leaders import refused_whole
+from ottla.server.requests.context import RequestContext
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 
 from ottla.log.errors import StorageError
-from ottla.server.context import RequestContext
+from ottla.server.requests.context import RequestContext
 from ottla.server.txn.coordinator import Producer
 from ottla.server.txn.errors import TransactionError
 from ottla.wire.errors import ErrorCode

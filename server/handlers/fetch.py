@@ -8,9 +8,9 @@
   stable offset either, and the answer lists the aborted transactions that they may hold records of.
 - Who would go over its quota (consumer_byte_rate, request_percentage) hears nothing now but how long to be quiet; its session
   stays as it was.
-- v7 sessions (server/fetch_sessions.py). v9 checks the leader epoch (74, 75). v11 rack: the leader is always preferred. v12
-  LastFetchedEpoch: if the logs part before the offset, the answer says where (diverging epoch) and has no records. v13 topic ids
-  (100). v15 replica state. v16 tells who leads instead (KIP-951).
+- v7 sessions (server/partitions/fetch_sessions.py). v9 checks the leader epoch (74, 75). v11 rack: the leader is always
+  preferred. v12 LastFetchedEpoch: if the logs part before the offset, the answer says where (diverging epoch) and has no records.
+  v13 topic ids (100). v15 replica state. v16 tells who leads instead (KIP-951).
 - A follower that is none of the partition's replicas gets 6 NOT_LEADER_OR_FOLLOWER.
 - Errors: 1 OFFSET_OUT_OF_RANGE, 3 UNKNOWN_TOPIC_OR_PARTITION, 6, 56 KAFKA_STORAGE_ERROR (6 below v6), 70, 71, 74, 75, 100, 106
   FETCH_SESSION_TOPIC_ID_ERROR. With an error all watermarks are -1.
@@ -23,12 +23,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ottla.log.errors import CorruptRecord, LogError, OffsetOutOfRange
 from ottla.log.transactions import aborted_in_read
-from ottla.server.context import RequestContext
-from ottla.server.errors import code_of
-from ottla.server.fetch_sessions import TOPIC_IDS_SINCE, Fetching, Interest, Result
-from ottla.server.leader_hints import leader_hint
-from ottla.server.replicas import Replica, Traffic
-from ottla.server.waiting import Promise, park
+from ottla.server.base.errors import code_of
+from ottla.server.partitions.fetch_sessions import TOPIC_IDS_SINCE, Fetching, Interest, Result
+from ottla.server.partitions.leader_hints import leader_hint
+from ottla.server.partitions.replicas import Replica, Traffic
+from ottla.server.partitions.waiting import Promise, park
+from ottla.server.requests.context import RequestContext
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.fetch import (
     ENCODE_RESPONSE,
@@ -44,7 +44,7 @@ from ottla.wire.messages.fetch import (
 )
 
 if TYPE_CHECKING:
-    from ottla.log.files import FileSlice
+    from ottla.log.disk.files import FileSlice
     from ottla.log.partition import PartitionLog
 
 READ_COMMITTED: Final = 1

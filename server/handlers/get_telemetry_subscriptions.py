@@ -1,4 +1,5 @@
-"""GetTelemetrySubscriptions v0: which metrics a client is to push, and how often (KIP-714); the rules: server/telemetry.py.
+"""GetTelemetrySubscriptions v0: which metrics a client is to push, and how often (KIP-714); the rules:
+server/telemetry/subscriptions.py.
 
 - ApiVersions advertises it if `ottla.client.metrics` is true. Else, as Kafka's without a reporter that takes clients' metrics, it
   does not: then stock clients never ask.
@@ -8,8 +9,8 @@
 
 from __future__ import annotations
 
-from ottla.server.context import RequestContext
-from ottla.server.telemetry import CODECS, telemetry_of
+from ottla.server.requests.context import RequestContext
+from ottla.server.telemetry.subscriptions import CODECS, telemetry_of
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.get_telemetry_subscriptions import (
     GetTelemetrySubscriptionsRequest,

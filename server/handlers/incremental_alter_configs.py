@@ -14,9 +14,9 @@ from collections import Counter
 from typing import Final
 
 from ottla.log.errors import StorageError
-from ottla.server import loggers
-from ottla.server.context import RequestContext
 from ottla.server.metadata.operation import Refused
+from ottla.server.requests.context import RequestContext
+from ottla.server.settings import loggers
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.incremental_alter_configs import (
     AlterableConfig,

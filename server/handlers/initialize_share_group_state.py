@@ -6,7 +6,7 @@ UNKNOWN_TOPIC_OR_PARTITION, 14, 16. What is empty is answered by nothing (server
 
 from __future__ import annotations
 
-from ottla.server.context import RequestContext
+from ottla.server.requests.context import RequestContext
 from ottla.server.share_state.answers import answer_each
 from ottla.wire.messages.initialize_share_group_state import (
     InitializeShareGroupStateRequest,

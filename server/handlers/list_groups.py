@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ottla.server.context import RequestContext
 from ottla.server.group.errors import GroupError
+from ottla.server.requests.context import RequestContext
 from ottla.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
 

@@ -17,9 +17,9 @@ from typing import Final
 
 from ottla.log.errors import LogError
 from ottla.log.timestamps import TimestampOffset
-from ottla.server.context import RequestContext
-from ottla.server.errors import code_of
-from ottla.server.replicas import Replica
+from ottla.server.base.errors import code_of
+from ottla.server.partitions.replicas import Replica
+from ottla.server.requests.context import RequestContext
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.list_offsets import (
     ListOffsetsPartition,

@@ -8,8 +8,8 @@
 
 from __future__ import annotations
 
-from ottla.server.context import RequestContext
 from ottla.server.metadata.image import TopicImage
+from ottla.server.requests.context import RequestContext
 from ottla.wire.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,

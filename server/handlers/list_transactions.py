@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from ottla.server.context import RequestContext
+from ottla.server.requests.context import RequestContext
 from ottla.server.txn.errors import TransactionError
 from ottla.server.txn.state import State, Transaction
 from ottla.wire.errors import ErrorCode

@@ -13,7 +13,8 @@
 - Errors of a partition: 5 LEADER_NOT_AVAILABLE; 72 LISTENER_NOT_FOUND (v6+) where its leader lacks the listener; in v0, which
   knows no offline replicas, 9 REPLICA_NOT_AVAILABLE with the replicas that are there.
 
-The answer to a null list is kept, encoded, until the metadata changes (server/kept_answers.py), unless there is an error in it.
+The answer to a null list is kept, encoded, until the metadata changes (server/requests/kept_answers.py), unless there is an error
+in it.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from ottla.server.context import RequestContext
-from ottla.server.kept_answers import Encoded
 from ottla.server.metadata.image import MIGRATING, UNASSIGNED, BrokerImage, MetadataImage, PartitionImage, TopicImage
 from ottla.server.metadata.names import INTERNAL_TOPICS, invalid_reason
+from ottla.server.requests.context import RequestContext
+from ottla.server.requests.kept_answers import Encoded
 from ottla.server.security.operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS, UNASKED
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.metadata import API_KEY as METADATA

@@ -11,8 +11,8 @@
 
 from __future__ import annotations
 
-from ottla.server.context import RequestContext
 from ottla.server.group.errors import GroupError
+from ottla.server.requests.context import RequestContext
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.offset_delete import (
     OffsetDeleteRequest,

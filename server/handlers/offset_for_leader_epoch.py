@@ -11,8 +11,8 @@
 from __future__ import annotations
 
 from ottla.log.errors import LogError
-from ottla.server.context import RequestContext
-from ottla.server.errors import code_of
+from ottla.server.base.errors import code_of
+from ottla.server.requests.context import RequestContext
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.offset_for_leader_epoch import (
     EpochEndOffset,

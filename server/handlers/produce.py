@@ -9,7 +9,8 @@
 - A duplicate of one of the last five batches of an idempotent producer is a success, with the offset of the first time.
 - v7 zstd (76 below). v8 record errors and a text. v10 tells who leads instead (KIP-951).
 - Where `flush.messages` makes a flush due (log.flush.interval.messages: for all topics), the answer comes after the fsync, which
-  many requests share (server/flushing.py). Only the answer waits: what the connection produces next is appended meanwhile.
+  many requests share (server/partitions/flushing.py). Only the answer waits: what the connection produces next is appended
+  meanwhile.
 - A transactional batch without a transactional id makes all partitions 53 TRANSACTIONAL_ID_AUTHORIZATION_FAILED. With an id its
   partition has to be in the transaction (KIP-890): v12 puts it there, below it is 48 INVALID_TXN_STATE, from v11 120
   TRANSACTION_ABORTABLE, if it is not (`transaction.partition.verification.enable`). Batches of several producers in one request
@@ -41,12 +42,12 @@ from ottla.log.errors import (
     UnsupportedCompression,
 )
 from ottla.log.producers import ProducerStates
-from ottla.server.context import RequestContext
-from ottla.server.errors import CloseConnection, code_of
-from ottla.server.leader_hints import leader_hint
+from ottla.server.base.errors import CloseConnection, code_of
 from ottla.server.metadata.names import INTERNAL_TOPICS
-from ottla.server.replicas import Replica
-from ottla.server.waiting import Acknowledgement
+from ottla.server.partitions.leader_hints import leader_hint
+from ottla.server.partitions.replicas import Replica
+from ottla.server.partitions.waiting import Acknowledgement
+from ottla.server.requests.context import RequestContext
 from ottla.wire.batch import HEADER_SIZE, LENGTH_OVERHEAD, TRANSACTIONAL_BIT
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.produce import (
@@ -215,7 +216,11 @@ def _each_once(topics: list[TopicProduceData]) -> list[TopicProduceData]:
 
 def _unverified(topics: list[TopicProduceData], transactional_id: str, ctx: RequestContext) -> Mapping[_Key, ErrorCode]:
     """What is refused because the coordinator does not have, or take, its partition among those of the transaction."""
-    from ottla.server.transactions import COMES_AND_GOES, Entry, refused_entries  # where nobody has transactions it is not needed
+    from ottla.server.txn.partitions import (  # where nobody has transactions it is not needed
+        COMES_AND_GOES,
+        Entry,
+        refused_entries,
+    )
 
     add = ctx.api_version >= TRANSACTIONS_V2_SINCE
     if not add and not ctx.broker.replicas.broker_values()[VERIFY]:

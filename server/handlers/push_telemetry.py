@@ -1,4 +1,5 @@
-"""PushTelemetry v0: a client's metrics, checked, and kept for /metrics or dropped (KIP-714); the rules: server/telemetry.py.
+"""PushTelemetry v0: a client's metrics, checked, and kept for /metrics or dropped (KIP-714); the rules:
+server/telemetry/subscriptions.py.
 
 - As GetTelemetrySubscriptions, it is advertised if `ottla.client.metrics` is true; without, what is pushed is dropped.
 - A push needs no Get before it, if it knows its subscription id.
@@ -9,8 +10,8 @@
 
 from __future__ import annotations
 
-from ottla.server.context import RequestContext
-from ottla.server.telemetry import telemetry_of
+from ottla.server.requests.context import RequestContext
+from ottla.server.telemetry.subscriptions import telemetry_of
 from ottla.wire.messages.push_telemetry import PushTelemetryRequest, PushTelemetryResponse
 
 

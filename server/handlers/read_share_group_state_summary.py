@@ -7,7 +7,7 @@ offset is -1. Errors of each partition, with a text: 42 INVALID_REQUEST for a ne
 
 from __future__ import annotations
 
-from ottla.server.context import RequestContext
+from ottla.server.requests.context import RequestContext
 from ottla.server.share_state.answers import answer_each
 from ottla.wire.messages.read_share_group_state_summary import (
     PartitionData,

@@ -8,7 +8,7 @@ INCONSISTENT_CLUSTER_ID, 127 VOTER_NOT_FOUND (also for the last one, as in Kafka
 
 from __future__ import annotations
 
-from ottla.server.context import RequestContext
+from ottla.server.requests.context import RequestContext
 from ottla.wire.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
 
 

@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 from ottla.log.errors import StorageError
-from ottla.server.context import RequestContext
+from ottla.server.requests.context import RequestContext
 from ottla.server.security.delegation import NO_TIME, may_ask
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse

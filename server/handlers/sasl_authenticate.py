@@ -6,7 +6,7 @@ connection goes on.
 
 from __future__ import annotations
 
-from ottla.server.context import RequestContext
+from ottla.server.requests.context import RequestContext
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 

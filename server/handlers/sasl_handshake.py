@@ -6,7 +6,7 @@ would have ended. So the answer is 34 ILLEGAL_SASL_STATE, without mechanisms; th
 
 from __future__ import annotations
 
-from ottla.server.context import RequestContext
+from ottla.server.requests.context import RequestContext
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from ottla.server.context import RequestContext
-from ottla.server.leader_hints import leader_hint
+from ottla.server.partitions.leader_hints import leader_hint
+from ottla.server.requests.context import RequestContext
 from ottla.server.share.acknowledging import Outcome, acknowledge_all, request_error
 from ottla.server.share.persister import ShareError
 from ottla.server.share.sessions import FINAL_EPOCH, INITIAL_EPOCH, SessionKey

@@ -18,15 +18,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from ottla.server.context import RequestContext
-from ottla.server.leader_hints import leader_hint
+from ottla.server.partitions.leader_hints import leader_hint
+from ottla.server.partitions.waiting import Promise, park
+from ottla.server.requests.context import RequestContext
 from ottla.server.share.acknowledging import Outcome, acknowledge_all, request_error
 from ottla.server.share.acquiring import RECORD_LIMIT
 from ottla.server.share.fetching import Fetched, Limits, ShareFetch
 from ottla.server.share.persister import ShareError
 from ottla.server.share.sessions import FINAL_EPOCH, INITIAL_EPOCH, SessionKey, ShareSession, TopicIdPartition
 from ottla.server.share.share_partitions import SharePartitions
-from ottla.server.waiting import Promise, park
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.share_fetch import (
     AcquiredRecords,

@@ -9,13 +9,13 @@
 
 from __future__ import annotations
 
-from ottla.server.context import RequestContext
 from ottla.server.group.errors import GroupError
 from ottla.server.group.share import assignor
 from ottla.server.group.share.member import ShareMember, ordered
 from ottla.server.group.share.protocol import ShareProtocol
+from ottla.server.requests.context import RequestContext
 from ottla.server.security.operations import GROUP_OPERATIONS
-from ottla.server.share_groups import is_enabled
+from ottla.server.share.group_state import is_enabled
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.share_group_describe import (
     Assignment,

@@ -2,8 +2,8 @@
 
 - Member ids are the clients' own, of at most 36 characters. A first heartbeat names the subscribed topics.
 - The answer has the assignment when it is new to the member, or when the request names topics.
-- Partitions without state are begun with the share coordinator after the answer (server/share_groups.py): members get them with a
-  later heartbeat.
+- Partitions without state are begun with the share coordinator after the answer (server/share/group_state.py): members get them
+  with a later heartbeat.
 - Errors: 42 INVALID_REQUEST, 35 UNSUPPORTED_VERSION where share.version is 0, 69 GROUP_ID_NOT_FOUND, also for a group of another
   kind, 25 UNKNOWN_MEMBER_ID, 110 FENCED_MEMBER_EPOCH, 81 GROUP_MAX_SIZE_REACHED, 14/15/16 of the coordinator. All but the last
   have a text, unless it is the length of the member id that is wrong.
@@ -13,13 +13,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from ottla.server.context import RequestContext
+from ottla.server.group.classic.members import Client
 from ottla.server.group.errors import GroupError
-from ottla.server.group.members import Client
 from ottla.server.group.modern.epochs import JOINING_EPOCH, LEAVING_EPOCH
 from ottla.server.group.share.member import ordered
 from ottla.server.group.share.protocol import Beat, BeatAnswer, ShareProtocol
-from ottla.server.share_groups import begin_after_heartbeat, is_enabled
+from ottla.server.requests.context import RequestContext
+from ottla.server.share.group_state import begin_after_heartbeat, is_enabled
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.share_group_heartbeat import (
     Assignment,

@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from ottla.server.context import RequestContext
 from ottla.server.group.errors import GroupError
 from ottla.server.group.streams.answers import SERVED, is_served
 from ottla.server.group.streams.group import StreamsGroup, TaskOffsets
@@ -22,6 +21,7 @@ from ottla.server.group.streams.member import StreamsMember
 from ottla.server.group.streams.protocol import StreamsProtocol
 from ottla.server.group.streams.tasks import Tasks
 from ottla.server.group.streams.topology import InternalTopic
+from ottla.server.requests.context import RequestContext
 from ottla.server.security.operations import GROUP_OPERATIONS
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.internal import streams_group_topology_value as recorded

@@ -19,15 +19,15 @@ from collections.abc import Mapping
 from typing import Final
 
 from ottla.log.errors import StorageError
-from ottla.server.context import RequestContext
+from ottla.server.group.classic.members import Client
 from ottla.server.group.coordinator import LONGEST_STRING
 from ottla.server.group.errors import GroupError
-from ottla.server.group.members import Client
 from ottla.server.group.modern.epochs import JOINING_EPOCH, LEAVING_EPOCH, LEAVING_STATIC_EPOCH
 from ottla.server.group.streams.answers import SERVED, is_served
 from ottla.server.group.streams.protocol import Answer, StreamsProtocol
 from ottla.server.group.streams.topology import InternalTopic, Status, named
 from ottla.server.metadata.names import INTERNAL_TOPICS, invalid_reason
+from ottla.server.requests.context import RequestContext
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from ottla.wire.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest, StreamsGroupHeartbeatResponse, Topology

@@ -6,8 +6,8 @@
 
 from __future__ import annotations
 
-from ottla.server.context import RequestContext
 from ottla.server.group.streams.answers import SERVED, is_served
+from ottla.server.requests.context import RequestContext
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.streams_group_topology_description_update import (
     StreamsGroupTopologyDescriptionUpdateRequest,

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import asyncio
 
-from ottla.server.context import RequestContext
+from ottla.server.group.classic.membership import Sync
 from ottla.server.group.errors import GroupError
-from ottla.server.group.membership import Sync
+from ottla.server.requests.context import RequestContext
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 

@@ -12,13 +12,13 @@
 
 from __future__ import annotations
 
-from ottla.server.context import RequestContext
 from ottla.server.group.errors import GroupError
 from ottla.server.group.group import Committer
 from ottla.server.group.offsets import Commit
 from ottla.server.group.records import InTransaction
 from ottla.server.metadata.names import CONSUMER_OFFSETS
-from ottla.server.transactions import Entry, refused_entries
+from ottla.server.requests.context import RequestContext
+from ottla.server.txn.partitions import Entry, refused_entries
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,

@@ -7,8 +7,8 @@
 from __future__ import annotations
 
 from ottla.log.errors import StorageError
-from ottla.server.context import RequestContext
 from ottla.server.metadata.operation import Refused
+from ottla.server.requests.context import RequestContext
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.unregister_controller import UnregisterControllerRequest, UnregisterControllerResponse
 

@@ -8,7 +8,7 @@ FENCED_LEADER_EPOCH, 124 FENCED_STATE_EPOCH, 3 UNKNOWN_TOPIC_OR_PARTITION, 14, 1
 
 from __future__ import annotations
 
-from ottla.server.context import RequestContext
+from ottla.server.requests.context import RequestContext
 from ottla.server.share_state.answers import answer_each
 from ottla.server.share_state.batches import StateBatch
 from ottla.wire.messages.write_share_group_state import (

@@ -19,12 +19,12 @@ from functools import partial
 from typing import Final
 
 from ottla.log.errors import StorageError
-from ottla.server.context import RequestContext
-from ottla.server.errors import code_of
-from ottla.server.replicas import Replica
-from ottla.server.transactions import write_marker
+from ottla.server.base.errors import code_of
+from ottla.server.partitions.replicas import Replica
+from ottla.server.partitions.waiting import Promise
+from ottla.server.requests.context import RequestContext
+from ottla.server.txn.partitions import write_marker
 from ottla.server.txn.shard import Marker
-from ottla.server.waiting import Promise
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.write_txn_markers import (
     WritableTxnMarker,

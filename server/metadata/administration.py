@@ -15,7 +15,7 @@ from ottla.server.metadata.records import METADATA_VERSION, MIN_METADATA_VERSION
 if TYPE_CHECKING:
     from random import Random
 
-    from ottla.server.clock import Clock
+    from ottla.server.base.clock import Clock
     from ottla.server.metadata.image import MetadataImage
     from ottla.server.metadata.metadata_log import MetadataLog
     from ottla.server.metadata.operation import Outcome

@@ -1,7 +1,7 @@
 """What may be written to a broker's settings while it runs. Everything here is refused with 42 INVALID_REQUEST, Kafka's choice.
 
 Three kinds of rules. A setting by itself: whether it can change at all, its text, and whether it is one broker's or a listener's
-own matter. All settings together: the rules of a start (server/settings_rules.py), on the values as they would be. And the step:
+own matter. All settings together: the rules of a start (server/settings/rules.py), on the values as they would be. And the step:
 the size of a pool of threads may be halved or doubled at most. We have no threads to size; what was taken would be shown as if it
 counted, and the clusters that a tool manages should answer alike.
 
@@ -17,11 +17,11 @@ from typing import Any, Final
 
 from ottla.log.config import in_topic_unit
 from ottla.log.settings import ConfigError, ConfigType, Setting, Update
-from ottla.server.config import BROKER_SETTINGS, base_name
 from ottla.server.metadata.image import MetadataImage
 from ottla.server.metadata.operation import Refused
 from ottla.server.metadata.settings import BrokerSettings
-from ottla.server.settings_table import FIXED_HERE, SAME_IN_OTHER_UNITS
+from ottla.server.settings.broker_config import BROKER_SETTINGS, base_name
+from ottla.server.settings.table import FIXED_HERE, SAME_IN_OTHER_UNITS
 from ottla.wire.errors import ErrorCode
 
 POOLS: Final = frozenset((

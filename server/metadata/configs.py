@@ -17,12 +17,12 @@ from typing import Any, Final, Protocol, TypeVar
 
 from ottla.log.config import TOPIC_SETTINGS
 from ottla.log.settings import ConfigError, ConfigType, Setting, text_of
-from ottla.server.config import BROKER_SETTINGS, CLIENT_METRICS_SETTINGS, GROUP_SETTINGS
 from ottla.server.metadata import broker_changes, eligible
 from ottla.server.metadata.image import BROKER, CLIENT_METRICS, GROUP, TOPIC, MetadataImage
 from ottla.server.metadata.operation import Outcome, Refused, check_name, check_size
 from ottla.server.metadata.settings import BrokerSettings
-from ottla.server.settings_groups import wrong_match
+from ottla.server.settings.broker_config import BROKER_SETTINGS, CLIENT_METRICS_SETTINGS, GROUP_SETTINGS
+from ottla.server.settings.groups import wrong_match
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.incremental_alter_configs import (
     AlterableConfig,

@@ -39,7 +39,7 @@ from ottla.wire.primitives import ZERO_UUID, WireStruct
 from ottla.wire.records import decode_records
 
 if TYPE_CHECKING:
-    from ottla.log.files import Disk
+    from ottla.log.disk.files import Disk
     from ottla.log.partition import PartitionLog
     from ottla.wire.messages.internal.voters_record import VotersRecord
 

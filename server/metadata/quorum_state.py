@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from typing import Final, NamedTuple
 
-from ottla.log.files import Disk
+from ottla.log.disk.files import Disk
 from ottla.server.metadata.image import MetadataError
 from ottla.wire.primitives import ZERO_UUID, uuid_to_text
 

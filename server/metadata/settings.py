@@ -1,4 +1,4 @@
-"""What the controller takes from the broker's settings. Which of several written values counts: server/config_sources.py."""
+"""What the controller takes from the broker's settings. Which of several written values counts: server/settings/sources.py."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ottla.log.config import validate_overrides
-from ottla.server.config import overlaid
-from ottla.server.listener_settings import PROTOCOLS, reachable_host
 from ottla.server.metadata.image import BROKER, Endpoint, MetadataImage
 from ottla.server.metadata.names import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE
-from ottla.server.settings_rules import check_broker, check_group
+from ottla.server.settings.broker_config import overlaid
+from ottla.server.settings.listeners import PROTOCOLS, reachable_host
+from ottla.server.settings.rules import check_broker, check_group
 from ottla.wire.primitives import ZERO_UUID
 
 if TYPE_CHECKING:
     from ottla.log.settings import Value
-    from ottla.server.config import BrokerConfig
-    from ottla.server.config_sources import Sources
+    from ottla.server.settings.broker_config import BrokerConfig
+    from ottla.server.settings.sources import Sources
 
 _UNASSIGNED: Final = ZERO_UUID  # directory of a replica that its broker has not placed yet (KIP-858)
 
@@ -114,7 +114,7 @@ class BrokerSettings:
 
     def sources(self, image: MetadataImage) -> Sources:
         """The broker's settings as the image has them now, level by level."""
-        from ottla.server.config_sources import Sources  # not needed at a start, which is to be quick
+        from ottla.server.settings.sources import Sources  # not needed at a start, which is to be quick
 
         return Sources.now(self._config, image)
 

@@ -19,7 +19,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
-from ottla.log.files import Disk
+from ottla.log.disk.files import Disk
 from ottla.server.metadata import records
 from ottla.server.metadata.image import MetadataError
 from ottla.server.metadata.records import KRAFT_VERSION, KRAFT_VOTERS, SNAPSHOT_FOOTER, SNAPSHOT_HEADER

@@ -27,8 +27,8 @@ from ottla.server.metadata.image import MetadataError
 from ottla.server.metadata.snapshot import SnapshotId
 
 if TYPE_CHECKING:
-    from ottla.log.files import Disk
-    from ottla.server.clock import Clock
+    from ottla.log.disk.files import Disk
+    from ottla.server.base.clock import Clock
     from ottla.server.metadata.image import MetadataImage
     from ottla.server.metadata.metadata_log import MetadataLog
 

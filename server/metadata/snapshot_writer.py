@@ -28,7 +28,7 @@ from ottla.wire.records import Record
 if TYPE_CHECKING:
     from random import Random
 
-    from ottla.log.files import Disk
+    from ottla.log.disk.files import Disk
     from ottla.server.metadata.image_records import Frozen
     from ottla.wire.primitives import WireStruct
 

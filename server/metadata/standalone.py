@@ -35,11 +35,11 @@ from ottla.wire.messages.internal.feature_level_record import FeatureLevelRecord
 from ottla.wire.primitives import WireStruct, uuid_from_text
 
 if TYPE_CHECKING:
-    from ottla.log.files import Disk
+    from ottla.log.disk.files import Disk
     from ottla.log.manager import LogManager
-    from ottla.server.clock import Clock
-    from ottla.server.config import BrokerConfig
+    from ottla.server.base.clock import Clock
     from ottla.server.metadata.snapshot_keeper import SnapshotKeeper
+    from ottla.server.settings.broker_config import BrokerConfig
     from ottla.wire.messages.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
     from ottla.wire.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
     from ottla.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse

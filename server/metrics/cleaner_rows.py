@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from ottla.server.metrics.sources import Sources
 
 if TYPE_CHECKING:
-    from ottla.log.log_cleaner import LogCleaner
+    from ottla.log.compaction.cleaner_manager import LogCleaner
 
 Rows = Callable[[Sources], Iterator[tuple[tuple[str, ...], float]]]
 Row = tuple[str, Literal["counter", "gauge"], tuple[str, ...], str, Rows]

@@ -1,4 +1,5 @@
-"""What clients pushed of their own metrics (KIP-714), as rows for server/metrics/table.py; server/telemetry.py keeps it.
+"""What clients pushed of their own metrics (KIP-714), as rows for server/metrics/table.py; server/telemetry/subscriptions.py
+keeps it.
 
 Every client names its metrics and their attributes as it likes, so they are values of labels here and not names of metrics.
 """

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 if TYPE_CHECKING:
-    from ottla.server.clock import Cancellable, Clock
+    from ottla.server.base.clock import Cancellable, Clock
 
 logger = logging.getLogger("ottla.server.metrics")
 

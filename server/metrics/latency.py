@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from ottla.server.dispatch import BUCKETS, Route
+from ottla.server.dispatch.routes import BUCKETS, Route
 
 WINDOW_SECONDS: Final = 300
 Key = tuple[str, ...]

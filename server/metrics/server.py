@@ -6,9 +6,9 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from ottla.log.settings import ConfigError
-from ottla.server.listener import SocketSettings, bound_socket
 from ottla.server.metrics.health import reasons_not_ready
 from ottla.server.metrics.http import HttpConnection, HttpServer, Page
+from ottla.server.network.listener import SocketSettings, bound_socket
 
 if TYPE_CHECKING:
     from ottla.server.metrics.sources import Sources

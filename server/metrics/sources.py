@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ottla.log.log_cleaner import LogCleaner
+    from ottla.log.compaction.cleaner_manager import LogCleaner
     from ottla.log.manager import LogManager
-    from ottla.server.context import BrokerContext
-    from ottla.server.dispatch import Dispatch
-    from ottla.server.listener import Listener
+    from ottla.server.dispatch.routes import Dispatch
+    from ottla.server.network.listener import Listener
+    from ottla.server.requests.context import BrokerContext
 
 
 @dataclass(slots=True)

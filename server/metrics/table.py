@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from ottla import __version__
-from ottla.server.group.classic import ClassicGroup, State
+from ottla.server.group.classic.group import ClassicGroup, State
 from ottla.server.group.offsets import is_stale
 from ottla.server.metrics.cleaner_rows import CLEANER_ROWS
 from ottla.server.metrics.client_rows import CLIENT_ROWS

@@ -29,10 +29,8 @@ from functools import partial
 from struct import Struct
 from typing import Any, Final, NamedTuple, Protocol
 
-from ottla.server.clock import Clock
-from ottla.server.context import RequestContext
-from ottla.server.dispatch import Dispatch, Route, Ticks
-from ottla.server.kept_answers import Encoded
+from ottla.server.base.clock import Clock
+from ottla.server.dispatch.routes import Dispatch, Route, Ticks
 from ottla.server.metadata.operation import Permits, Refused
 from ottla.server.metadata.quotas import (
     CONSUMER_BYTE_RATE,
@@ -41,10 +39,12 @@ from ottla.server.metadata.quotas import (
     REQUEST_PERCENTAGE,
     Entity,
 )
+from ottla.server.partitions.waiting import Promise
 from ottla.server.quotas.ledger import Client, Ledger
 from ottla.server.quotas.limits import Share
 from ottla.server.quotas.rates import Rate, TokenBucket, Windows
-from ottla.server.waiting import Promise
+from ottla.server.requests.context import RequestContext
+from ottla.server.requests.kept_answers import Encoded
 from ottla.wire.api import BY_MODULE
 from ottla.wire.errors import ErrorCode
 from ottla.wire.primitives import Buffer, Parts, WireStruct

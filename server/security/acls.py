@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ottla.server.errors import CloseConnection
+from ottla.server.base.errors import CloseConnection
 
 UNKNOWN: Final = 0
 """Of a resource type, pattern type, operation or permission: the client itself does not know which."""

@@ -10,7 +10,7 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from ottla.server.context import RequestContext
+    from ottla.server.requests.context import RequestContext
     from ottla.wire.messages.internal.delegation_token_record import DelegationTokenRecord
 
 ANONYMOUS: Final = "User:ANONYMOUS"

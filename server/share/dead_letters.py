@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ottla.log.errors import LogError
 from ottla.log.validate import Origin
-from ottla.server.replicas import Replica
+from ottla.server.partitions.replicas import Replica
 from ottla.server.share.settings import ShareGroupSettings
 from ottla.server.share.states import GivenUp
 from ottla.wire.batch import HEADER_SIZE, build_batch
@@ -28,7 +28,7 @@ from ottla.wire.compression import CompressionError
 from ottla.wire.records import Record, decode_records
 
 if TYPE_CHECKING:
-    from ottla.server.context import BrokerContext
+    from ottla.server.requests.context import BrokerContext
 
 logger = logging.getLogger("ottla.server.share.dead_letters")
 

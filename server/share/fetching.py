@@ -14,8 +14,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.log.errors import CorruptRecord, LogError, OffsetOutOfRange
-from ottla.server.errors import code_of
-from ottla.server.replicas import Replica
+from ottla.server.base.errors import code_of
+from ottla.server.partitions.replicas import Replica
+from ottla.server.partitions.waiting import Parkable
 from ottla.server.share.acquiring import Acquired, Wanted, acquire
 from ottla.server.share.log_reads import LogBatch, aborted_batches, batches_in, cut
 from ottla.server.share.persister import ShareError
@@ -23,12 +24,11 @@ from ottla.server.share.sessions import SessionKey, TopicIdPartition
 from ottla.server.share.share_partition import SharePartition
 from ottla.server.share.share_partitions import SharePartitions
 from ottla.server.share.states import ACQUIRED
-from ottla.server.waiting import Parkable
 from ottla.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from ottla.log.files import FileSlice
-    from ottla.server.context import BrokerContext
+    from ottla.log.disk.files import FileSlice
+    from ottla.server.requests.context import BrokerContext
 
 
 class Limits(NamedTuple):
@@ -67,7 +67,7 @@ class _Read(NamedTuple):
 
 
 class ShareFetch:
-    """`attempt` as server/waiting.py wants it."""
+    """`attempt` as server/partitions/waiting.py wants it."""
 
     __slots__ = ("_broker", "_failed", "_key", "_limits", "_shares", "_sources")
 

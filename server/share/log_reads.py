@@ -1,7 +1,7 @@
 """What was read from the log, as handing out needs it: which batches are in it, and which of them are of aborted transactions.
 
-A read is a region of a segment (log/files.py), cut wherever the limit fell; the beginning of a batch at its end does not count.
-Only headers are looked at, and of the records only those of markers.
+A read is a region of a segment (log/disk/files.py), cut wherever the limit fell; the beginning of a batch at its end does not
+count. Only headers are looked at, and of the records only those of markers.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from ottla.log.disk.files import FileSlice
 from ottla.log.errors import CorruptRecord
-from ottla.log.files import FileSlice
 from ottla.log.markers import read_marker
 from ottla.log.transactions import aborted_in_read
 from ottla.wire.batch import CONTROL_BIT, HEADER_SIZE, LENGTH_OVERHEAD, MAGIC, TRANSACTIONAL_BIT

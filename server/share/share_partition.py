@@ -24,7 +24,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
-from ottla.server.clock import Cancellable, Clock
+from ottla.server.base.clock import Cancellable, Clock
 from ottla.server.share.persister import Persister, ShareError, told
 from ottla.server.share.settings import ShareGroupSettings
 from ottla.server.share.states import (

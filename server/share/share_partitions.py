@@ -12,9 +12,9 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from ottla.log.errors import LogError
-from ottla.server.errors import code_of
+from ottla.server.base.errors import code_of
 from ottla.server.metadata.image import BROKER, GROUP, ConfigChanged, PartitionChanged, TopicDeleted
-from ottla.server.replicas import Replica
+from ottla.server.partitions.replicas import Replica
 from ottla.server.share.persister import FENCING, Persister, ShareError
 from ottla.server.share.sessions import SessionKey, ShareSession, ShareSessions, TopicIdPartition
 from ottla.server.share.settings import EARLIEST, LATEST, ShareGroupSettings, duration_ms
@@ -23,7 +23,7 @@ from ottla.server.share_state.state import SharePartition as SharePartitionKey
 from ottla.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from ottla.server.context import BrokerContext
+    from ottla.server.requests.context import BrokerContext
     from ottla.server.share.dead_letters import DeadLetters
     from ottla.server.share.states import GivenUp
 

@@ -2,7 +2,7 @@
 
 A share partition (group id, topic id, partition) lives in partition abs(Java's hash of its key) mod the partition count of
 `__share_group_state`, where the key is `group:topic id:partition`; the leader of that partition coordinates it, loads it when it
-takes over (shard.py, server/shards.py), and forgets it when it loses it.
+takes over (shard.py, server/coordination/shards.py), and forgets it when it loses it.
 
 The methods are plain: the leaders of share partitions are on the same broker while the cluster has one, and call them without a
 request. All of them raise ShareStateError: the codes of shard.py, and NOT_COORDINATOR (also while there is no topic),
@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple, Protocol
 
 from ottla.log.errors import LogError
-from ottla.server.clock import Clock
-from ottla.server.java_hash import java_hash_bucket
-from ottla.server.shards import ShardLog, Shards
+from ottla.server.base.clock import Clock
+from ottla.server.coordination.java_hash import java_hash_bucket
+from ottla.server.coordination.shards import ShardLog, Shards
 from ottla.server.share_state.batches import StateBatch
 from ottla.server.share_state.errors import ShareStateError
 from ottla.server.share_state.shard import Shard

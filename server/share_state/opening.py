@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.server.metadata.names import SHARE_GROUP_STATE
-from ottla.server.replicas import InternalTopicLog
+from ottla.server.partitions.replicas import InternalTopicLog
 from ottla.server.share_state.coordinator import ShareCoordinator, ShareCoordinatorSettings
 
 if TYPE_CHECKING:
-    from ottla.server.context import BrokerContext
+    from ottla.server.requests.context import BrokerContext
 
 
 def open_share_coordinator(broker: BrokerContext) -> ShareCoordinator:

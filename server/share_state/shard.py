@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from ottla.log.errors import LogError
-from ottla.server.clock import Clock
-from ottla.server.errors import append_error
+from ottla.server.base.clock import Clock
+from ottla.server.base.errors import append_error
 from ottla.server.share_state.batches import NO_OFFSET, StateBatch, combine
 from ottla.server.share_state.errors import ShareStateError
 from ottla.server.share_state.records import Change, decode, encode

@@ -1,7 +1,8 @@
 """The transaction coordinator (KIP-98, KIP-360, KIP-890): who may write under a transactional id, and how its transactions end.
 
 An id lives in partition abs(Java's hash of it) mod the partition count of `__transaction_state`; the leader of that partition
-coordinates it: when it takes over it loads the partition (shard.py, server/shards.py), and when it loses it, it forgets it.
+coordinates it: when it takes over it loads the partition (shard.py, server/coordination/shards.py), and when it loses it, it
+forgets it.
 
 Every operation is a look at the id's Transaction, a pure step (state.py), one record. No operation waits for another one: what an
 EndTxn decides is written, marked in the partitions and completed in the turn that brought it, so CONCURRENT_TRANSACTIONS is
@@ -16,9 +17,9 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Final, NamedTuple, Protocol
 
 from ottla.log.errors import LogError
-from ottla.server.clock import Clock
-from ottla.server.java_hash import java_hash_bucket
-from ottla.server.shards import ShardLog, Shards
+from ottla.server.base.clock import Clock
+from ottla.server.coordination.java_hash import java_hash_bucket
+from ottla.server.coordination.shards import ShardLog, Shards
 from ottla.server.txn import state
 from ottla.server.txn.errors import TransactionError
 from ottla.server.txn.shard import MarkerWriter, Shard

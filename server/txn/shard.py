@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from ottla.log.errors import LogError
-from ottla.server.clock import Clock
-from ottla.server.errors import append_error
+from ottla.server.base.clock import Clock
+from ottla.server.base.errors import append_error
 from ottla.server.txn import state
 from ottla.server.txn.errors import TransactionError
 from ottla.server.txn.records import decode, encode_tombstones, encode_transaction

@@ -7,12 +7,12 @@ from random import Random
 from typing import Any
 
 from ottla.log.config import LogConfig
-from ottla.log.files import Buffer, Disk
+from ottla.log.disk.files import Buffer, Disk
 from ottla.log.manager import LogManager
-from ottla.log.memdisk import MemDisk
 from ottla.log.partition import AppendInfo, PartitionLog
 from ottla.wire.batch import build_batch, iter_batches
 from ottla.wire.records import Record, decode_records
+from tests.memdisk import MemDisk
 
 NOW_MS = 1_700_000_000_000
 TOPIC_ID = bytes(range(16))

@@ -12,8 +12,8 @@ from random import Random
 
 import pytest
 
+from ottla.log.disk.files import OsDisk, OsFile, StateUnknown
 from ottla.log.ending import sync_rest
-from ottla.log.files import OsDisk, OsFile, StateUnknown
 from ottla.log.manager import LogManager
 from tests.log.support import NOW_MS, TOPIC_ID, batch, settings
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from ottla.log.disk.files import OsDisk
 from ottla.log.errors import StorageError
-from ottla.log.files import OsDisk
 from ottla.log.flush import Unsynced
 from tests.log.support import Rig, batch, settings
 

@@ -13,12 +13,12 @@ from random import Random
 
 import pytest
 
+from ottla.log.disk.files import OsDisk
 from ottla.log.errors import LogError
-from ottla.log.files import OsDisk
 from ottla.log.markers import build_marker
 from ottla.log.producers import ProducerState
 from ottla.log.transactions import aborted_in_read, append_marker, collect_aborted
-from ottla.server.errors import code_of
+from ottla.server.base.errors import code_of
 from tests.kafka_oracle import KafkaOracle
 from tests.log.support import NOW_MS, Rig, batch, settings
 

@@ -9,11 +9,11 @@ from random import Random
 
 import pytest
 
+from ottla.log.disk.files import OsDisk, remove_tree
 from ottla.log.errors import InconsistentMetadata, LogDirLocked, StorageError
-from ottla.log.files import OsDisk, remove_tree
 from ottla.log.manager import LogManager
-from ottla.log.memdisk import MemDisk
 from tests.log.support import NOW_MS, TOPIC_ID, batch, settings
+from tests.memdisk import MemDisk
 
 SIZE = len(batch())
 

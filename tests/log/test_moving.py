@@ -9,11 +9,11 @@ import pytest
 
 from ottla.log.errors import StorageError
 from ottla.log.manager import LogManager
-from ottla.log.memdisk import MemDisk
 from ottla.log.moving import FutureLog, create_future, future_name, name_fits, open_future, parse_future_name, remove_future
 from ottla.log.partition import PartitionLog
 from ottla.log.transactions import append_marker, collect_aborted
 from tests.log.support import NOW_MS, TOPIC_ID, batch, settings
+from tests.memdisk import MemDisk
 
 ONE, TWO = "/one", "/two"
 

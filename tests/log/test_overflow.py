@@ -1,4 +1,5 @@
-"""log/torn_tail.py and log/leftovers.py: segments with offsets that do not fit them, and splits that were cut off.
+"""log/opening/torn_tail.py and log/opening/leftovers.py: segments with offsets that do not fit them, and splits that were cut
+off.
 
 They are the scenarios of Kafka's LogLoaderTest that its table in test_loader_scenarios.py leaves to this module.
 """
@@ -9,10 +10,10 @@ from random import Random
 
 import pytest
 
-from ottla.log.memdisk import PowerCut
 from ottla.wire.compression import GZIP
 from tests.log.on_disk import at, path, put, sound
 from tests.log.support import Rig, settings
+from tests.memdisk import PowerCut
 
 MAX_INT = 2**31 - 1
 

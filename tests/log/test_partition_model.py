@@ -20,8 +20,8 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from ottla.log.compaction.cleaner_manager import LogCleaner
 from ottla.log.errors import OffsetOutOfRange, OutOfOrderSequence
-from ottla.log.log_cleaner import LogCleaner
 from ottla.log.validate import Origin
 from ottla.wire.batch import read_header
 from tests.log.support import NOW_MS, Rig, batch, marker

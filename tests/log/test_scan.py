@@ -6,12 +6,12 @@ from random import Random
 
 import pytest
 
+from ottla.log.disk.files import File
 from ottla.log.errors import CorruptRecord
-from ottla.log.files import File
-from ottla.log.memdisk import MemDisk
 from ottla.log.scan import HEADER_SIZE, find, walk, walk_batches, walk_headers
 from ottla.wire.batch import read_header, stamp
 from tests.log.support import batch
+from tests.memdisk import MemDisk
 
 RANDOM = Random(5)
 BATCHES: list[bytes] = []

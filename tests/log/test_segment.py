@@ -6,12 +6,12 @@ import errno
 
 import pytest
 
+from ottla.log.disk.files import FileSlice, OpenFiles
 from ottla.log.errors import CorruptRecord
-from ottla.log.files import FileSlice, OpenFiles
-from ottla.log.memdisk import MemDisk
 from ottla.log.segment import Segment
 from ottla.wire.batch import read_header, stamp
 from tests.log.support import NOW_MS, batch
+from tests.memdisk import MemDisk
 
 INTERVAL = 400
 

@@ -31,8 +31,7 @@ from random import Random
 
 import pytest
 
-from ottla.log.files import OpenFiles
-from ottla.log.memdisk import MemDisk
+from ottla.log.disk.files import OpenFiles
 from ottla.log.segment import DELETED_SUFFIX, Segment
 from ottla.log.segments import Segments
 from ottla.log.timestamps import offset_for_timestamp
@@ -40,6 +39,7 @@ from ottla.log.transactions import collect_aborted
 from ottla.log.txn_index import AbortedTransaction
 from ottla.wire.batch import iter_batches, read_header, stamp
 from tests.log.support import NOW_MS, Rig, batch, marker, settings
+from tests.memdisk import MemDisk
 
 BASE = 40
 MOST = 2**31 - 1

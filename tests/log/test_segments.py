@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.log.files import OpenFiles
-from ottla.log.memdisk import MemDisk
+from ottla.log.disk.files import OpenFiles
 from ottla.log.segment import Segment
 from ottla.log.segments import Segments
+from tests.memdisk import MemDisk
 
 
 def segment(base: int) -> Segment:

@@ -7,8 +7,8 @@ from random import Random
 
 import pytest
 
+from ottla.log.disk.files import FileSlice
 from ottla.log.errors import InvalidProducerEpoch, StorageError
-from ottla.log.files import FileSlice
 from ottla.log.transactions import aborted_in_read, append_marker, collect_aborted
 from ottla.log.txn_index import TXN_ENTRY_SIZE, AbortedTransaction, load_txn_index
 from ottla.log.validate import Origin

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.log.index import CorruptIndex
-from ottla.log.memdisk import MemDisk
 from ottla.log.txn_index import TXN_ENTRY_SIZE, AbortedTransaction, TxnIndex, load_txn_index
 from tests.log.support import NOW_MS
+from tests.memdisk import MemDisk
 
 # Transactions of producers 1 and 2 in a segment that begins at 100. The second one was open when the first ended.
 FIRST = AbortedTransaction(producer_id=1, first_offset=90, last_offset=110, last_stable_offset=105)

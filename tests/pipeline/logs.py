@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from ottla.log.files import OsDisk
+from ottla.log.disk.files import OsDisk
 from ottla.log.validate import Origin
 from ottla.pipeline.columns import read
 from ottla.pipeline.segments import Place, Slice, Wanted, find, slices, with_log

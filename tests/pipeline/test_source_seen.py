@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from ottla.log import checkpoint
-from ottla.log.opening import Scans
+from ottla.log.disk import checkpoint
+from ottla.log.open_options import Scans
 from ottla.log.partition import PartitionLog
 from ottla.log.scan import FIND_BYTES
 from ottla.pipeline import source_seen

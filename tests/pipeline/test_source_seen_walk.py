@@ -12,7 +12,7 @@ from random import Random
 
 import pytest
 
-from ottla.log import checkpoint
+from ottla.log.disk import checkpoint
 from ottla.log.partition import PartitionLog
 from ottla.pipeline.segments import Place, Wanted, slices
 from ottla.pipeline.source_seen import SeenPartitions

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from ottla.log.files import OsDisk
-from ottla.log.memdisk import MemDisk
+from ottla.log.disk.files import OsDisk
+from tests.memdisk import MemDisk
 from tests.sim.model import Loss
 from tests.sim.trace import States, Trace, check_disk
 

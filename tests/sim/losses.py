@@ -1,6 +1,6 @@
 """Every disk that a power cut may leave at one moment, or, where they are too many, a seeded sample of them.
 
-`survivors` walks through all answers that `log.memloss` may ask for, as an odometer does, and stops if they are more than
+`survivors` walks through all answers that `tests.memloss` may ask for, as an odometer does, and stops if they are more than
 `bound`; then it takes the two ends (all lost, all kept) and as many seeded ones as fit. Outcomes that leave one disk are one.
 """
 
@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from random import Random
 
-from ottla.log.memdisk import MemDisk
-from ottla.log.memloss import keep_all, lose_all, random_choice
+from tests.memdisk import MemDisk
+from tests.memloss import keep_all, lose_all, random_choice
 
 
 class _Odometer:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 import sys
 
-from ottla.log.files import OsDisk
+from ottla.log.disk.files import OsDisk
 from tests.sim.trace import Trace
 
 

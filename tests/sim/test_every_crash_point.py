@@ -1,5 +1,5 @@
 """Every crash point of the recorded trace on a disk in memory: the power is cut before every change of the disk, and once after
-the last, with every loss that `log.memloss` allows.
+the last, with every loss that `tests.memloss` allows.
 
 All of them where they are at most `EVERY`, else `EVERY` by seed; `scripts/crash_points.py` does the same with more.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.log.memdisk import MemDisk
+from tests.memdisk import MemDisk
 from tests.sim.losses import survivors
 from tests.sim.model import Loss
 from tests.sim.trace import Trace, check_disk

@@ -20,9 +20,9 @@ from random import Random
 import pytest
 
 from ottla.log.errors import StorageError
-from ottla.log.memdisk import PowerCut
 from ottla.wire.batch import check_crc, read_header
 from tests.log.support import NOW_MS, Rig, batch, settings
+from tests.memdisk import PowerCut
 
 SIZE = len(batch())
 CONFIG = settings(

@@ -11,9 +11,9 @@ import dataclasses
 from collections.abc import Callable, Iterator
 from random import Random
 
+from ottla.log.compaction.cleaner_manager import LogCleaner
 from ottla.log.config import LogConfig
-from ottla.log.files import Disk
-from ottla.log.log_cleaner import LogCleaner
+from ottla.log.disk.files import Disk
 from ottla.log.manager import LogManager
 from ottla.log.partition import PartitionLog
 from ottla.log.validate import Origin

@@ -15,7 +15,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ottla.server.group.classic import CONSUMER_PROTOCOL_TYPE
+from ottla.server.group.classic.group import CONSUMER_PROTOCOL_TYPE
+from ottla.server.group.classic.joins import MEMBER_ID_REQUIRED_FROM, Join
+from ottla.server.group.classic.membership import Leaving, Sync
 from ottla.server.group.consumer.embedded import by_topic_id, read_subscription, version_of, write_assignment
 from ottla.server.group.consumer.group import ConsumerGroup
 from ottla.server.group.consumer.heartbeat import member_of, static_member
@@ -23,8 +25,6 @@ from ottla.server.group.consumer.member import ClassicMetadata, ConsumerMember, 
 from ottla.server.group.consumer.migration import Policy, downgraded, replaced_by_classic
 from ottla.server.group.consumer.turn import RegexChange, Target, Turn
 from ottla.server.group.errors import GroupError
-from ottla.server.group.joins import MEMBER_ID_REQUIRED_FROM, Join
-from ottla.server.group.membership import Leaving, Sync
 from ottla.server.group.result import Result
 from ottla.wire.errors import ErrorCode
 from ottla.wire.frame import MALFORMED

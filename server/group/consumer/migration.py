@@ -13,7 +13,8 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Iterable, Sequence
 
-from ottla.server.group.classic import CONSUMER_PROTOCOL_TYPE, ClassicGroup
+from ottla.server.group.classic.group import CONSUMER_PROTOCOL_TYPE, ClassicGroup
+from ottla.server.group.classic.members import Client, Member
 from ottla.server.group.consumer import records
 from ottla.server.group.consumer.embedded import (
     by_topic_id,
@@ -27,7 +28,6 @@ from ottla.server.group.consumer.group import ConsumerGroup
 from ottla.server.group.consumer.member import ClassicMetadata, ConsumerMember, member_order
 from ottla.server.group.errors import GroupError
 from ottla.server.group.group import Cluster
-from ottla.server.group.members import Client, Member
 from ottla.server.group.modern.assignor import NOTHING_ASSIGNED, Assignment
 from ottla.server.group.records import MetadataRecord, ProtocolRecord
 from ottla.wire.errors import ErrorCode

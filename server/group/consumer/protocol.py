@@ -10,9 +10,11 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, ClassVar, Final, TypeVar
 
-from ottla.server.group import joins
-from ottla.server.group.classic import ClassicGroup, State, new_group_record
-from ottla.server.group.classic_protocol import ClassicProtocol
+from ottla.server.group.classic import joins
+from ottla.server.group.classic.group import ClassicGroup, State, new_group_record
+from ottla.server.group.classic.joins import Join, JoinAnswer
+from ottla.server.group.classic.membership import Leaving, Sync, SyncAnswer
+from ottla.server.group.classic.protocol import ClassicProtocol
 from ottla.server.group.consumer import classic_members, heartbeat, records, regexes
 from ottla.server.group.consumer.assignors import ASSIGNORS
 from ottla.server.group.consumer.group import ConsumerGroup, ResolvedRegex, check_epoch, stale
@@ -23,8 +25,6 @@ from ottla.server.group.consumer.timeouts import Timeouts
 from ottla.server.group.consumer.turn import Turn
 from ottla.server.group.errors import GroupError
 from ottla.server.group.group import Committer, GroupProtocol, Kind
-from ottla.server.group.joins import Join, JoinAnswer
-from ottla.server.group.membership import Leaving, Sync, SyncAnswer
 from ottla.server.group.modern.epochs import DUE_NOW
 from ottla.server.group.modern.replaying import group_of
 from ottla.server.group.modern.settings import GroupValues
@@ -33,7 +33,7 @@ from ottla.server.group.modern.topics import Topics
 from ottla.server.group.offsets import Commit
 from ottla.server.group.records import GroupRecord, ProtocolRecord
 from ottla.server.group.result import Result
-from ottla.server.settings_rules import assignor_name
+from ottla.server.settings.rules import assignor_name
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.internal.consumer_group_metadata_key import ConsumerGroupMetadataKey
 from ottla.wire.messages.leave_group import LeaveGroupResponse

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from ottla.server.group.classic import ClassicGroup
+from ottla.server.group.classic.group import ClassicGroup
 from ottla.server.group.group import Group
 from ottla.server.group.records import ProtocolRecord
 

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from ottla.server.clock import Clock
+from ottla.server.base.clock import Clock
 from ottla.server.group.errors import GroupError
 from ottla.server.group.timers import Timer
 

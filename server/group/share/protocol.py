@@ -2,8 +2,8 @@
 
 A heartbeat is a look at what the member says and at the topics there are. It may change the member, raise the group's epoch, make
 a new target, and lead the member to it: all of that is one batch of records. A partition is given out once its state is
-initialized; that is done by who calls (server/share_groups.py), outside of this turn, and told to `initialized` or `failed`. The
-next heartbeat then finds partitions that nobody has, and raises the epoch.
+initialized; that is done by who calls (server/share/group_state.py), outside of this turn, and told to `initialized` or `failed`.
+The next heartbeat then finds partitions that nobody has, and raises the epoch.
 
 The answer names what the member has only when that is new to it, or when it says itself what it subscribes to.
 """
@@ -15,9 +15,9 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
+from ottla.server.group.classic.members import Client
 from ottla.server.group.errors import GroupError
 from ottla.server.group.group import Committer, GroupProtocol, Kind
-from ottla.server.group.members import Client
 from ottla.server.group.modern.assignor import AssignorError, GroupSpec, MemberSpec
 from ottla.server.group.modern.epochs import DUE_NOW, JOINING_EPOCH, LEAVING_EPOCH, LOOK_AGAIN_MS
 from ottla.server.group.modern.java_order import copied_capacity, hash_order, string_hash

@@ -19,9 +19,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
+from ottla.server.group.classic.members import Client
 from ottla.server.group.errors import GroupError
 from ottla.server.group.group import Cluster
-from ottla.server.group.members import Client
 from ottla.server.group.modern.epochs import JOINING_EPOCH, LEAVING_STATIC_EPOCH
 from ottla.server.group.modern.topics import Topics
 from ottla.server.group.records import GroupRecord

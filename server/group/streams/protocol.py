@@ -13,12 +13,12 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
-from ottla.server.group import joins
-from ottla.server.group.classic import ClassicGroup
+from ottla.server.group.classic import joins
+from ottla.server.group.classic.group import ClassicGroup
+from ottla.server.group.classic.joins import Join, JoinAnswer
+from ottla.server.group.classic.members import Client
 from ottla.server.group.errors import GroupError
 from ottla.server.group.group import Committer, Group, GroupProtocol, Kind
-from ottla.server.group.joins import Join, JoinAnswer
-from ottla.server.group.members import Client
 from ottla.server.group.modern.epochs import JOINING_EPOCH, LEAVING_STATIC_EPOCH
 from ottla.server.group.modern.replaying import group_of
 from ottla.server.group.modern.settings import GroupValues

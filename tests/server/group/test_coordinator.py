@@ -7,11 +7,11 @@ from collections.abc import Iterator
 import pytest
 
 from ottla.log.errors import CorruptLog
+from ottla.server.coordination.shards import LOAD_SLICE_SECONDS
 from ottla.server.group.coordinator import TOPIC
 from ottla.server.group.errors import GroupError
 from ottla.server.group.records import MetadataRecord, OffsetRecord, encode_batch
 from ottla.server.group.settings import LEAST_INITIAL_DELAY_MS, GroupSettings
-from ottla.server.shards import LOAD_SLICE_SECONDS
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.internal.group_metadata_key import GroupMetadataKey
 from ottla.wire.messages.internal.group_metadata_value import GroupMetadataValue, MemberMetadata

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from ottla.server.group.classic import ClassicGroup, State
+from ottla.server.group.classic.group import ClassicGroup, State
 from ottla.wire.errors import ErrorCode
 from tests.server.group.fakes import Broker, Driver, GroupClock, GroupLog, in_loop, waits
 

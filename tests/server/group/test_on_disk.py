@@ -9,11 +9,11 @@ from typing import Any
 
 from ottla.log.config import LogConfig
 from ottla.log.manager import LogManager
-from ottla.log.memdisk import MemDisk
 from ottla.log.validate import Origin
 from ottla.server.group.coordinator import TOPIC, GroupCoordinator
 from ottla.server.group.settings import GroupSettings
 from ottla.wire.errors import ErrorCode
+from tests.memdisk import MemDisk
 from tests.server.group.fakes import NODE_ID, Broker, Driver, GroupClock, answer_of, in_loop
 
 PARTITIONS = 2

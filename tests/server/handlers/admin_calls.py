@@ -7,7 +7,7 @@ import inspect
 from importlib import import_module
 from typing import Any
 
-from ottla.server.kept_answers import Encoded
+from ottla.server.requests.kept_answers import Encoded
 from ottla.wire.frame import decode_whole
 from ottla.wire.primitives import WireStruct
 from tests.server.metadata.support import Node

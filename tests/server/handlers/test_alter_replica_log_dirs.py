@@ -1,4 +1,4 @@
-"""AlterReplicaLogDirs: what is refused, at every version. What moves, and how: tests/server/test_log_dirs.py."""
+"""AlterReplicaLogDirs: what is refused, at every version. What moves, and how: tests/server/partitions/test_log_dirs.py."""
 
 from __future__ import annotations
 

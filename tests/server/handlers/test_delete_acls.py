@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.server.errors import CloseConnection
+from ottla.server.base.errors import CloseConnection
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from tests.fakes import MemoryBroker

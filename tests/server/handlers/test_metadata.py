@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from ottla.server.handlers.metadata import handle
-from ottla.server.kept_answers import Encoded
 from ottla.server.metadata.image import Endpoint
+from ottla.server.requests.kept_answers import Encoded
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.wire.messages.internal.broker_registration_change_record import BrokerRegistrationChangeRecord

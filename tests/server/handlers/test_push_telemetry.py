@@ -1,4 +1,4 @@
-"""PushTelemetry through the codecs. The rules: tests/server/test_telemetry.py."""
+"""PushTelemetry through the codecs. The rules: tests/server/telemetry/test_subscriptions.py."""
 
 from __future__ import annotations
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from ottla.log.errors import StorageError
-from ottla.server.config import BROKER_SETTINGS
 from ottla.server.group.streams.topology import Status
+from ottla.server.settings.broker_config import BROKER_SETTINGS
 from ottla.wire.errors import ErrorCode
 from ottla.wire.frame import decode_whole
 from ottla.wire.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse

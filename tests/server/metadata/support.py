@@ -19,13 +19,13 @@ from typing import Any
 
 from ottla.log.config import LogConfig
 from ottla.log.manager import LogManager
-from ottla.log.memdisk import MemDisk
-from ottla.server.config import BrokerConfig
-from ottla.server.context import RequestContext
-from ottla.server.kept_answers import KeptAnswers
 from ottla.server.metadata.image import Endpoint, MetadataImage
 from ottla.server.metadata.standalone import StandaloneController, open_standalone
+from ottla.server.requests.context import RequestContext
+from ottla.server.requests.kept_answers import KeptAnswers
+from ottla.server.settings.broker_config import BrokerConfig
 from ottla.server.txn.producer_ids import ProducerIds
+from tests.memdisk import MemDisk
 
 NOW_MS = 1_800_000_000_000
 CLUSTER_ID = "AAECAwQFBgcICQoLDA0ODw"

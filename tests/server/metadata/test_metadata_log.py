@@ -8,7 +8,6 @@ from random import Random
 import pytest
 
 from ottla.log.errors import StorageError
-from ottla.log.memdisk import PowerCut
 from ottla.server.metadata import quorum_state, records, snapshot
 from ottla.server.metadata.eligible import MIN_ISR
 from ottla.server.metadata.image import MetadataError
@@ -23,6 +22,7 @@ from ottla.wire.messages.internal.end_transaction_record import EndTransactionRe
 from ottla.wire.messages.internal.topic_record import TopicRecord
 from ottla.wire.primitives import WireStruct
 from ottla.wire.records import decode_records
+from tests.memdisk import PowerCut
 from tests.server.metadata.support import METADATA, NOW_MS, Node, dump
 
 LOG = f"{METADATA}/00000000000000000000.log"

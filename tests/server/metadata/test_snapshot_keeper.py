@@ -8,7 +8,6 @@ from random import Random
 import pytest
 
 from ottla.log.errors import StorageError
-from ottla.log.memdisk import PowerCut
 from ottla.server.metadata import records, snapshot
 from ottla.server.metadata.image import MetadataError, MetadataImage
 from ottla.server.metadata.image_records import freeze
@@ -17,6 +16,7 @@ from ottla.server.metadata.snapshot_keeper import SnapshotKeeper
 from ottla.wire.batch import iter_batches
 from ottla.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from ottla.wire.records import decode_records
+from tests.memdisk import PowerCut
 from tests.server.metadata.support import CLUSTER_ID, DIRECTORY, METADATA, NOW_MS, Node, dump, write_kafka_directory
 
 SMALL = {"internal_metadata_log_segment_bytes": "6000", "metadata_log_max_record_bytes_between_snapshots": "1000"}

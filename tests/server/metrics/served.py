@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.parser import text_string_to_metric_families
 
-from ottla.log.memdisk import MemDisk
-from ottla.server.broker import Broker
+from ottla.server.broker.broker import Broker
 from ottla.wire.messages import (
     alter_client_quotas,
     create_topics,
@@ -24,8 +23,9 @@ from ottla.wire.messages import (
 from tests.asking import ask
 from tests.fakes import NOW_MS
 from tests.log.support import batch
+from tests.memdisk import MemDisk
 from tests.otlp import metrics_data, point, text, total
-from tests.server.test_broker import config
+from tests.server.broker.test_broker import config
 
 LIMIT_SECONDS = 30
 

@@ -8,7 +8,7 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from ottla.server.dispatch import Dispatch
+from ottla.server.dispatch.routes import Dispatch
 from ottla.server.group.coordinator import GroupCoordinator
 from ottla.server.metrics import exposition as module
 from ottla.server.metrics.exposition import PIECE, PIECE_SECONDS, BrokerCollector, Exposition

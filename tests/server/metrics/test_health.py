@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from ottla.server.broker import Broker
+from ottla.server.broker.broker import Broker
 from ottla.server.metrics.health import reasons_not_ready
 from ottla.server.metrics.sources import Sources
 from tests.server.metrics.served import get, metrics_config

@@ -6,7 +6,7 @@ from struct import Struct
 
 import pytest
 
-from ottla.server.dispatch import BUCKETS, Route
+from ottla.server.dispatch.routes import BUCKETS, Route
 from ottla.server.metrics.latency import WINDOW_SECONDS, Times, Window, quantile_ns, summed
 
 KEY = ("Produce",)

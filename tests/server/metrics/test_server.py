@@ -10,12 +10,12 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from ottla.log.memdisk import MemDisk
-from ottla.server.broker import Broker
-from ottla.server.config import ConfigError
+from ottla.server.broker.broker import Broker
+from ottla.server.settings.broker_config import ConfigError
 from tests.fakes import NOW_MS
+from tests.memdisk import MemDisk
+from tests.server.broker.test_broker import config
 from tests.server.metrics.served import get, metrics_config, parsed
-from tests.server.test_broker import config
 
 
 def run(scenario: Callable[[], Awaitable[None]]) -> None:

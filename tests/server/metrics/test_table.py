@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 from typing import Any
 
-from ottla.server.dispatch import Dispatch
+from ottla.server.dispatch.routes import Dispatch
 from ottla.server.metrics.sources import Sources
 from ottla.server.metrics.table import METRICS
 from tests.fakes import MemoryBroker

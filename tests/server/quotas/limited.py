@@ -7,11 +7,11 @@ import inspect
 import sys
 from typing import Any
 
-from ottla.server.context import RequestContext
-from ottla.server.dispatch import Dispatch, Waiting, finish
+from ottla.server.dispatch.routes import Dispatch, Waiting, finish
 from ottla.server.metadata.quotas import Entity
 from ottla.server.quotas.enforcement import ClientQuotas
 from ottla.server.quotas.rates import Windows
+from ottla.server.requests.context import RequestContext
 from ottla.wire.header import decode_response_header, encode_request_header
 from tests.fakes import MemoryBroker
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from ottla.server.errors import CloseConnection
+from ottla.server.base.errors import CloseConnection
 from ottla.server.handlers import share_fetch
-from ottla.server.kept_answers import KeptAnswers
 from ottla.server.metadata.operation import NO_LIMIT, Permits, Refused
+from ottla.server.requests.kept_answers import KeptAnswers
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.api_versions import ApiVersionsRequest
 from ottla.wire.messages.create_topics import CreatableTopic, CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse

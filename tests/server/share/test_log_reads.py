@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from ottla.log.disk.files import FileSlice
 from ottla.log.errors import CorruptRecord
-from ottla.log.files import FileSlice
 from ottla.log.transactions import append_marker
 from ottla.server.share.log_reads import aborted_batches, batches_in, cut
 from tests.fakes import MemoryBroker

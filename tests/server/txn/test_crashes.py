@@ -16,7 +16,6 @@ from typing import Final
 
 import pytest
 
-from ottla.log.memdisk import MemDisk, PowerCut
 from ottla.log.validate import Origin
 from ottla.server.group.coordinator import GroupCoordinator
 from ottla.server.group.group import Committer
@@ -24,13 +23,14 @@ from ottla.server.group.offsets import Commit
 from ottla.server.group.records import InTransaction
 from ottla.server.group.settings import GroupSettings
 from ottla.server.metadata.names import CONSUMER_OFFSETS, TRANSACTION_STATE
-from ottla.server.replicas import InternalTopicLog
+from ottla.server.partitions.replicas import InternalTopicLog
 from ottla.server.txn.coordinator import Producer, TransactionCoordinator
 from ottla.server.txn.errors import TransactionError
 from ottla.wire.batch import build_batch, read_header
 from ottla.wire.errors import ErrorCode
 from ottla.wire.records import Record, decode_records
 from tests.fakes import NODE_ID, NOW_MS, MemoryBroker
+from tests.memdisk import MemDisk, PowerCut
 
 TID: Final = "transfer"
 GROUP: Final = "g"

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ottla.server.group.classic import ClassicGroup, State
+from ottla.server.group.classic.group import ClassicGroup, State
 from ottla.server.group.consumer.embedded import read_assignment, write_assignment
 from ottla.server.group.consumer.group import ConsumerGroup
 from ottla.wire.errors import ErrorCode

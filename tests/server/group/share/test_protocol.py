@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ottla.log.errors import StorageError
-from ottla.server.group.classic import ClassicGroup
+from ottla.server.group.classic.group import ClassicGroup
 from ottla.server.group.share.group import ShareGroup
 from ottla.server.share_state.state import SharePartition
 from ottla.wire.errors import ErrorCode

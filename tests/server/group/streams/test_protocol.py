@@ -10,7 +10,7 @@ from functools import partial
 import pytest
 
 from ottla.log.errors import StorageError
-from ottla.server.group.classic import ClassicGroup
+from ottla.server.group.classic.group import ClassicGroup
 from ottla.server.group.errors import GroupError
 from ottla.server.group.streams.group import StreamsGroup, StreamsState
 from ottla.server.group.streams.topology import Status

@@ -1,0 +1,295 @@
+"""Whole data directories, or parts of them: what `ottla log verify` looks at beside the partitions (check_partition.py).
+
+`meta.properties` (readable, and of one cluster and node in all directories), `.kafka_cleanshutdown`, the checkpoints against the
+logs, the metadata log's snapshots and quorum-state, and each partition's topic id against the metadata log. A path may be a log
+directory, a partition's directory or a segment's file; the checkpoints of the directory around it count all the same.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+from ottla.commands.check_partition import Expected, PartitionCheck
+from ottla.commands.findings import Finding, Meaning, Mend
+from ottla.commands.kafka_files import SEGMENT_FILE, open_to_read
+from ottla.commands.known_topics import METADATA_DIRECTORY, KnownTopics, read_topics
+from ottla.commands.segment_walk import Gap, SegmentWalk
+from ottla.log.disk import checkpoint
+from ottla.log.disk.checkpoint import MetaProperties, TopicPartition
+from ottla.log.disk.files import OsDisk
+from ottla.log.errors import CorruptSnapshot, InconsistentMetadata
+
+CHECKPOINTS: Final = (
+    checkpoint.RECOVERY_POINTS,
+    checkpoint.LOG_START_OFFSETS,
+    checkpoint.HIGH_WATERMARKS,
+    checkpoint.CLEANER_OFFSETS,
+)
+_PARTITION: Final = re.compile(r"(.+)-([0-9]+)")
+_DELETED: Final = re.compile(r".+\.[0-9a-f]{32}-delete")
+_ASIDE: Final = re.compile(r".+\.[0-9a-f]{32}-(stray|future)")
+_FILES: Final = frozenset(
+    {*CHECKPOINTS, checkpoint.META_PROPERTIES, checkpoint.CLEAN_SHUTDOWN, checkpoint.LOCK, "bootstrap.checkpoint"}
+)
+_RESERVED: Final = frozenset(checkpoint.uuid_text(bytes(15) + bytes([last])) for last in range(3))
+
+
+def partition_of(path: Path) -> TopicPartition | None:
+    """The partition whose directory this is, by its name."""
+    found = _PARTITION.fullmatch(path.name)
+    return (found[1], int(found[2])) if found else None
+
+
+def is_partition(path: Path) -> bool:
+    return path.is_dir() and partition_of(path) is not None and not (path / checkpoint.META_PROPERTIES).exists()
+
+
+class LogDirectoryCheck:
+    """One log directory. `files` looks at its own files, `check_partition` at one of its partitions.
+
+    The directory around a single partition is read for what it says, and `files` is not called.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.checkpoints: dict[str, dict[TopicPartition, int]] = {}
+        self.findings: list[Finding] = []
+        self.topics: KnownTopics | None = None
+        self.meta = self._meta_properties()
+        self.is_log_directory = self.meta is not None or any((path / name).exists() for name in CHECKPOINTS)
+        self.clean = not self.is_log_directory or (path / checkpoint.CLEAN_SHUTDOWN).exists()
+        for name in CHECKPOINTS:
+            self.checkpoints[name] = self._offsets(name)
+
+    def add(self, path: Path, what: str, meaning: Meaning, mend: Mend, position: int | None = None) -> None:
+        self.findings.append(Finding(str(path), position, what, meaning, mend))
+
+    def _meta_properties(self) -> MetaProperties | None:
+        path = self.path / checkpoint.META_PROPERTIES
+        try:
+            return checkpoint.read_meta_properties(OsDisk(), str(path))
+        except InconsistentMetadata as error:
+            self.add(path, str(error).removeprefix(f"{path}: ").removeprefix(f"{path} "), Meaning.IDENTITY, Mend.COPY)
+            return None
+
+    def _offsets(self, name: str) -> dict[TopicPartition, int]:
+        path = self.path / name
+        try:
+            return checkpoint.read_offsets(OsDisk(), str(path))
+        except CorruptSnapshot as error:
+            self.add(path, str(error).removeprefix(f"{path}: "), Meaning.REBUILDABLE, Mend.LINES)
+            return {}
+
+    def partitions(self) -> list[Path]:
+        return sorted(path for path in self.path.iterdir() if is_partition(path))
+
+    def files(self) -> None:
+        """The directory's own files and names. OSError."""
+        if not self.is_log_directory and not self.findings and not self.partitions():
+            what = "no data directory: neither meta.properties nor a partition is in it"
+            self.add(self.path, what, Meaning.IDENTITY, Mend.NONE)
+            return
+        if not (self.path / checkpoint.META_PROPERTIES).exists():
+            self.add(self.path / checkpoint.META_PROPERTIES, "it is missing: whose data is this?", Meaning.IDENTITY, Mend.COPY)
+        elif self.meta is not None and self.meta.directory_id in _RESERVED:
+            self.add(self.path / checkpoint.META_PROPERTIES, "its directory.id is a reserved one", Meaning.IDENTITY, Mend.COPY)
+        if not self.clean:
+            what = "the last stop was not clean: the next start reads what lies beyond the recovery points"
+            self.add(self.path, what, Meaning.NOTE, Mend.START)
+        for path in sorted(self.path.iterdir()):
+            if path.is_dir():
+                self._directory(path)
+            elif path.name.endswith(".tmp"):
+                self.add(path, "an interrupted step left it behind", Meaning.LEFTOVER, Mend.REMOVE)
+            elif path.name not in _FILES:
+                self.add(path, "no name that Kafka gives", Meaning.NOTE, Mend.BY_HAND)
+        self._lines()
+
+    def _directory(self, path: Path) -> None:
+        if _DELETED.fullmatch(path.name):
+            self.add(path, "a deleted partition that waits to be removed", Meaning.NOTE, Mend.START)
+        elif _ASIDE.fullmatch(path.name):
+            self.add(path, "a partition that was set aside, or is being moved", Meaning.NOTE, Mend.BY_HAND)
+        elif not is_partition(path):
+            self.add(path, "no partition", Meaning.NOTE, Mend.BY_HAND)
+
+    def _lines(self) -> None:
+        """Checkpoints name no logs that are not there."""
+        there = {partition_of(path) for path in self.partitions()}
+        for name, offsets in self.checkpoints.items():
+            missing = [f"{topic}-{partition}" for topic, partition in offsets if (topic, partition) not in there]
+            if missing:
+                what = f"it names {missing[0]}{f' and {len(missing) - 1} more' if missing[1:] else ''}, not in this directory"
+                self.add(self.path / name, what, Meaning.REBUILDABLE, Mend.LINES)
+
+    def placed(self) -> None:
+        """Every partition that the metadata log puts into this directory is there."""
+        if self.topics is None or self.meta is None:
+            return
+        for (topic, partition), directory_id in sorted(self.topics.placed.items()):
+            path = self.path / f"{topic}-{partition}"
+            if directory_id == self.meta.directory_id and not path.is_dir():
+                self.add(path, "the metadata log puts this partition here, and it is not", Meaning.CORRUPT, Mend.COPY)
+
+    def expected(self, path: Path) -> Expected:
+        """What the directory's files say of the partition at `path`."""
+        name = partition_of(path)
+        topic_id = self.topics.ids.get(name[0]) if name is not None and self.topics is not None else None
+        if name is None or not self.is_log_directory:
+            return Expected(topic_id=topic_id)
+        is_metadata = path.name == METADATA_DIRECTORY
+        return Expected(
+            clean=self.clean,
+            recovery_point=None if is_metadata else self.checkpoints[checkpoint.RECOVERY_POINTS].get(name, 0),
+            log_start_offset=self.checkpoints[checkpoint.LOG_START_OFFSETS].get(name),
+            high_watermark=self.checkpoints[checkpoint.HIGH_WATERMARKS].get(name),
+            compacted=name in self.checkpoints[checkpoint.CLEANER_OFFSETS],
+            topic_id=topic_id,
+            every_append_synced=is_metadata,
+        )
+
+    def check_partition(
+        self, path: Path, *, deep: bool, advance: Callable[[int], object], bases: list[int] | None = None
+    ) -> PartitionCheck:
+        """A whole partition, or of it the segments of these `bases`. OSError."""
+        check = PartitionCheck(path, self.expected(path), deep=deep, advance=advance, bases=bases)
+        check.run()
+        if bases is None:
+            self._against_checkpoints(check)
+            self._against_topics(check)
+        if path.name == METADATA_DIRECTORY and bases is None:
+            self._quorum_state(check, path / "quorum-state")
+            for snapshot in sorted(path.glob("*.checkpoint")):
+                self._metadata_snapshot(check, snapshot)
+        return check
+
+    def _against_checkpoints(self, check: PartitionCheck) -> None:
+        start, end = check.expected.log_start_offset, check.end_offset
+        if start is not None and start > end:
+            what = f"the log of {check.path.name} ends at offset {end}, before its start, {start}"
+            check.add(self.path / checkpoint.LOG_START_OFFSETS, None, what, Meaning.REBUILDABLE, Mend.LINES)
+        high_watermark, synced_upto = check.expected.high_watermark, check.expected.recovery_point
+        is_told = check.is_damaged or (synced_upto is not None and synced_upto > end)
+        if high_watermark is not None and high_watermark > end and check.expected.clean and not is_told:
+            what = f"the log of {check.path.name} ends at offset {end}, below its high watermark, {high_watermark}"
+            check.add(self.path / checkpoint.HIGH_WATERMARKS, None, what, Meaning.REBUILDABLE, Mend.LINES)
+
+    def _against_topics(self, check: PartitionCheck) -> None:
+        name = partition_of(check.path)
+        if (
+            self.topics is not None
+            and name is not None
+            and name[0] not in self.topics.ids
+            and check.path.name != METADATA_DIRECTORY
+        ):
+            what = "the metadata log knows no such topic; a broker sets the directory aside"
+            check.add(check.path, None, what, Meaning.IDENTITY, Mend.BY_HAND)
+
+    def _quorum_state(self, check: PartitionCheck, path: Path) -> None:
+        """It may be missing, before the first start; no broker starts with one that it cannot read."""
+        try:
+            if path.exists() and not isinstance(json.loads(path.read_bytes())["leaderEpoch"], int):
+                raise ValueError("leaderEpoch is no number")
+        except (ValueError, KeyError, TypeError):
+            what = "it is no JSON with leaderEpoch; a broker does not start with it"
+            check.add(path, None, what, Meaning.IDENTITY, Mend.COPY)
+
+    def _metadata_snapshot(self, check: PartitionCheck, path: Path) -> None:
+        for found in SegmentWalk(open_to_read(path)):
+            if isinstance(found, Gap) or not found.is_sound:
+                why = found.why if isinstance(found, Gap) else "a CRC does not fit"
+                check.add(path, found.position, f"a snapshot of the metadata: {why}", Meaning.CORRUPT, Mend.COPY)
+                return
+
+
+class Checker:
+    """All paths of one command. `findings()` yields them as they are found; `partitions` keeps what was seen, for a repair."""
+
+    def __init__(self, paths: list[Path], *, deep: bool = False, metadata: Path | None = None) -> None:
+        self.directories: dict[Path, LogDirectoryCheck] = {}
+        self.partitions: list[tuple[LogDirectoryCheck, PartitionCheck]] = []
+        self.found: list[Finding] = []
+        self._whole: list[LogDirectoryCheck] = []
+        self._deep = deep
+        self.work: list[tuple[LogDirectoryCheck, Path, list[int] | None]] = []
+        for path in paths:
+            self._take(path.absolute() if path.name in {"", ".", ".."} else path)
+        self._read_topics(metadata)
+
+    def _take(self, path: Path) -> None:
+        found = SEGMENT_FILE.fullmatch(path.name)
+        if found and not path.is_dir():
+            self.work.append((self._directory(path.absolute().parent.parent), path.parent, [int(found[1])]))
+        elif is_partition(path):
+            self.work.append((self._directory(path.absolute().parent), path, None))
+        else:
+            directory = LogDirectoryCheck(path)
+            self.directories[path.absolute()] = directory
+            self._whole.append(directory)
+            self.work += [(directory, inside, None) for inside in directory.partitions()]
+
+    def _directory(self, path: Path) -> LogDirectoryCheck:
+        if path not in self.directories:
+            self.directories[path] = LogDirectoryCheck(path)
+        return self.directories[path]
+
+    def _read_topics(self, metadata: Path | None) -> None:
+        places = [directory.path / METADATA_DIRECTORY for directory in self.directories.values()]
+        if metadata is not None:
+            places.append(metadata if metadata.name == METADATA_DIRECTORY else metadata / METADATA_DIRECTORY)
+        nodes = [directory.meta.node_id for directory in self.directories.values() if directory.meta is not None]
+        for place in places:
+            if (topics := read_topics(place, nodes[0] if nodes else -1)) is not None:
+                for directory in self.directories.values():
+                    directory.topics = topics
+                return
+
+    @property
+    def total_bytes(self) -> int:
+        """What `advance` will come to, about. OSError."""
+        return sum(
+            log.stat().st_size
+            for _, path, bases in self.work
+            for log in path.glob("*.log")
+            if bases is None or log.name[:20] in {f"{base:020d}" for base in bases}
+        )
+
+    def run(self, advance: Callable[[int], object] = int) -> None:
+        """All of `findings`, into `found`."""
+        self.found = list(self.findings(advance))
+
+    def findings(self, advance: Callable[[int], object] = int) -> Iterator[Finding]:
+        """`advance` is told how many bytes of segments are behind. OSError if something cannot be read."""
+        for directory in self._whole:
+            directory.files()
+            directory.placed()
+        for directory in self.directories.values():
+            yield from directory.findings
+        yield from self._one_cluster()
+        for directory, path, bases in self.work:
+            check = directory.check_partition(path, deep=self._deep, advance=advance, bases=bases)
+            self.partitions.append((directory, check))
+            yield from check.findings
+
+    def _one_cluster(self) -> Iterator[Finding]:
+        """Directories of one broker name the same cluster and node, and each an id of its own; a partition is in one of them."""
+        known = [(directory, directory.meta) for directory in self._whole if directory.meta is not None]
+        for at, (directory, meta) in enumerate(known):
+            file = str(directory.path / checkpoint.META_PROPERTIES)
+            for other, theirs in known[:at]:
+                if (meta.cluster_id, meta.node_id) != (theirs.cluster_id, theirs.node_id):
+                    ours, others = (f"node {one.node_id} of cluster {one.cluster_id}" for one in (meta, theirs))
+                    yield Finding(file, None, f"it names {ours}, {other.path} {others}", Meaning.IDENTITY, Mend.BY_HAND)
+                elif meta.directory_id == theirs.directory_id:
+                    yield Finding(file, None, f"{other.path} has the same directory.id", Meaning.IDENTITY, Mend.BY_HAND)
+        seen: dict[str, Path] = {}
+        for directory, path, bases in self.work:
+            if bases is None and path.name != METADATA_DIRECTORY:
+                if path.name in seen and seen[path.name] != directory.path:
+                    what = f"{seen[path.name]} has this partition, too"
+                    yield Finding(str(path), None, what, Meaning.IDENTITY, Mend.BY_HAND)
+                seen[path.name] = directory.path

@@ -1,0 +1,229 @@
+"""One segment held against what it should be: its batches, and the indexes beside it against the batches.
+
+The indexes have no checksums (log/index.py, log/txn_index.py have the formats), so each of their entries is held against the
+batch that it is about, while the walk passes it. Of an index only the first wrong entry is told: it is built anew as a whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from typing import Final
+
+from ottla.commands.kafka_files import OFFSET_ENTRY, TIME_ENTRY, TXN_ENTRY, Entries
+from ottla.commands.segment_walk import Batch, Gap, SegmentWalk
+from ottla.log.index import MAX_RELATIVE_OFFSET, OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE
+from ottla.log.markers import Marker, read_marker
+from ottla.log.txn_index import TXN_ENTRY_SIZE
+from ottla.wire.batch import HEADER_SIZE, BatchHeader
+from ottla.wire.compression import CompressionError
+from ottla.wire.frame import MALFORMED
+from ottla.wire.records import decode_records
+
+_MAX_MARKER_BYTES: Final = 4096
+_MAX_DEEP_BYTES: Final = 128 * 1024 * 1024
+
+Wrong = tuple[int, str]
+"""(position in the file, what is wrong there)"""
+
+
+class OffsetIndexCheck:
+    """The entries of a `.index`, one batch after the other."""
+
+    def __init__(self, data: bytes, base_offset: int) -> None:
+        self._entries = Entries(OFFSET_ENTRY, whole_entries(data, OFFSET_ENTRY_SIZE))
+        self._base_offset = base_offset
+        self._next = 0
+        self._last_offset = base_offset - 1
+        self.wrong = torn_entry(data, OFFSET_ENTRY_SIZE)
+        pairs = enumerate(pairwise(self._entries), 1)
+        at = next((number for number, (before, entry) in pairs if entry[0] <= before[0]), None)
+        if at is not None:
+            self.wrong = at * OFFSET_ENTRY_SIZE, "its offsets do not ascend"
+
+    def batch(self, position: int, header: BatchHeader) -> None:
+        while self.wrong is None and self._next < len(self._entries) and self._entries[self._next][1] <= position:
+            relative, points_to = self._entries[self._next]
+            offset = self._base_offset + relative
+            if points_to < position or offset < header.base_offset:
+                self._refuse(f"offset {offset} is not at position {points_to} of the segment")
+            self._next += 1
+        self._last_offset = header.last_offset
+
+    def end(self) -> None:
+        if self.wrong is None and self._next < len(self._entries):
+            self._refuse(f"it points to position {self._entries[self._next][1]} of the segment, where no batch begins")
+        elif self.wrong is None and self._entries and self._base_offset + self._entries[-1][0] > self._last_offset:
+            self._next = len(self._entries) - 1
+            self._refuse(f"it ends at offset {self._base_offset + self._entries[-1][0]}, the segment at {self._last_offset}")
+
+    def _refuse(self, text: str) -> None:
+        self.wrong = self._next * OFFSET_ENTRY_SIZE, text
+
+
+class TimeIndexCheck:
+    """The entries of a `.timeindex`: each names the greatest timestamp so far and the last offset of the batch that has it."""
+
+    def __init__(self, data: bytes, base_offset: int) -> None:
+        self._entries = Entries(TIME_ENTRY, whole_entries(data, TIME_ENTRY_SIZE))
+        self._base_offset = base_offset
+        self._next = 0
+        self._greatest_ms = -1
+        self.wrong = torn_entry(data, TIME_ENTRY_SIZE)
+
+    def batch(self, header: BatchHeader) -> None:
+        self._greatest_ms = max(self._greatest_ms, header.max_timestamp)
+        while self.wrong is None and self._next < len(self._entries):
+            timestamp_ms, relative = self._entries[self._next]
+            if self._base_offset + relative > header.last_offset:
+                return
+            if timestamp_ms != self._greatest_ms:
+                self._refuse(f"{timestamp_ms} is not the greatest timestamp up to offset {self._base_offset + relative}")
+            self._next += 1
+
+    def end(self, *, is_last: bool) -> None:
+        """The last entry has the greatest timestamp of all once the segment has become inactive."""
+        if self.wrong is not None:
+            return
+        if self._next < len(self._entries):
+            self._refuse(f"offset {self._base_offset + self._entries[self._next][1]} is not in the segment")
+        elif not is_last and self._greatest_ms >= 0 and (not self._entries or self._entries[-1][0] != self._greatest_ms):
+            self._refuse(f"the segment's greatest timestamp, {self._greatest_ms}, is not in it")
+
+    def _refuse(self, text: str) -> None:
+        self.wrong = self._next * TIME_ENTRY_SIZE, text
+
+
+class TxnIndexCheck:
+    """The entries of a `.txnindex` against the abort markers in the segment, which `aborted` is called for.
+
+    Where the log was compacted, markers are gone that the index still names, and the other way round: then only its own order
+    counts (`compacted`).
+    """
+
+    def __init__(self, data: bytes, *, compacted: bool) -> None:
+        self._entries = Entries(TXN_ENTRY, data)
+        self._next = 0
+        self._compacted = compacted
+        self.wrong = torn_entry(data, TXN_ENTRY_SIZE)
+        last = -1
+        for number, (version, _, first_offset, last_offset, _) in enumerate(self._entries):
+            if version != 0 or not 0 <= first_offset <= last_offset or last_offset <= last:
+                self.wrong = self.wrong or (number * TXN_ENTRY_SIZE, "an entry that cannot be right")
+            last = last_offset
+
+    def aborted(self, producer_id: int, first_offset: int | None, last_offset: int) -> None:
+        """`first_offset` is None where the transaction began before what was walked."""
+        if self.wrong is not None or self._compacted:
+            return
+        found = self._entries[self._next] if self._next < len(self._entries) else None
+        if found is None or (found[1], found[3]) != (producer_id, last_offset) or first_offset not in (None, found[2]):
+            text = f"the aborted transaction of producer {producer_id} that ends at offset {last_offset} is not in it"
+            self.wrong = self._next * TXN_ENTRY_SIZE, text
+        self._next += 1
+
+    def end(self) -> None:
+        if self.wrong is None and not self._compacted and self._next < len(self._entries):
+            self.wrong = self._next * TXN_ENTRY_SIZE, f"no marker at offset {self._entries[self._next][3]} aborts a transaction"
+
+
+def whole_entries(data: bytes, size: int) -> bytes:
+    """Without what is no whole entry, and without the zeros that Kafka puts behind the entries of an index it still writes."""
+    used = len(data.rstrip(b"\0"))
+    return data[: min(len(data) // size, -(-used // size)) * size]
+
+
+def torn_entry(data: bytes, size: int) -> Wrong | None:
+    left = len(data) % size
+    return (len(data) - left, f"{left} bytes are no whole entry") if left else None
+
+
+class SegmentCheck:
+    """One walk over one segment's batches, from `expected` on, the offset that the log has got to.
+
+    After it: `sound` are the batches' places [(start, end)] in order, neighbours joined; `damage` has (position, the offset
+    expected there, why) of each place between them; `torn`: nothing sound lies behind the first of these, which was proven.
+    """
+
+    def __init__(
+        self, walk: SegmentWalk, base_offset: int, expected: int, *, deep: bool, on_batch: Callable[[Batch], None]
+    ) -> None:
+        self._walk = walk
+        self._base_offset = base_offset
+        self._deep = deep
+        self._on_batch = on_batch
+        self.expected = expected
+        self.sound: list[tuple[int, int]] = []
+        self.damage: list[tuple[int, int, str]] = []
+        self._in_damage = False
+        self._given_up = False
+
+    @property
+    def torn(self) -> bool:
+        return bool(self.damage) and not self._given_up and (not self.sound or self.sound[-1][1] <= self.damage[0][0])
+
+    def run(self) -> None:
+        for found in self._walk:
+            if isinstance(found, Gap):
+                self._refuse(found.position, found.why)
+                self._given_up = found.given_up
+                continue
+            why = self._why_not(found)
+            if why is not None:
+                self._refuse(found.position, why)
+                continue
+            if self.sound and self.sound[-1][1] == found.position:
+                self.sound[-1] = self.sound[-1][0], found.end
+            else:
+                self.sound.append((found.position, found.end))
+            self._in_damage = False
+            self._on_batch(found)
+            self.expected = found.header.next_offset
+
+    def _refuse(self, position: int, why: str) -> None:
+        if not self._in_damage:
+            self.damage.append((position, self.expected, why))
+        self._in_damage = True
+
+    def _why_not(self, batch: Batch) -> str | None:
+        header = batch.header
+        offsets = f"offsets {header.base_offset} to {header.last_offset}"
+        if not batch.is_sound:
+            return f"{offsets}: CRC {header.crc:#010x} does not fit, the bytes give {batch.crc:#010x}"
+        if header.base_offset < self.expected or header.last_offset_delta < 0:
+            return f"{offsets} where {self.expected} or more must follow"
+        if header.last_offset - self._base_offset > MAX_RELATIVE_OFFSET:
+            return f"{offsets} are too far from the segment's base offset"
+        return self._why_not_records(batch) if self._deep else None
+
+    def _why_not_records(self, batch: Batch) -> str | None:
+        header = batch.header
+        if header.size > _MAX_DEEP_BYTES:
+            return None
+        try:
+            records = decode_records(self._walk.window.view(batch.position, header.size), _MAX_DEEP_BYTES)
+        except (CompressionError, *MALFORMED) as error:
+            return f"offsets {header.base_offset} to {header.last_offset}: the records cannot be read: {error}"
+        if len(records) != header.records_count:
+            return f"offsets {header.base_offset} to {header.last_offset}: {len(records)} records of {header.records_count}"
+        return None
+
+    def marker_of(self, batch: Batch) -> Marker | None:
+        """What a control batch says; None if it is no transaction's end."""
+        if not HEADER_SIZE <= batch.header.size <= _MAX_MARKER_BYTES:
+            return None
+        try:
+            return read_marker(self._walk.window.view(batch.position, batch.header.size))
+        except MALFORMED:
+            return None
+
+
+def holes(sound: list[tuple[int, int]], size: int) -> Iterator[tuple[int, int]]:
+    """The parts of a file of `size` bytes that no sound batch covers."""
+    position = 0
+    for start, end in sound:
+        if start > position:
+            yield position, start
+        position = end
+    if position < size:
+        yield position, size

@@ -1,0 +1,351 @@
+"""The way to a cluster, the same for every command: four options, three kinds of client, and errors in words of our own.
+
+A command asks for it by a parameter:
+
+    @app.command("list")
+    @client.command
+    def list_topics(cluster: client.Cluster, as_json: output.Json = False) -> None:
+        admin = cluster.admin()
+        metadata = cluster.reach(admin)
+
+`@client.command` exchanges `cluster` for the options below and ends the command as output.py says.
+
+| option | |
+|---|---|
+| `--bootstrap`, `-b` | where the cluster is; else OTTLA_BOOTSTRAP, else KAFKA_BOOTSTRAP_SERVERS, else 127.0.0.1:9092 |
+| `--property`, `-X` | any librdkafka property, key=value: security.protocol, sasl.username, ssl.ca.location, ... |
+| `--client-config` | a file of such properties, in Java's format |
+| `--timeout` | seconds to wait for the cluster's answers |
+
+What is nearer to the user counts: -X, then --bootstrap and its variables, then what the command itself sets, then the file.
+
+librdkafka says what goes wrong in log lines and keeps trying. Commands are for people, and end: its log is off (`-X log_level=7`
+or `-X debug=...` turns it on, to standard error), its error callback keeps the last reason, and `reach` gives up as soon as every
+address has failed once.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import re
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
+
+import typer
+
+from ottla.commands import output
+from ottla.commands.output import Failure
+
+if TYPE_CHECKING:
+    from confluent_kafka import Consumer, KafkaError, Message, Producer
+    from confluent_kafka.admin import AdminClient
+    from confluent_kafka.admin._metadata import ClusterMetadata
+
+T = TypeVar("T")
+
+DEFAULT_BOOTSTRAP: Final = "127.0.0.1:9092"
+BOOTSTRAP_VARIABLES: Final = ["OTTLA_BOOTSTRAP", "KAFKA_BOOTSTRAP_SERVERS"]
+DEFAULT_TIMEOUT_S: Final = 10.0
+_POLL_S: Final = 0.1  # how soon Ctrl-C and a refused connection are seen
+
+_DETAIL: Final = re.compile(
+    r"^(?:(?:sasl_)?(?:ssl|plaintext)://)?(?P<address>\S+?)/(?:bootstrap|\d+): (?P<what>.*?)(?: \(after .*)?$"
+)
+_REFUSED: Final = re.compile(r"^Connect to \S+ failed: (.*)$")
+
+WORDS: Final = {
+    "_TRANSPORT": "no connection to a broker",
+    "_ALL_BROKERS_DOWN": "no connection to a broker",
+    "_RESOLVE": "the host name is not known",
+    "_TIMED_OUT": "no answer in time",
+    "_TIMED_OUT_QUEUE": "no answer in time",
+    "_MSG_TIMED_OUT": "not delivered in time",
+    "_AUTHENTICATION": "the broker refused the login",
+    "_SSL": "TLS failed",
+    "_UNKNOWN_TOPIC": "there is no such topic",
+    "_UNKNOWN_PARTITION": "there is no such partition",
+    "_UNKNOWN_GROUP": "there is no such group",
+    "_UNSUPPORTED_FEATURE": "the cluster cannot do that",
+    "_WAIT_COORD": "the group's coordinator is not available",
+    "_NO_OFFSET": "no offset is committed",
+    "_MAX_POLL_EXCEEDED": "the group took the partitions away: nothing was read for max.poll.interval.ms",
+    "_AUTO_OFFSET_RESET": "the offset is not there any more",
+    "UNKNOWN_TOPIC_OR_PART": "there is no such topic or partition",
+    "UNKNOWN_TOPIC_ID": "there is no such topic",
+    "TOPIC_ALREADY_EXISTS": "the topic exists already",
+    "TOPIC_EXCEPTION": "the topic's name is not allowed",
+    "INVALID_PARTITIONS": "that number of partitions is not possible",
+    "INVALID_REPLICATION_FACTOR": "that replication factor is not possible with these brokers",
+    "INVALID_CONFIG": "the setting is not allowed",
+    "POLICY_VIOLATION": "a policy of the cluster forbids it",
+    "MSG_SIZE_TOO_LARGE": "larger than the topic allows (max.message.bytes)",
+    "RECORD_LIST_TOO_LARGE": "larger than a segment of the topic",
+    "INVALID_RECORD": "the topic refused the record (a compacted topic wants a key)",
+    "INVALID_TIMESTAMP": "the topic does not take that timestamp",
+    "OFFSET_OUT_OF_RANGE": "the offset is outside the partition",
+    "NOT_ENOUGH_REPLICAS": "too few replicas are in sync",
+    "NOT_ENOUGH_REPLICAS_AFTER_APPEND": "too few replicas are in sync",
+    "LEADER_NOT_AVAILABLE": "the partition has no leader now",
+    "NOT_LEADER_FOR_PARTITION": "the partition's leader is moving",
+    "COORDINATOR_NOT_AVAILABLE": "the group's coordinator is not available",
+    "COORDINATOR_LOAD_IN_PROGRESS": "the group's coordinator is starting",
+    "NON_EMPTY_GROUP": "the group has members; stop them first",
+    "GROUP_ID_NOT_FOUND": "there is no such group",
+    "INVALID_GROUP_ID": "the group's name is not allowed",
+    "GROUP_SUBSCRIBED_TO_TOPIC": "the group is reading the topic; stop its members first",
+    "GROUP_MAX_SIZE_REACHED": "the group is full",
+    "FENCED_INSTANCE_ID": "another member took this group.instance.id",
+    "INCONSISTENT_GROUP_PROTOCOL": "the group's members assign partitions in another way (partition.assignment.strategy)",
+    "REBALANCE_IN_PROGRESS": "the group is rebalancing; try again",
+    "UNKNOWN_MEMBER_ID": "the group has put this member out",
+    "ILLEGAL_GENERATION": "the group has gone on without this member",
+    "TOPIC_AUTHORIZATION_FAILED": "not allowed for this user (topic)",
+    "GROUP_AUTHORIZATION_FAILED": "not allowed for this user (group)",
+    "CLUSTER_AUTHORIZATION_FAILED": "not allowed for this user (cluster)",
+    "TOPIC_DELETION_DISABLED": "the cluster does not delete topics (delete.topic.enable)",
+    "SASL_AUTHENTICATION_FAILED": "the broker refused the login",
+    "UNSUPPORTED_SASL_MECHANISM": "the broker does not offer that sasl.mechanism",
+    "UNSUPPORTED_VERSION": "the cluster is too old, or too new, for that",
+    "UNSUPPORTED_COMPRESSION_TYPE": "the broker does not take that codec",
+    "ELECTION_NOT_NEEDED": "the partition has the wanted leader already",
+    "KAFKA_STORAGE_ERROR": "the broker's disk failed",
+}
+"""librdkafka's names of errors, by what they mean to a user. Others are said by their name and the text that came with them."""
+
+
+def explain(error: KafkaError) -> str:
+    """The error in words: ours where we have some, with what the broker or the network adds."""
+    name, text = error.name(), error.str()
+    detail = _DETAIL.match(text)
+    if detail:  # of a connection: who, and what the system said
+        what = _REFUSED.sub(lambda found: found[1], detail["what"])
+        begins_word = what[1:2].islower()  # not an acronym
+        return f"{detail['address']}: {what[:1].lower() if begins_word else what[:1]}{what[1:]}"
+    words = WORDS.get(name)
+    if words is None:
+        return f"{text} ({name})"
+    generic = ("Local: ", "Broker: ", "Failed to get metadata: Local: ", "Failed to query partition offsets: Local: ")
+    return words if not text or text.startswith(generic) or text.lower() == words else f"{words}: {text}"
+
+
+class Cluster:
+    """How to reach the cluster that the user named. Clients made here share its properties and its memory of errors."""
+
+    def __init__(
+        self, properties: Mapping[str, str], *, file: Mapping[str, str] | None = None, timeout_s: float = DEFAULT_TIMEOUT_S
+    ):
+        self.properties = dict(properties)
+        self.file = {"bootstrap.servers": DEFAULT_BOOTSTRAP, **(file or {})}
+        self.is_named = "bootstrap.servers" in {**self.properties, **(file or {})}
+        """Whether the user said where it is, be it where it is by default."""
+        self.timeout_s = timeout_s
+        self.last_error: KafkaError | None = None
+        self.down_since: float | None = None  # when all addresses had failed, on the monotonic clock
+
+    @property
+    def bootstrap(self) -> str:
+        return self.properties.get("bootstrap.servers", self.file["bootstrap.servers"])
+
+    def admin(self) -> AdminClient:
+        from confluent_kafka.admin import AdminClient
+
+        return self._make(AdminClient, {})
+
+    def consumer(self, own: Mapping[str, Any]) -> Consumer:
+        """`own`: the properties this command sets; the user's come before them."""
+        from confluent_kafka import Consumer
+
+        return self._make(Consumer, own)
+
+    def producer(self, own: Mapping[str, Any]) -> Producer:
+        from confluent_kafka import Producer
+
+        return self._make(Producer, own)
+
+    def _make(self, kind: Callable[[dict[str, Any]], T], own: Mapping[str, Any]) -> T:
+        from confluent_kafka import KafkaException
+
+        quiet = {} if "debug" in self.properties or "debug" in self.file else {"log_level": 0}
+        merged = {"client.id": "ottla", **quiet, **self.file, **own, **self.properties}
+        for key, value in merged.items():  # the C code beneath takes neither: it ends the process
+            if not (is_text(key) and is_text(str(value))):
+                raise typer.BadParameter(f"{key!r} is not UTF-8", param_hint="--property")
+        if merged.get("group.id") == "":
+            raise typer.BadParameter("group.id is empty", param_hint="--property")
+        try:
+            return kind({**merged, "error_cb": self._on_error})
+        except KafkaException as error:  # a property it does not know, or a value that it refuses
+            raise typer.BadParameter(str(error.args[0].str()), param_hint="--property") from None
+
+    def _on_error(self, error: KafkaError) -> None:
+        if error.name() == "_ALL_BROKERS_DOWN":
+            self.down_since = self.down_since or time.monotonic()
+        else:
+            self.last_error = error
+
+    def reason(self, otherwise: str) -> str:
+        """The last thing librdkafka complained of, or `otherwise`."""
+        return explain(self.last_error) if self.last_error is not None else otherwise
+
+    def reach(
+        self, client: AdminClient | Consumer | Producer, topic: str | None = None, *, patient: output.Interrupt | None = None
+    ) -> ClusterMetadata:
+        """The metadata of the cluster, or of one topic (asked by a producer, that may make a broker create it).
+
+        Failure if it does not answer: as soon as every address has failed once, or if `patient` when the timeout is over. A
+        command that minds Ctrl-C by a flag is patient with that flag: KeyboardInterrupt once it is set.
+        """
+        from confluent_kafka import KafkaException
+
+        deadline = time.monotonic() + self.timeout_s
+        while True:
+            left_s = deadline - time.monotonic()
+            try:
+                # Short calls: librdkafka's do not see Ctrl-C, and go on trying where nobody listens.
+                wait_s = max(0.001, min(_POLL_S, left_s))
+                found = client.list_topics(timeout=wait_s) if topic is None else client.list_topics(topic, timeout=wait_s)
+            except KafkaException as error:
+                if patient is None:
+                    client.poll(0)  # calls _on_error. Of a consumer that reads, it would take a record
+                code: KafkaError = error.args[0]
+                if code.name() not in {"_TRANSPORT", "_TIMED_OUT"}:
+                    raise
+                if patient is not None and patient.came:
+                    raise KeyboardInterrupt from None
+                # librdkafka also says that all are down when a broker ends an idle connection; then there is no other error.
+                refused = self.down_since is not None and self.last_error is not None
+                if (refused and patient is None) or left_s <= _POLL_S:
+                    why = self.reason(f"no answer within {self.timeout_s:g} s")
+                    raise Failure(f"cannot reach {self.bootstrap}: {why.removeprefix(f'{self.bootstrap}: ')}") from None
+            else:
+                self.down_since = None
+                return found
+
+    def result(self, future: Future[T]) -> T:
+        """What an operation of the admin client gives. KafkaException as the cluster says; Failure where it says nothing."""
+        try:
+            return future.result(self.timeout_s + 1)  # the operation's own timeout comes first, with a reason
+        except FutureTimeoutError:
+            raise Failure(f"no answer from {self.bootstrap} within {self.timeout_s:g} s") from None
+
+
+# The options
+
+
+def _option(annotation: Any, default: Any, name: str) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+OPTIONS: Final = (
+    _option(
+        Annotated[
+            str | None,
+            typer.Option(
+                "--bootstrap",
+                "-b",
+                envvar=BOOTSTRAP_VARIABLES,
+                metavar="HOST:PORT,...",
+                help=f"Where the cluster is. Default: {DEFAULT_BOOTSTRAP}",
+                rich_help_panel="Cluster",
+            ),
+        ],
+        None,
+        "bootstrap",
+    ),
+    _option(
+        Annotated[
+            list[str] | None,
+            typer.Option(
+                "--property",
+                "-X",
+                metavar="KEY=VALUE",
+                help="A property of librdkafka, such as security.protocol=SSL. May be repeated.",
+                rich_help_panel="Cluster",
+            ),
+        ],
+        None,
+        "client_property",
+    ),
+    _option(
+        Annotated[
+            Path | None,
+            typer.Option(
+                "--client-config", metavar="FILE", help="A file of such properties, one a line.", rich_help_panel="Cluster"
+            ),
+        ],
+        None,
+        "client_config",
+    ),
+    _option(
+        Annotated[
+            float,
+            typer.Option(
+                min=0.001, max=3600, metavar="SECONDS", help="How long the cluster may take.", rich_help_panel="Cluster"
+            ),
+        ],
+        DEFAULT_TIMEOUT_S,
+        "timeout",
+    ),
+)
+
+
+def command(function: Callable[..., None]) -> Callable[..., None]:
+    """A command whose parameter `cluster` comes from the four options, and which fails in words whatever librdkafka raises."""
+
+    @functools.wraps(function)
+    def run(
+        *,
+        bootstrap: str | None,
+        client_property: list[str] | None,
+        client_config: Path | None,
+        timeout: float,
+        **own: Any,
+    ) -> None:
+        cluster = cluster_of(bootstrap, client_property or (), client_config, timeout)
+        from confluent_kafka import KafkaException
+
+        try:
+            function(cluster=cluster, **own)
+        except KafkaException as error:
+            raise Failure(explain(error.args[0])) from None
+
+    output.with_resolved_types(run, function, cluster=OPTIONS)
+    return output.guarded(run)
+
+
+def cluster_of(
+    bootstrap: str | None, pairs: list[str] | tuple[str, ...], file: Path | None, timeout_s: float = DEFAULT_TIMEOUT_S
+) -> Cluster:
+    """The cluster that the options name. Wrong ones are wrong usage."""
+    from ottla.log.settings import ConfigError
+    from ottla.server.settings.properties import read_file
+
+    if bootstrap is not None and not bootstrap.strip():
+        raise typer.BadParameter("is empty; write host:port", param_hint="--bootstrap")
+    properties = {} if bootstrap is None else {"bootstrap.servers": bootstrap}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not key or not equals:
+            raise typer.BadParameter(f"{pair!r} is not key=value", param_hint="--property")
+        properties[key.strip()] = value
+    try:
+        from_file = {} if file is None else {key: given.text for key, given in read_file(file).items()}
+    except ConfigError as error:
+        raise typer.BadParameter(str(error), param_hint="--client-config") from None
+    return Cluster(properties, file=from_file, timeout_s=timeout_s)
+
+
+def is_text(text: str) -> bool:
+    """Whether it can be UTF-8: what stands for other bytes in arguments, and JSON's lone surrogates, cannot."""
+    return not any("\ud800" <= letter <= "\udfff" for letter in text)
+
+
+def message_error(message: Message) -> KafkaError | None:
+    """A message's error, typed: the stub leaves it open."""
+    error: KafkaError | None = message.error()
+    return error

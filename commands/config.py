@@ -1,0 +1,354 @@
+"""`ottla config`: the settings of topics, brokers, all brokers together, groups and loggers: list, describe, get, set, unset.
+
+| option | whose settings |
+|---|---|
+| `--topic T`, `--group G` | a topic's, a consumer group's |
+| `--broker N` | one broker's: what was set while it runs, for it or for all, and what its start gave it |
+| `--broker-defaults` | those for all brokers, set while they ran |
+| `--broker-logger N` | the log levels of one broker, forgotten when it stops |
+
+A topic may be a pattern, as with `ottla topic`. Each may be repeated and combined: the command does the same to all of them, and
+one's error does not keep the others from being done. `set` takes `key=value`, and for a list `key+=value` and `key-=value`.
+
+librdkafka knows neither the broker defaults nor loggers; for them direct.py has a connection of our own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Container, Iterable, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from ottla.commands import admin, client, direct, output
+from ottla.commands.admin import Change, Operation
+from ottla.commands.config_rows import (
+    DESCRIBE_COLUMNS,
+    LIST_COLUMNS,
+    Entry,
+    Kind,
+    Target,
+    as_object,
+    describe_rows,
+    from_librdkafka,
+    from_wire,
+    list_rows,
+    own,
+)
+from ottla.commands.output import Failure
+
+if TYPE_CHECKING:
+    from confluent_kafka.admin import AdminClient, ConfigResource
+    from confluent_kafka.admin._metadata import ClusterMetadata
+
+app = typer.Typer(help="Settings of topics, brokers and groups: list, describe, get, set, unset.", no_args_is_help=True)
+
+Topics = Annotated[list[str] | None, typer.Option("--topic", "-t", metavar="TOPIC", help="A topic's. May be repeated.")]
+Groups = Annotated[list[str] | None, typer.Option("--group", "-g", metavar="GROUP", help="A consumer group's.")]
+Brokers = Annotated[list[int] | None, typer.Option("--broker", min=0, metavar="N", help="A broker's.")]
+Defaults = Annotated[bool, typer.Option("--broker-defaults", help="Those for all brokers.")]
+Loggers = Annotated[list[int] | None, typer.Option("--broker-logger", min=0, metavar="N", help="A broker's log levels.")]
+
+_CHANGE: Final = re.compile(r"([^=]+?)([+-]?)=(.*)", re.DOTALL)
+_OPERATIONS: Final = {"": Operation.SET, "+": Operation.APPEND, "-": Operation.SUBTRACT}
+_OF_BROKERS: Final = {Kind.BROKER, Kind.BROKER_LOGGER}
+_TOGETHER: Final = {Kind.TOPIC, Kind.GROUP}
+_DIRECT: Final = {Kind.BROKER_DEFAULTS: direct.BROKER, Kind.BROKER_LOGGER: direct.BROKER_LOGGER}
+
+
+@app.command("list")
+@client.command
+def list_settings(cluster: client.Cluster, as_json: output.Json = False) -> None:
+    """Show every setting that somebody set in the cluster: of topics, brokers, all brokers and groups."""
+    ours = cluster.admin()
+    metadata = cluster.reach(ours)
+    groups: Any = cluster.result(ours.list_consumer_groups(request_timeout=cluster.timeout_s))
+    targets = [Target(Kind.BROKER, str(number)) for number in sorted(metadata.brokers)]
+    targets += [Target(Kind.BROKER_DEFAULTS)]
+    targets += [Target(Kind.TOPIC, name) for name in sorted(metadata.topics)]
+    targets += [Target(Kind.GROUP, name) for name in sorted(group.group_id for group in groups.valid or ())]
+    reader = Settings(cluster, ours, metadata)
+    rows = []
+    errors: dict[str, str] = {}
+    with admin.progress("reading settings", len(targets)) as advance:
+        for target, entries in reader.read(targets, errors, advance):
+            mine = own(target.kind, entries)
+            if target.kind is Kind.BROKER:  # the broker defaults have lines of their own
+                mine = [entry for entry in mine if entry.source != Kind.BROKER_DEFAULTS]
+            rows += list_rows(target, mine)
+    if errors:  # nobody asked for a topic by its name: one that went meanwhile is none to complain of
+        there = cluster.reach(ours).topics
+        gone = {str(target) for target in targets if target.kind is Kind.TOPIC and target.name not in there}
+        errors = {what: why for what, why in errors.items() if what not in gone}
+    output.write_table(LIST_COLUMNS, rows, as_json=as_json)
+    finish(errors)
+
+
+@app.command("describe")
+@client.command
+def describe(
+    cluster: client.Cluster,
+    topics: Topics = None,
+    groups: Groups = None,
+    brokers: Brokers = None,
+    broker_defaults: Defaults = False,
+    broker_loggers: Loggers = None,
+    everything: Annotated[bool, typer.Option("--all", "-a", help="Those with their default value, too.")] = False,
+    as_json: output.Json = False,
+) -> None:
+    """Show the settings that somebody set, or with --all every one."""
+    targets = targets_of(topics, groups, brokers, broker_loggers, broker_defaults=broker_defaults)
+    settings = Settings.of(cluster)
+    meant = settings.meant(targets)
+    errors: dict[str, str] = {}
+    with admin.progress("reading settings", len(meant)) as advance:
+        found = [
+            (target, entries if everything else own(target.kind, entries))
+            for target, entries in settings.read(meant, errors, advance)
+        ]
+    if as_json:
+        output.write_json([as_object(target, entries) for target, entries in found])
+    else:
+        output.write_table(DESCRIBE_COLUMNS, [row for target, entries in found for row in describe_rows(target, entries)])
+    finish(errors)
+
+
+@app.command("get")
+@client.command
+def get(
+    cluster: client.Cluster,
+    keys: Annotated[list[str], typer.Argument(metavar="KEY", help="Settings' names.", show_default=False)],
+    topics: Topics = None,
+    groups: Groups = None,
+    brokers: Brokers = None,
+    broker_defaults: Defaults = False,
+    broker_loggers: Loggers = None,
+    as_json: output.Json = False,
+) -> None:
+    """Show the values that count. One setting of one thing is its value alone, and an empty line if it has none."""
+    targets = targets_of(topics, groups, brokers, broker_loggers, broker_defaults=broker_defaults)
+    errors: dict[str, str] = {}
+    rows = []
+    values: list[str | None] = []
+    settings = Settings.of(cluster)
+    meant = settings.meant(targets)
+    for target, entries in settings.read(meant, errors, int):
+        by_name = {entry.name: entry for entry in entries}
+        for key in dict.fromkeys(keys):
+            entry = by_name.get(key)
+            if entry is None:
+                unset = target.kind is Kind.BROKER_DEFAULTS  # which lists nothing else
+                errors[f"{target}: {key}"] = "it is not set" if unset else "there is no such setting"
+            elif entry.is_sensitive and entry.value is None:
+                errors[f"{target}: {key}"] = "it is a secret, which the cluster does not tell"
+            else:
+                rows += list_rows(target, [entry])
+                values.append(entry.value)
+    if meant == targets and len(targets) == 1 and len(set(keys)) == 1 and not as_json:
+        output.write_lines(value or "" for value in values)
+    else:
+        output.write_table(LIST_COLUMNS, rows, as_json=as_json)
+    finish(errors)
+
+
+@app.command("set")
+@client.command
+def set_settings(
+    cluster: client.Cluster,
+    changes: Annotated[
+        list[str], typer.Argument(metavar="KEY=VALUE", help="Also KEY+=VALUE and KEY-=VALUE, for lists.", show_default=False)
+    ],
+    topics: Topics = None,
+    groups: Groups = None,
+    brokers: Brokers = None,
+    broker_defaults: Defaults = False,
+    broker_loggers: Loggers = None,
+    dry_run: admin.DryRun = False,
+    as_json: output.Json = False,
+) -> None:
+    """Change settings. Those that are not named stay."""
+    targets = targets_of(topics, groups, brokers, broker_loggers, broker_defaults=broker_defaults)
+    alter(cluster, targets, parse_changes(changes), "set", dry_run=dry_run, as_json=as_json)
+
+
+@app.command("unset")
+@client.command
+def unset(
+    cluster: client.Cluster,
+    keys: Annotated[list[str], typer.Argument(metavar="KEY", help="Settings' names.", show_default=False)],
+    topics: Topics = None,
+    groups: Groups = None,
+    brokers: Brokers = None,
+    broker_defaults: Defaults = False,
+    broker_loggers: Loggers = None,
+    dry_run: admin.DryRun = False,
+    as_json: output.Json = False,
+) -> None:
+    """Put settings back to what they are when nobody sets them here."""
+    targets = targets_of(topics, groups, brokers, broker_loggers, broker_defaults=broker_defaults)
+    changes = [Change(key, Operation.DELETE) for key in dict.fromkeys(keys)]
+    alter(cluster, targets, changes, "unset", dry_run=dry_run, as_json=as_json)
+
+
+# What is asked for
+
+
+def targets_of(
+    topics: Sequence[str] | None,
+    groups: Sequence[str] | None,
+    brokers: Iterable[int] | None,
+    broker_loggers: Iterable[int] | None,
+    *,
+    broker_defaults: bool,
+) -> list[Target]:
+    """What the options name, each once. Wrong usage if that is nothing."""
+    targets = [Target(Kind.TOPIC, name) for name in admin.checked(topics or ())]
+    targets += [Target(Kind.GROUP, name) for name in admin.checked(groups or ())]
+    targets += [Target(Kind.BROKER, str(number)) for number in brokers or ()]
+    targets += [Target(Kind.BROKER_DEFAULTS)] if broker_defaults else []
+    targets += [Target(Kind.BROKER_LOGGER, str(number)) for number in broker_loggers or ()]
+    if not targets:
+        options = "--topic, --group, --broker, --broker-defaults or --broker-logger"
+        raise typer.BadParameter(f"say whose settings: {options}", param_hint="--topic")
+    return list(dict.fromkeys(targets))
+
+
+def parse_changes(words: Sequence[str]) -> list[Change]:
+    """`key=value`, `key+=value`, `key-=value`. Wrong usage if a word is none, or names a setting again."""
+    changes: dict[str, Change] = {}
+    for word in words:
+        found = _CHANGE.fullmatch(word)
+        if found is None:
+            raise typer.BadParameter(f"{word!r} is not KEY=VALUE", param_hint="KEY=VALUE")
+        if not client.is_text(word):
+            raise typer.BadParameter(f"{word!r} is not UTF-8", param_hint="KEY=VALUE")
+        key, sign, value = found.groups()
+        if key in changes:
+            raise typer.BadParameter(f"{key} is given twice", param_hint="KEY=VALUE")
+        changes[key] = Change(key, _OPERATIONS[sign], value)
+    return list(changes.values())
+
+
+def alter(
+    cluster: client.Cluster, targets: Sequence[Target], changes: Sequence[Change], done: str, *, dry_run: bool, as_json: bool
+) -> None:
+    """The same changes to every target, told one by one."""
+    settings = Settings.of(cluster)
+    meant = settings.meant(targets)
+    result = f"would be {done}" if dry_run else done
+    with admin.progress("altering", len(meant)) as advance:
+        wrong = settings.alter(meant, changes, advance, dry_run=dry_run)
+    told = [
+        admin.failed(str(target), wrong[target]) if target in wrong else admin.Outcome(str(target), result) for target in meant
+    ]
+    names = [{"kind": target.kind.value, "name": target.name or None} for target in meant]
+    admin.tell("", told, as_json=as_json, names=names)
+
+
+def finish(errors: dict[str, str]) -> None:
+    admin.note_failures("", errors)
+    admin.end_if(errors)
+
+
+# Asking the cluster
+
+
+class Settings:
+    """Settings of a cluster, read and altered by whichever way knows them."""
+
+    def __init__(self, cluster: client.Cluster, ours: AdminClient, metadata: ClusterMetadata) -> None:
+        self.cluster = cluster
+        self.ours = ours
+        self.metadata = metadata
+
+    @staticmethod
+    def of(cluster: client.Cluster) -> Settings:
+        ours = cluster.admin()
+        return Settings(cluster, ours, cluster.reach(ours))
+
+    def meant(self, targets: Sequence[Target]) -> list[Target]:
+        """The targets, with the topics that match in place of a pattern."""
+        found: list[Target] = []
+        for target in targets:
+            names = [target.name]
+            if target.kind is Kind.TOPIC:
+                matching, missing = admin.select(self.metadata.topics, names, hidden=admin.INTERNAL_TOPICS)
+                names = [*matching, *missing]  # what is missing, the cluster has a word for
+            found += [Target(target.kind, name) for name in names]
+        return list(dict.fromkeys(found))
+
+    def read(
+        self, targets: Sequence[Target], errors: dict[str, str], advance: Callable[[int], object]
+    ) -> list[tuple[Target, list[Entry]]]:
+        """Every setting of each, sorted by name. What could not be read goes to `errors`, by the target in words."""
+        found: dict[Target, list[Entry]] = {}
+        wrong = self._wrong(targets)
+        for batch in _calls(targets, wrong):
+            if batch[0].kind in _DIRECT:
+                (target,) = batch
+                try:
+                    with self._connect(target) as connection:
+                        results = direct.configs(connection, _DIRECT[target.kind], target.name)
+                    found[target] = [from_wire(result) for result in results]
+                except Failure as failure:
+                    wrong[target] = str(failure)
+            else:
+                futures = self.ours.describe_configs(
+                    [_resource(target, ()) for target in batch], request_timeout=self.cluster.timeout_s
+                )
+                done, failed = admin.settle(self.cluster, {_target(resource): future for resource, future in futures.items()})
+                found |= {target: [from_librdkafka(entry) for entry in entries.values()] for target, entries in done.items()}
+                wrong |= failed
+            advance(len(batch))
+        errors |= {str(target): why for target, why in wrong.items()}
+        return [(target, sorted(found[target], key=lambda entry: entry.name)) for target in targets if target in found]
+
+    def alter(
+        self, targets: Sequence[Target], changes: Sequence[Change], advance: Callable[[int], object], *, dry_run: bool
+    ) -> dict[Target, str]:
+        """The same changes to each. What went wrong, in words."""
+        wrong = self._wrong(targets)
+        for batch in _calls(targets, wrong):
+            if batch[0].kind in _DIRECT:
+                (target,) = batch
+                try:
+                    with self._connect(target) as connection:
+                        direct.alter_configs(connection, _DIRECT[target.kind], target.name, changes, dry_run=dry_run)
+                except Failure as failure:
+                    wrong[target] = str(failure)
+            else:
+                resources = [_resource(target, changes) for target in batch]
+                errors = admin.alter_settings(self.cluster, self.ours, resources, changes, dry_run=dry_run)
+                wrong |= {_target(resource): why for resource, why in errors.items()}
+            advance(len(batch))
+        return wrong
+
+    def _wrong(self, targets: Iterable[Target]) -> dict[Target, str]:
+        """Brokers that are not there: librdkafka would wait for them."""
+        there = self.metadata.brokers
+        why = f"there is no such broker; the cluster has {', '.join(map(str, sorted(there)))}"
+        return {target: why for target in targets if target.kind in _OF_BROKERS and int(target.name) not in there}
+
+    def _connect(self, target: Target) -> Any:
+        number = int(target.name) if target.kind in _OF_BROKERS else min(self.metadata.brokers)
+        broker = self.metadata.brokers[number]
+        return direct.connect(self.cluster, str(broker.host), broker.port)
+
+
+def _calls(targets: Iterable[Target], without: Container[Target]) -> list[Sequence[Target]]:
+    """What can be asked in one call: one broker, or many topics and groups."""
+    asked = [target for target in targets if target not in without]
+    together = [target for target in asked if target.kind in _TOGETHER]
+    alone = [[target] for target in asked if target.kind not in _TOGETHER]
+    return [*alone, *admin.batches(together, admin.NAMES_AT_ONCE)]
+
+
+def _target(resource: ConfigResource) -> Target:
+    return Target(Kind(resource.restype.name.lower()), resource.name)
+
+
+def _resource(target: Target, changes: Iterable[Change]) -> ConfigResource:
+    from confluent_kafka.admin import ConfigResource
+
+    return ConfigResource(target.kind.value, target.name, incremental_configs=admin.incremental(changes))

@@ -1,0 +1,223 @@
+"""A connection of our own, for the questions librdkafka cannot ask: bytes on disk, broker defaults, broker loggers.
+
+One broker, one request at a time, blocking, with the codecs of ottla.wire. It goes by the same properties as librdkafka:
+
+| security.protocol | |
+|---|---|
+| plaintext (the default), ssl | ssl.ca.location, ssl.certificate.location, ssl.key.location, ssl.key.password, enable.ssl.certificate.verification, ssl.endpoint.identification.algorithm |
+| sasl_plaintext, sasl_ssl | sasl.mechanism PLAIN, SCRAM-SHA-256 or -512 with sasl.username and sasl.password; with another, Failure |
+
+Another `ssl.` property is a Failure, too: who set it relies on it. Versions are those both sides know, by ApiVersions. Everything that goes wrong is a Failure in words: no connection, no answer
+within the cluster's timeout, a request the broker does not know, an error code (which is explained as librdkafka's own are).
+"""  # noqa: E501 - a table's row
+
+from __future__ import annotations
+
+import secrets
+import socket
+import ssl
+import struct
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final
+
+from ottla.commands.client import Cluster, explain
+from ottla.commands.login import MECHANISMS, log_in
+from ottla.commands.output import Failure
+from ottla.commands.positions import Partition
+from ottla.wire.api import APIS
+from ottla.wire.header import decode_response_header, encode_request_header
+from ottla.wire.messages import api_versions, describe_configs, describe_log_dirs, incremental_alter_configs
+
+API_VERSIONS_VERSION: Final = 0  # the one that every broker answers in the same way
+MAX_ANSWER_BYTES: Final = 256 << 20
+CLIENT_ID: Final = "ottla"
+KNOWN_TLS: Final = frozenset(
+    {
+        "ssl.ca.location",
+        "ssl.certificate.location",
+        "ssl.key.location",
+        "ssl.key.password",
+        "ssl.endpoint.identification.algorithm",
+    }
+)
+BROKER: Final = 4
+BROKER_LOGGER: Final = 8
+
+
+class Connection:
+    """A connection to one broker, ready for `call`."""
+
+    def __init__(self, stream: socket.socket, who: str) -> None:
+        self.stream = stream
+        self.who = who
+        self.correlation_id = 0
+        self.versions: dict[int, tuple[int, int]] = {}
+
+    def call(self, request: Any, version: int | None = None) -> Any:
+        """The answer to a request of ottla.wire.messages, at the highest version both sides know if none is given."""
+        module = sys.modules[type(request).__module__]
+        if version is None:
+            version = self._version(module)
+        self.correlation_id += 1
+        parts: list[Any] = [encode_request_header(module.API_KEY, version, self.correlation_id, CLIENT_ID)]
+        module.ENCODE_REQUEST[version](request, parts)
+        frame = b"".join(bytes(part) for part in parts)
+        try:
+            self.stream.sendall(struct.pack(">i", len(frame)) + frame)
+            (size,) = struct.unpack(">i", self._exactly(4))
+            if not 0 <= size <= MAX_ANSWER_BYTES:
+                raise Failure(f"{self.who}: that is no Kafka broker")
+            answer = self._exactly(size)
+        except TimeoutError:
+            raise Failure(f"{self.who}: no answer in time") from None
+        except OSError as error:
+            raise Failure(f"{self.who}: {error.strerror or error}") from None
+        try:
+            correlation_id, at = decode_response_header(module.API_KEY, version, answer, 0)
+            if correlation_id != self.correlation_id:
+                raise Failure(f"{self.who}: answered another request than the one it was sent")
+            return module.DECODE_RESPONSE[version](answer, at)[0]
+        except (IndexError, ValueError, struct.error):
+            raise Failure(f"{self.who}: its answer cannot be read; that is no Kafka broker") from None
+
+    def _version(self, module: Any) -> int:
+        low, high = self.versions.get(module.API_KEY, (0, -1))
+        best = min(high, int(module.MAX_VERSION))
+        if best < max(low, int(module.MIN_VERSION)):
+            raise Failure(f"{self.who}: the broker does not know {APIS[module.API_KEY].name}")
+        return best
+
+    def _exactly(self, count: int) -> bytes:
+        got = bytearray()
+        while len(got) < count:
+            data = self.stream.recv(min(count - len(got), 1 << 20))
+            if not data:
+                raise Failure(f"{self.who}: the broker ended the connection")
+            got += data
+        return bytes(got)
+
+
+@contextmanager
+def connect(cluster: Cluster, host: str, port: int) -> Iterator[Connection]:
+    """A connection to a broker, as the cluster's properties say. Failure if there is none to be had."""
+    who = f"{host}:{port}"
+    merged = {**cluster.file, **cluster.properties}
+    encrypted, mechanism = _protocol(merged)
+    try:
+        plain = socket.create_connection((host, port), timeout=cluster.timeout_s)
+    except OSError as error:
+        raise Failure(f"{who}: {error.strerror or error}") from None
+    with plain:
+        try:
+            stream = _context(merged).wrap_socket(plain, server_hostname=host) if encrypted else plain
+        except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
+            raise Failure(f"{who}: TLS failed: {error}") from None
+        with stream:
+            connection = Connection(stream, who)
+            answer = connection.call(api_versions.ApiVersionsRequest(), API_VERSIONS_VERSION)
+            _check(who, answer.error_code)
+            connection.versions = {each.api_key: (each.min_version, each.max_version) for each in answer.api_keys}
+            if mechanism is not None:
+                _log_in(connection, mechanism, merged)
+            yield connection
+
+
+def _protocol(properties: Mapping[str, str]) -> tuple[bool, str | None]:
+    """Whether to encrypt, and how to log in. Failure for a way of logging in that only librdkafka knows."""
+    protocol = properties.get("security.protocol", "plaintext").lower()
+    login = protocol.startswith("sasl_")
+    mechanism = properties.get("sasl.mechanism") or properties.get("sasl.mechanisms", "GSSAPI")
+    if login and mechanism not in MECHANISMS:
+        known = ", ".join(MECHANISMS)
+        raise Failure(f"librdkafka has no such request, and ottla's own connections log in by {known}, not by {mechanism}")
+    return protocol.endswith("ssl"), mechanism if login else None
+
+
+def _context(properties: Mapping[str, str]) -> ssl.SSLContext:
+    """TLS as the properties say. OSError for files that are not as they should be; Failure for what only librdkafka can do."""
+    if unknown := sorted(name for name in properties if name.startswith("ssl.") and name not in KNOWN_TLS):
+        raise Failure(f"librdkafka has no such request, and ottla's own connections do not know {', '.join(unknown)}")
+    authorities = properties.get("ssl.ca.location")
+    context = ssl.create_default_context(cafile=None if authorities in {None, "probe"} else authorities)
+    if properties.get("ssl.endpoint.identification.algorithm", "https") == "none":
+        context.check_hostname = False
+    if properties.get("enable.ssl.certificate.verification", "true").lower() in {"false", "f", "0"}:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+
+    def password() -> str:  # called for an encrypted key only; without it OpenSSL would ask at the terminal
+        if (given := properties.get("ssl.key.password")) is None:
+            raise Failure("the key of ssl.key.location is encrypted: its password goes into ssl.key.password")
+        return given
+
+    if certificate := properties.get("ssl.certificate.location"):
+        context.load_cert_chain(certificate, properties.get("ssl.key.location"), password)
+    return context
+
+
+def _log_in(connection: Connection, mechanism: str, properties: Mapping[str, str]) -> None:
+    from ottla.wire.messages import sasl_authenticate, sasl_handshake
+
+    def exchange(message: bytes) -> bytes:
+        answer = connection.call(sasl_authenticate.SaslAuthenticateRequest(message))
+        _check(connection.who, answer.error_code, answer.error_message)
+        return bytes(answer.auth_bytes)
+
+    handshake = connection.call(sasl_handshake.SaslHandshakeRequest(mechanism), 1)
+    _check(connection.who, handshake.error_code)
+    name, password = properties.get("sasl.username", ""), properties.get("sasl.password", "")
+    log_in(mechanism, name, password, exchange, secrets.token_urlsafe(24))
+
+
+def _check(who: str, code: int, message: str | None = None) -> None:
+    if code != 0:
+        raise Failure(f"{who}: {words(code, message)}")
+
+
+def words(code: int, message: str | None = None) -> str:
+    """An error code of the protocol, explained, with what the broker adds."""
+    from confluent_kafka import KafkaError
+
+    return explain(KafkaError(code, message) if message else KafkaError(code))
+
+
+# The questions
+
+
+def log_sizes(connection: Connection, wanted: Mapping[str, Iterable[int]]) -> dict[Partition, int]:
+    """Bytes of the broker's logs of these partitions, by topic. Those that it does not have are not in the answer."""
+    topics = [describe_log_dirs.DescribableLogDirTopic(topic, list(numbers)) for topic, numbers in wanted.items()]
+    answer = connection.call(describe_log_dirs.DescribeLogDirsRequest(topics))
+    _check(connection.who, answer.error_code)
+    return {
+        Partition(topic.name, one.partition_index): one.partition_size
+        for directory in answer.results
+        for topic in directory.topics
+        for one in topic.partitions
+        if not one.is_future_key
+    }
+
+
+def configs(connection: Connection, resource_type: int, name: str) -> list[Any]:
+    """The DescribeConfigsResourceResult of every setting of a resource."""
+    resource = describe_configs.DescribeConfigsResource(resource_type, name, None)
+    answer = connection.call(describe_configs.DescribeConfigsRequest([resource]))
+    (result,) = answer.results
+    if result.error_code != 0:
+        raise Failure(words(result.error_code, result.error_message))
+    return list(result.configs)
+
+
+def alter_configs(
+    connection: Connection, resource_type: int, name: str, operations: Iterable[tuple[str, int, str | None]], *, dry_run: bool
+) -> None:
+    """Change settings of a resource: (setting, operation, value). Failure with the broker's reason."""
+    make: Callable[..., Any] = incremental_alter_configs.AlterableConfig
+    entries = [make(key, operation, value) for key, operation, value in operations]
+    resource = incremental_alter_configs.AlterConfigsResource(resource_type, name, entries)
+    answer = connection.call(incremental_alter_configs.IncrementalAlterConfigsRequest([resource], validate_only=dry_run))
+    (result,) = answer.responses
+    if result.error_code != 0:
+        raise Failure(words(result.error_code, result.error_message))

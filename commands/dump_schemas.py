@@ -1,0 +1,235 @@
+"""What the records of Kafka's own topics say, for `ottla log dump`.
+
+| topic | key | value |
+|---|---|---|
+| `__consumer_offsets` | int16 kind, then the key's message | int16 version, then the value's message |
+| `__transaction_state`, `__share_group_state` | the same | the same |
+| `__cluster_metadata` | none | frame, kind, version, message (server/metadata/records.py) |
+
+Every kind that Kafka 4.4 defines is known, those of protocols that our broker does not speak included. In the dump a message is
+an object under its name: `{"OffsetCommitKey": {"group": "g", "topic": "t", "partition": 0}}`. What a classic group's members say
+about themselves (subscription, assignment) is decoded where it is the consumer protocol's.
+
+A dump is shown to others: what the metadata log keeps of passwords (SCRAM credentials, settings of brokers that are passwords or
+that we do not know, a plug-in's perhaps) stands there as `(secret)`, unless the user wants it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from enum import StrEnum
+from typing import Any, Final
+
+from ottla.commands.record_text import bytes_to_json
+from ottla.log.disk.checkpoint import uuid_text
+from ottla.server.metadata import records as metadata_records
+from ottla.server.metadata.image import BROKER, MetadataError
+from ottla.wire.frame import MALFORMED
+from ottla.wire.primitives import WireStruct
+from ottla.wire.records import Record
+
+Decoder = Callable[[Record], dict[str, Any]]
+
+
+class Undecodable(Exception):
+    """Bytes that do not follow their schema."""
+
+
+class Schema(StrEnum):
+    """`--decode`."""
+
+    AUTO = "auto"
+    NONE = "none"
+    OFFSETS = "offsets"
+    METADATA = "metadata"
+    TRANSACTIONS = "transactions"
+    SHARE = "share"
+
+
+TOPICS: Final = {
+    "__consumer_offsets": Schema.OFFSETS,
+    "__cluster_metadata": Schema.METADATA,
+    "__transaction_state": Schema.TRANSACTIONS,
+    "__share_group_state": Schema.SHARE,
+}
+
+_OFFSETS: Final = {
+    0: "offset_commit",  # as written before Kafka 0.9; the same message
+    1: "offset_commit",
+    2: "group_metadata",
+    3: "consumer_group_metadata",
+    4: "consumer_group_partition_metadata",
+    5: "consumer_group_member_metadata",
+    6: "consumer_group_target_assignment_metadata",
+    7: "consumer_group_target_assignment_member",
+    8: "consumer_group_current_member_assignment",
+    10: "share_group_member_metadata",
+    11: "share_group_metadata",
+    12: "share_group_target_assignment_metadata",
+    13: "share_group_target_assignment_member",
+    14: "share_group_current_member_assignment",
+    15: "share_group_state_partition_metadata",
+    16: "consumer_group_regular_expression",
+    17: "streams_group_metadata",
+    19: "streams_group_member_metadata",
+    20: "streams_group_target_assignment_metadata",
+    21: "streams_group_target_assignment_member",
+    22: "streams_group_current_member_assignment",
+    23: "streams_group_topology",
+}
+_TRANSACTIONS: Final = {0: "transaction_log"}
+_SHARE: Final = {0: "share_snapshot", 1: "share_update"}
+
+_CONTROL_NAMES: Final = {
+    0: "ABORT",
+    1: "COMMIT",
+    metadata_records.LEADER_CHANGE: "LEADER_CHANGE",
+    metadata_records.SNAPSHOT_HEADER: "SNAPSHOT_HEADER",
+    metadata_records.SNAPSHOT_FOOTER: "SNAPSHOT_FOOTER",
+    metadata_records.KRAFT_VERSION: "KRAFT_VERSION",
+    metadata_records.KRAFT_VOTERS: "KRAFT_VOTERS",
+}
+_INT16: Final = struct.Struct(">h")
+_CONTROL_KEY: Final = struct.Struct(">hh")
+_SECRET: Final = "(secret)"
+_SCRAM_SECRETS: Final = ("salt", "stored_key", "server_key")
+_UUIDS: Final = frozenset({"directories", "log_dirs", "id", "incarnation_id"})
+
+
+def decoder_of(schema: Schema, topic: str | None, *, show_secrets: bool = False) -> Decoder | None:
+    """How the records of a file are read: as the user says, or by its topic."""
+    if schema is Schema.AUTO:
+        schema = TOPICS.get(topic or "", Schema.NONE)
+    if schema is Schema.METADATA:
+        return lambda record: metadata_fields(record, show_secrets=show_secrets)
+    kinds = {Schema.OFFSETS: _OFFSETS, Schema.TRANSACTIONS: _TRANSACTIONS, Schema.SHARE: _SHARE}.get(schema)
+    return None if kinds is None else lambda record: keyed_fields(record, kinds)
+
+
+def keyed_fields(record: Record, kinds: Mapping[int, str]) -> dict[str, Any]:
+    """A record whose key says what it is. Undecodable."""
+    try:
+        if record.key is None:
+            raise Undecodable("it has no key")
+        kind: int = _INT16.unpack_from(record.key)[0]
+        stem = kinds.get(kind)
+        if stem is None:
+            raise Undecodable(f"keys of kind {kind} are not known")
+        key = _message(f"{stem}_key", 0, record.key)
+        if record.value is None:
+            return {"key": named(key), "value": None}
+        version: int = _INT16.unpack_from(record.value)[0]
+        return {"key": named(key), "value": named(_message(f"{stem}_value", version, record.value))}
+    except MALFORMED as error:
+        raise Undecodable(f"its bytes do not follow their schema: {error}") from None
+
+
+def _message(name: str, version: int, data: bytes) -> WireStruct:
+    """The message behind an int16. Undecodable, or what MALFORMED names."""
+    decode = importlib.import_module(f"ottla.wire.messages.internal.{name}").DECODE.get(version)
+    if decode is None:
+        raise Undecodable(f"{name} has version {version}, which is not known")
+    message: WireStruct
+    message, end = decode(data, _INT16.size)
+    if end != len(data):
+        raise Undecodable(f"{name} takes {end} of {len(data)} bytes")
+    return message
+
+
+def metadata_fields(record: Record, *, show_secrets: bool) -> dict[str, Any]:
+    """A record of the metadata log or of a snapshot of it. Undecodable."""
+    try:
+        message = metadata_records.decode_value(record.value)
+    except MetadataError as error:
+        raise Undecodable(str(error)) from None
+    fields = fields_of(message)
+    if not show_secrets:
+        fields |= dict.fromkeys(_secrets(message), _SECRET)
+    return {"key": plain(record.key), "value": {type(message).__name__: fields}}
+
+
+def metadata_message(record: Record) -> WireStruct | None:
+    """What a record of the metadata log says; None if it cannot be read."""
+    try:
+        return metadata_records.decode_value(record.value)
+    except MetadataError:
+        return None
+
+
+def _secrets(message: Any) -> Sequence[str]:
+    """The fields of a metadata record that not everybody should see."""
+    match type(message).__name__:
+        case "UserScramCredentialRecord":
+            return _SCRAM_SECRETS
+        case "ConfigRecord" if message.resource_type == BROKER and message.value is not None:
+            from ottla.server.settings.broker_config import is_hidden
+
+            return ("value",) if is_hidden(message.name) else ()
+    return ()
+
+
+def control_fields(record: Record) -> dict[str, Any]:
+    """A control record: the end of a transaction, or the metadata log's own. Undecodable."""
+    if record.key is None or len(record.key) < _CONTROL_KEY.size:
+        raise Undecodable("a control record without its key")
+    _, kind = _CONTROL_KEY.unpack_from(record.key)
+    fields: dict[str, Any] = {"control": _CONTROL_NAMES.get(kind, f"unknown ({kind})")}
+    if kind in (0, 1):
+        from ottla.wire.messages.internal import end_txn_marker
+
+        try:
+            marker, _ = end_txn_marker.DECODE[0](record.value or b"", _INT16.size)
+        except MALFORMED as error:
+            raise Undecodable(f"the marker cannot be read: {error}") from None
+        return fields | {"value": named(marker)}
+    try:
+        message = metadata_records.decode_control(record).message
+    except MetadataError as error:
+        raise Undecodable(str(error)) from None
+    return fields | {"value": plain(record.value) if message is None else named(message)}
+
+
+# Messages as JSON
+
+
+def plain(data: bytes | None) -> Any:
+    return bytes_to_json(data)
+
+
+def named(message: WireStruct) -> dict[str, Any]:
+    return {type(message).__name__: fields_of(message)}
+
+
+def fields_of(message: WireStruct) -> dict[str, Any]:
+    return {name: _value(name, getattr(message, name)) for name in message.__slots__}
+
+
+def _value(name: str, value: Any) -> Any:
+    if isinstance(value, WireStruct):
+        return fields_of(value)
+    if isinstance(value, list | tuple):
+        return [_value(name, one) for one in value]
+    if isinstance(value, bytes | bytearray | memoryview):
+        return _bytes_value(name, bytes(value))
+    return value
+
+
+def _bytes_value(name: str, data: bytes) -> Any:
+    if len(data) == 16 and (name.endswith(("_id", "_ids")) or name in _UUIDS):
+        return uuid_text(data)
+    if name in {"subscription", "assignment"}:
+        return _consumer_protocol(name, data)
+    return plain(data)
+
+
+def _consumer_protocol(name: str, data: bytes) -> Any:
+    """A member's subscription or assignment; as it is where it belongs to another protocol, as Kafka Connect's does."""
+    table = importlib.import_module(f"ottla.wire.messages.internal.consumer_protocol_{name}").DECODE
+    try:
+        version: int = _INT16.unpack_from(data)[0]
+        message, end = table[min(version, max(table))](data, _INT16.size)
+    except (*MALFORMED, KeyError):
+        return plain(data)
+    return fields_of(message) if end == len(data) else plain(data)

@@ -1,0 +1,224 @@
+"""`ottla group`: the groups of any Kafka, of every kind: list, describe with lag and members, reset offsets, delete.
+
+Names, patterns, `--yes` and what an alteration says are admin.py's; group_rows.py has what is shown, group_reset.py the reset,
+group_kinds.py what librdkafka cannot ask.
+
+A cluster tells of a group it does not know that it is dead, with no members: here that is an error. Committed offsets come by one
+request a group, for a coordinator answers no more at once through librdkafka; they are all under way before the first is waited
+for.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from ottla.commands import admin, client, group_kinds, group_reset, output
+from ottla.commands.brokers import Brokers
+from ottla.commands.group_kinds import Listed, listing
+from ottla.commands.group_rows import (
+    LIST_COLUMNS,
+    MEMBER_COLUMNS,
+    NEWER_STATES,
+    NO_SUCH_GROUP,
+    OFFSET_COLUMNS,
+    STATES,
+    GroupState,
+    as_object,
+    group_state,
+    member_rows,
+    offset_rows,
+    state_name,
+    summary,
+    with_offsets,
+)
+from ottla.commands.positions import Partition
+
+if TYPE_CHECKING:
+    from confluent_kafka.admin import AdminClient
+
+app = typer.Typer(help="Groups: list, describe, reset, delete.", no_args_is_help=True)
+
+Names = Annotated[list[str], typer.Argument(metavar="GROUP", help="Names, or patterns such as 'etl-*'.", show_default=False)]
+SomeNames = Annotated[
+    list[str] | None, typer.Argument(metavar="GROUP", help="Names, or patterns such as 'etl-*'.", show_default=False)
+]
+
+_STATES: Final = {name.lower(): name for name in (*STATES.values(), *NEWER_STATES)}
+_KINDS: Final = (group_kinds.CLASSIC, group_kinds.CONSUMER, group_kinds.SHARE, group_kinds.STREAMS)
+
+
+@app.command("list")
+@client.command
+def list_groups(
+    cluster: client.Cluster,
+    names: SomeNames = None,
+    regex: admin.Regex = False,
+    state: Annotated[
+        list[str] | None, typer.Option("--state", metavar="STATE", help=f"Only these: {', '.join(_STATES.values())}.")
+    ] = None,
+    kind: Annotated[list[str] | None, typer.Option("--type", metavar="TYPE", help=f"Only these: {', '.join(_KINDS)}.")] = None,
+    quiet: admin.Quiet = False,
+    as_json: output.Json = False,
+) -> None:
+    """Show which groups there are."""
+    states, kinds = {known_state(word) for word in state or ()}, {known_kind(word) for word in kind or ()}
+    ours, notes = cluster.admin(), dict[str, None]()
+    with Brokers(cluster, cluster.reach(ours)) as brokers:
+        groups, errors = listing(cluster, ours, brokers, notes)
+    found, missing = admin.select(groups, names or (), regex=regex)
+    fits = [groups[name] for name in found if not states or groups[name].state in states]
+    shown = [(one.name, one.state, one.kind) for one in fits if not kinds or one.kind in kinds]
+    if quiet and not as_json:
+        output.write_lines(name for name, _, _ in shown)
+    else:
+        output.write_table(LIST_COLUMNS, shown, as_json=as_json)
+    for note in notes:
+        output.note(note)
+    errors |= dict.fromkeys(missing, NO_SUCH_GROUP)
+    admin.note_failures("group", errors)
+    admin.end_if(errors)
+
+
+@app.command("describe")
+@client.command
+def describe(
+    cluster: client.Cluster,
+    names: SomeNames = None,
+    regex: admin.Regex = False,
+    members: Annotated[
+        bool, typer.Option("--members", "-m", help="Members with all that is assigned to them, instead of offsets.")
+    ] = False,
+    as_json: output.Json = False,
+) -> None:
+    """Show state, members, committed offsets and lag. With no name: of all groups."""
+    ours = cluster.admin()
+    states: list[GroupState] = []
+    notes: dict[str, None] = {}  # each once, in order
+    wrong: dict[str, str] = {}
+    with Brokers(cluster, cluster.reach(ours)) as brokers:
+        groups, errors = listing(cluster, ours, brokers, notes)
+        found, missing = admin.select(groups, names or (), regex=regex)
+        errors |= dict.fromkeys(missing, NO_SUCH_GROUP)
+        with admin.progress("describing", len(found)) as advance:
+            for batch in admin.batches(found, admin.NAMES_AT_ONCE):
+                more, failed = states_of(cluster, ours, brokers, [groups[name] for name in batch], notes)
+                states += more
+                wrong |= failed
+                advance(len(batch))
+        there, unheard = listing(cluster, ours, brokers, notes) if wrong else ({}, {})
+    show(states, members=members, as_json=as_json)
+    for note in notes:
+        output.note(note)
+    if wrong:
+        # A group may be missing in what a broker did not tell: then nobody knows whether it is gone.
+        errors |= unheard | (wrong if unheard else admin.not_gone(wrong, names or (), there, regex=regex))
+    admin.note_failures("group", errors)
+    admin.end_if(errors)
+
+
+@app.command("delete")
+@client.command
+def delete(
+    cluster: client.Cluster,
+    names: Names,
+    regex: admin.Regex = False,
+    if_exists: Annotated[bool, typer.Option("--if-exists", help="A group that is not there is no error.")] = False,
+    yes: admin.Yes = False,
+    as_json: output.Json = False,
+) -> None:
+    """Delete groups with their offsets: those that have no members. Asks first."""
+    ours, notes = cluster.admin(), dict[str, None]()
+    with Brokers(cluster, cluster.reach(ours)) as brokers:
+        groups, errors = listing(cluster, ours, brokers, notes)
+    for note in notes:
+        output.note(note)
+    found, missing = admin.select(groups, names, regex=regex)
+    admin.note_failures("group", errors)
+    told = [admin.Outcome(name, "not there") if if_exists else admin.failed(name, NO_SUCH_GROUP) for name in missing]
+    if found:
+        admin.confirm(f"Delete {admin.listed(found, 'group')}, with all offsets?", yes=yes)
+    with admin.progress("deleting", len(found)) as advance:
+        for batch in admin.batches(found, admin.NAMES_AT_ONCE):
+            futures = ours.delete_consumer_groups(list(batch), request_timeout=cluster.timeout_s)
+            told += admin.outcomes(cluster, futures, "deleted")
+            advance(len(batch))
+    admin.tell("group", told, as_json=as_json)
+    admin.end_if(errors)
+
+
+app.command("reset")(group_reset.reset)
+
+
+def known_state(word: str) -> str:
+    """A state as Kafka writes it. Wrong usage if there is none such."""
+    found = _STATES.get(word.lower())
+    if found is None:
+        raise typer.BadParameter(f"{word!r} is no state; there are {', '.join(_STATES.values())}", param_hint="--state")
+    return found
+
+
+def known_kind(word: str) -> str:
+    """Wrong usage if there is none such."""
+    if word.lower() not in _KINDS:
+        raise typer.BadParameter(f"{word!r} is no type; there are {', '.join(_KINDS)}", param_hint="--type")
+    return word.lower()
+
+
+# Describing
+
+
+def states_of(
+    cluster: client.Cluster, ours: AdminClient, brokers: Brokers, wanted: Sequence[Listed], notes: dict[str, None]
+) -> tuple[list[GroupState], dict[str, str]]:
+    """What the cluster says of these groups, and the errors by group. What is missing without being an error goes to `notes`."""
+    newer = [one for one in wanted if one.broker is not None and one.kind != group_kinds.CLASSIC]
+    shares = [one for one in newer if one.kind == group_kinds.SHARE]
+    told = {one.name for one in newer}
+    plain = [one.name for one in wanted if one.name not in told]
+    asked = ours.describe_consumer_groups(plain, request_timeout=cluster.timeout_s) if plain else {}
+    with_commits = {one.name for one in wanted} - {one.name for one in shares}
+    committed, errors = group_reset.committed_of(cluster, ours, sorted(with_commits))
+    states, wrong = group_kinds.described(brokers, newer)
+    held, unheld = group_kinds.share_offsets(brokers, shares)
+    described, failed = admin.settle(cluster, asked)
+    dead = [name for name, group in described.items() if state_name(group.state) == "Dead" and not committed.get(name)]
+    errors |= dict.fromkeys(dead, NO_SUCH_GROUP) | failed | unheld | wrong
+    states |= {name: group_state(group) for name, group in described.items()}
+    committed |= {name: {partition: at.start for partition, at in of.items()} for name, of in held.items()}
+    ends = ends_of(cluster, ours, states.values(), committed, notes)
+    lags = {name: {partition: at.lag for partition, at in of.items()} for name, of in held.items()}
+    names = [one.name for one in wanted if one.name not in errors]
+    return [with_offsets(states[name], committed[name], ends, lags.get(name, {})) for name in names], errors
+
+
+def ends_of(
+    cluster: client.Cluster,
+    ours: AdminClient,
+    states: Iterable[GroupState],
+    committed: Mapping[str, Mapping[Partition, int]],
+    notes: dict[str, None],
+) -> dict[Partition, int]:
+    """The ends of all partitions that these groups have committed or read, as far as they are known."""
+    wanted = {partition for offsets in committed.values() for partition in offsets}
+    wanted |= {partition for state in states for member in state.members for partition in member.partitions}
+    ends, wrong = admin.list_offsets(cluster, ours, dict.fromkeys(sorted(wanted), admin.offset_specs().latest()))
+    notes.update((f"the end of {partition} is not known: {error}", None) for partition, error in wrong.items())
+    return ends
+
+
+def show(states: Sequence[GroupState], *, members: bool, as_json: bool) -> None:
+    columns, rows_of = (MEMBER_COLUMNS, member_rows) if members else (OFFSET_COLUMNS, offset_rows)
+    if as_json:
+        output.write_json([as_object(state) for state in states])
+    elif not sys.stdout.isatty():
+        output.write_table(columns, [row for state in states for row in rows_of(state)])
+    else:
+        for state in states:
+            output.write_lines([summary(state), ""])
+            if rows := rows_of(state):
+                output.write_table(columns[1:], [row[1:] for row in rows])
+                output.write_lines([""])

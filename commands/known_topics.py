@@ -1,0 +1,98 @@
+"""Which topics a cluster has, read from its metadata log on disk: names, ids, and in which directory each partition lies.
+
+The newest snapshot (`.checkpoint`) and the records behind it, in `__cluster_metadata-0`; only sound batches count. So little of
+the metadata is wanted that the broker's own image is not built: it must not stop at a record that it cannot take.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from ottla.commands.dump_schemas import metadata_message
+from ottla.commands.kafka_files import METADATA_SNAPSHOT, open_to_read
+from ottla.commands.segment_walk import Batch, SegmentWalk
+from ottla.log.disk.checkpoint import TopicPartition, uuid_text
+from ottla.wire.frame import MALFORMED
+from ottla.wire.records import decode_records
+
+METADATA_DIRECTORY: Final = "__cluster_metadata-0"
+_MAX_BATCH_BYTES: Final = 128 * 1024 * 1024
+
+
+class KnownTopics:
+    """`ids` by name; `placed`: directory id (22 characters) of a partition's replica on a node."""
+
+    def __init__(self, node_id: int) -> None:
+        self.node_id = node_id
+        self.ids: dict[str, bytes] = {}
+        self.placed: dict[TopicPartition, str] = {}
+        self._names: dict[bytes, str] = {}
+        self._replicas: dict[TopicPartition, list[int]] = {}
+
+    def apply(self, message: Any) -> None:
+        """A record of the metadata log; most kinds say nothing of this."""
+        match type(message).__name__:
+            case "TopicRecord":
+                self.ids[message.name] = message.topic_id
+                self._names[message.topic_id] = message.name
+            case "RemoveTopicRecord":
+                self._remove(message.topic_id)
+            case "PartitionRecord" | "PartitionChangeRecord":
+                self._place(message)
+
+    def _remove(self, topic_id: bytes) -> None:
+        name = self._names.pop(topic_id, None)
+        if name is None:
+            return
+        self.ids.pop(name, None)
+        for partition in [partition for partition in self._replicas if partition[0] == name]:
+            del self._replicas[partition]
+            self.placed.pop(partition, None)
+
+    def _place(self, message: Any) -> None:
+        name = self._names.get(message.topic_id)
+        if name is None:
+            return
+        partition = name, message.partition_id
+        if message.replicas is not None:
+            self._replicas[partition] = message.replicas
+            self.placed.pop(partition, None)
+        replicas = self._replicas.get(partition, [])
+        if message.directories and self.node_id in replicas and len(message.directories) == len(replicas):
+            self.placed[partition] = uuid_text(bytes(message.directories[replicas.index(self.node_id)]))
+
+
+def read_topics(directory: Path, node_id: int) -> KnownTopics | None:
+    """What the metadata log in `directory` says; None if it is not there. OSError."""
+    if not directory.is_dir():
+        return None
+    topics = KnownTopics(node_id)
+    snapshots = sorted(path for path in directory.iterdir() if METADATA_SNAPSHOT.fullmatch(path.name))
+    begin = 0
+    if snapshots:
+        begin = int(snapshots[-1].name[:20])
+        for message in _messages(snapshots[-1], 0):
+            topics.apply(message)
+    for path in sorted(directory.glob("*.log")):
+        for message in _messages(path, begin):
+            topics.apply(message)
+    return topics
+
+
+def _messages(path: Path, begin: int) -> Iterator[Any]:
+    """What the records from offset `begin` on say. A snapshot's own offsets do not count: it is read whole."""
+    walk = SegmentWalk(open_to_read(path))
+    for batch in walk:
+        if not isinstance(batch, Batch) or not batch.is_sound or batch.header.is_control or batch.header.size > _MAX_BATCH_BYTES:
+            continue
+        if batch.header.last_offset < begin:
+            continue
+        try:
+            records = decode_records(walk.window.view(batch.position, batch.header.size), _MAX_BATCH_BYTES)
+        except MALFORMED:
+            continue
+        for record in records:
+            if record.offset >= begin and (message := metadata_message(record)) is not None:
+                yield message

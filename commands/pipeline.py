@@ -1,0 +1,160 @@
+"""`ottla pipeline`: topics as tables, on Spark. The jobs themselves are in ottla.pipeline; docs/pipeline.md tells of them.
+
+What can be wrong is told before Spark starts, where it can be known: an unreachable broker, an unknown topic, a schema that
+is none. Data goes to standard output, progress to standard error; exit codes are output.py's, and `audit` ends with 1 where it
+found a difference.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Annotated, Final
+
+import typer
+
+from ottla.commands import client, output, pipeline_frame, pipeline_run
+from ottla.commands.output import Failure
+from ottla.commands.pipeline_gaps import explained, is_compacted, snapshot
+from ottla.commands.positions import parse_time_ms
+
+app = typer.Typer(help="Topics as tables, on Spark: archive, replay, audit, run.", no_args_is_help=True)
+
+Topic = Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)]
+Time = Annotated[str | None, typer.Option(metavar="TIME", help="As in `ottla consume`: 2026-11-21T09:00, or @1795251600000.")]
+_EVERY: Final = 10.0
+
+
+@app.command("archive")
+@client.command
+@pipeline_frame.command
+def archive(
+    cluster: client.Cluster,
+    spark: pipeline_frame.Spark,
+    topic: Topic,
+    to: Annotated[str, typer.Option("--to", metavar="DIR", help="Local, or any address that Spark writes to.")],
+    continuous: Annotated[
+        bool, typer.Option("--continuous/--once", help="Go on until Ctrl-C, or archive what is there and end.")
+    ] = False,
+    value: Annotated[str, typer.Option(help="How values are written: raw, json, avro, framed-avro.")] = "raw",
+    schema: Annotated[
+        str | None, typer.Option(metavar="FILE|TEXT", help="For json `id BIGINT, name STRING`, for avro its JSON. Else inferred.")
+    ] = None,
+    sample: Annotated[int, typer.Option(min=1, help="Records to infer a schema from.")] = 10_000,
+    table: Annotated[
+        str, typer.Option("--format", help="parquet, delta or iceberg (give the --packages of the latter two).")
+    ] = "parquet",
+    interval: Annotated[float, typer.Option(min=0, metavar="SECONDS", help="With --continuous: from batch to batch.")] = _EVERY,
+    batch: Annotated[int | None, typer.Option(min=1, metavar="RECORDS", help="The most that one batch takes.")] = None,
+    uncommitted: Annotated[bool, typer.Option("--uncommitted", help="Also records of transactions not committed.")] = False,
+    allow_loss: Annotated[
+        bool, typer.Option("--allow-loss", help="Go on where records were deleted before they were read.")
+    ] = False,
+) -> None:
+    """Archive a topic as a table, exactly once, and go on where the last run ended."""
+    from ottla.pipeline import archive as job
+
+    kafka = pipeline_frame.kafka_cluster(cluster)
+    plan = job.Archive(
+        kafka, topic, to, value, schema, sample, table, continuous, interval, batch, not uncommitted, allow_loss
+    )  # fmt: skip
+    job.check(plan)
+    pipeline_frame.known_topic(cluster, topic)
+    connectors = ("kafka", "avro") if value.endswith("avro") else ("kafka",)
+    with spark.session(connectors, job.conf(plan)) as session:
+        totals = job.run(session, plan, output.note)
+    done = f"{totals.records:,} records in {totals.batches} batches to {to}"
+    is_cut = totals.stopped_by is not None and not continuous
+    output.note(f"{topic}: interrupted after {done}; the next run goes on there" if is_cut else f"{topic}: {done}")
+    pipeline_frame.end_by(totals.stopped_by, continuous=continuous)
+
+
+@app.command("replay")
+@client.command
+@pipeline_frame.command
+def replay(
+    cluster: client.Cluster,
+    spark: pipeline_frame.Spark,
+    directory: Annotated[str, typer.Argument(metavar="DIR", help="An archive.", show_default=False)],
+    to: Annotated[str, typer.Option("--to", metavar="TOPIC")],
+    since: Time = None,
+    until: Time = None,
+    key: Annotated[list[str] | None, typer.Option(help="Only records with this key. May be repeated.")] = None,
+    key_pattern: Annotated[str | None, typer.Option(metavar="REGEX", help="Only records whose key has a match.")] = None,
+    rate: Annotated[float | None, typer.Option(min=0.001, metavar="N", help="Records a second, at most.")] = None,
+    name: Annotated[
+        str | None, typer.Option(metavar="GROUP", help="Where it is kept how far the replay is; another name starts over.")
+    ] = None,
+) -> None:
+    """Write an archive back into a topic: same partitions, order, keys, values, headers, timestamps. Resumes."""
+    from ottla.pipeline import archive as archive_job
+    from ottla.pipeline import replay as job
+
+    kafka = pipeline_frame.kafka_cluster(cluster)
+    plan = job.Replay(kafka, directory, to, name, _ms(since), _ms(until), tuple(key or ()), key_pattern, rate)
+    partitions = len(pipeline_frame.known_topic(cluster, to).partitions)
+    with spark.session((), archive_job.conf_of(directory)) as session:
+        totals = job.run(session, plan, partitions)
+    before = f"; {totals.already:,} were there from a run before" if totals.already else ""
+    output.note(f"{to}: {totals.written:,} records written{before}")
+
+
+@app.command("audit")
+@client.command
+@pipeline_frame.command
+def audit(
+    cluster: client.Cluster,
+    spark: pipeline_frame.Spark,
+    topic: Topic,
+    against: Annotated[
+        str | None, typer.Option(metavar="DIR|TOPIC|HOST:PORT[/TOPIC]", help="What ought to hold the same records.")
+    ] = None,
+    unique: Annotated[
+        str | None,
+        typer.Option("--unique", metavar="SQL", help="What no two records share: key, or value:id, or any expression."),
+    ] = None,
+    ordered: Annotated[
+        str | None, typer.Option("--ordered", metavar="SQL", help="What must not fall within a partition, such as timestamp.")
+    ] = None,
+    bucket: Annotated[float, typer.Option(min=0.001, metavar="SECONDS", help="The span of time of one checksum.")] = 3600.0,
+    gaps: Annotated[bool, typer.Option("--gaps/--no-gaps", help="Whether offsets without a record are differences.")] = True,
+    match: Annotated[
+        str, typer.Option(help="offset, content, or auto: by offset against an archive of the same topic.")
+    ] = "auto",
+    limit: Annotated[int, typer.Option(min=1, help="Differences of a kind to list.")] = 1000,
+    as_json: output.Json = False,
+) -> None:
+    """Prove that a topic is complete, alone or against something else. Exit code 1 on any difference."""
+    from ottla.pipeline import audit as job
+    from ottla.pipeline import audit_job
+
+    kafka = pipeline_frame.kafka_cluster(cluster)
+    other = audit_job.other_side(kafka, topic, against, match)
+    partitions = len(pipeline_frame.known_topic(cluster, topic).partitions)
+    if isinstance(other, audit_job.Topic):
+        far = client.Cluster({**cluster.properties, "bootstrap.servers": other.cluster.bootstrap}, file=cluster.file)
+        pipeline_frame.known_topic(far, other.name)
+        other = other._replace(look=partial(snapshot, far, other.name))
+    plan = job.Audit(round(bucket * 1000), unique, ordered, not gaps or is_compacted(cluster, topic), limit)
+    asked = partial(snapshot, cluster, topic), other, plan, partial(explained, cluster, topic)
+    with spark.session(("kafka",), audit_job.conf(other)) as session:
+        report = audit_job.run(session, kafka, topic, *asked)
+    output.write_table(job.COLUMNS, [tuple(found) for found in report.findings], as_json=as_json)
+    if report.cut:
+        output.note(f"only the first {limit:,} are listed of: {', '.join(report.cut)} (--limit)")
+    if report.findings:
+        least = "at least " if report.cut else ""
+        raise Failure(f"{topic}: {least}{len(report.findings):,} differences in {report.records:,} records")
+    output.note(f"{topic}: {report.records:,} records in {partitions} partitions, no difference")
+
+
+app.command("run")(pipeline_run.run)
+
+
+def _ms(text: str | None) -> int | None:
+    """A time in ms. BadParameter for what is none, as positions.py reads it."""
+    if text is None:
+        return None
+    found = parse_time_ms(text)
+    if found is None:
+        raise typer.BadParameter(f"{text!r} is no time; write 2026-11-21T09:00 or @milliseconds")
+    return found

@@ -1,0 +1,86 @@
+"""A walk over a segment of any bytes: its batches, sound or not, and the places where no batch stands. In bounded memory.
+
+A segment is record batches back to back (wire/batch.py). They are walked header by header over a window of one MiB, and the CRC
+of a larger batch is computed piece by piece, so that no length is believed before it is proven.
+
+Where no whole batch stands, the next sound one is looked for (log/opening/search.py). If there is one, what lies between is
+corrupt and the walk goes on behind it; if there is none, the file is torn: that is how a crash leaves the tail of a segment, and
+recovery cuts it off. Where the search is given up, the walk ends, and nobody knows which it is.
+`ottla log dump`, `verify` and `repair` all go by this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from ottla.log.disk.files import File
+from ottla.log.opening.search import BatchSearch, SearchTooLong, Window
+from ottla.wire.batch import CRC_START, BatchHeader
+
+
+class Batch(NamedTuple):
+    """A whole batch by its header. `crc` is what its bytes give."""
+
+    position: int
+    header: BatchHeader
+    crc: int
+
+    @property
+    def is_sound(self) -> bool:
+        return self.crc == self.header.crc
+
+    @property
+    def end(self) -> int:
+        return self.position + self.header.size
+
+
+class Gap(NamedTuple):
+    """No whole batch stands at `position`, and `why`; the next sound one is at `following`, None if none is or the search for it
+    was given up."""
+
+    position: int
+    following: int | None
+    why: str
+    given_up: bool = False
+
+
+class SegmentWalk:
+    """One walk over one segment. `advance` is told how many bytes are behind."""
+
+    def __init__(self, file: File, advance: Callable[[int], object] = int) -> None:
+        self.window = Window(file)
+        self.advance = advance
+        self._search = BatchSearch(self.window)
+
+    def __iter__(self) -> Iterator[Batch | Gap]:
+        position, size = 0, self.window.size
+        suspect: int | None = None  # start of the batch before, if its CRC was wrong: then its length may be, too
+        while position < size:
+            header = self.window.header(position)
+            if isinstance(header, str):
+                try:
+                    following = self._search.next_sound(1 + (position if suspect is None else suspect))
+                except SearchTooLong:
+                    yield Gap(position, None, f"{header}; the search for a sound batch behind it takes too long", given_up=True)
+                    return
+                yield Gap(position, following, self._reason(position, following, header))
+                if following is None:
+                    return
+                self.advance(following - position)
+                position, suspect = following, None
+                continue
+            end = position + header.size
+            batch = Batch(position, header, self.window.crc(position + CRC_START, end))
+            yield batch
+            suspect = None if batch.is_sound else position
+            self.advance(header.size)
+            position = end
+
+    def _reason(self, position: int, following: int | None, why: str) -> str:
+        if following is not None:
+            return f"{why}; the next sound batch is at position {following}"
+        left = self.window.size - position
+        if self.window.is_zero(position):
+            return f"{left} bytes of zeros to the end, never written or lost in a crash"
+        return f"{why}; nothing sound in the last {left} bytes"

@@ -1,0 +1,352 @@
+"""The cleaner: copies the inactive segments of a compacted log without what newer records have made obsolete (Kafka's Cleaner).
+
+Two walks. The first goes through the dirty part and notes for every key the offset of its last record in an `OffsetMap`, until
+the part or the map ends. The second goes from the log's first segment to where the first ended and copies what stays, several
+small segments into one, as `<base offset>.log.cleaned` with indexes of its own:
+
+- A record stays if it is its key's latest as far as the map knows. Offsets never change, so logs get gaps.
+- A tombstone (null value) that is its key's latest stays for `delete.retention.ms` after the first cleaning that copied it: that
+  cleaning marks its batch with a delete horizon, which takes the place of the base timestamp (attribute bit 6, KIP-534).
+- Records of aborted transactions go; markers whose transactions have nothing left go by the same horizon as tombstones.
+- A batch that lost all its records stays as an empty one, its 61 bytes, where it holds the last sequence or the epoch of a
+  producer that the partition still knows, and at the end of what was cleaned, which keeps the last offset.
+- A batch that lost nothing is copied as it is. One that lost records is made anew: same codec, same first and last offset, same
+  producer and sequence; base and greatest timestamp are those of the records that stay.
+
+The work is a plain function of a `CleaningJob`, which can travel to another process, and a disk. It reads immutable files and
+writes new ones that nobody looks at; `log.compaction.swap` puts each in its place afterwards. What is yielded is durable: file,
+indexes and names are synced. A log whose batches are damaged raises CorruptRecord; the caller leaves that partition alone then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from ottla.log.compaction.filtered_batch import FilteredBatch, Rules, filtered
+from ottla.log.compaction.offset_map import SLOT_BYTES, OffsetMap, put_keys
+from ottla.log.compaction.transactions import CleanedTransactions
+from ottla.log.disk.files import Disk, OpenFiles
+from ottla.log.errors import CorruptRecord, LogError
+from ottla.log.scan import walk_batches
+from ottla.log.segment import (
+    CLEANED_SUFFIX,
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    SEGMENT_SUFFIXES,
+    TIME_INDEX_SUFFIX,
+    TXN_INDEX_SUFFIX,
+    Segment,
+)
+from ottla.log.txn_index import AbortedTransaction
+from ottla.wire.batch import BatchHeader, check_crc, read_header
+from ottla.wire.primitives import Buffer
+from ottla.wire.records import records_section
+
+MAX_RELATIVE_OFFSET: Final = 2**31 - 1
+_SPARE_SLOTS: Final = 1024  # the map takes a prime number of slots, somewhat less than it is given
+
+
+class CleaningAborted(LogError):
+    """Whoever ordered the cleaning does not want it any more. What it wrote is removed. Never sent."""
+
+
+class MapTooSmall(LogError):
+    """One batch has more keys than the map: the log cannot be cleaned with this `log.cleaner.dedupe.buffer.size`. Never sent."""
+
+
+@dataclass(slots=True)
+class CleaningJob:
+    """All that a cleaning has to know; plain numbers and text, so that JSON can carry its `fields`.
+
+    `segments` are (base offset, bytes) of those below `uncleanable_offset`, ascending; `dirty_offset` is up to where they were
+    cleaned before. `producers` are (id, last offset or -1, epoch) of those that the partition knows; `aborted` as in the
+    transaction index. `map_bytes` bounds the map, `bytes_per_second` reading and writing together.
+    """
+
+    topic: str
+    partition: int
+    path: str
+    segments: list[tuple[int, int]]
+    dirty_offset: int
+    uncleanable_offset: int
+    now_ms: int
+    delete_retention_ms: int
+    segment_bytes: int
+    segment_index_bytes: int
+    index_interval_bytes: int
+    producers: list[tuple[int, int, int]]
+    aborted: Sequence[tuple[int, int, int, int]]
+    map_bytes: int
+    load_factor: float
+    buffer_bytes: int
+    bytes_per_second: float
+
+    def fields(self) -> dict[str, Any]:
+        """By name, and not copied: there may be a hundred thousand producers."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+class CleanedGroup(NamedTuple):
+    """A new segment, in files that end in `.cleaned`, and the base offsets of those whose place it takes."""
+
+    base_offset: int
+    size: int
+    replaces: list[int]
+
+
+@dataclass(slots=True)
+class CleaningStats:
+    """What a cleaning did, in bytes and records."""
+
+    end_offset: int = 0
+    map_bytes_read: int = 0
+    map_records_read: int = 0
+    bytes_read: int = 0
+    bytes_written: int = 0
+    records_read: int = 0
+    records_written: int = 0
+    keyless_records: int = 0
+    map_utilization: float = 0.0
+
+
+@dataclass(slots=True)
+class Throttle:
+    """Holds a cleaning to a number of bytes a second. `wait(seconds)` sleeps, and raises CleaningAborted where nobody waits for
+    the result any more; it is called with 0 now and then for that alone."""
+
+    bytes_per_second: float
+    monotonic: Callable[[], float]
+    wait: Callable[[float], None]
+    look_every_bytes: int = 1 << 20
+    _unlooked: int = field(default=0, init=False)
+    _free_at: float = field(default=0.0, init=False)
+
+    def spend(self, size: int) -> None:
+        """`size` bytes were read or written."""
+        self._unlooked += size
+        if self._unlooked < min(self.look_every_bytes, self.bytes_per_second / 10):
+            return
+        now = self.monotonic()
+        self._free_at = max(self._free_at, now) + self._unlooked / self.bytes_per_second
+        self._unlooked = 0
+        self.wait(max(0.0, self._free_at - now))
+
+
+class Cleaner:
+    """One cleaning. `groups` does it; `stats` say afterwards what was done, with the offset up to which the log is clean now."""
+
+    def __init__(self, disk: Disk, job: CleaningJob, throttle: Throttle) -> None:
+        self._disk = disk
+        self._job = job
+        self._throttle = throttle
+        self._open_files = OpenFiles(8)
+        self.stats = CleaningStats()
+        keys = max(0, job.uncleanable_offset - job.dirty_offset)
+        enough = (int(keys / job.load_factor) + _SPARE_SLOTS) * SLOT_BYTES
+        self._map = OffsetMap(min(job.map_bytes, enough), job.load_factor)
+
+    def groups(self) -> Iterator[CleanedGroup]:
+        """Cleans; yields each new segment when it is durable. CorruptRecord, MapTooSmall, OSError, and what the throttle raises;
+        the files of the segment under way are gone then."""
+        job = self._job
+        self._fill_map()
+        latest = self._map.latest_offset
+        self.stats.end_offset = max(latest + 1, job.dirty_offset)
+        self.stats.map_utilization = self._map.utilization()
+        segments = [self._segment(base, size) for base, size in job.segments if base < self.stats.end_offset]
+        transactions = CleanedTransactions(AbortedTransaction._make(entry) for entry in job.aborted)
+        rules = Rules(self._map, job)
+        for group in self._grouped(segments):
+            yield self._clean_group(group, transactions, rules)
+
+    def _segment(self, base_offset: int, size: int) -> Segment:
+        job = self._job
+        return Segment(
+            self._disk,
+            job.path,
+            base_offset,
+            size=size,
+            open_files=self._open_files,
+            index_bytes=job.segment_index_bytes,
+            index_interval_bytes=job.index_interval_bytes,
+            now_ms=job.now_ms,
+        )
+
+    # The first walk
+
+    def _fill_map(self) -> None:
+        job = self._job
+        first = max((at for at, (base, _) in enumerate(job.segments) if base <= job.dirty_offset), default=0)
+        dirty = [self._segment(base, size) for base, size in job.segments[first:]]
+        overlapping = (AbortedTransaction._make(entry) for entry in job.aborted)
+        transactions = CleanedTransactions(entry for entry in overlapping if entry.last_offset >= job.dirty_offset)
+        for index, segment in enumerate(dirty):
+            if not self._note_segment(segment, transactions):
+                if self._map.latest_offset < job.dirty_offset:
+                    raise MapTooSmall(
+                        f"{segment!r}: a batch has more keys than log.cleaner.dedupe.buffer.size has room for "
+                        f"({self._map.limit}); enlarge that, or take fewer log.cleaner.threads"
+                    )
+                return
+            # Offsets that compaction took away count as gone through.
+            self._map.latest_offset = (dirty[index + 1].base_offset if index + 1 < len(dirty) else job.uncleanable_offset) - 1
+
+    def _note_segment(self, segment: Segment, transactions: CleanedTransactions) -> bool:
+        """False if the map is full."""
+        job, offsets, stats = self._job, self._map, self.stats
+        first = segment.locate(job.dirty_offset)  # which does not believe the index
+        start = segment.size if first is None else first.position
+        for _, batch in walk_batches(segment.open_file(), start, segment.size, job.buffer_bytes):
+            header = read_header(batch)
+            self._throttle.spend(header.size)
+            stats.map_bytes_read += header.size
+            if header.is_control:
+                transactions.on_control_batch(header, batch)
+                stats.map_records_read += 1
+            elif transactions.on_batch(header):
+                stats.map_records_read += header.records_count
+            elif header.records_count and header.last_offset >= job.dirty_offset:
+                try:
+                    section = records_section(batch, header)
+                    count, had_room = put_keys(offsets, section, header.base_offset, job.dirty_offset)
+                except ValueError as error:
+                    raise _undecodable(segment, header, error) from error
+                stats.map_records_read += count
+                if not had_room:
+                    return False
+            if header.last_offset >= job.dirty_offset:
+                offsets.latest_offset = header.last_offset
+        return True
+
+    # The second walk
+
+    def _grouped(self, segments: list[Segment]) -> Iterator[list[Segment]]:
+        """Neighbours that fit into one segment together, by their sizes, those of their indexes and the range of offsets."""
+        job = self._job
+        group: list[Segment] = []
+        sizes = (0, 0, 0)
+        for index, segment in enumerate(segments):
+            of_this = (segment.size, self._file_size(segment, INDEX_SUFFIX), self._file_size(segment, TIME_INDEX_SUFFIX))
+            end = segments[index + 1].base_offset if index + 1 < len(segments) else job.uncleanable_offset
+            together = tuple(map(sum, zip(sizes, of_this, strict=True)))
+            if group and (
+                together[0] > job.segment_bytes
+                or max(together[1:]) > job.segment_index_bytes
+                or (segment.size and end - 1 - group[0].base_offset > MAX_RELATIVE_OFFSET)
+            ):
+                yield group
+                group, together = [], of_this
+            group.append(segment)
+            sizes = (together[0], together[1], together[2])
+        if group:
+            yield group
+
+    def _file_size(self, segment: Segment, suffix: str) -> int:
+        path = segment.path(suffix)
+        return self._disk.size(path) if self._disk.exists(path) else 0
+
+    def _clean_group(self, group: list[Segment], transactions: CleanedTransactions, rules: Rules) -> CleanedGroup:
+        cleaned = self._segment(group[0].base_offset, 0)
+        cleaned.name_ending = CLEANED_SUFFIX
+        remove_files(self._disk, cleaned)  # what a crashed cleaning left
+        try:
+            cleaned.create_files()
+            output = _Output(cleaned, self._job.buffer_bytes, self._throttle)
+            kept_before = len(transactions.kept)
+            for segment in group:
+                self._copy(segment, output, transactions, rules)
+                segment.close()
+            output.end()
+            for entry in transactions.kept[kept_before:]:
+                cleaned.change_txn_index().append(entry)
+            self._make_durable(cleaned, modified_ms=self._disk.modified_ms(group[-1].path(LOG_SUFFIX)))
+        except (LogError, OSError):
+            cleaned.close()
+            remove_files(self._disk, cleaned)
+            raise
+        cleaned.close()
+        self.stats.bytes_written += cleaned.size
+        return CleanedGroup(cleaned.base_offset, cleaned.size, [segment.base_offset for segment in group])
+
+    def _copy(self, segment: Segment, output: _Output, transactions: CleanedTransactions, rules: Rules) -> None:
+        stats = self.stats
+        for position, batch in walk_batches(segment.open_file(), 0, segment.size, self._job.buffer_bytes):
+            header = read_header(batch)
+            self._throttle.spend(header.size)
+            stats.bytes_read += header.size
+            if not check_crc(batch, header):  # a new CRC would hide it for good
+                raise CorruptRecord(f"{segment!r}: the CRC of the batch at position {position} does not fit")
+            obsolete = transactions.on_control_batch(header, batch) if header.is_control else transactions.on_batch(header)
+            try:
+                result = filtered(batch, header, obsolete, rules)
+            except ValueError as error:
+                raise _undecodable(segment, header, error) from error
+            stats.records_read += result.read
+            stats.keyless_records += result.keyless
+            stats.records_written += result.kept
+            if result.parts:
+                output.add(result, header)
+
+    def _make_durable(self, cleaned: Segment, modified_ms: int) -> None:
+        disk = self._disk
+        cleaned.write_indexes(final=True)
+        for suffix in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+            disk.set_modified_ms(cleaned.path(suffix), modified_ms)
+        for suffix in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX):
+            if disk.exists(cleaned.path(suffix)):
+                file = disk.open(cleaned.path(suffix))
+                file.sync()
+                file.close()
+        disk.sync_dir(self._job.path)
+
+
+class _Output:
+    """Gathers batches for a new segment and writes them by the block."""
+
+    def __init__(self, segment: Segment, block_bytes: int, throttle: Throttle) -> None:
+        self._segment = segment
+        self._file = segment.open_file()
+        self._block_bytes = block_bytes
+        self._throttle = throttle
+        self._parts: list[Buffer] = []
+        self._gathered = 0
+        segment.reset_indexes()
+
+    def add(self, batch: FilteredBatch, header: BatchHeader) -> None:
+        segment = self._segment
+        if not segment.can_hold(header.last_offset):
+            raise CorruptRecord(f"{segment!r}: offset {header.last_offset} is too far from its first")
+        size = sum(map(len, batch.parts))
+        segment.index_batch(segment.size, size, header.last_offset, batch.max_timestamp)
+        segment.size += size
+        self._parts += batch.parts
+        self._gathered += size
+        if self._gathered >= self._block_bytes:
+            self._write()
+
+    def _write(self) -> None:
+        data = b"".join(self._parts)
+        written = 0
+        while written < len(data):  # one that was short fails at the next try, with the reason
+            written += self._file.append([memoryview(data)[written:]])
+        self._throttle.spend(len(data))
+        self._parts, self._gathered = [], 0
+
+    def end(self) -> None:
+        """Nothing more comes."""
+        if self._gathered:
+            self._write()
+        self._segment.end_indexing()
+
+
+def _undecodable(segment: Segment, header: BatchHeader, error: ValueError) -> CorruptRecord:
+    return CorruptRecord(f"{segment!r}: the batch of offset {header.base_offset} does not decode: {error}")
+
+
+def remove_files(disk: Disk, segment: Segment) -> None:
+    """Removes the segment's files, as far as they are there. OSError."""
+    for suffix in SEGMENT_SUFFIXES:
+        if disk.exists(segment.path(suffix)):
+            disk.remove(segment.path(suffix))

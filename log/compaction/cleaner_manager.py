@@ -1,0 +1,321 @@
+"""Which log is cleaned next, and what becomes of a cleaning. Kafka's LogCleanerManager; the cleaning itself is
+`log.compaction.cleaner`'s.
+
+All of it runs where the logs live, on one thread; only `Cleaner.groups` and the syncs of a swap may run elsewhere. Life of a
+cleaning, of which a log has at most one:
+
+    `next_cleaning`   the dirtiest log that is due
+    `prepare`         its job can be sent; what `flush_job` says must be durable before
+    `swap`            once for each group that the cleaner has made
+    `finish`          the checkpoint moves to where the cleaning ended
+    `give_up`         instead: nothing moves, what was swapped in stays (it is as good as what was there)
+
+A log that is cut, closed, deleted or moved makes its cleaning void at once; nobody waits, and the worker is told when it next
+asks. One that is being copied to another directory is not cleaned: the copy would have records twice below the offset up to which
+it counts as clean. While a log is in cleaning, retention leaves it alone; compacted logs have theirs in `delete_old`, after the
+cleanings, as in Kafka. A log that cannot be cleaned (damaged, or a batch that no map holds) is left alone until the broker starts
+again, and shows in the metrics.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from ottla.log.compaction.cleaner import CleanedGroup, Cleaner, CleaningAborted, CleaningJob, CleaningStats, MapTooSmall, Throttle
+from ottla.log.compaction.plan import CleaningPlan, is_compacted, is_due, plan
+from ottla.log.compaction.swap import SegmentSwap, remove_unfinished, settle
+from ottla.log.disk.checkpoint import TopicPartition
+from ottla.log.errors import CorruptRecord, StorageError
+from ottla.log.transactions import collect_aborted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Container
+
+    from ottla.log.flush import FlushJob
+    from ottla.log.manager import LogManager
+    from ottla.log.partition import PartitionLog
+
+_log = logging.getLogger("ottla.log.cleaner")
+
+_MAX_MAP_BYTES: Final = 2**31 - 1
+_LEAST_BUFFER_BYTES: Final = 64 * 1024
+# Kafka bounds neither setting; with none of a thing a cleaning is no work that could be divided.
+_LEAST_LOAD_FACTOR: Final = 0.01
+_LEAST_BYTES_PER_SECOND: Final = 1.0
+
+
+@dataclass(slots=True)
+class CleanerSettings:
+    """`log.cleaner.*` of the broker; memory and speed are those of all threads together, as in Kafka."""
+
+    threads: int = 1
+    dedupe_buffer_size: int = 134_217_728
+    io_buffer_load_factor: float = 0.9
+    io_buffer_size: int = 524_288
+    io_max_bytes_per_second: float = 1.7976931348623157e308
+    backoff_ms: int = 15_000
+
+
+class Cleaning:
+    """One log's cleaning under way. `job` is there once it is prepared."""
+
+    __slots__ = ("_cuts", "_job", "began_ms", "log", "logs", "partition", "plan")
+
+    def __init__(self, logs: LogManager, log: PartitionLog, plan: CleaningPlan, now_ms: int) -> None:
+        self.logs = logs
+        self.log = log
+        self.plan = plan
+        self.partition: TopicPartition = (log.topic, log.partition)
+        self.began_ms = now_ms
+        self._job: CleaningJob | None = None
+        self._cuts = log.cuts
+
+    def __repr__(self) -> str:
+        return f"Cleaning({self.partition[0]}-{self.partition[1]}, from {self.plan.dirty_offset})"
+
+    @property
+    def job(self) -> CleaningJob:
+        assert self._job is not None, "not prepared"
+        return self._job
+
+    @job.setter
+    def job(self, job: CleaningJob) -> None:
+        self._job = job
+
+    def flush_job(self) -> FlushJob | None:
+        """What must be durable before the cleaning is prepared; None if it is. StorageError."""
+        if self.log.recovery_point >= self.plan.uncleanable_offset:
+            return None
+        return self.log.start_flush(self.plan.uncleanable_offset)
+
+    @property
+    def is_void(self) -> bool:
+        """The log changed in a way that the cleaning knows nothing of."""
+        log = self.log
+        return (
+            log.closed
+            or log.cuts != self._cuts
+            or log.directory.failed is not None
+            or self.logs.logs.get(self.partition) is not log
+            or self.partition in self.logs.futures
+        )
+
+
+class LogCleaner:
+    """See the module's docstring. The plain numbers are for the metrics."""
+
+    def __init__(self, logs: LogManager, now_ms: Callable[[], int], settings: CleanerSettings | None = None) -> None:
+        self._logs = logs
+        self._now_ms = now_ms
+        self.settings = settings or CleanerSettings()
+        self.uncleanable: dict[TopicPartition, str] = {}
+        """Logs that are left alone, and why."""
+        self.last_run_ms = now_ms()
+        self.max_dirty_ratio = 0.0
+        self.max_delay_ms = 0
+        self.last: CleaningStats = CleaningStats()
+        """Of the last cleaning that was finished."""
+        self.last_took_ms = 0
+        self.cleanings = 0
+        self.bytes_read = 0
+        self.bytes_written = 0
+
+    # Choosing
+
+    def next_cleaning(self, but: Container[TopicPartition] = ()) -> Cleaning | None:
+        """The dirtiest log that is due, which is in cleaning from now on; None if there is none. `but`: not these."""
+        now_ms = self.last_run_ms = self._now_ms()
+        dirtiest: tuple[PartitionLog, CleaningPlan] | None = None
+        self.max_dirty_ratio, self.max_delay_ms = 0.0, 0
+        for log in self._compacted():
+            if len(log.segments) == 1:  # only the active one: most logs, most of the time
+                continue
+            try:
+                found = self._plan(log, now_ms)
+            except StorageError:  # logged where the directory went offline
+                continue
+            except CorruptRecord as error:
+                self.leave_alone(log, str(error))
+                continue
+            self.max_dirty_ratio = max(self.max_dirty_ratio, found.dirty_ratio)
+            self.max_delay_ms = max(self.max_delay_ms, found.delay_ms)
+            if (log.topic, log.partition) in but or not is_due(log, found):
+                continue
+            if dirtiest is None or found.dirty_ratio > dirtiest[1].dirty_ratio:
+                dirtiest = log, found
+        if dirtiest is None:
+            return None
+        cleaning = Cleaning(self._logs, *dirtiest, now_ms)
+        self._logs.in_cleaning.add(cleaning.partition)
+        return cleaning
+
+    def _compacted(self) -> list[PartitionLog]:
+        """The compacted logs that nobody works on and that can be cleaned."""
+        logs = self._logs
+        for partition in [partition for partition in self.uncleanable if partition not in logs.logs]:
+            del self.uncleanable[partition]
+        return [
+            log
+            for partition, log in logs.logs.items()
+            if is_compacted(log)
+            and partition not in logs.in_cleaning
+            and partition not in logs.futures
+            and partition not in logs.found_futures
+            and partition not in self.uncleanable
+            and log.directory.failed is None
+            and not log.closed
+        ]
+
+    def _plan(self, log: PartitionLog, now_ms: int) -> CleaningPlan:
+        directory, partition = log.directory, (log.topic, log.partition)
+        with directory.guard(f"looking at {log.path}"):
+            found = plan(log, directory.cleaned.get(partition), now_ms)
+        if found.checkpoint_is_wrong:
+            directory.set_cleaned(partition, found.dirty_offset)
+        return found
+
+    def prepare(self, cleaning: Cleaning) -> None:
+        """Writes the cleaning's job. CleaningAborted, CorruptRecord, StorageError."""
+        if cleaning.is_void:
+            raise CleaningAborted("the log has changed")
+        settle(cleaning.log)
+        remove_unfinished(cleaning.log)  # of a worker whose partition was deleted, and is there again
+        # A start after a crash believes gaps in offsets below the recovery point of the checkpoint only.
+        cleaning.log.directory.save_recovery_points()
+        cleaning.job = self._job(cleaning.log, cleaning.plan, cleaning.began_ms)
+
+    def _job(self, log: PartitionLog, found: CleaningPlan, now_ms: int) -> CleaningJob:
+        config, settings = log.config, self.settings
+        below = log.segments.between(0, found.uncleanable_offset)
+        return CleaningJob(
+            topic=log.topic,
+            partition=log.partition,
+            path=log.path,
+            segments=[(segment.base_offset, segment.size) for segment in below],
+            dirty_offset=found.dirty_offset,
+            uncleanable_offset=found.uncleanable_offset,
+            now_ms=now_ms,
+            delete_retention_ms=config.delete_retention_ms,
+            segment_bytes=config.segment_bytes,
+            segment_index_bytes=config.segment_index_bytes,
+            index_interval_bytes=config.index_interval_bytes,
+            producers=[(state.producer_id, state.last_offset, state.producer_epoch) for state in log.producers],
+            aborted=list(collect_aborted(log, log.first_base_offset, found.uncleanable_offset)),
+            map_bytes=min(settings.dedupe_buffer_size // settings.threads, _MAX_MAP_BYTES),
+            load_factor=min(max(_LEAST_LOAD_FACTOR, settings.io_buffer_load_factor), 1.0),
+            buffer_bytes=max(settings.io_buffer_size // settings.threads // 2, _LEAST_BUFFER_BYTES),
+            bytes_per_second=max(_LEAST_BYTES_PER_SECOND, settings.io_max_bytes_per_second / settings.threads),
+        )
+
+    # What becomes of it
+
+    def swap(self, cleaning: Cleaning, group: CleanedGroup) -> SegmentSwap:
+        """The way of a new segment into the log; void if the cleaning is."""
+        swap = SegmentSwap(cleaning.log, group)
+        if cleaning.is_void:
+            swap.call_off()
+        return swap
+
+    def finish(self, cleaning: Cleaning, stats: CleaningStats) -> None:
+        """Every group is in its place. StorageError."""
+        if cleaning.is_void:
+            self.give_up(cleaning)
+            return
+        self._logs.in_cleaning.discard(cleaning.partition)
+        cleaning.log.directory.set_cleaned(cleaning.partition, stats.end_offset)
+        self.last = stats
+        self.last_took_ms = max(0, self._now_ms() - cleaning.began_ms)
+        self.cleanings += 1
+        self.bytes_read += stats.bytes_read + stats.map_bytes_read
+        self.bytes_written += stats.bytes_written
+        _log.info(
+            "%s-%d is compacted up to offset %d in %d ms: %d of %d records are left, %d of %d bytes",
+            *cleaning.partition,
+            stats.end_offset,
+            self.last_took_ms,
+            stats.records_written,
+            stats.records_read,
+            stats.bytes_written,
+            stats.bytes_read,
+        )
+        if stats.keyless_records:
+            _log.warning("%s-%d had %d records without a key, which are gone", *cleaning.partition, stats.keyless_records)
+
+    def give_up(self, cleaning: Cleaning) -> None:
+        """The cleaning ended early; nobody writes its files any more. What it left is removed. StorageError."""
+        self._logs.in_cleaning.discard(cleaning.partition)
+        log = cleaning.log
+        if log.closed or log.directory.failed is not None:
+            return  # a start removes it
+        remove_unfinished(log)
+
+    def leave_alone(self, log: PartitionLog, reason: str) -> None:
+        """The log cannot be cleaned, and will not be until the broker starts again."""
+        _log.error("%s-%d is not compacted any more: %s", log.topic, log.partition, reason)
+        self.uncleanable[log.topic, log.partition] = reason
+
+    def delete_old(self) -> int:
+        """Retention, and what lies below the log's start, for compacted logs; returns how many segments went."""
+        deleted = 0
+        for log in self._compacted():
+            try:
+                deleted += log.apply_retention(self._now_ms())
+            except StorageError:  # logged where the directory went offline
+                continue
+            except CorruptRecord as error:
+                self.leave_alone(log, str(error))
+        return deleted
+
+    def uncleanable_in(self, directory_path: str) -> list[PartitionLog]:
+        """The logs of a directory that are left alone."""
+        logs = [self._logs.logs.get(partition) for partition in self.uncleanable]
+        return [log for log in logs if log is not None and log.directory.path == directory_path]
+
+    def uncleanable_bytes(self, directory_path: str) -> int:
+        """Bytes of their inactive segments that no cleaning went through."""
+        total = 0
+        for log in self.uncleanable_in(directory_path):
+            dirty_offset = log.directory.cleaned.get((log.topic, log.partition), log.log_start_offset)
+            segments = log.segments
+            total += sum(each.size for each in segments.between(segments.floor(dirty_offset), segments.active.base_offset))
+        return total
+
+    # Here and now
+
+    def clean_pass(self, throttle: Callable[[CleaningJob], Throttle] | None = None) -> int:
+        """Cleans every log that is due, on this thread, then does `delete_old`; returns how many were cleaned. For tests and
+        small logs: the caller waits. StorageError."""
+        cleaned = 0
+        while (cleaning := self.next_cleaning()) is not None:
+            cleaned += self.clean_here(cleaning, throttle)
+        self.delete_old()
+        return cleaned
+
+    def clean_here(self, cleaning: Cleaning, throttle: Callable[[CleaningJob], Throttle] | None = None) -> bool:
+        """Does a cleaning on this thread; False if it came to nothing. StorageError."""
+        log = cleaning.log
+        try:
+            log.flush(cleaning.plan.uncleanable_offset)
+            self.prepare(cleaning)
+            cleaner = Cleaner(log.directory.disk, cleaning.job, (throttle or unthrottled)(cleaning.job))
+            with log.directory.guard(f"compacting {log.path}"):
+                whole = all(self.swap(cleaning, group).run() for group in cleaner.groups())
+        except (CorruptRecord, MapTooSmall) as error:
+            self.give_up(cleaning)
+            self.leave_alone(log, str(error))
+            return False
+        except StorageError:
+            self.give_up(cleaning)
+            raise
+        if not whole:
+            self.give_up(cleaning)
+            return False
+        self.finish(cleaning, cleaner.stats)
+        return not cleaning.is_void
+
+
+def unthrottled(_: CleaningJob) -> Throttle:
+    """No bound, and nobody to ask."""
+    return Throttle(float("inf"), lambda: 0.0, lambda seconds: None)

@@ -1,0 +1,141 @@
+"""What a cleaning leaves of one batch. The rules are told in `log.compaction.cleaner`; here they meet the bytes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from ottla.log.compaction.offset_map import OffsetMap, joined, rebased, survivors
+from ottla.wire.batch import (
+    CODEC_MASK,
+    DELETE_HORIZON_BIT,
+    HEADER_SIZE,
+    KNOWN_BITS,
+    LOG_APPEND_TIME,
+    NO_TIMESTAMP,
+    BatchHeader,
+    restamp,
+)
+from ottla.wire.compression import NONE, compress
+from ottla.wire.kernel import MAX_INT64
+from ottla.wire.primitives import Buffer
+from ottla.wire.records import records_section
+
+if TYPE_CHECKING:
+    from ottla.log.compaction.cleaner import CleaningJob
+
+
+class FilteredBatch(NamedTuple):
+    """`parts` are the batch's bytes, none if it goes altogether. `read` and `kept` count records, `keyless` those that went for
+    having no key."""
+
+    parts: list[Buffer]
+    max_timestamp: int
+    read: int
+    kept: int
+    keyless: int
+
+
+class Rules:
+    """What decides over batches in one cleaning."""
+
+    __slots__ = ("_producers", "_uncleanable_offset", "horizon_ms", "now_ms", "offsets")
+
+    def __init__(self, offsets: OffsetMap, job: CleaningJob) -> None:
+        self.offsets = offsets
+        self.now_ms = job.now_ms
+        # Kafka's wraps around where delete.retention.ms stands for "for ever", and lies in the past.
+        self.horizon_ms = min(job.now_ms + job.delete_retention_ms, MAX_INT64)
+        self._uncleanable_offset = job.uncleanable_offset
+        self._producers = {producer_id: (last_offset, epoch) for producer_id, last_offset, epoch in job.producers}
+
+    def stays_empty(self, header: BatchHeader) -> bool:
+        """Does the batch stay without its records? It does where a producer's state would be lost after a restart, or the last
+        offset of what is cleaned."""
+        if header.next_offset == self._uncleanable_offset:
+            return True
+        last = self._producers.get(header.producer_id)
+        if last is None or header.producer_id < 0:
+            return False
+        last_offset, epoch = last
+        if last_offset >= 0:
+            return header.last_offset == last_offset
+        return header.is_control and header.producer_epoch == epoch
+
+
+def filtered(batch: Buffer, header: BatchHeader, obsolete: bool, rules: Rules) -> FilteredBatch:
+    """What stays of the batch. `obsolete`: it belongs to an aborted transaction, or is a marker that nothing needs. ValueError
+    if it does not decode."""
+    horizon_ms = header.base_timestamp if header.has_delete_horizon else None
+    due = horizon_ms is not None and horizon_ms <= rules.now_ms
+    if obsolete and (due or not header.is_control):
+        return _emptied(header, rules, read=header.records_count)
+    section = records_section(batch, header)
+    if header.is_control:
+        if not section:
+            return _emptied(header, rules)
+        return _kept_control(batch, header, section, obsolete, rules)
+    found = survivors(rules.offsets, section, header.base_offset, header.base_timestamp, due)
+    read, kept, keyless = found.read, found.kept, found.keyless
+    if not kept:
+        return _emptied(header, rules, read, keyless)
+    if found.tombstones and horizon_ms is None:
+        horizon_ms = rules.horizon_ms
+    elif kept == read:
+        return FilteredBatch([batch], header.max_timestamp, read, kept, keyless)
+    stamped = header.timestamp_type == LOG_APPEND_TIME  # then the records' own deltas do not count
+    max_timestamp = header.max_timestamp if stamped else found.max_timestamp
+    base_timestamp = horizon_ms if horizon_ms is not None else (max_timestamp if stamped else found.first_timestamp)
+    if stamped:
+        records = rebased(section, found.runs, _shift(max_timestamp, base_timestamp), True)
+    elif base_timestamp != header.base_timestamp:
+        records = rebased(section, found.runs, _shift(header.base_timestamp, base_timestamp), False)
+    else:
+        records = joined(section, found.runs)
+    parts = _made_anew(header, records, kept, base_timestamp, max_timestamp, horizon_ms is not None)
+    return FilteredBatch(parts, max_timestamp, read, kept, keyless)
+
+
+def _shift(old_base: int, new_base: int) -> int:
+    """By how much deltas grow for another base timestamp; an int64 that wraps around, as the sums of readers do."""
+    return (old_base - new_base + 2**63) % 2**64 - 2**63
+
+
+def _kept_control(batch: Buffer, header: BatchHeader, section: bytes, obsolete: bool, rules: Rules) -> FilteredBatch:
+    """A marker stays as it is, but gets a delete horizon with the first cleaning that finds nothing left of its transaction."""
+    count = header.records_count
+    if not obsolete or header.has_delete_horizon:
+        return FilteredBatch([batch], header.max_timestamp, count, count, 0)
+    records = rebased(section, [0, len(section)], _shift(header.base_timestamp, rules.horizon_ms), False)
+    parts = _made_anew(header, records, count, rules.horizon_ms, header.max_timestamp, True)
+    return FilteredBatch(parts, header.max_timestamp, count, count, 0)
+
+
+def _made_anew(
+    header: BatchHeader, records: bytes, count: int, base_timestamp: int, max_timestamp: int, has_horizon: bool
+) -> list[Buffer]:
+    attributes = header.attributes & KNOWN_BITS & ~DELETE_HORIZON_BIT | (DELETE_HORIZON_BIT if has_horizon else 0)
+    section = compress(header.codec, records, None) if header.codec != NONE else records
+    new_header = restamp(
+        header._replace(base_timestamp=base_timestamp, records_count=count),
+        section,
+        attributes=attributes,
+        max_timestamp=max_timestamp,
+        base_offset=header.base_offset,
+        leader_epoch=header.partition_leader_epoch,
+    )
+    return [new_header, section]
+
+
+def _emptied(header: BatchHeader, rules: Rules, read: int = 0, keyless: int = 0) -> FilteredBatch:
+    if not rules.stays_empty(header):
+        return FilteredBatch([], NO_TIMESTAMP, read, 0, keyless)
+    new_header = restamp(
+        header._replace(base_timestamp=NO_TIMESTAMP, records_count=0),
+        b"",
+        attributes=header.attributes & KNOWN_BITS & ~DELETE_HORIZON_BIT & ~CODEC_MASK,
+        max_timestamp=header.max_timestamp,
+        base_offset=header.base_offset,
+        leader_epoch=header.partition_leader_epoch,
+    )
+    assert len(new_header) == HEADER_SIZE
+    return FilteredBatch([new_header], header.max_timestamp, read, 0, keyless)

@@ -1,0 +1,86 @@
+"""The cleaner as a process of its own: jobs come in on stdin, what became of them goes out on stdout, a line of JSON each.
+
+Compiled or not, the loops of a cleaning hold the interpreter's lock; in the broker's process every request would wait for them.
+Here nobody does, and the system gives the broker's process the processor first (`nice`).
+
+    in     a CleaningJob's fields
+    out    {"group": [base offset, size, [base offsets replaced]]}     any number of times; the files are durable
+           {"done": a CleaningStats' fields}                           and the next job may come
+           {"failed": "damaged" | "disk" | "unknown", "reason": text, "errno": number or null}      likewise; "unknown": a disk
+           of which nobody knows what it holds (log.files.StateUnknown)
+
+Nothing comes in while a job is under way; if stdin ends, nobody wants the result: the files of the segment under way are removed
+and the process ends. Where the system can (Linux), it is killed together with the broker: one that lived on would make files in
+directories that the next broker has already put in order, and their names would tell that one's next start a wrong story.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any, BinaryIO, Final
+
+from ottla.log.compaction.cleaner import Cleaner, CleaningAborted, CleaningJob, MapTooSmall, Throttle
+from ottla.log.disk.files import Disk, OsDisk, StateUnknown
+from ottla.log.errors import CorruptRecord
+
+NICE: Final = 10
+_PR_SET_PDEATHSIG: Final = 1
+
+
+def main() -> int:
+    """Serves stdin until it ends."""
+    _die_with_parent()
+    os.nice(NICE)
+    with open(sys.stdout.fileno(), "wb", buffering=0, closefd=False) as answers:  # nothing is left to be written at the end
+        return serve(sys.stdin.buffer, answers, OsDisk())
+
+
+def _die_with_parent() -> None:
+    if sys.platform == "linux":
+        import ctypes  # prctl(2) is nowhere else in Python
+
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+
+def serve(jobs: BinaryIO, answers: BinaryIO, disk: Disk) -> int:
+    """Does the jobs, one after the other; returns the exit status. `jobs` must have a descriptor."""
+
+    def wait(seconds: float) -> None:
+        if select.select([jobs], [], [], seconds)[0]:
+            raise CleaningAborted("the broker is gone or calls it off")
+
+    def answer(message: dict[str, Any]) -> None:
+        try:
+            answers.write(json.dumps(message).encode() + b"\n")
+            answers.flush()
+        except BrokenPipeError:
+            raise CleaningAborted("the broker is gone") from None
+
+    with contextlib.suppress(CleaningAborted):
+        while line := jobs.readline():
+            answer(_clean(CleaningJob(**json.loads(line)), disk, wait, answer))
+    return 0
+
+
+def _clean(
+    job: CleaningJob, disk: Disk, wait: Callable[[float], None], answer: Callable[[dict[str, Any]], None]
+) -> dict[str, Any]:
+    """The last answer to a job. CleaningAborted."""
+    cleaner = Cleaner(disk, job, Throttle(job.bytes_per_second, time.monotonic, wait))
+    try:
+        for group in cleaner.groups():
+            answer({"group": group})
+    except (CorruptRecord, MapTooSmall) as error:
+        return {"failed": "damaged", "reason": str(error), "errno": None}
+    except OSError as error:
+        kind = "unknown" if isinstance(error, StateUnknown) else "disk"
+        return {"failed": kind, "reason": str(error), "errno": error.errno}
+    return {"done": asdict(cleaner.stats)}

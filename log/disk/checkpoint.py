@@ -1,0 +1,227 @@
+"""The small text files beside the segments, each in exactly Kafka's format, read and written whole.
+
+In a log directory:
+
+- `recovery-point-offset-checkpoint`, `log-start-offset-checkpoint`, `replication-offset-checkpoint` (high watermarks),
+  `cleaner-offset-checkpoint`: a line "0" (version), a line with the number of entries, then "topic partition offset" lines.
+- `meta.properties`, version 1 (KIP-858): a Java properties file with `version`, `cluster.id`, `node.id`, `directory.id`.
+- `.kafka_cleanshutdown`: JSON with `version` 0 and the `brokerEpoch`; there only between a clean stop and the next start.
+
+In a partition's directory:
+
+- `leader-epoch-checkpoint`: as above with "epoch start_offset" lines (`log.epochs`). Kafka makes it empty and fills it with the
+  first epoch.
+- `partition.metadata`: "version: 0" and "topic_id: " with Kafka's 22 characters for 16 bytes.
+
+All are written by temporary file, fsync and rename. Checkpoints only save work: one that cannot be read raises
+`CorruptSnapshot`, and the caller goes on without it. `meta.properties` is identity and may not be guessed:
+`InconsistentMetadata`.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Final, NamedTuple
+
+from ottla.log.disk.files import Disk, FileTooLarge
+from ottla.log.epochs import EpochEntry, parse_checkpoint
+from ottla.log.errors import CorruptSnapshot, InconsistentMetadata
+
+RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
+LOG_START_OFFSETS: Final = "log-start-offset-checkpoint"
+HIGH_WATERMARKS: Final = "replication-offset-checkpoint"
+CLEANER_OFFSETS: Final = "cleaner-offset-checkpoint"
+LEADER_EPOCHS: Final = "leader-epoch-checkpoint"
+PARTITION_METADATA: Final = "partition.metadata"
+META_PROPERTIES: Final = "meta.properties"
+CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
+LOCK: Final = ".lock"
+
+_VERSION: Final = 0
+_DIRECTORY_NAME: Final = re.compile(r"(?P<topic>[a-zA-Z0-9._-]+)-(?P<partition>0|[1-9][0-9]{0,9})")
+_MAX_PARTITION: Final = 2**31 - 1
+
+TopicPartition = tuple[str, int]
+
+
+def _encode_lines(lines: list[str]) -> bytes:
+    return "".join(f"{line}\n" for line in (str(_VERSION), str(len(lines)), *lines)).encode()
+
+
+def _decode_lines(data: bytes, path: str, width: int) -> list[list[str]]:
+    """The entries of a checkpoint file, split in `width` words. An empty file has none: Kafka makes them empty."""
+    if not data:
+        return []
+    try:
+        version, count, *lines = data.decode().splitlines()
+        entries = [line.split() for line in lines]
+        if int(version) != _VERSION:
+            raise CorruptSnapshot(f"{path}: version {version} is not known")
+        if int(count) != len(entries) or any(len(entry) != width for entry in entries):
+            raise CorruptSnapshot(f"{path}: {len(entries)} entries where {count} are announced, or one of them malformed")
+    except ValueError:  # UnicodeDecodeError, too few lines, not a number
+        raise CorruptSnapshot(f"{path}: it is not a version, a number of entries, and so many lines") from None
+    return entries
+
+
+def parse_directory_name(name: str) -> TopicPartition | None:
+    """The partition whose directory has exactly this name; None if it is none's. The checkpoints have a line for each, and one
+    name with a space or a line break in it would make all of them unreadable.
+    """
+    match = _DIRECTORY_NAME.fullmatch(name)
+    if match is None or (partition := int(match["partition"])) > _MAX_PARTITION:
+        return None
+    return match["topic"], partition
+
+
+def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
+    """An offset checkpoint's bytes."""
+    return _encode_lines([f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items()])
+
+
+def read_offsets(disk: Disk, path: str) -> dict[TopicPartition, int]:
+    """(topic, partition) -> offset; empty if there is no file. CorruptSnapshot."""
+    try:
+        data = disk.read_bytes(path)
+    except FileNotFoundError:
+        return {}
+    except FileTooLarge as error:
+        raise CorruptSnapshot(str(error)) from None
+    try:
+        return {(topic, int(partition)): int(offset) for topic, partition, offset in _decode_lines(data, path, 3)}
+    except ValueError:
+        raise CorruptSnapshot(f"{path}: a partition or an offset in it is no number") from None
+
+
+def write_offsets(disk: Disk, path: str, offsets: Mapping[TopicPartition, int]) -> None:
+    """Durable when it returns. OSError."""
+    disk.write_bytes(path, encode_offsets(offsets))
+
+
+def read_epochs(disk: Disk, path: str) -> list[EpochEntry]:
+    """The entries of a `leader-epoch-checkpoint`; none if there is no file or an empty one. CorruptSnapshot."""
+    try:
+        data = disk.read_bytes(path)
+    except FileNotFoundError:
+        return []
+    except FileTooLarge as error:
+        raise CorruptSnapshot(str(error)) from None
+    try:
+        return parse_checkpoint(data.decode()) if data else []
+    except UnicodeDecodeError:
+        raise CorruptSnapshot(f"{path}: it is no text") from None
+
+
+def uuid_text(uuid: bytes) -> str:
+    """16 bytes as Kafka writes them: 22 characters of URL-safe base64."""
+    assert len(uuid) == 16
+    return base64.urlsafe_b64encode(uuid).decode().rstrip("=")
+
+
+def uuid_bytes(text: str) -> bytes:
+    """The 16 bytes of Kafka's 22 characters. ValueError."""
+    try:
+        uuid = base64.b64decode(text + "==", altchars=b"-_", validate=True)
+    except binascii.Error as error:
+        raise ValueError(f"{text!r} is no Kafka uuid: {error}") from None
+    if len(uuid) != 16 or len(text) != 22:
+        raise ValueError(f"{text!r} is no Kafka uuid")
+    return uuid
+
+
+def encode_partition_metadata(topic_id: bytes) -> bytes:
+    return f"version: 0\ntopic_id: {uuid_text(topic_id)}".encode()
+
+
+def read_partition_metadata(disk: Disk, path: str) -> bytes | None:
+    """The topic id; None if there is no file or, after a power cut, an empty one. InconsistentMetadata if it says something
+    else.
+    """
+    try:
+        data = disk.read_bytes(path)
+    except FileNotFoundError:
+        return None
+    except FileTooLarge as error:
+        raise InconsistentMetadata(str(error)) from None
+    if not data.strip(b"\0"):
+        return None
+    try:
+        fields = dict(line.split(": ", 1) for line in data.decode().splitlines())
+        if fields["version"] != "0":
+            raise InconsistentMetadata(f"{path} is not readable: version {fields['version']}, only 0 is known")
+        return uuid_bytes(fields["topic_id"])
+    except (ValueError, KeyError):
+        raise InconsistentMetadata(f"{path} is not readable: it is not a version and a topic id") from None
+
+
+class MetaProperties(NamedTuple):
+    """Who a log directory belongs to. `directory_id` is Kafka's 22-character form."""
+
+    cluster_id: str
+    node_id: int
+    directory_id: str
+
+
+def encode_meta_properties(meta: MetaProperties, now: datetime | None = None) -> bytes:
+    """The bytes of meta.properties, with the comment lines that java.util.Properties writes."""
+    at = (now or datetime.now(UTC)).strftime("%a %b %d %H:%M:%S UTC %Y")
+    lines = [
+        "#",
+        f"#{at}",
+        f"node.id={meta.node_id}",
+        f"directory.id={meta.directory_id}",
+        "version=1",
+        f"cluster.id={meta.cluster_id}",
+    ]
+    return "".join(f"{line}\n" for line in lines).encode()
+
+
+def parse_properties(text: str) -> dict[str, str]:
+    """The plain subset of Java's properties that Kafka's tools write: comments, `key=value`, backslash before a special
+    character.
+    """
+    found = {}
+    for raw in text.splitlines():
+        line = raw.strip()
+        if line and line[0] not in "#!":
+            key, _, value = line.partition("=")
+            found[key.strip()] = value.strip().replace("\\", "")
+    return found
+
+
+def read_meta_properties(disk: Disk, path: str) -> MetaProperties | None:
+    """None if the directory was never formatted. InconsistentMetadata if the file is not readable or of another version."""
+    try:
+        data = disk.read_bytes(path)
+    except FileNotFoundError:
+        return None
+    try:
+        fields = parse_properties(data.decode())
+        if (version := fields["version"]) != "1":
+            raise InconsistentMetadata(f"{path}: version {version}, only 1 is known")
+        return MetaProperties(fields["cluster.id"], int(fields["node.id"]), fields["directory.id"])
+    except (ValueError, KeyError):
+        what = "version, cluster.id, node.id or directory.id is missing or malformed"
+        raise InconsistentMetadata(f"{path} is not readable: {what}") from None
+
+
+def encode_clean_shutdown(broker_epoch: int) -> bytes:
+    return json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":")).encode()
+
+
+def read_clean_shutdown(disk: Disk, path: str) -> int | None:
+    """The broker epoch of the last clean stop, -1 if it is not readable; None if there was none. The file's presence counts."""
+    try:
+        data = disk.read_bytes(path)
+    except FileNotFoundError:
+        return None
+    try:
+        epoch = json.loads(data)["brokerEpoch"]
+    except (ValueError, KeyError, TypeError):
+        return -1
+    return epoch if isinstance(epoch, int) else -1

@@ -1,0 +1,220 @@
+"""One log directory (an entry of `log.dirs`): what its partitions share, which is above all that they fail together.
+
+A failed write or fsync means that nobody knows what the disk holds. After one, Linux may report the next fsync as a success
+although pages were dropped. So the first failure takes the whole directory offline, for good: every partition in it answers
+StorageError until the broker starts again and recovery has looked at the files. Nothing is retried, and no clean-shutdown
+marker is written.
+
+Two failures say nothing about the disk: descriptors ran out (EMFILE), or there is no room (ENOSPC, a quota, a limit on file
+sizes). What was being written is taken back before they are answered, with StorageError too; the directory stays, what is in
+it is served, and writing goes on as soon as it can. Here ottla differs from Kafka, which takes the directory offline, and
+where it is the only one stops. Unless it is an fsync that says so, or the taking back fails (`StateUnknown`): that is final.
+
+Here also lie the checkpoint files, which hold one line a partition, and the list of files to remove after `file.delete.delay.ms`.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final, Protocol
+
+from ottla.log.disk import checkpoint
+from ottla.log.disk.files import Disk, OpenFiles, StateUnknown, remove_tree
+from ottla.log.errors import StorageError
+
+_NO_DESCRIPTORS: Final = (errno.EMFILE, errno.ENFILE)
+_NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+_log = logging.getLogger("ottla.log.directory")
+
+
+class Checkpointed(Protocol):
+    """What a directory asks of its partitions."""
+
+    @property
+    def recovery_point(self) -> int: ...
+    @property
+    def log_start_offset(self) -> int: ...
+    @property
+    def first_base_offset(self) -> int: ...
+    @property
+    def high_watermark(self) -> int: ...
+
+
+class LogDirectory:
+    """`path` is the directory; `failed` is why it is offline, None while it is not."""
+
+    __slots__ = (
+        "_doomed",
+        "_saved",
+        "cleaned",
+        "disk",
+        "failed",
+        "flushed_ms",
+        "flushes",
+        "full",
+        "mentioned",
+        "on_failure",
+        "open_files",
+        "partitions",
+        "path",
+        "unopened",
+    )
+
+    def __init__(self, disk: Disk, path: str, open_files: OpenFiles) -> None:
+        self.disk = disk
+        self.path = path
+        self.open_files = open_files
+        self.failed: str | None = None
+        self.full = False
+        """A write found no room, and no checkpoint was written since."""
+        self.on_failure: Callable[[LogDirectory], None] | None = None
+        self.flushes = 0
+        """Flushes of its partitions that are done, and in `flushed_ms` how long they took together."""
+        self.flushed_ms = 0
+        self.partitions: dict[checkpoint.TopicPartition, Checkpointed] = {}
+        self.unopened: dict[checkpoint.TopicPartition, Checkpointed] = {}
+        """Partitions that could not be opened, with what the checkpoints say of them, which stays: without its recovery point a
+        damaged log would be taken for one with a torn tail, and cut."""
+        self._doomed: list[tuple[int, str]] = []
+        self._saved: dict[str, bytes] = {}
+        self.mentioned: set[checkpoint.TopicPartition] = set()
+        """Partitions that a checkpoint file may speak of, be they there or gone."""
+        self.cleaned: dict[checkpoint.TopicPartition, int] = {}
+        """Up to which offset compacted partitions are clean. Of those that are not in it nothing is."""
+
+    def fail(self, action: str, error: Exception) -> StorageError:
+        """Takes the directory offline because `action` failed, unless there were only no descriptors or no room; returns the
+        error to raise.
+        """
+        if isinstance(error, OSError) and not isinstance(error, StateUnknown):
+            if error.errno in _NO_DESCRIPTORS:
+                return StorageError(f"{action}: {error}")
+            if error.errno in _NO_ROOM:
+                if not self.full:
+                    self.full = True
+                    _log.error("log directory %s has no room and takes no records until it has: %s: %s", self.path, action, error)
+                return StorageError(f"{self.path} has no room: {action}: {error}")
+        message = f"{self.path} is offline: {action}: {error}"
+        if self.failed is None:
+            self.failed = message
+            _log.error("log directory %s goes offline: %s: %s", self.path, action, error)
+            if self.on_failure is not None:
+                self.on_failure(self)
+        return StorageError(message)
+
+    def check(self) -> None:
+        """StorageError if the directory is offline."""
+        if self.failed is not None:
+            raise StorageError(self.failed)
+
+    @contextmanager
+    def guard(self, action: str, *, whole: bool = False) -> Iterator[None]:
+        """Around work on the disk: StorageError if the directory is offline, or goes offline by an OSError inside. `whole`: by
+        any, for work that cannot be left half done.
+        """
+        self.check()
+        try:
+            yield
+        except OSError as error:
+            final = StateUnknown(error.errno, error.strerror) if whole else error
+            raise self.fail(action, final) from error
+
+    # Removing later
+
+    def remove_later(self, path: str, due_ms: int) -> None:
+        """Removes a file, or a directory with what is in it, in the first `remove_due` from `due_ms` on."""
+        self._doomed.append((due_ms, path))
+
+    def remove_due(self, now_ms: int) -> int:
+        """Removes what is due, durably; returns how many. StorageError."""
+        due = [path for due_ms, path in self._doomed if due_ms <= now_ms]
+        if not due:
+            return 0
+        with self.guard("removing deleted files"):
+            for path in due:
+                self._remove(path)
+            for parent in {path.rpartition("/")[0] for path in due}:
+                if self.disk.is_dir(parent):  # it may have been due itself
+                    self.disk.sync_dir(parent)
+            self._doomed = [(due_ms, path) for due_ms, path in self._doomed if due_ms > now_ms]
+        return len(due)
+
+    def _remove(self, path: str) -> None:
+        if self.disk.is_dir(path):
+            remove_tree(self.disk, path)
+        elif self.disk.exists(path):  # a partition's directory may have gone with all that was in it
+            self.disk.remove(path)
+
+    # Checkpoints
+
+    def _checkpointed(self) -> dict[checkpoint.TopicPartition, Checkpointed]:
+        return self.unopened | self.partitions if self.unopened else self.partitions
+
+    def save_recovery_points(self) -> None:
+        """Durable when it returns. StorageError."""
+        self._save(checkpoint.RECOVERY_POINTS, {name: log.recovery_point for name, log in self._checkpointed().items()})
+
+    def save_log_start_offsets(self) -> None:
+        """Only those that no file name says. StorageError."""
+        logs = self._checkpointed().items()
+        starts = {name: log.log_start_offset for name, log in logs if log.log_start_offset > log.first_base_offset}
+        self._save(checkpoint.LOG_START_OFFSETS, starts)
+
+    def save_high_watermarks(self) -> None:
+        """StorageError."""
+        self._save(checkpoint.HIGH_WATERMARKS, {name: log.high_watermark for name, log in self._checkpointed().items()})
+
+    def save_cleaned(self) -> None:
+        """Only partitions that are there. StorageError."""
+        there = self._checkpointed()
+        self._save(checkpoint.CLEANER_OFFSETS, {name: offset for name, offset in self.cleaned.items() if name in there})
+
+    def set_cleaned(self, partition: checkpoint.TopicPartition, offset: int) -> None:
+        """Durable when it returns. StorageError."""
+        self.cleaned[partition] = offset
+        self.save_cleaned()
+
+    def lower_cleaned(self, partition: checkpoint.TopicPartition, offset: int) -> None:
+        """The partition was cut to `offset`: what is written there anew is not clean. StorageError."""
+        if self.cleaned.get(partition, -1) > offset:
+            self.set_cleaned(partition, offset)
+
+    def forget_cleaned(self, partition: checkpoint.TopicPartition) -> None:
+        """The partition is gone, and another of its name begins anew. StorageError."""
+        if self.cleaned.pop(partition, None) is not None:
+            self.save_cleaned()
+
+    def had(self, partition: checkpoint.TopicPartition) -> bool:
+        """Did a checkpoint speak of the partition, of which there are no files?"""
+        return partition in self.mentioned and partition not in self.partitions
+
+    def forget(self, partition: checkpoint.TopicPartition) -> None:
+        """A partition begins that was not here. What checkpoints say of an earlier one of its name goes first, durably:
+        a crash would take its start for the new one's, and its recovery point for a promise. StorageError.
+        """
+        if partition in self.mentioned:
+            assert partition not in self.partitions
+            self.save_all()
+            self.mentioned = set(self.partitions)
+        self.forget_cleaned(partition)
+
+    def save_all(self) -> None:
+        """All three. StorageError."""
+        self.save_recovery_points()
+        self.save_log_start_offsets()
+        self.save_high_watermarks()
+
+    def _save(self, name: str, offsets: dict[checkpoint.TopicPartition, int]) -> None:
+        data = checkpoint.encode_offsets(offsets)
+        self.mentioned |= offsets.keys()
+        with self.guard(f"writing {name}"):
+            if self._saved.get(name) != data:  # if nothing moved, spare the fsyncs
+                self.disk.write_bytes(f"{self.path}/{name}", data)
+                if self.full:
+                    self.full = False
+                    _log.info("log directory %s has room again", self.path)
+        self._saved[name] = data

@@ -1,0 +1,301 @@
+"""Opening a partition's directory: what a start, clean or not, finds there and makes right. Kafka's LogLoader, pass by pass.
+
+1. Leftovers (`log.opening.leftovers`): `.deleted` and `.cleaned` files go; a `.swap` that a compaction or split left is finished.
+2. Segments: one a `.log` file; an index without its log goes. Indexes are read when first needed and rebuilt if they are wrong.
+3. After an unclean stop (`log.opening.torn_tail`), every segment from the one that holds the recovery point on is read batch by
+batch and
+   the log is cut where it goes wrong; their indexes are built anew on the way. A bad batch *below* the recovery point was
+   fsynced and is no torn tail: `CorruptLog`, nothing is cut, the partition stays away. A segment with offsets that do not fit
+   its indexes is split, and everything from 2 on begins again; that is looked for after a clean stop too.
+4. Leader epochs: the checkpoint, plus what the batches of pass 3 say.
+5. Producer state: the newest usable snapshot, plus the headers after it (`log.replay`).
+
+A clean stop skips pass 3. Every derived file may hold any bytes at all: it is rebuilt or ignored, never trusted.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+from ottla.log.disk import checkpoint
+from ottla.log.disk.directory import LogDirectory
+from ottla.log.disk.files import Disk, OpenFiles
+from ottla.log.epochs import UNDEFINED_EPOCH, LeaderEpochs, format_checkpoint
+from ottla.log.errors import CorruptLog, CorruptRecord, CorruptSnapshot, InconsistentMetadata
+from ottla.log.index import MAX_RELATIVE_OFFSET
+from ottla.log.open_options import Opening
+from ottla.log.opening.leftovers import clear_up, offset_in
+from ottla.log.opening.torn_tail import Overflow, TailCheck, find_overflow, remove_segment, split
+from ottla.log.partition import PartitionLog
+from ottla.log.producers import ProducerStates
+from ottla.log.replay import load_producers, remove_stray_snapshots, snapshots_among
+from ottla.log.scan import walk_headers
+from ottla.log.segment import INDEX_SUFFIX, LOG_SUFFIX, SEGMENT_SUFFIXES, TIME_INDEX_SUFFIX, Segment
+from ottla.log.segments import Segments
+from ottla.wire.batch import read_header
+
+_log = logging.getLogger("ottla.log.recovery")
+
+_OPEN_AT_ONCE: Final = 2
+
+
+def create_log(directory: LogDirectory, opening: Opening) -> PartitionLog:
+    """A new partition, or what a crash left of its making. OSError."""
+    disk, path = directory.disk, f"{directory.path}/{opening.directory_name}"
+    disk.makedirs(path)
+    log = open_log(directory, opening)
+    if log.topic_id is None and opening.topic_id is not None:
+        disk.write_bytes(
+            f"{path}/{checkpoint.PARTITION_METADATA}", checkpoint.encode_partition_metadata(opening.topic_id), sync=False
+        )
+        log.topic_id = opening.topic_id
+    epochs = f"{path}/{checkpoint.LEADER_EPOCHS}"
+    if not disk.exists(epochs):
+        disk.open(epochs, create=True).close()
+    return log
+
+
+def open_log(directory: LogDirectory, opening: Opening) -> PartitionLog:
+    """The partition in an existing directory, ready to be read and appended to.
+
+    CorruptLog if fsynced bytes are damaged; InconsistentMetadata if the directory belongs to another topic id; OSError.
+    """
+    disk, path = directory.disk, f"{directory.path}/{opening.directory_name}"
+    topic_id = _topic_id(disk, path, opening)
+    if topic_id is not None and opening.topic_id is not None and topic_id != opening.topic_id:
+        ours, theirs = checkpoint.uuid_text(topic_id), checkpoint.uuid_text(opening.topic_id)
+        raise InconsistentMetadata(f"{path} belongs to topic id {ours}, not {theirs}")
+    loader = _Loader(directory, path, opening)
+    loader.load()
+    end_offset = loader.end_offset
+    start_offset = max(opening.log_start_offset, loader.segments[0].base_offset)
+    loader.settle_epochs(start_offset)
+    segments, producers = Segments(loader.segments), ProducerStates()
+    snapshots = remove_stray_snapshots(disk, path, segments, snapshots_among(loader.names or disk.list(path)))
+    last_snapshot = load_producers(
+        disk,
+        path,
+        segments,
+        producers,
+        start_offset=start_offset,
+        end_offset=end_offset,
+        now_ms=opening.now_ms(),
+        expiration_ms=opening.producer_expiration_ms,
+        aborted_from=loader.markers_from,
+        by_batch=not opening.clean,
+        snapshots=snapshots,
+    )
+    loader.write_rolled_indexes()
+    loader.hand_over()
+    log = PartitionLog(
+        directory,
+        path,
+        opening,
+        topic_id=topic_id,
+        segments=segments,
+        producers=producers,
+        epochs=loader.epochs,
+        log_start_offset=start_offset,
+        log_end_offset=end_offset,
+        last_snapshot=last_snapshot,
+    )
+    log.unsynced.epochs = loader.epochs_changed
+    log.unsynced.paths += loader.written
+    if not opening.clean:  # who wrote what is there may have ended before it was synced
+        log.unsynced.names_in(path)
+    if opening.recovery_point == 0:  # never flushed: not even the directory's name is durable
+        log.unsynced.directories += [path, directory.path]
+        log.unsynced.paths.append(f"{path}/{checkpoint.PARTITION_METADATA}")
+    return log
+
+
+def bytes_to_check(disk: Disk, directory: LogDirectory, opening: Opening) -> int:
+    """How many bytes of the partition an unclean stop has left to be read, at most. Only for telling: 0 where it goes wrong."""
+    if opening.clean:
+        return 0
+    path = f"{directory.path}/{opening.directory_name}"
+    try:
+        logs = {offset_in(name): disk.size(f"{path}/{name}") for name in disk.list(path) if name.endswith(LOG_SUFFIX)}
+    except OSError:
+        return 0
+    first = max((base for base in logs if base <= opening.recovery_point), default=0)
+    return sum(size for base, size in logs.items() if base >= first)
+
+
+def _topic_id(disk: Disk, path: str, opening: Opening) -> bytes | None:
+    """What partition.metadata says. It is durable with the first flush; before that a power cut may have left anything there."""
+    try:
+        return checkpoint.read_partition_metadata(disk, f"{path}/{checkpoint.PARTITION_METADATA}")
+    except InconsistentMetadata as error:
+        if opening.recovery_point > 0:
+            raise
+        _log.warning("%s; the partition was never flushed, and gets the file anew", error)
+        return None
+
+
+class _Loader:
+    """The passes over one directory. `segments` ascend by base offset."""
+
+    def __init__(self, directory: LogDirectory, path: str, opening: Opening) -> None:
+        self._directory = directory
+        self._disk: Disk = directory.disk
+        self._path = path
+        self._opening = opening
+        self._config = opening.config
+        self._open_files = OpenFiles(_OPEN_AT_ONCE)
+        self.segments: list[Segment] = []
+        self.epochs = LeaderEpochs()
+        self.epochs_whole = True
+        self.epochs_changed = False
+        self.end_offset = 0
+        self.names: list[str] | None = None  # of all files, unless some may have gone
+        self.markers_from: int | None = None  # base offset of the first segment that recovery found a marker in
+        self.written: list[str] = []  # files that are not synced yet
+
+    def load(self) -> None:
+        """Passes 1 to 4: `segments`, `epochs` and `end_offset` are right."""
+        names = clear_up(self._disk, self._path)
+        while True:
+            self._load_segments(names)
+            self._load_epochs()
+            try:
+                if not self._opening.clean:
+                    self._check_tail()
+                self._check_spans()
+                self.names = names if self._opening.clean else None
+                break
+            except Overflow as found:  # the rest of the segment is one less each time
+                split(self._disk, self._path, found)
+                names = self._disk.list(self._path)
+        self.end_offset = self._settle_ends()
+
+    # The segments
+
+    def _load_segments(self, names: list[str]) -> None:
+        disk, path = self._disk, self._path
+        logs = sorted(offset_in(name) for name in names if name.endswith(LOG_SUFFIX) and offset_in(name) >= 0)
+        known = set(logs)
+        for name in names:
+            if name.endswith(SEGMENT_SUFFIXES) and (offset := offset_in(name)) >= 0 and offset not in known:
+                _log.warning("%s/%s is removed: an index without its log", path, name)
+                disk.remove(f"{path}/{name}")
+        self.segments = [self._segment(base, disk.size(f"{path}/{base:020d}{LOG_SUFFIX}")) for base in logs]
+        for segment in self.segments[:-1]:
+            if segment.size == 0 and segment.base_offset >= self._opening.cleaned_upto:
+                _log.warning("%r is empty, and no compaction did that: what was in it is lost", segment)
+
+    def _segment(self, base_offset: int, size: int) -> Segment:
+        config = self._config
+        return Segment(
+            self._disk,
+            self._path,
+            base_offset,
+            size=size,
+            open_files=self._open_files,
+            index_bytes=config.segment_index_bytes,
+            index_interval_bytes=config.index_interval_bytes,
+            now_ms=self._opening.now_ms(),
+            jitter_ms=self._opening.segment_jitter_ms(),
+        )
+
+    def _check_tail(self) -> None:
+        check = TailCheck(self._disk, self._path, self._opening, self.segments, self.epochs)
+        check.run()
+        self.epochs_changed |= check.epochs_changed
+        self.epochs_whole |= check.epochs_whole
+        self.markers_from = check.markers_from
+
+    def _check_spans(self) -> None:
+        """Overflow where a segment holds more offsets than fit it. A look at the names tells nearly always that none does."""
+        bases = [segment.base_offset for segment in self.segments]
+        for segment, following in zip(self.segments, bases[1:], strict=False):
+            if following - 1 > segment.base_offset + MAX_RELATIVE_OFFSET:
+                self._check_span(segment)
+        if self.segments:
+            active = self.segments[-1]
+            self.end_offset = self._next_offset(active)
+            if self.end_offset - 1 > active.base_offset + MAX_RELATIVE_OFFSET:
+                self._check_span(active)
+
+    def _check_span(self, segment: Segment) -> None:
+        try:
+            found = find_overflow(segment, self._opening.progress)
+        except CorruptRecord as error:
+            raise CorruptLog(f"{segment!r}: {error}") from error
+        if found is not None:
+            raise found
+
+    def write_rolled_indexes(self) -> None:
+        """What was built of the inactive segments must be on disk before the recovery point passes them. OSError."""
+        for segment in self.segments[:-1]:
+            if segment.indexes_dirty:
+                self.written += segment.write_indexes(final=True)
+
+    def hand_over(self) -> None:
+        """The log is open, and its files are counted with those of all others."""
+        for segment in self.segments:
+            segment.hand_over(self._directory.open_files)
+
+    def _settle_ends(self) -> int:
+        """There is an active segment, and the log's start is not beyond its end. Returns the end offset."""
+        start = self._opening.log_start_offset
+        if self.segments:
+            end_offset = self.end_offset
+            if end_offset >= start:
+                self._make_missing_indexes(self.segments[-1])
+                return end_offset
+            _log.warning("%s ends at offset %d, before its start %d: it starts anew", self._path, end_offset, start)
+            self.names = None
+            for segment in self.segments:
+                remove_segment(self._disk, segment)
+        segment = self._segment(start, 0)
+        segment.create_files(self._config.segment_bytes if self._config.preallocate else 0)
+        self.segments = [segment]
+        return start
+
+    def _next_offset(self, segment: Segment) -> int:
+        try:
+            return segment.next_offset() if segment.size else segment.base_offset
+        except CorruptRecord as error:
+            raise CorruptLog(f"{segment!r}: {error}") from error
+
+    def _make_missing_indexes(self, segment: Segment) -> None:
+        """Kafka expects the files beside each log, also beside an empty one."""
+        for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+            if segment.size == 0 and not self._disk.exists(segment.path(suffix)):
+                self._disk.open(segment.path(suffix), create=True).close()
+
+    # Leader epochs
+
+    def _load_epochs(self) -> None:
+        """The epochs in the checkpoint, and whether they can be all: a log with batches has at least one."""
+        try:
+            entries = checkpoint.read_epochs(self._disk, f"{self._path}/{checkpoint.LEADER_EPOCHS}")
+        except CorruptSnapshot as error:
+            _log.warning("%s: %s; read from the batches instead", self._path, error)
+            entries = []
+        self.epochs_whole = bool(entries) or not any(segment.size for segment in self.segments)
+        self.epochs_changed = not self.epochs_whole
+        self.epochs = LeaderEpochs(entries)
+
+    def settle_epochs(self, start_offset: int) -> None:
+        """Makes them those of a log that starts there and ends at `end_offset`."""
+        epochs = self.epochs
+        if not self.epochs_whole or (self.end_offset > start_offset and epochs.epoch_for(start_offset) == UNDEFINED_EPOCH):
+            # Unreadable, or of a later start of the log, which a crash took back.
+            self._rebuild_epochs()
+            path = f"{self._path}/{checkpoint.LEADER_EPOCHS}"
+            self._disk.write_bytes(path, format_checkpoint(epochs.entries).encode())
+        self.epochs_changed |= epochs.truncate_from_end(self.end_offset)
+        self.epochs_changed |= epochs.truncate_from_start(start_offset)
+
+    def _rebuild_epochs(self) -> None:
+        """From the headers of all segments."""
+        epochs = self.epochs
+        epochs.clear()
+        for segment in self.segments:
+            for _, _, buffer, at in walk_headers(segment.open_file(), 0, segment.size):
+                header = read_header(buffer, at)
+                if header.partition_leader_epoch > epochs.latest_epoch:
+                    epochs.assign(header.partition_leader_epoch, header.base_offset)

@@ -1,0 +1,284 @@
+"""A start: every partition of every log directory opened, in threads where there is something to recover.
+
+Each directory tells by its clean-shutdown marker how the last stop was; the marker goes before anything else happens, or the next
+crash would look like a clean stop. After a clean stop opening is a few small reads a partition, all of them in Python, which one
+thread does as fast as several. After any other, reading the log and its CRCs is most of the work, neither holds the interpreter's
+lock while batches are large, and `num.recovery.threads.per.data.dir` threads share the partitions of a directory, the directories
+side by side. One thread a directory and one directory need none: a test on a simulated disk sees every operation in order.
+
+Threads only open. What they opened is handed over in the order of the names, by the thread that called `run`: nobody else ever
+touches the manager. A partition that cannot be opened is `unavailable`, the others go on. `stop` may be called from any thread or
+signal handler: `run` then raises OpeningStopped within about a MiB of reading, with the directory as a crash would leave it.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from ottla.log.disk import checkpoint
+from ottla.log.disk.checkpoint import TopicPartition
+from ottla.log.disk.directory import LogDirectory
+from ottla.log.disk.files import Disk
+from ottla.log.errors import CorruptLog, CorruptRecord, CorruptSnapshot, InconsistentMetadata, OpeningStopped, StorageError
+from ottla.log.open_options import Opening
+from ottla.log.opening.recovery import bytes_to_check, open_log
+from ottla.log.partition import PartitionLog
+
+_log = logging.getLogger("ottla.log.start")
+
+PROGRESS_INTERVAL_MS: Final = 5_000
+_LOOK_SECONDS: Final = 0.25
+_MAX_OFFSET: Final = 2**63 - 1
+
+
+@dataclass(slots=True)
+class _Job:
+    """One partition to open, and what became of it."""
+
+    directory: LogDirectory
+    opening: Opening
+    log: PartitionLog | None = None
+    problem: str | None = None
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        return self.opening.topic, self.opening.partition
+
+
+class _Unopened:
+    """What the checkpoints say of a partition that could not be opened."""
+
+    __slots__ = ("first_base_offset", "high_watermark", "log_start_offset", "recovery_point")
+
+    def __init__(self, opening: Opening) -> None:
+        self.recovery_point = opening.recovery_point
+        self.log_start_offset = opening.log_start_offset
+        self.high_watermark = opening.high_watermark
+        self.first_base_offset = 0
+
+
+@dataclass(slots=True)
+class _Work:
+    """The partitions of one directory: those that wait, and all of them."""
+
+    directory: LogDirectory
+    clean: bool
+    broker_epoch: int | None
+    jobs: list[_Job] = field(default_factory=list)
+    waiting: deque[_Job] = field(default_factory=deque)
+
+
+class Start:
+    """See the module's docstring. One use.
+
+    `partitions` names what is to be opened in a directory; `opening` begins an Opening for one, without its checkpoints.
+    """
+
+    def __init__(
+        self,
+        disk: Disk,
+        directories: Sequence[LogDirectory],
+        *,
+        partitions: Callable[[LogDirectory], Sequence[TopicPartition]],
+        opening: Callable[[LogDirectory, TopicPartition], Opening],
+        now_ms: Callable[[], int],
+        threads: int,
+    ) -> None:
+        assert threads > 0
+        self._disk = disk
+        self._directories = directories
+        self._partitions = partitions
+        self._opening = opening
+        self._now_ms = now_ms
+        self._threads = threads
+        self._stopped = threading.Event()
+        self._crashed: list[BaseException] = []
+        self._checked_bytes: dict[int, int] = {}  # by thread: no two write the same
+        self._total_bytes = 0
+        self._works: Sequence[_Work] = ()
+        self._runner = 0  # the thread that called `run`, and the only one that tells
+        self._began_ms = self._said_ms = 0
+        self.logs: list[PartitionLog] = []
+        self.unavailable: dict[TopicPartition, str] = {}
+
+    def stop(self) -> None:
+        """Ends `run` early, with OpeningStopped."""
+        self._stopped.set()
+
+    def run(self) -> int | None:
+        """Fills `logs` and `unavailable`. The broker epoch of the last stop, None if that was not clean in every directory.
+
+        A directory that fails is offline, and the rest goes on. OpeningStopped; StorageError where a partition is in two places.
+        """
+        self._began_ms = self._said_ms = self._now_ms()
+        self._runner = threading.get_ident()
+        works = self._works = [work for directory in self._directories if (work := self._prepare(directory)) is not None]
+        self._check_places(works)
+        self._open(works)
+        for work in works:
+            for job in work.jobs:
+                if job.log is not None:
+                    self.logs.append(job.log)
+                elif job.problem is not None:
+                    self.unavailable[job.topic_partition] = job.problem
+                    job.directory.unopened[job.topic_partition] = _Unopened(job.opening)
+            if work.jobs:
+                stop = "a clean" if work.clean else "an unclean"
+                took_ms = self._now_ms() - self._began_ms
+                opened = sum(job.log is not None for job in work.jobs)
+                _log.info("opened %d partitions in %s after %s stop, %d ms", opened, work.directory.path, stop, took_ms)
+        epochs = [work.broker_epoch for work in works]
+        return epochs[0] if len(epochs) == len(self._directories) and None not in epochs else None
+
+    # What is there
+
+    def _prepare(self, directory: LogDirectory) -> _Work | None:
+        """None: the directory is offline."""
+        if directory.failed is not None:
+            return None
+        disk, path = self._disk, directory.path
+        marker = f"{path}/{checkpoint.CLEAN_SHUTDOWN}"
+        try:
+            broker_epoch = checkpoint.read_clean_shutdown(disk, marker)
+            clean = broker_epoch is not None
+            if clean:
+                disk.remove(marker)
+                disk.sync_dir(path)
+            work = _Work(directory, clean, broker_epoch)
+            recovery_points, points_known = self._read_offsets(directory, checkpoint.RECOVERY_POINTS)
+            log_starts, _ = self._read_offsets(directory, checkpoint.LOG_START_OFFSETS)
+            cleaned, cleaned_known = self._read_offsets(directory, checkpoint.CLEANER_OFFSETS)
+            high_watermarks, _ = self._read_offsets(directory, checkpoint.HIGH_WATERMARKS)
+            directory.cleaned = cleaned
+            any_gap = 0 if points_known and cleaned_known else _MAX_OFFSET
+            directory.mentioned |= recovery_points.keys() | log_starts.keys() | high_watermarks.keys()
+            for topic_partition in self._partitions(directory):
+                opening = self._opening(directory, topic_partition)
+                opening.clean = clean
+                opening.recovery_point = recovery_points.get(topic_partition, 0)
+                opening.log_start_offset = log_starts.get(topic_partition, 0)
+                opening.cleaned_upto = max(cleaned.get(topic_partition, 0), any_gap)
+                opening.high_watermark = high_watermarks.get(topic_partition, 0)
+                opening.progress = self._progress
+                work.jobs.append(_Job(directory, opening))
+        except OSError as error:
+            directory.fail("opening", error)
+            return None
+        work.waiting.extend(work.jobs)
+        return work
+
+    def _read_offsets(self, directory: LogDirectory, name: str) -> tuple[dict[TopicPartition, int], bool]:
+        """(what a checkpoint file says, could all of it be read?). A file that is missing says nothing, and can be read."""
+        path = f"{directory.path}/{name}"
+        try:
+            found = checkpoint.read_offsets(self._disk, path)
+        except CorruptSnapshot as error:
+            _log.warning("ignored: %s", error)
+            return {}, False
+        possible = {at: offset for at, offset in found.items() if 0 <= offset <= _MAX_OFFSET}
+        if len(possible) < len(found):
+            _log.warning("%s: %d lines hold no offset and are ignored", path, len(found) - len(possible))
+        return possible, len(possible) == len(found)
+
+    def _check_places(self, works: Sequence[_Work]) -> None:
+        found: dict[str, str] = {}
+        for work in works:
+            for job in work.jobs:
+                name = job.opening.directory_name
+                other = found.setdefault(name, work.directory.path)
+                if other != work.directory.path:
+                    raise StorageError(f"{name} is in two log directories, {other} and {work.directory.path}")
+
+    # Opening
+
+    def _open(self, works: Sequence[_Work]) -> None:
+        crew = [work for work in works if not work.clean for _ in range(min(self._threads, len(work.jobs)))]
+        threads = []
+        if len(crew) > 1:
+            threads = [threading.Thread(target=self._work_through, args=(work,), name="recovery", daemon=True) for work in crew]
+        for thread in threads:
+            thread.start()
+        try:
+            for work in works:
+                if work.clean or not threads:
+                    self._work_through(work)
+            for thread in threads:
+                while thread.is_alive():
+                    thread.join(_LOOK_SECONDS)
+                    self._say()
+        except BaseException:
+            self.stop()
+            for thread in threads:
+                thread.join()
+            raise
+        if self._crashed:
+            raise self._crashed[0]
+        if self._stopped.is_set():
+            raise OpeningStopped("told to stop while partitions were being opened")
+
+    def _work_through(self, work: _Work) -> None:
+        try:
+            while work.waiting and not self._stopped.is_set():
+                try:
+                    job = work.waiting.popleft()
+                except IndexError:  # another thread took the last one
+                    return
+                self._open_partition(job)
+                if threading.get_ident() == self._runner:
+                    self._say()
+        except OpeningStopped:
+            return
+        except BaseException as crash:  # noqa: BLE001 - raised again by the thread that called `run`
+            self._crashed.append(crash)
+            self.stop()
+
+    def _open_partition(self, job: _Job) -> None:
+        directory, opening = job.directory, job.opening
+        if directory.failed is not None:
+            job.problem = directory.failed
+            return
+        try:
+            job.log = open_log(directory, opening)
+        except (CorruptLog, CorruptRecord, InconsistentMetadata) as error:
+            remedy = "ottla log verify shows what is wrong, a copy or ottla log repair mends it while no broker runs"
+            _log.error("%s stays offline: %s; %s", opening.directory_name, error, remedy)
+            job.problem = str(error)
+        except OSError as error:
+            job.problem = str(directory.fail(f"opening {opening.directory_name}", error))
+
+    # Saying how far it is
+
+    def _progress(self, checked_bytes: int) -> None:
+        """Called by recovery for every piece of a log that it checked."""
+        if self._stopped.is_set():
+            raise OpeningStopped("told to stop while partitions were being opened")
+        me = threading.get_ident()
+        self._checked_bytes[me] = self._checked_bytes.get(me, 0) + checked_bytes
+        if me == self._runner:
+            self._say()
+
+    def _say(self) -> None:
+        """A line every few seconds while it takes long. How many bytes there are in all is only counted then."""
+        now_ms = self._now_ms()
+        if now_ms - self._said_ms < PROGRESS_INTERVAL_MS:
+            return
+        self._said_ms = now_ms
+        jobs = [job for work in self._works for job in work.jobs]
+        left = sum(job.log is None and job.problem is None for job in jobs)
+        if not left:
+            return
+        if not self._total_bytes:
+            self._total_bytes = sum(bytes_to_check(self._disk, job.directory, job.opening) for job in jobs)
+        _log.info(
+            "opening: %d of %d partitions left, %d of %d MiB checked, %d s",
+            left,
+            len(jobs),
+            sum(self._checked_bytes.values()) >> 20,
+            self._total_bytes >> 20,
+            (now_ms - self._began_ms) // 1000,
+        )

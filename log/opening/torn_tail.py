@@ -1,0 +1,252 @@
+"""After an unclean stop: everything from the recovery point's segment on is read, batch by batch, and cut where it goes wrong.
+(A reader of a live log, who opens it again and again, goes on where it was: `opening.Scans`.)
+
+Below the recovery point all was fsynced. Beyond it a crash may have left anything: half a batch, zeros, a later piece of a file
+without the one before. So the log is believed up to the first batch that cannot be right, by framing, CRC or offsets; there the
+file is cut, durably, and the segments behind it go. A batch that is wrong *below* the recovery point is no torn tail but damage:
+CorruptLog, nothing is cut, and the partition stays away until somebody has looked at it.
+
+What follows from the batches is built on the way: both indexes, leader epochs that the checkpoint does not know, and which
+batches the producer state must see. One compiled loop does all of that (`wire.kernel.BatchScan`).
+
+Three things look like damage and are none:
+
+- zeros behind the last batch of a preallocated segment: cut off, and what follows stays;
+- a gap between two segments where a compaction removed records. `cleaner-offset-checkpoint` tells up to where; where that file
+  is lost, a compacted segment is known by its own gaps, and where it or the recovery points are unreadable every gap is believed;
+- offsets more than 31 bits above the segment's first, which no index can hold (KAFKA-6264): `split` moves them into a segment of
+  their own. The new file is written as `.cleaned`, synced, given its name, and then cut from the old one: whenever that is
+  interrupted, the next start finds the old segment whole, and does it again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from ottla.log.disk.files import Disk
+from ottla.log.epochs import LeaderEpochs
+from ottla.log.errors import CorruptLog, CorruptRecord
+from ottla.log.index import MAX_RELATIVE_OFFSET
+from ottla.log.open_options import Opening
+from ottla.log.scan import READ_BYTES, check_batches, only_zeros, walk_batches, walk_headers
+from ottla.log.segment import CLEANED_SUFFIX, LOG_SUFFIX, SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX, Segment, offset_name
+from ottla.wire.batch import check_crc, read_header
+from ottla.wire.kernel import CONTROL, NEED_MORE, OFFSET_OVERFLOW, SCAN_REASONS, BatchScan
+
+_log = logging.getLogger("ottla.log.recovery")
+
+_RESERVED: Final = "zeros, as preallocation leaves them"
+
+
+class Overflow(Exception):
+    """The segment holds offsets that do not fit it, from `position` and `offset` on. Never leaves recovery: it splits."""
+
+    def __init__(self, segment: Segment, position: int, offset: int) -> None:
+        super().__init__(f"{segment!r} at position {position}: offset {offset} does not fit")
+        self.segment = segment
+        self.position = position
+        self.offset = offset
+
+
+class TailCheck:
+    """One pass over `segments`, ascending by base offset, from which it takes out what it drops."""
+
+    def __init__(self, disk: Disk, path: str, opening: Opening, segments: list[Segment], epochs: LeaderEpochs) -> None:
+        self._disk = disk
+        self._path = path
+        self._opening = opening
+        self._segments = segments
+        self._epochs = epochs
+        self._compacted = False
+        self.epochs_changed = False
+        self.epochs_whole = False
+        """Every batch of the log was seen, so the epochs are all there are."""
+        self.markers_from: int | None = None
+        """Base offset of the first segment in which a transaction ends."""
+
+    def run(self) -> None:
+        """CorruptLog where fsynced bytes are damaged; Overflow where a segment must be split first; OSError."""
+        recovery_point = self._opening.recovery_point
+        segments = self._segments
+        first = max((at for at, s in enumerate(segments) if s.base_offset <= recovery_point), default=0)
+        expected = segments[first].base_offset if segments else 0
+        self.epochs_whole = first == 0
+        self.epochs_changed |= self._epochs.truncate_from_end(expected)  # the batches know better
+        for index in range(first, len(segments)):
+            segment = segments[index]
+            if self._does_not_follow(index, expected):
+                self._drop_from(index, f"segment {segment.base_offset} does not follow offset {expected}, where the log is")
+                return
+            scan, reason = self._check(segment)
+            expected = scan.expected
+            if reason is not None and not self._is_reserved(index, scan):
+                if expected < recovery_point:
+                    raise CorruptLog(
+                        f"{segment.path('.log')} is damaged at position {scan.sound}, offset {expected}, below the recovery "
+                        f"point {recovery_point} up to which it was fsynced: {reason}"
+                    )
+                self._refuse_damage(segment, scan.sound, expected, reason, last=index + 1 == len(segments))
+                self._cut(segment, scan.sound, reason)
+                self._drop_from(index + 1, f"segment {segment.base_offset} was cut")
+                return
+            if reason is not None:
+                self._cut(segment, scan.sound, _RESERVED)
+
+    def _check(self, segment: Segment) -> tuple[BatchScan, str | None]:
+        """Reads a segment, or what has come since an earlier scan, and keeps what it learns; (the scan, why what follows
+        `scan.sound` is not right or None)."""
+        scan = self._scan_of(segment)
+        code = check_batches(segment.open_file(), segment.size, scan, self._opening.progress)
+        if code == OFFSET_OVERFLOW:
+            raise Overflow(segment, scan.sound, scan.expected)
+        segment.take_scan(scan)
+        for epoch, offset in scan.epochs:
+            self._epochs.assign(epoch, offset)
+            self.epochs_changed = True
+        if self.markers_from is None and any(kind == CONTROL for _, _, _, kind in scan.producers):
+            self.markers_from = segment.base_offset
+        self._compacted |= scan.gaps
+        return scan, None if code == NEED_MORE else SCAN_REASONS[code]
+
+    def _scan_of(self, segment: Segment) -> BatchScan:
+        scans = self._opening.scans
+        scan = None if scans is None else scans.before.pop(segment.base_offset, None)
+        if scan is None or scan.sound > segment.size:
+            scan = BatchScan(segment.base_offset, segment.index_interval_bytes, self._epochs.latest_epoch)
+        if scans is not None:
+            scans.now[segment.base_offset] = scan
+        return scan
+
+    def _is_reserved(self, index: int, scan: BatchScan) -> bool:
+        """Is nothing missing, and what follows the last batch only zeros?"""
+        segment = self._segments[index]
+        rolled = index + 1 < len(self._segments)
+        missing = (
+            self._segments[index + 1].base_offset != scan.expected if rolled else scan.expected < self._opening.recovery_point
+        )
+        return not missing and only_zeros(segment.open_file(), scan.sound, segment.size)
+
+    def _does_not_follow(self, index: int, expected: int) -> bool:
+        """Beyond the recovery point no segment is believed for being there.
+
+        One that begins too early: a crash undid its removal, and its offsets were written again in the one before. One that
+        begins too late: the end of the one before is lost, at a batch's border, unless a compaction took it.
+        """
+        base_offset, opening = self._segments[index].base_offset, self._opening
+        if base_offset < expected:
+            return True
+        too_late = base_offset > max(expected, opening.cleaned_upto)
+        if index and base_offset - self._segments[index - 1].base_offset > MAX_RELATIVE_OFFSET + 1:
+            return False  # so many offsets never were in the segment before
+        return too_late and expected >= opening.recovery_point and not self._is_compacted(index)
+
+    def _is_compacted(self, index: int) -> bool:
+        """Has any segment gaps of its own, which no crash makes? Where the cleaner's checkpoint is lost nothing else tells."""
+        for segment in self._segments[index:]:
+            if self._compacted:
+                break
+            expected = segment.base_offset
+            try:
+                for _, view in walk_batches(segment.open_file(), 0, segment.size):
+                    header = read_header(view)
+                    if not check_crc(view, header) or not segment.can_hold(header.last_offset):
+                        break  # torn, and a header half lost looks as if records were missing
+                    if header.base_offset > expected or header.records_count <= header.last_offset_delta:
+                        self._compacted = True
+                        break
+                    expected = header.next_offset
+            except CorruptRecord:  # its turn comes, and then it is cut
+                continue
+        return self._compacted
+
+    def _refuse_damage(self, segment: Segment, position: int, expected: int, reason: str, *, last: bool) -> None:
+        """CorruptLog where no crash can have left this: see Opening.every_append_synced."""
+        if not self._opening.every_append_synced:
+            return
+        if not last or _goes_on_behind(segment, position):
+            raise CorruptLog(
+                f"{segment.path('.log')} is damaged at position {position}, offset {expected}, and goes on behind it: {reason}; "
+                "restore it from a copy"
+            )
+
+    def _cut(self, segment: Segment, size: int, reason: str) -> None:
+        """Cuts the file behind the sound part, durably: what comes next is written over the same offsets."""
+        level = logging.INFO if reason is _RESERVED else logging.WARNING
+        path = segment.path(".log")
+        _log.log(level, "%s is cut from %d to %d bytes, its last whole batch ends there: %s", path, segment.size, size, reason)
+        file = segment.open_file()
+        file.truncate(size)
+        file.sync()
+        segment.size = size
+
+    def _drop_from(self, index: int, reason: str) -> None:
+        """Removes the segments from `index` on; what of them was sound belongs to a tail that is gone."""
+        for segment in self._segments[index:]:
+            if segment.base_offset < self._opening.recovery_point:
+                raise CorruptLog(f"{segment!r} was fsynced and cannot follow: {reason}")
+        for segment in self._segments[index:]:
+            _log.warning("%r is removed: %s", segment, reason)
+            remove_segment(self._disk, segment)
+        del self._segments[index:]
+        self._disk.sync_dir(self._path)
+
+
+def _goes_on_behind(segment: Segment, position: int) -> bool:
+    """Is there a sound batch behind the one at `position`, which is not right? True, too, where it takes too long to tell."""
+    from ottla.log.opening.search import BatchSearch, SearchTooLong, Window  # hardly ever wanted
+
+    try:
+        return BatchSearch(Window(segment.open_file())).next_sound(position + 1) is not None
+    except SearchTooLong:
+        return True
+
+
+def remove_segment(disk: Disk, segment: Segment) -> None:
+    """All its files, and the producer snapshot at its start. OSError."""
+    segment.close()
+    for suffix in (*SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX):
+        if disk.exists(segment.path(suffix)):
+            disk.remove(segment.path(suffix))
+
+
+def find_overflow(segment: Segment, progress: Callable[[int], None]) -> Overflow | None:
+    """Where a segment's offsets stop fitting it, by its headers, or None. CorruptRecord if it cannot be walked."""
+    for position, size, buffer, at in walk_headers(segment.open_file(), 0, segment.size):
+        header = read_header(buffer, at)
+        if not segment.can_hold(header.last_offset):
+            return Overflow(segment, position, header.base_offset)
+        progress(size)
+    return None
+
+
+def split(disk: Disk, path: str, found: Overflow) -> None:
+    """Moves what does not fit a segment into one of its own, whose name is its first offset. Load the segments anew. OSError."""
+    segment, position = found.segment, found.position
+    source = segment.open_file()
+    first = int.from_bytes(source.pread(8, position), "big")
+    target = f"{path}/{offset_name(first)}{LOG_SUFFIX}"
+    _log.warning("%s; what follows becomes segment %d", found, first)
+    if position == 0:
+        disk.rename(segment.path(LOG_SUFFIX), target)  # it is only called wrongly
+    else:
+        if disk.exists(target + CLEANED_SUFFIX):
+            disk.remove(target + CLEANED_SUFFIX)
+        copy = disk.open(target + CLEANED_SUFFIX, create=True)
+        at = position
+        while at < segment.size:
+            piece = source.pread(min(READ_BYTES, segment.size - at), at)
+            if not piece or copy.append((piece,)) != len(piece):
+                raise OSError(f"{target}: only {at - position} of {segment.size - position} bytes were copied")
+            at += len(piece)
+        copy.sync()
+        disk.rename(target + CLEANED_SUFFIX, target)
+        disk.sync_dir(path)
+        source.truncate(position)
+        source.sync()
+    for suffix in SEGMENT_SUFFIXES[1:]:  # they are built anew, of both
+        if disk.exists(segment.path(suffix)):
+            disk.remove(segment.path(suffix))
+    disk.sync_dir(path)
+    segment.close()

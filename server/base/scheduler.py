@@ -1,0 +1,99 @@
+"""The broker's recurring work: retention, flushes, checkpoints, expiries. Each pass is a function of the layer it serves.
+
+One pass of a kind runs at a time: the next one is due an interval after the last one ended. A pass that raises is logged, with
+its traceback where that is our bug, and runs again at its next time, since a broker that quietly stops deleting old segments
+fails a week later.
+
+fsync blocks for milliseconds and more on a busy disk, so flushes run in threads; everything else is quick and runs on the loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+from ottla.log.errors import LogError, StorageError
+
+if TYPE_CHECKING:
+    from ottla.log.flush import FlushJob
+    from ottla.log.manager import LogManager
+    from ottla.server.base.clock import Cancellable, Clock
+
+logger = logging.getLogger("ottla.server.scheduler")
+
+MIN_INTERVAL_MS = 1
+
+
+class Scheduler:
+    """Passes by name. `stop` ends them; one that is under way is waited for."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._due: dict[str, Cancellable] = {}
+        self._running: dict[str, asyncio.Task[None]] = {}
+        self._stopped = False
+
+    def every(self, name: str, interval_ms: int | Callable[[], int], action: Callable[[], object]) -> None:
+        """Run `action`, a plain or an async function, every `interval_ms` from an interval from now on. An interval that may
+        change is asked for each time."""
+        assert name not in self._due
+        self._plan(name, interval_ms, action)
+
+    def _plan(self, name: str, interval_ms: int | Callable[[], int], action: Callable[[], object]) -> None:
+        if not self._stopped:
+            seconds = max(interval_ms() if callable(interval_ms) else interval_ms, MIN_INTERVAL_MS) / 1000
+            self._due[name] = self._clock.call_later(seconds, lambda: self._run(name, interval_ms, action))
+
+    def _run(self, name: str, interval_ms: int | Callable[[], int], action: Callable[[], object]) -> None:
+        try:
+            result = action()
+        except (LogError, OSError) as error:
+            logger.error("the %s pass failed; it runs again at its next time: %s", name, error)
+            result = None
+        except Exception:
+            logger.exception("the %s pass failed; it runs again at its next time", name)
+            result = None
+        if not isinstance(result, Awaitable):
+            self._plan(name, interval_ms, action)
+            return
+        task = asyncio.ensure_future(self._finish(name, interval_ms, action, result))
+        self._running[name] = task
+        task.add_done_callback(lambda _: self._running.pop(name, None))
+
+    async def _finish(
+        self, name: str, interval_ms: int | Callable[[], int], action: Callable[[], object], result: Awaitable[object]
+    ) -> None:
+        try:
+            await result
+        except (LogError, OSError) as error:
+            logger.error("the %s pass failed; it runs again at its next time: %s", name, error)
+        except Exception:
+            logger.exception("the %s pass failed; it runs again at its next time", name)
+        self._plan(name, interval_ms, action)
+
+    async def stop(self) -> None:
+        self._stopped = True
+        for due in self._due.values():
+            due.cancel()
+        if self._running:
+            await asyncio.wait(list(self._running.values()))
+
+
+async def flush_in_threads(logs: LogManager, now_ms: int) -> int:
+    """Every fsync that is due, each in a thread of the loop's pool; returns how many logs were flushed."""
+
+    async def flush(job: FlushJob) -> int:
+        try:
+            await asyncio.get_running_loop().run_in_executor(None, job.run)
+        except StorageError:  # logged where the directory went offline, and all its partitions answer 56 from now on
+            job.give_up()
+            return 0
+        except BaseException:  # a job that stays in flight would be the log's last
+            job.give_up()
+            raise
+        job.finish()
+        return 1
+
+    return sum(await asyncio.gather(*map(flush, logs.flush_jobs(now_ms))))

@@ -1,0 +1,58 @@
+"""All quotas of a running broker, as its metadata and settings have them now: made by the broker when there is the first."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from time import perf_counter_ns
+from typing import TYPE_CHECKING, Final
+
+from ottla.server.metadata.image import BROKER
+from ottla.server.metadata.quotas import CONNECTION_CREATION_RATE, quotas_of
+from ottla.server.network.connection_rates import MAX_RATE, UNLIMITED, ConnectionRates
+from ottla.server.quotas.enforcement import ClientQuotas
+from ottla.server.quotas.rates import Windows
+
+if TYPE_CHECKING:
+    from ottla.server.dispatch.routes import Dispatch
+    from ottla.server.network.listener import Listener
+    from ottla.server.requests.context import BrokerContext
+
+_OF_LISTENER: Final = "listener.name.{}." + MAX_RATE
+
+
+class QuotasInForce:
+    """`refresh` after each change of quotas or of the broker's settings."""
+
+    def __init__(self, context: BrokerContext, dispatch: Dispatch, listeners: Sequence[Listener]) -> None:
+        self._context = context
+        self._listeners = listeners
+        values = context.config.values
+        windows = Windows(values["quota.window.num"], values["quota.window.size.seconds"] * 1000)
+        changes = Windows(values["controller.quota.window.num"], values["controller.quota.window.size.seconds"] * 1000)
+        self._clients = ClientQuotas(dispatch, context.clock, windows, changes, perf_counter_ns)
+        among_brokers = values["inter.broker.listener.name"] or values["security.inter.broker.protocol"]
+        self._connections = ConnectionRates(windows, context.clock, among_brokers.upper() if len(listeners) > 1 else None)
+
+    def refresh(self) -> None:
+        quotas = quotas_of(self._context.metadata)
+        self._context.quotas = self._clients if self._clients.set_quotas(quotas) else None
+        rates = self._rates()
+        limit = self._context.replicas.broker_values()[MAX_RATE]
+        self._connections.set_rates(limit, rates)
+        self._connections.set_quotas(quotas)
+        limited = any(CONNECTION_CREATION_RATE in values for values in quotas.values())
+        limited |= any(rate != UNLIMITED for rate in (limit, *rates.values()))
+        for listener in self._listeners:
+            listener.rates = self._connections if limited else None
+
+    def _rates(self) -> Mapping[str, int]:
+        """Connections a second, by listener: its own, or as many as come to the broker."""
+        context = self._context
+        texts = {
+            **context.config.texts,
+            **context.metadata.config_of(BROKER, ""),
+            **context.metadata.config_of(BROKER, str(context.config.node_id)),
+        }
+        of_broker = context.replicas.broker_values()[MAX_RATE]
+        own = {listener.name: texts.get(_OF_LISTENER.format(listener.name.lower()), "") for listener in self._listeners}
+        return {name: int(text) if text.isdecimal() else of_broker for name, text in own.items()}

@@ -1,0 +1,167 @@
+"""JoinGroup: who may enter a group, under which member id, and whether that starts a rebalance.
+
+A client without a member id gets one: at once if it is a static member (KIP-345) or speaks a version before 4, otherwise with
+MEMBER_ID_REQUIRED and the request to join again under that id (KIP-394: a client that gives up while its first request is parked
+would leave a ghost behind each time). A static member that comes back takes over the place of its former self, which is
+fenced from then on; in a stable group that needs no rebalance as long as the selected protocol stays.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from typing import NamedTuple
+
+from ottla.server.group.classic.group import ClassicGroup, State
+from ottla.server.group.classic.members import Client, Member, MemberProtocol
+from ottla.server.group.classic.rebalance import Rebalance
+from ottla.server.group.errors import GroupError
+from ottla.server.group.result import Result
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.join_group import JoinGroupResponse
+
+logger = logging.getLogger("ottla.server.group")
+
+MEMBER_ID_REQUIRED_FROM = 4
+SKIP_ASSIGNMENT_FROM = 9
+
+JoinAnswer = JoinGroupResponse | asyncio.Future[JoinGroupResponse]
+
+
+class Join(NamedTuple):
+    """A JoinGroup request, whatever its version."""
+
+    version: int
+    client: Client
+    member_id: str
+    instance_id: str | None
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+    protocol_type: str
+    protocols: tuple[MemberProtocol, ...]
+    reason: str | None
+
+    @property
+    def protocol_names(self) -> frozenset[str]:
+        return frozenset(protocol.name for protocol in self.protocols)
+
+
+def refusal(member_id: str, error: ErrorCode) -> Result[JoinAnswer]:
+    return Result((), JoinGroupResponse(member_id=member_id, error_code=error))
+
+
+def join(rebalance: Rebalance, group: ClassicGroup, request: Join) -> Result[JoinAnswer]:
+    """Let a client into `group`; the answer is parked until the join phase ends."""
+    if not _has_room(group, request.member_id, rebalance.settings.max_size):
+        group.remove(request.member_id)
+        rest = rebalance.maybe_complete_join(group)
+        answer = JoinGroupResponse(member_id="", error_code=ErrorCode.GROUP_MAX_SIZE_REACHED)
+        return Result(rest.records, answer, rest.on_append)
+    if not group.supports(request.protocol_type, request.protocol_names):
+        return refusal(request.member_id, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    if not request.member_id:
+        return _join_new(rebalance, group, request)
+    if request.member_id in group.pending_joins and request.instance_id is None:
+        return _add(rebalance, group, request, request.member_id)
+    try:
+        member = group.validate_member(request.member_id, request.instance_id)
+    except GroupError as error:
+        return refusal(request.member_id, error.code)
+    return _rejoin(rebalance, group, request, member)
+
+
+def _has_room(group: ClassicGroup, member_id: str, max_size: int) -> bool:
+    """Members keep their place. While joining, those count who are there: after a lowered limit the last to come are refused."""
+    if group.state is State.EMPTY:
+        return True
+    member = group.members.get(member_id)
+    if group.state is State.PREPARING_REBALANCE:
+        return group.awaited_joins < max_size or (member is not None and member.awaiting_join is not None)
+    return member is not None or len(group.members) < max_size
+
+
+def _join_new(rebalance: Rebalance, group: ClassicGroup, request: Join) -> Result[JoinAnswer]:
+    stem = request.client.client_id if request.instance_id is None else request.instance_id
+    member_id = f"{stem}-{uuid.uuid4()}"
+    if request.instance_id is not None:
+        former_id = group.static_members.get(request.instance_id)
+        if former_id is not None:
+            return _replace_static(rebalance, group, request, former_id, member_id)
+    elif request.version >= MEMBER_ID_REQUIRED_FROM:
+        rebalance.hold_pending(group, member_id, request.session_timeout_ms)
+        return refusal(member_id, ErrorCode.MEMBER_ID_REQUIRED)
+    return _add(rebalance, group, request, member_id)
+
+
+def _add(rebalance: Rebalance, group: ClassicGroup, request: Join, member_id: str) -> Result[JoinAnswer]:
+    member = Member(
+        member_id=member_id,
+        instance_id=request.instance_id,
+        client=request.client,
+        rebalance_timeout_ms=request.rebalance_timeout_ms,
+        session_timeout_ms=request.session_timeout_ms,
+        protocols=request.protocols,
+        is_new=True,
+    )
+    if group.state is State.PREPARING_REBALANCE and group.previous_state is State.EMPTY:
+        group.new_member_added = True
+    group.add(member, request.protocol_type)
+    future = group.park_join(member, request.version)
+    rebalance.reset_session(group, member, rebalance.settings.new_member_join_timeout_ms)
+    step = rebalance.prepare_or_complete(group, f"{member_id} joins; its reason: {request.reason or 'none given'}")
+    return Result(step.records, future, step.on_append)
+
+
+def _rejoin(rebalance: Rebalance, group: ClassicGroup, request: Join, member: Member) -> Result[JoinAnswer]:
+    unchanged = tuple(member.protocols) == request.protocols
+    if group.state is State.COMPLETING_REBALANCE and unchanged:
+        return Result((), group.joined_response(member))  # the answer to its first request got lost
+    if group.state is State.STABLE and unchanged and group.leader != member.member_id:
+        return Result((), group.joined_response(member))  # it may sync again; only a leader's JoinGroup asks for a rebalance
+    if group.state is State.EMPTY:
+        return refusal(member.member_id, ErrorCode.UNKNOWN_MEMBER_ID)
+    group.update(member, request.protocols, request.rebalance_timeout_ms, request.session_timeout_ms)
+    future = group.park_join(member, request.version)
+    step = rebalance.prepare_or_complete(group, f"{member.member_id} joins again; its reason: {request.reason or 'none given'}")
+    return Result(step.records, future, step.on_append)
+
+
+def _replace_static(
+    rebalance: Rebalance, group: ClassicGroup, request: Join, former_id: str, member_id: str
+) -> Result[JoinAnswer]:
+    """A static member starts anew: its place, assignment and leadership go over to the new member id."""
+    logger.info("group %s: static member %s comes back as %s", group.group_id, former_id, member_id)
+    former_leader = group.leader
+    member = group.members[former_id]
+    rebalance.fence(group, member)
+    group.rename_static(former_id, member_id)
+    former = (member.protocols, member.rebalance_timeout_ms, member.session_timeout_ms)
+    group.update(member, request.protocols, request.rebalance_timeout_ms, request.session_timeout_ms)
+    rebalance.reset_session(group, member)
+    future = group.park_join(member, request.version)
+
+    if group.state is not State.STABLE or group.select_protocol() != group.protocol:
+        reason = f"static member {request.instance_id} joins; its reason: {request.reason or 'none given'}"
+        step = rebalance.prepare_or_complete(group, reason)
+        return Result(step.records, future, step.on_append)
+
+    def written(error: ErrorCode) -> None:
+        if error is ErrorCode.NONE:
+            response = group.joined_response(member)
+            if request.version >= SKIP_ASSIGNMENT_FROM:
+                response.skip_assignment = response.leader == member_id
+            else:
+                # A leader would assign anew on its own and disagree with the group: let it believe that another one leads.
+                response.leader = former_leader or ""
+                response.members = []
+            group.answer_join(member, response)
+            return
+        group.update(member, *former)
+        group.rename_static(member_id, former_id)
+        refused = group.joined_response(member)
+        refused.error_code, refused.member_id, refused.members = error, "", []
+        group.answer_join(member, refused)
+
+    assignments = {other.member_id: other.assignment for other in group.members.values()}
+    return Result((group.record(assignments),), future, written)

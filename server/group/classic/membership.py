@@ -1,0 +1,124 @@
+"""SyncGroup, Heartbeat and LeaveGroup: the life of a member after it joined."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from ottla.server.group.classic.group import ClassicGroup, State
+from ottla.server.group.classic.members import Member
+from ottla.server.group.classic.rebalance import Rebalance
+from ottla.server.group.errors import GroupError
+from ottla.server.group.result import Result
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.leave_group import LeaveGroupResponse, MemberResponse
+from ottla.wire.messages.sync_group import SyncGroupResponse
+
+logger = logging.getLogger("ottla.server.group")
+
+SyncAnswer = SyncGroupResponse | asyncio.Future[SyncGroupResponse]
+
+
+class Sync(NamedTuple):
+    """A SyncGroup request, whatever its version. Only the leader's has assignments: member id -> bytes."""
+
+    member_id: str
+    instance_id: str | None
+    generation: int
+    protocol_type: str | None
+    protocol: str | None
+    assignments: Mapping[str, bytes]
+
+
+class Leaving(NamedTuple):
+    """One who is to leave: by its member id, or, as an administrator asks, by its instance id alone (member id "")."""
+
+    member_id: str
+    instance_id: str | None
+    reason: str | None
+
+
+def sync(rebalance: Rebalance, group: ClassicGroup, request: Sync) -> Result[SyncAnswer]:
+    """Give the member its assignment; parked until the leader has brought them all. Raises GroupError."""
+    member = group.validate_member(request.member_id, request.instance_id)
+    if request.generation != group.generation:
+        raise GroupError(ErrorCode.ILLEGAL_GENERATION)
+    if _differ(request.protocol_type, group.protocol_type) or _differ(request.protocol, group.protocol):
+        raise GroupError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    if group.state is State.PREPARING_REBALANCE:
+        raise GroupError(ErrorCode.REBALANCE_IN_PROGRESS)
+    rebalance.synced(group, member)
+    if group.state is State.STABLE:
+        return Result(
+            (),
+            SyncGroupResponse(protocol_type=group.protocol_type, protocol_name=group.protocol, assignment=member.assignment),
+        )
+    assert group.state is State.COMPLETING_REBALANCE, group.state
+    future = group.park_sync(member)
+    if group.leader != member.member_id:
+        return Result((), future)
+    return _stabilize(rebalance, group, request, future)
+
+
+def _stabilize(
+    rebalance: Rebalance, group: ClassicGroup, request: Sync, future: asyncio.Future[SyncGroupResponse]
+) -> Result[SyncAnswer]:
+    """Write down what the leader decided; a member it forgot gets an empty assignment."""
+
+    def written(error: ErrorCode) -> Result[None] | None:
+        if error is ErrorCode.NONE:
+            rebalance.hand_out(group)
+            return None
+        rebalance.refuse_syncs(group, error)
+        return rebalance.prepare(group, f"the assignments could not be written: {error.name}")
+
+    assignments = {member_id: request.assignments.get(member_id, b"") for member_id in group.members}
+    return Result((group.record(assignments),), future, written)
+
+
+def _differ(asked: str | None, actual: str | None) -> bool:
+    return asked is not None and actual is not None and asked != actual
+
+
+def heartbeat(rebalance: Rebalance, group: ClassicGroup, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
+    """Keep the member's session alive; REBALANCE_IN_PROGRESS asks it to join again. Raises GroupError."""
+    member = group.validate_member(member_id, instance_id)
+    if generation != group.generation:
+        raise GroupError(ErrorCode.ILLEGAL_GENERATION)
+    rebalance.reset_session(group, member)
+    return ErrorCode.REBALANCE_IN_PROGRESS if group.state is State.PREPARING_REBALANCE else ErrorCode.NONE
+
+
+def leave(rebalance: Rebalance, group: ClassicGroup, leavers: Sequence[Leaving]) -> Result[LeaveGroupResponse]:
+    """Take members out, each with its own outcome; one rebalance for all of them."""
+    answers = []
+    left = 0
+    for leaver in leavers:
+        error = _leave_one(rebalance, group, leaver)
+        left += error is ErrorCode.NONE
+        answers.append(MemberResponse(member_id=leaver.member_id, group_instance_id=leaver.instance_id, error_code=error))
+    response = LeaveGroupResponse(members=answers)
+    if not left or group.state is State.EMPTY:
+        return Result((), response)
+    step = rebalance.prepare_or_complete(group, f"{left} of its members went")
+    return Result(step.records, response, step.on_append)
+
+
+def _leave_one(rebalance: Rebalance, group: ClassicGroup, leaver: Leaving) -> ErrorCode:
+    member: Member
+    if leaver.member_id in group.pending_joins:
+        group.remove(leaver.member_id)
+        return ErrorCode.NONE
+    try:
+        member_id = leaver.member_id
+        if not member_id and leaver.instance_id is not None:
+            member_id = group.static_members.get(leaver.instance_id, "")
+        member = group.validate_member(member_id, leaver.instance_id)
+    except GroupError as error:
+        # An instance id that nobody holds is as unknown without a member id as with one.
+        return error.code if leaver.member_id else ErrorCode.UNKNOWN_MEMBER_ID
+    logger.info("group %s: %s leaves; its reason: %s", group.group_id, member.member_id, leaver.reason or "none given")
+    rebalance.drop(group, member)
+    return ErrorCode.NONE

@@ -1,0 +1,123 @@
+"""The classic protocol on one shard: requests of members, and who may commit when (KIP-62, KIP-345, KIP-394)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, ClassVar
+
+from ottla.server.group.classic import joins, membership
+from ottla.server.group.classic.group import CONSUMER_PROTOCOL_TYPE, ClassicGroup, State, new_group_record
+from ottla.server.group.classic.joins import Join, JoinAnswer
+from ottla.server.group.classic.members import MemberProtocol
+from ottla.server.group.classic.membership import Leaving, Sync, SyncAnswer
+from ottla.server.group.classic.rebalance import Rebalance
+from ottla.server.group.errors import GroupError
+from ottla.server.group.group import Committer, GroupProtocol, Kind
+from ottla.server.group.records import GroupRecord, MetadataRecord
+from ottla.server.group.result import Result
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.leave_group import LeaveGroupResponse
+
+if TYPE_CHECKING:
+    from ottla.server.group.shard import Shard
+
+
+def open_protocol(shard: Shard) -> ClassicProtocol:
+    return ClassicProtocol(shard)
+
+
+class ClassicProtocol(GroupProtocol[ClassicGroup]):
+    kind: ClassVar[Kind] = Kind.CLASSIC
+
+    def __init__(self, shard: Shard) -> None:
+        self._shard = shard
+        self._rebalance = Rebalance(shard.clock, shard.settings, shard.run_timer)
+
+    # State
+
+    def replay(self, record: GroupRecord) -> None:
+        assert isinstance(record, MetadataRecord)
+        groups, group_id = self._shard.groups, record.key.group
+        group = groups.get(group_id)
+        if record.value is None:
+            if isinstance(group, ClassicGroup):
+                del groups[group_id]
+                self.discard(group, ErrorCode.UNKNOWN_MEMBER_ID)
+        elif isinstance(group, ClassicGroup) and not self._shard.loading:
+            group.replay(record.value)
+        else:
+            restored = ClassicGroup(group_id, record.value.current_state_timestamp)
+            restored.restore(record.value)
+            groups[group_id] = restored
+
+    def loaded(self, group: ClassicGroup) -> Result[None]:
+        return self._rebalance.loaded(group)
+
+    def discard(self, group: ClassicGroup, error: ErrorCode) -> None:
+        self._rebalance.discard(group, error)
+
+    def adopt(
+        self, group: ClassicGroup, protocols: Mapping[str, Sequence[MemberProtocol]], reason: str | None
+    ) -> Result[None] | None:
+        """A group that was of another kind until now: `protocols` of its members, of whom its record knows one only. Their
+        sessions begin; `reason`: it rebalances.
+        """
+        for member_id, known in protocols.items():
+            member = group.members[member_id]
+            group.update(member, known, member.rebalance_timeout_ms, member.session_timeout_ms)
+            self._rebalance.reset_session(group, member)
+        return None if reason is None else self._rebalance.prepare(group, reason)
+
+    # Members
+
+    def join(self, group_id: str, request: Join) -> JoinAnswer:
+        shard = self._shard
+        group = shard.groups.get(group_id)
+        if group is None:
+            if request.member_id:
+                return joins.refusal(request.member_id, ErrorCode.UNKNOWN_MEMBER_ID).response
+            if not request.protocol_type or not request.protocols:
+                return joins.refusal("", ErrorCode.INCONSISTENT_GROUP_PROTOCOL).response
+            shard.run(Result((new_group_record(group_id, shard.clock.now_ms()),), None))
+            group = shard.groups[group_id]
+        assert isinstance(group, ClassicGroup)
+        return shard.run(joins.join(self._rebalance, group, request))
+
+    def sync(self, group: ClassicGroup, request: Sync) -> SyncAnswer:
+        return self._shard.run(membership.sync(self._rebalance, group, request))
+
+    def heartbeat(self, group: ClassicGroup, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
+        return membership.heartbeat(self._rebalance, group, member_id, instance_id, generation)
+
+    def leave(self, group: ClassicGroup, leavers: Sequence[Leaving]) -> LeaveGroupResponse:
+        return self._shard.run(membership.leave(self._rebalance, group, leavers))
+
+    # Offsets
+
+    def admit_commit(self, group: ClassicGroup, committer: Committer) -> None:
+        member_id, instance_id, generation, _ = committer
+        if generation < 0 and group.state is State.EMPTY:
+            return
+        if generation < 0 and not member_id and instance_id is None:
+            raise GroupError(ErrorCode.UNKNOWN_MEMBER_ID)  # members own the offsets of a group that has some
+        member = group.validate_member(member_id, instance_id)
+        if generation != group.generation:
+            raise GroupError(ErrorCode.ILLEGAL_GENERATION)
+        if group.state is State.COMPLETING_REBALANCE:
+            raise GroupError(ErrorCode.REBALANCE_IN_PROGRESS)
+        self._rebalance.reset_session(group, member)
+
+    def admit_commit_in_transaction(self, group: ClassicGroup, committer: Committer) -> None:
+        """A producer that names no member may commit whatever the group does."""
+        member_id, instance_id, generation, _ = committer
+        if generation < 0 and (group.state is State.EMPTY or (not member_id and instance_id is None)):
+            return
+        member = group.validate_member(member_id, instance_id)
+        if generation != group.generation:
+            raise GroupError(ErrorCode.ILLEGAL_GENERATION)
+        self._rebalance.reset_session(group, member)
+
+    def admit_offset_deletion(self, group: ClassicGroup) -> None:
+        """What members of a kind that is no consumer's read is theirs to know."""
+        if group.state is not State.EMPTY and group.protocol_type != CONSUMER_PROTOCOL_TYPE:
+            raise GroupError(ErrorCode.NON_EMPTY_GROUP)

@@ -1,0 +1,500 @@
+"""One client connection: bytes in, frames out, answers in the order of the requests.
+
+**In.** asyncio and uvloop ask where to read to (`get_buffer`), read, and say how much (`buffer_updated`), with nothing in
+between. So one receive buffer serves all connections, and an idle one costs none. Whole frames in it are served where they lie.
+What is left of a small frame waits as a copy; a large one gets a buffer of its own, filled in place by the next reads. That
+buffer grows with what has arrived, never to what was announced: ten thousand connections that each declare 100 MB and fall
+silent cost nothing. A few such buffers are kept for the next large frames: memory that goes back to the kernel with every frame
+is a page fault for each 4 KiB when it comes again, and that was a quarter of the CPU of a produce of 1 MB.
+
+**Order.** Kafka answers the requests of a connection strictly in order, one at a time. While one waits (a long poll, a
+rebalance), or while the client does not read its answers, the frames behind it are kept, as copies, and served afterwards; when
+they are too many, of this connection or of all together (`queued.max.requests`, `queued.max.request.bytes`), we stop reading.
+
+**Turns.** One read holds thousands of small requests, and their answers need not be small. When a turn has made TURN_BYTES of
+answers they go out, the frames behind are kept, and all other connections come first. So neither memory nor anybody else's
+latency depends on how much a client sends at once, nor on whether it reads.
+
+**Acknowledgements.** Where an answer waits for nothing but an fsync, the Produce requests behind it are served meanwhile, and
+their answers stand in line (server/network/answer_line.py). Everything else waits until the line is gone.
+
+**Out.** All answers of a turn go out in one write. Those that its appends bring to other connections follow in the same turn. A
+region of a log file is sent by `os.sendfile` straight onto the transport's own descriptor, which is right as long as nothing
+waits inside the transport. If the socket is full, a piece is read and handed to the transport, whose `resume_writing` says when
+there is room to go on: a slow consumer of 50 MB costs one piece of memory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections import deque
+from struct import Struct
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from ottla.log.disk.files import FileSlice
+from ottla.log.errors import StorageError
+from ottla.server.base.errors import CloseConnection
+from ottla.server.dispatch.routes import Waiting, finish
+from ottla.server.network.no_frame import why_no_frame
+from ottla.server.partitions.waiting import Acknowledgement, Promise
+from ottla.server.requests.context import RequestContext
+
+if TYPE_CHECKING:
+    from ottla.server.network.answer_line import Line
+    from ottla.server.network.listener import Listener
+
+logger = logging.getLogger("ottla.server.connection")
+
+_SIZE: Final = Struct(">i")
+BACKLOG_FRAMES: Final = 256
+BACKLOG_BYTES: Final = 1024 * 1024
+HIGH_WATER: Final = 64 * 1024
+"""So many unsent bytes inside the transport and we stop working for this client until it has read them."""
+PIECE_BYTES: Final = 256 * 1024
+JOINED_BYTES: Final = 8 * 1024
+"""Regions up to this, of one write together, are read and sent with the bytes around them: one call and one packet, not three."""
+TURN_BYTES: Final = 128 * 1024
+REQUEST_COST: Final = 64
+"""In bytes of answers: what a request adds to its turn besides its answer."""
+
+
+class Connection(asyncio.BufferedProtocol):
+    """See the module's docstring. Lives in its Listener from connection_made to connection_lost."""
+
+    __slots__ = (
+        "_answer",
+        "_backlog",
+        "_backlog_bytes",
+        "_closing",
+        "_context",
+        "_fd",
+        "_filled",
+        "_frame",
+        "_line",
+        "_listener",
+        "_max_queued",
+        "_max_request_bytes",
+        "_mutes",
+        "_out",
+        "_out_bytes",
+        "_partial",
+        "_paused",
+        "_reading",
+        "_regions",
+        "_resting",
+        "_sending",
+        "_serve",
+        "_shared",
+        "_size",
+        "_small_frame",
+        "_transport",
+        "_view",
+        "_woken",
+        "active",
+        "host",
+        "peer",
+    )
+
+    def __init__(self, listener: Listener) -> None:
+        self._listener = listener
+        self._serve = listener.dispatch.serve
+        self._woken = listener.broker.woken
+        self._shared = shared = listener.shared
+        self._view = shared.view
+        self._small_frame = shared.small_frame
+        settings = listener.settings
+        self._max_request_bytes = settings.max_request_bytes
+        self._max_queued = settings.max_queued_requests, settings.max_queued_bytes
+        self._partial = b""  # the beginning of a small frame, or of its size
+        self._frame: bytearray | None = None  # a large frame on its way, `_filled` bytes of `_size`
+        self._filled = 0
+        self._size = 0
+        self._answer: asyncio.Future[Any] | Promise[Any] | Line | None = None  # the request that waits
+        self._line: Line | None = None  # the same, where it is Produce requests that wait for fsyncs
+        self._backlog: deque[bytes] = deque()  # frames behind it
+        self._backlog_bytes = 0
+        self._reading = True
+        self._resting = False  # the turn is over, the next is called for; or it is muted
+        self._mutes = 0  # how often, for as long as the longest of them lasts
+        self._out_bytes = 0  # what this turn made
+        self._out: list[Any] = []  # parts of answers, not handed over yet; with regions among them if `_regions`
+        self._regions = False
+        self._sending: deque[bytes | FileSlice] = deque()  # what the transport does not take now
+        self._paused = False  # the transport is full
+        self._closing = False
+        self.active = True
+        """Set by all that moves; the idle sweep clears it."""
+
+    # The transport's calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        peer = transport.get_extra_info("peername")
+        host, port = peer[:2] if isinstance(peer, tuple) else ("unknown", 0)  # gone already
+        self.host: str = host.removeprefix("::ffff:")
+        self.peer = f"{self.host}:{port}"
+        listener = self._listener
+        self._context = RequestContext(listener.broker, 0, 0, 0, None, self.host, listener.name, self)
+        self._context.client_port = port
+        encrypted = transport.get_extra_info("sslcontext") is not None
+        self._fd = -1 if encrypted else transport.get_extra_info("socket").fileno()
+        refusal = listener.admit(self)
+        if refusal is not None:
+            logger.warning("%s is refused: %s", self.peer, refusal)
+            if not self._resting:  # else the listener ends it later
+                self.abort()
+            return
+        self._transport.set_write_buffer_limits(high=HIGH_WATER, low=0)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._closing = True
+        if error is not None and not isinstance(error, ConnectionError):
+            logger.info("%s is lost: %s", self.peer, error)
+        answer = self._answer
+        if answer is not None and not isinstance(answer, asyncio.Task):
+            answer.cancel()  # nobody is left to hear it; a task is somewhere in the middle of its work and goes on
+            self._answer = self._line = None
+        self._queue(-len(self._backlog), -self._backlog_bytes)
+        self._backlog.clear()
+        self._sending.clear()
+        if self._frame is not None:
+            self._shared.give_back(self._frame)
+            self._frame = None
+        self._listener.forget(self)
+        self._context.connection = None  # a ring that only the cycle collector would find, which this broker seldom runs
+
+    def pause_writing(self) -> None:
+        self._paused = True
+
+    def resume_writing(self) -> None:
+        self._paused = False
+        self.active = True
+        self._pump()
+        self._work_off_backlog()
+
+    # Receiving
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        if self._frame is not None:
+            return memoryview(self._frame)[self._filled : self._size]
+        partial = self._partial
+        if partial:
+            self._view[: len(partial)] = partial
+            return self._view[len(partial) :]
+        return self._view
+
+    def buffer_updated(self, count: int) -> None:
+        self.active = True
+        if self._frame is not None:
+            self._fill(count)
+        else:
+            self._take_frames(len(self._partial) + count)
+        self._woken.run()  # before this client hears of its append, as with Kafka: what waits for a record waits longest
+        if self._out:
+            self._flush()
+
+    def _take_frames(self, end: int) -> None:
+        """Serves the whole frames among the first `end` bytes of the shared buffer, and keeps the rest."""
+        view, at = self._view, 0
+        self._partial = b""
+        while end - at >= 4 and not self._closing:
+            size: int = _SIZE.unpack_from(view, at)[0]
+            if not 0 < size <= self._max_request_bytes:
+                self.close(why_no_frame(size))
+                return
+            start = at + 4
+            if end - start >= size:
+                at = start + size
+                self._take(view[start:at])
+                continue
+            if size > self._small_frame:
+                self._begin(view[start:end], size)
+                return
+            break
+        if at < end:
+            self._partial = bytes(view[at:end])
+
+    def _begin(self, received: memoryview, size: int) -> None:
+        """Gives a large frame a buffer of its own."""
+        self._filled = len(received)
+        self._size = size
+        self._frame = self._shared.take(size, self._filled)
+        self._frame[: self._filled] = received
+
+    def _fill(self, count: int) -> None:
+        frame = self._frame
+        assert frame is not None
+        self._filled += count
+        if self._filled == self._size:
+            self._frame = None
+            self._take(memoryview(frame)[: self._size])
+            self._shared.give_back(frame)
+        elif self._filled == len(frame):  # a new one: the transport still holds a view of the old, which so cannot grow
+            self._frame = self._shared.take(self._size, self._filled)
+            self._frame[: self._filled] = frame
+
+    # Serving
+
+    def _take(self, frame: memoryview) -> None:
+        """A whole frame: served now, or kept until its turn comes."""
+        if self._out_bytes > TURN_BYTES:
+            self._end_turn()
+        if self._answer is None and not self._paused and not self._resting:
+            self._serve_one(frame)
+            return
+        if not self._backlog and not self._paused and not self._resting and self._serve_in_line(frame):
+            return
+        self._backlog.append(bytes(frame))
+        self._queue(1, len(frame))
+        if self._holds_enough():
+            self._stop_reading()
+
+    def _queue(self, requests: int, size: int) -> None:
+        """Counts frames that came to the backlog, or left it."""
+        shared = self._shared
+        shared.queued_requests += requests
+        shared.queued_bytes += size
+        self._backlog_bytes += size
+
+    def _holds_enough(self) -> bool:
+        """The frames that are kept are too many: those of this connection, or those of all."""
+        shared, (requests, size) = self._shared, self._max_queued
+        return (
+            self._backlog_bytes > BACKLOG_BYTES
+            or len(self._backlog) > BACKLOG_FRAMES
+            or shared.queued_requests >= requests
+            or 0 <= size <= shared.queued_bytes
+        )
+
+    def _serve_one(self, frame: memoryview) -> None:
+        context = self._context
+        try:
+            response = self._serve(frame, context)
+        except CloseConnection as reason:
+            self.close(str(reason))
+            return
+        if type(response) is bytes:
+            self._out.append(response)
+            self._out_bytes += len(response) + REQUEST_COST
+        elif type(response) is Waiting:
+            self._wait(response)
+        elif response is not None:
+            self._out += response
+            self._out_bytes += sum(map(len, response)) + REQUEST_COST
+            self._regions = True
+
+    def _wait(self, waiting: Waiting) -> None:
+        promised = waiting.answer
+        if type(promised) is Acknowledgement:
+            from ottla.server.network.answer_line import Line  # where nothing waits for an fsync, it is not needed
+
+            self._answer = self._line = Line(waiting, self._serve, self._context, self._line_moved)
+            return
+        if isinstance(promised, Promise):
+            self._answer = promised
+            promised.add_done_callback(lambda done: self._answered(done, waiting))
+            return
+        self._answer = answer = asyncio.ensure_future(promised)
+        if isinstance(answer, asyncio.Task):
+            self._listener.keep(answer)
+        answer.add_done_callback(lambda done: self._answered(done, waiting))
+
+    def _answered(self, answer: asyncio.Future[Any] | Promise[Any], waiting: Waiting) -> None:
+        self._answer = None
+        if answer.cancelled():
+            self.close("its request was given up")
+            return
+        try:
+            response = finish(answer, waiting, self._context)
+        except CloseConnection as reason:
+            self.close(str(reason))
+            return
+        if self._closing:
+            return
+        if isinstance(response, bytes):
+            self._out.append(response)
+        else:
+            self._out += response
+            self._regions = True
+        self.active = True
+        self._flush()
+        self._work_off_backlog()
+
+    def _serve_in_line(self, frame: memoryview) -> bool:
+        """Serves a request whose answer stands in line behind others; False where there is no line that it may join."""
+        if self._line is None or not self._line.admits(frame):
+            return False
+        self._line.serve(frame)
+        return True
+
+    def _line_moved(self) -> None:
+        """One flush keeps many promises: their answers go out together, in the loop's next turn."""
+        asyncio.get_running_loop().call_soon(self._send_line)
+
+    def _send_line(self) -> None:
+        line = self._line
+        if line is None or self._closing:
+            return
+        answers, reason = line.leave()
+        self._out += answers
+        if reason is not None:
+            self.close(str(reason))
+            return
+        if not line:
+            self._answer = self._line = None
+        self.active = True
+        if answers:
+            self._flush()
+        self._work_off_backlog()
+
+    def _work_off_backlog(self) -> None:
+        backlog = self._backlog
+        while backlog and not self._paused and not self._resting and not self._closing:
+            frame = backlog[0]
+            if self._answer is not None and not self._serve_in_line(memoryview(frame)):
+                break
+            backlog.popleft()
+            self._queue(-1, -len(frame))
+            if self._answer is None:
+                self._serve_one(memoryview(frame))
+            if backlog and self._out_bytes > TURN_BYTES:
+                self._end_turn()
+        if self._out:
+            self._flush()
+        if not self._reading and not self._closing and not backlog and not self._resting:
+            self._reading = True
+            self._transport.resume_reading()
+
+    def _end_turn(self) -> None:
+        """Lets all other connections come first."""
+        self._flush()
+        self._resting = True
+        asyncio.get_running_loop().call_soon(self._begin_turn)
+
+    def _begin_turn(self) -> None:
+        self._resting = self._mutes > 0
+        self._work_off_backlog()
+
+    def _stop_reading(self) -> None:
+        if self._reading and not self._closing:
+            self._reading = False
+            self._transport.pause_reading()
+
+    def mute(self, throttle_time_ms: int) -> None:
+        """Serves nothing more and reads nothing for so long: its client is over a quota (server/quotas)."""
+        self._mutes += 1
+        self._resting = True
+        self._stop_reading()
+        self._listener.broker.clock.call_later(throttle_time_ms / 1000, self._unmute)
+
+    def _unmute(self) -> None:
+        self._mutes -= 1
+        self._begin_turn()
+
+    # Sending
+
+    def _flush(self) -> None:
+        """Hands the answers collected so far to the transport, in one write."""
+        out, self._out = self._out, []
+        self._out_bytes = 0
+        if not self._regions and not self._sending:
+            self._transport.write(b"".join(out))
+            return
+        self._regions = False
+        waiting: list[Any] = []
+        joined = JOINED_BYTES
+        for part in out:
+            if type(part) is FileSlice:
+                if part.length <= joined:
+                    try:
+                        waiting.append(part.read())
+                    except (OSError, StorageError) as error:
+                        self._fail_sending(error)
+                        return
+                    joined -= part.length
+                    continue
+                self._sending.append(b"".join(waiting))
+                self._sending.append(part)
+                waiting = []
+            else:
+                waiting.append(part)
+        self._sending.append(b"".join(waiting))
+        self._pump()
+
+    def _pump(self) -> None:
+        """Sends until everything is sent or the transport is full."""
+        sending, transport = self._sending, self._transport
+        while sending and not self._paused and not self._closing:
+            part = sending[0]
+            if type(part) is FileSlice:
+                try:
+                    self._send_some(part)
+                except (OSError, StorageError) as error:
+                    self._fail_sending(error)
+                    return
+                if part.length == 0:
+                    sending.popleft()
+            else:
+                transport.write(cast(bytes, part))
+                sending.popleft()
+
+    def _send_some(self, part: FileSlice) -> None:
+        """Sends the beginning of a region and cuts it off: by sendfile while the transport holds nothing back, else one piece."""
+        source = _descriptor(part) if self._fd >= 0 and self._transport.get_write_buffer_size() == 0 else -1
+        if source >= 0:
+            try:
+                sent = os.sendfile(self._fd, source, part.position, part.length)
+            except BlockingIOError:
+                pass
+            else:
+                if sent == 0:
+                    raise StorageError(f"{part!r} was cut while it was being sent")
+                part.position += sent
+                part.length -= sent
+                return
+        piece = FileSlice(part.file, part.position, min(part.length, PIECE_BYTES))
+        self._transport.write(piece.read())
+        part.position += piece.length
+        part.length -= piece.length
+
+    def _fail_sending(self, error: Exception) -> None:
+        """Half an answer is out and the rest will not come."""
+        if not isinstance(error, ConnectionError):
+            logger.error("%s is closed in the middle of an answer: %s", self.peer, error)
+        self._closing = True
+        self._sending.clear()
+        self._transport.abort()
+
+    # Closing
+
+    @property
+    def waiting(self) -> bool:
+        """A request is being worked on."""
+        return self._answer is not None
+
+    def close(self, reason: str) -> None:
+        """Closes after what is already answered; the reason goes to the log."""
+        if not self._closing:
+            logger.info("%s (%s) is closed: %s", self.peer, self._context.client_id, reason)
+            self.close_quietly()
+
+    def close_quietly(self) -> None:
+        if self._out and not self._closing:
+            self._flush()
+        self._closing = True
+        self._transport.close()
+
+    def abort(self) -> None:
+        """Closes at once, whatever is still unsent."""
+        self._closing = True
+        self._transport.abort()
+
+
+def _descriptor(part: FileSlice) -> int:
+    """-1 where the file is none of the operating system's."""
+    try:
+        return part.file.fileno()
+    except OSError:
+        return -1

@@ -1,0 +1,145 @@
+"""Acknowledgement after fsync, with group commit: many answers wait for one flush, and the event loop waits for none.
+
+Where `flush.messages` makes a flush due, an append returns at once and its answer waits (log/flush.py says when). Here lies who
+waits. Of each log one flush runs at a time, in a thread of the loop's pool; everything that is appended meanwhile waits for the
+next one, which begins when this one ends. So the more requests are in flight, the more of them share an fsync, and flushes of
+different logs run side by side. The first flush begins a turn of the loop after the append that asked for it: what other
+connections had sent by then goes along.
+
+A flush that fails makes what waited for it a StorageError. If the disk failed the log directory is offline with it, and nothing
+is ever flushed there again. If it was only descriptors or room that were wanting, the batches are in the log all the same and
+the next flush covers them: as with every answer that says an append failed, a client that tries again and must not write twice
+numbers its batches.
+
+Loaded with the first answer that has to wait: by default there is none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from ottla.log.errors import StorageError
+from ottla.log.flush import answer_waits
+from ottla.log.removal import check_usable
+
+if TYPE_CHECKING:
+    from ottla.log.flush import FlushJob
+    from ottla.log.partition import PartitionLog
+    from ottla.server.base.clock import Clock
+    from ottla.server.partitions.replicas import Replica
+
+MAX_OFFSET: Final = 2**63 - 1
+
+Told = Callable[[StorageError | None], object]
+"""What is called, on the loop, when an append is durable, or, with the reason, when it cannot be made so."""
+
+Run = Callable[[Callable[[], None], Callable[[StorageError | None], None]], None]
+"""run(job, done): runs `job` somewhere else and then calls `done`, on the loop, with the StorageError that it raised or None."""
+
+
+def run_in_thread(job: Callable[[], None], done: Callable[[StorageError | None], None]) -> None:
+    """In the running loop's own pool. What is not a StorageError is our bug, and reaches the loop's exception handler."""
+
+    def ended(future: asyncio.Future[None]) -> None:
+        error = future.exception()
+        if error is not None and not isinstance(error, StorageError):
+            done(StorageError(f"the flush failed here: {error!r}"))
+            raise error
+        done(error)
+
+    asyncio.get_running_loop().run_in_executor(None, job).add_done_callback(ended)
+
+
+class _Queue:
+    """Who waits for a log, in the order of their appends."""
+
+    __slots__ = ("replica", "waiting")
+
+    def __init__(self, replica: Replica) -> None:
+        self.replica = replica
+        self.waiting: deque[tuple[int, Told]] = deque()
+
+
+class Flushing:
+    """The flushes that answers wait for. `tell_when_durable` for each append that `waits`."""
+
+    def __init__(self, clock: Clock, run: Run = run_in_thread) -> None:
+        self._clock = clock
+        self._run = run
+        self._queues: dict[PartitionLog, _Queue] = {}
+        """Of the logs that have a flush under way or called for."""
+        self.flushes = 0
+        self._idle: asyncio.Event | None = None
+
+    def tell_when_durable(self, replica: Replica, end_offset: int, told: Told) -> None:
+        """`told` is called once, later, when everything below `end_offset` may be acknowledged."""
+        log = replica.log
+        queue = self._queues.get(log)
+        if queue is None:
+            queue = self._queues[log] = _Queue(replica)
+            self._clock.call_later(0, lambda: self._begin(log, queue))
+        queue.waiting.append((end_offset, told))
+
+    def _begin(self, log: PartitionLog, queue: _Queue) -> None:
+        if log.closed and not answer_waits(log, queue.waiting[-1][0]):  # moved to another directory, and durable there
+            self._tell(log, queue)
+            return
+        try:
+            check_usable(log)
+            if any(end_offset > log.log_end_offset for end_offset, _ in queue.waiting):
+                raise StorageError(f"{log!r} was cut before it was flushed")
+            job = log.start_flush()
+        except StorageError as error:
+            self._fail(log, queue, MAX_OFFSET, error)
+            return
+        if job is None:  # the periodic pass was first
+            self._tell(log, queue)
+            return
+        self.flushes += 1
+        self._run(job.run, lambda error: self._ended(log, queue, job, error))
+
+    def _ended(self, log: PartitionLog, queue: _Queue, job: FlushJob, error: StorageError | None) -> None:
+        if error is not None:
+            job.give_up()
+            self._fail(log, queue, job.upto, error)
+            return
+        job.finish()
+        self._tell(log, queue)
+
+    def _tell(self, log: PartitionLog, queue: _Queue) -> None:
+        """Answers what the recovery point has reached, and has the rest flushed."""
+        waiting = queue.waiting
+        told = []
+        while waiting and not answer_waits(log, waiting[0][0]):
+            told.append(waiting.popleft()[1])
+        self._go_on(log, queue)
+        if told:  # whoever's flush it was: readers see more now
+            queue.replica.wake()
+        for tell in told:
+            tell(None)
+
+    def _fail(self, log: PartitionLog, queue: _Queue, upto: int, error: StorageError) -> None:
+        """Refuses those that the flush was for; all of them where there will not be another."""
+        lost = log.closed or log.directory.failed is not None
+        failed = [tell for end_offset, tell in queue.waiting if lost or end_offset <= upto]
+        queue.waiting = deque(entry for entry in queue.waiting if not lost and entry[0] > upto)
+        self._go_on(log, queue)
+        for tell in failed:
+            tell(error)
+
+    def _go_on(self, log: PartitionLog, queue: _Queue) -> None:
+        if queue.waiting:
+            self._clock.call_later(0, lambda: self._begin(log, queue))
+            return
+        del self._queues[log]
+        if self._idle is not None and not self._queues:
+            self._idle.set()
+
+    async def settle(self) -> None:
+        """Returns when no flush is under way."""
+        if self._queues:
+            self._idle = asyncio.Event()
+            await self._idle.wait()

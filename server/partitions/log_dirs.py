@@ -1,0 +1,308 @@
+"""Several log directories: the metadata is told what lies where, and partitions are moved between them (KIP-113, KIP-858).
+
+A new partition's directory is chosen where its log is made (log/manager.py: the one with the fewest), and the metadata learns of
+it afterwards, as Kafka's broker tells its controller: `directories` of a partition that says anything else is corrected, in one
+operation for all that a turn of the event loop brought. The same at a start, for whoever moved a partition by hand.
+
+A move (`move`) is a task: it reads a MiB of the log in a thread, appends it to the copy in slices of a millisecond
+(log/moving.py), and waits as long as `replica.alter.log.dirs.io.max.bytes.per.second` asks. As many run at once as
+`num.replica.alter.log.dirs.threads` says, by default one a directory; the rest wait. When nothing is left to copy, the copy is
+synced in a thread; then, between two turns of the loop, so that no append can come: the rest is copied, synced, the metadata
+changed, the copy put in the log's place, and its readers woken. A partition that is deleted, or wanted elsewhere, ends its move.
+
+Loaded where there is more than one log directory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from functools import partial
+from typing import TYPE_CHECKING, Final, Protocol
+
+from ottla.log.disk.files import remove_tree
+from ottla.log.errors import LogError, StorageError, TruncatedSlice
+from ottla.log.moving import FutureLog, create_future, open_future, remove_future, take_plain_name
+from ottla.server.metadata.image import PartitionChanged
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from ottla.log.disk.checkpoint import TopicPartition
+    from ottla.log.manager import LogManager
+    from ottla.server.base.clock import Clock
+    from ottla.server.metadata.image import MetadataImage
+    from ottla.server.partitions.replicas import Replica, Replicas
+
+logger = logging.getLogger("ottla.server.log_dirs")
+
+_MAX_TAIL_BYTES: Final = 1 << 20
+"""What may be left to copy while everything else waits."""
+
+
+class Assigns(Protocol):
+    """Who writes the metadata: the controller."""
+
+    def assign_directories(self, assignments: Sequence[tuple[bytes, int, bytes]]) -> None:
+        """(topic id, partition, directory id) of replicas of this broker. StorageError."""
+        ...
+
+
+class LogDirs:
+    """See the module's docstring. `start` once the replicas are there, `stop` before the logs are closed."""
+
+    def __init__(
+        self,
+        logs: LogManager,
+        replicas: Replicas,
+        controller: Assigns,
+        image: MetadataImage,
+        clock: Clock,
+        node_id: int,
+    ) -> None:
+        self._logs = logs
+        self._replicas = replicas
+        self._controller = controller
+        self._image = image
+        self._clock = clock
+        self._node_id = node_id
+        self._to_assign: dict[TopicPartition, None] = {}
+        self._moves: dict[TopicPartition, asyncio.Task[None]] = {}
+        threads: int | None = replicas.broker_values()["num.replica.alter.log.dirs.threads"]
+        self._turns = asyncio.Semaphore(threads or len(logs.directories))
+        self._free_at = 0.0
+        self._stopped = False
+
+    # Who lies where
+
+    def start(self) -> None:
+        for replica in self._replicas:
+            self._note(replica)
+        self._image.subscribe(self._follow)
+        self._remove_more_futures()
+        for topic_partition in list(self._logs.found_futures):
+            self._spawn(topic_partition, partial(self._resume, topic_partition))
+
+    def _remove_more_futures(self) -> None:
+        """A move has one copy. What else is there of a partition that has its log was left by moves that failed."""
+        for name, directory, directory_name in self._logs.more_futures:
+            if self._replicas.get(*name) is None:
+                logger.warning("%s/%s is a copy of no partition that is here, and stays", directory.path, directory_name)
+                continue
+            logger.info("%s/%s is one copy too many and is removed", directory.path, directory_name)
+            try:
+                remove_future(directory, directory_name, self._clock.now_ms())
+            except StorageError as error:
+                logger.warning("%s/%s is not removed: %s", directory.path, directory_name, error)
+        self._logs.more_futures.clear()
+
+    def _follow(self, event: object) -> None:
+        if isinstance(event, PartitionChanged):
+            replica = self._replicas.get(event.topic.name, event.partition)
+            if replica is not None:
+                self._note(replica)
+
+    def _note(self, replica: Replica) -> None:
+        if self._assigned(replica) == self._logs.directory_ids[replica.log.directory.path]:
+            return
+        if not self._to_assign:
+            self._clock.call_later(0, self._assign)
+        self._to_assign[replica.topic, replica.partition] = None
+
+    def _assigned(self, replica: Replica) -> bytes | None:
+        partition = self._image.partition(replica.topic, replica.partition)
+        return None if partition is None else partition.directory_of(self._node_id)
+
+    def _assign(self) -> None:
+        waiting, self._to_assign = self._to_assign, {}
+        found = [replica for name in waiting if (replica := self._replicas.get(*name)) is not None]
+        wrong = [
+            (replica.topic_id, replica.partition, directory_id)
+            for replica in found
+            if (directory_id := self._logs.directory_ids[replica.log.directory.path]) != self._assigned(replica)
+        ]
+        if wrong and not self._stopped:
+            try:
+                self._controller.assign_directories(wrong)
+            except StorageError as error:
+                logger.error("the metadata does not say where %d partitions lie: %s", len(wrong), error)
+
+    # Moving
+
+    def move(self, replica: Replica, path: str) -> None:
+        """Begins to move the partition into the directory, or goes on; if it lies there already, ends any move. StorageError."""
+        name = replica.topic, replica.partition
+        future = self._logs.futures.get(name)
+        found = self._logs.found_futures.get(name)
+        target = future.log.directory.path if future is not None else found[0].path if found is not None else None
+        if target == path and name in self._moves:
+            return
+        if target is not None:
+            self._cancel(name)
+        if replica.log.directory.path == path:
+            return
+        offline = next((directory for directory in self._logs.directories if directory.failed is not None), None)
+        if offline is not None:  # it may hold a copy already
+            raise StorageError(f"nothing is moved while a log directory does not work: {offline.failed}")
+        directory = next(directory for directory in self._logs.directories if directory.path == path)
+        opening = self._logs.opening_of_future(*name, replica.topic_id)
+        try:
+            future = create_future(directory, replica.log, opening)
+        except StorageError:
+            with contextlib.suppress(OSError):  # no room, and what is half made would take some for ever
+                remove_tree(directory.disk, f"{path}/{opening.directory_name}")
+            raise
+        self._logs.futures[name] = future
+        self._logs.preferred.pop(name, None)
+        logger.info("%s-%d moves to %s", *name, path)
+        self._spawn(name, partial(self._run, future))
+
+    def _cancel(self, name: TopicPartition) -> None:
+        task = self._moves.pop(name, None)
+        if task is not None:
+            task.cancel()
+        logger.info("%s-%d stays where it is", *name)
+        self._logs.drop_future(name)
+
+    def _spawn(self, name: TopicPartition, work: Callable[[], Awaitable[None]]) -> None:
+        task = self._moves[name] = asyncio.get_running_loop().create_task(self._guarded(name, work))
+        task.add_done_callback(lambda done: self._moves.pop(name, None) if self._moves.get(name) is done else None)
+
+    async def _guarded(self, name: TopicPartition, work: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await work()
+        except LogError as error:
+            logger.error("%s-%d is not moved: %s", *name, error)
+
+    async def _resume(self, name: TopicPartition) -> None:
+        """A move that the last stop interrupted."""
+        found = self._logs.found_futures.get(name)
+        if found is None:  # the topic was deleted first
+            return
+        directory, directory_name = found
+        replica = self._replicas.get(*name)
+        if replica is None:
+            logger.warning("%s/%s is a copy of no partition that is here, and stays", directory.path, directory_name)
+            return
+        if replica.log.directory is directory or self._logs.previous_broker_epoch is None:
+            self._logs.drop_future(name)
+            if replica.log.directory is not directory:
+                self.move(replica, directory.path)
+            return
+        opening = self._logs.opening_of_future(*name, replica.topic_id, directory_name)
+        # Not in a thread: the files of a move that is called off meanwhile would go while it reads them.
+        log = open_future(directory, opening, True)
+        del self._logs.found_futures[name]
+        future = self._logs.futures[name] = FutureLog(replica.log, log)
+        await self._run(future)
+
+    async def _run(self, future: FutureLog) -> None:
+        async with self._turns:
+            loop = asyncio.get_running_loop()
+            while not future.is_over():
+                found = future.next_read()
+                if found is None:
+                    if await self._finish(future):
+                        return
+                    continue
+                try:
+                    data = await loop.run_in_executor(None, future.read, found)
+                except TruncatedSlice:  # cut meanwhile: look again
+                    continue
+                await self._throttle(len(data))
+                for _ in future.take(data):
+                    await asyncio.sleep(0)  # everybody else's turn
+                    if future.is_over():
+                        return
+
+    async def _throttle(self, size: int) -> None:
+        """Returns once these bytes may be written: all moves together keep below the setting."""
+        rate: int = self._replicas.broker_values()["replica.alter.log.dirs.io.max.bytes.per.second"]
+        now = self._clock.monotonic()
+        begin = max(now, self._free_at)
+        self._free_at = begin + size / max(rate, 1)
+        if begin > now:
+            may_go = asyncio.Event()
+            timer = self._clock.call_later(begin - now, may_go.set)
+            try:
+                await may_go.wait()
+            finally:
+                timer.cancel()
+
+    async def _finish(self, future: FutureLog) -> bool:
+        """Swaps, unless too much came meanwhile. StorageError."""
+        job = future.log.start_flush()
+        if job is not None:
+            try:
+                await asyncio.get_running_loop().run_in_executor(None, job.run)
+            except BaseException:
+                job.give_up()
+                raise
+            job.finish()
+        if future.is_over():
+            return True
+        tail_bytes = 0
+        while (found := future.next_read()) is not None:  # nobody else runs from here on
+            tail_bytes += len(found)
+            if tail_bytes > _MAX_TAIL_BYTES:
+                return False
+            for _ in future.take(future.read(found)):
+                pass
+        self._swap(future)
+        return True
+
+    def _swap(self, future: FutureLog) -> None:
+        name = future.source.topic, future.source.partition
+        replica = self._replicas.get(*name)
+        if replica is None:
+            return
+        future.settle()
+        directory_id = self._logs.directory_ids[future.log.directory.path]
+        if self._assigned(replica) != directory_id:
+            self._controller.assign_directories([(replica.topic_id, replica.partition, directory_id)])
+        try:
+            future.swap()
+        finally:
+            if future.source.closed:  # if the copy has not got its name, its directory has failed and says so
+                self._logs.adopt_future(future.log)
+                replica.log = future.log
+                replica.wake()
+
+    async def stop(self) -> None:
+        """Moves end where they are; a later start goes on."""
+        self._stopped = True
+        tasks = list(self._moves.values())
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+
+def promote(logs: LogManager, image: MetadataImage, node_id: int) -> None:
+    """Before the replicas are made: copies that the metadata says are the partition, and that have no log beside them any more,
+    get the plain name. A crash came between the two renames of a swap. One that cannot be opened is unavailable, and so is a
+    partition of which there are several copies: nobody knows which of them is whole.
+    """
+    for name, directory, directory_name in logs.more_futures:
+        if name not in logs.logs and name not in logs.unavailable and image.partition(*name) is not None:
+            logs.unavailable[name] = f"it has no log, and several copies, one of them {directory.path}/{directory_name}"
+            logger.error("%s-%d stays offline: %s", *name, logs.unavailable[name])
+    for name, (directory, directory_name) in list(logs.found_futures.items()):
+        partition = image.partition(*name)
+        if name in logs.logs or name in logs.unavailable or partition is None:
+            continue
+        if partition.directory_of(node_id) != logs.directory_ids[directory.path]:
+            continue
+        topic_id = image.topics[name[0]].topic_id
+        opening = logs.opening_of_future(*name, topic_id, directory_name)
+        try:
+            log = open_future(directory, opening, logs.previous_broker_epoch is not None)
+            take_plain_name(log)
+        except LogError as error:
+            logger.error("%s stays offline: %s", directory_name, error)
+            logs.unavailable[name] = str(error)
+            continue
+        del logs.found_futures[name]
+        logs.adopt_future(log)
+        logger.warning("%s-%d: the move to %s, which a crash interrupted, is finished", *name, directory.path)

@@ -1,0 +1,282 @@
+"""`ottla serve`: from settings to a running broker, and from a signal to a clean stop.
+
+Settings come from, the later the stronger: the table's defaults, the properties file, the `KAFKA_*` environment, `--override`,
+the options that have a name of their own. Two lines on standard output say that the broker is there: ours, with the bootstrap
+address, the data directory and the cluster, and Kafka's `[KafkaServer id=1] started`, for which tools wait. The log goes to
+standard error.
+
+Whatever keeps the broker from starting is one line on standard error that names the setting and what to do, and exit code 1. A
+traceback is a bug of ours. SIGTERM and SIGINT are a clean stop with exit code 0; a second one ends the process at once.
+
+typer and rich are not imported on this way (server/program/cli.py tells how): they cost a sixth of the time to the first answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import gc
+import logging
+import os
+import resource
+import signal
+import socket
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from ottla import __version__
+from ottla.log.errors import InconsistentMetadata, LogDirLocked, LogError
+from ottla.server.settings.broker_config import BROKER_SETTINGS, BrokerConfig, ConfigError, advice
+from ottla.server.settings.properties import LOG_LEVEL, Given, read_environment, read_file, read_overrides
+
+if TYPE_CHECKING:
+    from ottla.server.broker.broker import Broker
+
+_log = logging.getLogger("ottla.server.serve")
+
+_LEVELS: Final = {"TRACE": logging.DEBUG, "WARN": logging.WARNING, "FATAL": logging.CRITICAL, "OFF": logging.CRITICAL + 1}
+LONGEST_LINE: Final = 4_000
+COLLECTOR_STEP: Final = 50_000
+"""New objects between two looks at the youngest of them; Python's own step is 700."""
+_BAD_ADDRESS: Final = (errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EACCES, errno.EPERM, errno.EAFNOSUPPORT)
+
+
+@dataclass(slots=True, frozen=True)
+class ServeOptions:
+    """What the command line said; None where it did not."""
+
+    properties: str | None = None
+    override: tuple[str, ...] = ()
+    port: int | None = None
+    host: str | None = None
+    data_dir: str | None = None
+    cluster_id: str | None = None
+    node_id: int | None = None
+    metrics_port: int | None = None
+
+
+class CannotStart(Exception):
+    """The broker cannot run like this; the text is one line for the user."""
+
+
+# Settings
+
+
+def gather(options: ServeOptions, environment: Mapping[str, str]) -> tuple[BrokerConfig, dict[str, Given]]:
+    """The broker's configuration, and where each text of it came from. CannotStart."""
+    given: dict[str, Given] = {}
+    try:
+        if options.properties is not None:
+            given |= read_file(Path(options.properties))
+        given |= read_environment(environment)
+        given |= read_overrides(options.override)
+        given |= _named_options(options, given)
+        texts = {name: entry.text for name, entry in given.items()}
+        config, _ = BrokerConfig.from_mapping(texts, options.cluster_id or environment.get("CLUSTER_ID") or None)
+    except ConfigError as error:
+        key = str(error).partition(":")[0]
+        origin = f" [{given[key].origin}]" if key in given else ""
+        raise CannotStart(f"{error}{origin}") from error
+    return config, given
+
+
+def _named_options(options: ServeOptions, given: Mapping[str, Given]) -> dict[str, Given]:
+    result: dict[str, Given] = {}
+    if options.data_dir is not None:
+        result["log.dirs"] = Given(options.data_dir, "--data-dir")
+    if options.node_id is not None:
+        result["node.id"] = Given(str(options.node_id), "--node-id")
+    if options.metrics_port is not None:
+        result["ottla.metrics.port"] = Given(str(options.metrics_port), "--metrics-port")
+    if options.port is not None or options.host is not None:
+        result |= _moved(given, options.host, options.port)
+    return result
+
+
+def _moved(given: Mapping[str, Given], host: str | None, port: int | None) -> dict[str, Given]:
+    """`listeners` with the first one for clients at another host or port, and `advertised.listeners` in step with it.
+
+    An advertised address stays as it is where it was another than the listener's: it is then that of a proxy.
+    """
+    origin = "--port" if port is not None else "--host"
+
+    def entries(name: str) -> list[str]:
+        text = given[name].text if name in given else None
+        value = BROKER_SETTINGS[name].default if text is None else BROKER_SETTINGS[name].parse(text)
+        return list(value) if isinstance(value, tuple) else []
+
+    controllers = {name.upper() for name in entries("controller.listener.names")}
+    listeners, advertised = entries("listeners"), entries("advertised.listeners")
+    for at, old in enumerate(listeners):
+        name, _, address = old.partition("://")
+        old_host, _, old_port = address.rpartition(":")
+        if name.upper() in controllers:
+            continue
+        new_host = old_host if host is None else f"[{host}]" if ":" in host else host
+        new_port = old_port if port is None else str(port)
+        listeners[at] = f"{name}://{new_host}:{new_port}"
+        for place, shown in enumerate(advertised):
+            shown_name, _, shown_address = shown.partition("://")
+            shown_host, _, shown_port = shown_address.rpartition(":")
+            if shown_name.upper() == name.upper():
+                shown_port = new_port if shown_port == old_port else shown_port
+                shown_host = new_host if shown_host == old_host else shown_host
+                advertised[place] = f"{shown_name}://{shown_host}:{shown_port}"
+        break
+    moved = {"listeners": Given(",".join(listeners), origin)}
+    return moved | ({"advertised.listeners": Given(",".join(advertised), origin)} if advertised else {})
+
+
+def _remark(config: BrokerConfig, given: Mapping[str, Given]) -> None:
+    """Tells of settings that do nothing: a line for each that nobody knows, one for those that we know and do not act on."""
+    for name in config.unknown:
+        _log.warning("%s [%s]", advice(name), given[name].origin)
+    idle = [name for name in given if name in BROKER_SETTINGS and not BROKER_SETTINGS[name].effective]
+    if idle:
+        _log.info("accepted, without effect in ottla: %s", ", ".join(sorted(idle)))
+
+
+# Running
+
+
+def run(options: ServeOptions) -> int:
+    """Serves until a signal comes. Returns the exit code."""
+    _begin_logging(os.environ.get(LOG_LEVEL, "INFO"))
+    try:
+        config, given = gather(options, os.environ)
+        _remark(config, given)
+        _raise_open_files()
+        with asyncio.Runner(loop_factory=loop_factory()) as runner:
+            runner.run(_serve(config))
+    except CannotStart as problem:
+        print(f"ottla: {problem}", file=sys.stderr)
+        return 1
+    return 0
+
+
+async def _serve(config: BrokerConfig) -> None:
+    from ottla.server.broker.broker import Broker  # most of the program: a wrong setting is reported without loading it
+    from ottla.server.metadata.image import MetadataError
+
+    loop, stop = asyncio.get_running_loop(), asyncio.Event()
+
+    def on_signal(number: signal.Signals) -> None:
+        _log.info("%s: stopping", number.name)
+        stop.set()
+        for each in (signal.SIGTERM, signal.SIGINT):  # whoever asks twice does not want to wait
+            loop.remove_signal_handler(each)
+            signal.signal(each, signal.SIG_DFL)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, on_signal, number)
+    broker = Broker(config)
+    try:
+        if not await _start(broker, stop):
+            return
+    except ConfigError as error:
+        raise CannotStart(str(error)) from error
+    except (LogError, MetadataError, OSError) as error:
+        raise CannotStart(_explained(error, config)) from error
+    _settle_collector()
+    _announce(broker, config)
+    waiting = [asyncio.ensure_future(event.wait()) for event in (stop, broker.offline)]
+    await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+    for each in waiting:
+        each.cancel()
+    try:
+        await broker.stop()
+    except (LogError, OSError) as error:
+        raise CannotStart(f"log.dirs: the stop was not clean, the next start will recover: {error}") from error
+    if broker.offline.is_set():
+        raise CannotStart("log.dirs: no directory works any more, the log says why; mend the disk and start again")
+    _log.info("stopped")
+
+
+async def _start(broker: Broker, stop: asyncio.Event) -> bool:
+    """Starts the broker; False if it was told to stop before it was ready: the next start recovers. Raises as Broker.start."""
+    starting, stopping = asyncio.ensure_future(broker.start()), asyncio.ensure_future(stop.wait())
+    await asyncio.wait((starting, stopping), return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+    if not starting.done():
+        starting.cancel()
+        await asyncio.wait((starting,))
+    if starting.cancelled():
+        _log.warning("stopped before the start was over: the next start will recover")
+        return False
+    starting.result()
+    return True
+
+
+def _settle_collector() -> None:
+    """What is here now stays: the cycle collector need not look at it again. And it looks less often: an answer of many
+    partitions makes more objects than its usual step, none of them in a cycle, and half of the answer's time was spent there.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(COLLECTOR_STEP, 20, 20)
+
+
+def _announce(broker: Broker, config: BrokerConfig) -> None:
+    directories = ", ".join(config.log_dirs)
+    metrics = f", metrics {broker.metrics_url}/metrics" if broker.metrics_url is not None else ""
+    print(f"ottla {__version__} ready: bootstrap {broker.bootstrap}, data {directories}, cluster {broker.cluster_id}{metrics}")
+    print(f"[KafkaServer id={config.node_id}] started", flush=True)
+
+
+def _explained(error: Exception, config: BrokerConfig) -> str:
+    """One line: the setting behind a failed start, what is wrong, what to do."""
+    match error:
+        case LogDirLocked():
+            return f"log.dirs: {error}; stop that broker, or use another directory (--data-dir DIR)"
+        case InconsistentMetadata() if " belong" not in str(error):  # files that are damaged or missing
+            return f"log.dirs: {error}; ottla log verify shows what is wrong, or use another directory (--data-dir DIR)"
+        case InconsistentMetadata():
+            return f"log.dirs: {error}; give --cluster-id and --node-id as the directory has them, or another --data-dir"
+        case OSError(filename=None) if isinstance(error, socket.gaierror) or error.errno in _BAD_ADDRESS:
+            remedy = "stop what listens there, or choose" if error.errno == errno.EADDRINUSE else "choose"
+            addresses = ", ".join(str(listener) for listener in config.listeners)
+            return f"listeners: {addresses}: {error.strerror}; {remedy} another address (--host HOST, --port N, 0 for a free one)"
+        case FileExistsError() | NotADirectoryError():
+            return f"log.dirs: {error.filename}: not a directory; choose another (--data-dir DIR)"
+        case OSError():
+            path = error.filename or ", ".join(config.log_dirs)
+            return f"log.dirs: {path}: {error.strerror or error}; make it writable, or choose another directory (--data-dir DIR)"
+        case _:
+            return f"log.dirs: {', '.join(config.log_dirs)}: {error}"
+
+
+def _begin_logging(level: str) -> None:
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(LineFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(
+        level=_LEVELS.get(level.upper(), logging.getLevelNamesMapping().get(level.upper(), logging.INFO)),
+        handlers=[handler],
+    )
+
+
+class LineFormatter(logging.Formatter):
+    """A message is one line of at most LONGEST_LINE characters, whatever clients call themselves and their groups."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        record.message = "".join(c if c.isprintable() else repr(c)[1:-1] for c in record.message[:LONGEST_LINE])
+        return super().formatMessage(record)
+
+
+def _raise_open_files() -> None:
+    """As many open files as this process may have: connections and segments each take one, and the usual soft limit is 1,024."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
+    """uvloop's where it is installed, else asyncio's own."""
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop
+    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
+    return factory

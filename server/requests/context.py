@@ -1,0 +1,158 @@
+"""What a handler may lean on: the broker's parts, and the request it answers.
+
+Handlers take these as arguments and import none of the layers above them, so a handler's test builds a BrokerContext from
+whatever parts it needs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+from ottla.server.metadata.operation import NO_LIMIT, Permits
+from ottla.server.partitions.waiting import Woken
+from ottla.server.requests.kept_answers import KeptAnswers
+
+if TYPE_CHECKING:
+    from ottla.server.base.clock import Clock
+    from ottla.server.group.coordinator import GroupCoordinator
+    from ottla.server.metadata.controller import Controller
+    from ottla.server.metadata.image import MetadataImage
+    from ottla.server.partitions.fetch_sessions import FetchSessions
+    from ottla.server.partitions.flushing import Flushing
+    from ottla.server.partitions.log_dirs import LogDirs
+    from ottla.server.partitions.replicas import Replicas
+    from ottla.server.settings.broker_config import BrokerConfig
+    from ottla.server.share.share_partitions import SharePartitions
+    from ottla.server.share_state.coordinator import ShareCoordinator
+    from ottla.server.telemetry.subscriptions import ClientTelemetry
+    from ottla.server.txn.coordinator import TransactionCoordinator
+    from ottla.server.txn.producer_ids import ProducerIds
+
+
+class ClientQuotas(Protocol):
+    """What handlers ask of the quotas of clients (server/quotas)."""
+
+    def charge_fetch(self, ctx: RequestContext, size: int) -> int:
+        """For a Fetch that would be answered with `size` bytes: how many ms the client has to wait instead, or 0."""
+        ...
+
+    def permits(self, ctx: RequestContext, *, strict: bool) -> Permits:
+        """For a request that makes or removes partitions."""
+        ...
+
+    def used(self, quota: str) -> list[tuple[tuple[str, str], float]]:
+        """For metrics: (user, client id) of those who share a limit of this quota, "" for any, and what they use a second."""
+        ...
+
+
+@dataclass(slots=True)
+class BrokerContext:
+    """The parts of one running broker."""
+
+    config: BrokerConfig
+    metadata: MetadataImage
+    controller: Controller
+    replicas: Replicas
+    groups: GroupCoordinator
+    producer_ids: ProducerIds
+    fetch_sessions: FetchSessions
+    clock: Clock
+    kept_answers: KeptAnswers = field(default_factory=KeptAnswers)
+    woken: Woken = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.woken = Woken(self.clock)
+
+    telemetry: ClientTelemetry | None = None
+    quotas: ClientQuotas | None = None
+    """None until somebody's quota is set."""
+    log_dirs: LogDirs | None = None
+    """None where there is one log directory: nothing can be moved."""
+    transactions: TransactionCoordinator | None = None
+    """None until somebody has to do with transactions; see `transaction_coordinator`."""
+    share_state: ShareCoordinator | None = None
+    """None until somebody has to do with share groups; see `share_coordinator`."""
+    shares: SharePartitions | None = None
+    """None until a member of a share group fetches; see `share_partitions`."""
+    flushing: Flushing | None = None
+    """None until an answer has to wait for an fsync; see `flusher`."""
+
+    def transaction_coordinator(self) -> TransactionCoordinator:
+        if self.transactions is None:
+            from ottla.server.txn.partitions import open_coordinator
+
+            self.transactions = open_coordinator(self)
+        return self.transactions
+
+    def share_coordinator(self) -> ShareCoordinator:
+        if self.share_state is None:
+            from ottla.server.share_state.opening import open_share_coordinator
+
+            self.share_state = open_share_coordinator(self)
+        return self.share_state
+
+    def share_partitions(self) -> SharePartitions:
+        if self.shares is None:
+            from ottla.server.share.share_partitions import SharePartitions
+
+            self.shares = SharePartitions(self, self.share_coordinator())
+        return self.shares
+
+    def flusher(self) -> Flushing:
+        if self.flushing is None:
+            from ottla.server.partitions.flushing import Flushing
+
+            self.flushing = Flushing(self.clock)
+        return self.flushing
+
+
+class RequestContext:
+    """One request, without its body. `connection` tells connections apart and is compared by identity only."""
+
+    __slots__ = (
+        "api_key",
+        "api_version",
+        "broker",
+        "client_host",
+        "client_id",
+        "client_port",
+        "client_software",
+        "connection",
+        "correlation_id",
+        "failed",
+        "listener",
+        "principal",
+    )
+
+    def __init__(
+        self,
+        broker: BrokerContext,
+        api_key: int,
+        api_version: int,
+        correlation_id: int,
+        client_id: str | None,
+        client_host: str,
+        listener: str,
+        connection: object,
+        principal: str = "User:ANONYMOUS",
+    ) -> None:
+        self.broker = broker
+        self.api_key = api_key
+        self.api_version = api_version
+        self.correlation_id = correlation_id
+        self.client_id = client_id
+        self.client_host = client_host
+        self.client_port = 0
+        self.client_software = ("unknown", "unknown")
+        """Name and version, as its ApiVersions said."""
+        self.listener = listener
+        self.connection = connection
+        self.principal = principal
+        self.failed = False
+        """Set by Produce and Fetch where their answer holds errors, which are counted then. Dispatch sets it back."""
+
+    def permits(self, strict_since: int) -> Permits:
+        """For a request that makes or removes partitions; from version `strict_since` on its client knows what a refusal is."""
+        quotas = self.broker.quotas
+        return NO_LIMIT if quotas is None else quotas.permits(self, strict=self.api_version >= strict_since)

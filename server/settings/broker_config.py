@@ -1,0 +1,341 @@
+"""The broker's settings: tables of Settings by name, and BrokerConfig, the values one broker was started with.
+
+Text comes in (a file, the environment, the command line; server/settings/properties.py reads them), is parsed by the tables,
+checked against itself, and stands in `values` by Kafka's names: `config.values["num.partitions"]`. Whoever needs a setting often
+copies it into a field of its own, once (GroupSettings, SocketSettings and so on); there is no magic attribute for every name.
+
+A value that does not parse, or that contradicts another, is a ConfigError with one line that names the key and the remedy. A name
+that nobody knows is not an error, here as in Kafka, since plug-ins bring their own: `unknown` has them, and `advice()` says what
+was probably meant.
+
+The broker is its own controller quorum (`process.roles=broker,controller` with itself as the only voter), so the usual
+`server.properties` of a combined node runs as it is. Its CONTROLLER listener serves administration (`bootstrap.controllers`).
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+from ottla.log.config import TOPIC_SETTINGS, check_gzip_level
+from ottla.log.settings import ConfigError, ConfigType, InvalidSetting, Setting, Update, Value
+from ottla.server.settings.groups import CLIENT_METRICS_SETTINGS, GROUP_SETTINGS
+from ottla.server.settings.listeners import (
+    ListenerAddress,
+    check_advertised,
+    check_open,
+    parse_addresses,
+    parse_protocol_map,
+    reachable_host,
+)
+from ottla.server.settings.rules import check_broker, check_references
+from ottla.server.settings.table import BROKER_ROWS, CHOICES, CHOICES_IN_ANY_CASE, REMOVED, REQUIRED, SAME_IN_OTHER_UNITS
+
+__all__ = [
+    "BROKER_SETTINGS",
+    "CLIENT_METRICS_SETTINGS",
+    "GROUP_SETTINGS",
+    "OWN_SETTINGS",
+    "BrokerConfig",
+    "ConfigError",
+    "InvalidSetting",
+    "advice",
+    "base_name",
+    "documentation",
+    "overlaid",
+]
+
+_log = logging.getLogger("ottla.server.config")
+
+_SYNONYMS: Final = {name: family for family in SAME_IN_OTHER_UNITS for name in family} | {
+    "log.flush.interval.ms": ("log.flush.interval.ms", "log.flush.scheduler.interval.ms")
+}
+
+
+def _in_any_case(choices: tuple[str, ...]) -> Callable[[Value], str | None]:
+    def check(value: Value) -> str | None:
+        if isinstance(value, str) and value.upper() in choices:
+            return None
+        return f"is none of {', '.join(choices)}, in capitals or not"
+
+    return check
+
+
+def _all_match(pattern: str, form: str) -> Callable[[Value], str | None]:
+    """Every element of a list is of `form`, which `pattern` describes to the machine."""
+    compiled = re.compile(pattern)
+
+    def check(value: Value) -> str | None:
+        wrong = [each for each in value if not compiled.fullmatch(each)] if isinstance(value, tuple) else []
+        return f"has the element '{wrong[0]}', which is not {form}" if wrong else None
+
+    return check
+
+
+_CHECKS: Final[dict[str, Callable[[Value], str | None]]] = {
+    "compression.gzip.level": check_gzip_level,
+    "controller.quorum.bootstrap.servers": _all_match(r".+:\d{1,5}", "host:port"),
+    "controller.quorum.voters": _all_match(r"\d+@.+:\d{1,5}", "id@host:port"),
+    **{name: _in_any_case(choices) for name, choices in CHOICES_IN_ANY_CASE.items()},
+}
+
+
+def _setting(
+    name: str, kind: str, default: Value, low: float | None = None, high: float | None = None, flags: str = ""
+) -> Setting:
+    return Setting(
+        name,
+        ConfigType[kind],
+        default,
+        low,
+        high,
+        choices=CHOICES.get(name, ()),
+        synonyms=_SYNONYMS.get(name, (name,)),
+        update=Update.CLUSTER_WIDE if "c" in flags else Update.PER_BROKER if "b" in flags else Update.READ_ONLY,
+        effective="e" in flags,
+        internal="i" in flags,
+        unique=kind == "LIST",
+        required=name in REQUIRED,
+        check=_CHECKS.get(name),
+    )
+
+
+BROKER_SETTINGS: Final[dict[str, Setting]] = {str(row[0]): _setting(*row) for row in BROKER_ROWS}  # type: ignore[arg-type]
+"""Every broker setting of Kafka 4.4, by name; internal ones included."""
+
+OWN_SETTINGS: Final[dict[str, Setting]] = {
+    setting.name: setting
+    for setting in (
+        Setting(
+            "ottla.metrics.port",
+            ConfigType.INT,
+            None,
+            0,
+            65535,
+            doc="Where /metrics, /healthz and /readyz are served over HTTP; 0 is a free port. Not set: they are not served.",
+        ),
+        Setting(
+            "ottla.metrics.host",
+            ConfigType.STRING,
+            "127.0.0.1",
+            doc="The address for them; empty is every interface. Whoever reaches it can read them.",
+        ),
+        Setting(
+            "ottla.client.metrics",
+            ConfigType.BOOLEAN,
+            False,
+            doc="Clients are asked for the metrics that kafka-client-metrics subscribes to (KIP-714), and /metrics shows them.",
+        ),
+    )
+}
+"""Settings of ottla that Kafka does not have, read from the same places. Clients are not shown them."""
+
+_DEFAULTS: Final[dict[str, Value]] = {name: setting.default for name, setting in (BROKER_SETTINGS | OWN_SETTINGS).items()}
+
+
+def documentation(setting: Setting) -> str:
+    """What a setting is for; the texts of the broker's are loaded at the first question.
+
+    A broker's setting that is the default of a topic's or a group's has that one's text.
+    """
+    from ottla.server.settings.docs import DOCS
+
+    text = setting.doc or DOCS.get(setting.name)
+    if text is None:
+        of, heir = next(
+            (of, heir)
+            for of, table in (("topics", TOPIC_SETTINGS), ("groups", GROUP_SETTINGS))
+            for heir in table.values()
+            if setting.name in heir.synonyms
+        )
+        unit = setting.name.rpartition(".")[2]
+        in_unit = f", in {unit}" if unit in ("hours", "minutes") else ""
+        text = f"What `{heir.name}` is for {of} that do not set it{in_unit}. {heir.doc}"
+    return text
+
+
+def base_name(name: str) -> str:
+    """The setting behind a listener's own: `listener.name.internal.ssl.keystore.type` is `ssl.keystore.type`."""
+    if name.startswith("listener.name."):
+        rest = name.split(".", 3)
+        return rest[3] if len(rest) == 4 else name
+    return name
+
+
+def is_hidden(name: str) -> bool:
+    """Whether nobody is shown what a broker's setting has: a password, or what we do not know."""
+    setting = BROKER_SETTINGS.get(base_name(name))
+    return setting is None or setting.sensitive
+
+
+def advice(name: str) -> str:
+    """What to do about a name that BROKER_SETTINGS does not have; one line."""
+    for old, reason in REMOVED.items():
+        if name == old or name.startswith(f"{old}."):
+            return f"{name} has no effect: {reason}; remove it"
+    from difflib import get_close_matches
+
+    nearest = get_close_matches(name, [*BROKER_SETTINGS, *OWN_SETTINGS], n=1, cutoff=0.75)
+    hint = f"did you mean {nearest[0]}?" if nearest else "it has no effect; remove it"
+    return f"{name} is not a broker setting of Kafka 4.4: {hint}"
+
+
+class BrokerConfig:
+    """What a broker was started with. Read `values`; it is complete, and does not change while the broker runs.
+
+    `values`: parsed, by name, defaults included. `texts`: as they were given, unknown names included, which `unknown` lists.
+    `cluster_id`: for formatting an empty directory, and what a used one must belong to; None if any will do.
+    """
+
+    def __init__(self, values: dict[str, Any], texts: Mapping[str, str], cluster_id: str | None = None) -> None:
+        self.values = values
+        self.texts = dict(texts)
+        self.cluster_id = cluster_id
+        self.unknown = tuple(name for name in texts if base_name(name) not in BROKER_SETTINGS and name not in OWN_SETTINGS)
+        protocols = self._protocols()
+        controllers = {name.upper() for name in values["controller.listener.names"] or ()}
+        everything = parse_addresses("listeners", values["listeners"], protocols)
+        self.listeners = tuple(listener for listener in everything if listener.name not in controllers)
+        """Where clients connect: what the broker opens."""
+        self.controller_listeners = tuple(listener for listener in everything if listener.name in controllers)
+        """Where this node is reached as a controller: by who administrates it, for the quorum is this node alone."""
+        self.advertised_listeners = self._advertised(protocols, controllers)
+        """What clients are told, one for each of `listeners`, in their order; port 0 stands for the one that is bound."""
+        self.log_dirs = _directories(values["log.dirs"] or values["log.dir"])
+        """Absolute paths."""
+        self._check_listeners()
+        self._check_roles()
+        check_broker(values, self.texts)
+        check_references(values, self.texts, {listener.name for listener in self.listeners}, controllers, self.log_dirs)
+
+    @classmethod
+    def from_mapping(cls, texts: Mapping[str, str], cluster_id: str | None = None) -> tuple[BrokerConfig, list[str]]:
+        """From text by name. Returns the configuration and the names that nobody knows. ConfigError."""
+        values: dict[str, Any] = dict(_DEFAULTS)
+        texts = _with_both_ids(texts)
+        for name, text in texts.items():
+            setting = BROKER_SETTINGS.get(name) or OWN_SETTINGS.get(name)
+            if setting is not None:
+                values[name] = setting.parse(text)
+        config = cls(values, texts, cluster_id)
+        return config, list(config.unknown)
+
+    @property
+    def node_id(self) -> int:
+        """`node.id`."""
+        return int(self.values["node.id"])
+
+    @property
+    def rack(self) -> str | None:
+        """`broker.rack`."""
+        return self.values["broker.rack"] or None
+
+    @property
+    def metadata_log_dir(self) -> str:
+        """Where `__cluster_metadata-0` lies: `metadata.log.dir`, or the first log directory."""
+        path = self.values["metadata.log.dir"]
+        return os.path.abspath(path) if path else self.log_dirs[0]
+
+    def is_controllers(self, listener: str) -> bool:
+        """Whether the listener of this name is a controller's, no broker's."""
+        return any(listener == address.name for address in self.controller_listeners)
+
+    def advertised_for(self, name: str, bound_port: int) -> ListenerAddress:
+        """What clients are told for listener `name`, now that its port is known."""
+        address = next(address for address in self.advertised_listeners if address.name == name)
+        return address._replace(port=address.port or bound_port)
+
+    def _protocols(self) -> dict[str, str]:
+        """Listener names -> protocols. Controllers are PLAINTEXT where no map was given, as in Kafka."""
+        key = "listener.security.protocol.map"
+        protocols = parse_protocol_map(self.values[key])
+        if key not in self.texts:
+            for name in self.values["controller.listener.names"] or ():
+                protocols.setdefault(name.upper(), "PLAINTEXT")
+        return protocols
+
+    def _advertised(self, protocols: dict[str, str], controllers: set[str]) -> tuple[ListenerAddress, ...]:
+        """In the order of `listeners`; a listener that is not advertised advertises itself."""
+        given = parse_addresses("advertised.listeners", self.values["advertised.listeners"] or (), protocols)
+        check_advertised(given, (*self.listeners, *self.controller_listeners))
+        named = {address.name: address for address in given if address.name not in controllers}
+        if given and not named:
+            raise ConfigError("advertised.listeners: none of them is for clients; advertise a listener that is no controller's")
+        shown = (named.get(listener.name, listener) for listener in self.listeners)
+        return tuple(address._replace(host=reachable_host(address.host)) for address in shown)
+
+    def _check_listeners(self) -> None:
+        if not self.listeners:
+            raise ConfigError(
+                "listeners: all of them are controllers' (controller.listener.names); add one such as PLAINTEXT://:9092"
+            )
+        check_open(self.listeners)
+        inter_broker = self.values["inter.broker.listener.name"]
+        if inter_broker and inter_broker.upper() not in {listener.name for listener in self.listeners}:
+            raise ConfigError(f"inter.broker.listener.name: {inter_broker} is not in listeners; name one that is")
+
+    def _check_roles(self) -> None:
+        """A standalone broker is all that there is yet."""
+        broker_id = self.values["broker.id"]
+        if broker_id != self.node_id and "broker.id" in self.texts:
+            raise ConfigError(f"broker.id: {broker_id} is not node.id {self.node_id}; set only node.id")
+        if self.node_id < 0:
+            raise ConfigError(f"node.id: {self.node_id} is negative; set node.id=1")
+        roles = frozenset(self.values["process.roles"])
+        if roles != {"broker", "controller"}:
+            raise ConfigError(
+                f"process.roles: '{','.join(self.values['process.roles'])}' needs other nodes, and ottla does not join a quorum "
+                "yet; set process.roles=broker,controller"
+            )
+        for voter in self.values["controller.quorum.voters"]:
+            if int(voter.partition("@")[0]) != self.node_id:
+                raise ConfigError(
+                    f"controller.quorum.voters: {voter} is another node, and ottla does not join a quorum yet; leave node "
+                    f"{self.node_id} as the only voter"
+                )
+        if self.values["authorizer.class.name"]:
+            raise ConfigError("authorizer.class.name: ottla has no authorization yet; remove it")
+
+
+def _with_both_ids(texts: Mapping[str, str]) -> Mapping[str, str]:
+    """`broker.id` is the old name of `node.id`: where one is set, so is the other."""
+    for given, missing in (("node.id", "broker.id"), ("broker.id", "node.id")):
+        if given in texts and missing not in texts:
+            return {**texts, missing: texts[given]}
+    return texts
+
+
+def overlaid(values: Mapping[str, Any], *layers: Mapping[str, str]) -> Mapping[str, Any]:
+    """`values` with dynamic settings (text, as in ConfigRecords) laid over them, later layers on top.
+
+    One that has a family (the same in other units) puts the rest of it back to the defaults, so that it counts alone. A text that
+    does not parse counts as not there: it was written by somebody with other bounds, and the broker must run.
+    """
+    if not any(layers):
+        return values
+    result = dict(values)
+    for layer in layers:
+        for name, text in layer.items():
+            setting = BROKER_SETTINGS.get(name)
+            if setting is None or not setting.dynamic:
+                continue
+            try:
+                value = setting.parse(text)
+            except ConfigError as error:
+                _log.warning("dynamic setting ignored: %s", error)
+                continue
+            result.update((each, _DEFAULTS[each]) for each in setting.synonyms)
+            result[name] = value
+    return result
+
+
+def _directories(paths: Iterable[str]) -> list[str]:
+    result = [os.path.abspath(path) for path in paths if path]
+    if not result:
+        raise ConfigError("log.dirs: no directory is named; set one")
+    if len(set(result)) < len(result):
+        raise ConfigError("log.dirs: a directory is named twice; name each once")
+    return result

@@ -1,0 +1,192 @@
+"""Settings against each other: what a broker does not start with, and what cannot be set while it runs.
+
+A setting's own bounds are in its table (server/settings/table.py). Here is what takes two: a bound that is itself a setting
+(`AT_MOST`), times that are written in several units, and some values that Kafka reads later than its table. Each rule refuses
+what Kafka 4.4's broker refuses at a start (tests/server/settings/test_rules.py asks its own classes); what is said is ours, one
+line that begins with a setting that somebody wrote.
+
+`check_broker` is for the values of a whole broker, `check_group` for one group's overrides, whose bounds are the broker's. What
+only counts for a change while the broker runs stands in server/metadata/broker_changes.py.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Collection, Iterable, Mapping, Set
+from typing import Any, Final
+
+from ottla.log.settings import ConfigError
+from ottla.server.settings.table import SAME_IN_OTHER_UNITS
+
+_PROTOCOLS: Final = ("consumer", "share", "streams")
+AT_MOST: Final = (
+    *(
+        pair
+        for protocol in _PROTOCOLS
+        for what in ("heartbeat.interval.ms", "session.timeout.ms", "assignment.interval.ms")
+        for pair in (
+            (f"group.{protocol}.min.{what}", f"group.{protocol}.max.{what}"),
+            (f"group.{protocol}.min.{what}", f"group.{protocol}.{what}"),
+            (f"group.{protocol}.{what}", f"group.{protocol}.max.{what}"),
+        )
+    ),
+    *(
+        pair
+        for what in ("delivery.count.limit", "partition.max.record.locks", "record.lock.duration.ms")
+        for pair in (
+            (f"group.share.min.{what}", f"group.share.{what}"),
+            (f"group.share.{what}", f"group.share.max.{what}"),
+        )
+    ),
+    ("group.share.max.size", "group.share.max.share.sessions"),
+    ("group.streams.num.standby.replicas", "group.streams.max.standby.replicas"),
+    ("group.streams.num.warmup.replicas", "group.streams.max.warmup.replicas"),
+    ("group.streams.min.task.offset.interval.ms", "group.streams.task.offset.interval.ms"),
+    ("replica.fetch.wait.max.ms", "replica.socket.timeout.ms"),
+    ("replica.fetch.wait.max.ms", "replica.lag.time.max.ms"),
+)
+"""(smaller, larger): the one may not be above the other."""
+
+BELOW: Final = tuple(
+    (f"group.{protocol}.heartbeat.interval.ms", f"group.{protocol}.session.timeout.ms") for protocol in _PROTOCOLS
+)
+"""(smaller, larger): the one must be below the other."""
+
+CODECS: Final = range(5)
+_CODEC_SETTINGS: Final = ("offsets.topic.compression.codec", "share.coordinator.state.topic.compression.codec")
+_LEAST_DEDUPE_BYTES: Final = 1 << 20
+_LIMIT_OF_ADDRESS: Final = re.compile(r"\s*([^\s,]+)\s*:\s*([+-]?\d{1,10})\s*", re.ASCII)
+_INTS: Final = range(-(1 << 31), 1 << 31)
+CONSUMER_ASSIGNORS: Final = ("uniform", "range")
+_KAFKAS_ASSIGNORS: Final = "org.apache.kafka.coordinator.group.assignor."
+
+
+def assignor_name(text: str) -> str:
+    """Of an assignor that may be named by the class that it has in Kafka."""
+    if not text.startswith(_KAFKAS_ASSIGNORS):
+        return text
+    return text.removeprefix(_KAFKAS_ASSIGNORS).removesuffix("Assignor").lower()
+
+
+def check_broker(values: Mapping[str, Any], written: Collection[str] = ()) -> None:
+    """`values`: all of a broker's, parsed. `written`: the names that somebody wrote. ConfigError."""
+    _check_pairs(values, written)
+    _check_times(values)
+    _check_connections(values, written)
+    for name in _CODEC_SETTINGS:
+        if values[name] not in CODECS:
+            raise ConfigError(f"{name}: {values[name]} is no codec; use 0 (none), 1 (gzip), 2 (snappy), 3 (lz4) or 4 (zstd)")
+    threads = values["log.cleaner.threads"]
+    if threads < 1 or values["log.cleaner.dedupe.buffer.size"] // threads <= _LEAST_DEDUPE_BYTES:
+        raise ConfigError(
+            f"log.cleaner.dedupe.buffer.size: {values['log.cleaner.dedupe.buffer.size']} is too small for "
+            f"{threads} threads (log.cleaner.threads); give each of them more than {_LEAST_DEDUPE_BYTES} bytes"
+        )
+    for name in values["group.consumer.assignors"]:
+        if assignor_name(name) not in CONSUMER_ASSIGNORS:
+            raise ConfigError(
+                f"group.consumer.assignors: there is no {name} here, and no JVM to load it in; use uniform or range"
+            )
+    if "classic" not in values["group.coordinator.rebalance.protocols"]:
+        raise ConfigError("group.coordinator.rebalance.protocols: classic is missing, and cannot be turned off; add it")
+
+
+def check_references(
+    values: Mapping[str, Any], written: Collection[str], listeners: Set[str], controllers: Set[str], log_dirs: Iterable[str]
+) -> None:
+    """Names of listeners (in capitals) and paths of directories that have to be there. ConfigError."""
+    protocol = values["security.inter.broker.protocol"]
+    if "security.inter.broker.protocol" in written and not values["inter.broker.listener.name"] and protocol not in listeners:
+        raise ConfigError(f"security.inter.broker.protocol: no listener has the name {protocol}; remove it")
+    early = {name.upper() for name in values["early.start.listeners"] or ()}
+    if unknown := early - listeners - controllers:
+        raise ConfigError(f"early.start.listeners: {min(unknown)} is not in listeners; name listeners that are")
+    cordoned = values["cordoned.log.dirs"]
+    if cordoned != ("*",) and (unknown := {os.path.abspath(path) for path in cordoned} - set(log_dirs)):
+        raise ConfigError(f"cordoned.log.dirs: {min(unknown)} is not in log.dirs; name directories that are")
+
+
+def check_group(overrides: Mapping[str, Any], broker: Mapping[str, Any]) -> None:
+    """One group's own settings, parsed, against the broker's bounds and each other. ConfigError."""
+    values = {**broker, **{f"group.{name}": value for name, value in overrides.items()}}
+    own = {f"group.{name}": name for name in overrides}
+    try:
+        _check_pairs(values, own, only=own)
+    except _Contradiction as error:
+        raise ConfigError(str(error).removeprefix("group."), error.refusal_of_group(own, values)) from error
+    assignor, assignors = overrides.get("streams.assignor.name"), broker["group.streams.assignors"]
+    if assignor is not None and assignor not in assignors:
+        raise ConfigError(f"streams.assignor.name: '{assignor}' is none of {', '.join(assignors)} (group.streams.assignors)")
+
+
+def _check_pairs(values: Mapping[str, Any], written: Collection[str], only: Collection[str] | None = None) -> None:
+    """`only`: pairs that one of these names is in."""
+    for pairs, strict in ((AT_MOST, False), (BELOW, True)):
+        for smaller, larger in pairs:
+            low, high = values[smaller], values[larger]
+            if low < high or (low == high and not strict) or not (only is None or smaller in only or larger in only):
+                continue
+            raise _Contradiction(smaller, larger, values, written, strict=strict)
+
+
+class _Contradiction(ConfigError):
+    """Two settings of AT_MOST, or of BELOW (`strict`). Said of the one that somebody wrote."""
+
+    def __init__(self, smaller: str, larger: str, values: Mapping[str, Any], written: Collection[str], *, strict: bool) -> None:
+        low, high = values[smaller], values[larger]
+        if smaller in written or larger not in written:
+            text = f"{smaller}: {low} {'must be below' if strict else 'is above'} {larger}, {high}; lower it or raise that"
+        else:
+            text = f"{larger}: {high} {'must be above' if strict else 'is below'} {smaller}, {low}; raise it or lower that"
+        super().__init__(text)
+        self._smaller, self._larger, self._strict = smaller, larger, strict
+
+    def refusal_of_group(self, own: Mapping[str, str], values: Mapping[str, Any]) -> str:
+        """In Kafka's words. `own`: the names of the group's settings by the broker's."""
+        if self._strict:
+            return f"{self._larger.removeprefix('group.')} must be greater than {self._smaller.removeprefix('group.')}"
+        said = self._smaller if self._smaller in own else self._larger
+        least = next((values[smaller] for smaller, larger in AT_MOST if larger == said), None)
+        most = next((values[larger] for smaller, larger in AT_MOST if smaller == said), None)
+        if least is not None and most is not None:
+            return f"{own[said]} must be in the range {least} to {most} inclusive."
+        if least is not None:
+            return f"{own[said]} must be greater than or equal to {least}"
+        return f"{own[said]} must be less than or equal to {most}"
+
+
+def _check_times(values: Mapping[str, Any]) -> None:
+    for family in SAME_IN_OTHER_UNITS:
+        name = next((each for each in family if values[each] is not None), None)
+        if name is None:
+            continue
+        value = values[name]
+        if name.startswith("log.retention.") and value == 0:
+            raise ConfigError(f"{name}: 0 would keep nothing; use 1 or more, or -1 for ever")
+        if name == "log.roll.ms" and value < 1:
+            raise ConfigError(f"{name}: {value} is too small; the least is 1")
+        if name == "log.roll.jitter.ms" and value < 0:
+            raise ConfigError(f"{name}: {value} is too small; the least is 0")
+
+
+def _check_connections(values: Mapping[str, Any], written: Collection[str]) -> None:
+    overrides = values["max.connections.per.ip.overrides"]
+    wrong = [part for part in overrides.split(",") if limit_of_address(part) is None] if overrides else []
+    if wrong:
+        raise ConfigError(f"max.connections.per.ip.overrides: '{wrong[0]}' is not address:count; write such as 127.0.0.1:100")
+    if values["max.connections.per.ip"] == 0 and not overrides:
+        raise ConfigError("max.connections.per.ip: 0 lets nobody in; name addresses in max.connections.per.ip.overrides")
+    if 0 < values["queued.max.request.bytes"] < values["socket.request.max.bytes"]:
+        raise _Contradiction("socket.request.max.bytes", "queued.max.request.bytes", values, written, strict=False)
+    if 0 <= values["connections.max.idle.ms"] <= values["connection.failed.authentication.delay.ms"]:
+        pair = "connection.failed.authentication.delay.ms", "connections.max.idle.ms"
+        raise _Contradiction(*pair, values, written, strict=True)
+
+
+def limit_of_address(part: str) -> tuple[str, int] | None:
+    """One element of max.connections.per.ip.overrides, `address:count`; None for anything else."""
+    found = _LIMIT_OF_ADDRESS.fullmatch(part)
+    if found is None or int(found[2]) not in _INTS:
+        return None
+    return found[1], int(found[2])

@@ -1,0 +1,239 @@
+"""Where a setting's value comes from, for DescribeConfigs: each candidate with its source, the strongest first.
+
+A broker setting may be written at four levels: for this broker while it ran (DYNAMIC_BROKER), for all brokers while they ran
+(DYNAMIC_DEFAULT), at the start (STATIC), and in the table (DEFAULT). Settings of one meaning in other units (log.retention.ms,
+.minutes, .hours) are candidates for each other. Topics and groups come before all of these with their own.
+
+Habits of Kafka's answers are kept, since tools show what they get. Candidates before the one that carries the asked name are
+left out, so that `retention.ms` with nothing but `log.retention.hours` behind it has none, and counts as a default; only the
+answer to CreateTopics names the true source, and writes the value as it was written. Of settings that nobody knows the value is
+hidden: it may be a plug-in's password. And what a broker setting's family was given at the start is as if it were not there once
+one of the family is set while the broker runs (`overlaid`), though it stays a candidate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from enum import IntEnum
+from itertools import dropwhile
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+from ottla.log.config import in_topic_unit, inherited
+from ottla.log.settings import ConfigError, ConfigType, Setting, Value
+from ottla.server.metadata.image import BROKER, MetadataImage
+from ottla.server.settings.broker_config import BROKER_SETTINGS, OWN_SETTINGS, BrokerConfig, base_name, is_hidden, overlaid
+
+
+class Source(IntEnum):
+    """As DescribeConfigs numbers them."""
+
+    UNKNOWN = 0
+    TOPIC = 1
+    DYNAMIC_BROKER = 2
+    DYNAMIC_DEFAULT = 3
+    STATIC = 4
+    DEFAULT = 5
+    LOGGER = 6
+    CLIENT_METRICS = 7
+    GROUP = 8
+
+
+class Candidate(NamedTuple):
+    """A value a setting could have; None where it may not be shown."""
+
+    name: str
+    value: str | None
+    source: Source
+
+
+class Described(NamedTuple):
+    """A setting as it is. `setting` is None where nobody knows it. Each candidate counts once those before it are removed."""
+
+    name: str
+    value: str | None
+    source: Source
+    read_only: bool
+    setting: Setting | None
+    candidates: Sequence[Candidate]
+
+    @property
+    def documented(self) -> bool:
+        """Whether Kafka would have a text: it has one for each name of its table, and for no listener's own and no quota."""
+        return self.setting is not None and self.setting.name == self.name and not _only_dynamic(self.name)
+
+    @property
+    def sensitive(self) -> bool:
+        return self.setting is None or self.setting.sensitive
+
+
+class Sources:
+    """The levels of one broker's settings. `own` and `common` are the dynamic ones: this broker's, and those of all brokers."""
+
+    def __init__(self, config: BrokerConfig, own: Mapping[str, str], common: Mapping[str, str]) -> None:
+        self.own = own
+        self.common = common
+        self.static = config.texts
+        self.values: Mapping[str, Any] = overlaid(config.values, common, own)
+        """What counts now, parsed."""
+        self._plain_topic: dict[str, Described] = {}
+        """What a topic without settings of its own has, by name; empty until somebody asks."""
+
+    @classmethod
+    def now(cls, config: BrokerConfig, image: MetadataImage) -> Sources:
+        """As the image has them: dynamic settings are records like any other."""
+        return cls(config, image.config_of(BROKER, str(config.node_id)), image.config_of(BROKER, ""))
+
+    # Of each kind of resource
+
+    def of_broker(self) -> Iterator[Described]:
+        """All that the broker itself has."""
+        names = [name for name, setting in BROKER_SETTINGS.items() if not _only_where_written(setting)]
+        for name in _with(names, self.static, self.common, self.own):
+            if name in OWN_SETTINGS:
+                continue
+            yield self._broker_setting(name, self._candidates(name))
+
+    def of_all_brokers(self) -> Iterator[Described]:
+        """What was set for all brokers while they ran, and nothing else."""
+        for name, text in sorted(self.common.items()):
+            candidates = [each for each in self._candidates(name) if each.source is Source.DYNAMIC_DEFAULT]
+            yield self._broker_setting(name, candidates)._replace(value=None if is_hidden(name) else text)
+
+    def of_topic(self, settings: Mapping[str, Setting], overrides: Mapping[str, str]) -> Iterator[Described]:
+        """`settings` is log.config.TOPIC_SETTINGS. What a topic does not have of its own is worked out once for all topics."""
+        if not self._plain_topic:
+            plain = (setting for setting in settings.values() if not setting.internal)
+            self._plain_topic = {
+                setting.name: self._resource_setting(setting.name, setting, {}, Source.TOPIC, self._inherited(setting))
+                for setting in sorted(plain, key=attrgetter("name"))
+            }
+        for name in _with(self._plain_topic, overrides) if overrides else self._plain_topic:
+            if name not in overrides:
+                yield self._plain_topic[name]
+                continue
+            setting = settings.get(name)
+            inherits = self._inherited(setting) if setting is not None else []
+            yield self._resource_setting(name, setting, overrides, Source.TOPIC, inherits)
+
+    def of_new_topic(self, settings: Mapping[str, Setting], overrides: Mapping[str, str]) -> Iterator[Described]:
+        """What a topic with these overrides begins with, for the answer to CreateTopics: each value as it was written. Internal
+        settings are among them where they were given."""
+        for name, setting in sorted(settings.items()):
+            if setting.internal and name not in overrides:
+                continue
+            written = next((each for each in self._written(setting.synonyms) if _parses(each)), None)
+            value, source = setting.format(setting.default), Source.DEFAULT
+            if name in overrides:
+                value, source = overrides[name], Source.TOPIC
+            elif written is not None:
+                value, source = _in_unit(setting, written), written.source
+            yield Described(name, None if setting.sensitive else value, source, False, setting, ())
+
+    def of_group(self, settings: Mapping[str, Setting], overrides: Mapping[str, str]) -> Iterator[Described]:
+        """`settings` is GROUP_SETTINGS. One without a broker's setting behind it has its own default."""
+        for name, setting in sorted(settings.items()):
+            if setting.internal and name not in overrides and not any(self._written(setting.synonyms)):
+                continue
+            inherits = self._inherited(setting)
+            if not setting.synonyms:
+                inherits = [Candidate(name, setting.format(setting.default), Source.DEFAULT)]
+            yield self._resource_setting(name, setting, overrides, Source.GROUP, inherits)
+
+    def of_client_metrics(self, settings: Mapping[str, Setting], overrides: Mapping[str, str]) -> Iterator[Described]:
+        """`settings` is CLIENT_METRICS_SETTINGS."""
+        for name, setting in sorted(settings.items()):
+            yield self._resource_setting(name, setting, overrides, Source.CLIENT_METRICS, [])
+
+    # Parts
+
+    def _written(self, names: Sequence[str]) -> Iterator[Candidate]:
+        """What somebody wrote for these names, which have one meaning, the strongest level first. This is the precedence."""
+        levels = ((self.own, Source.DYNAMIC_BROKER), (self.common, Source.DYNAMIC_DEFAULT), (self.static, Source.STATIC))
+        for texts, source in levels:
+            yield from (Candidate(name, texts[name], source) for name in names if name in texts)
+
+    def _candidates(self, name: str) -> list[Candidate]:
+        """Of a broker setting: level by level, and at each level all settings of its meaning."""
+        base = base_name(name)
+        setting = BROKER_SETTINGS.get(base)
+        names: Sequence[str] = (name,) if setting is None else setting.synonyms if base == name else (name, base)
+        found = list(self._written(names))
+        for each in names:
+            known = BROKER_SETTINGS.get(each)
+            if known is not None and known.default is not None and not _only_dynamic(each):
+                found.append(Candidate(each, known.format(known.default), Source.DEFAULT))
+        if is_hidden(name):
+            found = [candidate._replace(value=None) for candidate in found]
+        return list(dropwhile(lambda candidate: candidate.name != name, found))
+
+    def _broker_setting(self, name: str, candidates: list[Candidate]) -> Described:
+        setting = BROKER_SETTINGS.get(base_name(name))
+        known = BROKER_SETTINGS.get(name)
+        value = candidates[0].value if candidates else None
+        if known is not None and not _only_where_written(known):
+            value = known.format(self.values[name])
+        source = candidates[0].source if candidates else Source.DEFAULT
+        return Described(name, value, source, known is None or not known.dynamic, setting, candidates)
+
+    def _inherited(self, setting: Setting) -> list[Candidate]:
+        """What stands behind a topic's or a group's setting."""
+        return self._candidates(setting.synonyms[0]) if setting.synonyms else []
+
+    def _resource_setting(
+        self, name: str, setting: Setting | None, overrides: Mapping[str, str], source: Source, inherits: list[Candidate]
+    ) -> Described:
+        override = overrides.get(name)
+        if setting is None:
+            return Described(name, None, source, False, None, [Candidate(name, None, source)])
+        value = setting.format(_first_of_list(setting, inherited(setting, self.values)))
+        if override is not None:
+            written = override if setting.internal else _formatted(setting, override)
+            value = value if written is None else written  # a text that does not parse is shown, and does not count
+            inherits = [Candidate(name, override if written is None else written, source), *inherits]
+        return Described(name, value, inherits[0].source if inherits else Source.DEFAULT, False, setting, inherits)
+
+
+def _with(names: Iterable[str], *more: Mapping[str, str]) -> list[str]:
+    return sorted({*names, *(name for texts in more for name in texts)})
+
+
+def _only_where_written(setting: Setting) -> bool:
+    """Whether a broker's setting is shown only if somebody wrote it, and then as it was written."""
+    return setting.internal or _only_dynamic(setting.name)
+
+
+def _only_dynamic(name: str) -> bool:
+    """Quotas of replication: they exist while somebody has set them, and have no value otherwise."""
+    return name.endswith(".throttled.rate") or name == "replica.alter.log.dirs.io.max.bytes.per.second"
+
+
+def _parses(written: Candidate) -> bool:
+    """Whether a broker setting's text is one. What does not parse counts as not there, as in `overlaid`."""
+    try:
+        BROKER_SETTINGS[written.name].parse(written.value or "")
+    except ConfigError:
+        return False
+    return True
+
+
+def _formatted(setting: Setting, text: str) -> str | None:
+    """None where it does not parse."""
+    try:
+        return setting.format(setting.parse(text))
+    except ConfigError:
+        return None
+
+
+def _in_unit(setting: Setting, written: Candidate) -> str | None:
+    """A broker setting's text for a topic's: as it stands where the unit is the same."""
+    value = BROKER_SETTINGS[written.name].parse(written.value or "")
+    converted = in_topic_unit(written.name, value)
+    return written.value if converted == value else setting.format(converted)
+
+
+def _first_of_list(setting: Setting, value: Value) -> Value:
+    """A group has one assignor where the broker lists several: the first."""
+    if isinstance(value, tuple) and setting.type is not ConfigType.LIST:
+        return value[0] if value else None
+    return value

@@ -1,0 +1,323 @@
+"""Metrics that clients push (KIP-714): who asked, what it was told to push, and whether a push is as agreed.
+
+Kafka's broker hands pushed metrics to those of its reporters that take them. Without any, as it comes, it advertises neither API
+and still answers both: subscriptions are matched, pushes are checked, and what passes is dropped. So do we, unless
+`ottla.client.metrics` is true: then clients are told of both, and the numbers that they push are kept (`Instance.numbers`) for
+/metrics, for as long as the client is known; deltas are summed. A client has room for 1,000 numbers, all together for 100,000.
+
+A subscription is a resource of type client-metrics: metric prefixes, an interval, and patterns that all of a client's attributes
+named there must match whole. A client gets the metrics of all subscriptions that match it, at the shortest of their intervals;
+its subscription id changes whenever any of that does.
+
+A *client instance* is a client's own id, given by us with its first request. It is forgotten with the connection that it first
+came on, after three intervals of silence (at least a minute), or when 16,384 others came after it. Its requests keep time:
+
+- a Get before the interval is over since the last Get or Push: 89 THROTTLING_QUOTA_EXCEEDED, unless the last Push was refused
+  for 117 or 76, which a client mends by asking again;
+- a Push before the interval is over since the last one: 89, unless it is the client's last one (`terminating`); if another one
+  follows all the same it is refused: 42 INVALID_REQUEST.
+
+A change of subscriptions begins all of this anew.
+
+Whoever may write a subscription chooses its patterns, and whoever connects chooses what they are matched against, on the event
+loop. So they are matched by RE2, which takes linear time; what of Java's syntax it does not have (references back, looking ahead,
+possessive repetition) makes a pattern that fits nobody, and a line in the log.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import logging
+from random import SystemRandom
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from crc32c import crc32c
+
+from ottla.log.settings import ConfigError
+from ottla.server.metadata.image import CLIENT_METRICS, ConfigChanged
+from ottla.server.metadata.operation import random_uuid
+from ottla.server.settings.broker_config import CLIENT_METRICS_SETTINGS
+from ottla.server.telemetry.otlp import Malformed, points
+from ottla.wire.compression import CompressionError, decompress
+from ottla.wire.errors import ErrorCode
+from ottla.wire.primitives import uuid_to_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from random import Random
+
+    from ottla.server.base.clock import Clock
+    from ottla.server.metadata.image import MetadataImage
+    from ottla.server.requests.context import BrokerContext, RequestContext
+
+logger = logging.getLogger("ottla.server.telemetry")
+
+MAX_INSTANCES: Final = 16_384
+MIN_EXPIRY_MS: Final = 60_000
+EVERYTHING: Final = "*"
+CODECS: Final = (4, 3, 1, 2)
+"""Those we take, the best first: zstd, lz4, gzip, snappy."""
+NEVER_MS: Final = -1
+_DEFAULT_INTERVAL_MS: Final = 300_000
+MAX_NUMBERS: Final = 100_000
+MAX_NUMBERS_OF_ONE: Final = 1000
+_MENDED_BY_GET: Final = (ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+_RESERVED: Final = (bytes(16), bytes(15) + b"\x01")
+
+
+Key = tuple[str, tuple[tuple[str, str], ...]]
+"""A metric's name, and its attributes by name."""
+
+
+class Subscription(NamedTuple):
+    """What one client is to push: its metrics in order, how often, and the number that stands for both."""
+
+    metrics: tuple[str, ...]
+    interval_ms: int
+    id: int
+
+
+class Instance:
+    """One client. `attributes` are what patterns match; one that is None matches nothing."""
+
+    __slots__ = (
+        "attributes",
+        "last_error",
+        "last_get_ms",
+        "last_push_ms",
+        "numbers",
+        "seen_ms",
+        "subscription",
+        "terminating",
+        "version",
+    )
+
+    def __init__(
+        self, attributes: dict[str, str | None], numbers: dict[Key, float], subscription: Subscription, version: int
+    ) -> None:
+        self.attributes = attributes
+        self.numbers = numbers
+        """What it pushed last, by metric and its attributes, where that is kept."""
+        self.subscription = subscription
+        self.version = version
+        self.last_get_ms = NEVER_MS
+        self.last_push_ms = NEVER_MS
+        self.seen_ms = NEVER_MS
+        self.last_error = ErrorCode.NONE
+        self.terminating = False
+
+
+class ClientTelemetry:
+    """See the module's docstring. Follows the image's subscriptions by itself."""
+
+    def __init__(self, image: MetadataImage, clock: Clock, random: Random, max_bytes: int, *, keeps: bool = False) -> None:
+        self.max_bytes = max_bytes
+        """Of one push, as sent and unpacked: telemetry.max.bytes."""
+        self._keeps = keeps
+        self._kept = 0
+        self._image = image
+        self._clock = clock
+        self._random = random
+        self._instances: dict[bytes, Instance] = {}  # the last to have asked is the last
+        self._by_connection: dict[object, bytes] = {}
+        self._version = 0  # of all subscriptions together
+        image.subscribe(self._follow)
+
+    def __len__(self) -> int:
+        return len(self._instances)
+
+    def _follow(self, event: object) -> None:
+        if isinstance(event, ConfigChanged) and event.resource_type == CLIENT_METRICS:
+            self._version += 1
+
+    def connection_lost(self, connection: object) -> None:
+        instance_id = self._by_connection.pop(connection, None)
+        if instance_id in self._instances:
+            self._forget(instance_id)
+
+    def numbers(self) -> Iterator[tuple[Instance, Key, float]]:
+        """All that clients pushed and that is kept, as it is when each client's turn comes."""
+        for instance in list(self._instances.values()):
+            for key, number in list(instance.numbers.items()):
+                yield instance, key, number
+
+    # The two requests
+
+    def get(self, instance_id: bytes, ctx: RequestContext) -> tuple[bytes, Subscription] | ErrorCode:
+        """The client's id, a new one for all zeros, and what it is to push; or why not."""
+        if instance_id == bytes(16):
+            instance_id = self._new_id()
+        instance = self._instance(instance_id, ctx)
+        now_ms = self._clock.now_ms()
+        if _is_due(now_ms, max(instance.last_get_ms, instance.last_push_ms), instance):
+            instance.last_get_ms = now_ms
+        elif instance.last_error not in _MENDED_BY_GET:
+            return ErrorCode.THROTTLING_QUOTA_EXCEEDED
+        instance.last_error = ErrorCode.NONE
+        return instance_id, instance.subscription
+
+    def push(
+        self, instance_id: bytes, subscription_id: int, codec: int, metrics: bytes, ctx: RequestContext, *, terminating: bool
+    ) -> ErrorCode:
+        if instance_id in _RESERVED:
+            return ErrorCode.INVALID_REQUEST
+        instance = self._instance(instance_id, ctx)
+        instance.last_error = self._check_push(instance, subscription_id, codec, metrics, terminating)
+        instance.terminating = terminating
+        return instance.last_error
+
+    def _check_push(self, instance: Instance, subscription_id: int, codec: int, metrics: bytes, terminating: bool) -> ErrorCode:
+        if instance.terminating:
+            return ErrorCode.INVALID_REQUEST
+        now_ms = self._clock.now_ms()
+        if _is_due(now_ms, instance.last_push_ms, instance):
+            instance.last_push_ms = now_ms
+        elif not terminating:
+            return ErrorCode.THROTTLING_QUOTA_EXCEEDED
+        if subscription_id != instance.subscription.id:
+            return ErrorCode.UNKNOWN_SUBSCRIPTION_ID
+        if codec != 0 and codec not in CODECS:
+            return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+        if len(metrics) > self.max_bytes:
+            return ErrorCode.TELEMETRY_TOO_LARGE
+        if metrics:
+            try:
+                unpacked = decompress(codec, metrics, self.max_bytes)
+                if self._keeps:
+                    self._keep(instance, unpacked)
+            except (CompressionError, Malformed):
+                return ErrorCode.INVALID_RECORD
+        return ErrorCode.NONE
+
+    def _keep(self, instance: Instance, metrics: bytes) -> None:
+        """Malformed, with nothing kept."""
+        numbers = instance.numbers
+        for name, attributes, value, is_delta in list(points(metrics)):
+            key = name, attributes
+            if key in numbers:
+                numbers[key] = numbers[key] + value if is_delta else value
+            elif len(numbers) < MAX_NUMBERS_OF_ONE and self._kept < MAX_NUMBERS:
+                numbers[key] = value
+                self._kept += 1
+
+    # Instances
+
+    def _new_id(self) -> bytes:
+        while True:
+            made = random_uuid(self._random)
+            if made not in self._instances:
+                return made
+
+    def _instance(self, instance_id: bytes, ctx: RequestContext) -> Instance:
+        now_ms = self._clock.now_ms()
+        instance = self._instances.get(instance_id)
+        if instance is not None and now_ms - instance.seen_ms >= _expiry_ms(instance):
+            self._forget(instance_id)
+            instance = None
+        if instance is None or instance.version != self._version:
+            attributes, numbers = (instance.attributes, instance.numbers) if instance else (_attributes(instance_id, ctx), {})
+            instance = Instance(attributes, numbers, self._subscription(instance_id, attributes), self._version)
+            self._by_connection[ctx.connection] = instance_id
+        instance.seen_ms = now_ms
+        self._instances.pop(instance_id, None)
+        self._instances[instance_id] = instance
+        self._forget_old(now_ms)
+        return instance
+
+    def _forget(self, instance_id: bytes) -> None:
+        self._kept -= len(self._instances.pop(instance_id).numbers)
+
+    def _forget_old(self, now_ms: int) -> None:
+        while True:
+            oldest_id, oldest = next(iter(self._instances.items()))
+            if len(self._instances) <= MAX_INSTANCES and now_ms - oldest.seen_ms < _expiry_ms(oldest):
+                return
+            self._forget(oldest_id)
+
+    # Subscriptions
+
+    def _subscription(self, instance_id: bytes, attributes: Mapping[str, str | None]) -> Subscription:
+        metrics: set[str] = set()
+        interval_ms = _DEFAULT_INTERVAL_MS
+        for (kind, _), texts in self._image.configs.items():
+            if kind != CLIENT_METRICS:
+                continue
+            values = _parsed(texts)
+            if _matches(values.get("match", ()), attributes):
+                metrics.update(values.get("metrics", ()))
+                interval_ms = min(interval_ms, values.get("interval.ms", _DEFAULT_INTERVAL_MS))
+        wanted = (EVERYTHING,) if EVERYTHING in metrics else tuple(sorted(metrics))
+        return Subscription(wanted, interval_ms, _subscription_id(instance_id, wanted, interval_ms))
+
+
+def telemetry_of(broker: BrokerContext) -> ClientTelemetry:
+    """The broker's, made with the first client that asks: nearly no broker is ever asked."""
+    if broker.telemetry is None:
+        values = broker.config.values
+        max_bytes, keeps = values["telemetry.max.bytes"], values["ottla.client.metrics"]
+        broker.telemetry = ClientTelemetry(broker.metadata, broker.clock, SystemRandom(), max_bytes, keeps=keeps)
+    return broker.telemetry
+
+
+def _is_due(now_ms: int, last_ms: int, instance: Instance) -> bool:
+    return last_ms == NEVER_MS or now_ms - last_ms >= instance.subscription.interval_ms
+
+
+def _expiry_ms(instance: Instance) -> int:
+    return max(MIN_EXPIRY_MS, 3 * instance.subscription.interval_ms)
+
+
+def _attributes(instance_id: bytes, ctx: RequestContext) -> dict[str, str | None]:
+    name, version = ctx.client_software
+    return {
+        "client_instance_id": uuid_to_text(instance_id),
+        "client_id": ctx.client_id,
+        "client_software_name": name,
+        "client_software_version": version,
+        "client_source_address": ctx.client_host,
+        "client_source_port": str(ctx.client_port),
+    }
+
+
+def _parsed(texts: Mapping[str, str]) -> dict[str, Any]:
+    """What can be read of a subscription's settings. A data directory of Kafka's may have others."""
+    values: dict[str, Any] = {}
+    for name, text in texts.items():
+        with contextlib.suppress(ConfigError, KeyError):
+            values[name] = CLIENT_METRICS_SETTINGS[name].parse(text)
+    return values
+
+
+def _matches(patterns: tuple[str, ...], attributes: Mapping[str, str | None]) -> bool:
+    """Each pattern is `key=regular expression`; the last one of a key counts."""
+    by_key = {key.strip(): pattern.strip() for key, _, pattern in (pair.partition("=") for pair in patterns)}
+    return all(_fits(pattern, attributes[key]) for key, pattern in by_key.items())
+
+
+def _fits(pattern: str, value: str | None) -> bool:
+    compiled = _compiled(pattern)
+    return value is not None and compiled is not None and compiled.fullmatch(value) is not None
+
+
+@functools.lru_cache(maxsize=100)
+def _compiled(pattern: str) -> Any:
+    """None for one that only Java understands."""
+    import re2  # loaded by the first subscription that tells clients apart
+
+    quiet = re2.Options()
+    quiet.log_errors = False
+    try:
+        return re2.compile(pattern, options=quiet)
+    except re2.error as error:
+        said = error.args[0].decode("utf-8", "replace")
+        logger.warning("the pattern %r of a client-metrics subscription fits nobody: %s", pattern, said)
+        return None
+
+
+def _subscription_id(instance_id: bytes, metrics: tuple[str, ...], interval_ms: int) -> int:
+    """As Kafka makes it: CRC-32C of the terms as Java writes a list, xor Java's hash of the client's id."""
+    high, low = int.from_bytes(instance_id[:8], "big"), int.from_bytes(instance_id[8:], "big")
+    folded = high ^ low
+    value = crc32c(f"[{', '.join(metrics)}]{interval_ms}".encode()) ^ (folded >> 32) ^ (folded & 0xFFFFFFFF)
+    return value - (1 << 32) if value >> 31 else value

@@ -1,0 +1,241 @@
+"""Our own connection to a broker: what it asks, how it logs in, and its failures in words."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import struct
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+import ottla.testing
+from ottla.commands import direct
+from ottla.commands.client import Cluster
+from ottla.commands.output import Failure
+from ottla.commands.positions import Partition
+from ottla.wire.header import decode_request_header, encode_response_header
+from ottla.wire.messages import api_versions, sasl_authenticate, sasl_handshake
+
+HOST = "127.0.0.1"
+CLUSTER = Cluster({}, timeout_s=10)
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[ottla.testing.Broker]:
+    with ottla.testing.Broker() as running:
+        yield running
+
+
+def test_bytes_of_logs(broker: ottla.testing.Broker) -> None:
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    admin.create_topics([NewTopic("t", 2)])["t"].result(10)
+    producer = Producer({"bootstrap.servers": broker.bootstrap})
+    producer.produce("t", b"x" * 1000, partition=1)
+    assert producer.flush(10) == 0
+    with direct.connect(CLUSTER, HOST, broker.port) as connection:
+        sizes = direct.log_sizes(connection, {"t": [0, 1, 7], "none": [0]})
+    assert sizes.keys() == {Partition("t", 0), Partition("t", 1)}
+    assert sizes[Partition("t", 0)] == 0
+    assert 1000 < sizes[Partition("t", 1)] < 1200
+
+
+def test_settings_for_all_brokers(broker: ottla.testing.Broker) -> None:
+    with direct.connect(CLUSTER, HOST, broker.port) as connection:
+        direct.alter_configs(connection, direct.BROKER, "", [("log.retention.ms", 0, "5000")], dry_run=True)
+        (written_down,) = direct.configs(connection, direct.BROKER, "")
+        assert written_down.name == "min.insync.replicas"
+        direct.alter_configs(connection, direct.BROKER, "", [("log.retention.ms", 0, "5000")], dry_run=False)
+        found = [(each.name, each.value) for each in direct.configs(connection, direct.BROKER, "") if each != written_down]
+        assert found == [("log.retention.ms", "5000")]
+        direct.alter_configs(connection, direct.BROKER, "", [("log.retention.ms", 1, None)], dry_run=False)
+        with pytest.raises(Failure, match="the setting is not allowed"):
+            direct.alter_configs(connection, direct.BROKER_LOGGER, "1", [("root", 0, "LOUD")], dry_run=False)
+
+
+# A broker of which every answer is chosen
+
+Answer = Callable[[Any, int, Any], bytes | None]
+
+
+@contextmanager
+def broker_that(answer: Answer) -> Iterator[int]:
+    """A listener for one connection; `answer(api key, version, body)` is the answer, or None to hang up. Its port."""
+    listener = socket.create_server((HOST, 0))
+
+    def serve() -> None:
+        stream, _ = listener.accept()
+        with stream, stream.makefile("rb") as reader:
+            while head := reader.read(4):
+                frame = reader.read(int.from_bytes(head, "big"))
+                header, at = decode_request_header(frame, 0)
+                body = answer(header.api_key, header.api_version, frame[at:])
+                if body is None:
+                    return
+                whole = encode_response_header(header.api_key, header.api_version, header.correlation_id) + body
+                stream.sendall(struct.pack(">i", len(whole)) + whole)
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    try:
+        yield listener.getsockname()[1]
+    finally:
+        thread.join(10)
+        listener.close()
+
+
+def encoded(module: Any, version: int, response: Any) -> bytes:
+    parts: list[Any] = []
+    module.ENCODE_RESPONSE[version](response, parts)
+    return b"".join(bytes(part) for part in parts)
+
+
+def versions(**apis: int) -> bytes:
+    keys = {"sasl_authenticate": 36, "describe_log_dirs": 35}
+    response = api_versions.ApiVersionsResponse(
+        api_keys=[api_versions.ApiVersion(keys[name], 0, high) for name, high in apis.items()]
+    )
+    return encoded(api_versions, 0, response)
+
+
+def sasl(properties: dict[str, str]) -> Cluster:
+    return Cluster({"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", **properties}, timeout_s=10)
+
+
+def test_logging_in() -> None:
+    seen: list[bytes] = []
+
+    def answer(key: int, version: int, body: Any) -> bytes:
+        if key == api_versions.API_KEY:
+            return versions(sasl_authenticate=2)
+        if key == sasl_handshake.API_KEY:
+            return encoded(sasl_handshake, version, sasl_handshake.SaslHandshakeResponse(0, ["PLAIN"]))
+        request, _ = sasl_authenticate.DECODE_REQUEST[version](body, 0)
+        seen.append(bytes(request.auth_bytes))
+        return encoded(sasl_authenticate, version, sasl_authenticate.SaslAuthenticateResponse())
+
+    with (
+        broker_that(answer) as port,
+        direct.connect(sasl({"sasl.username": "me", "sasl.password": "sécret"}), HOST, port) as connection,
+    ):
+        assert connection.versions == {36: (0, 2)}
+    assert seen == ["\0me\0sécret".encode()]
+
+
+def test_a_login_that_is_refused() -> None:
+    def answer(key: int, version: int, _: Any) -> bytes:
+        if key == api_versions.API_KEY:
+            return versions(sasl_authenticate=2)
+        if key == sasl_handshake.API_KEY:
+            return encoded(sasl_handshake, version, sasl_handshake.SaslHandshakeResponse(0, ["PLAIN"]))
+        return encoded(sasl_authenticate, version, sasl_authenticate.SaslAuthenticateResponse(58, "who are you"))
+
+    with broker_that(answer) as port, pytest.raises(Failure, match="the broker refused the login: who are you"):
+        with direct.connect(sasl({"sasl.username": "me"}), HOST, port):
+            pass
+
+
+def test_a_login_of_another_kind_is_not_tried() -> None:
+    for mechanism in ("GSSAPI", "OAUTHBEARER"):
+        with pytest.raises(Failure, match=f"log in by PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, not by {mechanism}"):
+            with direct.connect(sasl({"sasl.mechanism": mechanism}), HOST, 1):
+                pass
+
+
+def test_a_broker_that_does_not_know_the_question() -> None:
+    with broker_that(lambda *_: versions(describe_log_dirs=0)) as port, direct.connect(CLUSTER, HOST, port) as connection:
+        with pytest.raises(Failure, match="does not know DescribeLogDirs"):
+            direct.log_sizes(connection, {"t": [0]})
+
+
+def test_a_broker_that_hangs_up() -> None:
+    with broker_that(lambda *_: None) as port, pytest.raises(Failure, match=f"{HOST}:{port}: the broker ended the connection"):
+        with direct.connect(CLUSTER, HOST, port):
+            pass
+
+
+@pytest.mark.parametrize("body", [b"", b"\0", b"\0\0\x7f\xff\xff\xff"])
+def test_an_answer_that_cannot_be_read(body: bytes) -> None:
+    with broker_that(lambda *_: body) as port, pytest.raises(Failure, match="cannot be read"):
+        with direct.connect(CLUSTER, HOST, port):
+            pass
+
+
+def test_something_that_is_no_broker() -> None:
+    with socket.create_server((HOST, 0)) as listener:
+        port = listener.getsockname()[1]
+
+        def serve() -> None:
+            stream, _ = listener.accept()
+            with stream:
+                stream.recv(1000)
+                stream.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        with pytest.raises(Failure, match="that is no Kafka broker"):
+            with direct.connect(CLUSTER, HOST, port):
+                pass
+        thread.join(10)
+
+
+def test_nobody_there() -> None:
+    with socket.socket() as taken:  # bound and not listening: nobody else gets the port meanwhile
+        taken.bind((HOST, 0))
+        port = taken.getsockname()[1]
+        with pytest.raises(Failure, match=f"^{HOST}:{port}: Connection refused"):
+            with direct.connect(CLUSTER, HOST, port):
+                pass
+
+
+def test_no_answer_in_time() -> None:
+    with socket.create_server((HOST, 0)) as listener:  # which takes the connection, and never reads
+        port = listener.getsockname()[1]
+        with pytest.raises(Failure, match=f"{HOST}:{port}: no answer in time"):
+            with direct.connect(Cluster({}, timeout_s=0.05), HOST, port):
+                pass
+
+
+def test_tls_as_the_properties_say() -> None:
+    assert direct._protocol({}) == (False, None)
+    assert direct._protocol({"security.protocol": "ssl"}) == (True, None)
+    assert direct._protocol({"security.protocol": "SASL_SSL", "sasl.mechanisms": "PLAIN"}) == (True, "PLAIN")
+    strict = direct._context({})
+    assert (strict.check_hostname, strict.verify_mode) == (True, ssl.CERT_REQUIRED)
+    nameless = direct._context({"ssl.endpoint.identification.algorithm": "none"})
+    assert (nameless.check_hostname, nameless.verify_mode) == (False, ssl.CERT_REQUIRED)
+    trusting = direct._context({"enable.ssl.certificate.verification": "false"})
+    assert (trusting.check_hostname, trusting.verify_mode) == (False, ssl.CERT_NONE)
+
+
+@pytest.mark.parametrize("name", ["ssl.keystore.location", "ssl.key.pem", "ssl.ca.pem", "ssl.cipher.suites"])
+def test_tls_properties_that_only_librdkafka_knows(name: str) -> None:
+    with pytest.raises(Failure, match=f"ottla's own connections do not know {name}"):
+        direct._context({"ssl.ca.location": "probe", name: "x"})
+
+
+def test_an_encrypted_key(tmp_path: Path) -> None:
+    """Without a password nobody is asked for one: OpenSSL would, at the terminal."""
+    both = tmp_path / "key-and-certificate.pem"
+    new_key = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-subj", "/CN=test", "-passout", "pass:secret"]
+    subprocess.run([*new_key, "-keyout", str(both), "-out", str(tmp_path / "certificate")], check=True, capture_output=True)
+    both.write_text(both.read_text() + (tmp_path / "certificate").read_text())
+    files = {"ssl.certificate.location": str(both), "ssl.key.location": str(both)}
+    with pytest.raises(Failure, match=r"goes into ssl\.key\.password"):
+        direct._context(files)
+    with pytest.raises(ssl.SSLError):
+        direct._context({**files, "ssl.key.password": "wrong"})
+    direct._context({**files, "ssl.key.password": "secret"})
+
+
+def test_tls_with_a_broker_that_has_none(broker: ottla.testing.Broker) -> None:
+    with pytest.raises(Failure, match="TLS failed"):
+        with direct.connect(Cluster({"security.protocol": "ssl"}, timeout_s=10), HOST, broker.port):
+            pass

@@ -1,0 +1,76 @@
+"""SCRAM by the examples of its RFCs, and a broker that does not play fair."""
+
+from __future__ import annotations
+
+import base64
+
+import pytest
+
+from ottla.commands.login import log_in
+from ottla.commands.output import Failure
+
+NONCE = "rOprNGfwEbeRWgbNEkqO"
+FIRST = f"n,,n=user,r={NONCE}"
+CHALLENGE = f"r={NONCE}%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096"
+FINAL = f"c=biws,r={NONCE}%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ="
+VERIFIER = "v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4="
+
+
+def scram(*answers: str, name: str = "user") -> list[str]:
+    """What is sent to a broker that answers so."""
+    sent: list[str] = []
+    coming = iter(answers)
+
+    def exchange(message: bytes) -> bytes:
+        sent.append(message.decode())
+        return next(coming).encode()
+
+    log_in("SCRAM-SHA-256", name, "pencil", exchange, NONCE)
+    return sent
+
+
+def test_the_example_of_rfc_7677() -> None:
+    assert scram(CHALLENGE, VERIFIER) == [FIRST, FINAL]
+
+
+def test_a_name_with_commas() -> None:
+    with pytest.raises(Failure):
+        scram("", name="a=b,c")
+    sent: list[bytes] = []
+
+    def refuse(message: bytes) -> bytes:
+        sent.append(message)
+        raise Failure("no")
+
+    with pytest.raises(Failure):
+        log_in("SCRAM-SHA-512", "a=b,c", "p", refuse, "N")
+    assert sent == [b"n,,n=a=3Db=2Cc,r=N"]
+
+
+@pytest.mark.parametrize(
+    ("challenge", "why"),
+    [
+        ("", "cannot be read"),
+        ("r=x", "cannot be read"),
+        (CHALLENGE.replace("i=4096", "i=many"), "cannot be read"),
+        (CHALLENGE.replace("s=W22", "s=!"), "cannot be read"),
+        (CHALLENGE.replace(NONCE, "another"), "not to be trusted"),
+        (CHALLENGE.replace("i=4096", "i=1"), "not to be trusted"),
+        (CHALLENGE.replace("i=4096", "i=99999999999"), "not to be trusted"),
+    ],
+)
+def test_challenges_that_are_none(challenge: str, why: str) -> None:
+    with pytest.raises(Failure, match=why):
+        scram(challenge, VERIFIER)
+
+
+@pytest.mark.parametrize("answer", ["", "e=invalid-proof", "v=!", f"v={base64.b64encode(bytes(32)).decode()}"])
+def test_a_broker_that_does_not_know_the_password(answer: str) -> None:
+    with pytest.raises(Failure, match="does not know the password itself"):
+        scram(CHALLENGE, answer)
+
+
+def test_plain() -> None:
+    sent: list[bytes] = []
+    log_in("PLAIN", "me", "sécret", lambda message: sent.append(message) or b"", "")  # type: ignore[func-returns-value]
+    assert sent == ["\0me\0sécret".encode()]

@@ -1,0 +1,253 @@
+"""`ottla log repair`: what it mends, what it leaves alone unless told, what it keeps, and that no crash does harm."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ottla.commands.check_directory import Checker
+from ottla.commands.log_repair import checked, plan
+from ottla.commands.repair import Damage
+from ottla.log.disk.files import Buffer, File, OsDisk, OsFile
+from tests.commands.damaged import findings, flip, offsets, run, segments, starts
+from tests.commands.test_verify import DAMAGES
+
+_LEFT_ALONE = {  # what no repair can know
+    "no meta.properties",
+    "another meta.properties",
+    "partition.metadata of any bytes",
+    "an interrupted compaction",
+}
+_LOSES = {"a record", "a header", "the end of a segment", "the synced end", "offsets twice"}
+_FOREVER = 1_000_000
+
+
+def saved(path: Path) -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in sorted(path.rglob("*.damaged*"))}
+
+
+def test_a_clean_directory_is_left_alone(data: Path) -> None:
+    assert run("repair", "--yes", data) == (0, "", "")
+
+
+@pytest.mark.parametrize("name", sorted(DAMAGES))
+def test_what_verify_finds_is_mended(data: Path, name: str) -> None:
+    before = offsets(data / "t-0")
+    DAMAGES[name][0](data)
+    code, out, errors = run("repair", "--yes", data)
+    if name in _LEFT_ALONE | _LOSES:
+        assert code == 1
+        assert errors.endswith(" left\n")
+        return
+    assert (code, errors) == (0, "")
+    assert out
+    assert findings(data) == [] or [item["meaning"] for item in findings(data)] == ["note"] * 2  # a side file, no clean stop
+    if name != "a whole segment lost":
+        assert offsets(data / "t-0") == before
+    assert run("repair", "--yes", data) == (0, "", "")
+
+
+@pytest.mark.parametrize("how", ["--cut", "--skip"])
+@pytest.mark.parametrize("name", sorted(_LOSES))
+def test_lost_batches_are_taken_out_as_the_user_says(data: Path, name: str, how: str) -> None:
+    before = offsets(data / "t-0")
+    DAMAGES[name][0](data)
+    code, _, errors = run("repair", "--yes", how, data)
+    assert (code, errors) == (0, "")
+    after = offsets(data / "t-0")
+    assert set(after) <= set(before)
+    assert after == sorted(after)
+    if how == "--cut" and name != "the synced end":
+        assert after == before[: len(after)]
+    elif name != "offsets twice":
+        assert len(after) == len(before) - 2  # one batch
+    assert saved(data)
+    assert {item["meaning"] for item in findings(data)} == {"note"}
+    assert run("repair", "--yes", how, data) == (0, "", "")
+
+
+def test_copies_that_somebody_made_are_no_segments(data: Path) -> None:
+    log = segments(data / "t-0")[0]
+    copy = log.with_name(f"{log.stem}.copy.log")
+    shutil.copy(log, copy)
+    log.with_suffix(".index").unlink()
+    log.with_suffix(".txnindex").unlink(missing_ok=True)
+    assert run("repair", "--yes", data)[0] == 0
+    assert [item["meaning"] for item in findings(data)] == ["note"]
+    assert copy.read_bytes() == log.read_bytes()
+
+
+def test_cut_and_skip_keep_what_they_take_out(data: Path, tmp_path: Path) -> None:
+    logs = segments(data / "t-0")
+    place = starts(logs[1])[2]
+    flip(logs[1], place + 70)
+    whole, later = logs[1].read_bytes(), {path.name: path.read_bytes() for path in logs[2:]}
+    other = Path(shutil.copytree(data, tmp_path / "other"))
+    assert run("repair", "--yes", "--cut", data)[0] == 0
+    assert logs[1].read_bytes() == whole[:place]
+    assert [path.name for path in segments(data / "t-0")] == [path.name for path in logs[:2]]
+    expected = {f"{logs[1].name}.{place}.damaged": whole[place:]} | {f"{name}.0.damaged": found for name, found in later.items()}
+    assert saved(data) == expected
+    aside = tmp_path / "aside"
+    aside.mkdir()
+    assert run("repair", "--yes", "--skip", "--damaged-to", aside, other)[0] == 0
+    (side,) = saved(aside).values()
+    assert saved(other) == {}
+    assert segments(other / "t-0")[1].read_bytes() == whole.replace(side, b"")
+    assert [path.name for path in segments(other / "t-0")] == [path.name for path in logs]
+
+
+def test_a_side_file_that_is_there_is_kept(data: Path) -> None:
+    log = segments(data / "t-0")[-1]
+    size = log.stat().st_size
+    for tail in (b"one", b"two", b"one"):
+        log.write_bytes(log.read_bytes() + tail)
+        assert run("repair", "--yes", data)[0] == 0
+        assert log.stat().st_size == size
+    assert saved(data) == {f"{log.name}.{size}.damaged": b"one", f"{log.name}.{size}.damaged.1": b"two"}
+
+
+def test_nothing_is_done_without_a_yes(data: Path) -> None:
+    segments(data / "t-0")[0].with_suffix(".index").unlink()
+    code, out, errors = run("repair", data)
+    assert code == 2
+    assert out == f"build the indexes of {segments(data / 't-0')[0]} anew\n"
+    assert "say --yes if it is meant" in " ".join(errors.replace("│", " ").split())
+    assert len(findings(data)) == 1
+    code, out, errors = run("repair", "--dry-run", "--json", data)
+    assert (code, errors) == (1, "ottla: 1 finding; nothing was changed\n")
+    assert "step" in json.loads(out.splitlines()[0])
+    assert len(findings(data)) == 1
+
+
+def test_a_damaged_partition_keeps_its_meaning(data: Path) -> None:
+    """With another partition's torn tail cut and a checkpoint unreadable, the damage still counts as synced."""
+    shutil.copytree(data / "t-0", data / "u-0")
+    log = segments(data / "t-0")[0]
+    flip(log, starts(log)[2] + 70)
+    tail = segments(data / "u-0")[-1]
+    tail.write_bytes(tail.read_bytes() + b"torn")
+    (data / "recovery-point-offset-checkpoint").write_bytes(b"\xff")
+    before = log.read_bytes()
+    assert run("repair", "--yes", data)[0] == 1
+    assert (data / ".kafka_cleanshutdown").exists()
+    assert (data / "recovery-point-offset-checkpoint").read_bytes() == b"\xff"
+    assert log.read_bytes() == before
+    assert [item["meaning"] for item in findings(data / "t-0")].count("corruption") == 1
+    assert [item["meaning"] for item in findings(data / "u-0")].count("torn tail") == 0
+
+
+def test_wrong_usage(data: Path) -> None:
+    assert run("repair", "--cut", "--skip", data)[0] == 2
+    assert run("repair", segments(data / "t-0")[0])[0] == 2
+    lock = OsDisk().lock(str(data / ".lock"))
+    assert run("repair", "--yes", data)[0] == 2
+    lock.release()
+
+
+# A crash at every step
+
+
+class Crash(Exception):
+    """The power is gone."""
+
+
+class CountedFile(OsFile):
+    """Every change asks the disk first. Nothing is synced: it would take half a minute, and no power is cut here."""
+
+    tick: Callable[[], None]
+
+    def append(self, parts: Sequence[Buffer]) -> int:
+        self.tick()
+        return super().append(parts)
+
+    def truncate(self, size: int) -> None:
+        self.tick()
+        super().truncate(size)
+
+    def sync(self) -> None:
+        self.tick()
+
+
+class CountedDisk(OsDisk):
+    """Crashes instead of the operation number `limit`."""
+
+    def __init__(self, limit: int) -> None:
+        self.left = limit
+        self.file_type = type("File", (CountedFile,), {"tick": staticmethod(self.tick), "__slots__": ()})
+
+    def tick(self) -> None:
+        self.left -= 1
+        if self.left < 0:
+            raise Crash
+
+    def open(self, path: str, create: bool = False) -> File:
+        if create:
+            self.tick()
+        return super().open(path, create)
+
+    def rename(self, old: str, new: str) -> None:
+        self.tick()
+        super().rename(old, new)
+
+    def remove(self, path: str) -> None:
+        self.tick()
+        super().remove(path)
+
+    def sync_dir(self, path: str) -> None:
+        self.tick()
+
+    def write_bytes(self, path: str, data: bytes, sync: bool = True) -> None:
+        self.tick()
+        super().write_bytes(path, data, sync=False)
+
+
+def repair(disk: OsDisk, data: Path, damage: Damage) -> None:
+    for step in plan(disk, checked([data], None), damage, None):
+        step.run()
+
+
+def state(data: Path) -> dict[str, Any]:
+    """All that counts after a repair: every file but the side files, and all bytes that were kept."""
+    kept = sorted(saved(data).values())
+    files = {str(path.relative_to(data)): path.read_bytes() for path in sorted(data.rglob("*")) if path.is_file()}
+    return {name: found for name, found in files.items() if ".damaged" not in name} | {"kept": kept}
+
+
+@pytest.mark.parametrize("damage", [Damage.CUT, Damage.SKIP])
+def test_a_crash_at_any_step_leaves_it_repairable(data: Path, tmp_path: Path, damage: Damage) -> None:
+    logs = segments(data / "t-0")
+    for log in logs[1:3]:
+        flip(log, starts(log)[1] + 70)
+    logs[0].with_suffix(".index").write_bytes(b"wrong")
+    (data / "t-0" / "leader-epoch-checkpoint").write_bytes(b"\xff")
+    (data / "log-start-offset-checkpoint").write_bytes(b"\xff")
+    whole = Path(shutil.copytree(data, tmp_path / "whole"))
+    repair(CountedDisk(_FOREVER), whole, damage)
+    expected = state(whole)
+    limit = 0
+    while True:
+        copy = Path(shutil.copytree(data, tmp_path / f"crash-{limit}"))
+        try:
+            repair(CountedDisk(limit), copy, damage)
+        except Crash:
+            repair(CountedDisk(_FOREVER), copy, damage)
+            checker = Checker([copy], deep=True)
+            checker.run()
+            assert {finding.meaning.value for finding in checker.found} == {"note"}, (limit, checker.found)
+            found = state(copy)
+            assert found["kept"] == expected["kept"], limit
+            assert {name: found[name] for name in found if name.endswith(".log")} == {
+                name: expected[name] for name in expected if name.endswith(".log")
+            }
+            shutil.rmtree(copy)
+            limit += 1
+        else:
+            assert state(copy) == expected
+            break
+    assert limit > 20

@@ -1,0 +1,211 @@
+"""log/disk/directory.py: failing together, removing later, and checkpoints that cost nothing when nothing moved."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+
+from ottla.log.disk.directory import LogDirectory
+from ottla.log.disk.files import OpenFiles
+from ottla.log.errors import StorageError
+from ottla.log.manager import LogManager
+from tests.log.support import NOW_MS, TOPIC_ID, Rig, batch, settings
+from tests.memdisk import MemDisk
+
+
+@pytest.fixture
+def disk() -> MemDisk:
+    disk = MemDisk()
+    disk.makedirs("/d/p")
+    return disk
+
+
+@pytest.fixture
+def directory(disk: MemDisk) -> LogDirectory:
+    return LogDirectory(disk, "/d", OpenFiles(5))
+
+
+def test_the_first_failure_is_the_reason(directory: LogDirectory) -> None:
+    told: list[LogDirectory] = []
+    directory.on_failure = told.append
+    directory.check()
+    for text in ("first", "second"):
+        error = directory.fail("writing", OSError(errno.EIO, text))
+        assert isinstance(error, StorageError)
+    assert told == [directory]
+    with pytest.raises(StorageError, match="first"):
+        directory.check()
+
+
+def test_guard(directory: LogDirectory) -> None:
+    with directory.guard("nothing"):
+        pass
+    with pytest.raises(StorageError, match=r"reading: .*gone"), directory.guard("reading"):
+        raise OSError(errno.EIO, "gone")
+    with pytest.raises(StorageError), directory.guard("again"):
+        pytest.fail("an offline directory is not touched")
+
+
+@pytest.mark.parametrize("code", [errno.EMFILE, errno.ENFILE])
+def test_too_many_open_files_is_not_the_disks_fault(directory: LogDirectory, code: int) -> None:
+    with pytest.raises(StorageError), directory.guard("opening"):
+        raise OSError(code, "too many")
+    directory.check()
+
+
+def test_removing_later(disk: MemDisk, directory: LogDirectory) -> None:
+    for name in ("a", "b", "p/c"):
+        disk.write_bytes(f"/d/{name}", b"x")
+    directory.remove_later("/d/a", 100)
+    directory.remove_later("/d/p/c", 100)
+    directory.remove_later("/d/p", 100)
+    directory.remove_later("/d/b", 101)
+    directory.remove_later("/d/gone", 100)
+    assert directory.remove_due(99) == 0
+    assert directory.remove_due(100) == 4
+    assert disk.list("/d") == ["b"]
+    assert directory.remove_due(1000) == 1
+    assert disk.list("/d") == []
+
+
+def test_a_failing_removal(disk: MemDisk, directory: LogDirectory) -> None:
+    disk.write_bytes("/d/a", b"x")
+    directory.remove_later("/d/a", 0)
+    disk.fail("remove")
+    with pytest.raises(StorageError):
+        directory.remove_due(0)
+
+
+class _Log:
+    recovery_point, log_start_offset, first_base_offset, high_watermark = 7, 5, 3, 9
+
+
+def test_checkpoints(disk: MemDisk, directory: LogDirectory) -> None:
+    directory.partitions["t", 0] = _Log()
+    directory.save_all()
+    contents = {name: disk.read_bytes(f"/d/{name}") for name in disk.list("/d") if name != "p"}
+    assert contents == {
+        "log-start-offset-checkpoint": b"0\n1\nt 0 5\n",
+        "recovery-point-offset-checkpoint": b"0\n1\nt 0 7\n",
+        "replication-offset-checkpoint": b"0\n1\nt 0 9\n",
+    }
+    changes = disk.changes
+    directory.save_all()
+    assert disk.changes == changes
+
+
+def test_a_checkpoint_that_failed_is_not_taken_for_written(disk: MemDisk, directory: LogDirectory) -> None:
+    disk.fail("write_bytes")
+    with pytest.raises(StorageError):
+        directory.save_recovery_points()
+    with pytest.raises(StorageError):
+        directory.save_recovery_points()
+
+
+# Names: each is made durable where it is made, changed or taken away. The power is cut right behind that, and everything is
+# lost that was not synced. (What files hold and when: test_flush.py, test_files.py, tests/sim.)
+
+
+def after_power_cut(rig: Rig) -> Rig:
+    rig.memory.crash()
+    rig.start()
+    return rig
+
+
+def test_a_new_log_directory_and_its_identity_are_durable() -> None:
+    disk = MemDisk()
+    manager = LogManager(disk, ["/srv/kafka/one", "/srv/kafka/two"], lambda: NOW_MS, settings())
+    manager.lock()
+    made = manager.format("cluster", 1)
+    disk.crash()
+    manager = LogManager(disk, ["/srv/kafka/one", "/srv/kafka/two"], lambda: NOW_MS, settings())
+    assert manager.meta_properties() == made
+
+
+def test_a_new_partition_is_durable_with_its_first_flush() -> None:
+    rig = Rig()
+    rig.fill(1)
+    rig.log.flush()
+    assert after_power_cut(rig).read() == [0]
+    assert rig.log.topic_id == TOPIC_ID
+
+
+def test_a_rolled_segment_is_durable_with_the_next_flush() -> None:
+    rig = Rig(settings(segment_bytes=2 * len(batch())))
+    rig.fill(5)
+    rig.log.flush()
+    assert after_power_cut(rig).bases == [0, 2, 4]
+    assert rig.read() == [0, 1, 2, 3, 4]
+
+
+def test_a_deleted_partition_does_not_come_back_under_its_name() -> None:
+    rig = Rig()
+    rig.fill(1)
+    rig.log.flush()
+    rig.manager.delete("t", 0)
+    rig.memory.crash()
+    assert [name for name in rig.disk.list("/data") if name == "t-0"] == []
+    rig.start()
+    assert rig.log.log_end_offset == 0
+
+
+def test_a_partition_that_was_set_aside_stays_there() -> None:
+    rig = Rig()
+    rig.fill(1)
+    rig.log.flush()
+    rig.manager.set_aside("t", 0)
+    rig.memory.crash()
+    (name,) = (name for name in rig.disk.list("/data") if name.startswith("t-0"))
+    assert name.endswith("-stray")
+
+
+def test_removed_files_and_directories_stay_removed() -> None:
+    rig = Rig(settings(segment_bytes=2 * len(batch()), retention_bytes=2 * len(batch()), file_delete_delay_ms=0))
+    rig.fill(6)
+    rig.log.flush()
+    assert rig.log.apply_retention(NOW_MS) == 2
+    rig.manager.delete_pass(NOW_MS)
+    rig.memory.crash()
+    assert [name for name in rig.names() if ".log" in name] == [f"{4:020d}.log"]
+    rig.start()
+    rig.manager.delete("t", 0)
+    rig.manager.delete_pass(NOW_MS)
+    rig.memory.crash()
+    assert [name for name in rig.disk.list("/data") if name.startswith("t-0")] == []
+
+
+def test_a_stop_is_clean_only_until_the_next_start() -> None:
+    rig = Rig()
+    rig.fill(1)
+    rig.restart(clean=True)
+    assert rig.manager.previous_broker_epoch is not None
+    assert after_power_cut(rig).manager.previous_broker_epoch is None
+
+
+def test_the_marker_of_a_clean_stop_is_durable_behind_all_that_it_promises() -> None:
+    rig = Rig()
+    rig.append(batch(producer=(7, 0, 0)))
+    rig.manager.close()
+    assert after_power_cut(rig).manager.previous_broker_epoch is not None
+    assert rig.append(batch(producer=(7, 0, 0))).duplicate
+
+
+def test_a_topic_id_that_a_partition_learns_is_durable() -> None:
+    rig = Rig(topic_id=None)
+    rig.fill(1)
+    rig.log.flush()
+    rig.topic_id = TOPIC_ID
+    rig.restart(clean=False)
+    rig.topic_id = None
+    assert after_power_cut(rig).log.topic_id == TOPIC_ID
+
+
+def test_checkpoints_are_durable_when_they_are_saved() -> None:
+    rig = Rig()
+    rig.fill(3)
+    rig.log.flush()
+    rig.log.delete_records_before(2)
+    rig.manager.checkpoint_pass()
+    assert after_power_cut(rig).log.log_start_offset == 2
+    assert (rig.log.recovery_point, rig.log.saved_high_watermark) == (3, 3)

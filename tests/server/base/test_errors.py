@@ -1,0 +1,41 @@
+"""Every exception of the log has its code; anything else is a bug and says so."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from ottla.log import errors as log_errors
+from ottla.log.errors import CorruptLog, CorruptSnapshot, LogError, PolicyViolation, RecordTooLarge
+from ottla.server.base.errors import append_error, code_of
+from ottla.wire.errors import ErrorCode
+
+NEVER_SENT = {LogError, CorruptSnapshot}
+
+
+@pytest.mark.parametrize(
+    "kind", [each for each in vars(log_errors).values() if isinstance(each, type) and issubclass(each, LogError)]
+)
+def test_each_class_has_a_code(kind: type[LogError], caplog: pytest.LogCaptureFixture) -> None:
+    known = code_of(kind("why")) is not ErrorCode.UNKNOWN_SERVER_ERROR
+    assert known is (kind not in NEVER_SENT and not kind.__name__.startswith("_"))
+
+
+def test_the_rest_is_logged_with_its_traceback(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.ERROR):
+        assert code_of(ZeroDivisionError()) is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert "ZeroDivisionError" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (RecordTooLarge("x"), ErrorCode.UNKNOWN_SERVER_ERROR),
+        (OSError("x"), ErrorCode.NOT_COORDINATOR),
+        (CorruptLog("x"), ErrorCode.NOT_COORDINATOR),
+        (PolicyViolation("x"), ErrorCode.COORDINATOR_NOT_AVAILABLE),
+    ],
+)
+def test_what_a_failed_append_of_a_coordinator_means_to_its_clients(error: Exception, code: ErrorCode) -> None:
+    assert append_error(error) is code

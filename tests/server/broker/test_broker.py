@@ -1,0 +1,443 @@
+"""The whole broker on a disk in memory and real sockets: identity, restarts, failures, and that nothing is left open."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ottla.log.errors import InconsistentMetadata, LogDirLocked, StorageError
+from ottla.server.broker.broker import Broker
+from ottla.server.metadata.image import MetadataError
+from ottla.server.settings.broker_config import BrokerConfig
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages import create_topics, find_coordinator, incremental_alter_configs, join_group, metadata, produce
+from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from tests.asking import ask
+from tests.fakes import NOW_MS, ManualClock
+from tests.log.support import batch
+from tests.memdisk import MemDisk
+from tests.server.handlers.data_calls import produce_request
+
+OTHER_CLUSTER = "AAAAAAAAAAAAAAAAAAAAAQ"
+
+
+def config(port: int = 0, **settings: str) -> BrokerConfig:
+    texts = {
+        "node.id": "1",
+        "process.roles": "broker,controller",
+        "controller.listener.names": "CONTROLLER",
+        "controller.quorum.voters": "1@localhost:9093",
+        "listeners": f"PLAINTEXT://127.0.0.1:{port}",
+        "log.dirs": "/data",
+    }
+    made, unknown = BrokerConfig.from_mapping(texts | {name.replace("_", "."): value for name, value in settings.items()})
+    assert not unknown
+    return made
+
+
+def disk() -> MemDisk:
+    return MemDisk(lambda: NOW_MS)
+
+
+def run(scenario: Callable[[], Awaitable[None]]) -> None:
+    async def bounded() -> None:
+        await asyncio.wait_for(scenario(), 30)
+
+    asyncio.run(bounded())
+
+
+def test_it_serves_on_the_port_that_was_free_and_says_so() -> None:
+    async def scenario() -> None:
+        broker = Broker(config(), disk=disk())
+        await broker.start()
+        assert broker.port > 0
+        assert broker.bootstrap == f"127.0.0.1:{broker.port}"
+        answer = await ask(broker.port, metadata, 5, metadata.MetadataRequest(topics=None))
+        assert [(each.node_id, each.host, each.port) for each in answer.brokers] == [(1, "127.0.0.1", broker.port)]
+        assert answer.cluster_id == broker.cluster_id != ""
+        await broker.stop()
+        with pytest.raises(ConnectionRefusedError):
+            await asyncio.open_connection("127.0.0.1", broker.port)
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("crash", [False, True])
+def test_topics_and_cluster_id_survive_a_stop_and_a_crash(crash: bool) -> None:
+    async def scenario() -> None:
+        storage = disk()
+        first = Broker(config(), disk=storage)
+        await first.start()
+        request = CreateTopicsRequest([CreatableTopic("kept", 3, 1)], 1000)
+        assert (await ask(first.port, create_topics, 4, request)).topics[0].error_code == 0
+        if crash:
+            storage.crash()
+        else:
+            await first.stop()
+        second = Broker(config(), disk=storage)
+        await second.start()
+        answer = await ask(second.port, metadata, 5, metadata.MetadataRequest(topics=None))
+        assert [(topic.name, len(topic.partitions)) for topic in answer.topics] == [("kept", 3)]
+        assert second.cluster_id == first.cluster_id
+        await second.stop()
+        if crash:
+            for listener in first.listeners:
+                await listener.close(0)
+
+    run(scenario)
+
+
+def test_a_directory_of_another_cluster_is_refused_and_left_as_it_is() -> None:
+    async def scenario() -> None:
+        storage = disk()
+        first = Broker(config(), disk=storage)
+        await first.start()
+        await first.stop()
+        stranger = Broker(config(), disk=storage, cluster_id=OTHER_CLUSTER)
+        with pytest.raises(InconsistentMetadata, match=OTHER_CLUSTER):
+            await stranger.start()
+        again = Broker(config(), disk=storage)  # the lock was given back
+        await again.start()
+        assert again.cluster_id == first.cluster_id
+        await again.stop()
+
+    run(scenario)
+
+
+def test_the_cluster_id_asked_for_formats_an_empty_directory() -> None:
+    async def scenario() -> None:
+        broker = Broker(config(), disk=disk(), cluster_id=OTHER_CLUSTER)
+        await broker.start()
+        assert broker.cluster_id == OTHER_CLUSTER
+        await broker.stop()
+
+    run(scenario)
+
+
+def test_two_brokers_on_one_directory() -> None:
+    async def scenario() -> None:
+        storage = disk()
+        first = Broker(config(), disk=storage)
+        await first.start()
+        with pytest.raises(LogDirLocked):
+            await Broker(config(), disk=storage).start()
+        await first.stop()
+
+    run(scenario)
+
+
+def test_a_start_whose_port_is_taken_formats_nothing() -> None:
+    async def scenario() -> None:
+        storage = disk()
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            with pytest.raises(OSError, match="in use"):
+                await Broker(config(taken.getsockname()[1]), disk=storage).start()
+        assert storage.list("/data") == [".lock"]
+
+    run(scenario)
+
+
+def test_nobody_is_let_in_before_the_broker_is_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    begin = Broker._begin_passes
+
+    def last_step(self: Broker, *parts: Any) -> None:
+        begin(self, *parts)
+        for listener in self.listeners:
+            assert not listener.accepting
+            with pytest.raises(ConnectionRefusedError):
+                socket.create_connection(("127.0.0.1", listener.port))
+
+    monkeypatch.setattr(Broker, "_begin_passes", last_step)
+
+    async def scenario() -> None:
+        places = "PLAINTEXT://127.0.0.1:0,SECOND://127.0.0.1:0"
+        protocols = "PLAINTEXT:PLAINTEXT,SECOND:PLAINTEXT,CONTROLLER:PLAINTEXT"
+        broker = Broker(config(listeners=places, listener_security_protocol_map=protocols), disk=disk())
+        await broker.start()
+        for listener in broker.listeners:
+            assert listener.accepting
+            assert (await ask(listener.port, metadata, 5, metadata.MetadataRequest(topics=None))).brokers
+        await broker.stop()
+
+    run(scenario)
+
+
+def test_an_address_in_use_leaves_nothing_open() -> None:
+    async def scenario() -> None:
+        storage = disk()
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            with pytest.raises(OSError) as refused:
+                await Broker(config(taken.getsockname()[1]), disk=storage).start()
+            assert refused.value.errno == errno.EADDRINUSE
+        broker = Broker(config(), disk=storage)
+        await broker.start()
+        await broker.stop()
+
+    run(scenario)
+
+
+def test_after_a_stop_nothing_is_due_any_more() -> None:
+    async def scenario() -> None:
+        clock = ManualClock()
+        broker = Broker(config(offsets_topic_num_partitions="1"), disk=disk(), clock=clock)
+        await broker.start()
+        assert broker.context is not None
+        request = find_coordinator.FindCoordinatorRequest("g")
+        await ask(broker.port, find_coordinator, 2, request)
+        clock.advance()  # the topic for offsets is made
+        assert (await ask(broker.port, find_coordinator, 2, request)).error_code == 0
+        join = join_group.JoinGroupRequest("g", 10_000, 10_000, "", None, "consumer")
+        join.protocols = [join_group.JoinGroupRequestProtocol("range", b"")]
+        passes = clock.waiting
+        assert (await ask(broker.port, join_group, 4, join)).error_code == ErrorCode.MEMBER_ID_REQUIRED
+        assert clock.waiting > passes  # the new id is kept for a while
+        await broker.stop()
+        assert clock.waiting == 0
+
+    run(scenario)
+
+
+def test_a_stop_that_is_given_up_leaves_nothing_open_either() -> None:
+    async def scenario() -> None:
+        storage = disk()
+        broker = Broker(config(ottla_metrics_port="0"), disk=storage)
+        await broker.start()
+        assert broker.metrics_url is not None
+        metrics_port = int(broker.metrics_url.rpartition(":")[2])
+        in_work = asyncio.ensure_future(asyncio.Event().wait())
+        broker.listeners[0].keep(in_work)  # the stop waits for it
+        stopping = asyncio.ensure_future(broker.stop())
+        asyncio.get_running_loop().call_soon(stopping.cancel)
+        with pytest.raises(asyncio.CancelledError):
+            await stopping
+        for port in (broker.port, metrics_port):
+            with pytest.raises(ConnectionRefusedError):
+                await asyncio.open_connection("127.0.0.1", port)
+        in_work.cancel()
+        again = Broker(config(), disk=storage)  # the lock was given back
+        await again.start()
+        await again.stop()
+
+    run(scenario)
+
+
+def test_it_says_so_when_no_log_directory_works_any_more() -> None:
+    async def scenario() -> None:
+        storage = disk()
+        broker = Broker(config(), disk=storage)
+        await broker.start()
+        storage.fail("append", errno.EIO, path="__cluster_metadata-0")
+        request = CreateTopicsRequest([CreatableTopic("late", 1, 1)], 1000)
+        answer = await ask(broker.port, create_topics, 4, request)
+        assert answer.topics[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        await broker.offline.wait()
+        await broker.stop()
+
+    run(scenario)
+
+
+METADATA_LOG = "/data/__cluster_metadata-0/00000000000000000000.log"
+
+
+async def run_with_topics(storage: MemDisk, *, crash: bool) -> None:
+    broker = Broker(config(), disk=storage)
+    await broker.start()
+    for name in ("first", "second"):
+        request = CreateTopicsRequest([CreatableTopic(name, 1, 1)], 1000)
+        assert (await ask(broker.port, create_topics, 4, request)).topics[0].error_code == 0
+    if not crash:
+        await broker.stop()
+        return
+    storage.crash()
+    for listener in broker.listeners:
+        await listener.close(0)
+
+
+def test_damage_inside_the_metadata_log_is_refused_and_nothing_is_cut() -> None:
+    async def scenario() -> None:
+        storage = disk()
+        await run_with_topics(storage, crash=True)
+        good = storage.read_bytes(METADATA_LOG)
+        bad = bytearray(good)
+        bad[70] ^= 1
+        storage.write_bytes(METADATA_LOG, bytes(bad))
+        with pytest.raises(StorageError, match="is damaged at position 0"):
+            await Broker(config(), disk=storage).start()
+        assert storage.read_bytes(METADATA_LOG) == bytes(bad)
+        storage.write_bytes(METADATA_LOG, good + b"\0" * 30)  # a torn last append is no damage
+        broker = Broker(config(), disk=storage)
+        await broker.start()
+        assert broker.context is not None
+        assert set(broker.context.metadata.topics) == {"first", "second"}
+        await broker.stop()
+
+    run(scenario)
+
+
+def test_partitions_without_metadata_are_refused() -> None:
+    async def scenario() -> None:
+        storage = disk()
+        await run_with_topics(storage, crash=False)
+        storage.write_bytes(METADATA_LOG, b"")
+        with pytest.raises(MetadataError, match="2 partitions lie beside it"):
+            await Broker(config(), disk=storage).start()
+
+    run(scenario)
+
+
+def test_a_partition_in_a_directory_that_failed_is_not_begun_anew_in_another() -> None:
+    async def scenario() -> None:
+        memory = disk()
+        broker = Broker(config(log_dirs="/data,/more"), disk=memory)
+        await broker.start()
+        await ask(broker.port, create_topics, 4, CreateTopicsRequest([CreatableTopic("t", 2, 1)]))
+        await broker.stop()
+        assert memory.exists("/more/t-1")
+        memory.fail("list", path="/more")
+        broker = Broker(config(log_dirs="/data,/more"), disk=memory)
+        await broker.start()
+        assert broker.context is not None
+        assert broker.context.replicas.get("t", 0) is not None
+        assert broker.context.replicas.get("t", 1) is None
+        assert broker.context.replicas.why_missing("t", 1) == ErrorCode.KAFKA_STORAGE_ERROR
+        assert not memory.exists("/data/t-1")
+        await broker.stop()
+
+    run(scenario)
+
+
+def test_settings_of_the_broker_that_change_count_at_once_and_after_a_restart() -> None:
+    async def scenario() -> None:
+        memory = disk()
+        broker = Broker(config(), disk=memory)
+        await broker.start()
+        changes = [
+            incremental_alter_configs.AlterableConfig("max.connections.per.ip", 0, "1"),
+            incremental_alter_configs.AlterableConfig("producer.id.expiration.ms", 0, "77"),
+        ]
+        resource = incremental_alter_configs.AlterConfigsResource(4, "1", changes)
+        request = incremental_alter_configs.IncrementalAlterConfigsRequest([resource])
+        assert (await ask(broker.port, incremental_alter_configs, 0, request)).responses[0].error_code == 0
+        for _ in range(2):
+            assert broker.listeners[0].settings.max_connections_per_ip == 1
+            assert broker.context is not None
+            assert {log.producer_expiration_ms for log in broker.context.replicas.logs.logs.values()} == {77}
+            await broker.stop()
+            broker = Broker(config(), disk=memory)
+            await broker.start()
+        await broker.stop()
+
+    run(scenario)
+
+
+def test_partitions_of_a_directory_that_failed_have_no_leader_until_it_works_again() -> None:
+    async def scenario() -> None:
+        storage = disk()
+        broker = Broker(config(log_dirs="/data,/more"), disk=storage)
+        await broker.start()
+        await ask(broker.port, create_topics, 4, CreateTopicsRequest([CreatableTopic("t", 2, 1)], 1000))
+        assert broker.context is not None
+        lost = next(replica for replica in broker.context.replicas if replica.log.directory.path == "/more")
+        storage.fail("append", path="/more")
+        failing = await ask(broker.port, produce, 8, produce_request("t", {lost.partition: batch()}, 8))
+        assert failing.responses[0].partition_responses[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        answer = await ask(broker.port, metadata, 8, metadata.MetadataRequest(topics=None))
+        seen = [
+            (each.partition_index, each.error_code, each.leader_id, each.isr_nodes, each.offline_replicas)
+            for each in parts(answer)
+        ]
+        gone = (lost.partition, ErrorCode.LEADER_NOT_AVAILABLE, -1, [], [1])
+        assert seen == sorted([gone, (1 - lost.partition, ErrorCode.NONE, 1, [1], [])])
+        again = await ask(broker.port, produce, 8, produce_request("t", {0: batch(), 1: batch()}, 8))
+        codes = {each.index: each.error_code for each in again.responses[0].partition_responses}
+        assert codes == {lost.partition: ErrorCode.KAFKA_STORAGE_ERROR, 1 - lost.partition: ErrorCode.NONE}
+        assert not broker.offline.is_set()
+        await broker.stop()
+        broker = Broker(config(log_dirs="/data,/more"), disk=storage)
+        await broker.start()
+        answer = await ask(broker.port, metadata, 8, metadata.MetadataRequest(topics=None))
+        assert [(each.leader_id, each.isr_nodes, each.offline_replicas) for each in parts(answer)] == [(1, [1], [])] * 2
+        await broker.stop()
+
+    run(scenario)
+
+
+def parts(answer: metadata.MetadataResponse) -> list[metadata.MetadataResponsePartition]:
+    return answer.topics[0].partitions
+
+
+def test_a_directory_that_cannot_be_opened_leaves_its_partitions_without_a_leader() -> None:
+    async def scenario() -> None:
+        storage = disk()
+        broker = Broker(config(log_dirs="/data,/more"), disk=storage)
+        await broker.start()
+        await ask(broker.port, create_topics, 4, CreateTopicsRequest([CreatableTopic("t", 2, 1)], 1000))
+        await broker.stop()
+        storage.fail("list", path="/more")
+        broker = Broker(config(log_dirs="/data,/more"), disk=storage)
+        await broker.start()
+        answer = await ask(broker.port, metadata, 8, metadata.MetadataRequest(topics=None))
+        assert sorted(each.leader_id for each in parts(answer)) == [-1, 1]
+        await broker.stop()
+
+    run(scenario)
+
+
+def test_without_the_directory_of_the_metadata_the_broker_is_at_its_end() -> None:
+    async def scenario() -> None:
+        storage = disk()
+        broker = Broker(config(log_dirs="/data,/more"), disk=storage)
+        await broker.start()
+        storage.fail("sync", path="/data/__cluster_metadata-0")
+        await ask(broker.port, create_topics, 4, CreateTopicsRequest([CreatableTopic("t", 2, 1)], 1000))
+        await broker.offline.wait()
+        await broker.stop()
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("second", ["file", "file/beneath"])
+def test_a_directory_that_cannot_even_be_made_is_offline_and_the_others_serve(second: str, tmp_path: Path) -> None:
+    """At the first start and at the next, also after a crash."""
+
+    async def scenario() -> None:
+        (tmp_path / "file").touch()
+        for clean in (False, True):
+            broker = Broker(config(log_dirs=f"{tmp_path}/one,{tmp_path}/{second}"))
+            await broker.start()
+            assert broker.context is not None
+            failed = [directory.failed is not None for directory in broker.context.replicas.logs.directories]
+            assert failed == [False, True]
+            if not clean:
+                await ask(broker.port, create_topics, 4, CreateTopicsRequest([CreatableTopic("t", 2, 1)], 1000))
+            answer = await ask(broker.port, metadata, 8, metadata.MetadataRequest(topics=None))
+            assert [each.leader_id for each in parts(answer)] == [1, 1]
+            await broker._close(clean=clean)
+
+    run(scenario)
+
+
+def test_a_directory_that_cannot_be_written_at_the_start_is_offline_and_the_others_serve() -> None:
+    async def scenario() -> None:
+        storage = disk()
+        broker = Broker(config(log_dirs="/data,/more"), disk=storage)
+        await broker.start()
+        await ask(broker.port, create_topics, 4, CreateTopicsRequest([CreatableTopic("t", 2, 1)], 1000))
+        await broker.stop()
+        storage.fail("lock", errno.EROFS, path="/more")
+        broker = Broker(config(log_dirs="/data,/more"), disk=storage)
+        await broker.start()
+        answer = await ask(broker.port, metadata, 8, metadata.MetadataRequest(topics=None))
+        assert sorted(each.leader_id for each in parts(answer)) == [-1, 1]
+        await broker.stop()
+        storage.fail("lock", errno.EROFS, path="/data")
+        with pytest.raises(OSError, match="Read-only"):
+            await Broker(config(log_dirs="/data,/more"), disk=storage).start()
+
+    run(scenario)

@@ -1,0 +1,120 @@
+"""Quotas of a whole broker: in force with the answer to AlterClientQuotas, after a restart, and as long as they are set; settings
+of new connections likewise.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ottla.server.broker.broker import Broker
+from ottla.wire.messages import alter_client_quotas, describe_client_quotas, incremental_alter_configs, metadata
+from ottla.wire.messages.alter_client_quotas import AlterClientQuotasRequest, OpData, RequestEntityData, RequestEntryData
+from ottla.wire.messages.incremental_alter_configs import AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
+from tests.asking import ask
+from tests.server.broker.test_broker import config, disk, run
+
+EVERYBODY = ("user", None)
+RATE = "max.connection.creation.rate"
+
+
+async def quota(broker: Broker, entity: tuple[str, str | None], **values: float | None) -> None:
+    ops = [OpData(key, value or 0.0, value is None) for key, value in values.items()]
+    request = AlterClientQuotasRequest([RequestEntryData([RequestEntityData(*entity)], ops)])
+    answer = await ask(broker.port, alter_client_quotas, 1, request)
+    assert [entry.error_code for entry in answer.entries] == [0]
+
+
+async def setting(broker: Broker, name: str, value: str | None) -> None:
+    change = AlterableConfig(name, 1 if value is None else 0, value)
+    request = IncrementalAlterConfigsRequest([AlterConfigsResource(4, "", [change])])
+    answer = await ask(broker.port, incremental_alter_configs, 1, request)
+    assert [response.error_code for response in answer.responses] == [0]
+
+
+async def wait_told(broker: Broker) -> int:
+    answer = await ask(broker.port, metadata, 9, metadata.MetadataRequest(topics=[]))
+    return int(answer.throttle_time_ms)
+
+
+def test_a_quota_is_in_force_at_once_and_as_long_as_it_is_set() -> None:
+    async def scenario() -> None:
+        broker = Broker(config(), disk=disk())
+        await broker.start()
+        assert broker.context is not None
+        assert await wait_told(broker) == 0
+        assert broker._quotas is None
+        await quota(broker, EVERYBODY, request_percentage=1e-9)
+        assert await wait_told(broker) == 1000
+        await quota(broker, EVERYBODY, request_percentage=None)
+        assert await wait_told(broker) == 0
+        assert broker.context.quotas is None
+        await broker.stop()
+
+    run(scenario)
+
+
+def test_quotas_outlive_a_restart() -> None:
+    async def scenario() -> None:
+        storage = disk()
+        for number in range(2):
+            broker = Broker(config(quota_window_size_seconds="3"), disk=storage)
+            await broker.start()
+            if number == 0:
+                await quota(broker, EVERYBODY, request_percentage=1e-9)
+            assert await wait_told(broker) == 3000
+            answer = await ask(
+                broker.port, describe_client_quotas, 1, describe_client_quotas.DescribeClientQuotasRequest([], strict=False)
+            )
+            assert [[(each.key, each.value) for each in entry.values] for entry in answer.entries] == [
+                [("request_percentage", 1e-9)]
+            ]
+            await broker.stop()
+
+    run(scenario)
+
+
+def limits(broker: Broker) -> Any:
+    (listener,) = broker.listeners
+    rates = listener.rates
+    return None if rates is None else (rates._broker.limit, rates._listeners["PLAINTEXT"].limit, rates._of_others)
+
+
+MOST = 2**31 - 1
+
+
+def test_rates_of_connections_follow_quotas_and_settings() -> None:
+    async def scenario() -> None:
+        broker = Broker(config(), disk=disk())
+        await broker.start()
+        assert limits(broker) is None
+        await setting(broker, RATE, "100")
+        assert limits(broker) == (100, 100, MOST)
+        await setting(broker, f"listener.name.plaintext.{RATE}", "50")
+        assert limits(broker) == (100, 50, MOST)
+        await setting(broker, RATE, None)
+        assert limits(broker) == (MOST, 50, MOST)
+        await setting(broker, f"listener.name.plaintext.{RATE}", None)
+        assert limits(broker) is None
+        await quota(broker, ("ip", None), connection_creation_rate=200.0)
+        assert limits(broker) == (MOST, MOST, 200)
+        await quota(broker, ("ip", None), connection_creation_rate=None)
+        assert limits(broker) is None
+        await broker.stop()
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [({RATE: "70"}, (70, 70, MOST)), ({f"listener.name.plaintext.{RATE}": "30"}, (MOST, 30, MOST)), ({}, None)],
+)
+def test_rates_of_connections_at_the_start(settings: dict[str, str], expected: Any) -> None:
+    async def scenario() -> None:
+        broker = Broker(config(**settings), disk=disk())
+        await broker.start()
+        assert limits(broker) == expected
+        await broker.stop()
+
+    run(scenario)

@@ -1,0 +1,168 @@
+"""How fast connections may come: who has to wait for how long, and who is turned away. The clock stands still between them."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from ottla.server.network.connection_rates import UNLIMITED, Admission, ConnectionRates
+from ottla.server.network.listener import SocketSettings
+from ottla.server.quotas.ledger import FEW
+from ottla.server.quotas.rates import Windows
+from tests.fakes import ManualClock
+from tests.server.network.test_connection import Peer, framed
+
+IN_TIME = Admission(0, refused=False)
+ME = "127.0.0.1"
+
+
+class Rates(ConnectionRates):
+    def __init__(self, protected: str | None = None, **limits: int) -> None:
+        """A connection a second for the broker, and for the listeners A and B, where nothing else is said."""
+        self.clock = ManualClock()
+        super().__init__(Windows(11, 1000), self.clock, protected)
+        self.set_rates(limits.pop("broker", UNLIMITED), {"A": UNLIMITED, "B": UNLIMITED} | limits)
+
+    def waits(self, listener: str, count: int) -> list[int]:
+        admissions = [self.admit(listener, ME) for _ in range(count)]
+        assert not any(admission.refused for admission in admissions)
+        return [admission.wait_ms for admission in admissions]
+
+
+def test_without_limits_nobody_waits() -> None:
+    assert Rates().waits("A", 1000) == [0] * 1000
+
+
+def test_a_listener_takes_those_over_its_rate_one_by_one() -> None:
+    """A wait is one window at most, and the next connection is not looked at before it is over."""
+    rates = Rates(A=1)
+    assert rates.waits("A", 13) == [0] * 10 + [1000, 2000, 3000]
+    assert rates.waits("B", 20) == [0] * 20
+    rates.clock.advance(2.5)
+    assert rates.waits("A", 1) == [1500]
+
+
+def test_the_rate_of_the_broker_counts_for_all_listeners() -> None:
+    rates = Rates(broker=1)
+    assert rates.waits("A", 5) + rates.waits("B", 6) == [0] * 10 + [1000]
+
+
+def test_the_listener_of_brokers_is_free_of_it() -> None:
+    rates = Rates("B", broker=1)
+    assert rates.waits("B", 20) == [0] * 20
+    assert rates.waits("A", 11) == [0] * 10 + [1000]
+
+
+def test_an_address_over_its_quota_is_turned_away_and_counts_for_nobody() -> None:
+    rates = Rates(A=1)
+    rates.set_quotas({(("ip", ME),): {"connection_creation_rate": 1.0}})
+    assert [rates.admit("B", ME) for _ in range(12)] == [IN_TIME] * 10 + [Admission(1000, refused=True)] * 2
+    assert rates.admit("A", ME) == Admission(1000, refused=True)
+    assert rates.admit("A", "127.0.0.2") == IN_TIME
+    assert [rates.admit("A", f"10.0.0.{number}") for number in range(9)] == [IN_TIME] * 9
+    rates.clock.advance(5)
+    assert [rates.admit("B", ME).refused for _ in range(50)] == [True] * 50
+    rates.clock.advance(6)
+    assert rates.admit("B", ME) == IN_TIME
+
+
+def test_every_address_has_the_default_for_itself() -> None:
+    rates = Rates()
+    rates.set_quotas({(("ip", None),): {"connection_creation_rate": 1.0}, (("ip", ME),): {"connection_creation_rate": 2.0}})
+    for host, count in (("10.0.0.1", 10), ("10.0.0.2", 10), (ME, 20)):
+        admissions = [rates.admit("A", host) for _ in range(count + 1)]
+        assert admissions[:-1] == [IN_TIME] * count
+        assert admissions[-1].refused
+    rates.set_quotas({(("user", "alice"),): {"producer_byte_rate": 1.0}})
+    assert rates.admit("A", ME) == IN_TIME
+
+
+@pytest.mark.parametrize(
+    ("name", "host"), [("::1", "::1"), ("0:0::0:1", "::1"), ("::ffff:10.0.0.1", "10.0.0.1"), ("2001:DB8::7", "2001:db8::7")]
+)
+def test_addresses_are_the_same_however_they_are_written(name: str, host: str) -> None:
+    rates = Rates()
+    rates.set_quotas({(("ip", name),): {"connection_creation_rate": 1.0}})
+    assert [rates.admit("A", host).refused for _ in range(11)] == [False] * 10 + [True]
+
+
+@pytest.mark.parametrize(("host", "refused"), [("localhost", True), ("no..host", False)])
+def test_a_host_stands_for_its_address(host: str, refused: bool) -> None:
+    async def run() -> bool:
+        rates = Rates()
+        rates.set_quotas({(("ip", host),): {"connection_creation_rate": 1.0}})
+        await asyncio.gather(*rates._hosts)
+        return any(rates.admit("A", address).refused for address in (ME, "::1") for _ in range(11))
+
+    assert asyncio.run(run()) is refused
+
+
+def test_addresses_that_were_quiet_are_forgotten() -> None:
+    rates = Rates()
+    rates.set_quotas({(("ip", None),): {"connection_creation_rate": 1.0}})
+    for number in range(FEW):
+        rates.admit("A", f"10.0.{number // 256}.{number % 256}")
+    rates.clock.advance(11)
+    rates.admit("A", ME)
+    assert list(rates._addresses) == [ME]
+
+
+# At a listener
+
+
+class LimitedPeer(Peer):
+    def __init__(self) -> None:
+        super().__init__()
+        rates = self.listener.rates = ConnectionRates(Windows(2, 1000), self.broker.clock)
+        rates.set_quotas({(("ip", "10.0.0.9"),): {"connection_creation_rate": 1.0}})
+        rates.set_rates(UNLIMITED, {"PLAINTEXT": 2})
+
+
+def test_a_connection_that_has_to_wait_is_served_later() -> None:
+    peer = LimitedPeer()
+    for _ in range(2):
+        assert peer.connect()[1].reading
+    peer.connection, peer.transport = peer.connect()
+    assert not peer.transport.reading
+    peer.broker.clock.advance(1)
+    assert peer.transport.reading
+    peer.send(framed(b"hello"))
+    assert peer.received() == [b"hello"]
+
+
+def test_a_connection_that_is_turned_away_is_closed_later(caplog: Any) -> None:
+    peer = LimitedPeer()
+    assert peer.connect("10.0.0.9")[1].reading
+    refused, transport = peer.connect("10.0.0.9")
+    assert "connections come too fast from 10.0.0.9" in caplog.text
+    assert (transport.reading, transport.closed, peer.listener.refused) == (False, False, 1)
+    assert refused not in peer.listener.connections
+    peer.broker.clock.advance(1)
+    assert transport.aborted
+    refused.connection_lost(None)
+    assert peer.listener._turned_away == set()
+    assert len(peer.listener.connections) == 2
+    peer.broker.clock.advance(10)
+
+
+def test_one_connection_too_many_is_refused_at_once_and_has_no_turn() -> None:
+    peer = LimitedPeer()
+    peer.connect()
+    peer.listener.settings = SocketSettings(max_connections=2)
+    for _ in range(3):
+        assert peer.connect()[1].aborted
+    peer.listener.settings = SocketSettings()
+    assert [peer.connect()[1].reading for _ in range(2)] == [True, False]
+    assert len(peer.listener.connections) == 4
+
+
+def test_a_listener_that_closes_does_not_wait_for_those_turned_away() -> None:
+    peer = LimitedPeer()
+    peer.connect("10.0.0.9")
+    transports = [peer.connect("10.0.0.9")[1] for _ in range(3)]
+    for connection in list(peer.listener.connections):
+        connection.connection_lost(None)
+    asyncio.run(peer.listener.close(0))
+    assert all(transport.aborted for transport in transports)

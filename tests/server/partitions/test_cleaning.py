@@ -1,0 +1,401 @@
+"""Compaction as the server runs it: workers, what becomes of them, and what stops them."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import json
+import os
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvloop
+
+from ottla.log.compaction.cleaner import Cleaner, MapTooSmall
+from ottla.log.compaction.cleaner_manager import Cleaning, unthrottled
+from ottla.log.disk.files import OsDisk
+from ottla.log.errors import CorruptRecord
+from ottla.server.partitions.cleaning import LogCleaning, ProcessWorker, Result, ThreadWorker, WorkerDied
+from tests.log.compaction.cleaning import CleanerRig
+
+VALUES = {
+    "log.cleaner.threads": 1,
+    "log.cleaner.dedupe.buffer.size": 4 << 20,
+    "log.cleaner.io.buffer.load.factor": 0.9,
+    "log.cleaner.io.buffer.size": 1 << 19,
+    "log.cleaner.io.max.bytes.per.second": float("inf"),
+    "log.cleaner.backoff.ms": 15_000,
+}
+SLOW = {"log.cleaner.io.max.bytes.per.second": 200.0}
+"""So slow that the work lasts until it is ended."""
+
+
+def rig_on(path: Path, **changes: Any) -> CleanerRig:
+    """A log on the system's files, with something to compact in it."""
+
+    class OsRig(CleanerRig):
+        def start(self) -> None:
+            self.directory = str(path)
+            super().start()
+
+    rig = OsRig(disk=OsDisk(), **changes)
+    fill(rig)
+    return rig
+
+
+def fill(rig: CleanerRig) -> None:
+    rig.put_each([0, 1, 2] * 10)
+    rig.roll()
+
+
+def cleaning_of(rig: CleanerRig, new_worker: Callable[[], Any] | None = None, **values: Any) -> LogCleaning:
+    return LogCleaning(rig.manager, rig.disk, lambda: rig.now_ms, lambda: VALUES | values, new_worker)
+
+
+def run(action: Callable[[], Awaitable[None]]) -> None:
+    async def bounded() -> None:
+        await asyncio.wait_for(action(), 60)
+
+    asyncio.run(bounded())
+
+
+async def until(condition: Callable[[], Any]) -> None:
+    while not condition():  # noqa: ASYNC110 - a process that begins tells nobody here
+        await asyncio.sleep(0.01)
+
+
+class Fails:
+    """A worker that raises, after it has made what a real one makes."""
+
+    def __init__(self, error: BaseException, before: Callable[[Cleaning], None] = lambda cleaning: None) -> None:
+        self.error = error
+        self.before = before
+        self.cleanings = 0
+
+    async def clean(self, cleaning: Cleaning) -> AsyncIterator[Result]:
+        self.cleanings += 1
+        self.before(cleaning)
+        cleaning.log.directory.disk.open(f"{cleaning.log.path}/{0:020d}.log.cleaned", create=True)
+        if cleaning.job.topic:
+            raise self.error
+        yield  # type: ignore[unreachable]
+
+    def call_off(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+
+# What is done
+
+
+@pytest.mark.parametrize("where", ["process", "thread"])
+def test_a_pass_compacts_what_is_due(where: str, tmp_path: Path) -> None:
+    rig = rig_on(tmp_path, segment_bytes=400)
+    cleaning = cleaning_of(rig, ProcessWorker if where == "process" else lambda: ThreadWorker(rig.disk))
+    run(cleaning.run_pass)
+    assert rig.offsets() == [27, 28, 29]
+    assert (rig.cleaned_upto, cleaning.cleaner.cleanings) == (30, 1)
+    assert rig.manager.in_cleaning == set()
+    assert not [name for name in rig.names() if name.endswith((".cleaned", ".swap"))]
+    rig.restart(clean=False)
+    assert rig.offsets() == [27, 28, 29]
+
+
+def test_files_of_the_system_are_for_a_process_others_for_a_thread(tmp_path: Path) -> None:
+    assert cleaning_of(rig_on(tmp_path))._new_worker is ProcessWorker
+    rig = CleanerRig()
+    fill(rig)
+    cleaning = cleaning_of(rig)
+    assert isinstance(cleaning._new_worker(), ThreadWorker)
+    run(cleaning.run_pass)
+    assert rig.offsets() == [27, 28, 29]
+
+
+def test_what_is_not_synced_yet_is_synced_before() -> None:
+    rig = CleanerRig()
+    fill(rig)
+    assert rig.log.recovery_point == 0
+    run(cleaning_of(rig).run_pass)
+    assert rig.log.recovery_point == 30
+    assert rig.disk.read_bytes("/data/recovery-point-offset-checkpoint") == b"0\n1\nt 0 30\n"
+
+
+def test_several_logs_with_several_threads() -> None:
+    rig = CleanerRig()
+    for index in range(1, 5):
+        rig.log = rig.manager.create("t", index, bytes([index]) * 16, rig.config)
+        fill(rig)
+    at_once: list[int] = []
+
+    class Counts(ThreadWorker):
+        async def clean(self, cleaning: Cleaning) -> AsyncIterator[Result]:
+            at_once.append(len(rig.manager.in_cleaning))
+            async for result in super().clean(cleaning):
+                yield result
+
+    cleaning = cleaning_of(rig, lambda: Counts(rig.disk), **{"log.cleaner.threads": 2})
+    run(cleaning.run_pass)
+    assert cleaning.cleaner.cleanings == 4
+    assert max(at_once) == 2
+    assert cleaning.cleaner.settings.threads == 2
+
+
+def test_settings_count_from_the_next_pass_on() -> None:
+    rig = CleanerRig()
+    fill(rig)
+    values = dict(VALUES)
+    cleaning = LogCleaning(rig.manager, rig.disk, lambda: rig.now_ms, lambda: values)
+    run(cleaning.run_pass)
+    values["log.cleaner.dedupe.buffer.size"] = 1 << 20
+    fill(rig)
+    run(cleaning.run_pass)
+    assert cleaning.cleaner.settings.dedupe_buffer_size == 1 << 20
+    assert cleaning.cleaner.cleanings == 2
+
+
+def test_retention_of_compacted_logs_comes_with_the_pass() -> None:
+    rig = CleanerRig(cleanup_policy=frozenset({"compact", "delete"}), retention_ms=1_000)
+    fill(rig)
+    run(cleaning_of(rig).run_pass)
+    rig.now_ms += 2_000
+    run(cleaning_of(rig).run_pass)
+    assert rig.offsets() == []
+    assert rig.log.log_start_offset == 30
+
+
+# What goes wrong
+
+
+@pytest.mark.parametrize("error", [CorruptRecord("for a test"), MapTooSmall("for a test"), ZeroDivisionError("for a test")])
+def test_a_log_that_cannot_be_compacted_is_left_alone(error: Exception) -> None:
+    rig = CleanerRig()
+    fill(rig)
+    worker = Fails(error)
+    cleaning = cleaning_of(rig, lambda: worker)
+    run(cleaning.run_pass)
+    run(cleaning.run_pass)
+    assert "for a test" in cleaning.cleaner.uncleanable["t", 0]
+    assert rig.manager.in_cleaning == set()
+    assert worker.cleanings == 1
+    assert rig.names(".cleaned") == []
+    assert rig.offsets() == list(range(30))
+
+
+def test_a_worker_that_dies_is_tried_once_more() -> None:
+    rig = CleanerRig()
+    fill(rig)
+    worker = Fails(WorkerDied("for a test"))
+    cleaning = cleaning_of(rig, lambda: worker)
+    for deaths, alone in ((1, False), (2, True), (2, True)):
+        run(cleaning.run_pass)
+        assert (worker.cleanings, ("t", 0) in cleaning.cleaner.uncleanable) == (deaths, alone)
+        assert rig.names(".cleaned") == []
+        assert rig.manager.in_cleaning == set()
+
+
+def test_one_death_is_forgotten_with_the_next_success() -> None:
+    rig = CleanerRig()
+    fill(rig)
+    workers: list[Any] = [Fails(WorkerDied("1")), ThreadWorker(rig.disk), Fails(WorkerDied("2")), ThreadWorker(rig.disk)]
+    cleaning = cleaning_of(rig, lambda: workers.pop(0))
+    for _ in range(2):
+        run(cleaning.run_pass)
+        run(cleaning.run_pass)
+        fill(rig)
+    assert cleaning.cleaner.uncleanable == {}
+    assert cleaning.cleaner.cleanings == 2
+
+
+def test_a_disk_that_fails_in_the_worker_takes_the_directory_offline() -> None:
+    rig = CleanerRig()
+    fill(rig)
+    run(cleaning_of(rig, lambda: Fails(OSError(errno.EIO, "for a test"))).run_pass)
+    assert rig.log.directory.failed is not None
+
+
+def test_no_descriptors_in_the_worker_is_no_reason_to_go_offline() -> None:
+    rig = CleanerRig()
+    fill(rig)
+    run(cleaning_of(rig, lambda: Fails(OSError(errno.EMFILE, "for a test"))).run_pass)
+    assert rig.log.directory.failed is None
+    run(cleaning_of(rig).run_pass)
+    assert rig.offsets() == [27, 28, 29]
+
+
+@pytest.mark.parametrize("code", [errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENOENT])
+def test_a_process_that_cannot_be_begun_is_no_fault_of_the_disk(
+    code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig = rig_on(tmp_path)
+    cleaning = cleaning_of(rig)
+
+    async def refuse(*_: Any, **__: Any) -> None:
+        raise OSError(code, os.strerror(code))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(asyncio, "create_subprocess_exec", refuse)
+        for _ in range(3):
+            run(cleaning.run_pass)
+    assert rig.log.directory.failed is None
+    assert (rig.manager.in_cleaning, cleaning.cleaner.uncleanable) == (set(), {})
+    run(cleaning.run_pass)
+    assert rig.offsets() == [27, 28, 29]
+
+
+def speaking(line: bytes) -> type[ProcessWorker]:
+    """Workers whose process says that, and ends."""
+
+    class Speaks(ProcessWorker):
+        async def _begin(self) -> asyncio.subprocess.Process:
+            return await asyncio.create_subprocess_exec(
+                "printf", "%s", line, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
+            )
+
+    return Speaks
+
+
+def test_a_sync_that_failed_in_the_process_is_final_whatever_its_errno_says(tmp_path: Path) -> None:
+    for kind, is_final in (("disk", False), ("unknown", True)):
+        rig = rig_on(tmp_path / kind)
+        line = json.dumps({"failed": kind, "reason": "for a test", "errno": errno.ENOSPC}).encode() + b"\n"
+        run(cleaning_of(rig, speaking(line)).run_pass)
+        assert (rig.log.directory.failed is not None) == is_final
+
+
+def test_a_process_that_dies_over_a_line_has_died(tmp_path: Path) -> None:
+    rig = rig_on(tmp_path)
+    cleaning = cleaning_of(rig, speaking(b'{"group": [0, 1'))
+    run(cleaning.run_pass)
+    assert (cleaning.cleaner.uncleanable, cleaning._deaths) == ({}, {("t", 0): 1})
+
+
+def test_a_process_that_is_killed_between_two_jobs_is_no_fault_of_the_next_log(tmp_path: Path) -> None:
+    rig = rig_on(tmp_path)
+    worker = ProcessWorker()
+    cleaning = cleaning_of(rig, lambda: worker)
+
+    async def scenario() -> None:
+        process = worker._process = await worker._begin()
+        process.kill()
+        await process.wait()
+        assert process.stdin is not None
+        process.stdin.close()
+        await cleaning.run_pass()
+
+    run(scenario)
+    assert (cleaning.cleaner.uncleanable, cleaning._deaths) == ({}, {})
+    assert rig.offsets() == [27, 28, 29]
+
+
+def test_a_process_that_is_gone_before_its_first_job_has_died(tmp_path: Path) -> None:
+    class Gone(ProcessWorker):
+        async def _begin(self) -> asyncio.subprocess.Process:
+            process = await super()._begin()
+            process.kill()
+            await process.wait()
+            await asyncio.sleep(0)  # its pipes are closed
+            return process
+
+    rig = rig_on(tmp_path)
+    cleaning = cleaning_of(rig, Gone)
+    uvloop.run(cleaning.run_pass())
+    assert (cleaning.cleaner.uncleanable, cleaning._deaths) == ({}, {("t", 0): 1})
+
+
+def test_files_that_are_missing_because_the_log_was_cut_are_nobodys_fault() -> None:
+    rig = CleanerRig()
+    fill(rig)
+    worker = Fails(OSError(errno.ENOENT, "for a test"), before=lambda cleaning: cleaning.log.truncate_to(5) and None)
+    run(cleaning_of(rig, lambda: worker).run_pass)
+    assert rig.log.directory.failed is None
+    assert rig.names(".cleaned") == []
+    assert rig.offsets() == [0, 1, 2, 3, 4]
+
+
+def test_a_killed_process_loses_nothing(tmp_path: Path) -> None:
+    rig = rig_on(tmp_path)
+    worker = ProcessWorker()
+    cleaning = cleaning_of(rig, lambda: worker, **SLOW)
+
+    async def scenario() -> None:
+        running = asyncio.ensure_future(cleaning.run_pass())
+        await until(lambda: worker._process is not None)
+        assert worker._process is not None
+        os.kill(worker._process.pid, signal.SIGKILL)
+        await running
+
+    run(scenario)
+    assert rig.offsets() == list(range(30))
+    assert (rig.manager.in_cleaning, rig.names(".cleaned")) == (set(), [])
+    run(cleaning_of(rig).run_pass)
+    assert rig.offsets() == [27, 28, 29]
+
+
+# What calls it off
+
+
+def test_a_thread_that_waits_for_hours_wakes_up() -> None:
+    rig = CleanerRig()
+    fill(rig)
+    cleaning = cleaning_of(rig, **{"log.cleaner.io.max.bytes.per.second": 0.001})
+
+    async def scenario() -> None:
+        running = asyncio.ensure_future(cleaning.run_pass())
+        await until(lambda: cleaning._workers)
+        cleaning.stop()
+        await running
+
+    run(scenario)
+    assert rig.offsets() == list(range(30))
+
+
+@pytest.mark.parametrize("where", ["process", "thread"])
+@pytest.mark.parametrize("what", ["cut", "deleted", "stopped"])
+def test_work_that_nobody_wants_any_more_ends(what: str, where: str, tmp_path: Path) -> None:
+    rig = rig_on(tmp_path)
+    log = rig.log
+    cleaning = cleaning_of(rig, ProcessWorker if where == "process" else lambda: ThreadWorker(rig.disk), **SLOW)
+
+    async def scenario() -> None:
+        running = asyncio.ensure_future(cleaning.run_pass())
+        await until(lambda: cleaning._workers)
+        if what == "cut":
+            log.truncate_to(20)
+            log.config = CleanerRig(min_cleanable_dirty_ratio=1.0).config
+        elif what == "deleted":
+            rig.manager.delete("t", 0)
+        else:
+            cleaning.stop()
+        await running
+
+    run(scenario)
+    assert rig.manager.in_cleaning == set()
+    assert cleaning._workers == []
+    if what != "deleted":
+        assert rig.names(".cleaned") == []
+        assert rig.offsets() == list(range(20 if what == "cut" else 30))
+
+
+def test_a_sync_that_comes_after_the_deletion_is_nobodys_fault() -> None:
+    """It runs in a thread, and the directory has another name by then."""
+    rig = CleanerRig()
+    fill(rig)
+    cleaning = rig.begin()
+    swap = rig.cleaner.swap(cleaning, next(Cleaner(rig.disk, cleaning.job, unthrottled(cleaning.job)).groups()))
+    swap.steps[0]()
+    rig.manager.delete("t", 0)
+    swap.sync()
+    assert swap.is_void
+    rig.manager.directories[0].check()
+
+
+def test_nothing_begins_after_the_stop() -> None:
+    rig = CleanerRig()
+    fill(rig)
+    cleaning = cleaning_of(rig)
+    cleaning.stop()
+    run(cleaning.run_pass)
+    assert rig.offsets() == list(range(30))

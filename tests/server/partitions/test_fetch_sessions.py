@@ -1,0 +1,249 @@
+"""Fetch sessions: their life, what an incremental answer leaves out, and who is evicted (KIP-227)."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from ottla.server.handlers.fetch import answer
+from ottla.server.partitions.fetch_sessions import EVICTION_MS, Fetching, FetchSession, FetchSessions
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.fetch import (
+    EpochEndOffset,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    ForgottenTopic,
+    PartitionData,
+)
+from tests.fakes import ManualClock
+
+BY_NAME, BY_ID = 12, 13
+
+
+def ask(
+    session_id: int = 0,
+    epoch: int = 0,
+    topics: dict[str | bytes, list[int]] | None = None,
+    forget: dict[str, list[int]] | None = None,
+) -> FetchRequest:
+    named = []
+    for topic, indexes in (topics or {}).items():
+        partitions = [FetchPartition(index, fetch_offset=10) for index in indexes]
+        by_name = isinstance(topic, str)
+        named.append(FetchTopic(topic, partitions=partitions) if by_name else FetchTopic("", topic, partitions))  # type: ignore[arg-type]
+    forgotten = [ForgottenTopic(topic, partitions=indexes) for topic, indexes in (forget or {}).items()]
+    return FetchRequest(session_id=session_id, session_epoch=epoch, topics=named, forgotten_topics_data=forgotten)
+
+
+def data(index: int = 0, records: bytes = b"", high_watermark: int = 10, **fields: Any) -> PartitionData:
+    return PartitionData(index, high_watermark=high_watermark, log_start_offset=0, records=records, **fields)
+
+
+class Client:
+    """Fetches, and lets `results` say what each partition has."""
+
+    def __init__(self, slots: int = 10) -> None:
+        self.clock = ManualClock()
+        self.sessions = FetchSessions(slots, self.clock.now_ms, random.Random(1))
+
+    def fetch(
+        self, request: FetchRequest, results: dict[int, PartitionData] | None = None, version: int = BY_NAME
+    ) -> FetchResponse:
+        fetching = self.sessions.begin(request, version)
+        if isinstance(fetching, ErrorCode):
+            return FetchResponse(error_code=fetching)
+        return self.answer(fetching, results)
+
+    def answer(self, fetching: Fetching, results: dict[int, PartitionData] | None = None) -> FetchResponse:
+        found = results or {}
+        return answer(fetching, [(each, found.get(each.index) or data(each.index)) for each in fetching.interests.values()])
+
+    def open(self, *indexes: int) -> int:
+        response = self.fetch(ask(topics={"t": list(indexes)}))
+        assert response.error_code == ErrorCode.NONE
+        return response.session_id
+
+
+def indexes(response: FetchResponse) -> list[int]:
+    return [partition.partition_index for topic in response.responses for partition in topic.partitions]
+
+
+def test_the_life_of_a_session() -> None:
+    client = Client()
+    full = client.fetch(ask(topics={"t": [0, 1]}))
+    assert full.session_id > 0
+    assert indexes(full) == [0, 1]
+    quiet = client.fetch(ask(full.session_id, 1))
+    assert (quiet.session_id, indexes(quiet)) == (full.session_id, [])
+    news = client.fetch(ask(full.session_id, 2), {1: data(1, b"records", high_watermark=11)})
+    assert indexes(news) == [1]
+    wrong = client.fetch(ask(full.session_id, 9))
+    assert (wrong.error_code, wrong.session_id, wrong.responses) == (ErrorCode.INVALID_FETCH_SESSION_EPOCH, 0, [])
+    closed = client.fetch(ask(full.session_id, -1))
+    assert (closed.error_code, closed.session_id, indexes(closed)) == (ErrorCode.NONE, 0, [])
+    gone = client.fetch(ask(full.session_id, 3))
+    assert (gone.error_code, gone.session_id) == (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, 0)
+
+
+def test_sessionless_and_empty() -> None:
+    client = Client()
+    assert client.fetch(ask(0, -1, {"t": [0]})).session_id == 0
+    assert client.fetch(ask()).session_id > 0  # row F30: nothing in it yet
+    assert client.fetch(ask(12345, 1)).error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+
+def test_a_full_fetch_replaces_the_session_it_names() -> None:
+    client = Client()
+    first = client.open(0)
+    second = client.fetch(ask(first, 0, {"t": [1]})).session_id
+    assert second != first
+    assert len(client.sessions) == 1
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        data(records=b"x"),
+        data(high_watermark=11),
+        PartitionData(0, high_watermark=10, log_start_offset=3),
+        PartitionData(0, ErrorCode.OFFSET_OUT_OF_RANGE, -1),
+        data(diverging_epoch=EpochEndOffset(0, 5)),
+        data(preferred_read_replica=2),
+    ],
+)
+def test_what_counts_as_news(found: PartitionData) -> None:
+    client = Client()
+    session = client.open(0)
+    assert indexes(client.fetch(ask(session, 1), {0: found})) == [0]
+
+
+def test_an_error_is_told_each_time_and_so_is_its_end() -> None:
+    client = Client()
+    session = client.open(0)
+    error = PartitionData(0, ErrorCode.KAFKA_STORAGE_ERROR, -1)
+    assert indexes(client.fetch(ask(session, 1), {0: error})) == [0]
+    assert indexes(client.fetch(ask(session, 2), {0: error})) == [0]
+    assert indexes(client.fetch(ask(session, 3))) == [0]
+    assert indexes(client.fetch(ask(session, 4))) == []
+
+
+def test_partitions_are_added_changed_and_forgotten() -> None:
+    client = Client()
+    session = client.open(0, 1)
+    assert indexes(client.fetch(ask(session, 1, {"t": [2]}))) == [2]  # the others have nothing new
+    moved = ask(session, 2, {"t": [1]}, {"t": [0, 7]})
+    moved.topics[0].partitions[0].fetch_offset = 99
+    fetching = client.sessions.begin(moved, BY_NAME)
+    assert isinstance(fetching, Fetching)
+    assert [(each.index, each.request.fetch_offset) for each in fetching.interests.values()] == [(1, 99), (2, 10)]
+
+
+def test_forgetting_everything_ends_the_session() -> None:
+    client = Client()
+    session = client.open(0, 1)
+    response = client.fetch(ask(session, 1, forget={"t": [0, 1]}))
+    assert (response.error_code, response.session_id, indexes(response)) == (ErrorCode.NONE, 0, [])
+    assert len(client.sessions) == 0
+
+
+def test_partitions_with_records_go_to_the_end() -> None:
+    client = Client()
+    session = client.open(0, 1, 2)
+    client.fetch(ask(session, 1), {0: data(0, b"x")})
+    fetching = client.sessions.begin(ask(session, 2), BY_NAME)
+    assert isinstance(fetching, Fetching)
+    assert [each.index for each in fetching.interests.values()] == [1, 2, 0]
+
+
+def test_names_and_ids_do_not_mix() -> None:
+    client = Client()
+    by_id = client.fetch(ask(topics={bytes(16): [0]}), version=BY_ID)
+    assert by_id.responses[0].topic_id == bytes(16)
+    assert client.fetch(ask(by_id.session_id, 1), version=BY_NAME).error_code == ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
+    assert client.fetch(ask(by_id.session_id, 1), version=BY_ID).error_code == ErrorCode.NONE
+    by_name = client.open(0)
+    assert client.fetch(ask(by_name, 1), version=BY_ID).error_code == ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
+
+
+def test_a_partition_named_twice_is_one_and_the_later_counts() -> None:
+    request = ask(topics={"t": [0, 1]})
+    request.topics[0].partitions.append(FetchPartition(0, fetch_offset=77))
+    fetching = Client().sessions.begin(request, BY_NAME)
+    assert isinstance(fetching, Fetching)
+    assert [(each.index, each.request.fetch_offset) for each in fetching.interests.values()] == [(0, 77), (1, 10)]
+
+
+def test_an_answer_that_was_overtaken_is_refused() -> None:
+    client = Client()
+    session = client.open(0)
+    slow = client.sessions.begin(ask(session, 1), BY_NAME)
+    client.fetch(ask(session, 2))
+    assert isinstance(slow, Fetching)
+    response = client.answer(slow, {0: data(0, b"x")})
+    assert (response.error_code, response.responses) == (ErrorCode.INVALID_FETCH_SESSION_EPOCH, [])
+
+
+def test_epochs_wrap_past_the_greatest() -> None:
+    client = Client()
+    session_id = client.open(0)
+    session: FetchSession = client.sessions._sessions[session_id]
+    session.epoch = 2**31 - 1
+    assert client.fetch(ask(session_id, 2**31 - 1)).error_code == ErrorCode.NONE
+    assert client.fetch(ask(session_id, 1)).error_code == ErrorCode.NONE
+
+
+def test_neighbours_share_a_topic_entry() -> None:
+    response = Client().fetch(ask(topics={"t": [0, 1], "u": [0]}))
+    assert [(topic.topic, len(topic.partitions)) for topic in response.responses] == [("t", 2), ("u", 1)]
+
+
+# Eviction
+
+
+def test_no_room_no_session() -> None:
+    client = Client(slots=2)
+    client.open(0, 1)
+    client.open(0)
+    assert client.open(0, 1, 2) == 0  # nobody is two minutes old
+    assert len(client.sessions) == 2
+
+
+def test_the_longest_unused_goes_after_two_minutes() -> None:
+    client = Client(slots=2)
+    first, second = client.open(0, 1), client.open(0)
+    client.clock.advance(EVICTION_MS / 1000)
+    client.fetch(ask(first, 1))
+    client.clock.advance(0.001)
+    third = client.open(0)
+    assert third > 0
+    assert client.fetch(ask(second, 1)).error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert client.fetch(ask(first, 2)).error_code == ErrorCode.NONE
+
+
+def test_of_old_ones_in_use_the_smallest_goes_to_a_larger() -> None:
+    client = Client(slots=2)
+    large, small = client.open(0, 1), client.open(0)
+    client.clock.advance(EVICTION_MS / 1000 + 1)
+    for session in (large, small):
+        client.fetch(ask(session, 1))
+    assert client.open(0) == 0  # not larger
+    assert client.open(0, 1) > 0
+    assert client.fetch(ask(small, 2)).error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert client.sessions.evictions == 1
+
+
+def test_a_follower_evicts_a_consumer() -> None:
+    client = Client(slots=1)
+    consumer = client.open(0, 1, 2)
+    fetching = client.sessions.begin(ask(topics={"t": [0]}), BY_NAME, privileged=True)
+    assert isinstance(fetching, Fetching)
+    assert client.answer(fetching).session_id > 0
+    assert client.fetch(ask(consumer, 1)).error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+
+def test_no_slots_no_sessions() -> None:
+    assert Client(slots=0).open(0) == 0

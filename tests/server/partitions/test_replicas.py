@@ -1,0 +1,145 @@
+"""Partitions follow the metadata image: made, led, reconfigured and deleted by its records; who is parked is woken."""
+
+from __future__ import annotations
+
+import errno
+import re
+
+import pytest
+
+from ottla.log.config import LogConfig
+from ottla.log.errors import FencedLeaderEpoch, StorageError, UnknownLeaderEpoch
+from ottla.server.metadata.image import BROKER, TOPIC
+from ottla.server.metadata.names import CLUSTER_METADATA
+from ottla.server.partitions.replicas import InternalTopicLog, Replica, Replicas
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.internal.config_record import ConfigRecord
+from tests.fakes import MemoryBroker
+from tests.log.support import batch
+
+
+def replica_of(broker: MemoryBroker, topic: str, partition: int = 0) -> Replica:
+    replica = broker.replicas.get(topic, partition)
+    assert replica is not None
+    return replica
+
+
+def test_a_topic_makes_its_logs_and_its_deletion_takes_them() -> None:
+    broker = MemoryBroker({"t": 2})
+    assert [replica.log.path for replica in broker.replicas] == ["/data/t-0", "/data/t-1"]
+    assert broker.replicas.get_by_id(broker.topic_id("t"), 1) is replica_of(broker, "t", 1)
+    replica = replica_of(broker, "t")
+    broker.delete_topic("t")
+    assert len(broker.replicas) == 0
+    assert broker.replicas.get_by_id(broker.topic_id("t"), 1) is None
+    assert not replica.is_leader
+    assert replica.log.closed
+
+
+def test_what_no_topic_claims_is_set_aside_at_the_start() -> None:
+    broker = MemoryBroker({"t": 1})
+    for topic in ("gone", CLUSTER_METADATA):
+        broker.logs.create(topic, 0, broker.topic_id(topic), LogConfig.from_overrides({}, None))
+    Replicas(broker.logs, broker.image, 1, broker.config.values).start()
+    names = sorted(name for name in broker.disk.list("/data") if broker.disk.is_dir(f"/data/{name}"))
+    assert names[0] == f"{CLUSTER_METADATA}-0"
+    assert re.fullmatch(r"gone-0\.[0-9a-f]{32}-stray", names[1])
+    assert names[2:] == ["t-0"]
+    assert ("gone", 0) not in broker.logs.logs
+    assert broker.disk.list(f"/data/{names[1]}"), "its files stay"
+
+
+def test_an_append_moves_the_high_watermark_of_a_lone_replica_and_wakes_once() -> None:
+    replica = replica_of(MemoryBroker({"t": 1}), "t")
+    woken: list[int] = []
+    replica.parked["me"] = lambda: woken.append(1)
+    assert replica.append(batch(3)).base_offset == 0
+    replica.append(batch(3))
+    assert woken == [1]
+    assert replica.log.high_watermark == 6
+
+
+def test_leadership_follows_the_image_and_wakes_who_waits() -> None:
+    broker = MemoryBroker({"t": 1})
+    replica = replica_of(broker, "t")
+    woken: list[int] = []
+    replica.parked["me"] = lambda: woken.append(1)
+    broker.elect("t", 2)
+    assert (replica.is_leader, replica.leader, replica.leader_epoch, woken) == (False, 2, 1, [1])
+    with pytest.raises(FencedLeaderEpoch):
+        replica.check_epoch(0)
+    with pytest.raises(UnknownLeaderEpoch):
+        replica.check_epoch(2)
+    replica.check_epoch(-1)
+
+
+def test_settings_of_the_topic_win_over_dynamic_broker_ones() -> None:
+    broker = MemoryBroker({"t": 1}, {"log.retention.ms": "5000"})
+    log = replica_of(broker, "t").log
+    assert log.config.retention_ms == 5000
+    broker.image.apply(ConfigRecord(4, "", "log.retention.ms", "6000"))
+    assert log.config.retention_ms == 6000
+    broker.image.apply(ConfigRecord(4, "1", "log.retention.ms", "7000"))
+    assert log.config.retention_ms == 7000
+    broker.image.apply(ConfigRecord(2, "t", "retention.ms", "8000"))
+    assert log.config.retention_ms == 8000
+    broker.image.apply(ConfigRecord(2, "t", "retention.ms", None))
+    broker.image.apply(ConfigRecord(4, "1", "log.retention.ms", None))
+    assert log.config.retention_ms == 6000
+
+
+def test_changed_settings_reach_every_partition_that_they_are_for() -> None:
+    broker = MemoryBroker({"t": 2, "u": 2})
+
+    def retention() -> list[int]:
+        return [replica_of(broker, topic, index).log.config.retention_ms for topic in ("t", "u") for index in (0, 1)]
+
+    broker.image.apply_all([ConfigRecord(BROKER, "", "log.retention.ms", "6000")])
+    assert retention() == [6000] * 4
+    broker.image.apply_all([ConfigRecord(TOPIC, "u", "retention.ms", "7000"), ConfigRecord(TOPIC, "nobody", "retention.ms", "1")])
+    assert retention() == [6000, 6000, 7000, 7000]
+
+
+def test_a_setting_that_does_not_parse_counts_as_not_there(caplog: pytest.LogCaptureFixture) -> None:
+    """A broker must not die of what an older Kafka took."""
+    broker = MemoryBroker({"t": 1})
+    for name, value in (("segment.bytes", "14"), ("retention.ms", "1000"), ("of.a.later.kafka", "x")):
+        broker.image.apply_all([ConfigRecord(TOPIC, "t", name, value)])
+    config = replica_of(broker, "t").log.config
+    assert (config.segment_bytes, config.retention_ms) == (1 << 30, 1000)
+    assert "topic t: setting ignored: segment.bytes: '14' is too small" in caplog.text
+
+
+def test_a_disk_that_refuses_is_told_to_clients_as_a_storage_error() -> None:
+    broker = MemoryBroker({"t": 1})
+    broker.disk.fail("append", errno.EIO, path="t-0")
+    with pytest.raises(StorageError):
+        replica_of(broker, "t").append(batch(1))
+    broker.create_topic("late")
+    assert broker.replicas.get("late", 0) is None
+    assert broker.replicas.why_missing("late", 0) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert broker.replicas.why_missing("nope", 0) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_a_coordinator_sees_a_topic_as_partitions_to_append_to_and_read() -> None:
+    broker = MemoryBroker({})
+    log = InternalTopicLog(broker.replicas, broker.image, "__consumer_offsets")
+    assert (log.partition_count(), log.leader(0)) == (0, None)
+    with pytest.raises(StorageError):
+        log.append(0, batch(1))
+    broker.create_topic("__consumer_offsets", 2)
+    assert (log.partition_count(), log.leader(1)) == (2, 1)
+    assert [log.append(1, batch(2)), log.append(1, batch(1))] == [0, 2]
+    assert len(list(log.read(1))) == 2
+    assert list(log.read(0)) == []
+
+
+def test_what_a_deleted_topic_did_stays_in_the_broker_s_sum() -> None:
+    broker = MemoryBroker({"t": 2, "u": 1})
+    for index in (0, 1):
+        replica_of(broker, "t", index).append(batch(3))
+    broker.delete_topic("t")
+    assert set(broker.replicas.traffic) == {"u"}
+    assert (broker.replicas.past_traffic.appends, broker.replicas.past_traffic.messages_in) == (2, 6)
+    broker.create_topic("t")
+    assert broker.replicas.traffic["t"].appends == 0

@@ -1,0 +1,165 @@
+"""The broker's configuration: from texts to checked values."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from ottla.log.settings import ConfigError, InvalidSetting
+from ottla.server.settings.broker_config import BROKER_SETTINGS, OWN_SETTINGS, BrokerConfig, advice, base_name, overlaid
+
+# As it comes with Kafka for a combined node, by key; the values that matter are all here.
+STOCK = {
+    "process.roles": "broker,controller",
+    "node.id": "1",
+    "controller.quorum.voters": "1@localhost:9093",
+    "listeners": "PLAINTEXT://:9092,CONTROLLER://:9093",
+    "inter.broker.listener.name": "PLAINTEXT",
+    "advertised.listeners": "PLAINTEXT://localhost:9092,CONTROLLER://localhost:9093",
+    "controller.listener.names": "CONTROLLER",
+    "listener.security.protocol.map": (
+        "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL"
+    ),
+    "num.network.threads": "3",
+    "num.io.threads": "8",
+    "socket.send.buffer.bytes": "102400",
+    "log.dirs": "/tmp/kraft-combined-logs",
+    "num.partitions": "1",
+    "num.recovery.threads.per.data.dir": "1",
+    "offsets.topic.replication.factor": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+    "log.retention.hours": "168",
+    "log.segment.bytes": "1073741824",
+    "log.retention.check.interval.ms": "300000",
+}
+
+
+def config(**texts: str) -> BrokerConfig:
+    return BrokerConfig.from_mapping({name.replace("_", "."): text for name, text in texts.items()})[0]
+
+
+def test_without_anything_it_is_a_loopback_broker() -> None:
+    result = config()
+    assert [str(listener) for listener in result.listeners] == ["PLAINTEXT://127.0.0.1:9092"]
+    assert result.advertised_listeners == result.listeners
+    assert result.log_dirs == [os.path.abspath("ottla-data")]
+    assert result.metadata_log_dir == result.log_dirs[0]
+    assert (result.node_id, result.rack, result.cluster_id) == (1, None, None)
+    assert set(result.values) == set(BROKER_SETTINGS) | set(OWN_SETTINGS)
+
+
+def test_kafka_s_own_file_is_taken_as_it_is() -> None:
+    result, unknown = BrokerConfig.from_mapping(STOCK)
+    assert unknown == []
+    assert [str(listener) for listener in result.listeners] == ["PLAINTEXT://:9092"]
+    assert [str(listener) for listener in result.controller_listeners] == ["CONTROLLER://:9093"]
+    assert str(result.advertised_for("PLAINTEXT", 9092)) == "PLAINTEXT://localhost:9092"
+
+
+def test_values_are_parsed_and_defaults_kept() -> None:
+    result = config(log_retention_hours="2", log_cleanup_policy="compact, delete")
+    assert result.values["log.retention.hours"] == 2
+    assert result.values["log.cleanup.policy"] == ("compact", "delete")
+    assert result.values["num.partitions"] == 1
+    assert result.values["fetch.max.bytes"] == 57_671_680
+
+
+def test_broker_id_and_node_id_are_one() -> None:
+    assert config(broker_id="7").node_id == 7
+    assert config(node_id="7").values["broker.id"] == 7
+    with pytest.raises(ConfigError, match=r"broker.id: 7 is not node.id 8; set only node.id"):
+        config(broker_id="7", node_id="8")
+
+
+def test_a_free_port_is_advertised_as_the_one_that_was_bound() -> None:
+    result = config(listeners="PLAINTEXT://127.0.0.1:0")
+    assert result.advertised_for("PLAINTEXT", 31999).port == 31999
+    proxied = config(listeners="PLAINTEXT://127.0.0.1:0", advertised_listeners="PLAINTEXT://proxy:1")
+    assert proxied.advertised_for("PLAINTEXT", 31999)[:3] == ("PLAINTEXT", "proxy", 1)
+
+
+def test_a_listener_that_is_not_advertised_advertises_itself() -> None:
+    result = config(
+        listeners="A://127.0.0.1:1,B://127.0.0.1:2",
+        listener_security_protocol_map="A:PLAINTEXT,B:PLAINTEXT",
+        advertised_listeners="B://elsewhere:3",
+    )
+    assert [str(address) for address in result.advertised_listeners] == ["A://127.0.0.1:1", "B://elsewhere:3"]
+
+
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [
+        ({"num.partitions": "x"}, "num.partitions: 'x' is no whole number of 32 bits; write it in digits"),
+        ({"num.partitions": "0"}, "num.partitions: '0' is too small; the least is 1"),
+        ({"listeners": ""}, "listeners: an empty list is not accepted; name at least one element"),
+        ({"log.dirs": "/a,/a/../a"}, "log.dirs: a directory is named twice; name each once"),
+        ({"listeners": "CONTROLLER://:9093"},
+         "listeners: all of them are controllers' (controller.listener.names); add one such as PLAINTEXT://:9092"),
+        ({"inter.broker.listener.name": "B"}, "inter.broker.listener.name: B is not in listeners; name one that is"),
+        ({"advertised.listeners": "CONTROLLER://a:1", "listeners": "PLAINTEXT://:1,CONTROLLER://:2"},
+         "advertised.listeners: none of them is for clients; advertise a listener that is no controller's"),
+        ({"process.roles": "broker"}, "process.roles: 'broker' needs other nodes, and ottla does not join a quorum yet; "
+         "set process.roles=broker,controller"),
+        ({"controller.quorum.voters": "1@a:1,2@b:1"},
+         "controller.quorum.voters: 2@b:1 is another node, and ottla does not join a quorum yet; leave node 1 as the only voter"),
+        ({"controller.quorum.voters": "a:1"}, "controller.quorum.voters: 'a:1' has the element 'a:1', which is not id@host:port"),
+        ({"authorizer.class.name": "a.B"}, "authorizer.class.name: ottla has no authorization yet; remove it"),
+    ],
+)  # fmt: skip
+def test_refused_in_one_line_that_begins_with_the_key(texts: dict[str, str], message: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        BrokerConfig.from_mapping(texts)
+    assert str(refused.value) == message
+
+
+def test_unknown_names_are_told_and_kept() -> None:
+    result, unknown = BrokerConfig.from_mapping({"my.plugin.key": "1", "listener.name.plaintext.max.connections": "5"})
+    assert unknown == ["my.plugin.key"]
+    assert result.texts["my.plugin.key"] == "1"
+
+
+def test_advice() -> None:
+    assert advice("log.retenton.ms").endswith("did you mean log.retention.ms?")
+    assert advice("ottla.metrics.prot").endswith("did you mean ottla.metrics.port?")
+    assert advice("my.plugin.key") == "my.plugin.key is not a broker setting of Kafka 4.4: it has no effect; remove it"
+    assert advice("zookeeper.connect") == "zookeeper.connect has no effect: ZooKeeper is gone since Kafka 4.0; remove it"
+
+
+@pytest.mark.parametrize(
+    ("name", "base"),
+    [
+        ("listener.name.internal.ssl.keystore.type", "ssl.keystore.type"),
+        ("listener.name.internal", "listener.name.internal"),
+        ("num.partitions", "num.partitions"),
+    ],
+)
+def test_a_listener_s_own_settings(name: str, base: str) -> None:
+    assert base_name(name) == base
+
+
+def test_dynamic_settings_lie_over_those_of_the_start(caplog: pytest.LogCaptureFixture) -> None:
+    values = {"log.segment.bytes": 1 << 20, "log.dirs": ("a",), "message.max.bytes": 5}
+    assert overlaid(values, {}, {}) is values
+    common = {"log.segment.bytes": "2000000", "message.max.bytes": "x", "log.dirs": "b", "nobody.s": "1"}
+    assert overlaid(values, common, {"log.segment.bytes": "3000000"}) == values | {"log.segment.bytes": 3_000_000}
+    assert "message.max.bytes: 'x' is no whole number" in caplog.text
+
+
+def test_a_dynamic_setting_puts_its_family_in_other_units_back() -> None:
+    values = config(log_retention_hours="2", log_retention_minutes="3", log_roll_hours="4").values
+    changed = overlaid(values, {"log.retention.ms": "5"}, {})
+    family = {"log.retention.ms": 5, "log.retention.minutes": None, "log.retention.hours": 168}
+    assert changed == {**values, **family}
+
+
+def test_a_setting_is_still_a_setting() -> None:
+    with pytest.raises(InvalidSetting):
+        BROKER_SETTINGS["compression.gzip.level"].parse("0")
+    with pytest.raises(InvalidSetting, match="in capitals or not"):
+        BROKER_SETTINGS["group.consumer.migration.policy"].parse("sideways")
+    assert BROKER_SETTINGS["group.consumer.migration.policy"].parse("Upgrade") == "Upgrade"

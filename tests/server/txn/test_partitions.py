@@ -1,0 +1,73 @@
+"""server/txn/partitions.py: what a marker that the coordinator brings to a partition of this broker comes to."""
+
+from __future__ import annotations
+
+import errno
+from typing import Any
+
+from ottla.server.txn.partitions import bring_marker
+from ottla.server.txn.shard import Marker
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.internal.partition_record import PartitionRecord
+from tests.fakes import MemoryBroker
+from tests.log.support import batch
+
+DURABLE = {"log.flush.interval.messages": "1"}
+
+
+def replica_of(broker: MemoryBroker) -> Any:
+    replica = broker.replicas.get("t", 0)
+    assert replica is not None
+    return replica
+
+
+def bring(broker: MemoryBroker, topic: str = "t", index: int = 0) -> ErrorCode:
+    return bring_marker(broker.context, topic, index, Marker(7, 1, 0, True, 2))
+
+
+def with_open_transaction(settings: dict[str, str]) -> MemoryBroker:
+    broker = MemoryBroker({"t": 1}, settings)
+    replica_of(broker).append(batch(2, producer=(7, 0, 0), transactional=True))
+    return broker
+
+
+def test_it_is_written_and_readers_wake() -> None:
+    broker = with_open_transaction({})
+    replica, seen = replica_of(broker), list[int]()
+    replica.parked["reader"] = lambda: seen.append(replica.log.last_stable_offset)
+    assert bring(broker) is ErrorCode.NONE
+    assert seen == [3]
+    assert replica.log.recovery_point == 0, "nobody asked for an fsync"
+
+
+def test_where_every_record_is_to_be_durable_the_marker_is_before_the_transaction_is_complete() -> None:
+    broker = with_open_transaction(DURABLE)
+    replica, seen = replica_of(broker), list[int]()
+
+    def reader() -> None:
+        seen.append(replica.log.last_stable_offset)
+        replica.parked["reader"] = reader
+
+    reader()
+    assert bring(broker) is ErrorCode.NONE
+    assert (replica.log.recovery_point, replica.log.high_watermark) == (3, 3)
+    assert (seen[0], seen[-1]) == (0, 3)
+
+
+def test_one_that_cannot_be_made_durable_is_tried_again() -> None:
+    broker = with_open_transaction(DURABLE)
+    broker.disk.fail("open", errno.EMFILE)
+    assert bring(broker) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert bring(broker) is ErrorCode.NONE
+    assert replica_of(broker).log.recovery_point == 4
+    broker.disk.fail("sync", path="t-0")
+    assert bring(broker) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert bring(broker) is ErrorCode.KAFKA_STORAGE_ERROR
+
+
+def test_a_partition_that_is_not_to_be_had_is_told_from_one_that_is_gone() -> None:
+    broker = with_open_transaction({})
+    assert bring(broker, "gone") is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    broker.logs.directories[0].fail("testing", OSError("broken"))
+    broker.image.apply(PartitionRecord(1, broker.topic_id("t"), [1], [1], leader=1))
+    assert bring(broker, index=1) is ErrorCode.KAFKA_STORAGE_ERROR
