@@ -25,6 +25,7 @@ HOT_PATHS = [
     "ottla/log/partition.py",
     "ottla/log/segments.py",
     "ottla/log/segment.py",
+    "ottla/server/base/promise.py",
     "ottla/server/network/connection.py",
     "ottla/server/dispatch/routes.py",
     "ottla/server/partitions/fetch_sessions.py",

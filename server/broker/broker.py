@@ -29,6 +29,7 @@ from ottla.log.errors import InconsistentMetadata, StorageError
 from ottla.log.manager import LogManager
 from ottla.server.base.clock import Clock, LoopClock
 from ottla.server.base.scheduler import Scheduler, flush_in_threads
+from ottla.server.coordination.internal_topic import InternalTopicLog
 from ottla.server.dispatch.routes import Dispatch
 from ottla.server.group.coordinator import TOPIC as CONSUMER_OFFSETS
 from ottla.server.group.coordinator import GroupCoordinator
@@ -50,7 +51,7 @@ from ottla.server.metadata.standalone import StandaloneController, open_standalo
 from ottla.server.network.listener import Listener, SocketSettings, bound_socket, limits_new_connections
 from ottla.server.network.shared_buffers import Shared
 from ottla.server.partitions.fetch_sessions import FetchSessions
-from ottla.server.partitions.replicas import InternalTopicLog, Replicas
+from ottla.server.partitions.replicas import Replicas
 from ottla.server.requests.context import BrokerContext
 from ottla.server.settings.listeners import PROTOCOLS, SPOKEN
 from ottla.server.txn.producer_ids import ProducerIds

@@ -20,7 +20,7 @@ LOAD_SLICE_SECONDS: Final = 0.02
 
 
 class ShardLog(Protocol):
-    """The partitions of an internal topic, as server/partitions/replicas.py shows them."""
+    """The partitions of an internal topic, as `internal_topic.InternalTopicLog` gives access to them."""
 
     def partition_count(self) -> int:
         """0 while the topic does not exist."""

@@ -29,10 +29,10 @@ from struct import Struct
 from typing import Any, Final, NamedTuple
 
 from ottla.server.base.errors import CloseConnection
+from ottla.server.base.promise import Promise
 from ottla.server.dispatch.error_counts import Places, count_errors, places_in
 from ottla.server.dispatch.spare_descriptors import SpareDescriptors
 from ottla.server.handlers import BROKER, served
-from ottla.server.partitions.waiting import Promise
 from ottla.server.requests.context import RequestContext
 from ottla.server.requests.kept_answers import Encoded
 from ottla.wire.api import APIS

@@ -24,10 +24,12 @@ from typing import TYPE_CHECKING, Any, Final
 from ottla.log.errors import CorruptRecord, LogError, OffsetOutOfRange
 from ottla.log.transactions import aborted_in_read
 from ottla.server.base.errors import code_of
+from ottla.server.base.promise import Promise
 from ottla.server.partitions.fetch_sessions import TOPIC_IDS_SINCE, Fetching, Interest, Result
 from ottla.server.partitions.leader_hints import leader_hint
-from ottla.server.partitions.replicas import Replica, Traffic
-from ottla.server.partitions.waiting import Promise, park
+from ottla.server.partitions.replica import Replica
+from ottla.server.partitions.traffic import Traffic
+from ottla.server.partitions.waiting import park
 from ottla.server.requests.context import RequestContext
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.fetch import (

@@ -18,7 +18,7 @@ from typing import Final
 from ottla.log.errors import LogError
 from ottla.log.timestamps import TimestampOffset
 from ottla.server.base.errors import code_of
-from ottla.server.partitions.replicas import Replica
+from ottla.server.partitions.replica import Replica
 from ottla.server.requests.context import RequestContext
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.list_offsets import (

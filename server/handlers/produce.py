@@ -43,10 +43,10 @@ from ottla.log.errors import (
 )
 from ottla.log.producers import ProducerStates
 from ottla.server.base.errors import CloseConnection, code_of
+from ottla.server.base.promise import Acknowledgement
 from ottla.server.metadata.names import INTERNAL_TOPICS
 from ottla.server.partitions.leader_hints import leader_hint
-from ottla.server.partitions.replicas import Replica
-from ottla.server.partitions.waiting import Acknowledgement
+from ottla.server.partitions.replica import Replica
 from ottla.server.requests.context import RequestContext
 from ottla.wire.batch import HEADER_SIZE, LENGTH_OVERHEAD, TRANSACTIONAL_BIT
 from ottla.wire.errors import ErrorCode

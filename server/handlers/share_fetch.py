@@ -18,8 +18,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from ottla.server.base.promise import Promise
 from ottla.server.partitions.leader_hints import leader_hint
-from ottla.server.partitions.waiting import Promise, park
+from ottla.server.partitions.waiting import park
 from ottla.server.requests.context import RequestContext
 from ottla.server.share.acknowledging import Outcome, acknowledge_all, request_error
 from ottla.server.share.acquiring import RECORD_LIMIT

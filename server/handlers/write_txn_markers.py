@@ -20,8 +20,8 @@ from typing import Final
 
 from ottla.log.errors import StorageError
 from ottla.server.base.errors import code_of
-from ottla.server.partitions.replicas import Replica
-from ottla.server.partitions.waiting import Promise
+from ottla.server.base.promise import Promise
+from ottla.server.partitions.replica import Replica
 from ottla.server.requests.context import RequestContext
 from ottla.server.txn.partitions import write_marker
 from ottla.server.txn.shard import Marker

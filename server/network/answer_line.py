@@ -14,8 +14,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from ottla.server.base.errors import CloseConnection
+from ottla.server.base.promise import Acknowledgement, Promise
 from ottla.server.dispatch.routes import Waiting, finish
-from ottla.server.partitions.waiting import Acknowledgement, Promise
 
 if TYPE_CHECKING:
     from ottla.server.requests.context import RequestContext

@@ -36,9 +36,9 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from ottla.log.disk.files import FileSlice
 from ottla.log.errors import StorageError
 from ottla.server.base.errors import CloseConnection
+from ottla.server.base.promise import Acknowledgement, Promise
 from ottla.server.dispatch.routes import Waiting, finish
 from ottla.server.network.no_frame import why_no_frame
-from ottla.server.partitions.waiting import Acknowledgement, Promise
 from ottla.server.requests.context import RequestContext
 
 if TYPE_CHECKING:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ottla.log.flush import FlushJob
     from ottla.log.partition import PartitionLog
     from ottla.server.base.clock import Clock
-    from ottla.server.partitions.replicas import Replica
+    from ottla.server.partitions.replica import Replica
 
 MAX_OFFSET: Final = 2**63 - 1
 

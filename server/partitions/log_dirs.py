@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from ottla.log.manager import LogManager
     from ottla.server.base.clock import Clock
     from ottla.server.metadata.image import MetadataImage
-    from ottla.server.partitions.replicas import Replica, Replicas
+    from ottla.server.partitions.replica import Replica
+    from ottla.server.partitions.replicas import Replicas
 
 logger = logging.getLogger("ottla.server.log_dirs")
 

@@ -10,12 +10,11 @@ place of `Replica.high_watermark_moved`, which wakes whoever is parked, in both 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 from ottla.log.config import LogConfig, legible
-from ottla.log.errors import CorruptRecord, FencedLeaderEpoch, InconsistentMetadata, StorageError, UnknownLeaderEpoch
-from ottla.log.validate import Origin
+from ottla.log.errors import InconsistentMetadata, StorageError
 from ottla.server.metadata.image import (
     BROKER,
     MIGRATING,
@@ -27,96 +26,19 @@ from ottla.server.metadata.image import (
     PartitionImage,
     TopicDeleted,
 )
-from ottla.server.metadata.names import CLUSTER_METADATA, INTERNAL_TOPICS
+from ottla.server.metadata.names import CLUSTER_METADATA
 from ottla.server.metadata.settings import cordoned_paths
+from ottla.server.partitions.replica import Replica
+from ottla.server.partitions.traffic import Traffic
 from ottla.server.settings.broker_config import overlaid
 from ottla.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from ottla.log.manager import LogManager
-    from ottla.log.partition import AppendInfo, PartitionLog
+    from ottla.log.partition import PartitionLog
     from ottla.server.metadata.image import MetadataImage
-    from ottla.wire.primitives import Buffer
 
 logger = logging.getLogger("ottla.server.replicas")
-
-_MAX_DAMAGE_LINES: Final = 10
-
-
-class Traffic:
-    """What went in and out of a topic's partitions here since the broker started; plain integers that server/metrics reads.
-
-    `appends` are batches written, those of coordinators included, and `refused` those that the log of a partition refused;
-    `fetches` are looks at a partition, of which a parked request takes several, and `failed_fetches` those among them that ended
-    in an error. Kafka counts the same.
-    """
-
-    __slots__ = ("appends", "bytes_in", "bytes_out", "failed_fetches", "fetches", "messages_in", "refused")
-
-    def __init__(self) -> None:
-        self.appends = 0
-        self.refused = 0
-        self.bytes_in = 0
-        self.bytes_out = 0
-        self.messages_in = 0
-        self.fetches = 0
-        self.failed_fetches = 0
-
-    def add(self, other: Traffic) -> None:
-        for name in self.__slots__:
-            setattr(self, name, getattr(self, name) + getattr(other, name))
-
-
-class Replica:
-    """One partition on this broker. `traffic` is shared by all partitions of the topic."""
-
-    __slots__ = ("_damage", "is_leader", "leader", "leader_epoch", "log", "parked", "partition", "topic", "topic_id", "traffic")
-
-    def __init__(self, topic: str, topic_id: bytes, partition: int, log: PartitionLog, traffic: Traffic) -> None:
-        self.traffic = traffic
-        self.topic = topic
-        self.topic_id = topic_id
-        self.partition = partition
-        self.log = log
-        log.flush_inline = topic in INTERNAL_TOPICS  # a coordinator's append is not done before it is as durable as is wanted
-        self.leader = -1
-        self.leader_epoch = -1
-        self.is_leader = False
-        self.parked: dict[object, Callable[[], None]] = {}
-        """Who waits for this partition's next records, by owner, with what to call: once, after which the owner parks again."""
-        self._damage: tuple[str, ...] = ()
-
-    def append(self, records: Buffer | None, *, origin: Origin = Origin.CLIENT, zstd_allowed: bool = True) -> AppendInfo:
-        """Write one batch as the leader and wake who waits. Raises the errors of PartitionLog.append_as_leader."""
-        info = self.log.append_as_leader(records, leader_epoch=self.leader_epoch, origin=origin, api_version_zstd_ok=zstd_allowed)
-        traffic = self.traffic
-        traffic.appends += 1
-        traffic.bytes_in += len(records)  # type: ignore[arg-type]  # None would have been refused
-        traffic.messages_in += info.last_offset - info.base_offset + 1
-        if self.parked:
-            self.wake()
-        return info
-
-    def wake(self) -> None:
-        """The high watermark moved, or the partition changed hands: everyone parked looks again."""
-        parked, self.parked = self.parked, {}
-        for look_again in parked.values():
-            look_again()
-
-    def tell_damage(self, error: CorruptRecord) -> None:
-        """A reader came upon it, and will come again and again: a line in the log for each of the first few places is enough."""
-        what = str(error)
-        if what not in self._damage and len(self._damage) < _MAX_DAMAGE_LINES:
-            self._damage += (what,)
-            logger.error("%s-%d is damaged, and whoever reads there is told so: %s", self.topic, self.partition, what)
-
-    def check_epoch(self, current_leader_epoch: int) -> None:
-        """The leader epoch a client believes in (-1: it has none). FencedLeaderEpoch, UnknownLeaderEpoch."""
-        if current_leader_epoch in (-1, self.leader_epoch):
-            return
-        if current_leader_epoch < self.leader_epoch:
-            raise FencedLeaderEpoch(f"epoch {current_leader_epoch} is over, {self.leader_epoch} is current")
-        raise UnknownLeaderEpoch(f"epoch {current_leader_epoch} has not begun, {self.leader_epoch} is current")
 
 
 class Replicas:
@@ -308,47 +230,3 @@ class Replicas:
     def _cordon(self) -> None:
         """New partitions keep clear of the directories of cordoned.log.dirs."""
         self.logs.cordoned = cordoned_paths(self.broker_values(), [directory.path for directory in self.logs.directories])
-
-
-class InternalTopicLog:
-    """An internal topic as its coordinator sees it: append to a partition, read one from its start, who leads it."""
-
-    def __init__(self, replicas: Replicas, image: MetadataImage, topic: str) -> None:
-        self._replicas = replicas
-        self._image = image
-        self._topic = topic
-
-    def partition_count(self) -> int:
-        """0 while the topic does not exist."""
-        topic = self._image.topics.get(self._topic)
-        return len(topic.partitions) if topic is not None else 0
-
-    def leader(self, partition: int) -> int | None:
-        """The leading broker's id; None without one."""
-        topic = self._image.topics.get(self._topic)
-        image = topic.partitions.get(partition) if topic is not None else None
-        return image.leader if image is not None and image.leader >= 0 else None
-
-    def leader_epoch(self, partition: int) -> int:
-        """-1 without such a partition."""
-        image = self._image.partition(self._topic, partition)
-        return image.leader_epoch if image is not None else -1
-
-    def append(self, partition: int, batch: bytes) -> int:
-        """Write one batch; its base offset. StorageError where this broker does not hold the partition, and other log errors."""
-        return self._replica(partition).append(batch, origin=Origin.COORDINATOR).base_offset
-
-    def read(self, partition: int) -> Iterator[bytes]:
-        """All batches from the partition's start to its end. Errors as for `append`."""
-        log = self._replica(partition).log
-        return log.iterate_batches(log.log_start_offset)
-
-    def delete_before(self, partition: int, offset: int) -> None:
-        """Records below `offset` count as gone. Errors as for `append`."""
-        self._replica(partition).log.delete_records_before(offset)
-
-    def _replica(self, partition: int) -> Replica:
-        replica = self._replicas.get(self._topic, partition)
-        if replica is None:
-            raise StorageError(f"{self._topic}-{partition} is not on this broker")
-        return replica

@@ -15,12 +15,12 @@ that brought it, two earlier. Who gave up on the answer (a closed connection) ca
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
-from collections.abc import Callable, Generator, Iterable
-from typing import Any, Generic, Protocol, TypeVar
+from collections.abc import Callable, Iterable
+from typing import Generic, Protocol, TypeVar
 
 from ottla.server.base.clock import Clock
+from ottla.server.base.promise import Promise
 
 T = TypeVar("T")
 
@@ -29,79 +29,6 @@ class Parkable(Protocol):
     """What one can wait for; server.replicas.Replica is one. A wake takes the entry out and calls it, once."""
 
     parked: dict[object, Callable[[], None]]
-
-
-class Promise(Generic[T]):
-    """An answer that comes later. Its callbacks run inside the call that sets or cancels it; it can be awaited, too."""
-
-    __slots__ = ("_answer", "_callbacks", "_cancelled", "_done", "_error")
-
-    def __init__(self) -> None:
-        self._answer: T | None = None
-        self._error: Exception | None = None
-        self._done = self._cancelled = False
-        self._callbacks: list[Callable[[Promise[T]], object]] = []
-
-    def done(self) -> bool:
-        return self._done
-
-    def cancelled(self) -> bool:
-        return self._cancelled
-
-    @property
-    def answer(self) -> T | None:
-        """None as long as there is none: not yet, or not at all."""
-        return self._answer
-
-    def result(self) -> T:
-        """The answer; or raises what it failed with. Only once it is done, and not cancelled."""
-        assert self._done
-        assert not self._cancelled
-        if self._error is not None:
-            raise self._error
-        return self._answer  # type: ignore[return-value]  # None, too, may be an answer
-
-    def set_result(self, answer: T) -> None:
-        self._answer = answer
-        self._finish()
-
-    def set_exception(self, error: Exception) -> None:
-        self._error = error
-        self._finish()
-
-    def cancel(self) -> None:
-        if not self._done:
-            self._cancelled = True
-            self._finish()
-
-    def add_done_callback(self, callback: Callable[[Promise[T]], object]) -> None:
-        assert not self._done
-        self._callbacks.append(callback)
-
-    def _finish(self) -> None:
-        assert not self._done
-        self._done = True
-        callbacks, self._callbacks = self._callbacks, []
-        for callback in callbacks:
-            callback(self)
-
-    def __await__(self) -> Generator[Any, None, T]:
-        if not self._done:
-            done = asyncio.get_running_loop().create_future()
-
-            def wake(_: Promise[T]) -> None:
-                if not done.done():
-                    done.set_result(None)
-
-            self.add_done_callback(wake)
-            yield from done
-        return self.result()
-
-
-class Acknowledgement(Promise[T]):
-    """The answer to a Produce whose batches are appended and not yet durable: the next Produce need not wait for it."""
-
-    __slots__ = ()
 
 
 class Woken:

@@ -30,6 +30,7 @@ from struct import Struct
 from typing import Any, Final, NamedTuple, Protocol
 
 from ottla.server.base.clock import Clock
+from ottla.server.base.promise import Promise
 from ottla.server.dispatch.routes import Dispatch, Route, Ticks
 from ottla.server.metadata.operation import Permits, Refused
 from ottla.server.metadata.quotas import (
@@ -39,7 +40,6 @@ from ottla.server.metadata.quotas import (
     REQUEST_PERCENTAGE,
     Entity,
 )
-from ottla.server.partitions.waiting import Promise
 from ottla.server.quotas.ledger import Client, Ledger
 from ottla.server.quotas.limits import Share
 from ottla.server.quotas.rates import Rate, TokenBucket, Windows

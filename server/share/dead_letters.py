@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ottla.log.errors import LogError
 from ottla.log.validate import Origin
-from ottla.server.partitions.replicas import Replica
+from ottla.server.partitions.replica import Replica
 from ottla.server.share.settings import ShareGroupSettings
 from ottla.server.share.states import GivenUp
 from ottla.wire.batch import HEADER_SIZE, build_batch

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.log.errors import CorruptRecord, LogError, OffsetOutOfRange
 from ottla.server.base.errors import code_of
-from ottla.server.partitions.replicas import Replica
+from ottla.server.partitions.replica import Replica
 from ottla.server.partitions.waiting import Parkable
 from ottla.server.share.acquiring import Acquired, Wanted, acquire
 from ottla.server.share.log_reads import LogBatch, aborted_batches, batches_in, cut

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from ottla.log.errors import LogError
 from ottla.server.base.errors import code_of
 from ottla.server.metadata.image import BROKER, GROUP, ConfigChanged, PartitionChanged, TopicDeleted
-from ottla.server.partitions.replicas import Replica
+from ottla.server.partitions.replica import Replica
 from ottla.server.share.persister import FENCING, Persister, ShareError
 from ottla.server.share.sessions import SessionKey, ShareSession, ShareSessions, TopicIdPartition
 from ottla.server.share.settings import EARLIEST, LATEST, ShareGroupSettings, duration_ms

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ottla.server.coordination.internal_topic import InternalTopicLog
 from ottla.server.metadata.names import SHARE_GROUP_STATE
-from ottla.server.partitions.replicas import InternalTopicLog
 from ottla.server.share_state.coordinator import ShareCoordinator, ShareCoordinatorSettings
 
 if TYPE_CHECKING:

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from ottla.log.errors import LogError, StorageError
 from ottla.log.transactions import append_marker
 from ottla.server.base.errors import code_of
+from ottla.server.coordination.internal_topic import InternalTopicLog
 from ottla.server.metadata.names import CONSUMER_OFFSETS, TRANSACTION_STATE
-from ottla.server.partitions.replicas import InternalTopicLog, Replica
+from ottla.server.partitions.replica import Replica
 from ottla.server.txn.coordinator import TransactionCoordinator, TransactionSettings
 from ottla.server.txn.errors import TransactionError
 from ottla.server.txn.shard import Marker

@@ -10,8 +10,8 @@ import pytest
 
 from ottla.log.disk.files import FileSlice
 from ottla.log.transactions import append_marker
+from ottla.server.base.promise import Promise
 from ottla.server.handlers import fetch as handler
-from ottla.server.partitions.waiting import Promise
 from ottla.wire.batch import iter_batches
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.fetch import FetchPartition, FetchTopic

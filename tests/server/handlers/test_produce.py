@@ -10,9 +10,9 @@ import pytest
 from crc32c import crc32c
 
 from ottla.server.base.errors import CloseConnection
+from ottla.server.base.promise import Acknowledgement
 from ottla.server.handlers import produce as produce_module
-from ottla.server.partitions.replicas import Replica
-from ottla.server.partitions.waiting import Acknowledgement
+from ottla.server.partitions.replica import Replica
 from ottla.wire.batch import build_batch
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.internal.config_record import ConfigRecord

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ottla.log.transactions import append_marker
-from ottla.server.partitions.waiting import Promise
+from ottla.server.base.promise import Promise
 from ottla.server.share.states import ACCEPT, GAP, REJECT, RELEASE, RENEW
 from ottla.wire.batch import iter_batches
 from ottla.wire.errors import ErrorCode

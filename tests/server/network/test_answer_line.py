@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from ottla.server.base.errors import CloseConnection
+from ottla.server.base.promise import Acknowledgement, Promise
 from ottla.server.dispatch.routes import Waiting
 from ottla.server.network.answer_line import MAX_LINE
 from ottla.server.network.connection import Connection
-from ottla.server.partitions.waiting import Acknowledgement, Promise
 from tests.server.network.test_connection import ROUTE, Peer, framed, turn
 
 PRODUCE = b"\0\0"

@@ -13,7 +13,7 @@ import pytest
 from ottla.log.errors import StorageError
 from ottla.server.base.clock import LoopClock
 from ottla.server.partitions.flushing import Flushing, run_in_thread
-from ottla.server.partitions.replicas import Replica
+from ottla.server.partitions.replica import Replica
 from tests.fakes import MemoryBroker, run_at_once
 from tests.log.support import batch
 

@@ -11,7 +11,8 @@ from ottla.log.config import LogConfig
 from ottla.log.errors import FencedLeaderEpoch, StorageError, UnknownLeaderEpoch
 from ottla.server.metadata.image import BROKER, TOPIC
 from ottla.server.metadata.names import CLUSTER_METADATA
-from ottla.server.partitions.replicas import InternalTopicLog, Replica, Replicas
+from ottla.server.partitions.replica import Replica
+from ottla.server.partitions.replicas import Replicas
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.internal.config_record import ConfigRecord
 from tests.fakes import MemoryBroker
@@ -47,16 +48,6 @@ def test_what_no_topic_claims_is_set_aside_at_the_start() -> None:
     assert names[2:] == ["t-0"]
     assert ("gone", 0) not in broker.logs.logs
     assert broker.disk.list(f"/data/{names[1]}"), "its files stay"
-
-
-def test_an_append_moves_the_high_watermark_of_a_lone_replica_and_wakes_once() -> None:
-    replica = replica_of(MemoryBroker({"t": 1}), "t")
-    woken: list[int] = []
-    replica.parked["me"] = lambda: woken.append(1)
-    assert replica.append(batch(3)).base_offset == 0
-    replica.append(batch(3))
-    assert woken == [1]
-    assert replica.log.high_watermark == 6
 
 
 def test_leadership_follows_the_image_and_wakes_who_waits() -> None:
@@ -119,19 +110,6 @@ def test_a_disk_that_refuses_is_told_to_clients_as_a_storage_error() -> None:
     assert broker.replicas.get("late", 0) is None
     assert broker.replicas.why_missing("late", 0) is ErrorCode.KAFKA_STORAGE_ERROR
     assert broker.replicas.why_missing("nope", 0) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-
-
-def test_a_coordinator_sees_a_topic_as_partitions_to_append_to_and_read() -> None:
-    broker = MemoryBroker({})
-    log = InternalTopicLog(broker.replicas, broker.image, "__consumer_offsets")
-    assert (log.partition_count(), log.leader(0)) == (0, None)
-    with pytest.raises(StorageError):
-        log.append(0, batch(1))
-    broker.create_topic("__consumer_offsets", 2)
-    assert (log.partition_count(), log.leader(1)) == (2, 1)
-    assert [log.append(1, batch(2)), log.append(1, batch(1))] == [0, 2]
-    assert len(list(log.read(1))) == 2
-    assert list(log.read(0)) == []
 
 
 def test_what_a_deleted_topic_did_stays_in_the_broker_s_sum() -> None:

@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from ottla.server.partitions.waiting import Promise, Woken, park
+from ottla.server.base.promise import Promise
+from ottla.server.partitions.waiting import Woken, park
 from tests.fakes import ManualClock
 
 
@@ -156,28 +157,3 @@ def test_a_look_may_end_in_another_run() -> None:
     woken.add(lambda: looks.append("second"))
     woken.run()
     assert looks == ["first", "second"]
-
-
-def test_a_promise_can_be_awaited_before_and_after() -> None:
-    async def run() -> None:
-        promise: Promise[int] = Promise()
-        waiting = asyncio.ensure_future(promise)
-        await settle()
-        assert not promise.done()
-        promise.set_result(7)
-        assert (await waiting, await promise) == (7, 7)
-        failed: Promise[int] = Promise()
-        failed.set_exception(ValueError("no"))
-        with pytest.raises(ValueError, match="no"):
-            await failed
-
-    asyncio.run(run())
-
-
-def test_a_promise_that_is_cancelled_tells_once() -> None:
-    promise: Promise[int] = Promise()
-    told: list[bool] = []
-    promise.add_done_callback(lambda done: told.append(done.cancelled()))
-    promise.cancel()
-    promise.cancel()
-    assert told == [True]

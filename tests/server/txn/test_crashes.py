@@ -17,13 +17,13 @@ from typing import Final
 import pytest
 
 from ottla.log.validate import Origin
+from ottla.server.coordination.internal_topic import InternalTopicLog
 from ottla.server.group.coordinator import GroupCoordinator
 from ottla.server.group.group import Committer
 from ottla.server.group.offsets import Commit
 from ottla.server.group.records import InTransaction
 from ottla.server.group.settings import GroupSettings
 from ottla.server.metadata.names import CONSUMER_OFFSETS, TRANSACTION_STATE
-from ottla.server.partitions.replicas import InternalTopicLog
 from ottla.server.txn.coordinator import Producer, TransactionCoordinator
 from ottla.server.txn.errors import TransactionError
 from ottla.wire.batch import build_batch, read_header

@@ -1,0 +1,89 @@
+"""Promises: answers that come later and reach who waits for them within the call that keeps the promise.
+
+An asyncio future runs its callbacks in the event loop's next turn. A `Promise` runs them at once, so that a record reaches the
+consumer that waits for it two turns of the loop earlier.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Generator
+from typing import Any, Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class Promise(Generic[T]):
+    """An answer that comes later. Its callbacks run inside the call that sets or cancels it. It can be awaited, too."""
+
+    __slots__ = ("_answer", "_callbacks", "_cancelled", "_done", "_error")
+
+    def __init__(self) -> None:
+        self._answer: T | None = None
+        self._error: Exception | None = None
+        self._done = self._cancelled = False
+        self._callbacks: list[Callable[[Promise[T]], object]] = []
+
+    def done(self) -> bool:
+        return self._done
+
+    def cancelled(self) -> bool:
+        return self._cancelled
+
+    @property
+    def answer(self) -> T | None:
+        """None as long as there is none: not yet, or not at all."""
+        return self._answer
+
+    def result(self) -> T:
+        """The answer; or raises what it failed with. Only once it is done, and not cancelled."""
+        assert self._done
+        assert not self._cancelled
+        if self._error is not None:
+            raise self._error
+        return self._answer  # type: ignore[return-value]  # None, too, may be an answer
+
+    def set_result(self, answer: T) -> None:
+        self._answer = answer
+        self._finish()
+
+    def set_exception(self, error: Exception) -> None:
+        self._error = error
+        self._finish()
+
+    def cancel(self) -> None:
+        if not self._done:
+            self._cancelled = True
+            self._finish()
+
+    def add_done_callback(self, callback: Callable[[Promise[T]], object]) -> None:
+        assert not self._done
+        self._callbacks.append(callback)
+
+    def _finish(self) -> None:
+        assert not self._done
+        self._done = True
+        callbacks, self._callbacks = self._callbacks, []
+        for callback in callbacks:
+            callback(self)
+
+    def __await__(self) -> Generator[Any, None, T]:
+        if not self._done:
+            done = asyncio.get_running_loop().create_future()
+
+            def wake(_: Promise[T]) -> None:
+                if not done.done():
+                    done.set_result(None)
+
+            self.add_done_callback(wake)
+            yield from done
+        return self.result()
+
+
+class Acknowledgement(Promise[T]):
+    """The answer to a Produce whose batches are appended and may not be acknowledged yet.
+
+    The next Produce of its connection does not wait for it; only its answer does.
+    """
+
+    __slots__ = ()

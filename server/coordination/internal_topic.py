@@ -1,0 +1,58 @@
+"""An internal topic as its coordinator sees it: append to a partition, read one from its start, who leads it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from ottla.log.errors import StorageError
+from ottla.log.validate import Origin
+
+if TYPE_CHECKING:
+    from ottla.server.metadata.image import MetadataImage
+    from ottla.server.partitions.replica import Replica
+    from ottla.server.partitions.replicas import Replicas
+
+
+class InternalTopicLog:
+    """The partitions of one internal topic that this broker holds."""
+
+    def __init__(self, replicas: Replicas, image: MetadataImage, topic: str) -> None:
+        self._replicas = replicas
+        self._image = image
+        self._topic = topic
+
+    def partition_count(self) -> int:
+        """0 while the topic does not exist."""
+        topic = self._image.topics.get(self._topic)
+        return len(topic.partitions) if topic is not None else 0
+
+    def leader(self, partition: int) -> int | None:
+        """The leading broker's id; None without one."""
+        topic = self._image.topics.get(self._topic)
+        image = topic.partitions.get(partition) if topic is not None else None
+        return image.leader if image is not None and image.leader >= 0 else None
+
+    def leader_epoch(self, partition: int) -> int:
+        """-1 without such a partition."""
+        image = self._image.partition(self._topic, partition)
+        return image.leader_epoch if image is not None else -1
+
+    def append(self, partition: int, batch: bytes) -> int:
+        """Write one batch; its base offset. StorageError where this broker does not hold the partition, and other log errors."""
+        return self._replica(partition).append(batch, origin=Origin.COORDINATOR).base_offset
+
+    def read(self, partition: int) -> Iterator[bytes]:
+        """All batches from the partition's start to its end. Errors as for `append`."""
+        log = self._replica(partition).log
+        return log.iterate_batches(log.log_start_offset)
+
+    def delete_before(self, partition: int, offset: int) -> None:
+        """Records below `offset` count as gone. Errors as for `append`."""
+        self._replica(partition).log.delete_records_before(offset)
+
+    def _replica(self, partition: int) -> Replica:
+        replica = self._replicas.get(self._topic, partition)
+        if replica is None:
+            raise StorageError(f"{self._topic}-{partition} is not on this broker")
+        return replica

@@ -1,0 +1,27 @@
+"""Counts of what goes in and out of a topic's partitions."""
+
+from __future__ import annotations
+
+
+class Traffic:
+    """What went in and out of a topic's partitions here since the broker started; plain integers that server/metrics reads.
+
+    `appends` are batches written, those of coordinators included, and `refused` those that the log of a partition refused;
+    `fetches` are looks at a partition, of which a parked request takes several, and `failed_fetches` those among them that ended
+    in an error. Kafka counts the same.
+    """
+
+    __slots__ = ("appends", "bytes_in", "bytes_out", "failed_fetches", "fetches", "messages_in", "refused")
+
+    def __init__(self) -> None:
+        self.appends = 0
+        self.refused = 0
+        self.bytes_in = 0
+        self.bytes_out = 0
+        self.messages_in = 0
+        self.fetches = 0
+        self.failed_fetches = 0
+
+    def add(self, other: Traffic) -> None:
+        for name in self.__slots__:
+            setattr(self, name, getattr(self, name) + getattr(other, name))

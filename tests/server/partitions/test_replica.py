@@ -1,0 +1,53 @@
+"""One partition on this broker: its appends are counted, wake who waits, and move the high watermark."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.log.errors import CorruptRecord, FencedLeaderEpoch, UnknownLeaderEpoch
+from ottla.server.partitions.replica import Replica
+from tests.fakes import MemoryBroker
+from tests.log.support import batch
+
+
+def replica_of(broker: MemoryBroker) -> Replica:
+    replica = broker.replicas.get("t", 0)
+    assert replica is not None
+    return replica
+
+
+def test_an_append_moves_the_high_watermark_of_a_lone_replica_and_wakes_once() -> None:
+    replica = replica_of(MemoryBroker({"t": 1}))
+    woken: list[int] = []
+    replica.parked["me"] = lambda: woken.append(1)
+    assert replica.append(batch(3)).base_offset == 0
+    replica.append(batch(3))
+    assert woken == [1]
+    assert replica.log.high_watermark == 6
+
+
+def test_an_append_is_counted_with_its_bytes_and_messages() -> None:
+    replica = replica_of(MemoryBroker({"t": 1}))
+    records = batch(3)
+    replica.append(records)
+    traffic = replica.traffic
+    assert (traffic.appends, traffic.bytes_in, traffic.messages_in) == (1, len(records), 3)
+
+
+def test_damage_is_logged_once_a_place_and_only_for_the_first_ten(caplog: pytest.LogCaptureFixture) -> None:
+    replica = replica_of(MemoryBroker({"t": 1}))
+    for place in (0, 0, *range(20)):
+        replica.tell_damage(CorruptRecord(f"place {place}"))
+    assert [record.getMessage().rpartition(": ")[2] for record in caplog.records] == [f"place {place}" for place in range(10)]
+    assert {record.name for record in caplog.records} == {"ottla.server.replicas"}
+
+
+@pytest.mark.parametrize(("believed", "error"), [(4, FencedLeaderEpoch), (6, UnknownLeaderEpoch), (5, None), (-1, None)])
+def test_a_client_s_leader_epoch_is_checked(believed: int, error: type[Exception] | None) -> None:
+    replica = replica_of(MemoryBroker({"t": 1}))
+    replica.leader_epoch = 5
+    if error is None:
+        replica.check_epoch(believed)
+        return
+    with pytest.raises(error):
+        replica.check_epoch(believed)
