@@ -1,12 +1,14 @@
 """Rules that a machine can keep for us: sizes that may only shrink, symlinks that hold the package together, no stray hosts.
 
-A function has at most 60 lines and a handwritten file at most 500. What is longer stands in the ratchet below with the
-length it has; it may get shorter, never longer, and an entry that is no longer needed must go.
+A function has at most 60 lines of code and a handwritten file at most 400. Docstrings, comments and blank lines do not count: a
+file at the limit asks whether it holds one concept or two, and is no reason to say less. What is longer stands in the ratchet
+below with the length it has; it may get shorter, never longer, and an entry that is no longer needed must go.
 """
 
 from __future__ import annotations
 
 import ast
+import functools
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,10 +17,13 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 MAX_FUNCTION_LINES = 60
-MAX_FILE_LINES = 500
+MAX_FILE_LINES = 400
 
-# path, or path::function -> lines allowed
-RATCHET: dict[str, int] = {}
+RATCHET: dict[str, int] = {
+    "server/settings/table.py": 459,
+    "tests/server/group/streams/test_protocol.py": 408,
+}
+"""The lines of code that are allowed, by path, or by path::function."""
 
 
 def tracked_files() -> list[Path]:
@@ -30,22 +35,60 @@ def is_generated(text: str) -> bool:
     return "generated" in text.partition("\n")[0].lower()
 
 
-def measured() -> Iterator[tuple[str, int, int]]:
-    """(name, lines, limit) of every handwritten file and function."""
-    for path in tracked_files():
-        text = path.read_text()
-        if is_generated(text):
-            continue
-        name = path.relative_to(ROOT).as_posix()
-        yield name, len(text.splitlines()), MAX_FILE_LINES
-        for node in ast.walk(ast.parse(text)):
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                yield f"{name}::{node.name}", (node.end_lineno or node.lineno) - node.lineno + 1, MAX_FUNCTION_LINES
+def lines_of_code(text: str, tree: ast.Module) -> set[int]:
+    """The numbers of the lines that hold code. A string that stands alone documents what is above it, so it is no code."""
+    prose: set[int] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            prose.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+    numbered = enumerate((line.strip() for line in text.splitlines()), 1)
+    return {number for number, line in numbered if line and not line.startswith("#") and number not in prose}
+
+
+def sizes(name: str, text: str) -> Iterator[tuple[str, int, int]]:
+    """Yields (name, lines of code, limit) of a file and of every function in it."""
+    tree = ast.parse(text)
+    code = lines_of_code(text, tree)
+    yield name, len(code), MAX_FILE_LINES
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            within = range(node.lineno, (node.end_lineno or node.lineno) + 1)
+            yield f"{name}::{node.name}", len(code.intersection(within)), MAX_FUNCTION_LINES
+
+
+@functools.cache
+def measured() -> list[tuple[str, int, int]]:
+    """The sizes of all handwritten files."""
+    texts = {path.relative_to(ROOT).as_posix(): path.read_text() for path in tracked_files()}
+    return [size for name, text in texts.items() if not is_generated(text) for size in sizes(name, text)]
+
+
+def test_code_is_counted_and_words_are_not() -> None:
+    text = """'''A module's story,
+in two lines.'''
+
+LIMIT = 3
+'''What it limits.'''
+
+
+def answer(
+    first,  # a comment beside code
+):
+    '''A docstring,
+
+    in three lines.'''
+    # a comment
+
+    return f(
+        "a string that is a value",
+    )
+"""
+    assert list(sizes("a.py", text)) == [("a.py", 7, MAX_FILE_LINES), ("a.py::answer", 6, MAX_FUNCTION_LINES)]
 
 
 def test_sizes_only_shrink() -> None:
     too_long = {name: lines for name, lines, limit in measured() if lines > RATCHET.get(name, limit)}
-    assert not too_long, f"too long (functions {MAX_FUNCTION_LINES}, files {MAX_FILE_LINES} lines): {too_long}"
+    assert not too_long, f"too long (functions {MAX_FUNCTION_LINES}, files {MAX_FILE_LINES} lines of code): {too_long}"
 
 
 def test_ratchet_holds_no_stale_entry() -> None:
@@ -64,7 +107,8 @@ def test_the_package_reaches_its_folders_by_relative_symlinks(folder: str) -> No
 def test_every_module_tells_its_story() -> None:
     silent = []
     for path in tracked_files():
-        text = path.read_text()
-        if path.name != "__init__.py" and ast.get_docstring(ast.parse(text)) is None:
+        lines = path.read_text().splitlines()
+        code = (line for line in lines if line and not line.startswith("#"))
+        if path.name != "__init__.py" and not next(code, "").startswith(('"""', 'r"""')):
             silent.append(path.relative_to(ROOT).as_posix())
     assert not silent, f"no module docstring: {silent}"

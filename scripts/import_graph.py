@@ -1,0 +1,154 @@
+"""Which module of ours imports which: every import counts, also one inside a function and one for the type checker only.
+
+An import that runs late, or never, binds two modules no less than one at the top of the file: neither can be read without the
+other. `tests/test_imports.py` counts circles on this graph, and `scripts/architecture_picture.py` draws it.
+
+    python scripts/import_graph.py        the circles, with the line of each import in them
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+FOLDERS = ("wire", "log", "server", "pipeline", "commands")
+"""Folders at the top of the tree, reached as packages of `ottla` by symlinks."""
+ROOMS_CONTRACT = "the rooms in order"
+"""The name of the contract in pyproject.toml whose layers are the order of the rooms."""
+
+Graph = Mapping[str, Mapping[str, int]]
+"""Module -> the modules that it imports, each with the line of the import."""
+
+
+def modules(root: Path = ROOT) -> dict[str, Path]:
+    """The path of each module of ours, by its dotted name. A package is named without `__init__`."""
+    paths = [(path, ("ottla",)) for folder in FOLDERS for path in (root / folder).rglob("*.py")]
+    paths += [(path, ()) for path in (root / "ottla").glob("*.py")]
+    named = {}
+    for path, above in paths:
+        parts = (*above, *path.relative_to(root).with_suffix("").parts)
+        named[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return dict(sorted(named.items()))
+
+
+def _named(node: ast.AST) -> Iterator[str]:
+    """Yields what an import statement may mean, the longest name first: `from a import b` means the module a.b or a name in a."""
+    match node:
+        case ast.ImportFrom(module=str(module), names=names):
+            for alias in names:
+                yield f"{module}.{alias.name}"
+        case ast.Import(names=names):
+            for alias in names:
+                yield alias.name
+        case ast.Call(
+            func=ast.Name(id="import_module") | ast.Attribute(attr="import_module"), args=[ast.Constant(value=str(name))]
+        ):
+            yield name
+
+
+def imports(text: str, known: Iterable[str]) -> dict[str, int]:
+    """The known modules that a source text imports, each with the line of its first import."""
+    found: dict[str, int] = {}
+    for node in ast.walk(ast.parse(text)):
+        for name in _named(node):
+            target = name if name in known else name.rpartition(".")[0]
+            if target in known:
+                found.setdefault(target, getattr(node, "lineno", 0))
+    return found
+
+
+def graph(root: Path = ROOT) -> dict[str, dict[str, int]]:
+    """Every module of ours with what it imports, but for the generated codecs, which import nothing beside `wire.primitives`."""
+    known = {name: path for name, path in modules(root).items() if not name.startswith("ottla.wire.messages.")}
+    found = {name: imports(path.read_text(), known) for name, path in known.items()}
+    return {name: {target: line for target, line in targets.items() if target != name} for name, targets in found.items()}
+
+
+def reachable(edges: Mapping[str, Iterable[str]], start: str) -> set[str]:
+    """All that can be reached from start by one arrow or more; start itself where it is on a circle."""
+    seen: set[str] = set()
+    waiting = list(edges.get(start, ()))
+    while waiting:
+        name = waiting.pop()
+        if name not in seen:
+            seen.add(name)
+            waiting.extend(edges.get(name, ()))
+    return seen
+
+
+def circles(edges: Mapping[str, Iterable[str]]) -> list[list[str]]:
+    """The sets of two or more names that all reach each other, each sorted: the knots in the graph."""
+    reaches = {name: reachable(edges, name) for name in edges}
+    knots = {tuple(sorted(other for other in reaches[name] if name in reaches.get(other, ()))) for name in edges}
+    return [list(knot) for knot in sorted(knots) if len(knot) > 1]
+
+
+def room(module: str) -> str:
+    """The room that a module stands in: `server/<folder>`, or the folder at the top of the tree."""
+    parts = module.split(".")[1:]
+    if not parts or parts[0] not in FOLDERS:
+        return "ottla"
+    return "/".join(parts[:2]) if parts[0] == "server" and len(parts) > 1 else parts[0]
+
+
+def room_arrows(edges: Graph) -> dict[str, dict[str, list[tuple[str, str]]]]:
+    """Room -> the rooms that it imports, each with the pairs of modules that make the arrow."""
+    arrows: dict[str, dict[str, list[tuple[str, str]]]] = {room(module): {} for module in edges}
+    for module, targets in edges.items():
+        for target in targets:
+            if room(target) != room(module):
+                arrows[room(module)].setdefault(room(target), []).append((module, target))
+    return arrows
+
+
+def _contract(root: Path) -> dict[str, list[str]]:
+    contracts = tomllib.loads((root / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    contract: dict[str, list[str]] = next(one for one in contracts if one["name"] == ROOMS_CONTRACT)
+    return contract
+
+
+def room_order(root: Path = ROOT) -> list[str]:
+    """The rooms from the top down, as the import contract in pyproject.toml lists them."""
+    return [room(layer) for layer in _contract(root)["layers"]]
+
+
+def excused(root: Path = ROOT) -> set[tuple[str, str]]:
+    """The imports of a room above that the contract still allows, as (module, imported module)."""
+    pairs = (line.split(" -> ") for line in _contract(root).get("ignore_imports", []))
+    return {(source, target) for source, target in pairs}
+
+
+def arrows_up(edges: Graph, order: list[str]) -> list[tuple[str, str]]:
+    """The imports, by module, that lead from a room to one that the order puts above it."""
+    place = {name: number for number, name in enumerate(order)}
+    return sorted(
+        pair
+        for source, targets in room_arrows(edges).items()
+        for target, pairs in targets.items()
+        if source in place and target in place and place[target] < place[source]
+        for pair in pairs
+    )
+
+
+def main() -> int:
+    edges = graph()
+    knots = circles(edges)
+    for knot in knots:
+        print(f"{len(knot)} modules in a circle:")
+        for module in knot:
+            for target in knot:
+                if target in edges[module]:
+                    print(f"    {module}:{edges[module][target]} imports {target}")
+    up = arrows_up(edges, room_order())
+    for module, target in up:
+        print(f"up: {module}:{edges[module][target]} imports {target}")
+    print(f"{len(knots)} circles, {len(up)} imports of a room above")
+    return 1 if knots or up else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
