@@ -19,6 +19,10 @@ class CloseConnection(Exception):
     """The request is answered by closing its connection, as Kafka does; the text goes to the log."""
 
 
+class NotLeaderOrFollower(Exception):
+    """This broker's leadership of a partition ended before an append was acknowledged: the next leader may not have it."""
+
+
 CODES: dict[type[Exception], ErrorCode] = {
     log.OffsetOutOfRange: ErrorCode.OFFSET_OUT_OF_RANGE,
     log.CorruptRecord: ErrorCode.CORRUPT_MESSAGE,
@@ -35,11 +39,12 @@ CODES: dict[type[Exception], ErrorCode] = {
     log.UnknownLeaderEpoch: ErrorCode.UNKNOWN_LEADER_EPOCH,
     log.PolicyViolation: ErrorCode.POLICY_VIOLATION,
     log.StorageError: ErrorCode.KAFKA_STORAGE_ERROR,
+    NotLeaderOrFollower: ErrorCode.NOT_LEADER_OR_FOLLOWER,
 }
 
 
 def code_of(error: Exception) -> ErrorCode:
-    """The code for an exception of the log, or of one of its subclasses."""
+    """The code for an exception of the table, or of one of its subclasses."""
     for kind in type(error).__mro__:
         code = CODES.get(kind)
         if code is not None:
@@ -52,7 +57,7 @@ def append_error(error: Exception) -> ErrorCode:
     """What clients of a coordinator hear when it could not write its records: mostly what makes them try again elsewhere."""
     if isinstance(error, log.RecordTooLarge | log.RecordListTooLarge):
         return ErrorCode.UNKNOWN_SERVER_ERROR
-    if isinstance(error, log.StorageError | OSError):
+    if isinstance(error, log.StorageError | NotLeaderOrFollower | OSError):
         return ErrorCode.NOT_COORDINATOR
     if isinstance(error, log.InvalidProducerEpoch):
         return ErrorCode.INVALID_PRODUCER_EPOCH

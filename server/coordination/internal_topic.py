@@ -7,11 +7,19 @@ from typing import TYPE_CHECKING
 
 from ottla.log.errors import StorageError
 from ottla.log.validate import Origin
+from ottla.server.base.promise import Promise
 
 if TYPE_CHECKING:
     from ottla.server.metadata.image import MetadataImage
     from ottla.server.partitions.replica import Replica
     from ottla.server.partitions.replicas import Replicas
+
+Appended = tuple[int, Promise[None] | None]
+"""What an append to an internal topic gives: the batch's base offset, and a promise that is kept when the high watermark has
+passed the batch. There is no promise where it has passed it already, as it always has where the partition has one replica.
+
+The promise fails with what `append_error` (server/base/errors.py) turns into a code: NotLeaderOrFollower if this broker stops
+leading the partition first."""
 
 
 class InternalTopicLog:
@@ -38,9 +46,13 @@ class InternalTopicLog:
         image = self._image.partition(self._topic, partition)
         return image.leader_epoch if image is not None else -1
 
-    def append(self, partition: int, batch: bytes) -> int:
-        """Write one batch; its base offset. StorageError where this broker does not hold the partition, and other log errors."""
-        return self._replica(partition).append(batch, origin=Origin.COORDINATOR).base_offset
+    def append(self, partition: int, batch: bytes) -> Appended:
+        """Appends one batch, which is flushed first where `flush.messages` makes that due.
+
+        Raises StorageError where this broker does not hold the partition or cannot make the batch durable, and the other errors
+        of the log.
+        """
+        return self._replica(partition).append(batch, origin=Origin.COORDINATOR).base_offset, None
 
     def read(self, partition: int) -> Iterator[bytes]:
         """All batches from the partition's start to its end. Errors as for `append`."""

@@ -13,6 +13,7 @@ from typing import Final, Generic, Protocol, TypeVar
 
 from ottla.log.errors import LogError
 from ottla.server.base.clock import Clock
+from ottla.server.coordination.internal_topic import Appended
 
 logger = logging.getLogger("ottla.server.shards")
 
@@ -30,8 +31,8 @@ class ShardLog(Protocol):
         """The leading broker's id; None without one."""
         ...
 
-    def append(self, partition: int, batch: bytes) -> int:
-        """Write one batch; its base offset. Raises log errors."""
+    def append(self, partition: int, batch: bytes) -> Appended:
+        """Appends one batch. Raises the errors of the log."""
         ...
 
     def read(self, partition: int) -> Iterator[bytes]:

@@ -100,7 +100,7 @@ class GroupCoordinator:
         self._shards.close()
 
     def _make(self, partition: int) -> Shard:
-        return Shard(partition, lambda batch: self._log.append(partition, batch), self._clock, self.settings, self._cluster)
+        return Shard(partition, lambda batch: self._log.append(partition, batch)[0], self._clock, self.settings, self._cluster)
 
     def _loaded(self, shard: Shard) -> None:
         if shard.groups:

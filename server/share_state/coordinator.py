@@ -208,7 +208,7 @@ class ShareCoordinator:
     def _make(self, partition: int) -> Shard:
         return Shard(
             partition,
-            lambda batch: self._log.append(partition, batch),
+            lambda batch: self._log.append(partition, batch)[0],
             self._clock,
             self.settings.updates_per_snapshot,
             self._exists,

@@ -275,7 +275,7 @@ class TransactionCoordinator:
         return Shard(
             partition,
             self._log.leader_epoch(partition),
-            lambda batch: self._log.append(partition, batch),
+            lambda batch: self._log.append(partition, batch)[0],
             self._clock,
             self._version,
             self._write_marker,

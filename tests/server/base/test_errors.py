@@ -8,7 +8,7 @@ import pytest
 
 from ottla.log import errors as log_errors
 from ottla.log.errors import CorruptLog, CorruptSnapshot, LogError, PolicyViolation, RecordTooLarge
-from ottla.server.base.errors import append_error, code_of
+from ottla.server.base.errors import NotLeaderOrFollower, append_error, code_of
 from ottla.wire.errors import ErrorCode
 
 NEVER_SENT = {LogError, CorruptSnapshot}
@@ -20,6 +20,10 @@ NEVER_SENT = {LogError, CorruptSnapshot}
 def test_each_class_has_a_code(kind: type[LogError], caplog: pytest.LogCaptureFixture) -> None:
     known = code_of(kind("why")) is not ErrorCode.UNKNOWN_SERVER_ERROR
     assert known is (kind not in NEVER_SENT and not kind.__name__.startswith("_"))
+
+
+def test_a_leadership_that_ended_is_answered_as_another_leader_s_partition() -> None:
+    assert code_of(NotLeaderOrFollower("x")) is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 def test_the_rest_is_logged_with_its_traceback(caplog: pytest.LogCaptureFixture) -> None:
@@ -34,6 +38,7 @@ def test_the_rest_is_logged_with_its_traceback(caplog: pytest.LogCaptureFixture)
         (RecordTooLarge("x"), ErrorCode.UNKNOWN_SERVER_ERROR),
         (OSError("x"), ErrorCode.NOT_COORDINATOR),
         (CorruptLog("x"), ErrorCode.NOT_COORDINATOR),
+        (NotLeaderOrFollower("x"), ErrorCode.NOT_COORDINATOR),
         (PolicyViolation("x"), ErrorCode.COORDINATOR_NOT_AVAILABLE),
     ],
 )

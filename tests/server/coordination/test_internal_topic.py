@@ -18,7 +18,7 @@ def test_a_coordinator_sees_a_topic_as_partitions_to_append_to_and_read() -> Non
         log.append(0, batch(1))
     broker.create_topic("__consumer_offsets", 2)
     assert (log.partition_count(), log.leader(1)) == (2, 1)
-    assert [log.append(1, batch(2)), log.append(1, batch(1))] == [0, 2]
+    assert [log.append(1, batch(2)), log.append(1, batch(1))] == [(0, None), (2, None)]
     assert len(list(log.read(1))) == 2
     assert list(log.read(0)) == []
 

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from ottla.log.errors import LogError
+from ottla.server.coordination.internal_topic import Appended
 from ottla.server.group.coordinator import GroupCoordinator
 from ottla.server.group.settings import GroupSettings
 from ottla.server.handlers import heartbeat, join_group, leave_group, offset_commit, offset_fetch, sync_group
@@ -86,12 +87,12 @@ class GroupLog:
     def leader(self, partition: int) -> int | None:
         return self.leaders[partition] if partition < len(self.leaders) else None
 
-    def append(self, partition: int, batch: bytes) -> int:
+    def append(self, partition: int, batch: bytes) -> Appended:
         if self.fail is not None:
             raise self.fail
         base_offset = self.end_offset(partition)
         self.batches[partition].append(base_offset.to_bytes(8, "big") + batch[8:])
-        return base_offset
+        return base_offset, None
 
     def end_offset(self, partition: int) -> int:
         return sum(read_header(batch).records_count for batch in self.batches[partition])

@@ -10,6 +10,7 @@ from typing import Any
 from ottla.log.config import LogConfig
 from ottla.log.manager import LogManager
 from ottla.log.validate import Origin
+from ottla.server.coordination.internal_topic import Appended
 from ottla.server.group.coordinator import TOPIC, GroupCoordinator
 from ottla.server.group.settings import GroupSettings
 from ottla.wire.errors import ErrorCode
@@ -40,8 +41,8 @@ class Partitions:
     def leader(self, partition: int) -> int | None:
         return NODE_ID
 
-    def append(self, partition: int, batch: bytes) -> int:
-        return self.logs[partition].append_as_leader(batch, leader_epoch=0, origin=Origin.COORDINATOR).base_offset
+    def append(self, partition: int, batch: bytes) -> Appended:
+        return self.logs[partition].append_as_leader(batch, leader_epoch=0, origin=Origin.COORDINATOR).base_offset, None
 
     def read(self, partition: int) -> Iterator[bytes]:
         return self.logs[partition].iterate_batches(0)
