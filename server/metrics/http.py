@@ -1,9 +1,11 @@
 """A responder for HTTP/1.x on the broker's event loop, as small as three pages need: GET and HEAD, one request a connection.
 
-It never disturbs the broker: a request's head has a bound, so have the number of connections and the time that each may take;
-after its answer a connection is closed, so nothing is pipelined. A page is made of pieces, between which the loop serves others.
-What is wrong is answered where HTTP has a word for it: 400 not HTTP, 404 no such page, 405 another method, 408 too slow, 431 too
-long, 505 another version.
+The protocol is h11's business: what a request's head is, and how an answer is written. What is ours are the bounds, so that
+nobody disturbs the broker: on the size of a request's head, on the number of connections and on the time that each may take.
+After its answer a connection is closed, so nothing is pipelined. A page is made of pieces, between which the loop serves others.
+
+What is wrong is answered where HTTP has a code for it: 400 for what is not HTTP, 404 for an unknown page, 405 for another method,
+408 for a client that is too slow, 431 for a head that is too long, 505 for another version.
 """
 
 from __future__ import annotations
@@ -12,7 +14,10 @@ import asyncio
 import logging
 import re
 from collections.abc import Callable, Iterable, Mapping
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
+
+import h11
 
 if TYPE_CHECKING:
     from ottla.server.base.clock import Cancellable, Clock
@@ -22,25 +27,13 @@ logger = logging.getLogger("ottla.server.metrics")
 MAX_HEAD_BYTES: Final = 8 * 1024
 MAX_CONNECTIONS: Final = 32
 REQUEST_SECONDS: Final = 10
-"""For a whole request to come."""
+"""How long a client may take to send a whole request."""
 ANSWER_SECONDS: Final = 60
-"""For the answer to be made and taken."""
+"""How long the answer may take to be made and to be read by the client."""
 PLAIN: Final = "text/plain; charset=utf-8"
-REASONS: Final = {
-    200: "OK",
-    400: "Bad Request",
-    404: "Not Found",
-    405: "Method Not Allowed",
-    408: "Request Timeout",
-    431: "Request Header Fields Too Large",
-    500: "Internal Server Error",
-    503: "Service Unavailable",
-    505: "HTTP Version Not Supported",
-}
-_END: Final = re.compile(rb"\r?\n\r?\n")
-_REQUEST_LINE: Final = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+) ([!-~]+) HTTP/(\d)\.(\d)")
-_FIELD: Final = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[\t -~\x80-\xff]*")
+_FOLDED: Final = re.compile(rb"\n[ \t]")
 _ORIGIN: Final = re.compile(r"https?://[^/?#]*", re.IGNORECASE)
+_FAILED: Final = "this failed here; the broker's log says why"
 
 
 class Page(NamedTuple):
@@ -68,24 +61,48 @@ class Request(NamedTuple):
     path: str
 
 
-def parse(head: bytes) -> Request:
-    """A request's head without the blank line at its end. Refused."""
-    line, *fields = re.split(rb"\r?\n", head)
-    found = _REQUEST_LINE.fullmatch(line)
-    if found is None:
-        raise Refused(400, "this is no HTTP request")
-    method, target, major, minor = found.groups()
-    if major != b"1":
-        raise Refused(505, "HTTP/1.1 is spoken here")
-    names = [field[1].lower() for field in map(_FIELD.fullmatch, fields) if field is not None]
-    if len(names) < len(fields):
-        raise Refused(400, "a header field is malformed")
-    if minor != b"0" and names.count(b"host") != 1:
-        raise Refused(400, "one Host field is needed")
-    if method not in (b"GET", b"HEAD"):
-        raise Refused(405, "only GET and HEAD")
-    path = _ORIGIN.sub("", target.decode("ascii"), count=1).partition("?")[0]
-    return Request(method == b"HEAD", path or "/")
+class RequestReader:
+    """Finds the one request of a connection in what its client sends, however that is cut into pieces."""
+
+    def __init__(self, http: h11.Connection) -> None:
+        self._http = http
+        self._received = bytearray()
+
+    def feed(self, data: bytes) -> Request | None:
+        """Returns the request once its head is whole, and None before. Raises Refused; nothing may be fed after that."""
+        self._received += data
+        try:
+            self._http.receive_data(data)
+            event = self._http.next_event()
+        except h11.RemoteProtocolError as error:
+            if error.error_status_hint == HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE:
+                raise _too_long() from None
+            raise Refused(HTTPStatus.BAD_REQUEST, "this is not an HTTP request that can be answered here") from None
+        if not isinstance(event, h11.Request):
+            return None
+        body, _ = self._http.trailing_data
+        head = bytes(self._received[: len(self._received) - len(body)]).rstrip(b"\r\n")
+        if len(head) > MAX_HEAD_BYTES:  # h11 bounds what is not whole yet
+            raise _too_long()
+        if _FOLDED.search(head):  # h11 still unfolds them; RFC 9112 lets a server refuse them
+            raise Refused(HTTPStatus.BAD_REQUEST, "a header field is malformed")
+        return _accepted(event)
+
+
+def _too_long() -> Refused:
+    return Refused(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"a request's head has at most {MAX_HEAD_BYTES} bytes")
+
+
+def _accepted(event: h11.Request) -> Request:
+    """What the responder needs of a request. Raises Refused for one that no page can be for."""
+    if not event.http_version.startswith(b"1."):
+        raise Refused(HTTPStatus.HTTP_VERSION_NOT_SUPPORTED, "HTTP/1.1 is spoken here")
+    if event.http_version != b"1.0" and not any(name == b"host" for name, _ in event.headers):
+        raise Refused(HTTPStatus.BAD_REQUEST, "one Host field is needed")
+    if event.method not in (b"GET", b"HEAD"):
+        raise Refused(HTTPStatus.METHOD_NOT_ALLOWED, "only GET and HEAD")
+    path = _ORIGIN.sub("", event.target.decode("ascii"), count=1).partition("?")[0]
+    return Request(event.method == b"HEAD", path or "/")
 
 
 class HttpServer:
@@ -101,7 +118,7 @@ class HttpServer:
         """Refused where there is none."""
         page = self.pages.get(path)
         if page is None:
-            raise Refused(404, f"there are {', '.join(self.pages)}")
+            raise Refused(HTTPStatus.NOT_FOUND, f"there are {', '.join(self.pages)}")
         return page()
 
     def abort(self) -> None:
@@ -115,7 +132,8 @@ class HttpConnection(asyncio.Protocol):
 
     def __init__(self, server: HttpServer) -> None:
         self._server = server
-        self._head = bytearray()
+        self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEAD_BYTES)
+        self._reader = RequestReader(self._http)
         self._timer: Cancellable | None = None
         self._task: asyncio.Task[None] | None = None
         self._answered = False
@@ -134,12 +152,13 @@ class HttpConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._answered or self._task is not None:
             return  # one request a connection: what follows it is nobody's
-        self._head += data
-        end = _END.search(self._head)
-        if (end.start() if end is not None else len(self._head)) > MAX_HEAD_BYTES:
-            self._refuse(Refused(431, f"a request's head has at most {MAX_HEAD_BYTES} bytes"))
-        elif end is not None:
-            self._ask(bytes(self._head[: end.start()]))
+        try:
+            request = self._reader.feed(data)
+        except Refused as refused:
+            self._refuse(refused)
+        else:
+            if request is not None:
+                self._ask(request)
 
     def eof_received(self) -> bool:
         """A client may be done with its side and still read; one that goes before its request is whole is gone."""
@@ -154,16 +173,15 @@ class HttpConnection(asyncio.Protocol):
 
     # Answering
 
-    def _ask(self, head: bytes) -> None:
+    def _ask(self, request: Request) -> None:
         try:
-            request = parse(head)
             page = self._server.page(request.path)
         except Refused as refused:
             self._refuse(refused)
             return
         except Exception:
             logger.exception("a page failed")
-            self._refuse(Refused(500, "this failed here; the broker's log says why"))
+            self._refuse(Refused(HTTPStatus.INTERNAL_SERVER_ERROR, _FAILED))
             return
         self._set_timer(ANSWER_SECONDS, self.abort)
         self._task = asyncio.ensure_future(self._send(page, head_only=request.head_only))
@@ -177,7 +195,7 @@ class HttpConnection(asyncio.Protocol):
                 body = await _made(page)
         except Exception:
             logger.exception("a page failed")
-            self._refuse(Refused(500, "this failed here; the broker's log says why"))
+            self._refuse(Refused(HTTPStatus.INTERNAL_SERVER_ERROR, _FAILED))
             return
         self._answer(page.status, page.content_type, body, head_only=head_only)
 
@@ -186,16 +204,18 @@ class HttpConnection(asyncio.Protocol):
         self._answer(refused.status, PLAIN, f"{refused}\n".encode())
 
     def _too_slow(self) -> None:
-        self._refuse(Refused(408, f"no whole request in {REQUEST_SECONDS} s"))
+        self._refuse(Refused(HTTPStatus.REQUEST_TIMEOUT, f"no whole request in {REQUEST_SECONDS} s"))
 
     def _answer(self, status: int, content_type: str, body: bytes, *, head_only: bool = False) -> None:
         if self._answered:
             return
         self._answered = True
-        fields = [f"HTTP/1.1 {status} {REASONS[status]}", f"Content-Type: {content_type}", f"Content-Length: {len(body)}"]
-        fields += ["Allow: GET, HEAD"] if status == 405 else []
-        fields += ["Cache-Control: no-store", "X-Content-Type-Options: nosniff", "Connection: close", "", ""]
-        self._transport.write("\r\n".join(fields).encode() + (b"" if head_only else body))
+        fields = [("Content-Type", content_type), ("Content-Length", str(len(body)))]
+        fields += [("Allow", "GET, HEAD")] if status == HTTPStatus.METHOD_NOT_ALLOWED else []
+        fields += [("Cache-Control", "no-store"), ("X-Content-Type-Options", "nosniff"), ("Connection", "close")]
+        answer = h11.Response(status_code=status, headers=fields, reason=HTTPStatus(status).phrase)
+        head = self._http.send(answer) or b""
+        self._transport.write(head + (b"" if head_only else body))
         self._transport.close()  # once it is sent
 
     def abort(self) -> None:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from ottla.log.settings import ConfigError
 from ottla.server.metrics.health import reasons_not_ready
-from ottla.server.metrics.http import HttpConnection, HttpServer, Page
 from ottla.server.network.listener import SocketSettings, bound_socket
 
 if TYPE_CHECKING:
@@ -21,13 +20,13 @@ class MetricsServer:
     """`/metrics`, `/healthz` and `/readyz` of one broker. `url` is known once it is open."""
 
     def __init__(self, sources: Sources) -> None:
-        """ConfigError where prometheus_client is missing."""
+        """Raises ConfigError where prometheus_client or h11 is missing."""
         try:
             from ottla.server.metrics.exposition import CONTENT_TYPE, Exposition
+            from ottla.server.metrics.http import HttpConnection, HttpServer, Page
         except ImportError as error:
-            raise ConfigError(
-                f"{PORT}: metrics need {error.name}, which is not installed: pip install prometheus-client"
-            ) from error
+            package = str(error.name).replace("_", "-")
+            raise ConfigError(f"{PORT}: metrics need {error.name}, which is not installed: pip install {package}") from error
         exposition = Exposition(sources)
 
         def metrics() -> Page:
@@ -40,6 +39,7 @@ class MetricsServer:
             reasons = reasons_not_ready(sources)
             return Page((("\n".join(reasons) + "\n").encode(),), 503) if reasons else Page((b"ready\n",))
 
+        self._connect = HttpConnection
         self._http = HttpServer({"/metrics": metrics, "/healthz": alive, "/readyz": ready}, sources.context.clock)
         self._server: asyncio.Server | None = None
         self.url = ""
@@ -53,7 +53,7 @@ class MetricsServer:
                 f"{PORT}: {host}:{port}: {error.strerror}; choose another (--metrics-port N, 0 for a free one), or another {HOST}"
             ) from error
         port = sock.getsockname()[1]
-        self._server = await asyncio.get_running_loop().create_server(lambda: HttpConnection(self._http), sock=sock)
+        self._server = await asyncio.get_running_loop().create_server(lambda: self._connect(self._http), sock=sock)
         self.url = f"http://{f'[{host}]' if ':' in host else host or 'localhost'}:{port}"
 
     def close(self) -> None:

@@ -37,6 +37,7 @@ COLD = (
     "cramjam",
     "difflib",
     "prometheus_client",
+    "h11",
     "confluent_kafka",
     "ottla.server.metrics",
     "tests.memdisk",

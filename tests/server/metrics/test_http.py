@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import Iterator
 
+import h11
 import pytest
 
 from ottla.server.metrics.http import (
@@ -17,7 +18,7 @@ from ottla.server.metrics.http import (
     HttpServer,
     Page,
     Refused,
-    parse,
+    RequestReader,
 )
 from tests.fakes import FakeTransport, ManualClock
 
@@ -130,6 +131,8 @@ def test_what_is_taken(request_: bytes) -> None:
         (b"POST /p HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n", 405),
         (b"get /p HTTP/1.1\r\nHost: x\r\n\r\n", 405),
         (b"GET /p HTTP/1.1\r\nHost: x\r\nA: " + b"a" * MAX_HEAD_BYTES, 431),
+        (b"GET /p HTTP/1.1\r\nHost: x\r\nA: " + b"a" * MAX_HEAD_BYTES + b"\r\n\r\n", 431),
+        (b"GET /p HTTP/1.2\r\n\r\n", 400),
         (b"G" * (MAX_HEAD_BYTES + 1), 431),
     ],
 )
@@ -284,4 +287,4 @@ def test_no_bytes_make_the_reader_fail() -> None:
     for at in range(len(whole)):
         for byte in (0, 10, 13, 32, 47, 58, 127, 255):
             with contextlib.suppress(Refused):
-                parse(whole[:at] + bytes([byte]) + whole[at + 1 :])
+                RequestReader(h11.Connection(h11.SERVER)).feed(whole[:at] + bytes([byte]) + whole[at + 1 :] + b"\r\n\r\n")

@@ -86,12 +86,18 @@ def test_an_address_in_use_keeps_the_broker_from_starting_and_names_the_setting(
     run(scenario)
 
 
-def test_a_missing_prometheus_client_is_told_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "ottla.server.metrics.exposition", raising=False)
-    monkeypatch.setitem(sys.modules, "prometheus_client", None)
+@pytest.mark.parametrize(
+    ("module", "package", "importer"),
+    [("prometheus_client", "prometheus-client", "ottla.server.metrics.exposition"), ("h11", "h11", "ottla.server.metrics.http")],
+)
+def test_a_missing_package_is_named_with_the_remedy(
+    module: str, package: str, importer: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(sys.modules, importer, raising=False)
+    monkeypatch.setitem(sys.modules, module, None)
 
     async def scenario() -> None:
-        with pytest.raises(ConfigError, match=r"^ottla.metrics.port: .*prometheus_client.*: pip install prometheus-client$"):
+        with pytest.raises(ConfigError, match=rf"^ottla.metrics.port: .*{module}.*: pip install {package}$"):
             await metrics_config().start()
 
     run(scenario)
