@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import logging
 import os
-import secrets
 from collections.abc import Callable, Iterator, Sequence
 from random import Random
 from typing import TYPE_CHECKING, Final
@@ -155,7 +154,7 @@ class LogManager:
             meta = found
             if meta is None:
                 self._check_empty(path)
-                meta = MetaProperties(cluster_id, node_id, checkpoint.uuid_text(_new_directory_id()))
+                meta = MetaProperties(cluster_id, node_id, checkpoint.uuid_text(_new_directory_id(self._random)))
                 self._disk.makedirs(path)
                 self._disk.write_bytes(_meta(path), checkpoint.encode_meta_properties(meta))
                 _log.info("formatted %s for cluster %s, node %d", path, cluster_id, node_id)
@@ -488,11 +487,11 @@ def _meta(path: str) -> str:
     return f"{path}/{checkpoint.META_PROPERTIES}"
 
 
-def _new_directory_id() -> bytes:
+def _new_directory_id(random: Random) -> bytes:
     """Random, and none of the reserved ones, and not beginning with a dash in text, which command lines would take for an
     option.
     """
     while True:
-        uuid = secrets.token_bytes(16)
+        uuid = random.randbytes(16)
         if uuid not in _RESERVED_IDS and not checkpoint.uuid_text(uuid).startswith("-"):
             return uuid

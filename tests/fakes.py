@@ -15,7 +15,9 @@ from typing import Any, cast
 from ottla.log.config import LogConfig
 from ottla.log.errors import StorageError
 from ottla.log.manager import LogManager
+from ottla.server.base.randomness import from_seed
 from ottla.server.metadata.image import MetadataImage
+from ottla.server.metadata.settings import current_settings
 from ottla.server.partitions.fetch_sessions import FetchSessions
 from ottla.server.partitions.flushing import Flushing
 from ottla.server.partitions.replicas import Replicas
@@ -113,20 +115,23 @@ class MemoryBroker:
         )
         self.logs.lock()
         self.logs.open_all()
-        self.replicas = Replicas(self.logs, self.image, NODE_ID, self.config.values)
+        self.settings = current_settings(self.config, self.image)
+        self.replicas = Replicas(self.logs, self.image, self.settings)
         self.register_broker(NODE_ID, port=9092)
         for name, partitions in topics.items():
             self.create_topic(name, partitions)
         self.replicas.start()
         self.context = BrokerContext(
             config=self.config,
+            settings=self.settings,
             metadata=self.image,
             controller=cast(Any, None),
             replicas=self.replicas,
             groups=cast(Any, None),
             producer_ids=cast(Any, None),
-            fetch_sessions=FetchSessions(2, self.clock.now_ms),
+            fetch_sessions=FetchSessions(2, self.clock.now_ms, from_seed(1)),
             clock=self.clock,
+            random=from_seed(1),
             flushing=Flushing(self.clock, run_at_once),
         )
 

@@ -18,16 +18,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Mapping
-from random import SystemRandom
+from collections.abc import Awaitable, Callable
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from ottla.log.config import LogConfig
 from ottla.log.disk.files import OsDisk
 from ottla.log.errors import InconsistentMetadata, StorageError
 from ottla.log.manager import LogManager
 from ottla.server.base.clock import Clock, LoopClock
+from ottla.server.base.randomness import from_system, random_uuid
 from ottla.server.base.scheduler import Scheduler, flush_in_threads
 from ottla.server.coordination.internal_topic import InternalTopicLog
 from ottla.server.dispatch.routes import Dispatch
@@ -46,7 +46,7 @@ from ottla.server.metadata.image import (
     TopicImage,
 )
 from ottla.server.metadata.names import SHARE_GROUP_STATE, TRANSACTION_STATE
-from ottla.server.metadata.operation import random_uuid
+from ottla.server.metadata.settings import current_settings
 from ottla.server.metadata.standalone import StandaloneController, open_standalone
 from ottla.server.network.listener import Listener, SocketSettings, bound_socket, limits_new_connections
 from ottla.server.network.shared_buffers import Shared
@@ -58,6 +58,8 @@ from ottla.server.txn.producer_ids import ProducerIds
 from ottla.wire.primitives import uuid_to_text
 
 if TYPE_CHECKING:
+    from random import Random
+
     from ottla.log.disk.directory import LogDirectory
     from ottla.log.disk.files import Disk
     from ottla.server.broker.quotas_in_force import QuotasInForce
@@ -86,7 +88,13 @@ class Broker:
     """
 
     def __init__(
-        self, config: BrokerConfig, *, cluster_id: str | None = None, disk: Disk | None = None, clock: Clock | None = None
+        self,
+        config: BrokerConfig,
+        *,
+        cluster_id: str | None = None,
+        disk: Disk | None = None,
+        clock: Clock | None = None,
+        random: Random | None = None,
     ) -> None:
         self.config = config
         self.cluster_id = ""
@@ -99,6 +107,7 @@ class Broker:
         self._wanted_cluster_id = cluster_id or config.cluster_id
         self._disk = disk or OsDisk()
         self._clock = clock
+        self._random = random or from_system()
         self._logs: LogManager | None = None
         self._scheduler: Scheduler | None = None
         self._cleaning: LogCleaning | None = None
@@ -140,21 +149,24 @@ class Broker:
     async def _start(self) -> None:
         clock = self._clock = self._clock or LoopClock()
         logs = await self._open_logs(clock)
-        controller = open_standalone(logs, self._disk, self.config, self.cluster_id, clock)
+        controller = open_standalone(logs, self._disk, self.config, self.cluster_id, clock, self._random)
         image, values, node_id = controller.image, self.config.values, self.config.node_id
-        replicas = Replicas(logs, image, node_id, values)
+        settings = current_settings(self.config, image)
+        replicas = Replicas(logs, image, settings)
         groups = GroupCoordinator(
             InternalTopicLog(replicas, image, CONSUMER_OFFSETS), clock, GroupSettings.from_broker(values), node_id, image
         )
         context = self.context = BrokerContext(
             config=self.config,
+            settings=settings,
             metadata=image,
             controller=controller,
             replicas=replicas,
             groups=groups,
             producer_ids=ProducerIds(controller),
-            fetch_sessions=FetchSessions(values["max.incremental.fetch.session.cache.slots"], clock.now_ms),
+            fetch_sessions=FetchSessions(values["max.incremental.fetch.session.cache.slots"], clock.now_ms, self._random),
             clock=clock,
+            random=self._random,
         )
         await self._open_listeners(context)
         await self._open_metrics(context, logs)
@@ -168,7 +180,7 @@ class Broker:
             context.share_coordinator().refresh()
         self._reconfigure(context)
         image.subscribe(self._follow)
-        self._begin_passes(clock, logs, groups, controller)
+        self._begin_passes(context, logs, controller)
         self._lose_directories(logs)
         for listener in self.listeners:
             await listener.accept()
@@ -183,6 +195,7 @@ class Broker:
             self.config.log_dirs,
             clock.now_ms,
             LogConfig.from_overrides({}, values),
+            random=self._random,
             producer_expiration_ms=values["producer.id.expiration.ms"],
             metadata_dir=self.config.metadata_log_dir,
             recovery_threads=values["num.recovery.threads.per.data.dir"],
@@ -246,7 +259,7 @@ class Broker:
     def _agree_on_cluster_id(self, logs: LogManager) -> str:
         found = {meta.cluster_id for meta in logs.meta_properties().values() if meta is not None}
         if not found:
-            return self._wanted_cluster_id or uuid_to_text(random_uuid(SystemRandom()))
+            return self._wanted_cluster_id or uuid_to_text(random_uuid(self._random))
         cluster_id = found.pop()
         if found:
             raise InconsistentMetadata(f"the log directories belong to different clusters, {cluster_id} and {found.pop()}")
@@ -263,10 +276,9 @@ class Broker:
             return
         from ottla.server.partitions.log_dirs import LogDirs, promote
 
-        node_id = self.config.node_id
-        promote(logs, context.metadata, node_id)
+        promote(logs, context.metadata, self.config.node_id)
         context.replicas.start()
-        context.log_dirs = LogDirs(logs, context.replicas, controller, context.metadata, context.clock, node_id)
+        context.log_dirs = LogDirs(logs, context.replicas, controller, context.metadata, context.clock, context.settings)
         context.log_dirs.start()
 
     async def _open_listeners(self, context: BrokerContext) -> None:
@@ -288,7 +300,7 @@ class Broker:
         Port 0 stays closed, for the metadata tell where controllers are before any port is bound; and so does a listener whose
         protocol we do not speak.
         """
-        settings = SocketSettings.from_broker(context.replicas.broker_values())
+        settings = SocketSettings.from_broker(context.settings.values)
         dispatch = Dispatch(role=CONTROLLER)
         for address in self.config.controller_listeners:
             if address.port == 0 or address.protocol not in SPOKEN:
@@ -360,7 +372,7 @@ class Broker:
     def _reconfigure(self, context: BrokerContext) -> None:
         """The broker's settings that count at once; those that are defaults of topics' are the replicas' business."""
         assert self._logs is not None
-        values = context.replicas.broker_values()
+        values = context.settings.values
         settings = SocketSettings.from_broker(values)
         for listener in self._all_listeners:
             listener.settings = settings
@@ -377,8 +389,8 @@ class Broker:
             self._quotas = QuotasInForce(context, self._dispatch, self.listeners)
         self._quotas.refresh()
 
-    def _begin_passes(self, clock: Clock, logs: LogManager, groups: GroupCoordinator, controller: StandaloneController) -> None:
-        values = self.config.values
+    def _begin_passes(self, context: BrokerContext, logs: LogManager, controller: StandaloneController) -> None:
+        values, settings, clock = self.config.values, context.settings, context.clock
         scheduler = self._scheduler = Scheduler(clock)
 
         def now(action: Callable[[int], object]) -> Callable[[], object]:
@@ -395,8 +407,8 @@ class Broker:
         every("delete", DELETE_PASS_INTERVAL_MS, now(logs.delete_pass))
         every("producer expiration", values["producer.id.expiration.check.interval.ms"], now(logs.expiration_pass))
         if values["log.cleaner.enable"]:
-            every("cleaner", lambda: self._broker_values()["log.cleaner.backoff.ms"], self._clean)
-        every("offset expiration", values["offsets.retention.check.interval.ms"], groups.expire)
+            every("cleaner", lambda: settings["log.cleaner.backoff.ms"], self._clean)
+        every("offset expiration", values["offsets.retention.check.interval.ms"], context.groups.expire)
         every("transaction timeout", values["transaction.abort.timed.out.transaction.cleanup.interval.ms"], self._abort_overdue)
         every("transactional id expiration", values[EXPIRE_TRANSACTIONAL_IDS], self._expire_transactional_ids)
         every("cold share partitions", values["share.coordinator.cold.partition.snapshot.interval.ms"], self._snapshot_cold)
@@ -421,10 +433,6 @@ class Broker:
         if self.context is not None and self.context.share_state is not None:
             self.context.share_state.prune()
 
-    def _broker_values(self) -> Mapping[str, Any]:
-        assert self.context is not None
-        return self.context.replicas.broker_values()
-
     def _clean(self) -> Awaitable[None] | None:
         """Compacts logs. Without a compacted topic, nothing of the cleaner is loaded."""
         logs = self._logs
@@ -434,8 +442,9 @@ class Broker:
                 return None
             from ottla.server.partitions.cleaning import LogCleaning
 
-            assert self._clock is not None
-            self._cleaning = LogCleaning(logs, self._disk, self._clock.now_ms, self._broker_values)
+            assert self.context is not None
+            settings, clock = self.context.settings, self.context.clock
+            self._cleaning = LogCleaning(logs, self._disk, clock.now_ms, lambda: settings.values)
             if self.sources is not None:
                 self.sources.cleaner = self._cleaning.cleaner
         return self._cleaning.run_pass()

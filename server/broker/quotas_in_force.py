@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Final
 
-from ottla.server.metadata.image import BROKER
 from ottla.server.metadata.quotas import CONNECTION_CREATION_RATE, quotas_of
 from ottla.server.network.connection_rates import MAX_RATE, UNLIMITED, ConnectionRates
 from ottla.server.quotas.enforcement import ClientQuotas
@@ -37,7 +36,7 @@ class QuotasInForce:
         quotas = quotas_of(self._context.metadata)
         self._context.quotas = self._clients if self._clients.set_quotas(quotas) else None
         rates = self._rates()
-        limit = self._context.replicas.broker_values()[MAX_RATE]
+        limit = self._context.settings[MAX_RATE]
         self._connections.set_rates(limit, rates)
         self._connections.set_quotas(quotas)
         limited = any(CONNECTION_CREATION_RATE in values for values in quotas.values())
@@ -48,11 +47,7 @@ class QuotasInForce:
     def _rates(self) -> Mapping[str, int]:
         """Connections a second, by listener: its own, or as many as come to the broker."""
         context = self._context
-        texts = {
-            **context.config.texts,
-            **context.metadata.config_of(BROKER, ""),
-            **context.metadata.config_of(BROKER, str(context.config.node_id)),
-        }
-        of_broker = context.replicas.broker_values()[MAX_RATE]
+        texts = context.settings.texts
+        of_broker = context.settings[MAX_RATE]
         own = {listener.name: texts.get(_OF_LISTENER.format(listener.name.lower()), "") for listener in self._listeners}
         return {name: int(text) if text.isdecimal() else of_broker for name, text in own.items()}

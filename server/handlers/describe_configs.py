@@ -59,7 +59,7 @@ class _Describer:
     def __init__(self, request: DescribeConfigsRequest, broker: BrokerContext) -> None:
         self._request = request
         self._broker = broker
-        self._sources = Sources.now(broker.config, broker.metadata)
+        self._sources = Sources(broker.settings)
         self._entries: dict[int, tuple[Described, DescribeConfigsResourceResult]] = {}
         """By the identity of what is described, which is kept beside it so that no other gets the same."""
 

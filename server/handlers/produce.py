@@ -223,7 +223,7 @@ def _unverified(topics: list[TopicProduceData], transactional_id: str, ctx: Requ
     )
 
     add = ctx.api_version >= TRANSACTIONS_V2_SINCE
-    if not add and not ctx.broker.replicas.broker_values()[VERIFY]:
+    if not add and not ctx.broker.settings[VERIFY]:
         return _NONE
     keys: dict[tuple[str, int], _Key] = {}
     entries: list[Entry] = []

@@ -54,7 +54,7 @@ def _commit(request: TxnOffsetCommitRequest, commits: list[Commit], ctx: Request
     transaction = InTransaction(request.producer_id, request.producer_epoch)
     try:
         shard = broker.groups.member_shard(request.group_id)
-        if commits and (version >= ADDS_SINCE or broker.replicas.broker_values()["transaction.partition.verification.enable"]):
+        if commits and (version >= ADDS_SINCE or broker.settings["transaction.partition.verification.enable"]):
             refused = refused_entries(
                 broker,
                 request.transactional_id,

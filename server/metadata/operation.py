@@ -6,9 +6,7 @@ with an image, and half an operation cannot happen.
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Sequence
-from random import Random
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from ottla.server.metadata.names import invalid_reason
@@ -70,11 +68,3 @@ def check_time(timeout_ms: int) -> None:
     """Refused: 7 REQUEST_TIMED_OUT. As in Kafka, nothing is begun for a client whose time is over before it has begun."""
     if timeout_ms <= 0:
         raise Refused(ErrorCode.REQUEST_TIMED_OUT)
-
-
-def random_uuid(random: Random) -> bytes:
-    """A random (version 4) uuid: none that Kafka reserves, and none whose text begins with '-', as Kafka's tools want it."""
-    while True:
-        made = uuid.UUID(bytes=random.randbytes(16), version=4).bytes
-        if made[0] >> 2 != 62:  # '-' is digit 62 of Kafka's base64
-            return made

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ottla.log.config import validate_overrides
 from ottla.server.metadata.image import BROKER, Endpoint, MetadataImage
 from ottla.server.metadata.names import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE
-from ottla.server.settings.broker_config import overlaid
+from ottla.server.settings.current import CurrentSettings
 from ottla.server.settings.listeners import PROTOCOLS, reachable_host
 from ottla.server.settings.rules import check_broker, check_group
 from ottla.wire.primitives import ZERO_UUID
@@ -70,7 +71,7 @@ class BrokerSettings:
 
     def cordoned_ids(self, image: MetadataImage) -> tuple[bytes, ...]:
         """The log directories that get no new partitions (KIP-1066), as settings are now."""
-        values = overlaid(self._config.values, image.config_of(BROKER, ""), image.config_of(BROKER, str(self.node_id)))
+        values = current_settings(self._config, image).values
         paths = cordoned_paths(values, self.ids_by_path)
         return tuple(directory_id for path, directory_id in self.ids_by_path.items() if path in paths)
 
@@ -116,7 +117,7 @@ class BrokerSettings:
         """The broker's settings as the image has them now, level by level."""
         from ottla.server.settings.sources import Sources  # not needed at a start, which is to be quick
 
-        return Sources.now(self._config, image)
+        return Sources(current_settings(self._config, image))
 
     def validate_topic(self, overrides: Mapping[str, str]) -> None:
         """All settings of one topic, alone and against each other and the broker's. ConfigError."""
@@ -137,16 +138,18 @@ class BrokerSettings:
 
         Returns the values that would count then.
         """
-        own = texts if name else image.config_of(BROKER, str(self.node_id))
-        common = image.config_of(BROKER, "") if name else texts
-        values = overlaid(self._config.values, common, own)
+        values = current_settings(self._config, image).values_with(name, texts)
         check_broker(values, texts)
         return values
 
     def validate_group(self, image: MetadataImage, overrides: Mapping[str, Value]) -> None:
         """What would be all settings of one group, parsed, against the broker's bounds and each other. ConfigError."""
-        values = overlaid(self._config.values, image.config_of(BROKER, ""), image.config_of(BROKER, str(self.node_id)))
-        check_group(overrides, values)
+        check_group(overrides, current_settings(self._config, image).values)
+
+
+def current_settings(config: BrokerConfig, image: MetadataImage) -> CurrentSettings:
+    """The settings of a broker as this image has them at each moment."""
+    return CurrentSettings(config, partial(image.config_of, BROKER))
 
 
 def cordoned_paths(values: Mapping[str, Any], log_dirs: Iterable[str]) -> frozenset[str]:

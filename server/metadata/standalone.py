@@ -13,19 +13,20 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from random import Random, SystemRandom
+from random import Random
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from ottla.log.config import LogConfig
 from ottla.log.errors import StorageError
 from ottla.log.settings import LONG_MAX
+from ottla.server.base.randomness import random_uuid
 from ottla.server.metadata import eligible, snapshot
 from ottla.server.metadata.administration import SUPPORTED_FEATURES, Administration
 from ottla.server.metadata.elections import elect, resign
 from ottla.server.metadata.image import BROKER, MIGRATING, UNASSIGNED, ConfigChanged, Endpoint, MetadataError, MetadataImage
 from ottla.server.metadata.metadata_log import TOPIC_ID, MetadataLog, voter_controls
 from ottla.server.metadata.names import CLUSTER_METADATA, INTERNAL_TOPICS
-from ottla.server.metadata.operation import NO_LIMIT, Outcome, Permits, Refused, random_uuid
+from ottla.server.metadata.operation import NO_LIMIT, Outcome, Permits, Refused
 from ottla.server.metadata.records import METADATA_VERSION
 from ottla.server.metadata.settings import BrokerSettings
 from ottla.wire.errors import ErrorCode
@@ -315,8 +316,7 @@ def open_standalone(
     config: BrokerConfig,
     cluster_id: str,
     clock: Clock,
-    *,
-    random: Random | None = None,
+    random: Random,
 ) -> StandaloneController:
     """The controller, with the image replayed and a new epoch begun. `logs` is formatted and has opened what is on disk.
 
@@ -346,7 +346,7 @@ def open_standalone(
     def holds(topic: str, index: int) -> bool:
         return (topic, index) in logs.logs or (topic, index) in logs.unavailable
 
-    controller = StandaloneController(log, image, disk, settings, clock, random or SystemRandom(), holds)
+    controller = StandaloneController(log, image, disk, settings, clock, random, holds)
     if is_new:  # the first leader repeats in the log what the directory was formatted with
         levels = bootstrap or [FeatureLevelRecord(name, level) for name, level in image.features.items()]
         turned_on = any(isinstance(each, FeatureLevelRecord) and each.name == eligible.FEATURE for each in levels)

@@ -16,8 +16,9 @@ from random import Random
 from typing import Any, Final, NamedTuple
 
 from ottla.log.settings import LONG_MAX
+from ottla.server.base.randomness import random_uuid
 from ottla.server.metadata.image import MetadataImage
-from ottla.server.metadata.operation import Outcome, Refused, random_uuid
+from ottla.server.metadata.operation import Outcome, Refused
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.create_delegation_token import CreateDelegationTokenRequest, CreateDelegationTokenResponse
 from ottla.wire.messages.expire_delegation_token import ExpireDelegationTokenRequest, ExpireDelegationTokenResponse

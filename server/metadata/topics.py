@@ -13,10 +13,11 @@ from random import Random
 from typing import Final, NamedTuple
 
 from ottla.log.config import TOPIC_SETTINGS
+from ottla.server.base.randomness import random_uuid
 from ottla.server.metadata import configs, placement
 from ottla.server.metadata.image import TOPIC, MetadataImage, TopicImage
 from ottla.server.metadata.names import CLUSTER_METADATA, collision
-from ottla.server.metadata.operation import NO_LIMIT, Outcome, Permits, Refused, check_name, check_size, check_time, random_uuid
+from ottla.server.metadata.operation import NO_LIMIT, Outcome, Permits, Refused, check_name, check_size, check_time
 from ottla.server.metadata.settings import BrokerSettings
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.create_topics import (

@@ -159,10 +159,10 @@ class Fetching:
 class FetchSessions:
     """All sessions of this broker, the least recently used first."""
 
-    def __init__(self, slots: int, now_ms: Callable[[], int], rng: random.Random | None = None) -> None:
+    def __init__(self, slots: int, now_ms: Callable[[], int], rng: random.Random) -> None:
         self._slots = slots
         self._now_ms = now_ms
-        self._random = rng or random.Random()
+        self._random = rng
         self._sessions: dict[int, FetchSession] = {}
         self.evictions = 0
 

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from ottla.server.metadata.image import MetadataImage
     from ottla.server.partitions.replica import Replica
     from ottla.server.partitions.replicas import Replicas
+    from ottla.server.settings.current import CurrentSettings
 
 logger = logging.getLogger("ottla.server.log_dirs")
 
@@ -60,17 +61,18 @@ class LogDirs:
         controller: Assigns,
         image: MetadataImage,
         clock: Clock,
-        node_id: int,
+        settings: CurrentSettings,
     ) -> None:
         self._logs = logs
         self._replicas = replicas
         self._controller = controller
         self._image = image
         self._clock = clock
-        self._node_id = node_id
+        self._node_id = settings.config.node_id
+        self._settings = settings
         self._to_assign: dict[TopicPartition, None] = {}
         self._moves: dict[TopicPartition, asyncio.Task[None]] = {}
-        threads: int | None = replicas.broker_values()["num.replica.alter.log.dirs.threads"]
+        threads: int | None = settings["num.replica.alter.log.dirs.threads"]
         self._turns = asyncio.Semaphore(threads or len(logs.directories))
         self._free_at = 0.0
         self._stopped = False
@@ -219,7 +221,7 @@ class LogDirs:
 
     async def _throttle(self, size: int) -> None:
         """Returns once these bytes may be written: all moves together keep below the setting."""
-        rate: int = self._replicas.broker_values()["replica.alter.log.dirs.io.max.bytes.per.second"]
+        rate: int = self._settings["replica.alter.log.dirs.io.max.bytes.per.second"]
         now = self._clock.monotonic()
         begin = max(now, self._free_at)
         self._free_at = begin + size / max(rate, 1)

@@ -30,13 +30,13 @@ from ottla.server.metadata.names import CLUSTER_METADATA
 from ottla.server.metadata.settings import cordoned_paths
 from ottla.server.partitions.replica import Replica
 from ottla.server.partitions.traffic import Traffic
-from ottla.server.settings.broker_config import overlaid
 from ottla.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from ottla.log.manager import LogManager
     from ottla.log.partition import PartitionLog
     from ottla.server.metadata.image import MetadataImage
+    from ottla.server.settings.current import CurrentSettings
 
 logger = logging.getLogger("ottla.server.replicas")
 
@@ -44,12 +44,11 @@ logger = logging.getLogger("ottla.server.replicas")
 class Replicas:
     """All replicas of this broker, kept in step with the metadata image. `start` once the image is loaded."""
 
-    def __init__(self, logs: LogManager, image: MetadataImage, node_id: int, broker_values: Mapping[str, Any]) -> None:
+    def __init__(self, logs: LogManager, image: MetadataImage, settings: CurrentSettings) -> None:
         self.logs = logs
         self._image = image
-        self._node_id = node_id
-        self._broker_values = broker_values
-        self._overlay: tuple[Mapping[str, str], Mapping[str, str], Mapping[str, Any]] = ({}, {}, broker_values)
+        self._node_id = settings.config.node_id
+        self._settings = settings
         self._replicas: dict[tuple[str, int], Replica] = {}
         self._by_id: dict[tuple[bytes, int], Replica] = {}
         self.traffic: dict[str, Traffic] = {}
@@ -195,21 +194,10 @@ class Replicas:
 
     def config_of(self, topic: str) -> LogConfig:
         """The topic's settings: its own, else the dynamic broker ones, else those of the start, else Kafka's defaults."""
-        return self._config(topic, self.broker_values())
+        return self._config(topic, self._settings.values)
 
     def _config(self, topic: str, values: Mapping[str, Any]) -> LogConfig:
         return LogConfig.from_overrides(legible(topic, self._image.config_of(TOPIC, topic)), values)
-
-    def broker_values(self) -> Mapping[str, Any]:
-        """Broker settings with the cluster-wide dynamic ones and then this broker's own laid over those of the start.
-
-        Kept while neither changes, which the image tells by other objects: requests ask for it.
-        """
-        cluster_wide = self._image.config_of(BROKER, "")
-        own = self._image.config_of(BROKER, str(self._node_id))
-        if self._overlay[0] is not cluster_wide or self._overlay[1] is not own:
-            self._overlay = (cluster_wide, own, overlaid(self._broker_values, cluster_wide, own))
-        return self._overlay[2]
 
     def _reconfigure(self, resource_type: int, name: str) -> None:
         if resource_type not in (TOPIC, BROKER):
@@ -219,7 +207,7 @@ class Replicas:
             names = list(self._image.topics)
         else:
             names = [name] if name in self._image.topics else []
-        values = self.broker_values()
+        values = self._settings.values
         for topic in names:
             config = self._config(topic, values)  # partitions share it
             for index in self._image.topics[topic].partitions:
@@ -229,4 +217,4 @@ class Replicas:
 
     def _cordon(self) -> None:
         """New partitions keep clear of the directories of cordoned.log.dirs."""
-        self.logs.cordoned = cordoned_paths(self.broker_values(), [directory.path for directory in self.logs.directories])
+        self.logs.cordoned = cordoned_paths(self._settings.values, [directory.path for directory in self.logs.directories])

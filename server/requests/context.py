@@ -14,6 +14,8 @@ from ottla.server.partitions.waiting import Woken
 from ottla.server.requests.kept_answers import KeptAnswers
 
 if TYPE_CHECKING:
+    from random import Random
+
     from ottla.server.base.clock import Clock
     from ottla.server.group.coordinator import GroupCoordinator
     from ottla.server.metadata.controller import Controller
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from ottla.server.partitions.log_dirs import LogDirs
     from ottla.server.partitions.replicas import Replicas
     from ottla.server.settings.broker_config import BrokerConfig
+    from ottla.server.settings.current import CurrentSettings
     from ottla.server.share.share_partitions import SharePartitions
     from ottla.server.share_state.coordinator import ShareCoordinator
     from ottla.server.telemetry.subscriptions import ClientTelemetry
@@ -51,6 +54,9 @@ class BrokerContext:
     """The parts of one running broker."""
 
     config: BrokerConfig
+    """What the broker was started with."""
+    settings: CurrentSettings
+    """What counts now."""
     metadata: MetadataImage
     controller: Controller
     replicas: Replicas
@@ -58,6 +64,8 @@ class BrokerContext:
     producer_ids: ProducerIds
     fetch_sessions: FetchSessions
     clock: Clock
+    random: Random
+    """Where everything that is drawn by chance comes from (server/base/randomness.py)."""
     kept_answers: KeptAnswers = field(default_factory=KeptAnswers)
     woken: Woken = field(init=False)
 

@@ -14,7 +14,6 @@ The broker is its own controller quorum (`process.roles=broker,controller` with 
 
 from __future__ import annotations
 
-import logging
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -45,10 +44,7 @@ __all__ = [
     "advice",
     "base_name",
     "documentation",
-    "overlaid",
 ]
-
-_log = logging.getLogger("ottla.server.config")
 
 _SYNONYMS: Final = {name: family for family in SAME_IN_OTHER_UNITS for name in family} | {
     "log.flush.interval.ms": ("log.flush.interval.ms", "log.flush.scheduler.interval.ms")
@@ -306,30 +302,6 @@ def _with_both_ids(texts: Mapping[str, str]) -> Mapping[str, str]:
         if given in texts and missing not in texts:
             return {**texts, missing: texts[given]}
     return texts
-
-
-def overlaid(values: Mapping[str, Any], *layers: Mapping[str, str]) -> Mapping[str, Any]:
-    """`values` with dynamic settings (text, as in ConfigRecords) laid over them, later layers on top.
-
-    One that has a family (the same in other units) puts the rest of it back to the defaults, so that it counts alone. A text that
-    does not parse counts as not there: it was written by somebody with other bounds, and the broker must run.
-    """
-    if not any(layers):
-        return values
-    result = dict(values)
-    for layer in layers:
-        for name, text in layer.items():
-            setting = BROKER_SETTINGS.get(name)
-            if setting is None or not setting.dynamic:
-                continue
-            try:
-                value = setting.parse(text)
-            except ConfigError as error:
-                _log.warning("dynamic setting ignored: %s", error)
-                continue
-            result.update((each, _DEFAULTS[each]) for each in setting.synonyms)
-            result[name] = value
-    return result
 
 
 def _directories(paths: Iterable[str]) -> list[str]:

@@ -21,8 +21,8 @@ from typing import Any, NamedTuple
 
 from ottla.log.config import in_topic_unit, inherited
 from ottla.log.settings import ConfigError, ConfigType, Setting, Value
-from ottla.server.metadata.image import BROKER, MetadataImage
-from ottla.server.settings.broker_config import BROKER_SETTINGS, OWN_SETTINGS, BrokerConfig, base_name, is_hidden, overlaid
+from ottla.server.settings.broker_config import BROKER_SETTINGS, OWN_SETTINGS, base_name, is_hidden
+from ottla.server.settings.current import CurrentSettings
 
 
 class Source(IntEnum):
@@ -68,21 +68,18 @@ class Described(NamedTuple):
 
 
 class Sources:
-    """The levels of one broker's settings. `own` and `common` are the dynamic ones: this broker's, and those of all brokers."""
+    """The levels of one broker's settings at one moment. `own` and `common` are the dynamic ones: those of this broker, and those
+    of all brokers.
+    """
 
-    def __init__(self, config: BrokerConfig, own: Mapping[str, str], common: Mapping[str, str]) -> None:
-        self.own = own
-        self.common = common
-        self.static = config.texts
-        self.values: Mapping[str, Any] = overlaid(config.values, common, own)
+    def __init__(self, current: CurrentSettings) -> None:
+        self.own = current.own
+        self.common = current.common
+        self.static = current.config.texts
+        self.values: Mapping[str, Any] = current.values
         """What counts now, parsed."""
         self._plain_topic: dict[str, Described] = {}
         """What a topic without settings of its own has, by name; empty until somebody asks."""
-
-    @classmethod
-    def now(cls, config: BrokerConfig, image: MetadataImage) -> Sources:
-        """As the image has them: dynamic settings are records like any other."""
-        return cls(config, image.config_of(BROKER, str(config.node_id)), image.config_of(BROKER, ""))
 
     # Of each kind of resource
 

@@ -66,7 +66,7 @@ class DeadLetters:
 
     def _problem(self, name: str) -> str | None:
         """Why there are no letters to this topic."""
-        values, image = self._broker.replicas.broker_values(), self._broker.metadata
+        values, image = self._broker.settings.values, self._broker.metadata
         prefix = values["errors.deadletterqueue.topic.name.prefix"]
         if name.startswith(INTERNAL_PREFIX):
             return f"{name} is a name for internal topics"

@@ -52,12 +52,12 @@ class SharePartitions:
             if len(self._settings) >= MANY_GROUPS:
                 self._settings.clear()
             own = self._broker.metadata.config_of(GROUP, group_id)
-            found = self._settings[group_id] = ShareGroupSettings.of_group(own, self._broker.replicas.broker_values())
+            found = self._settings[group_id] = ShareGroupSettings.of_group(own, self._broker.settings.values)
         return found
 
     @property
     def session_limit(self) -> int:
-        limit: int = self._broker.replicas.broker_values()["group.share.max.share.sessions"]
+        limit: int = self._broker.settings["group.share.max.share.sessions"]
         return limit
 
     def _dead_letters(self) -> DeadLetters:

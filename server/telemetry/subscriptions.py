@@ -29,14 +29,13 @@ from __future__ import annotations
 import contextlib
 import functools
 import logging
-from random import SystemRandom
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from crc32c import crc32c
 
 from ottla.log.settings import ConfigError
+from ottla.server.base.randomness import random_uuid
 from ottla.server.metadata.image import CLIENT_METRICS, ConfigChanged
-from ottla.server.metadata.operation import random_uuid
 from ottla.server.settings.broker_config import CLIENT_METRICS_SETTINGS
 from ottla.server.telemetry.otlp import Malformed, points
 from ottla.wire.compression import CompressionError, decompress
@@ -256,7 +255,7 @@ def telemetry_of(broker: BrokerContext) -> ClientTelemetry:
     if broker.telemetry is None:
         values = broker.config.values
         max_bytes, keeps = values["telemetry.max.bytes"], values["ottla.client.metrics"]
-        broker.telemetry = ClientTelemetry(broker.metadata, broker.clock, SystemRandom(), max_bytes, keeps=keeps)
+        broker.telemetry = ClientTelemetry(broker.metadata, broker.clock, broker.random, max_bytes, keeps=keeps)
     return broker.telemetry
 
 

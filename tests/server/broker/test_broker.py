@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from ottla.log.errors import InconsistentMetadata, LogDirLocked, StorageError
+from ottla.server.base.randomness import from_seed
 from ottla.server.broker.broker import Broker
 from ottla.server.metadata.image import MetadataError
 from ottla.server.settings.broker_config import BrokerConfig
@@ -64,6 +65,27 @@ def test_it_serves_on_the_port_that_was_free_and_says_so() -> None:
         await broker.stop()
         with pytest.raises(ConnectionRefusedError):
             await asyncio.open_connection("127.0.0.1", broker.port)
+
+    run(scenario)
+
+
+def test_one_seed_gives_the_same_ids_in_every_run() -> None:
+    async def ids(seed: int) -> list[Any]:
+        storage = disk()
+        broker = Broker(config(), disk=storage, clock=ManualClock(), random=from_seed(seed))
+        await broker.start()
+        made = await ask(broker.port, create_topics, 7, CreateTopicsRequest([CreatableTopic(name, 2, 1) for name in "ab"], 1000))
+        assert broker.context is not None
+        broker_image = broker.context.metadata.brokers[1]
+        drawn = [broker.cluster_id, broker_image.incarnation_id, *broker_image.log_dirs, *(each.topic_id for each in made.topics)]
+        await broker.stop()
+        return drawn
+
+    async def scenario() -> None:
+        first = await ids(7)
+        assert len(set(map(str, first))) == 5
+        assert await ids(7) == first
+        assert not set(map(str, await ids(8))) & set(map(str, first))
 
     run(scenario)
 

@@ -94,7 +94,7 @@ class Node:
         self.logs.lock()
         self.logs.format(CLUSTER_ID, self.config.node_id)
         self.logs.open_all()
-        self.controller = open_standalone(self.logs, self.disk, self.config, CLUSTER_ID, self.clock, random=self.random)
+        self.controller = open_standalone(self.logs, self.disk, self.config, CLUSTER_ID, self.clock, self.random)
         self.controller.register_broker([ENDPOINT], rack=self.config.rack)
         return self.controller
 

@@ -7,7 +7,7 @@ import os
 import pytest
 
 from ottla.log.settings import ConfigError, InvalidSetting
-from ottla.server.settings.broker_config import BROKER_SETTINGS, OWN_SETTINGS, BrokerConfig, advice, base_name, overlaid
+from ottla.server.settings.broker_config import BROKER_SETTINGS, OWN_SETTINGS, BrokerConfig, advice, base_name
 
 # As it comes with Kafka for a combined node, by key; the values that matter are all here.
 STOCK = {
@@ -140,21 +140,6 @@ def test_advice() -> None:
 )
 def test_a_listener_s_own_settings(name: str, base: str) -> None:
     assert base_name(name) == base
-
-
-def test_dynamic_settings_lie_over_those_of_the_start(caplog: pytest.LogCaptureFixture) -> None:
-    values = {"log.segment.bytes": 1 << 20, "log.dirs": ("a",), "message.max.bytes": 5}
-    assert overlaid(values, {}, {}) is values
-    common = {"log.segment.bytes": "2000000", "message.max.bytes": "x", "log.dirs": "b", "nobody.s": "1"}
-    assert overlaid(values, common, {"log.segment.bytes": "3000000"}) == values | {"log.segment.bytes": 3_000_000}
-    assert "message.max.bytes: 'x' is no whole number" in caplog.text
-
-
-def test_a_dynamic_setting_puts_its_family_in_other_units_back() -> None:
-    values = config(log_retention_hours="2", log_retention_minutes="3", log_roll_hours="4").values
-    changed = overlaid(values, {"log.retention.ms": "5"}, {})
-    family = {"log.retention.ms": 5, "log.retention.minutes": None, "log.retention.hours": 168}
-    assert changed == {**values, **family}
 
 
 def test_a_setting_is_still_a_setting() -> None:

@@ -1,0 +1,49 @@
+"""Randomness as a parameter: one source for everything that a broker draws by chance.
+
+Nothing in the server calls uuid4, os.urandom or the random module's own functions; it is handed a Random, as it is handed a
+Clock. A running broker has the system's generator, whose numbers nobody can guess: member ids and token ids must not be. A test
+that hands a broker a seeded one gets the same ids and the same jitter in every run.
+
+A broker has one source, which all its rooms share. So one draw more in one place changes what every later place draws: compare
+two runs of the same code, not an id that was written down.
+"""
+
+from __future__ import annotations
+
+from random import Random, SystemRandom
+
+_DASH = 62
+"""The digit of URL-safe base64 that is written as '-'."""
+
+
+def from_system() -> Random:
+    """The operating system's generator, for a broker that serves somebody."""
+    return SystemRandom()
+
+
+def from_seed(seed: int) -> Random:
+    """A generator that gives the same numbers for the same seed, for tests and simulations."""
+    return Random(seed)
+
+
+def random_uuid(random: Random) -> bytes:
+    """A random (version 4) uuid that may be an id of Kafka's: none that Kafka reserves, which are no version 4 uuids, and none
+    whose base64 text begins with '-', since command lines would take that for an option."""
+    while True:
+        uuid = _version_4(random)
+        if uuid[0] >> 2 != _DASH:
+            return uuid
+
+
+def random_uuid_text(random: Random) -> str:
+    """A random (version 4) uuid in the form of Java's UUID.toString, `xxxxxxxx-xxxx-4xxx-yxxx-xxxxxxxxxxxx`."""
+    text = _version_4(random).hex()
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+def _version_4(random: Random) -> bytes:
+    """16 random bytes, with version and variant of RFC 9562 in their places."""
+    octets = bytearray(random.randbytes(16))
+    octets[6] = octets[6] & 0x0F | 0x40
+    octets[8] = octets[8] & 0x3F | 0x80
+    return bytes(octets)
