@@ -1,7 +1,7 @@
 """Fetch v4-18: records of many partitions, from given offsets on.
 
 - The answer comes at once if there are `min_bytes`, if something is wrong with a partition, or if `max_wait_ms` is 0; else the
-  request is parked until its partitions grow, and answered with what there is when the time is over.
+  request waits until its partitions grow, and is answered with what there is when the time is over.
 - `max_bytes`, `fetch.max.bytes` and each partition's `partition_max_bytes` cut slices off wherever they fall, but the first
   partition that has records gives at least one whole batch, so that every consumer gets past a large one.
 - Records are regions of segment files. They never pass the high watermark; with isolation level 1 (read committed) not the last
@@ -29,7 +29,6 @@ from ottla.server.partitions.fetch_sessions import TOPIC_IDS_SINCE, Fetching, In
 from ottla.server.partitions.leader_hints import leader_hint
 from ottla.server.partitions.replica import Replica
 from ottla.server.partitions.traffic import Traffic
-from ottla.server.partitions.waiting import park
 from ottla.server.requests.context import RequestContext
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.fetch import (
@@ -71,11 +70,11 @@ def handle(request: FetchRequest, ctx: RequestContext) -> FetchResponse | Promis
     response = fetch.attempt(last=request.max_wait_ms <= 0)
     if response is not None:
         return response
-    return park(ctx.broker.woken, fetch.replicas(), request.max_wait_ms, fetch.attempt)
+    return ctx.broker.purgatory.watch(fetch.replicas(), request.max_wait_ms, fetch.attempt)
 
 
 class _Fetch:
-    """One request, looked at once or, when it is parked, several times."""
+    """One request, attempted once or, when it has to wait, several times."""
 
     __slots__ = ("_by_id", "_ctx", "_fetching", "_follower", "_max_bytes", "_min_bytes", "_read_committed", "_unknown")
 
@@ -91,7 +90,7 @@ class _Fetch:
         """Partitions that do not exist, at the first look."""
 
     def replicas(self) -> list[Replica]:
-        """Where to wait."""
+        """The partitions that the request waits for."""
         found = map(self._find, self._fetching.interests.values())
         return [replica for replica in found if replica is not None]
 

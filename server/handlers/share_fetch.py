@@ -20,7 +20,6 @@ from typing import Final
 
 from ottla.server.base.promise import Promise
 from ottla.server.partitions.leader_hints import leader_hint
-from ottla.server.partitions.waiting import park
 from ottla.server.requests.context import RequestContext
 from ottla.server.share.acknowledging import Outcome, acknowledge_all, request_error
 from ottla.server.share.acquiring import RECORD_LIMIT
@@ -55,14 +54,14 @@ def handle(request: ShareFetchRequest, ctx: RequestContext) -> ShareFetchRespons
         response = _refusal(error)
         if error.code is not ErrorCode.SHARE_SESSION_LIMIT_REACHED:
             return response
-        return park(broker.woken, (), request.max_wait_ms, lambda last: response if last else None)
+        return broker.purgatory.watch((), request.max_wait_ms, lambda last: response if last else None)
     fetching = _Fetching(request, session, shares, ctx)
     if request.max_wait_ms <= 0 or fetching.waits_for_nothing:
         return fetching.answer(last=True)
     answer = fetching.attempt(False)
     if answer is not None:
         return answer
-    return park(broker.woken, fetching.places, request.max_wait_ms, fetching.attempt)
+    return broker.purgatory.watch(fetching.watched, request.max_wait_ms, fetching.attempt)
 
 
 def _renew_error(request: ShareFetchRequest) -> ShareError | None:
@@ -140,8 +139,8 @@ class _Fetching:
             request.share_acquire_mode == RECORD_LIMIT,
         )
         self._fetch = ShareFetch(ctx.broker, shares, session.key, limits, wanted)
-        self.places = self._fetch.places
-        self.waits_for_nothing = not self.places
+        self.watched = self._fetch.watched
+        self.waits_for_nothing = not self.watched
 
     def _existing(self) -> Iterator[TopicIdPartition]:
         """The session's partitions that there are. Those that there are not are told of at the end."""

@@ -81,6 +81,7 @@ class Connection(asyncio.BufferedProtocol):
         "_out_bytes",
         "_partial",
         "_paused",
+        "_purgatory",
         "_reading",
         "_regions",
         "_resting",
@@ -91,7 +92,6 @@ class Connection(asyncio.BufferedProtocol):
         "_small_frame",
         "_transport",
         "_view",
-        "_woken",
         "active",
         "host",
         "peer",
@@ -100,7 +100,7 @@ class Connection(asyncio.BufferedProtocol):
     def __init__(self, listener: Listener) -> None:
         self._listener = listener
         self._serve = listener.dispatch.serve
-        self._woken = listener.broker.woken
+        self._purgatory = listener.broker.purgatory
         self._shared = shared = listener.shared
         self._view = shared.view
         self._small_frame = shared.small_frame
@@ -191,7 +191,7 @@ class Connection(asyncio.BufferedProtocol):
             self._fill(count)
         else:
             self._take_frames(len(self._partial) + count)
-        self._woken.run()  # before this client hears of its append, as with Kafka: what waits for a record waits longest
+        self._purgatory.run_checks()  # before this client hears of its append, as in Kafka: who waits for it waited longer
         if self._out:
             self._flush()
 

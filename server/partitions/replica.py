@@ -23,7 +23,7 @@ _MAX_DAMAGE_LINES: Final = 10
 class Replica:
     """One partition on this broker. `traffic` is shared by all partitions of the topic."""
 
-    __slots__ = ("_damage", "is_leader", "leader", "leader_epoch", "log", "parked", "partition", "topic", "topic_id", "traffic")
+    __slots__ = ("_damage", "is_leader", "leader", "leader_epoch", "log", "partition", "topic", "topic_id", "traffic", "watchers")
 
     def __init__(self, topic: str, topic_id: bytes, partition: int, log: PartitionLog, traffic: Traffic) -> None:
         self.traffic = traffic
@@ -35,8 +35,8 @@ class Replica:
         self.leader = -1
         self.leader_epoch = -1
         self.is_leader = False
-        self.parked: dict[object, Callable[[], None]] = {}
-        """Who waits for this partition's next records, by owner, with what to call: once, after which the owner parks again."""
+        self.watchers: dict[object, Callable[[], None]] = {}
+        """What to call when this partition changes, by owner: once, after which the owner watches again (purgatory.py)."""
         self._damage: tuple[str, ...] = ()
 
     def append(self, records: Buffer | None, *, origin: Origin = Origin.CLIENT, zstd_allowed: bool = True) -> AppendInfo:
@@ -46,15 +46,15 @@ class Replica:
         traffic.appends += 1
         traffic.bytes_in += len(records)  # type: ignore[arg-type]  # None would have been refused
         traffic.messages_in += info.last_offset - info.base_offset + 1
-        if self.parked:
+        if self.watchers:
             self.wake()
         return info
 
     def wake(self) -> None:
-        """The high watermark moved, or the partition changed hands: everyone parked looks again."""
-        parked, self.parked = self.parked, {}
-        for look_again in parked.values():
-            look_again()
+        """Has every delayed operation that watches checked again: records came, or the partition changed hands."""
+        watchers, self.watchers = self.watchers, {}
+        for wake in watchers.values():
+            wake()
 
     def tell_damage(self, error: CorruptRecord) -> None:
         """A reader came upon it, and will come again and again: a line in the log for each of the first few places is enough."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from ottla.server.metadata.operation import NO_LIMIT, Permits
-from ottla.server.partitions.waiting import Woken
+from ottla.server.partitions.purgatory import Purgatory
 from ottla.server.requests.kept_answers import KeptAnswers
 
 if TYPE_CHECKING:
@@ -67,10 +67,10 @@ class BrokerContext:
     random: Random
     """Where everything that is drawn by chance comes from (server/base/randomness.py)."""
     kept_answers: KeptAnswers = field(default_factory=KeptAnswers)
-    woken: Woken = field(init=False)
+    purgatory: Purgatory = field(init=False)
 
     def __post_init__(self) -> None:
-        self.woken = Woken(self.clock)
+        self.purgatory = Purgatory(self.clock)
 
     telemetry: ClientTelemetry | None = None
     quotas: ClientQuotas | None = None

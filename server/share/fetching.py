@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.log.errors import CorruptRecord, LogError, OffsetOutOfRange
 from ottla.server.base.errors import code_of
+from ottla.server.partitions.purgatory import Watchable
 from ottla.server.partitions.replica import Replica
-from ottla.server.partitions.waiting import Parkable
 from ottla.server.share.acquiring import Acquired, Wanted, acquire
 from ottla.server.share.log_reads import LogBatch, aborted_batches, batches_in, cut
 from ottla.server.share.persister import ShareError
@@ -67,7 +67,7 @@ class _Read(NamedTuple):
 
 
 class ShareFetch:
-    """`attempt` as server/partitions/waiting.py wants it."""
+    """`attempt` as server/partitions/purgatory.py wants it."""
 
     __slots__ = ("_broker", "_failed", "_key", "_limits", "_shares", "_sources")
 
@@ -93,9 +93,9 @@ class ShareFetch:
                     self._failed.append(Fetched(name, error))
 
     @property
-    def places(self) -> list[Parkable]:
-        """Where to wait."""
-        return [place for source in self._sources for place in (source.replica, source.partition)]
+    def watched(self) -> list[Watchable]:
+        """What the fetch waits for: records in the log, and records that are available to the group again."""
+        return [each for source in self._sources for each in (source.replica, source.partition)]
 
     def _open(self, name: TopicIdPartition) -> _Source:
         replica = self._broker.replicas.get_by_id(*name)

@@ -14,7 +14,7 @@
   went. They are looked at once, from `gap_start` on (`gap_end` is the last offset that was known): then every gap is one of the
   log's own, as compaction leaves them.
 
-Who waits for records here parks in `parked`, and is woken when some may be available again.
+Fetches that wait for records here are among its `watchers`, which are woken when some may be available again.
 """
 
 from __future__ import annotations
@@ -78,10 +78,10 @@ class SharePartition:
         "key",
         "leader_epoch",
         "looked_at",
-        "parked",
         "settings",
         "start",
         "state_epoch",
+        "watchers",
     )
 
     def __init__(
@@ -110,7 +110,7 @@ class SharePartition:
         self.gap_end = -1
         self.looked_at = -1
         """Where somebody read last."""
-        self.parked: dict[object, Callable[[], None]] = {}
+        self.watchers: dict[object, Callable[[], None]] = {}
         self._timer: Cancellable | None = None
         self._ring_at = float("inf")
 
@@ -408,9 +408,9 @@ class SharePartition:
         del self.batches[:first_left]
 
     def wake(self) -> None:
-        parked, self.parked = self.parked, {}
-        for look_again in parked.values():
-            look_again()
+        watchers, self.watchers = self.watchers, {}
+        for wake in watchers.values():
+            wake()
 
     def raise_start(self, log_start: int) -> None:
         """The log begins later than this group stands: what was available below that is gone."""

@@ -317,7 +317,7 @@ def test_one_that_is_refused_counts_nowhere_when_it_goes() -> None:
 def test_who_is_woken_by_a_read_is_looked_at_when_all_of_it_is_served_and_not_yet_answered() -> None:
     peer = Peer()
     seen: list[tuple[int, int]] = []
-    peer.broker.context.woken.add(lambda: seen.append((len(peer.dispatch.served), peer.transport.writes)))
+    peer.broker.context.purgatory.schedule(lambda: seen.append((len(peer.dispatch.served), peer.transport.writes)))
     peer.send(framed(b"one") + framed(b"two"))
     assert seen == [(2, 0)]
     assert peer.transport.writes == 1

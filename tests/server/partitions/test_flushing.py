@@ -86,14 +86,14 @@ def test_readers_see_it_when_it_is_acknowledged(place: Place) -> None:
     woken: list[int] = []
     place.append()
     replica = place.replica()
-    replica.parked["reader"] = lambda: woken.append(replica.log.high_watermark)
+    replica.watchers["reader"] = lambda: woken.append(replica.log.high_watermark)
     place.append()
     assert replica.log.high_watermark == 0
     woken.clear()
-    replica.parked["reader"] = lambda: woken.append(replica.log.high_watermark)
+    replica.watchers["reader"] = lambda: woken.append(replica.log.high_watermark)
     place.turn()
     place.append()
-    replica.parked["reader"] = lambda: woken.append(replica.log.high_watermark)
+    replica.watchers["reader"] = lambda: woken.append(replica.log.high_watermark)
     place.end_one()
     assert woken[-1] == 2
 
@@ -128,7 +128,7 @@ def test_a_flush_by_somebody_else_will_do(place: Place) -> None:
     seen: list[int] = []
     place.append()
     replica = place.replica()
-    replica.parked["reader"] = lambda: seen.append(replica.log.high_watermark)
+    replica.watchers["reader"] = lambda: seen.append(replica.log.high_watermark)
     replica.log.flush()
     place.turn()
     assert (place.told, place.running) == ([(0, True)], [])

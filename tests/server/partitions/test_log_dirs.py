@@ -176,7 +176,7 @@ def test_what_is_written_meanwhile_comes_along_and_a_parked_reader_is_woken() ->
         total = 3
         while place(broker) == was:
             append(broker, batch(1, value=b"y" * 1000))
-            replica.parked["reader"] = lambda: woken.append(True)
+            replica.watchers["reader"] = lambda: woken.append(True)
             total += 1
             await asyncio.sleep(0.001)
         assert log_of(broker).log_end_offset == total

@@ -19,7 +19,7 @@ def replica_of(broker: MemoryBroker) -> Replica:
 def test_an_append_moves_the_high_watermark_of_a_lone_replica_and_wakes_once() -> None:
     replica = replica_of(MemoryBroker({"t": 1}))
     woken: list[int] = []
-    replica.parked["me"] = lambda: woken.append(1)
+    replica.watchers["me"] = lambda: woken.append(1)
     assert replica.append(batch(3)).base_offset == 0
     replica.append(batch(3))
     assert woken == [1]

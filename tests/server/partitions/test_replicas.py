@@ -1,4 +1,4 @@
-"""Partitions follow the metadata image: made, led, reconfigured and deleted by its records; who is parked is woken."""
+"""Partitions follow the metadata image: made, led, reconfigured and deleted by its records; what waits for them is woken."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_leadership_follows_the_image_and_wakes_who_waits() -> None:
     broker = MemoryBroker({"t": 1})
     replica = replica_of(broker, "t")
     woken: list[int] = []
-    replica.parked["me"] = lambda: woken.append(1)
+    replica.watchers["me"] = lambda: woken.append(1)
     broker.elect("t", 2)
     assert (replica.is_leader, replica.leader, replica.leader_epoch, woken) == (False, 2, 1, [1])
     with pytest.raises(FencedLeaderEpoch):

@@ -164,10 +164,10 @@ def test_who_leaves_leaves_what_it_holds_to_others(ten: Partition) -> None:
 
 def test_waiting_members_are_woken_by_what_is_available_again(ten: Partition) -> None:
     woken: list[str] = []
-    ten.share.parked["x"] = lambda: woken.append("x")
+    ten.share.watchers["x"] = lambda: woken.append("x")
     ten.acknowledge(0, 0, RELEASE)
-    assert (woken, ten.share.parked) == (["x"], {})
-    ten.share.parked["y"] = lambda: woken.append("y")
+    assert (woken, ten.share.watchers) == (["x"], {})
+    ten.share.watchers["y"] = lambda: woken.append("y")
     ten.clock.advance(LOCK_SECONDS)
     assert woken == ["x", "y"]
 

@@ -34,7 +34,7 @@ def with_open_transaction(settings: dict[str, str]) -> MemoryBroker:
 def test_it_is_written_and_readers_wake() -> None:
     broker = with_open_transaction({})
     replica, seen = replica_of(broker), list[int]()
-    replica.parked["reader"] = lambda: seen.append(replica.log.last_stable_offset)
+    replica.watchers["reader"] = lambda: seen.append(replica.log.last_stable_offset)
     assert bring(broker) is ErrorCode.NONE
     assert seen == [3]
     assert replica.log.recovery_point == 0, "nobody asked for an fsync"
@@ -46,7 +46,7 @@ def test_where_every_record_is_to_be_durable_the_marker_is_before_the_transactio
 
     def reader() -> None:
         seen.append(replica.log.last_stable_offset)
-        replica.parked["reader"] = reader
+        replica.watchers["reader"] = reader
 
     reader()
     assert bring(broker) is ErrorCode.NONE
