@@ -31,6 +31,7 @@ HOT_PATHS = [
     "ottla/server/partitions/fetch_sessions.py",
     "ottla/server/group/offsets.py",
     "ottla/server/group/records.py",
+    "ottla/server/group/requests.py",
     "ottla/server/handlers/fetch.py",
     "ottla/server/handlers/offset_commit.py",
     "ottla/server/handlers/produce.py",

@@ -14,8 +14,9 @@ from collections.abc import Iterator
 from ottla.server.base.clock import Clock
 from ottla.server.coordination.java_hash import java_hash_bucket
 from ottla.server.coordination.shards import ShardLog, Shards
+from ottla.server.group.cluster import Cluster
 from ottla.server.group.errors import GroupError
-from ottla.server.group.group import Cluster, Group
+from ottla.server.group.seam import Group
 from ottla.server.group.settings import GroupSettings
 from ottla.server.group.shard import Shard
 from ottla.wire.errors import ErrorCode

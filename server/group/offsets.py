@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from ottla.server.group.group import Group
 from ottla.server.group.records import OffsetRecord, offset_tombstone
+from ottla.server.group.requests import Commit
+from ottla.server.group.seam import Group
 from ottla.wire.messages.internal.offset_commit_key import OffsetCommitKey
 from ottla.wire.messages.internal.offset_commit_value import OffsetCommitValue
 from ottla.wire.primitives import ZERO_UUID, WireStruct
@@ -21,20 +22,6 @@ from ottla.wire.primitives import ZERO_UUID, WireStruct
 NO_PRODUCER_ID = -1
 NO_EXPIRY = -1
 FOR_EVER = 2**63 - 1
-
-
-class Commit:
-    """One partition of an OffsetCommit request."""
-
-    __slots__ = ("leader_epoch", "metadata", "offset", "partition", "topic", "topic_id")
-
-    def __init__(self, topic: str, topic_id: bytes, partition: int, offset: int, leader_epoch: int, metadata: str) -> None:
-        self.topic = topic
-        self.topic_id = topic_id
-        self.partition = partition
-        self.offset = offset
-        self.leader_epoch = leader_epoch
-        self.metadata = metadata
 
 
 class CommittedOffset(WireStruct):

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
-from ottla.server.group.group import Kind
+from ottla.server.group.kind import Kind
 from ottla.wire.batch import build_batch, wrap
 from ottla.wire.messages.internal import group_metadata_key, group_metadata_value, offset_commit_key, offset_commit_value
 from ottla.wire.messages.internal.group_metadata_key import GroupMetadataKey

@@ -11,19 +11,20 @@ import importlib
 import logging
 import struct
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from ottla.log.errors import LogError
 from ottla.server.base.clock import Clock
 from ottla.server.base.errors import append_error
 from ottla.server.group.classic.group import ClassicGroup
-from ottla.server.group.classic.joins import Join, JoinAnswer
-from ottla.server.group.classic.membership import Leaving, Sync, SyncAnswer
+from ottla.server.group.cluster import Cluster
 from ottla.server.group.errors import GroupError
-from ottla.server.group.group import PROTOCOLS, Cluster, Committer, Group, GroupProtocol, Kind
-from ottla.server.group.offsets import NO_PRODUCER_ID, Commit, Offsets
+from ottla.server.group.kind import Kind
+from ottla.server.group.offsets import NO_PRODUCER_ID, Offsets
 from ottla.server.group.records import GroupRecord, InTransaction, OffsetRecord, decode, encode_batch
+from ottla.server.group.requests import Commit, Committer, Join, JoinAnswer, Leaving, Sync, SyncAnswer
 from ottla.server.group.result import Result
+from ottla.server.group.seam import Group, GroupProtocol
 from ottla.server.group.settings import GroupSettings
 from ottla.wire.batch import read_header
 from ottla.wire.errors import ErrorCode
@@ -35,6 +36,14 @@ logger = logging.getLogger("ottla.server.group")
 
 T = TypeVar("T")
 P = TypeVar("P", bound=GroupProtocol[Any])
+
+PROTOCOLS: Final[dict[Kind, str]] = {
+    Kind.CLASSIC: "ottla.server.group.classic.protocol",
+    Kind.CONSUMER: "ottla.server.group.consumer.protocol",
+    Kind.SHARE: "ottla.server.group.share.protocol",
+    Kind.STREAMS: "ottla.server.group.streams.protocol",
+}
+"""The module of each kind, which is imported when a shard first needs it. Records of a kind that is missing here are ignored."""
 
 PIECE_BYTES = 256 * 1024
 TOMBSTONE_BYTES = 300  # the most that one takes beside its group's id: a topic's name of 249 bytes, a partition, a frame

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from ottla.server.group.classic.members import Client
 from ottla.server.group.consumer.classic_members import new_member_id
 from ottla.server.group.consumer.heartbeat import Beat
 from ottla.server.group.consumer.member import Held
@@ -24,6 +23,7 @@ from ottla.server.group.coordinator import LONGEST_STRING
 from ottla.server.group.errors import GroupError
 from ottla.server.group.modern.epochs import JOINING_EPOCH, LEAVING_EPOCH, LEAVING_STATIC_EPOCH
 from ottla.server.group.modern.java_order import hash_order, uuid_hash
+from ottla.server.group.requests import Client
 from ottla.server.requests.context import RequestContext
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.consumer_group_heartbeat import (

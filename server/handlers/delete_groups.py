@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from ottla.server.group.errors import GroupError
-from ottla.server.group.group import Kind
+from ottla.server.group.kind import Kind
 from ottla.server.requests.context import RequestContext
 from ottla.wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 

@@ -15,10 +15,9 @@ import asyncio
 from typing import Final
 
 from ottla.server.group.classic.group import with_protocol_name
-from ottla.server.group.classic.joins import Join
-from ottla.server.group.classic.members import Client, MemberProtocol
 from ottla.server.group.coordinator import LONGEST_STRING
 from ottla.server.group.errors import GroupError
+from ottla.server.group.requests import Client, Join, MemberProtocol
 from ottla.server.requests.context import RequestContext
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse

@@ -7,8 +7,8 @@
 
 from __future__ import annotations
 
-from ottla.server.group.classic.membership import Leaving
 from ottla.server.group.errors import GroupError
+from ottla.server.group.requests import Leaving
 from ottla.server.requests.context import RequestContext
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse

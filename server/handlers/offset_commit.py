@@ -15,8 +15,7 @@
 from __future__ import annotations
 
 from ottla.server.group.errors import GroupError
-from ottla.server.group.group import Committer
-from ottla.server.group.offsets import Commit
+from ottla.server.group.requests import Commit, Committer
 from ottla.server.requests.context import RequestContext
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.offset_commit import (

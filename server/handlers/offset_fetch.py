@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ottla.server.group.errors import GroupError
-from ottla.server.group.group import Committer
+from ottla.server.group.requests import Committer
 from ottla.server.group.shard import Shard
 from ottla.server.requests.context import RequestContext
 from ottla.wire.errors import ErrorCode

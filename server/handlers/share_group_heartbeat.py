@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from ottla.server.group.classic.members import Client
 from ottla.server.group.errors import GroupError
 from ottla.server.group.modern.epochs import JOINING_EPOCH, LEAVING_EPOCH
+from ottla.server.group.requests import Client
 from ottla.server.group.share.member import ordered
 from ottla.server.group.share.protocol import Beat, BeatAnswer, ShareProtocol
 from ottla.server.requests.context import RequestContext

@@ -19,10 +19,10 @@ from collections.abc import Mapping
 from typing import Final
 
 from ottla.log.errors import StorageError
-from ottla.server.group.classic.members import Client
 from ottla.server.group.coordinator import LONGEST_STRING
 from ottla.server.group.errors import GroupError
 from ottla.server.group.modern.epochs import JOINING_EPOCH, LEAVING_EPOCH, LEAVING_STATIC_EPOCH
+from ottla.server.group.requests import Client
 from ottla.server.group.streams.answers import SERVED, is_served
 from ottla.server.group.streams.protocol import Answer, StreamsProtocol
 from ottla.server.group.streams.topology import InternalTopic, Status, named

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import asyncio
 
-from ottla.server.group.classic.membership import Sync
 from ottla.server.group.errors import GroupError
+from ottla.server.group.requests import Sync
 from ottla.server.requests.context import RequestContext
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse

@@ -13,9 +13,8 @@
 from __future__ import annotations
 
 from ottla.server.group.errors import GroupError
-from ottla.server.group.group import Committer
-from ottla.server.group.offsets import Commit
 from ottla.server.group.records import InTransaction
+from ottla.server.group.requests import Commit, Committer
 from ottla.server.metadata.names import CONSUMER_OFFSETS
 from ottla.server.requests.context import RequestContext
 from ottla.server.txn.partitions import Entry, refused_entries

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Final, Literal
 
-from ottla.server.group.group import Kind
+from ottla.server.group.kind import Kind
 from ottla.server.metrics.sources import Sources
 
 Rows = Callable[[Sources], Iterator[tuple[tuple[str, ...], float]]]

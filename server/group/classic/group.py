@@ -24,10 +24,12 @@ import struct
 from collections.abc import Collection, Sequence
 from typing import ClassVar
 
-from ottla.server.group.classic.members import Client, Member, MemberProtocol
+from ottla.server.group.classic.members import Member
 from ottla.server.group.errors import GroupError
-from ottla.server.group.group import Group, Kind
+from ottla.server.group.kind import Kind
 from ottla.server.group.records import MetadataRecord, group_tombstone
+from ottla.server.group.requests import Client, MemberProtocol
+from ottla.server.group.seam import Group
 from ottla.server.group.timers import Timer
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.internal.group_metadata_key import GroupMetadataKey
@@ -102,6 +104,10 @@ class ClassicGroup(Group):
     @property
     def is_empty(self) -> bool:
         return self.state is State.EMPTY
+
+    @property
+    def is_simple(self) -> bool:
+        return self.protocol_type is None
 
     @property
     def is_expendable(self) -> bool:

@@ -8,47 +8,25 @@ fenced from then on; in a stable group that needs no rebalance as long as the se
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import uuid
-from typing import NamedTuple
 
 from ottla.server.group.classic.group import ClassicGroup, State
-from ottla.server.group.classic.members import Client, Member, MemberProtocol
+from ottla.server.group.classic.members import Member
 from ottla.server.group.classic.rebalance import Rebalance
 from ottla.server.group.errors import GroupError
+from ottla.server.group.requests import Join, JoinAnswer, refused_join
 from ottla.server.group.result import Result
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.join_group import JoinGroupResponse
 
 logger = logging.getLogger("ottla.server.group")
 
-MEMBER_ID_REQUIRED_FROM = 4
 SKIP_ASSIGNMENT_FROM = 9
 
-JoinAnswer = JoinGroupResponse | asyncio.Future[JoinGroupResponse]
 
-
-class Join(NamedTuple):
-    """A JoinGroup request, whatever its version."""
-
-    version: int
-    client: Client
-    member_id: str
-    instance_id: str | None
-    rebalance_timeout_ms: int
-    session_timeout_ms: int
-    protocol_type: str
-    protocols: tuple[MemberProtocol, ...]
-    reason: str | None
-
-    @property
-    def protocol_names(self) -> frozenset[str]:
-        return frozenset(protocol.name for protocol in self.protocols)
-
-
-def refusal(member_id: str, error: ErrorCode) -> Result[JoinAnswer]:
-    return Result((), JoinGroupResponse(member_id=member_id, error_code=error))
+def _refused(member_id: str, error: ErrorCode) -> Result[JoinAnswer]:
+    return Result((), refused_join(member_id, error))
 
 
 def join(rebalance: Rebalance, group: ClassicGroup, request: Join) -> Result[JoinAnswer]:
@@ -59,7 +37,7 @@ def join(rebalance: Rebalance, group: ClassicGroup, request: Join) -> Result[Joi
         answer = JoinGroupResponse(member_id="", error_code=ErrorCode.GROUP_MAX_SIZE_REACHED)
         return Result(rest.records, answer, rest.on_append)
     if not group.supports(request.protocol_type, request.protocol_names):
-        return refusal(request.member_id, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        return _refused(request.member_id, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     if not request.member_id:
         return _join_new(rebalance, group, request)
     if request.member_id in group.pending_joins and request.instance_id is None:
@@ -67,7 +45,7 @@ def join(rebalance: Rebalance, group: ClassicGroup, request: Join) -> Result[Joi
     try:
         member = group.validate_member(request.member_id, request.instance_id)
     except GroupError as error:
-        return refusal(request.member_id, error.code)
+        return _refused(request.member_id, error.code)
     return _rejoin(rebalance, group, request, member)
 
 
@@ -88,9 +66,9 @@ def _join_new(rebalance: Rebalance, group: ClassicGroup, request: Join) -> Resul
         former_id = group.static_members.get(request.instance_id)
         if former_id is not None:
             return _replace_static(rebalance, group, request, former_id, member_id)
-    elif request.version >= MEMBER_ID_REQUIRED_FROM:
+    elif request.requires_known_member_id:
         rebalance.hold_pending(group, member_id, request.session_timeout_ms)
-        return refusal(member_id, ErrorCode.MEMBER_ID_REQUIRED)
+        return _refused(member_id, ErrorCode.MEMBER_ID_REQUIRED)
     return _add(rebalance, group, request, member_id)
 
 
@@ -120,7 +98,7 @@ def _rejoin(rebalance: Rebalance, group: ClassicGroup, request: Join, member: Me
     if group.state is State.STABLE and unchanged and group.leader != member.member_id:
         return Result((), group.joined_response(member))  # it may sync again; only a leader's JoinGroup asks for a rebalance
     if group.state is State.EMPTY:
-        return refusal(member.member_id, ErrorCode.UNKNOWN_MEMBER_ID)
+        return _refused(member.member_id, ErrorCode.UNKNOWN_MEMBER_ID)
     group.update(member, request.protocols, request.rebalance_timeout_ms, request.session_timeout_ms)
     future = group.park_join(member, request.version)
     step = rebalance.prepare_or_complete(group, f"{member.member_id} joins again; its reason: {request.reason or 'none given'}")

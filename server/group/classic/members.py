@@ -10,25 +10,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
+from ottla.server.group.requests import Client, MemberProtocol
 from ottla.server.group.timers import Timer
 from ottla.wire.messages.join_group import JoinGroupResponse
 from ottla.wire.messages.sync_group import SyncGroupResponse
-
-
-class MemberProtocol(NamedTuple):
-    """An assignment strategy that the member can follow, and what it tells the leader under it. Best loved first."""
-
-    name: str
-    metadata: bytes
-
-
-class Client(NamedTuple):
-    """Where a request came from, as DescribeGroups shows it."""
-
-    client_id: str
-    host: str
 
 
 @dataclass(slots=True, eq=False)

@@ -4,40 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Sequence
 
 from ottla.server.group.classic.group import ClassicGroup, State
 from ottla.server.group.classic.members import Member
 from ottla.server.group.classic.rebalance import Rebalance
 from ottla.server.group.errors import GroupError
+from ottla.server.group.requests import Leaving, Sync, SyncAnswer
 from ottla.server.group.result import Result
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.leave_group import LeaveGroupResponse, MemberResponse
 from ottla.wire.messages.sync_group import SyncGroupResponse
 
 logger = logging.getLogger("ottla.server.group")
-
-SyncAnswer = SyncGroupResponse | asyncio.Future[SyncGroupResponse]
-
-
-class Sync(NamedTuple):
-    """A SyncGroup request, whatever its version. Only the leader's has assignments: member id -> bytes."""
-
-    member_id: str
-    instance_id: str | None
-    generation: int
-    protocol_type: str | None
-    protocol: str | None
-    assignments: Mapping[str, bytes]
-
-
-class Leaving(NamedTuple):
-    """One who is to leave: by its member id, or, as an administrator asks, by its instance id alone (member id "")."""
-
-    member_id: str
-    instance_id: str | None
-    reason: str | None
 
 
 def sync(rebalance: Rebalance, group: ClassicGroup, request: Sync) -> Result[SyncAnswer]:

@@ -3,33 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from ottla.server.group.classic import joins, membership
 from ottla.server.group.classic.group import CONSUMER_PROTOCOL_TYPE, ClassicGroup, State, new_group_record
-from ottla.server.group.classic.joins import Join, JoinAnswer
-from ottla.server.group.classic.members import MemberProtocol
-from ottla.server.group.classic.membership import Leaving, Sync, SyncAnswer
 from ottla.server.group.classic.rebalance import Rebalance
 from ottla.server.group.errors import GroupError
-from ottla.server.group.group import Committer, GroupProtocol, Kind
+from ottla.server.group.kind import Kind
 from ottla.server.group.records import GroupRecord, MetadataRecord
+from ottla.server.group.requests import Committer, Join, JoinAnswer, Leaving, MemberProtocol, Sync, SyncAnswer, refused_join
 from ottla.server.group.result import Result
+from ottla.server.group.seam import GroupProtocol, GroupShard
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.leave_group import LeaveGroupResponse
 
-if TYPE_CHECKING:
-    from ottla.server.group.shard import Shard
 
-
-def open_protocol(shard: Shard) -> ClassicProtocol:
+def open_protocol(shard: GroupShard) -> ClassicProtocol:
     return ClassicProtocol(shard)
 
 
 class ClassicProtocol(GroupProtocol[ClassicGroup]):
     kind: ClassVar[Kind] = Kind.CLASSIC
 
-    def __init__(self, shard: Shard) -> None:
+    def __init__(self, shard: GroupShard) -> None:
         self._shard = shard
         self._rebalance = Rebalance(shard.clock, shard.settings, shard.run_timer)
 
@@ -75,9 +71,9 @@ class ClassicProtocol(GroupProtocol[ClassicGroup]):
         group = shard.groups.get(group_id)
         if group is None:
             if request.member_id:
-                return joins.refusal(request.member_id, ErrorCode.UNKNOWN_MEMBER_ID).response
+                return refused_join(request.member_id, ErrorCode.UNKNOWN_MEMBER_ID)
             if not request.protocol_type or not request.protocols:
-                return joins.refusal("", ErrorCode.INCONSISTENT_GROUP_PROTOCOL).response
+                return refused_join("", ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
             shard.run(Result((new_group_record(group_id, shard.clock.now_ms()),), None))
             group = shard.groups[group_id]
         assert isinstance(group, ClassicGroup)

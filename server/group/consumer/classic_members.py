@@ -16,8 +16,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ottla.server.group.classic.group import CONSUMER_PROTOCOL_TYPE
-from ottla.server.group.classic.joins import MEMBER_ID_REQUIRED_FROM, Join
-from ottla.server.group.classic.membership import Leaving, Sync
 from ottla.server.group.consumer.embedded import by_topic_id, read_subscription, version_of, write_assignment
 from ottla.server.group.consumer.group import ConsumerGroup
 from ottla.server.group.consumer.heartbeat import member_of, static_member
@@ -25,6 +23,7 @@ from ottla.server.group.consumer.member import ClassicMetadata, ConsumerMember, 
 from ottla.server.group.consumer.migration import Policy, downgraded, replaced_by_classic
 from ottla.server.group.consumer.turn import RegexChange, Target, Turn
 from ottla.server.group.errors import GroupError
+from ottla.server.group.requests import Join, Leaving, Sync
 from ottla.server.group.result import Result
 from ottla.wire.errors import ErrorCode
 from ottla.wire.frame import MALFORMED
@@ -55,7 +54,7 @@ def join(protocol: ConsumerProtocol, group: ConsumerGroup, request: Join) -> Joi
     protocol.check_room(group, member_id, request.instance_id)
     if not group.supports_classic(request.protocol_type, request.protocol_names):
         raise GroupError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-    if not request.member_id and request.instance_id is None and request.version >= MEMBER_ID_REQUIRED_FROM:
+    if request.requires_known_member_id:
         return JoinGroupResponse(member_id=member_id, error_code=ErrorCode.MEMBER_ID_REQUIRED)
     turn = Turn(protocol, group)
     joining = request.instance_id is None or not request.member_id

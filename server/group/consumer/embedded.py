@@ -9,8 +9,8 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Mapping
 
+from ottla.server.group.cluster import Cluster
 from ottla.server.group.consumer.member import Held
-from ottla.server.group.group import Cluster
 from ottla.server.group.modern.java_order import hash_order, partition_order, uuid_hash
 from ottla.wire.messages.internal import consumer_protocol_assignment, consumer_protocol_subscription
 from ottla.wire.messages.internal.consumer_protocol_assignment import ConsumerProtocolAssignment, TopicPartition

@@ -22,10 +22,11 @@ from typing import Any, ClassVar, Final, NamedTuple
 from ottla.server.group.consumer import records
 from ottla.server.group.consumer.member import ConsumerMember, Held, member_order
 from ottla.server.group.errors import GroupError
-from ottla.server.group.group import Group, Kind
+from ottla.server.group.kind import Kind
 from ottla.server.group.modern.assignor import NOTHING_ASSIGNED, Assignment
 from ottla.server.group.modern.epochs import DUE_NOW, FIRST_EPOCH, NO_EPOCH
 from ottla.server.group.records import GroupRecord, ProtocolRecord
+from ottla.server.group.seam import Group
 from ottla.wire.errors import ErrorCode
 
 

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from ottla.server.group.classic.members import Client
 from ottla.server.group.consumer import records
 from ottla.server.group.consumer.group import ConsumerGroup
 from ottla.server.group.consumer.member import ConsumerMember, Held
@@ -20,6 +19,7 @@ from ottla.server.group.consumer.reconcile import Owned
 from ottla.server.group.consumer.turn import RegexChange, Turn
 from ottla.server.group.errors import GroupError
 from ottla.server.group.modern.epochs import JOINING_EPOCH, LEAVING_EPOCH, LEAVING_STATIC_EPOCH
+from ottla.server.group.requests import Client
 from ottla.server.group.result import Result
 from ottla.wire.errors import ErrorCode
 

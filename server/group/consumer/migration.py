@@ -14,7 +14,8 @@ import enum
 from collections.abc import Callable, Iterable, Sequence
 
 from ottla.server.group.classic.group import CONSUMER_PROTOCOL_TYPE, ClassicGroup
-from ottla.server.group.classic.members import Client, Member
+from ottla.server.group.classic.members import Member
+from ottla.server.group.cluster import Cluster
 from ottla.server.group.consumer import records
 from ottla.server.group.consumer.embedded import (
     by_topic_id,
@@ -27,9 +28,9 @@ from ottla.server.group.consumer.embedded import (
 from ottla.server.group.consumer.group import ConsumerGroup
 from ottla.server.group.consumer.member import ClassicMetadata, ConsumerMember, member_order
 from ottla.server.group.errors import GroupError
-from ottla.server.group.group import Cluster
 from ottla.server.group.modern.assignor import NOTHING_ASSIGNED, Assignment
 from ottla.server.group.records import MetadataRecord, ProtocolRecord
+from ottla.server.group.requests import Client
 from ottla.wire.errors import ErrorCode
 from ottla.wire.frame import MALFORMED
 

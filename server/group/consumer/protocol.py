@@ -10,10 +10,7 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, ClassVar, Final, TypeVar
 
-from ottla.server.group.classic import joins
 from ottla.server.group.classic.group import ClassicGroup, State, new_group_record
-from ottla.server.group.classic.joins import Join, JoinAnswer
-from ottla.server.group.classic.membership import Leaving, Sync, SyncAnswer
 from ottla.server.group.classic.protocol import ClassicProtocol
 from ottla.server.group.consumer import classic_members, heartbeat, records, regexes
 from ottla.server.group.consumer.assignors import ASSIGNORS
@@ -24,15 +21,16 @@ from ottla.server.group.consumer.migration import Policy, check_upgrade, downgra
 from ottla.server.group.consumer.timeouts import Timeouts
 from ottla.server.group.consumer.turn import Turn
 from ottla.server.group.errors import GroupError
-from ottla.server.group.group import Committer, GroupProtocol, Kind
+from ottla.server.group.kind import Kind
 from ottla.server.group.modern.epochs import DUE_NOW
 from ottla.server.group.modern.replaying import group_of
 from ottla.server.group.modern.settings import GroupValues
 from ottla.server.group.modern.timers import MemberTimers
 from ottla.server.group.modern.topics import Topics
-from ottla.server.group.offsets import Commit
 from ottla.server.group.records import GroupRecord, ProtocolRecord
+from ottla.server.group.requests import Commit, Committer, Join, JoinAnswer, Leaving, Sync, SyncAnswer, refused_join
 from ottla.server.group.result import Result
+from ottla.server.group.seam import GroupProtocol
 from ottla.server.settings.rules import assignor_name
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.internal.consumer_group_metadata_key import ConsumerGroupMetadataKey
@@ -293,14 +291,14 @@ class ConsumerProtocol(GroupProtocol[ConsumerGroup]):
             try:
                 return classic_members.join(self, group, request)
             except GroupError as error:
-                return joins.refusal("", error.code).response
+                return refused_join("", error.code)
         if request.member_id:
-            return joins.refusal(request.member_id, ErrorCode.UNKNOWN_MEMBER_ID).response
+            return refused_join(request.member_id, ErrorCode.UNKNOWN_MEMBER_ID)
         if request.protocol_type and request.protocols:
             reborn: list[GroupRecord] = [*group.tombstones(), new_group_record(group_id, self.clock.now_ms())]
             self.run(Result(reborn, None))
             return self._shard.protocol(ClassicProtocol).join(group_id, request)
-        return joins.refusal("", ErrorCode.INCONSISTENT_GROUP_PROTOCOL).response
+        return refused_join("", ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
 
     def sync(self, group: ConsumerGroup, request: Sync) -> SyncAnswer:
         return classic_members.sync(self, group, request)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from ottla.server.group.classic.group import ClassicGroup
-from ottla.server.group.group import Group
 from ottla.server.group.records import ProtocolRecord
+from ottla.server.group.seam import Group
 
 G = TypeVar("G", bound=Group)
 
@@ -16,7 +15,7 @@ def group_of(groups: dict[str, Group], record: ProtocolRecord, made: type[G]) ->
     classic until now and is replaced. ValueError: it is a group of another kind.
     """
     group = groups.get(record.group_id)
-    if isinstance(group, ClassicGroup) and group.protocol_type is None and record.value is not None:
+    if group is not None and group.is_simple and record.value is not None:
         group = None
     if group is None:
         if record.value is None:

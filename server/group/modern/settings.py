@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from ottla.server.group.group import Cluster
+from ottla.server.group.cluster import Cluster
 
 _GROUP_RESOURCE: Final = 32
 _BROKER_RESOURCE: Final = 4

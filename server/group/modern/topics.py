@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Set
 from typing import Final
 
-from ottla.server.group.group import Cluster
+from ottla.server.group.cluster import Cluster
 from ottla.server.group.modern.metadata_hash import group_hash, topic_hash
 
 MANY_CHANGES: Final = 1_000

@@ -15,10 +15,11 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any, ClassVar, Final
 
 from ottla.server.group.errors import GroupError
-from ottla.server.group.group import Group, Kind
+from ottla.server.group.kind import Kind
 from ottla.server.group.modern.assignor import NOTHING_ASSIGNED, Assignment
 from ottla.server.group.modern.epochs import DUE_NOW, FIRST_EPOCH, NO_EPOCH
 from ottla.server.group.records import GroupRecord, ProtocolRecord
+from ottla.server.group.seam import Group
 from ottla.server.group.share import records
 from ottla.server.group.share.member import ShareMember, assignment_of
 from ottla.server.group.share.state_partitions import NOTHING, StatePartitions, from_value

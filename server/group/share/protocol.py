@@ -13,12 +13,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
+from typing import ClassVar, Final, NamedTuple
 
-from ottla.server.group.classic.members import Client
 from ottla.server.group.errors import GroupError
-from ottla.server.group.group import Committer, GroupProtocol, Kind
-from ottla.server.group.modern.assignor import AssignorError, GroupSpec, MemberSpec
+from ottla.server.group.kind import Kind
+from ottla.server.group.modern.assignor import Assignment, AssignorError, GroupSpec, MemberSpec
 from ottla.server.group.modern.epochs import DUE_NOW, JOINING_EPOCH, LEAVING_EPOCH, LOOK_AGAIN_MS
 from ottla.server.group.modern.java_order import copied_capacity, hash_order, string_hash
 from ottla.server.group.modern.settings import GroupValues
@@ -26,17 +25,15 @@ from ottla.server.group.modern.target import changed_targets
 from ottla.server.group.modern.timers import MemberTimers
 from ottla.server.group.modern.topics import Topics
 from ottla.server.group.records import GroupRecord, ProtocolRecord
+from ottla.server.group.requests import Client, Committer
 from ottla.server.group.result import Result
+from ottla.server.group.seam import GroupProtocol, GroupShard
 from ottla.server.group.share import assignor, records
 from ottla.server.group.share.group import ShareGroup
 from ottla.server.group.share.member import ShareMember
 from ottla.server.group.share.state_partitions import ByTopic, StatePartitions, TopicPartitions
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.internal.share_group_metadata_key import ShareGroupMetadataKey
-
-if TYPE_CHECKING:
-    from ottla.server.group.modern.assignor import Assignment
-    from ottla.server.group.shard import Shard
 
 logger = logging.getLogger("ottla.server.group")
 
@@ -71,14 +68,14 @@ class BeatAnswer(NamedTuple):
     initialize: Initialize | None = None
 
 
-def open_protocol(shard: Shard) -> ShareProtocol:
+def open_protocol(shard: GroupShard) -> ShareProtocol:
     return ShareProtocol(shard)
 
 
 class ShareProtocol(GroupProtocol[ShareGroup]):
     kind: ClassVar[Kind] = Kind.SHARE
 
-    def __init__(self, shard: Shard) -> None:
+    def __init__(self, shard: GroupShard) -> None:
         self._shard = shard
         self._timers = MemberTimers(shard.clock)
         self._values = GroupValues(shard.settings.broker, shard.cluster)

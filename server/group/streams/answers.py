@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from ottla.server.group.group import Cluster, Kind
+from ottla.server.group.cluster import Cluster
+from ottla.server.group.kind import Kind
 from ottla.server.group.streams.group import StreamsGroup
 from ottla.server.group.streams.member import StreamsMember
 from ottla.server.group.streams.tasks import TaskIds

@@ -19,9 +19,10 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any, ClassVar, Final, NamedTuple
 
 from ottla.server.group.errors import GroupError
-from ottla.server.group.group import Group, Kind
+from ottla.server.group.kind import Kind
 from ottla.server.group.modern.epochs import DUE_NOW, FIRST_EPOCH, LOOK_AGAIN_MS, NO_EPOCH
 from ottla.server.group.records import GroupRecord, ProtocolRecord
+from ottla.server.group.seam import Group
 from ottla.server.group.streams import records
 from ottla.server.group.streams.member import StreamsMember
 from ottla.server.group.streams.reconcile import Holders

@@ -19,12 +19,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from ottla.server.group.classic.members import Client
+from ottla.server.group.cluster import Cluster
 from ottla.server.group.errors import GroupError
-from ottla.server.group.group import Cluster
 from ottla.server.group.modern.epochs import JOINING_EPOCH, LEAVING_STATIC_EPOCH
 from ottla.server.group.modern.topics import Topics
 from ottla.server.group.records import GroupRecord
+from ottla.server.group.requests import Client
 from ottla.server.group.streams import records
 from ottla.server.group.streams.answers import topology_value
 from ottla.server.group.streams.group import StreamsGroup, TaskOffsets

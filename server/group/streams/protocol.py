@@ -11,22 +11,19 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence, Set
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
-from ottla.server.group.classic import joins
-from ottla.server.group.classic.group import ClassicGroup
-from ottla.server.group.classic.joins import Join, JoinAnswer
-from ottla.server.group.classic.members import Client
 from ottla.server.group.errors import GroupError
-from ottla.server.group.group import Committer, Group, GroupProtocol, Kind
+from ottla.server.group.kind import Kind
 from ottla.server.group.modern.epochs import JOINING_EPOCH, LEAVING_STATIC_EPOCH
 from ottla.server.group.modern.replaying import group_of
 from ottla.server.group.modern.settings import GroupValues
 from ottla.server.group.modern.timers import MemberTimers
 from ottla.server.group.modern.topics import Topics
-from ottla.server.group.offsets import Commit
 from ottla.server.group.records import GroupRecord, ProtocolRecord
+from ottla.server.group.requests import Client, Commit, Committer, Join, JoinAnswer, refused_join
 from ottla.server.group.result import Result
+from ottla.server.group.seam import Group, GroupProtocol, GroupShard
 from ottla.server.group.streams import answers
 from ottla.server.group.streams.group import StreamsGroup
 from ottla.server.group.streams.heartbeat import Heartbeat, Outcome, Surroundings, known_static
@@ -39,9 +36,6 @@ from ottla.server.group.timers import Timer
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.internal.streams_group_metadata_key import StreamsGroupMetadataKey
 from ottla.wire.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest, StreamsGroupHeartbeatResponse
-
-if TYPE_CHECKING:
-    from ottla.server.group.shard import Shard
 
 logger = logging.getLogger("ottla.server.group")
 
@@ -58,14 +52,14 @@ class Answer(NamedTuple):
     missing: Mapping[str, InternalTopic] = {}
 
 
-def open_protocol(shard: Shard) -> StreamsProtocol:
+def open_protocol(shard: GroupShard) -> StreamsProtocol:
     return StreamsProtocol(shard)
 
 
 class StreamsProtocol(GroupProtocol[StreamsGroup]):
     kind: ClassVar[Kind] = Kind.STREAMS
 
-    def __init__(self, shard: Shard) -> None:
+    def __init__(self, shard: GroupShard) -> None:
         self._shard = shard
         self._timers = MemberTimers(shard.clock)
         self._delays: dict[str, Timer] = {}  # group id -> end of the delay before its first assignment
@@ -157,7 +151,7 @@ class StreamsProtocol(GroupProtocol[StreamsGroup]):
         joins_now = request.member_epoch == JOINING_EPOCH
         if joins_now and group is None:
             return StreamsGroup(request.group_id), ()
-        if joins_now and isinstance(group, ClassicGroup) and group.is_empty:
+        if joins_now and group is not None and group.kind is Kind.CLASSIC and group.is_empty:
             return StreamsGroup(request.group_id), group.tombstones()
         return self.group(request.group_id), ()
 
@@ -301,4 +295,4 @@ class StreamsProtocol(GroupProtocol[StreamsGroup]):
         if group.is_empty and not request.member_id and request.protocol_type and request.protocols:
             self._shard.run(Result(group.tombstones(), None))
             return self._shard.join(group_id, request)
-        return joins.refusal("", ErrorCode.INCONSISTENT_GROUP_PROTOCOL).response
+        return refused_join("", ErrorCode.INCONSISTENT_GROUP_PROTOCOL)

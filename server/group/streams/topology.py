@@ -18,8 +18,8 @@ import enum
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
+from ottla.server.group.cluster import Topic
 from ottla.server.group.errors import GroupError
-from ottla.server.group.group import Topic
 from ottla.server.group.streams.assignor import SubtopologySpec
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.internal.streams_group_topology_value import StreamsGroupTopologyValue, Subtopology, TopicInfo

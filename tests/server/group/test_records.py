@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ottla.server.group import records
-from ottla.server.group.group import Kind
+from ottla.server.group.kind import Kind
 from ottla.server.group.records import (
     MetadataRecord,
     OffsetRecord,

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from prometheus_client.metrics_core import Metric as Family
 
-from ottla.server.group.group import Kind
+from ottla.server.group.kind import Kind
 from ottla.server.metrics.table import METRICS
 from ottla.wire.primitives import uuid_to_text
 from tests.server.metrics.served import get, metrics_config, parsed, telling, traffic

@@ -19,9 +19,8 @@ import pytest
 from ottla.log.validate import Origin
 from ottla.server.coordination.internal_topic import InternalTopicLog
 from ottla.server.group.coordinator import GroupCoordinator
-from ottla.server.group.group import Committer
-from ottla.server.group.offsets import Commit
 from ottla.server.group.records import InTransaction
+from ottla.server.group.requests import Commit, Committer
 from ottla.server.group.settings import GroupSettings
 from ottla.server.metadata.names import CONSUMER_OFFSETS, TRANSACTION_STATE
 from ottla.server.txn.coordinator import Producer, TransactionCoordinator

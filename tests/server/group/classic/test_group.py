@@ -7,8 +7,9 @@ import struct
 import pytest
 
 from ottla.server.group.classic.group import TRANSITIONS, ClassicGroup, State, subscription_topics, with_protocol_name
-from ottla.server.group.classic.members import Client, Member, MemberProtocol
+from ottla.server.group.classic.members import Member
 from ottla.server.group.errors import GroupError
+from ottla.server.group.requests import Client, MemberProtocol
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.internal.group_metadata_value import GroupMetadataValue, MemberMetadata
 from ottla.wire.messages.join_group import JoinGroupResponse

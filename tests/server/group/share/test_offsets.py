@@ -8,7 +8,7 @@ import pytest
 
 from ottla.log.errors import StorageError
 from ottla.server.group.errors import GroupError
-from ottla.server.group.group import Committer
+from ottla.server.group.requests import Committer
 from ottla.server.group.share.protocol import ShareProtocol
 from ottla.wire.errors import ErrorCode
 from tests.server.group.fakes import TOPICS, in_loop

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
-from ottla.server.group.classic.members import Client
+from ottla.server.group.cluster import Topic
 from ottla.server.group.errors import GroupError
-from ottla.server.group.group import Topic
+from ottla.server.group.requests import Client
 from ottla.server.group.streams.group import StreamsGroup
 from ottla.server.group.streams.protocol import Answer, StreamsProtocol
 from ottla.server.group.streams.tasks import TaskIds

@@ -1,102 +1,38 @@
-"""The seam between group types: what every kind of group has in common, and what a group protocol does for its groups.
+"""The seam between kinds of groups: what every kind has in common, and what a group protocol does for its groups.
 
 A shard (shard.py) holds the groups of one partition of `__consumer_offsets`, of all kinds in one namespace: an id is one group.
 What they share is here: they are listed, described, deleted, own committed offsets and change by replayed records only. What
-sets them apart is a GroupProtocol, one object a kind and shard, opened when the first record or request of its kind comes:
+sets them apart is a GroupProtocol, one object per kind and shard, which is opened when the first record or request of its kind
+comes:
 
-    Kind       package, or module        its class          its records: api keys in `__consumer_offsets`
-    CLASSIC    classic_protocol.py       ClassicProtocol    2
+    Kind       module                    its class          its records: api keys in `__consumer_offsets`
+    CLASSIC    classic/protocol.py       ClassicProtocol    2
     CONSUMER   consumer/protocol.py      ConsumerProtocol   3-8, 16     KIP-848
     SHARE      share/protocol.py         ShareProtocol      10-15       KIP-932
     STREAMS    streams/protocol.py       StreamsProtocol    17, 19-23   KIP-1071
 
-To add a kind: write its Group and GroupProtocol, name the module in PROTOCOLS (it has a function `open_protocol(shard)`), and let
-its handlers call `ctx.broker.groups.member_shard(group_id).protocol(ConsumerProtocol).heartbeat(...)`. An operation makes a
-Result (result.py) out of records and an answer and hands it to `shard.run`, a timer hands its own to `shard.run_timer`; `replay`
-is the only code that changes what a restart has to find again.
+To add a kind, write its Group and its GroupProtocol, name the module in shard.py's PROTOCOLS (it has a function
+`open_protocol(shard)`), and let its handlers call `groups.member_shard(group_id).protocol(ConsumerProtocol).heartbeat(...)`. An
+operation makes a Result (result.py) of records and an answer and passes it to `shard.run`; a timer passes its own to
+`shard.run_timer`. `replay` is the only code that changes what a restart has to find again.
 """
 
 from __future__ import annotations
 
-import enum
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
+from ottla.server.base.clock import Clock
+from ottla.server.group.cluster import Cluster
 from ottla.server.group.errors import GroupError
+from ottla.server.group.kind import Kind
+from ottla.server.group.records import GroupRecord
+from ottla.server.group.requests import Commit, Committer, Join, JoinAnswer, Leaving, Sync, SyncAnswer, refused_join
+from ottla.server.group.result import Result
+from ottla.server.group.settings import GroupSettings
 from ottla.wire.errors import ErrorCode
-
-if TYPE_CHECKING:
-    from ottla.server.group.classic.joins import Join, JoinAnswer
-    from ottla.server.group.classic.membership import Leaving, Sync, SyncAnswer
-    from ottla.server.group.offsets import Commit
-    from ottla.server.group.records import GroupRecord
-    from ottla.server.group.result import Result
-    from ottla.wire.messages.leave_group import LeaveGroupResponse
-
-
-class Kind(enum.Enum):
-    """The values are the names of group types that ListGroups shows, in lower case."""
-
-    CLASSIC = "classic"
-    CONSUMER = "consumer"
-    SHARE = "share"
-    STREAMS = "streams"
-
-
-PROTOCOLS: Final[dict[Kind, str]] = {
-    Kind.CLASSIC: "ottla.server.group.classic.protocol",
-    Kind.CONSUMER: "ottla.server.group.consumer.protocol",
-    Kind.SHARE: "ottla.server.group.share.protocol",
-    Kind.STREAMS: "ottla.server.group.streams.protocol",
-}
-"""The module of each kind, imported when it is wanted. Records of a kind that is not here are left where they are."""
-
-
-class Topic(Protocol):
-    """A topic as groups see it: metadata/image.py's TopicImage."""
-
-    name: str
-    topic_id: bytes
-
-    @property
-    def partitions(self) -> Mapping[int, Any]:
-        """By index; the values are metadata/image.py's PartitionImage, with `replicas`."""
-        ...
-
-
-class Cluster(Protocol):
-    """What groups know of the cluster: metadata/image.py's MetadataImage."""
-
-    @property
-    def topics(self) -> Mapping[str, Topic]: ...
-
-    @property
-    def topics_by_id(self) -> Mapping[bytes, Topic]: ...
-
-    @property
-    def brokers(self) -> Mapping[int, Any]:
-        """metadata/image.py's BrokerImage, with `rack`."""
-        ...
-
-    @property
-    def highest_offset(self) -> int:
-        """Of the metadata: the cluster's version."""
-        ...
-
-    def config_of(self, resource_type: int, resource_name: str) -> Mapping[str, str]:
-        """What was set for a group by name (resource type 32, GROUP), as text."""
-        ...
-
-
-class Committer(NamedTuple):
-    """Who commits or asks for offsets. `epoch` is a generation or a member epoch, -1: an administrator or a lone consumer."""
-
-    member_id: str
-    instance_id: str | None
-    epoch: int
-    version: int
-    """Of the request: the answer to a stale member depends on it."""
+from ottla.wire.messages.leave_group import LeaveGroupResponse
 
 
 class Group(ABC):
@@ -124,8 +60,13 @@ class Group(ABC):
         return not self.members
 
     @property
+    def is_simple(self) -> bool:
+        """Whether nobody ever joined it, so that it holds nothing but committed offsets (a "simple" group in Kafka's words)."""
+        return False
+
+    @property
     def is_expendable(self) -> bool:
-        """May go by itself once its last offset is gone."""
+        """Whether it may be removed once its last offset has expired."""
         return self.is_empty
 
     @abstractmethod
@@ -200,9 +141,7 @@ class GroupProtocol(ABC, Generic[G]):
     # What members of the classic protocol ask for. A group of another kind knows none of them unless it overrides these.
 
     def join(self, group_id: str, request: Join) -> JoinAnswer:
-        from ottla.server.group.classic.joins import refusal
-
-        return refusal(request.member_id, ErrorCode.INCONSISTENT_GROUP_PROTOCOL).response
+        return refused_join(request.member_id, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
 
     def sync(self, group: G, request: Sync) -> SyncAnswer:
         raise GroupError(ErrorCode.UNKNOWN_MEMBER_ID)
@@ -212,3 +151,35 @@ class GroupProtocol(ABC, Generic[G]):
 
     def leave(self, group: G, leavers: Sequence[Leaving]) -> LeaveGroupResponse:
         raise GroupError(ErrorCode.UNKNOWN_MEMBER_ID)
+
+
+P = TypeVar("P", bound=GroupProtocol[Any])
+T = TypeVar("T")
+
+
+class GroupShard(Protocol):
+    """What a group protocol sees of the shard that it serves (shard.py)."""
+
+    clock: Clock
+    settings: GroupSettings
+    cluster: Cluster
+    groups: dict[str, Group]
+    """All groups of the shard by id, of any kind. Only `replay` may change it."""
+    loading: bool
+    """Whether the partition is still being replayed from its beginning."""
+
+    def protocol(self, wanted: type[P]) -> P:
+        """Returns the shard's protocol of another kind, for groups that change their kind."""
+        ...
+
+    def run(self, result: Result[T]) -> T:
+        """Writes and replays the records of an operation and returns its answer. GroupError: they could not be written."""
+        ...
+
+    def run_timer(self, result: Result[None]) -> None:
+        """Writes and replays records that no request waits for. A failure is logged."""
+        ...
+
+    def join(self, group_id: str, request: Join) -> JoinAnswer:
+        """Answers a JoinGroup by the protocol of the group as it is now."""
+        ...
