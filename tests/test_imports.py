@@ -42,11 +42,7 @@ KNOTS: list[set[str]] = [
     {"ottla.server.network.connection", "ottla.server.network.listener"},
     {
         "ottla.server.requests.context",
-        "ottla.server.share.dead_letters",
-        "ottla.server.share.share_partitions",
-        "ottla.server.share_state.opening",
         "ottla.server.telemetry.subscriptions",
-        "ottla.server.txn.partitions",
     },
     {"ottla.pipeline.source", "ottla.pipeline.source_admission"},
 ]

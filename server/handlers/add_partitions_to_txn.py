@@ -14,7 +14,6 @@ from collections.abc import Sequence
 
 from ottla.server.requests.context import RequestContext
 from ottla.server.txn.errors import TransactionError
-from ottla.server.txn.partitions import missing_partitions
 from ottla.server.txn.state import TopicPartition
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.add_partitions_to_txn import (
@@ -47,7 +46,7 @@ def handle(request: AddPartitionsToTxnRequest, ctx: RequestContext) -> AddPartit
 
 def _add(transaction: AddPartitionsToTxnTransaction, ctx: RequestContext) -> list[AddPartitionsToTxnTopicResult]:
     partitions = _partitions(transaction.topics)
-    missing = missing_partitions(ctx.broker, partitions)
+    missing = {each for each in partitions if ctx.broker.metadata.partition(*each) is None}
     if missing:
         codes = {
             each: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if each in missing else ErrorCode.OPERATION_NOT_ATTEMPTED

@@ -16,7 +16,7 @@ from ottla.server.group.errors import GroupError
 from ottla.server.group.share.protocol import Initialize, ShareProtocol
 from ottla.server.group.share.state_partitions import ByTopic, TopicPartitions
 from ottla.server.requests.context import RequestContext
-from ottla.server.share.group_state import Errors, begin, finish, is_enabled
+from ottla.server.share.group_state import Errors, is_enabled
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequest,
@@ -30,7 +30,7 @@ Answer = AlterShareGroupOffsetsResponse | asyncio.Future[AlterShareGroupOffsetsR
 
 def handle(request: AlterShareGroupOffsetsRequest, ctx: RequestContext) -> Answer:
     try:
-        if not is_enabled(ctx.broker):
+        if not is_enabled(ctx.broker.metadata):
             raise GroupError(ErrorCode.UNSUPPORTED_VERSION, "There are no share groups: share.version is 0.")
         protocol = ctx.broker.groups.member_shard(request.group_id).protocol(ShareProtocol)
         group = protocol.group_or_new(request.group_id)
@@ -80,7 +80,7 @@ def _carry_out(
 
     def done(errors: Errors) -> None:
         if not errors:
-            finish(ctx.broker, group_id, wanted, errors)
+            ctx.broker.share_group_state().finish(group_id, wanted, errors)
         for topic in answer.responses:
             for each in topic.partitions:
                 error = errors.get((topic.topic_id, each.partition_index))
@@ -89,5 +89,5 @@ def _carry_out(
         if not waiting.done():
             waiting.set_result(answer)
 
-    begin(ctx.broker, group_id, wanted.state_epoch, offsets, done)
+    ctx.broker.share_group_state().initialize(group_id, wanted.state_epoch, offsets, done)
     return waiting.result() if waiting.done() else waiting

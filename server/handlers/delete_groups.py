@@ -21,9 +21,7 @@ def _delete(group_id: str, ctx: RequestContext) -> DeletableGroupResult:
         shard = ctx.broker.groups.shard(group_id)
         group = shard.groups.get(group_id)
         if group is not None and group.kind is Kind.SHARE:
-            from ottla.server.share.group_state import delete_all_state  # where nobody has share groups it is not needed
-
-            delete_all_state(ctx.broker, group_id)
+            ctx.broker.share_group_state().delete_all(group_id)
         shard.delete_group(group_id)
     except GroupError as error:
         return DeletableGroupResult(group_id=group_id, error_code=error.code)

@@ -17,7 +17,7 @@ from ottla.server.group.share.group import ShareGroup
 from ottla.server.group.share.protocol import ShareProtocol
 from ottla.server.group.share.state_partitions import NOTHING
 from ottla.server.requests.context import RequestContext
-from ottla.server.share.group_state import delete_state, is_enabled
+from ottla.server.share.group_state import is_enabled
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.delete_share_group_offsets import (
     DeleteShareGroupOffsetsRequest,
@@ -32,7 +32,7 @@ NOTHING_TO_DELETE: Final = "There is no offset information to delete."
 
 def handle(request: DeleteShareGroupOffsetsRequest, ctx: RequestContext) -> DeleteShareGroupOffsetsResponse:
     try:
-        if not is_enabled(ctx.broker):
+        if not is_enabled(ctx.broker.metadata):
             raise GroupError(ErrorCode.UNSUPPORTED_VERSION, "There are no share groups: share.version is 0.")
         protocol = ctx.broker.groups.member_shard(request.group_id).protocol(ShareProtocol)
         group = protocol.group(request.group_id)
@@ -65,7 +65,7 @@ def _delete(
             code, text = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, NO_TOPIC if topic is None else NOTHING_TO_DELETE
             refused.append(DeleteShareGroupOffsetsResponseTopic(name, error_code=code, error_message=text))
     protocol.change_state_partitions(group, had.deleting_topics(topics))
-    outcome = delete_state(ctx.broker, group.group_id, partitions)
+    outcome = ctx.broker.share_group_state().delete(group.group_id, partitions)
     deleted = [topic_id for topic_id, error in outcome.items() if error is None]
     if deleted:
         protocol.change_state_partitions(group, group.state_partitions.deleted(deleted))

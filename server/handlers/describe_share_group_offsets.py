@@ -37,7 +37,7 @@ def handle(request: DescribeShareGroupOffsetsRequest, ctx: RequestContext) -> De
 
 
 def _describe(group: DescribeShareGroupOffsetsRequestGroup, ctx: RequestContext) -> DescribeShareGroupOffsetsResponseGroup:
-    if not is_enabled(ctx.broker):
+    if not is_enabled(ctx.broker.metadata):
         return DescribeShareGroupOffsetsResponseGroup(group.group_id, [], ErrorCode.UNSUPPORTED_VERSION)
     if group.topics is not None:
         return DescribeShareGroupOffsetsResponseGroup(group.group_id, _asked(group.group_id, group.topics, ctx))

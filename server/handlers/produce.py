@@ -216,8 +216,8 @@ def _each_once(topics: list[TopicProduceData]) -> list[TopicProduceData]:
 
 def _unverified(topics: list[TopicProduceData], transactional_id: str, ctx: RequestContext) -> Mapping[_Key, ErrorCode]:
     """What is refused because the coordinator does not have, or take, its partition among those of the transaction."""
-    from ottla.server.txn.partitions import (  # where nobody has transactions it is not needed
-        COMES_AND_GOES,
+    from ottla.server.txn.verification import (  # where nobody has transactions it is not needed
+        TRANSIENT,
         Entry,
         refused_entries,
     )
@@ -244,15 +244,16 @@ def _unverified(topics: list[TopicProduceData], transactional_id: str, ctx: Requ
             entries.append(entry)
     if len(producers) > 1:
         return dict.fromkeys(keys.values(), ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-    refused = refused_entries(ctx.broker, transactional_id, entries, add=add, generic_error=ctx.api_version >= ABORTABLE_SINCE)
+    broker, knows_abortable = ctx.broker, ctx.api_version >= ABORTABLE_SINCE
+    refused = refused_entries(
+        broker.replicas, broker.transaction_coordinator, transactional_id, entries, add=add, generic_error=knows_abortable
+    )
     for (partition, producer_id, epoch), sequence, states in sequences:
         if partition in refused:
             states.refuse(producer_id, epoch, sequence)
         elif (add and sequence > 0 and states.get(producer_id) is None) or states.overtakes(producer_id, epoch, sequence):
             refused[partition] = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER  # an earlier batch is missing
-    return {
-        keys[partition]: ErrorCode.NOT_ENOUGH_REPLICAS if code in COMES_AND_GOES else code for partition, code in refused.items()
-    }
+    return {keys[partition]: ErrorCode.NOT_ENOUGH_REPLICAS if code in TRANSIENT else code for partition, code in refused.items()}
 
 
 def _has_transactional_batches(topics: list[TopicProduceData]) -> bool:

@@ -138,7 +138,7 @@ class _Fetching:
             request.batch_size,
             request.share_acquire_mode == RECORD_LIMIT,
         )
-        self._fetch = ShareFetch(ctx.broker, shares, session.key, limits, wanted)
+        self._fetch = ShareFetch(ctx.broker.replicas, image, shares, session.key, limits, wanted)
         self.watched = self._fetch.watched
         self.waits_for_nothing = not self.watched
 

@@ -28,7 +28,7 @@ from ottla.wire.messages.share_group_describe import (
 
 
 def handle(request: ShareGroupDescribeRequest, ctx: RequestContext) -> ShareGroupDescribeResponse:
-    if not is_enabled(ctx.broker):
+    if not is_enabled(ctx.broker.metadata):
         code, text = ErrorCode.UNSUPPORTED_VERSION, "There are no share groups: share.version is 0."
         return ShareGroupDescribeResponse(groups=[DescribedGroup(code, text, group_id) for group_id in request.group_ids])
     described = [_describe(group_id, ctx) for group_id in request.group_ids]

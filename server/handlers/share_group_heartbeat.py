@@ -19,7 +19,7 @@ from ottla.server.group.requests import Client
 from ottla.server.group.share.member import ordered
 from ottla.server.group.share.protocol import Beat, BeatAnswer, ShareProtocol
 from ottla.server.requests.context import RequestContext
-from ottla.server.share.group_state import begin_after_heartbeat, is_enabled
+from ottla.server.share.group_state import is_enabled
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.share_group_heartbeat import (
     Assignment,
@@ -33,7 +33,7 @@ LONGEST_MEMBER_ID: Final = 36
 
 def handle(request: ShareGroupHeartbeatRequest, ctx: RequestContext) -> ShareGroupHeartbeatResponse:
     try:
-        if not is_enabled(ctx.broker):
+        if not is_enabled(ctx.broker.metadata):
             raise GroupError(ErrorCode.UNSUPPORTED_VERSION, "There are no share groups: share.version is 0.")
         _check(request)
         client = Client(ctx.client_id or "", f"/{ctx.client_host}")
@@ -43,7 +43,7 @@ def handle(request: ShareGroupHeartbeatRequest, ctx: RequestContext) -> ShareGro
     except GroupError as error:
         return ShareGroupHeartbeatResponse(error_code=error.code, error_message=error.message)
     if answer.initialize is not None:
-        begin_after_heartbeat(ctx.broker, request.group_id, answer.initialize)
+        ctx.broker.share_group_state().initialize_after_heartbeat(request.group_id, answer.initialize)
     return ShareGroupHeartbeatResponse(
         member_id=answer.member_id,
         member_epoch=answer.epoch,

@@ -17,7 +17,7 @@ from ottla.server.group.records import InTransaction
 from ottla.server.group.requests import Commit, Committer
 from ottla.server.metadata.names import CONSUMER_OFFSETS
 from ottla.server.requests.context import RequestContext
-from ottla.server.txn.partitions import Entry, refused_entries
+from ottla.server.txn.verification import Entry, refused_entries
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -55,7 +55,8 @@ def _commit(request: TxnOffsetCommitRequest, commits: list[Commit], ctx: Request
         shard = broker.groups.member_shard(request.group_id)
         if commits and (version >= ADDS_SINCE or broker.settings["transaction.partition.verification.enable"]):
             refused = refused_entries(
-                broker,
+                broker.replicas,
+                broker.transaction_coordinator,
                 request.transactional_id,
                 [Entry((CONSUMER_OFFSETS, shard.partition), *transaction)],
                 add=version >= ADDS_SINCE,

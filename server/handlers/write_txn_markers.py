@@ -23,7 +23,7 @@ from ottla.server.base.errors import code_of
 from ottla.server.base.promise import Promise
 from ottla.server.partitions.replica import Replica
 from ottla.server.requests.context import RequestContext
-from ottla.server.txn.partitions import write_marker
+from ottla.server.txn.markers import write_marker
 from ottla.server.txn.shard import Marker
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.write_txn_markers import (
@@ -62,7 +62,7 @@ class _Writing:
             return ErrorCode.INVALID_REQUEST
         version = marker.transaction_version
         end = Marker(marker.producer_id, marker.producer_epoch, marker.coordinator_epoch, marker.transaction_result, version)
-        written = write_marker(broker, topic, index, end)
+        written = write_marker(broker.replicas, broker.groups, topic, index, end)
         if written.info is not None and written.info.waits:
             assert written.replica is not None
             self.owed.append((marker.producer_id, (topic, index), written.replica, written.info.last_offset + 1))

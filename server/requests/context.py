@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from ottla.server.partitions.replicas import Replicas
     from ottla.server.settings.broker_config import BrokerConfig
     from ottla.server.settings.current import CurrentSettings
+    from ottla.server.share.group_state import ShareGroupState
     from ottla.server.share.share_partitions import SharePartitions
     from ottla.server.share_state.coordinator import ShareCoordinator
     from ottla.server.telemetry.subscriptions import ClientTelemetry
@@ -88,23 +89,32 @@ class BrokerContext:
 
     def transaction_coordinator(self) -> TransactionCoordinator:
         if self.transactions is None:
-            from ottla.server.txn.partitions import open_coordinator
+            from ottla.server.txn.opening import open_transaction_coordinator
 
-            self.transactions = open_coordinator(self)
+            self.transactions = open_transaction_coordinator(
+                self.config, self.metadata, self.replicas, self.clock, self.producer_ids, self.groups
+            )
         return self.transactions
 
     def share_coordinator(self) -> ShareCoordinator:
         if self.share_state is None:
             from ottla.server.share_state.opening import open_share_coordinator
 
-            self.share_state = open_share_coordinator(self)
+            self.share_state = open_share_coordinator(self.config, self.metadata, self.replicas, self.clock, self.controller)
         return self.share_state
+
+    def share_group_state(self) -> ShareGroupState:
+        from ottla.server.share.group_state import ShareGroupState
+
+        return ShareGroupState(self.groups, self.share_coordinator, self.metadata, self.clock)
 
     def share_partitions(self) -> SharePartitions:
         if self.shares is None:
             from ottla.server.share.share_partitions import SharePartitions
 
-            self.shares = SharePartitions(self, self.share_coordinator())
+            self.shares = SharePartitions(
+                self.share_coordinator(), self.settings, self.metadata, self.replicas, self.clock, self.controller
+            )
         return self.shares
 
     def flusher(self) -> Flushing:

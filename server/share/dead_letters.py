@@ -28,7 +28,11 @@ from ottla.wire.compression import CompressionError
 from ottla.wire.records import Record, decode_records
 
 if TYPE_CHECKING:
-    from ottla.server.requests.context import BrokerContext
+    from ottla.server.base.clock import Clock
+    from ottla.server.metadata.controller import Controller
+    from ottla.server.metadata.image import MetadataImage
+    from ottla.server.partitions.replicas import Replicas
+    from ottla.server.settings.current import CurrentSettings
 
 logger = logging.getLogger("ottla.server.share.dead_letters")
 
@@ -44,13 +48,19 @@ RECORD_OVERHEAD: Final = 48
 class DeadLetters:
     """Writes the letters of all share groups of this broker."""
 
-    def __init__(self, broker: BrokerContext) -> None:
-        self._broker = broker
+    def __init__(
+        self, settings: CurrentSettings, image: MetadataImage, replicas: Replicas, clock: Clock, controller: Controller
+    ) -> None:
+        self._settings = settings
+        self._replicas = replicas
+        self._image = image
+        self._clock = clock
+        self._controller = controller
         self._tasks: set[asyncio.Task[None]] = set()
 
     def send(self, group_id: str, settings: ShareGroupSettings, source: Replica, given_up: Sequence[GivenUp]) -> None:
         """Of each offset that is given up at one time, if the group wants letters."""
-        name, image = settings.dead_letter_topic, self._broker.metadata
+        name, image = settings.dead_letter_topic, self._image
         if not name or image.features.get("share.version", 0) < SINCE_SHARE_VERSION:
             return
         letters = [*self._letters(group_id, settings, source, given_up)]
@@ -66,14 +76,14 @@ class DeadLetters:
 
     def _problem(self, name: str) -> str | None:
         """Why there are no letters to this topic."""
-        values, image = self._broker.settings.values, self._broker.metadata
+        values, image = self._settings.values, self._image
         prefix = values["errors.deadletterqueue.topic.name.prefix"]
         if name.startswith(INTERNAL_PREFIX):
             return f"{name} is a name for internal topics"
         if not name.startswith(prefix):
             return f"{name} does not begin with {prefix} (errors.deadletterqueue.topic.name.prefix)"
         if name in image.topics:
-            agrees = self._broker.replicas.config_of(name).errors_deadletterqueue_group_enable
+            agrees = self._replicas.config_of(name).errors_deadletterqueue_group_enable
             return None if agrees else f"{name} does not have {GROUP_ENABLE}"
         if not values["errors.deadletterqueue.auto.create.topics.enable"]:
             return f"there is no {name}, and errors.deadletterqueue.auto.create.topics.enable is false"
@@ -82,7 +92,7 @@ class DeadLetters:
     def _letters(
         self, group_id: str, settings: ShareGroupSettings, source: Replica, given_up: Sequence[GivenUp]
     ) -> Iterator[Record]:
-        now_ms = self._broker.clock.now_ms()
+        now_ms = self._clock.now_ms()
         offsets = [(offset, *each) for each in given_up for offset in range(each.run.first, each.run.last + 1)]
         copied = self._records(source, {offset for offset, _, _ in offsets}) if settings.copies_dead_letters else {}
         for offset, run, rejected in offsets:
@@ -119,18 +129,18 @@ class DeadLetters:
 
         topic = CreatableTopic(name, -1, -1, [], [CreatableTopicConfig(GROUP_ENABLE, "true")])
         try:
-            response = await self._broker.controller.create_topics(CreateTopicsRequest([topic]))
+            response = await self._controller.create_topics(CreateTopicsRequest([topic]))
         except LogError as error:
             logger.error("%s is not created for dead letters: %s", name, error)
             return
-        if name in self._broker.metadata.topics:
+        if name in self._image.topics:
             self._append(name, partition, letters)
         else:
             logger.error("%s is not created for dead letters: %s", name, response.topics[0].error_message)
 
     def _append(self, name: str, partition: int, letters: list[Record]) -> None:
-        partitions = self._broker.metadata.topics[name].partitions
-        replica = self._broker.replicas.get(name, partition % len(partitions))
+        partitions = self._image.topics[name].partitions
+        replica = self._replicas.get(name, partition % len(partitions))
         if replica is None or not replica.is_leader:
             logger.error("%d dead letters are lost: partition %d of %s is not here", len(letters), partition, name)
             return

@@ -28,7 +28,8 @@ from ottla.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from ottla.log.disk.files import FileSlice
-    from ottla.server.requests.context import BrokerContext
+    from ottla.server.metadata.image import MetadataImage
+    from ottla.server.partitions.replicas import Replicas
 
 
 class Limits(NamedTuple):
@@ -69,17 +70,19 @@ class _Read(NamedTuple):
 class ShareFetch:
     """`attempt` as server/partitions/purgatory.py wants it."""
 
-    __slots__ = ("_broker", "_failed", "_key", "_limits", "_shares", "_sources")
+    __slots__ = ("_failed", "_image", "_key", "_limits", "_replicas", "_shares", "_sources")
 
     def __init__(
         self,
-        broker: BrokerContext,
+        replicas: Replicas,
+        image: MetadataImage,
         shares: SharePartitions,
         key: SessionKey,
         limits: Limits,
         partitions: Sequence[TopicIdPartition],
     ) -> None:
-        self._broker = broker
+        self._replicas = replicas
+        self._image = image
         self._shares = shares
         self._key = key
         self._limits = limits
@@ -98,10 +101,10 @@ class ShareFetch:
         return [each for source in self._sources for each in (source.replica, source.partition)]
 
     def _open(self, name: TopicIdPartition) -> _Source:
-        replica = self._broker.replicas.get_by_id(*name)
+        replica = self._replicas.get_by_id(*name)
         if replica is None:
-            topic = self._broker.metadata.topics_by_id.get(name[0])
-            code = ErrorCode.UNKNOWN_TOPIC_ID if topic is None else self._broker.replicas.why_missing(topic.name, name[1])
+            topic = self._image.topics_by_id.get(name[0])
+            code = ErrorCode.UNKNOWN_TOPIC_ID if topic is None else self._replicas.why_missing(topic.name, name[1])
             raise ShareError(code, None)
         return _Source(name, replica, self._shares.load(self._key.group_id, replica))
 

@@ -23,7 +23,11 @@ from ottla.server.share_state.state import SharePartition as SharePartitionKey
 from ottla.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from ottla.server.requests.context import BrokerContext
+    from ottla.server.base.clock import Clock
+    from ottla.server.metadata.controller import Controller
+    from ottla.server.metadata.image import MetadataImage
+    from ottla.server.partitions.replicas import Replicas
+    from ottla.server.settings.current import CurrentSettings
     from ottla.server.share.dead_letters import DeadLetters
     from ottla.server.share.states import GivenUp
 
@@ -34,37 +38,51 @@ logger = logging.getLogger("ottla.server.share.share_partitions")
 
 
 class SharePartitions:
-    def __init__(self, broker: BrokerContext, persister: Persister) -> None:
+    """`persister` keeps the state of share partitions; `controller` creates the topics of dead letters."""
+
+    def __init__(
+        self,
+        persister: Persister,
+        settings: CurrentSettings,
+        image: MetadataImage,
+        replicas: Replicas,
+        clock: Clock,
+        controller: Controller,
+    ) -> None:
         self.sessions = ShareSessions()
-        self._broker = broker
         self._persister = persister
+        self._settings = settings
+        self._image = image
+        self._replicas = replicas
+        self._clock = clock
+        self._controller = controller
         self._partitions: dict[SharePartitionKey, SharePartition] = {}
-        self._settings: dict[str, ShareGroupSettings] = {}
+        self._group_settings: dict[str, ShareGroupSettings] = {}
         self._letters: DeadLetters | None = None
-        broker.metadata.subscribe(self._follow)
+        image.subscribe(self._follow)
 
     def __len__(self) -> int:
         return len(self._partitions)
 
     def settings(self, group_id: str) -> ShareGroupSettings:
-        found = self._settings.get(group_id)
+        found = self._group_settings.get(group_id)
         if found is None:
-            if len(self._settings) >= MANY_GROUPS:
-                self._settings.clear()
-            own = self._broker.metadata.config_of(GROUP, group_id)
-            found = self._settings[group_id] = ShareGroupSettings.of_group(own, self._broker.settings.values)
+            if len(self._group_settings) >= MANY_GROUPS:
+                self._group_settings.clear()
+            own = self._image.config_of(GROUP, group_id)
+            found = self._group_settings[group_id] = ShareGroupSettings.of_group(own, self._settings.values)
         return found
 
     @property
     def session_limit(self) -> int:
-        limit: int = self._broker.settings["group.share.max.share.sessions"]
+        limit: int = self._settings["group.share.max.share.sessions"]
         return limit
 
     def _dead_letters(self) -> DeadLetters:
         if self._letters is None:
             from ottla.server.share.dead_letters import DeadLetters
 
-            self._letters = DeadLetters(self._broker)
+            self._letters = DeadLetters(self._settings, self._image, self._replicas, self._clock, self._controller)
         return self._letters
 
     # Partitions
@@ -88,7 +106,7 @@ class SharePartitions:
             if settings().dead_letter_topic:
                 self._dead_letters().send(group_id, settings(), replica, given_up)
 
-        found = SharePartition(key, replica.leader_epoch, self._persister, self._broker.clock, settings, give_up)
+        found = SharePartition(key, replica.leader_epoch, self._persister, self._clock, settings, give_up)
         found.load(lambda: self._first_offset(group_id, replica), replica.log.log_end_offset)
         self._partitions[key] = found
         return found
@@ -101,7 +119,7 @@ class SharePartitions:
         if reset == LATEST:
             return log.high_watermark
         try:
-            found = log.offset_for_timestamp(self._broker.clock.now_ms() - duration_ms(reset))
+            found = log.offset_for_timestamp(self._clock.now_ms() - duration_ms(reset))
         except (LogError, OSError) as error:
             raise ShareError(code_of(error), None) from error
         if found is None or found.offset >= log.high_watermark:
@@ -131,11 +149,11 @@ class SharePartitions:
             case TopicDeleted(topic=topic):
                 self._forget_where(lambda key: key.topic_id == topic.topic_id)
             case PartitionChanged(topic=topic, partition=index):
-                replica = self._broker.replicas.get_by_id(topic.topic_id, index)
+                replica = self._replicas.get_by_id(topic.topic_id, index)
                 if replica is None or not replica.is_leader:
                     self._forget_where(lambda key: key[1:] == (topic.topic_id, index))
             case ConfigChanged(resource_type=kind) if kind in (BROKER, GROUP):
-                self._settings.clear()
+                self._group_settings.clear()
 
     # Members
 
@@ -174,4 +192,4 @@ class SharePartitions:
         if empty:
             self._forget_where(lambda key: key.group_id in empty)
             for group_id in empty:
-                self._settings.pop(group_id, None)
+                self._group_settings.pop(group_id, None)

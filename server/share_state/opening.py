@@ -1,4 +1,4 @@
-"""The share coordinator of a broker, over its own partitions of `__share_group_state`."""
+"""The share coordinator of a broker, over the broker's own partitions of `__share_group_state`."""
 
 from __future__ import annotations
 
@@ -9,26 +9,32 @@ from ottla.server.metadata.names import SHARE_GROUP_STATE
 from ottla.server.share_state.coordinator import ShareCoordinator, ShareCoordinatorSettings
 
 if TYPE_CHECKING:
-    from ottla.server.requests.context import BrokerContext
+    from ottla.server.base.clock import Clock
+    from ottla.server.metadata.controller import Controller
+    from ottla.server.metadata.image import MetadataImage
+    from ottla.server.partitions.replicas import Replicas
+    from ottla.server.settings.broker_config import BrokerConfig
 
 
-def open_share_coordinator(broker: BrokerContext) -> ShareCoordinator:
-    """It loads a partition when it is asked for, or by `refresh`."""
-    values, image = broker.config.values, broker.metadata
+def open_share_coordinator(
+    config: BrokerConfig, image: MetadataImage, replicas: Replicas, clock: Clock, controller: Controller
+) -> ShareCoordinator:
+    """Returns the coordinator, which loads a partition of `__share_group_state` when it is asked for, or by `refresh`."""
+    values = config.values
 
     def exists(topic_id: bytes, partition: int) -> bool:
         topic = image.topics_by_id.get(topic_id)
         return topic is not None and partition in topic.partitions
 
     return ShareCoordinator(
-        InternalTopicLog(broker.replicas, image, SHARE_GROUP_STATE),
-        broker.clock,
+        InternalTopicLog(replicas, image, SHARE_GROUP_STATE),
+        clock,
         ShareCoordinatorSettings(
             values["share.coordinator.snapshot.update.records.per.snapshot"],
             values["share.coordinator.cold.partition.snapshot.interval.ms"],
             values["share.coordinator.state.topic.compression.codec"],
         ),
-        broker.config.node_id,
+        config.node_id,
         exists=exists,
-        create_topic=lambda: broker.controller.create_in_background((SHARE_GROUP_STATE,)),
+        create_topic=lambda: controller.create_in_background((SHARE_GROUP_STATE,)),
     )

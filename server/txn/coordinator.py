@@ -80,6 +80,11 @@ class TransactionCoordinator:
 
     # Routing
 
+    @property
+    def has_topic(self) -> bool:
+        """Whether `__transaction_state` exists."""
+        return self._log.partition_count() > 0
+
     def partition_for(self, transactional_id: str) -> int:
         """The partition of `__transaction_state` that the id belongs to. TransactionError while there is no such topic."""
         count = self._log.partition_count()

@@ -31,7 +31,9 @@ def share_broker(topics: Mapping[str, int], **settings: str) -> tuple[MemoryBrok
     broker = MemoryBroker(topics, {name.replace("_", "."): value for name, value in settings.items()})
     broker.image.features["share.version"] = 1
     persister = MemoryPersister()
-    broker.context.shares = SharePartitions(broker.context, persister)
+    broker.context.shares = SharePartitions(
+        persister, broker.context.settings, broker.image, broker.replicas, broker.clock, broker.context.controller
+    )
     return broker, persister
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from ottla.log.partition import PartitionLog
+from ottla.server.share.share_partitions import SharePartitions
 from ottla.server.share.states import ACCEPT, GAP, REJECT, RELEASE
 from ottla.server.share_state.batches import StateBatch
 from ottla.wire.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
@@ -148,9 +149,11 @@ class Creating:
 
 @pytest.mark.parametrize(("name", "created"), [("dlq.g", True), ("other", False)])
 def test_a_topic_is_created_where_the_broker_allows_it(name: str, created: bool) -> None:
-    broker, _ = wanting(name, errors_deadletterqueue_auto_create_topics_enable="true")
+    broker, persister = wanting(name, errors_deadletterqueue_auto_create_topics_enable="true")
     controller: Any = Creating(broker)
-    broker.context.controller = controller
+    broker.context.shares = SharePartitions(
+        persister, broker.context.settings, broker.image, broker.replicas, broker.clock, controller
+    )
 
     async def give_up() -> None:
         settled(broker, REJECT)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 from ottla.server.group.share.group import ShareGroup
 from ottla.server.group.share.protocol import ShareProtocol
@@ -15,6 +15,7 @@ from ottla.server.handlers import (
     share_group_describe,
     share_group_heartbeat,
 )
+from ottla.server.share.group_state import ShareGroupState
 from ottla.wire.messages.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequest,
     AlterShareGroupOffsetsRequestPartition,
@@ -53,6 +54,9 @@ class ShareBroker(Broker):
 
     def share_coordinator(self) -> Any:
         return self.state.coordinator
+
+    def share_group_state(self) -> ShareGroupState:
+        return ShareGroupState(self.groups, self.share_coordinator, cast(Any, self.metadata), self.clock)
 
     def restarted(self) -> ShareBroker:
         fresh = ShareBroker(self.log, self.clock, self.state.log, **self._named)

@@ -1,11 +1,11 @@
-"""server/txn/partitions.py: what a marker that the coordinator brings to a partition of this broker comes to."""
+"""server/txn/markers.py: what a marker that the coordinator brings to a partition of this broker comes to."""
 
 from __future__ import annotations
 
 import errno
 from typing import Any
 
-from ottla.server.txn.partitions import bring_marker
+from ottla.server.txn.markers import LocalMarkerWriter
 from ottla.server.txn.shard import Marker
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.internal.partition_record import PartitionRecord
@@ -22,7 +22,8 @@ def replica_of(broker: MemoryBroker) -> Any:
 
 
 def bring(broker: MemoryBroker, topic: str = "t", index: int = 0) -> ErrorCode:
-    return bring_marker(broker.context, topic, index, Marker(7, 1, 0, True, 2))
+    write_marker = LocalMarkerWriter(broker.replicas, broker.image, broker.context.groups)
+    return write_marker(topic, index, Marker(7, 1, 0, True, 2))
 
 
 def with_open_transaction(settings: dict[str, str]) -> MemoryBroker:

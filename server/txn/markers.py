@@ -1,0 +1,98 @@
+"""Transaction markers in the partitions of this broker.
+
+A marker is a control batch that ends a producer's transaction in one partition. The coordinator of a transaction has one written
+to each partition that the transaction wrote to: here where the partition is on this broker, and by WriteTxnMarkers, which arrives
+here too, where it is on another.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from ottla.log.errors import LogError, StorageError
+from ottla.log.transactions import append_marker
+from ottla.server.base.errors import code_of
+from ottla.server.metadata.names import CONSUMER_OFFSETS
+from ottla.server.txn.shard import Marker
+from ottla.wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from ottla.log.partition import AppendInfo
+    from ottla.server.metadata.image import MetadataImage
+    from ottla.server.partitions.replica import Replica
+    from ottla.server.partitions.replicas import Replicas
+
+
+class TransactionalOffsets(Protocol):
+    """The part of the group coordinator that markers concern: offsets that were committed in a transaction."""
+
+    def is_loaded(self, partition: int) -> bool:
+        """Whether everything is known that is in this partition of `__consumer_offsets`."""
+        ...
+
+    def transaction_ended(self, partition: int, producer_id: int, *, committed: bool) -> None:
+        """A marker was appended to a loaded partition: the transaction's offsets count from now on, or never will."""
+        ...
+
+
+class Written(NamedTuple):
+    """The outcome of writing a marker. `replica` and `info` are set where it was written."""
+
+    code: ErrorCode
+    replica: Replica | None = None
+    info: AppendInfo | None = None
+
+
+def write_marker(replicas: Replicas, offsets: TransactionalOffsets, topic: str, partition: int, marker: Marker) -> Written:
+    """Ends a producer's transaction in a partition of this broker; in `__consumer_offsets` also what it committed there.
+
+    The code is UNKNOWN_TOPIC_OR_PARTITION where the partition is not on this broker, NOT_LEADER_OR_FOLLOWER where this broker
+    does not lead it and while the groups of the partition are loading, and otherwise the code of what the log raised.
+    """
+    replica = replicas.get(topic, partition)
+    if replica is None:
+        return Written(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    has_groups = topic == CONSUMER_OFFSETS
+    if not replica.is_leader or (has_groups and not offsets.is_loaded(partition)):
+        return Written(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    try:
+        info = append_marker(
+            replica.log,
+            producer_id=marker.producer_id,
+            producer_epoch=marker.producer_epoch,
+            commit=marker.committed,
+            coordinator_epoch=marker.coordinator_epoch,
+            leader_epoch=replica.leader_epoch,
+            transaction_version=marker.transaction_version,
+        )
+    except LogError as error:
+        return Written(code_of(error))
+    replica.wake()
+    if has_groups:
+        offsets.transaction_ended(partition, marker.producer_id, committed=marker.committed)
+    return Written(ErrorCode.NONE, replica, info)
+
+
+class LocalMarkerWriter:
+    """Writes the coordinator's markers to the partitions of this broker; it is a `MarkerWriter` (server/txn/shard.py).
+
+    No transaction is complete before its markers are as durable as `flush.messages` wants them.
+    """
+
+    def __init__(self, replicas: Replicas, image: MetadataImage, offsets: TransactionalOffsets) -> None:
+        self._replicas = replicas
+        self._image = image
+        self._offsets = offsets
+
+    def __call__(self, topic: str, partition: int, marker: Marker) -> ErrorCode:
+        code, replica, info = write_marker(self._replicas, self._offsets, topic, partition, marker)
+        if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and self._image.partition(topic, partition) is not None:
+            return ErrorCode.KAFKA_STORAGE_ERROR  # it is this broker's, and not available now
+        if info is not None and info.waits:
+            assert replica is not None
+            try:
+                replica.log.flush()
+            except StorageError as error:
+                return code_of(error)
+            replica.wake()
+        return code

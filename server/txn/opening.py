@@ -1,0 +1,40 @@
+"""The transaction coordinator of a broker, over the broker's own partitions of `__transaction_state`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from ottla.server.coordination.internal_topic import InternalTopicLog
+from ottla.server.metadata.names import TRANSACTION_STATE
+from ottla.server.txn.coordinator import TransactionCoordinator, TransactionSettings
+from ottla.server.txn.markers import LocalMarkerWriter, TransactionalOffsets
+
+if TYPE_CHECKING:
+    from ottla.server.base.clock import Clock
+    from ottla.server.metadata.image import MetadataImage
+    from ottla.server.partitions.replicas import Replicas
+    from ottla.server.settings.broker_config import BrokerConfig
+    from ottla.server.txn.producer_ids import ProducerIds
+
+TRANSACTION_VERSION: Final = "transaction.version"
+
+
+def open_transaction_coordinator(
+    config: BrokerConfig,
+    image: MetadataImage,
+    replicas: Replicas,
+    clock: Clock,
+    producer_ids: ProducerIds,
+    offsets: TransactionalOffsets,
+) -> TransactionCoordinator:
+    """Returns the coordinator, which loads a partition of `__transaction_state` when it is asked for, or by `refresh`."""
+    values = config.values
+    return TransactionCoordinator(
+        InternalTopicLog(replicas, image, TRANSACTION_STATE),
+        clock,
+        TransactionSettings(values["transaction.max.timeout.ms"], values["transactional.id.expiration.ms"]),
+        config.node_id,
+        next_producer_id=producer_ids.next_id,
+        transaction_version=lambda: image.features.get(TRANSACTION_VERSION, 0),
+        write_marker=LocalMarkerWriter(replicas, image, offsets),
+    )

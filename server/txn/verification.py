@@ -1,0 +1,84 @@
+"""Whether transactional batches may go into their partitions: these have to be in the producer's transaction (KIP-890).
+
+A batch that arrives late, after its transaction was ended, would otherwise begin a transaction in its partition that nobody ends.
+So the leader asks the transaction's coordinator unless its own log shows that the transaction is under way there. With
+transactions version 2 the same question puts the partition into the transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from ottla.server.txn.errors import TransactionError
+from ottla.server.txn.state import EPOCH_BUMP_SINCE, TopicPartition
+from ottla.wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from ottla.server.partitions.replicas import Replicas
+    from ottla.server.txn.coordinator import TransactionCoordinator
+
+TRANSIENT: Final = frozenset(
+    {
+        ErrorCode.CONCURRENT_TRANSACTIONS,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+    }
+)
+"""The coordinator's answers that soon may be others."""
+
+
+class Entry(NamedTuple):
+    """A transactional batch on its way into a partition."""
+
+    partition: TopicPartition
+    producer_id: int
+    producer_epoch: int
+
+
+def refused_entries(
+    replicas: Replicas,
+    coordinator: Callable[[], TransactionCoordinator],
+    transactional_id: str,
+    entries: Sequence[Entry],
+    *,
+    add: bool,
+    generic_error: bool,
+) -> dict[TopicPartition, ErrorCode]:
+    """Returns which of these batches, all of one producer, may not go in, and why. `coordinator` is called where it has to be
+    asked.
+
+    With `add` their partitions are put into the transaction (transactions version 2); otherwise they have to be there already.
+    `generic_error` says that the client knows TRANSACTION_ABORTABLE; older ones get INVALID_TXN_STATE.
+    """
+    entries = [entry for entry in entries if not _is_under_way(replicas, entry)]
+    if not entries:
+        return {}
+    _, producer_id, producer_epoch = entries[0]
+    partitions = [entry.partition for entry in entries]
+    asked = coordinator()
+    if not asked.has_topic:
+        return dict.fromkeys(partitions, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    codes: dict[TopicPartition, ErrorCode]
+    try:
+        if add:
+            asked.add_partitions(transactional_id, producer_id, producer_epoch, partitions, client_version=EPOCH_BUMP_SINCE)
+            return {}
+        codes = asked.verify_partitions(transactional_id, producer_id, producer_epoch, partitions)
+    except TransactionError as error:
+        codes = dict.fromkeys(partitions, error.code_for(knows_fencing=False))
+    return {partition: _code_for_client(code, generic_error) for partition, code in codes.items() if code}
+
+
+def _is_under_way(replicas: Replicas, entry: Entry) -> bool:
+    """Whether the partition's log has the open transaction of this very producer and epoch, so that nobody need be asked."""
+    replica = replicas.get(*entry.partition)
+    state = replica.log.producers.get(entry.producer_id) if replica is not None else None
+    return state is not None and state.has_open_transaction and state.producer_epoch == entry.producer_epoch
+
+
+def _code_for_client(code: ErrorCode, generic_error: bool) -> ErrorCode:
+    if code is ErrorCode.TRANSACTION_ABORTABLE and not generic_error:
+        return ErrorCode.INVALID_TXN_STATE
+    return code
