@@ -164,7 +164,7 @@ def _secrets(message: Any) -> Sequence[str]:
         case "UserScramCredentialRecord":
             return _SCRAM_SECRETS
         case "ConfigRecord" if message.resource_type == BROKER and message.value is not None:
-            from ottla.server.settings.broker_config import is_hidden
+            from ottla.server.settings.broker_settings import is_hidden
 
             return ("value",) if is_hidden(message.name) else ()
     return ()

@@ -1,6 +1,6 @@
 """One setting: how its text is read, checked and written back. Tables of them are the only place where settings are described.
 
-`log/config.py` holds the table of topic settings, `server/settings/table.py` that of the broker's. `server.settings.properties`,
+`log/config.py` holds the table of topic settings, `server/settings/table/` that of the broker's. `server.settings.properties`,
 the environment, DescribeConfigs, IncrementalAlterConfigs, `ottla serve --help` and the documentation are views of these tables,
 so they cannot disagree about a name, a default or a bound.
 

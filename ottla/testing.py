@@ -30,7 +30,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
 from ottla.log.disk.files import OsDisk, OsFile
-from ottla.server.settings.broker_config import BrokerConfig, ConfigError, advice
+from ottla.log.settings import ConfigError
+from ottla.server.settings.broker_config import BrokerConfig
+from ottla.server.settings.broker_settings import advice
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

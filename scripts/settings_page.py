@@ -15,14 +15,8 @@ from typing import Final
 
 from ottla.log.config import TOPIC_SETTINGS
 from ottla.log.settings import ConfigType, Setting, Update, text_of
-from ottla.server.settings.broker_config import (
-    BROKER_SETTINGS,
-    CLIENT_METRICS_SETTINGS,
-    GROUP_SETTINGS,
-    OWN_SETTINGS,
-    documentation,
-)
-from ottla.server.settings.table import FIXED_HERE
+from ottla.server.settings.broker_settings import BROKER_SETTINGS, FIXED_HERE, OWN_SETTINGS, documentation
+from ottla.server.settings.group_settings import CLIENT_METRICS_SETTINGS, GROUP_SETTINGS
 
 PAGE: Final = Path(__file__).resolve().parents[1] / "docs" / "settings.md"
 
@@ -88,7 +82,7 @@ A value is the first of: the topic's or group's own, what was set for this broke
 they ran, `server.properties`, the environment and the command line, the default. Settings of a single listener
 (`listener.name.<name>.<setting>`) are kept and described, and have no effect yet.
 
-This page is written by `scripts/settings_page.py` from the tables in `log/config.py` and `server/settings/table.py`.
+This page is written by `scripts/settings_page.py` from the tables in `log/config.py` and `server/settings/table/`.
 """
 
 

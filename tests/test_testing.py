@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from ottla.log.errors import LogDirLocked
+from ottla.log.settings import ConfigError
 from ottla.server.program import serve
-from ottla.server.settings.broker_config import ConfigError
 from ottla.testing import QUICK, Broker
 from ottla.wire.messages import create_topics, describe_configs, metadata
 from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest

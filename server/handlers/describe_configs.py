@@ -21,7 +21,8 @@ from ottla.server.metadata.names import invalid_reason
 from ottla.server.metadata.operation import Refused
 from ottla.server.requests.context import BrokerContext, RequestContext
 from ottla.server.settings import loggers
-from ottla.server.settings.broker_config import CLIENT_METRICS_SETTINGS, GROUP_SETTINGS, documentation
+from ottla.server.settings.broker_settings import documentation
+from ottla.server.settings.group_settings import CLIENT_METRICS_SETTINGS, GROUP_SETTINGS
 from ottla.server.settings.sources import Described, Source, Sources
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_configs import (

@@ -20,8 +20,7 @@ from ottla.log.settings import ConfigError, ConfigType, Setting, Update
 from ottla.server.metadata.image import MetadataImage
 from ottla.server.metadata.operation import Refused
 from ottla.server.metadata.settings import BrokerSettings
-from ottla.server.settings.broker_config import BROKER_SETTINGS, base_name
-from ottla.server.settings.table import FIXED_HERE, SAME_IN_OTHER_UNITS
+from ottla.server.settings.broker_settings import BROKER_SETTINGS, FIXED_HERE, SAME_IN_OTHER_UNITS, base_name
 from ottla.wire.errors import ErrorCode
 
 POOLS: Final = frozenset((

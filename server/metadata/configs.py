@@ -21,8 +21,8 @@ from ottla.server.metadata import broker_changes, eligible
 from ottla.server.metadata.image import BROKER, CLIENT_METRICS, GROUP, TOPIC, MetadataImage
 from ottla.server.metadata.operation import Outcome, Refused, check_name, check_size
 from ottla.server.metadata.settings import BrokerSettings
-from ottla.server.settings.broker_config import BROKER_SETTINGS, CLIENT_METRICS_SETTINGS, GROUP_SETTINGS
-from ottla.server.settings.groups import wrong_match
+from ottla.server.settings.broker_settings import BROKER_SETTINGS
+from ottla.server.settings.group_settings import CLIENT_METRICS_SETTINGS, GROUP_SETTINGS, wrong_match
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.incremental_alter_configs import (
     AlterableConfig,

@@ -1,4 +1,4 @@
-"""The broker's settings: tables of Settings by name, and BrokerConfig, the values one broker was started with.
+"""BrokerConfig: the values of the settings that one broker was started with.
 
 Text comes in (a file, the environment, the command line; server/settings/properties.py reads them), is parsed by the tables,
 checked against itself, and stands in `values` by Kafka's names: `config.values["num.partitions"]`. Whoever needs a setting often
@@ -15,13 +15,11 @@ The broker is its own controller quorum (`process.roles=broker,controller` with 
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final
+from collections.abc import Iterable, Mapping
+from typing import Any
 
-from ottla.log.config import TOPIC_SETTINGS, check_gzip_level
-from ottla.log.settings import ConfigError, ConfigType, InvalidSetting, Setting, Update, Value
-from ottla.server.settings.groups import CLIENT_METRICS_SETTINGS, GROUP_SETTINGS
+from ottla.log.settings import ConfigError
+from ottla.server.settings.broker_settings import BROKER_SETTINGS, OWN_SETTINGS, base_name
 from ottla.server.settings.listeners import (
     ListenerAddress,
     check_advertised,
@@ -31,152 +29,6 @@ from ottla.server.settings.listeners import (
     reachable_host,
 )
 from ottla.server.settings.rules import check_broker, check_references
-from ottla.server.settings.table import BROKER_ROWS, CHOICES, CHOICES_IN_ANY_CASE, REMOVED, REQUIRED, SAME_IN_OTHER_UNITS
-
-__all__ = [
-    "BROKER_SETTINGS",
-    "CLIENT_METRICS_SETTINGS",
-    "GROUP_SETTINGS",
-    "OWN_SETTINGS",
-    "BrokerConfig",
-    "ConfigError",
-    "InvalidSetting",
-    "advice",
-    "base_name",
-    "documentation",
-]
-
-_SYNONYMS: Final = {name: family for family in SAME_IN_OTHER_UNITS for name in family} | {
-    "log.flush.interval.ms": ("log.flush.interval.ms", "log.flush.scheduler.interval.ms")
-}
-
-
-def _in_any_case(choices: tuple[str, ...]) -> Callable[[Value], str | None]:
-    def check(value: Value) -> str | None:
-        if isinstance(value, str) and value.upper() in choices:
-            return None
-        return f"is none of {', '.join(choices)}, in capitals or not"
-
-    return check
-
-
-def _all_match(pattern: str, form: str) -> Callable[[Value], str | None]:
-    """Every element of a list is of `form`, which `pattern` describes to the machine."""
-    compiled = re.compile(pattern)
-
-    def check(value: Value) -> str | None:
-        wrong = [each for each in value if not compiled.fullmatch(each)] if isinstance(value, tuple) else []
-        return f"has the element '{wrong[0]}', which is not {form}" if wrong else None
-
-    return check
-
-
-_CHECKS: Final[dict[str, Callable[[Value], str | None]]] = {
-    "compression.gzip.level": check_gzip_level,
-    "controller.quorum.bootstrap.servers": _all_match(r".+:\d{1,5}", "host:port"),
-    "controller.quorum.voters": _all_match(r"\d+@.+:\d{1,5}", "id@host:port"),
-    **{name: _in_any_case(choices) for name, choices in CHOICES_IN_ANY_CASE.items()},
-}
-
-
-def _setting(
-    name: str, kind: str, default: Value, low: float | None = None, high: float | None = None, flags: str = ""
-) -> Setting:
-    return Setting(
-        name,
-        ConfigType[kind],
-        default,
-        low,
-        high,
-        choices=CHOICES.get(name, ()),
-        synonyms=_SYNONYMS.get(name, (name,)),
-        update=Update.CLUSTER_WIDE if "c" in flags else Update.PER_BROKER if "b" in flags else Update.READ_ONLY,
-        effective="e" in flags,
-        internal="i" in flags,
-        unique=kind == "LIST",
-        required=name in REQUIRED,
-        check=_CHECKS.get(name),
-    )
-
-
-BROKER_SETTINGS: Final[dict[str, Setting]] = {str(row[0]): _setting(*row) for row in BROKER_ROWS}  # type: ignore[arg-type]
-"""Every broker setting of Kafka 4.4, by name; internal ones included."""
-
-OWN_SETTINGS: Final[dict[str, Setting]] = {
-    setting.name: setting
-    for setting in (
-        Setting(
-            "ottla.metrics.port",
-            ConfigType.INT,
-            None,
-            0,
-            65535,
-            doc="Where /metrics, /healthz and /readyz are served over HTTP; 0 is a free port. Not set: they are not served.",
-        ),
-        Setting(
-            "ottla.metrics.host",
-            ConfigType.STRING,
-            "127.0.0.1",
-            doc="The address for them; empty is every interface. Whoever reaches it can read them.",
-        ),
-        Setting(
-            "ottla.client.metrics",
-            ConfigType.BOOLEAN,
-            False,
-            doc="Clients are asked for the metrics that kafka-client-metrics subscribes to (KIP-714), and /metrics shows them.",
-        ),
-    )
-}
-"""Settings of ottla that Kafka does not have, read from the same places. Clients are not shown them."""
-
-_DEFAULTS: Final[dict[str, Value]] = {name: setting.default for name, setting in (BROKER_SETTINGS | OWN_SETTINGS).items()}
-
-
-def documentation(setting: Setting) -> str:
-    """What a setting is for; the texts of the broker's are loaded at the first question.
-
-    A broker's setting that is the default of a topic's or a group's has that one's text.
-    """
-    from ottla.server.settings.docs import DOCS
-
-    text = setting.doc or DOCS.get(setting.name)
-    if text is None:
-        of, heir = next(
-            (of, heir)
-            for of, table in (("topics", TOPIC_SETTINGS), ("groups", GROUP_SETTINGS))
-            for heir in table.values()
-            if setting.name in heir.synonyms
-        )
-        unit = setting.name.rpartition(".")[2]
-        in_unit = f", in {unit}" if unit in ("hours", "minutes") else ""
-        text = f"What `{heir.name}` is for {of} that do not set it{in_unit}. {heir.doc}"
-    return text
-
-
-def base_name(name: str) -> str:
-    """The setting behind a listener's own: `listener.name.internal.ssl.keystore.type` is `ssl.keystore.type`."""
-    if name.startswith("listener.name."):
-        rest = name.split(".", 3)
-        return rest[3] if len(rest) == 4 else name
-    return name
-
-
-def is_hidden(name: str) -> bool:
-    """Whether nobody is shown what a broker's setting has: a password, or what we do not know."""
-    setting = BROKER_SETTINGS.get(base_name(name))
-    return setting is None or setting.sensitive
-
-
-def advice(name: str) -> str:
-    """What to do about a name that BROKER_SETTINGS does not have; one line."""
-    for old, reason in REMOVED.items():
-        if name == old or name.startswith(f"{old}."):
-            return f"{name} has no effect: {reason}; remove it"
-    from difflib import get_close_matches
-
-    nearest = get_close_matches(name, [*BROKER_SETTINGS, *OWN_SETTINGS], n=1, cutoff=0.75)
-    hint = f"did you mean {nearest[0]}?" if nearest else "it has no effect; remove it"
-    return f"{name} is not a broker setting of Kafka 4.4: {hint}"
 
 
 class BrokerConfig:
@@ -210,7 +62,7 @@ class BrokerConfig:
     @classmethod
     def from_mapping(cls, texts: Mapping[str, str], cluster_id: str | None = None) -> tuple[BrokerConfig, list[str]]:
         """From text by name. Returns the configuration and the names that nobody knows. ConfigError."""
-        values: dict[str, Any] = dict(_DEFAULTS)
+        values: dict[str, Any] = {name: setting.default for name, setting in (BROKER_SETTINGS | OWN_SETTINGS).items()}
         texts = _with_both_ids(texts)
         for name, text in texts.items():
             setting = BROKER_SETTINGS.get(name) or OWN_SETTINGS.get(name)

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from ottla.log.settings import ConfigError
-from ottla.server.settings.broker_config import BROKER_SETTINGS
+from ottla.server.settings.broker_settings import BROKER_SETTINGS
 
 if TYPE_CHECKING:
     from ottla.server.settings.broker_config import BrokerConfig

@@ -1,6 +1,6 @@
 """Settings against each other: what a broker does not start with, and what cannot be set while it runs.
 
-A setting's own bounds are in its table (server/settings/table.py). Here is what takes two: a bound that is itself a setting
+A setting's own bounds are in its table (server/settings/table/). Here is what takes two: a bound that is itself a setting
 (`AT_MOST`), times that are written in several units, and some values that Kafka reads later than its table. Each rule refuses
 what Kafka 4.4's broker refuses at a start (tests/server/settings/test_rules.py asks its own classes); what is said is ours, one
 line that begins with a setting that somebody wrote.
@@ -17,7 +17,7 @@ from collections.abc import Collection, Iterable, Mapping, Set
 from typing import Any, Final
 
 from ottla.log.settings import ConfigError
-from ottla.server.settings.table import SAME_IN_OTHER_UNITS
+from ottla.server.settings.broker_settings import SAME_IN_OTHER_UNITS
 
 _PROTOCOLS: Final = ("consumer", "share", "streams")
 AT_MOST: Final = (

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 from ottla.log.config import in_topic_unit, inherited
 from ottla.log.settings import ConfigError, ConfigType, Setting, Value
-from ottla.server.settings.broker_config import BROKER_SETTINGS, OWN_SETTINGS, base_name, is_hidden
+from ottla.server.settings.broker_settings import BROKER_SETTINGS, OWN_SETTINGS, base_name, is_hidden
 from ottla.server.settings.current import CurrentSettings
 
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ottla.server.settings.groups import GROUP_SETTINGS
+from ottla.server.settings.group_settings import GROUP_SETTINGS
 
 EARLIEST: Final = "earliest"
 LATEST: Final = "latest"

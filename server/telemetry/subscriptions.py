@@ -36,7 +36,7 @@ from crc32c import crc32c
 from ottla.log.settings import ConfigError
 from ottla.server.base.randomness import random_uuid
 from ottla.server.metadata.image import CLIENT_METRICS, ConfigChanged
-from ottla.server.settings.broker_config import CLIENT_METRICS_SETTINGS
+from ottla.server.settings.group_settings import CLIENT_METRICS_SETTINGS
 from ottla.server.telemetry.otlp import Malformed, points
 from ottla.wire.compression import CompressionError, decompress
 from ottla.wire.errors import ErrorCode

@@ -6,7 +6,7 @@ import pytest
 
 from ottla.log.config import TOPIC_SETTINGS, LogConfig, in_topic_unit, inherited, validate_overrides
 from ottla.log.settings import ConfigError, InvalidSetting
-from ottla.server.settings.broker_config import BROKER_SETTINGS
+from ottla.server.settings.broker_settings import BROKER_SETTINGS
 
 
 def test_defaults() -> None:

@@ -51,7 +51,7 @@ class GroupValues:
         """One of the broker's, as it was started; its default where nothing was said."""
         if name in self._broker:
             return self._broker[name]
-        from ottla.server.settings.broker_config import BROKER_SETTINGS  # a group without a broker: a test
+        from ottla.server.settings.broker_settings import BROKER_SETTINGS  # a group without a broker: a test
 
         return BROKER_SETTINGS[name].default
 

@@ -9,7 +9,7 @@ import pytest
 
 from ottla.log.config import TOPIC_SETTINGS
 from ottla.server.handlers.describe_configs import handle
-from ottla.server.settings.broker_config import BROKER_SETTINGS
+from ottla.server.settings.broker_settings import BROKER_SETTINGS
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from ottla.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource

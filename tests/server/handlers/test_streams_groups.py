@@ -12,7 +12,7 @@ import pytest
 
 from ottla.log.errors import StorageError
 from ottla.server.group.streams.topology import Status
-from ottla.server.settings.broker_config import BROKER_SETTINGS
+from ottla.server.settings.broker_settings import BROKER_SETTINGS
 from ottla.wire.errors import ErrorCode
 from ottla.wire.frame import decode_whole
 from ottla.wire.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse

@@ -20,6 +20,7 @@ from typing import Any
 from ottla.log.config import LogConfig
 from ottla.log.manager import LogManager
 from ottla.server.metadata.image import Endpoint, MetadataImage
+from ottla.server.metadata.settings import current_settings
 from ottla.server.metadata.standalone import StandaloneController, open_standalone
 from ottla.server.requests.context import RequestContext
 from ottla.server.requests.kept_answers import KeptAnswers
@@ -119,6 +120,7 @@ class Node:
         broker: Any = SimpleNamespace(
             quotas=None,
             config=self.config,
+            settings=current_settings(self.config, self.image),
             metadata=self.image,
             controller=self.controller,
             producer_ids=ProducerIds(self.controller),

@@ -10,8 +10,8 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from ottla.log.settings import ConfigError
 from ottla.server.broker.broker import Broker
-from ottla.server.settings.broker_config import ConfigError
 from tests.fakes import NOW_MS
 from tests.memdisk import MemDisk
 from tests.server.broker.test_broker import config

@@ -7,7 +7,8 @@ import os
 import pytest
 
 from ottla.log.settings import ConfigError, InvalidSetting
-from ottla.server.settings.broker_config import BROKER_SETTINGS, OWN_SETTINGS, BrokerConfig, advice, base_name
+from ottla.server.settings.broker_config import BrokerConfig
+from ottla.server.settings.broker_settings import BROKER_SETTINGS, OWN_SETTINGS, advice, base_name
 
 # As it comes with Kafka for a combined node, by key; the values that matter are all here.
 STOCK = {

@@ -9,7 +9,8 @@ from random import Random
 import pytest
 
 from ottla.log.settings import ConfigError
-from ottla.server.settings.broker_config import BROKER_SETTINGS, BrokerConfig
+from ottla.server.settings.broker_config import BrokerConfig
+from ottla.server.settings.broker_settings import BROKER_SETTINGS
 from ottla.server.settings.rules import AT_MOST, BELOW, check_group
 from tests.server.settings.config_oracle import ask
 

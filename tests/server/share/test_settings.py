@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ottla.server.settings.broker_config import BROKER_SETTINGS
+from ottla.server.settings.broker_settings import BROKER_SETTINGS
 from ottla.server.share.settings import ShareGroupSettings, duration_ms
 
 BROKER: dict[str, Any] = {name: setting.default for name, setting in BROKER_SETTINGS.items()}

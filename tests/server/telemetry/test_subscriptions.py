@@ -15,7 +15,7 @@ from ottla.server.metadata.image import CLIENT_METRICS
 from ottla.server.network.listener import Listener, SocketSettings
 from ottla.server.network.shared_buffers import Shared
 from ottla.server.requests.context import RequestContext
-from ottla.server.settings.broker_config import CLIENT_METRICS_SETTINGS
+from ottla.server.settings.group_settings import CLIENT_METRICS_SETTINGS
 from ottla.server.telemetry import subscriptions as telemetry
 from ottla.server.telemetry.subscriptions import MAX_INSTANCES, ClientTelemetry, Subscription, telemetry_of
 from ottla.wire.compression import compress

@@ -1,0 +1,208 @@
+"""The table of the broker's settings: every name that Kafka 4.4 knows, and ottla's own, as Settings by name.
+
+The rows stand by subject in server/settings/table/, each with its text; what a row cannot say for itself (choices, checks, which
+settings are one in several units) is here. tests/server/settings/test_table.py compares all of it with Kafka's own ConfigDef.
+ottla starts without a configuration, which Kafka does not: the defaults that make this possible are OWN_DEFAULTS.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Final
+
+from ottla.log.config import CLEANUP_POLICIES, COMPRESSION_TYPES, TIMESTAMP_TYPES, TOPIC_SETTINGS, check_gzip_level
+from ottla.log.settings import ConfigType, Setting, Update, Value
+from ottla.server.settings.group_settings import GROUP_SETTINGS
+from ottla.server.settings.table import coordinators, logs, network, nodes, security
+
+OWN_DEFAULTS: Final = frozenset({"node.id", "process.roles", "controller.listener.names", "listeners", "log.dir"})
+"""Settings whose default is not Kafka's."""
+
+CHOICES: Final[dict[str, tuple[str, ...]]] = {
+    "compression.type": COMPRESSION_TYPES,
+    "group.coordinator.rebalance.protocols": ("consumer", "classic", "share", "streams"),
+    "log.cleanup.policy": CLEANUP_POLICIES,
+    "log.message.timestamp.type": TIMESTAMP_TYPES,
+    "process.roles": ("broker", "controller"),
+    "security.inter.broker.protocol": ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
+    "ssl.client.auth": ("required", "requested", "none"),
+}
+
+CHOICES_IN_ANY_CASE: Final[dict[str, tuple[str, ...]]] = {
+    "group.consumer.migration.policy": ("DISABLED", "DOWNGRADE", "UPGRADE", "BIDIRECTIONAL"),
+    "sasl.oauthbearer.assertion.algorithm": ("ES256", "RS256"),
+}
+REQUIRED: Final = frozenset(
+    {
+        "advertised.listeners",
+        "controller.listener.names",
+        "group.consumer.assignors",
+        "group.coordinator.rebalance.protocols",
+        "group.share.assignors",
+        "group.streams.assignors",
+        "listeners",
+        "log.dir",
+        "log.dirs",
+        "process.roles",
+    }
+    | {f"remote.log.metadata.manager.{what}" for what in ("class.name", "impl.prefix", "listener.name")}
+    | {f"remote.log.storage.manager.{what}" for what in ("class.name", "impl.prefix")}
+)
+"""What may not be set to nothing."""
+
+FIXED_HERE: Final = frozenset(("listeners", "listener.security.protocol.map"))
+"""What Kafka changes while it runs and we do not: a change is refused, for an answer of 0 would be a promise."""
+
+SAME_IN_OTHER_UNITS: Final = (
+    ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
+    ("log.roll.jitter.ms", "log.roll.jitter.hours"),
+    ("log.roll.ms", "log.roll.hours"),
+)
+"""Settings of one meaning, the first that is set counts."""
+
+REMOVED: Final[dict[str, str]] = {
+    "broker.id.generation.enable": "ids are not generated since Kafka 4.0; set node.id",
+    "control.plane.listener.name": "it went with ZooKeeper in Kafka 4.0; see controller.listener.names",
+    "delegation.token.master.key": "its name is delegation.token.secret.key since Kafka 4.0",
+    "inter.broker.protocol.version": "Kafka 4.0 replaced it by the feature level metadata.version",
+    "log.message.downconversion.enable": "old record formats are gone since Kafka 4.0",
+    "log.message.format.version": "there is one record format since Kafka 4.0",
+    "log.message.timestamp.difference.max.ms": (
+        "Kafka 4.0 split it: log.message.timestamp.before.max.ms and log.message.timestamp.after.max.ms"
+    ),
+    "offsets.commit.required.acks": "commits always wait for all replicas since Kafka 4.0",
+    "reserved.broker.max.id": "ids are not generated since Kafka 4.0",
+    "zookeeper": "ZooKeeper is gone since Kafka 4.0",
+    "password.encoder": "it went with ZooKeeper in Kafka 4.0",
+}
+"""Names and first words of names that older Kafkas knew -> what became of them."""
+
+_SYNONYMS: Final = {name: family for family in SAME_IN_OTHER_UNITS for name in family} | {
+    "log.flush.interval.ms": ("log.flush.interval.ms", "log.flush.scheduler.interval.ms")
+}
+
+
+def _in_any_case(choices: tuple[str, ...]) -> Callable[[Value], str | None]:
+    def check(value: Value) -> str | None:
+        if isinstance(value, str) and value.upper() in choices:
+            return None
+        return f"is none of {', '.join(choices)}, in capitals or not"
+
+    return check
+
+
+def _all_match(pattern: str, form: str) -> Callable[[Value], str | None]:
+    """Every element of a list is of `form`, which `pattern` describes to the machine."""
+    compiled = re.compile(pattern)
+
+    def check(value: Value) -> str | None:
+        wrong = [each for each in value if not compiled.fullmatch(each)] if isinstance(value, tuple) else []
+        return f"has the element '{wrong[0]}', which is not {form}" if wrong else None
+
+    return check
+
+
+_CHECKS: Final[dict[str, Callable[[Value], str | None]]] = {
+    "compression.gzip.level": check_gzip_level,
+    "controller.quorum.bootstrap.servers": _all_match(r".+:\d{1,5}", "host:port"),
+    "controller.quorum.voters": _all_match(r"\d+@.+:\d{1,5}", "id@host:port"),
+    **{name: _in_any_case(choices) for name, choices in CHOICES_IN_ANY_CASE.items()},
+}
+
+
+def _setting(
+    name: str, text: str, kind: str, default: Value, low: float | None = None, high: float | None = None, flags: str = ""
+) -> Setting:
+    return Setting(
+        name,
+        ConfigType[kind],
+        default,
+        low,
+        high,
+        choices=CHOICES.get(name, ()),
+        synonyms=_SYNONYMS.get(name, (name,)),
+        doc=text,
+        update=Update.CLUSTER_WIDE if "c" in flags else Update.PER_BROKER if "b" in flags else Update.READ_ONLY,
+        effective="e" in flags,
+        internal="i" in flags,
+        unique=kind == "LIST",
+        required=name in REQUIRED,
+        check=_CHECKS.get(name),
+    )
+
+
+BROKER_SETTINGS: Final[dict[str, Setting]] = {
+    str(row[0]): _setting(*row)  # type: ignore[arg-type]
+    for rows in (nodes.ROWS, network.ROWS, security.ROWS, logs.ROWS, coordinators.ROWS)
+    for row in rows
+}
+"""Every broker setting of Kafka 4.4, by name; internal ones included."""
+
+OWN_SETTINGS: Final[dict[str, Setting]] = {
+    setting.name: setting
+    for setting in (
+        Setting(
+            "ottla.metrics.port",
+            ConfigType.INT,
+            None,
+            0,
+            65535,
+            doc="Where /metrics, /healthz and /readyz are served over HTTP; 0 is a free port. Not set: they are not served.",
+        ),
+        Setting(
+            "ottla.metrics.host",
+            ConfigType.STRING,
+            "127.0.0.1",
+            doc="The address for them; empty is every interface. Whoever reaches it can read them.",
+        ),
+        Setting(
+            "ottla.client.metrics",
+            ConfigType.BOOLEAN,
+            False,
+            doc="Clients are asked for the metrics that kafka-client-metrics subscribes to (KIP-714), and /metrics shows them.",
+        ),
+    )
+}
+"""Settings of ottla that Kafka does not have, read from the same places. Clients are not shown them."""
+
+
+def documentation(setting: Setting) -> str:
+    """What a setting is for. A broker's setting that is the default of a topic's or a group's has that one's text."""
+    if setting.doc:
+        return setting.doc
+    of, heir = next(
+        (of, heir)
+        for of, table in (("topics", TOPIC_SETTINGS), ("groups", GROUP_SETTINGS))
+        for heir in table.values()
+        if setting.name in heir.synonyms
+    )
+    unit = setting.name.rpartition(".")[2]
+    in_unit = f", in {unit}" if unit in ("hours", "minutes") else ""
+    return f"What `{heir.name}` is for {of} that do not set it{in_unit}. {heir.doc}"
+
+
+def base_name(name: str) -> str:
+    """The setting behind a listener's own: `listener.name.internal.ssl.keystore.type` is `ssl.keystore.type`."""
+    if name.startswith("listener.name."):
+        rest = name.split(".", 3)
+        return rest[3] if len(rest) == 4 else name
+    return name
+
+
+def is_hidden(name: str) -> bool:
+    """Whether nobody is shown what a broker's setting has: a password, or what we do not know."""
+    setting = BROKER_SETTINGS.get(base_name(name))
+    return setting is None or setting.sensitive
+
+
+def advice(name: str) -> str:
+    """What to do about a name that BROKER_SETTINGS does not have; one line."""
+    for old, reason in REMOVED.items():
+        if name == old or name.startswith(f"{old}."):
+            return f"{name} has no effect: {reason}; remove it"
+    from difflib import get_close_matches
+
+    nearest = get_close_matches(name, [*BROKER_SETTINGS, *OWN_SETTINGS], n=1, cutoff=0.75)
+    hint = f"did you mean {nearest[0]}?" if nearest else "it has no effect; remove it"
+    return f"{name} is not a broker setting of Kafka 4.4: {hint}"
