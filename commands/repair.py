@@ -26,9 +26,9 @@ from ottla.log.disk.checkpoint import LEADER_EPOCHS, PARTITION_METADATA, encode_
 from ottla.log.disk.files import Disk, OpenFiles
 from ottla.log.epochs import EpochEntry, format_checkpoint
 from ottla.log.errors import CorruptSnapshot
-from ottla.log.opening.leftovers import offset_in
-from ottla.log.replay import rebuild_txn_index
-from ottla.log.segment import LOG_SUFFIX, SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX, Segment, offset_name
+from ottla.log.names import LOG_SUFFIX, SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX, offset_in, offset_name
+from ottla.log.rebuild import rebuild_txn_index
+from ottla.log.segment import Segment
 from ottla.log.segments import Segments
 from ottla.log.settings import INT_MAX
 

@@ -15,9 +15,12 @@ import logging
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ottla.log.settings import INT_MAX, LONG_MAX, ConfigError, ConfigType, Setting, Value
+
+if TYPE_CHECKING:
+    from random import Random
 
 _log = logging.getLogger("ottla.log.config")
 
@@ -284,6 +287,13 @@ class LogConfig:
     segment_jitter_ms: int
     segment_ms: int
     unclean_leader_election_enable: bool
+
+    def random_segment_jitter_ms(self, random: Random) -> int:
+        """Draws how much earlier than `segment.ms` the next segment rolls, so that partitions do not all roll at once: between 0
+        and `segment.jitter.ms`, below `segment.ms`.
+        """
+        bound = min(self.segment_jitter_ms, self.segment_ms)
+        return random.randrange(bound) if bound > 0 else 0
 
     @classmethod
     def from_overrides(cls, overrides: Mapping[str, str], broker: Mapping[str, object] | None = None) -> LogConfig:

@@ -18,18 +18,18 @@ from collections.abc import Callable, Iterator, Sequence
 from random import Random
 from typing import TYPE_CHECKING, Final
 
+from ottla.log.clean_shutdown import sync_all
 from ottla.log.disk import checkpoint
 from ottla.log.disk.checkpoint import MetaProperties, TopicPartition
 from ottla.log.disk.directory import LogDirectory
 from ottla.log.disk.files import Disk, Lock, OpenFiles
-from ottla.log.ending import sync_rest
 from ottla.log.errors import CorruptRecord, InconsistentMetadata, StorageError
 from ottla.log.flush import FlushJob
-from ottla.log.open_options import Opening
+from ottla.log.names import DELETE_DIR_SUFFIX, FUTURE_DIR_SUFFIX
+from ottla.log.opening.options import Opening
 from ottla.log.opening.recovery import create_log
 from ottla.log.opening.start import Start
 from ottla.log.partition import PartitionLog
-from ottla.log.removal import DELETE_DIR_SUFFIX, FUTURE_DIR_SUFFIX
 
 if TYPE_CHECKING:
     from ottla.log.config import LogConfig
@@ -228,7 +228,7 @@ class LogManager:
         return found
 
     def _found_future(self, directory: LogDirectory, name: str) -> None:
-        from ottla.log.moving import parse_future_name  # few brokers ever move anything
+        from ottla.log.names import parse_future_name  # few brokers ever move anything
 
         topic_partition = parse_future_name(name)
         if topic_partition is None:
@@ -454,7 +454,7 @@ class LogManager:
         room or descriptors gets no marker."""
         unclean: set[str] = set()
         if clean and self._threads > 1:
-            sync_rest([*self.logs.values(), *(future.log for future in self.futures.values())], _SYNC_THREADS)
+            sync_all([*self.logs.values(), *(future.log for future in self.futures.values())], _SYNC_THREADS)
         for log in (*self.logs.values(), *(future.log for future in self.futures.values())):
             try:
                 log.close(clean and log.directory.failed is None)

@@ -18,48 +18,25 @@ from __future__ import annotations
 
 import errno
 import logging
-import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from ottla.log.disk.checkpoint import TopicPartition
 from ottla.log.disk.files import StateUnknown
 from ottla.log.errors import StorageError
+from ottla.log.names import DELETE_DIR_SUFFIX, FUTURE_DIR_SUFFIX, future_directory_name, parse_future_name
 from ottla.log.opening.recovery import create_log, open_log
-from ottla.log.removal import DELETE_DIR_SUFFIX, FUTURE_DIR_SUFFIX
-from ottla.log.transactions import note_marker
 from ottla.wire.batch import BatchHeader, iter_batches
 
 if TYPE_CHECKING:
-    from random import Random
-
     from ottla.log.disk.directory import LogDirectory
     from ottla.log.disk.files import FileSlice
-    from ottla.log.open_options import Opening
+    from ottla.log.opening.options import Opening
     from ottla.log.partition import PartitionLog
 
 MAX_READ_BYTES: Final = 1 << 20
 BATCHES_PER_STEP: Final = 64
 """What `take` appends between two pauses: a millisecond's worth."""
-_MAX_NAME_BYTES: Final = 255
-_NAME: Final = re.compile(r"(?P<topic>.+)-(?P<partition>\d{1,10})\.[0-9a-f]{32}-future")
-
 _log = logging.getLogger("ottla.log.moving")
-
-
-def future_name(topic: str, partition: int, random: Random) -> str:
-    """The name of a copy's directory."""
-    return f"{topic}-{partition}.{random.getrandbits(128):032x}{FUTURE_DIR_SUFFIX}"
-
-
-def name_fits(topic: str, partition: int) -> bool:
-    """Whether there is such a name: one with a topic of 200 characters or more is too long for a file system."""
-    return len(topic) + len(f"-{partition}.{'0' * 32}{FUTURE_DIR_SUFFIX}") <= _MAX_NAME_BYTES
-
-
-def parse_future_name(name: str) -> TopicPartition | None:
-    match = _NAME.fullmatch(name)
-    return None if match is None else (match["topic"], int(match["partition"]))
 
 
 class FutureLog:
@@ -133,7 +110,7 @@ class FutureLog:
         if header.producer_id < 0:
             log.producers.end_offset = end_offset
         elif header.is_control:
-            note_marker(log, header, header.base_offset, [batch])
+            log.note_marker(header, header.base_offset, [batch])
         else:
             log.producers.update(header, header.base_offset)
 
@@ -189,7 +166,7 @@ def _delete(source: PartitionLog) -> None:
 
 def create_future(directory: LogDirectory, source: PartitionLog, opening: Opening) -> FutureLog:
     """A new copy, empty. StorageError."""
-    opening.directory = future_name(source.topic, source.partition, source.random)
+    opening.directory = future_directory_name(source.topic, source.partition, source.local.random)
     opening.log_start_offset = source.first_base_offset
     opening.clean = True
     with directory.guard(f"creating {opening.directory}"):
@@ -208,11 +185,7 @@ def take_plain_name(log: PartitionLog) -> None:
     directory = log.directory
     plain = f"{directory.path}/{log.topic}-{log.partition}"
     with directory.guard(f"renaming {log.path}", whole=True):  # nothing may go on under a name that is half given
-        directory.disk.rename(log.path, plain)
-        directory.disk.sync_dir(directory.path)
-    log.path = plain
-    for segment in log.segments:
-        segment.directory = plain
+        log.local.rename_directory(plain)
 
 
 def remove_future(directory: LogDirectory, name: str, now_ms: int) -> None:

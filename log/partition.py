@@ -14,32 +14,33 @@ nothing can fail.
 What depends on this log but is not needed to read it (indexes, producer snapshots, epochs) is written unsynced and synced by
 `flush` before the recovery point moves. So after a crash all of it is either durable or lies beyond the recovery point, where
 recovery builds it again.
-
-A door: a follower's append would write batches as they are, with `producers.update` and `epochs.assign` from their headers.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from ottla.log import ending, removal, retention, timestamps
+from ottla.log import retention, timestamps
 from ottla.log.disk.directory import LogDirectory
 from ottla.log.disk.files import Buffer, FileSlice
 from ottla.log.epochs import LeaderEpochs, format_checkpoint
-from ottla.log.errors import OffsetOutOfRange, PolicyViolation
-from ottla.log.flush import FlushJob, Unsynced, answer_waits, flush_or_hold, release
-from ottla.log.markers import check_producer
-from ottla.log.open_options import Opening, random_jitter_ms
+from ottla.log.errors import OffsetOutOfRange, PolicyViolation, StorageError
+from ottla.log.flush import FlushJob
+from ottla.log.local_log import LocalLog
+from ottla.log.markers import check_producer, end_transaction
+from ottla.log.names import DELETE_DIR_SUFFIX, STRAY_DIR_SUFFIX
+from ottla.log.opening.options import Opening
 from ottla.log.producers import ProducerStates
-from ottla.log.replay import load_producers
-from ottla.log.segment import SNAPSHOT_SUFFIX, Segment, offset_name
+from ottla.log.rebuild import load_producers
+from ottla.log.segment import Segment
 from ottla.log.segments import Segments
 from ottla.log.timestamps import TimestampOffset
-from ottla.log.transactions import note_marker
+from ottla.log.txn_index import TxnIndex
 from ottla.log.validate import Origin, validate_for_append
-from ottla.wire.batch import LENGTH_OVERHEAD
+from ottla.wire.batch import LENGTH_OVERHEAD, BatchHeader
 
 if TYPE_CHECKING:
     from ottla.log.config import LogConfig
@@ -70,6 +71,7 @@ class PartitionLog:
 
     __slots__ = (
         "_config",
+        "_held",
         "_last_snapshot",
         "_latest_epoch",
         "_roll_flush_upto",
@@ -83,14 +85,13 @@ class PartitionLog:
         "flush_messages",
         "high_watermark",
         "last_flush_ms",
+        "local",
         "log_end_offset",
         "log_start_offset",
         "now_ms",
         "partition",
-        "path",
         "producer_expiration_ms",
         "producers",
-        "random",
         "recovery_point",
         "saved_high_watermark",
         "segments",
@@ -114,13 +115,14 @@ class PartitionLog:
         log_end_offset: int,
         last_snapshot: int,
     ) -> None:
+        self.local = LocalLog(
+            directory, path, opening.topic, opening.partition, segments, opening.config, opening.now_ms, opening.random
+        )
         self.directory = directory
-        self.path = path
         self.topic = opening.topic
         self.partition = opening.partition
         self.topic_id = topic_id
         self.now_ms = opening.now_ms
-        self.random = opening.random
         self.producer_expiration_ms = opening.producer_expiration_ms
         self.segments = segments
         self.producers = producers
@@ -136,7 +138,9 @@ class PartitionLog:
         self.saved_high_watermark = max(log_start_offset, min(opening.high_watermark, log_end_offset))
         self.flush_inline = True
         """`flush.messages` is honoured inside append; else the caller flushes, and answers then what `AppendInfo.waits`."""
-        self.unsynced = Unsynced()
+        self.unsynced = self.local.unsynced
+        self._held: deque[int] = deque()
+        """Ends of the appends whose answers wait for a flush, ascending."""
         self.last_flush_ms = opening.now_ms()
         self.closed = False
         self.cuts = 0
@@ -162,10 +166,14 @@ class PartitionLog:
         if "compact" in config.cleanup_policy and config.max_compaction_lag_ms > 0:
             self._segment_ms = min(config.segment_ms, config.max_compaction_lag_ms)
         self.flush_messages = config.flush_messages
-        for segment in self.segments:
-            segment.configure(index_bytes=config.segment_index_bytes, index_interval_bytes=config.index_interval_bytes)
+        self.local.configure(config)
 
     # What others look at
+
+    @property
+    def path(self) -> str:
+        """The partition's directory."""
+        return self.local.path
 
     @property
     def last_stable_offset(self) -> int:
@@ -209,14 +217,14 @@ class PartitionLog:
         """
         directory = self.directory
         if self.closed or directory.failed is not None:
-            removal.check_usable(self)
+            self.check_usable()
         now_ms = self.now_ms()
         batch = validate_for_append(records, self._config, now_ms, origin, zstd_allowed=api_version_zstd_ok)
         header = batch.header
         if header.producer_id >= 0:
             duplicate = check_producer(self.producers, batch, origin)
             if duplicate is not None:
-                return AppendInfo(*duplicate, self.log_start_offset, True, answer_waits(self, duplicate[1] + 1))
+                return AppendInfo(*duplicate, self.log_start_offset, True, self.answer_waits(duplicate[1] + 1))
         base_offset = self.log_end_offset
         if leader_epoch != self._latest_epoch:
             self.begin_epoch(leader_epoch)
@@ -243,16 +251,40 @@ class PartitionLog:
         if header.producer_id < 0:
             self.producers.end_offset = end_offset
         elif header.is_control:
-            note_marker(self, header, base_offset, batch.parts(base_offset, leader_epoch))
+            self.note_marker(header, base_offset, batch.parts(base_offset, leader_epoch))
         else:
             self.producers.update(header, base_offset)
-        waits = end_offset - self.recovery_point >= self.flush_messages and flush_or_hold(self, end_offset)
+        waits = end_offset - self.recovery_point >= self.flush_messages and self._flush_or_hold(end_offset)
         if self.sole_replica and not waits:
             self.high_watermark = end_offset
         # Half the time of AppendInfo(…), which is Python code.
         return tuple.__new__(
             AppendInfo, (base_offset, last_offset, batch.log_append_time_ms, self.log_start_offset, False, waits)
         )
+
+    def _flush_or_hold(self, end_offset: int) -> bool:
+        """Flushes here what an append that ended at `end_offset` made due, or returns True: the answer waits for a flush.
+        StorageError.
+        """
+        if self.flush_inline:
+            self.flush()
+            return False
+        self._held.append(end_offset)
+        return True
+
+    def answer_waits(self, end_offset: int) -> bool:
+        """Returns whether an append that ended at `end_offset` may not be acknowledged yet."""
+        return end_offset - self.recovery_point >= self.flush_messages and not self.flush_inline
+
+    def check_usable(self) -> None:
+        """StorageError if the log was closed, deleted or set aside, or if its directory is offline.
+
+        Whoever still holds a log that is gone must not look for its files: not to find them would take the directory offline, and
+        to find them after a clean stop would be worse.
+        """
+        self.directory.check()
+        if self.closed:
+            raise StorageError(f"{self.topic}-{self.partition} is closed")
 
     def begin_epoch(self, leader_epoch: int) -> None:
         """A leader of this epoch writes from here on. Saved with the next flush or close: recovery finds it in the batches."""
@@ -267,40 +299,39 @@ class PartitionLog:
             assert old.size == 0
             return old
         with self.directory.guard(f"rolling {self.path}"):
-            self.unsynced.add_indexes(old.write_indexes(final=True), self)
+            indexes = old.write_indexes(final=True)
+            if self.recovery_point < self.log_end_offset:
+                self.unsynced.paths += indexes  # for the flush that moves the recovery point past them
+            else:  # recovery would begin behind them, and believe what a power cut left
+                self.local.sync_now(indexes)
             self.take_snapshot()
-            segment = self.new_segment(self.log_end_offset)
+            segment = self.local.new_segment(self.log_end_offset)
         self.segments.add(segment)
         self._roll_flush_upto = self.log_end_offset
         _log.info("%s-%d rolled a segment at offset %d", self.topic, self.partition, self.log_end_offset)
-        return segment
-
-    def new_segment(self, base_offset: int) -> Segment:
-        config = self._config
-        segment = Segment(
-            self.directory.disk,
-            self.path,
-            base_offset,
-            size=0,
-            open_files=self.directory.open_files,
-            index_bytes=config.segment_index_bytes,
-            index_interval_bytes=config.index_interval_bytes,
-            now_ms=self.now_ms(),
-            jitter_ms=random_jitter_ms(config, self.random),
-        )
-        segment.create_files(config.segment_bytes if config.preallocate else 0)
-        self.unsynced.names_in(self.path)
         return segment
 
     def take_snapshot(self) -> None:
         """Saves the producer state as `<end offset>.snapshot` unless that is there already. OSError."""
         end_offset = self.producers.end_offset
         if end_offset > self._last_snapshot:
-            path = f"{self.path}/{offset_name(end_offset)}{SNAPSHOT_SUFFIX}"
-            self.directory.disk.write_bytes(path, self.producers.snapshot_bytes(), sync=False)
+            self.local.write_snapshot(end_offset, self.producers.snapshot_bytes())
             self._last_snapshot = end_offset
-            self.unsynced.paths.append(path)
-            self.unsynced.names_in(self.path)
+
+    # Transactions
+
+    def note_marker(self, header: BatchHeader, base_offset: int, parts: Sequence[Buffer]) -> None:
+        """Notes the control batch in `parts`, which was appended at `base_offset` to the active segment: with the producers and,
+        if it aborts a transaction, in the transaction index. StorageError, and the log's directory is offline.
+        """
+        self.producers.forget_replicated(self.high_watermark)
+        completed = end_transaction(self.producers, header, base_offset, parts)
+        if completed is not None and completed.aborted:
+            self.local.add_aborted(completed.index_entry, self.log_start_offset)
+
+    def txn_index_of(self, segment: Segment) -> TxnIndex:
+        """Returns a segment's transaction index, rebuilt from the log if its file is wrong. CorruptRecord, OSError."""
+        return self.local.txn_index_of(segment, self.log_start_offset)
 
     # Reading
 
@@ -319,7 +350,7 @@ class PartitionLog:
             )
         directory = self.directory
         if self.closed or directory.failed is not None:
-            removal.check_usable(self)
+            self.check_usable()
         try:
             return self.segments.read(offset, max_bytes, min(upto, end_offset), end_offset, min_one_batch)
         except OSError as error:
@@ -361,16 +392,34 @@ class PartitionLog:
             first = self.segments.floor(self.recovery_point)
             files = [s.file or s.open_file() for s in self.segments.between(first, upto)] if upto > self.recovery_point else []
         epochs = format_checkpoint(self.epochs.entries).encode() if self.unsynced.epochs else None
-        return FlushJob(self, upto, files, epochs)
+        return FlushJob(
+            self.unsynced,
+            self.directory,
+            self.path,
+            files,
+            epochs,
+            upto=upto,
+            cuts=self.cuts,
+            now_ms=self.now_ms,
+            on_finished=self._flush_finished,
+        )
 
-    def finish_flush(self, job: FlushJob) -> None:
-        """`job.run` returned: everything below its `upto` is durable."""
+    def _flush_finished(self, job: FlushJob) -> None:
+        """Moves the recovery point: everything below the job's `upto` is durable."""
         if job.cuts == self.cuts:
             self.recovery_point = max(self.recovery_point, job.upto)
-            release(self)
+            self._release_held()
         self.directory.flushes += 1
         self.directory.flushed_ms += job.took_ms
         self.last_flush_ms = self.now_ms()
+
+    def _release_held(self) -> None:
+        """Shows readers those appends that may be acknowledged now, after the recovery point moved."""
+        held = self._held
+        while held and held[0] - self.recovery_point < self.flush_messages:
+            end_offset = held.popleft()
+            if self.sole_replica and end_offset > self.high_watermark:
+                self.high_watermark = end_offset
 
     def flush(self, upto: int | None = None) -> None:
         """Syncs everything below `upto` (default: all) before it returns. StorageError."""
@@ -414,9 +463,29 @@ class PartitionLog:
             self.unsynced.epochs |= self.epochs.truncate_from_start(offset)
 
     def apply_retention(self, now_ms: int) -> int:
-        """Deletes the segments that retention.ms, retention.bytes or the log's start let go; returns how many. StorageError."""
+        """Deletes the segments that retention.ms, retention.bytes or the log's start let go; returns how many. CorruptRecord,
+        StorageError.
+        """
+        deleted = 0
         with self.directory.guard(f"deleting segments of {self.path}"):
-            return retention.apply(self, now_ms)
+            for reason, count_deletable in retention.RULES:
+                limits = retention.Limits(self.log_start_offset, self.high_watermark, self.log_end_offset, self._config, now_ms)
+                count = count_deletable(self.segments, limits)
+                if count:
+                    self._delete_oldest(count, reason)
+                    deleted += count
+        return deleted
+
+    def _delete_oldest(self, count: int, reason: str) -> None:
+        """Deletes the oldest `count` segments, which moves the log's start up. If even the active one is to go, a new one is
+        rolled first: the log never loses its end. OSError, StorageError.
+        """
+        segments = self.segments
+        if count == len(segments):
+            self.roll()
+        self.raise_log_start_offset(segments[count].base_offset)
+        _log.info("%s-%d drops %d segments up to offset %d: %s", self.topic, self.partition, count, self.log_start_offset, reason)
+        self.local.drop_oldest(count)
 
     # Cutting at the end
 
@@ -428,14 +497,10 @@ class PartitionLog:
         assert offset >= 0
         if offset >= self.log_end_offset:
             return False
-        if offset < self.recovery_point:
-            self.recovery_point = offset
-            self.directory.save_recovery_points()
         _log.info("%s-%d is truncated from %d to %d", self.topic, self.partition, self.log_end_offset, offset)
-        self.cuts += 1
-        self.unsynced.cut(offset)
+        self._begin_cut(offset)
         with self.directory.guard(f"truncating {self.path}", whole=True):
-            removal.cut_segments(self, offset)
+            self.local.cut(offset)
             self.unsynced.epochs |= self.epochs.truncate_from_end(offset)
             self._latest_epoch = self.epochs.latest_epoch
             self.log_end_offset = offset
@@ -445,6 +510,33 @@ class PartitionLog:
             if self.producers.truncate(offset):
                 self._reload_producers()
         return True
+
+    def truncate_fully_and_start_at(self, offset: int) -> None:
+        """Drops everything; the log begins anew, empty, at an offset that it may never have reached. StorageError.
+
+        Kafka's followers do so when they fell behind their leader's start, and its metadata log when there is a snapshot of what
+        it does not hold. Durable with the next flush; a crash before that leaves the old log, or an empty one.
+        """
+        self._begin_cut(offset)
+        with self.directory.guard(f"truncating {self.path}", whole=True):
+            self.local.replace_all(offset)
+            self.epochs.clear()
+            self.unsynced.epochs = True
+            self._latest_epoch = self.epochs.latest_epoch
+            self.producers.clear(offset)
+            self._last_snapshot = self._roll_flush_upto = offset
+            self.log_start_offset = self.log_end_offset = self.high_watermark = self.recovery_point = offset
+
+    def _begin_cut(self, offset: int) -> None:
+        """Lowers the recovery point on disk first: bytes beyond a cut are written again, and may not count as fsynced.
+        StorageError.
+        """
+        if offset < self.recovery_point:
+            self.recovery_point = offset
+            self.directory.save_recovery_points()
+        self.cuts += 1
+        while self._held and self._held[-1] > offset:
+            self._held.pop()
 
     def _reload_producers(self) -> None:
         self._last_snapshot = load_producers(
@@ -470,28 +562,40 @@ class PartitionLog:
         self.directory.check()
         _log.info("%s is deleted", self.path)
         with self.directory.guard(f"deleting {self.path}"):
-            removal.delete_directory(self)
+            renamed = self.local.retire_directory(DELETE_DIR_SUFFIX)
+            self.directory.remove_later(renamed, self.now_ms() + self._config.file_delete_delay_ms)
         self._let_go()
 
     def set_aside(self) -> None:
         """Renames the directory, which no topic claims; its files stay. StorageError."""
         self.directory.check()
         with self.directory.guard(f"setting {self.path} aside"):
-            renamed = removal.rename_directory(self, removal.STRAY_DIR_SUFFIX)
+            renamed = self.local.retire_directory(STRAY_DIR_SUFFIX)
         _log.warning("%s-%d belongs to no topic and is set aside as %s", self.topic, self.partition, renamed)
         self._let_go()
 
+    def start_close(self) -> FlushJob | None:
+        """Writes what a start without recovery needs: the indexes and the producer snapshot. Returns what is to be synced, None
+        if nothing was written. StorageError.
+        """
+        self.directory.check()
+        with self.directory.guard(f"closing {self.path}"):
+            written = self.local.write_indexes()
+            self.take_snapshot()
+        # a thousand idle logs shall not cost a thousand fsyncs
+        return self.start_flush() if written or self.unflushed > 0 else None
+
     def close(self, clean: bool = True) -> None:
-        """Ends the log's use. `clean`: writes what a start without recovery needs, and syncs it. StorageError."""
+        """Ends the log's use. `clean`: after `start_close`, which is synced if nobody did that yet. StorageError."""
         if self.closed:
             return
         if clean:
-            job = ending.write_rest(self)
+            job = self.start_close()
             if job is not None:
                 job.run_and_finish()
         self._let_go()
 
     def _let_go(self) -> None:
-        self.closed = True
+        self.closed = self.unsynced.closed = True
         for segment in self.segments:
             segment.close()

@@ -4,76 +4,74 @@
 - Size (`retention.bytes`): without the segment the log is still at least that large.
 - Time (`retention.ms`): the segment's greatest timestamp, or, where records have none, the file's modification time, is older.
 
-A segment goes only if all replicas have it (it ends at or below the high watermark). If even the active one is to go, a new one
-is rolled first: the log never loses its end. Deleting the oldest segments moves the log's start up.
+A segment goes only if all replicas have it (it ends at or below the high watermark). Each rule is a function that counts how many
+of the oldest segments may go, and changes nothing; `PartitionLog.apply_retention` asks one rule after the other and deletes.
 """
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from ottla.log.removal import drop_segments
 from ottla.log.segment import Segment
+from ottla.log.segments import Segments
 
 if TYPE_CHECKING:
-    from ottla.log.partition import PartitionLog
-
-_log = logging.getLogger("ottla.log.retention")
+    from ottla.log.config import LogConfig
 
 
-def apply(log: PartitionLog, now_ms: int) -> int:
-    """Deletes what may go; returns the number of segments. OSError, StorageError."""
-    deleted = _delete_while(log, _below_start(log), "the log starts later")
-    if "delete" in log.config.cleanup_policy:
-        if log.config.retention_bytes >= 0:
-            deleted += _delete_while(log, _over_size(log), "retention.bytes")
-        if log.config.retention_ms >= 0:
-            deleted += _delete_while(log, _too_old(log, now_ms), "retention.ms")
-    return deleted
+class Limits(NamedTuple):
+    """What the rules measure a log's segments by: three of its offsets, its settings, and the time in ms."""
+
+    log_start_offset: int
+    high_watermark: int
+    log_end_offset: int
+    config: LogConfig
+    now_ms: int
 
 
-def _below_start(log: PartitionLog) -> Callable[[Segment, int], bool]:
-    return lambda segment, end: segment is not log.segments.active and end <= log.log_start_offset
+def count_below_start(segments: Segments, limits: Limits) -> int:
+    """Returns how many segments lie below the log's start."""
+    return _count(segments, limits, lambda segment, end: segment is not segments.active and end <= limits.log_start_offset)
 
 
-def _over_size(log: PartitionLog) -> Callable[[Segment, int], bool]:
-    excess = log.size_bytes - log.config.retention_bytes
+def count_over_size(segments: Segments, limits: Limits) -> int:
+    """Returns how many segments `retention.bytes` lets go."""
+    config = limits.config
+    if "delete" not in config.cleanup_policy or config.retention_bytes < 0:
+        return 0
+    excess = segments.size_bytes() - config.retention_bytes
 
     def may_go(segment: Segment, end: int) -> bool:
         nonlocal excess
         excess -= segment.size
         return excess >= 0
 
-    return may_go
+    return _count(segments, limits, may_go)
 
 
-def _too_old(log: PartitionLog, now_ms: int) -> Callable[[Segment, int], bool]:
-    horizon_ms: int = now_ms - log.config.retention_ms
-    return lambda segment, end: segment.largest_timestamp() < horizon_ms
+def count_too_old(segments: Segments, limits: Limits) -> int:
+    """Returns how many segments `retention.ms` lets go. CorruptRecord, OSError: a time is read from the disk if need be."""
+    config = limits.config
+    if "delete" not in config.cleanup_policy or config.retention_ms < 0:
+        return 0
+    horizon_ms: int = limits.now_ms - config.retention_ms
+    return _count(segments, limits, lambda segment, end: segment.largest_timestamp() < horizon_ms)
 
 
-def _delete_while(log: PartitionLog, may_go: Callable[[Segment, int], bool], reason: str) -> int:
-    """Deletes the oldest segments for as long as `may_go(segment, its end offset)` says so."""
-    segments = log.segments
-    count = 0
+def _count(segments: Segments, limits: Limits, may_go: Callable[[Segment, int], bool]) -> int:
+    """Counts the oldest segments for as long as `may_go(segment, its end offset)` says so. An empty active segment stays."""
     for index, segment in enumerate(segments):
         is_last = index + 1 == len(segments)
-        end = log.log_end_offset if is_last else segments[index + 1].base_offset
-        if (is_last and segment.size == 0) or end > log.high_watermark or not may_go(segment, end):
-            break
-        count += 1
-    if count == 0:
-        return 0
-    if count == len(segments):
-        log.roll()
-    dropped = segments.drop_first(count)
-    log.raise_log_start_offset(segments.first.base_offset)
-    _log.info("%s-%d drops %d segments up to offset %d: %s", log.topic, log.partition, count, log.log_start_offset, reason)
-    for segment in dropped:
-        drop_segments(log, [segment])
-        # Durably one by one, the oldest first: if a crash brought an older one back without its successors, there would be a gap,
-        # and recovery takes what lies behind a gap for the rest of a lost tail.
-        log.directory.disk.sync_dir(log.path)
-    return count
+        end = limits.log_end_offset if is_last else segments[index + 1].base_offset
+        if (is_last and segment.size == 0) or end > limits.high_watermark or not may_go(segment, end):
+            return index
+    return len(segments)
+
+
+RULES: Final[tuple[tuple[str, Callable[[Segments, Limits], int]], ...]] = (
+    ("the log starts later", count_below_start),
+    ("retention.bytes", count_over_size),
+    ("retention.ms", count_too_old),
+)
+"""The rules in the order in which they are asked, each with its reason as the broker's log gives it."""

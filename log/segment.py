@@ -29,26 +29,20 @@ from ottla.log.index import (
     load_offset_index,
     load_time_index,
 )
+from ottla.log.names import (
+    DELETED_SUFFIX,
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    SEGMENT_SUFFIXES,
+    TIME_INDEX_SUFFIX,
+    TXN_INDEX_SUFFIX,
+    offset_name,
+)
 from ottla.log.scan import HEADER_SIZE, Located, ProducerBatch, find, walk
 from ottla.log.txn_index import NO_ABORTS, TxnIndex, load_txn_index
 from ottla.wire.kernel import BatchScan
 
-LOG_SUFFIX: Final = ".log"
-INDEX_SUFFIX: Final = ".index"
-TIME_INDEX_SUFFIX: Final = ".timeindex"
-TXN_INDEX_SUFFIX: Final = ".txnindex"
-SNAPSHOT_SUFFIX: Final = ".snapshot"
-DELETED_SUFFIX: Final = ".deleted"
-CLEANED_SUFFIX: Final = ".cleaned"
-SWAP_SUFFIX: Final = ".swap"
-SEGMENT_SUFFIXES: Final = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
-
 _UNKNOWN: Final = -2  # a timestamp that was not read from disk yet; -1 is "no timestamp"
-
-
-def offset_name(offset: int) -> str:
-    """Base offset as file names have it: 20 digits."""
-    return f"{offset:020d}"
 
 
 class Segment:
@@ -103,7 +97,7 @@ class Segment:
         self.reserved = False
         """The file is longer than `size`, in zeros: preallocated."""
         self.name_ending = ""
-        """What its file names end in while it is not wholly part of the log: `.cleaned`, `.swap` (log.segment_swap)."""
+        """What its file names end in while it is not wholly part of the log: `.cleaned`, `.swap` (log.compaction.swap)."""
         self.index_interval_bytes = index_interval_bytes
         self.jitter_ms = jitter_ms
         self.created_ms = now_ms

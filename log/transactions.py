@@ -1,61 +1,21 @@
-"""Transactions as a log's readers see them: who was aborted in what they read (KIP-98).
+"""Transactions as a log's users see them: ending one, and learning who was aborted in what they read (KIP-98).
 
-The state of a transaction is `ProducerStates`' business and what stays of an aborted one `TxnIndex`'; here they meet the
-segments: a marker that was appended goes into both, and a reader asks across all segments.
+The state of a transaction is `ProducerStates`' business and what stays of an aborted one `TxnIndex`'; `PartitionLog` keeps both
+right with every append. A reader asks here, across all segments.
 """
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ottla.log.disk.files import Buffer, FileSlice
-from ottla.log.index import CorruptIndex
-from ottla.log.markers import build_marker, end_transaction
-from ottla.log.replay import rebuild_txn_index
-from ottla.log.segment import TXN_INDEX_SUFFIX, Segment
-from ottla.log.txn_index import NO_ABORTS, AbortedTransaction, TxnIndex
+from ottla.log.markers import build_marker
+from ottla.log.txn_index import NO_ABORTS, AbortedTransaction
 from ottla.log.validate import Origin
-from ottla.wire.batch import BatchHeader, read_header
+from ottla.wire.batch import read_header
 
 if TYPE_CHECKING:
+    from ottla.log.disk.files import FileSlice
     from ottla.log.partition import AppendInfo, PartitionLog
-
-_log = logging.getLogger("ottla.log.transactions")
-
-
-def note_marker(log: PartitionLog, header: BatchHeader, base_offset: int, parts: Sequence[Buffer]) -> None:
-    """The control batch in `parts` was appended at `base_offset`, to the active segment. StorageError, and the log's directory is
-    offline: readers would not hear of who was aborted.
-    """
-    log.producers.forget_replicated(log.high_watermark)
-    completed = end_transaction(log.producers, header, base_offset, parts)
-    if completed is None or not completed.aborted:
-        return
-    segment = log.segments.active
-    with log.directory.guard(f"appending to {log.path}", whole=True):
-        try:
-            index = segment.change_txn_index()
-        except CorruptIndex as error:
-            _rebuild(log, segment, error)  # with this marker, which is in the log by now
-            return
-    index.append(completed.index_entry)
-    if len(index) == 1:
-        _make_file(log, segment.path(TXN_INDEX_SUFFIX))
-
-
-def _make_file(log: PartitionLog, path: str) -> None:
-    """Kafka, too, makes the index's file with the first entry. What is in it is written with the other indexes.
-
-    Nothing is raised: the marker is in the log and counts, also where the directory goes offline by this.
-    """
-    try:
-        log.directory.disk.open(path, create=True).close()
-    except OSError as error:
-        failure = log.directory.fail(f"making {path}", error)
-        _log.warning("%s is not there before its segment is full: %s", path, failure)
-    log.unsynced.names_in(log.path)
 
 
 def append_marker(
@@ -76,17 +36,19 @@ def append_marker(
     )
     log.producers.check_marker(read_header(marker), coordinator_epoch, transaction_version)
     with log.directory.guard(f"appending to {log.path}"):
-        _txn_index(log, log.segments.active)  # nothing may be missing when the marker is written
+        log.txn_index_of(log.segments.active)  # nothing may be missing when the marker is written
     return log.append_as_leader(marker, leader_epoch=leader_epoch, origin=Origin.COORDINATOR)
 
 
 def collect_aborted(log: PartitionLog, fetch_offset: int, upto: int) -> list[AbortedTransaction]:
-    """The aborted transactions that overlap the offsets from `fetch_offset` to below `upto`. StorageError, CorruptRecord."""
+    """Returns the aborted transactions that overlap the offsets from `fetch_offset` to below `upto`. StorageError,
+    CorruptRecord.
+    """
     found: list[AbortedTransaction] = []
     segments = log.segments
     try:
         for index in range(segments.floor(fetch_offset), len(segments)):
-            entries = _txn_index(log, segments[index])
+            entries = log.txn_index_of(segments[index])
             if entries is not NO_ABORTS and entries.collect(fetch_offset, upto, found):
                 break
     except OSError as error:
@@ -95,13 +57,14 @@ def collect_aborted(log: PartitionLog, fetch_offset: int, upto: int) -> list[Abo
 
 
 def aborted_in_read(log: PartitionLog, fetch_offset: int, read: FileSlice) -> list[AbortedTransaction]:
-    """The aborted transactions that somebody needs to know of who reads `read` for `fetch_offset`. StorageError, CorruptRecord.
+    """Returns the aborted transactions whose records may be in `read`, which was read for `fetch_offset`. StorageError,
+    CorruptRecord.
 
     As in Kafka these may be a few more than overlap the records: where the read ends, only the offset index is asked.
     """
     segments = log.segments
     try:
-        if fetch_offset >= segments.active.base_offset and _txn_index(log, segments.active) is NO_ABORTS:
+        if fetch_offset >= segments.active.base_offset and log.txn_index_of(segments.active) is NO_ABORTS:
             return []  # nearly all reads
         index, last = segments.floor(fetch_offset), len(segments) - 1
         while index < last and segments[index].file is not read.file:
@@ -112,16 +75,3 @@ def aborted_in_read(log: PartitionLog, fetch_offset: int, read: FileSlice) -> li
     if upto is None:
         upto = log.log_end_offset if index == last else segments[index + 1].base_offset
     return collect_aborted(log, fetch_offset, upto)
-
-
-def _txn_index(log: PartitionLog, segment: Segment) -> TxnIndex:
-    try:
-        return segment.txn_index
-    except CorruptIndex as error:
-        _rebuild(log, segment, error)
-        return segment.txn_index
-
-
-def _rebuild(log: PartitionLog, segment: Segment, error: CorruptIndex) -> None:
-    _log.warning("the transaction index of %r is built anew: %s", segment, error)
-    rebuild_txn_index(log.directory.disk, log.path, log.segments, segment, start_offset=log.log_start_offset)

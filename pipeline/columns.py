@@ -24,7 +24,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ottla.log.segment import DELETED_SUFFIX
+from ottla.log.names import DELETED_SUFFIX
 from ottla.pipeline.columns_pile import Found, Job, Pile
 from ottla.pipeline.segments import MAX_OFFSET, MIN_TIMESTAMP, DataLoss, Slice, SourceError, Wanted, slices, with_log
 from ottla.pipeline.segments_disk import ReadOnlyFile, open_for_reading

@@ -34,11 +34,11 @@ from ottla.log.disk.checkpoint import TopicPartition
 from ottla.log.disk.directory import LogDirectory
 from ottla.log.disk.files import OpenFiles
 from ottla.log.errors import CorruptSnapshot, LogError
-from ottla.log.open_options import Opening, Scans
-from ottla.log.opening.leftovers import offset_in
+from ottla.log.names import LOG_SUFFIX, SWAP_SUFFIX, offset_in
+from ottla.log.opening.options import Opening, Scans
 from ottla.log.opening.recovery import open_log
 from ottla.log.partition import PartitionLog
-from ottla.log.segment import LOG_SUFFIX, SWAP_SUFFIX, Segment
+from ottla.log.segment import Segment
 from ottla.log.timestamps import offset_for_timestamp
 from ottla.log.transactions import collect_aborted
 from ottla.pipeline.segments_disk import ReadOnlyDisk

@@ -29,16 +29,9 @@ from ottla.log.compaction.offset_map import SLOT_BYTES, OffsetMap, put_keys
 from ottla.log.compaction.transactions import CleanedTransactions
 from ottla.log.disk.files import Disk, OpenFiles
 from ottla.log.errors import CorruptRecord, LogError
+from ottla.log.names import CLEANED_SUFFIX, INDEX_SUFFIX, LOG_SUFFIX, SEGMENT_SUFFIXES, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX
 from ottla.log.scan import walk_batches
-from ottla.log.segment import (
-    CLEANED_SUFFIX,
-    INDEX_SUFFIX,
-    LOG_SUFFIX,
-    SEGMENT_SUFFIXES,
-    TIME_INDEX_SUFFIX,
-    TXN_INDEX_SUFFIX,
-    Segment,
-)
+from ottla.log.segment import Segment
 from ottla.log.txn_index import AbortedTransaction
 from ottla.wire.batch import BatchHeader, check_crc, read_header
 from ottla.wire.primitives import Buffer

@@ -22,10 +22,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from ottla.log.compaction.cleaner import CleanedGroup
-from ottla.log.open_options import random_jitter_ms
-from ottla.log.opening.leftovers import offset_in
-from ottla.log.removal import drop_segments
-from ottla.log.segment import CLEANED_SUFFIX, SWAP_SUFFIX, Segment
+from ottla.log.names import CLEANED_SUFFIX, SWAP_SUFFIX, offset_in
 
 if TYPE_CHECKING:
     from ottla.log.partition import PartitionLog
@@ -41,18 +38,7 @@ class SegmentSwap:
         first = log.segments.floor(group.base_offset)
         self._old = [log.segments[at] for at in range(first, min(first + len(group.replaces), len(log.segments)))]
         self._fits = [segment.base_offset for segment in self._old] == group.replaces and log.segments.active not in self._old
-        config = log.config
-        self._new = Segment(
-            log.directory.disk,
-            log.path,
-            group.base_offset,
-            size=group.size,
-            open_files=log.directory.open_files,
-            index_bytes=config.segment_index_bytes,
-            index_interval_bytes=config.index_interval_bytes,
-            now_ms=log.now_ms(),
-            jitter_ms=random_jitter_ms(config, log.random),
-        )
+        self._new = log.local.segment_of(group.base_offset, group.size)
         self._new.name_ending = CLEANED_SUFFIX
         self.steps = (self._rename_new, self._exchange, self._end)
 
@@ -94,7 +80,7 @@ class SegmentSwap:
         with log.directory.guard(f"compacting {log.path}", whole=True):
             log.segments.replace(self._old, self._new)
             self._exchanged = True
-            drop_segments(log, self._old, keep_snapshot=self._new.base_offset)
+            log.local.drop(self._old, keep_snapshot=self._new.base_offset)
 
     def _end(self) -> None:
         with self._log.directory.guard(f"compacting {self._log.path}", whole=True):

@@ -1,14 +1,14 @@
 """Opening a partition's directory: what a start, clean or not, finds there and makes right. Kafka's LogLoader, pass by pass.
 
-1. Leftovers (`log.opening.leftovers`): `.deleted` and `.cleaned` files go; a `.swap` that a compaction or split left is finished.
+1. Temporary files (`log.opening.temporary_files`): `.deleted` and `.cleaned` ones go, a `.swap` that a compaction or split left
+   takes its place.
 2. Segments: one a `.log` file; an index without its log goes. Indexes are read when first needed and rebuilt if they are wrong.
 3. After an unclean stop (`log.opening.torn_tail`), every segment from the one that holds the recovery point on is read batch by
-batch and
-   the log is cut where it goes wrong; their indexes are built anew on the way. A bad batch *below* the recovery point was
+   batch and the log is cut where it goes wrong; their indexes are rebuilt on the way. A bad batch *below* the recovery point was
    fsynced and is no torn tail: `CorruptLog`, nothing is cut, the partition stays away. A segment with offsets that do not fit
    its indexes is split, and everything from 2 on begins again; that is looked for after a clean stop too.
 4. Leader epochs: the checkpoint, plus what the batches of pass 3 say.
-5. Producer state: the newest usable snapshot, plus the headers after it (`log.replay`).
+5. Producer state: the newest usable snapshot, plus the headers after it (`log.rebuild`).
 
 A clean stop skips pass 3. Every derived file may hold any bytes at all: it is rebuilt or ignored, never trusted.
 """
@@ -24,14 +24,15 @@ from ottla.log.disk.files import Disk, OpenFiles
 from ottla.log.epochs import UNDEFINED_EPOCH, LeaderEpochs, format_checkpoint
 from ottla.log.errors import CorruptLog, CorruptRecord, CorruptSnapshot, InconsistentMetadata
 from ottla.log.index import MAX_RELATIVE_OFFSET
-from ottla.log.open_options import Opening
-from ottla.log.opening.leftovers import clear_up, offset_in
+from ottla.log.names import INDEX_SUFFIX, LOG_SUFFIX, SEGMENT_SUFFIXES, TIME_INDEX_SUFFIX, offset_in
+from ottla.log.opening.options import Opening
+from ottla.log.opening.temporary_files import finish_or_remove
 from ottla.log.opening.torn_tail import Overflow, TailCheck, find_overflow, remove_segment, split
 from ottla.log.partition import PartitionLog
 from ottla.log.producers import ProducerStates
-from ottla.log.replay import load_producers, remove_stray_snapshots, snapshots_among
+from ottla.log.rebuild import load_producers, remove_stray_snapshots, snapshots_among
 from ottla.log.scan import walk_headers
-from ottla.log.segment import INDEX_SUFFIX, LOG_SUFFIX, SEGMENT_SUFFIXES, TIME_INDEX_SUFFIX, Segment
+from ottla.log.segment import Segment
 from ottla.log.segments import Segments
 from ottla.wire.batch import read_header
 
@@ -155,7 +156,7 @@ class _Loader:
 
     def load(self) -> None:
         """Passes 1 to 4: `segments`, `epochs` and `end_offset` are right."""
-        names = clear_up(self._disk, self._path)
+        names = finish_or_remove(self._disk, self._path)
         while True:
             self._load_segments(names)
             self._load_epochs()
@@ -196,7 +197,7 @@ class _Loader:
             index_bytes=config.segment_index_bytes,
             index_interval_bytes=config.index_interval_bytes,
             now_ms=self._opening.now_ms(),
-            jitter_ms=self._opening.segment_jitter_ms(),
+            jitter_ms=config.random_segment_jitter_ms(self._opening.random),
         )
 
     def _check_tail(self) -> None:

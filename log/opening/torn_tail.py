@@ -29,9 +29,10 @@ from ottla.log.disk.files import Disk
 from ottla.log.epochs import LeaderEpochs
 from ottla.log.errors import CorruptLog, CorruptRecord
 from ottla.log.index import MAX_RELATIVE_OFFSET
-from ottla.log.open_options import Opening
+from ottla.log.names import CLEANED_SUFFIX, LOG_SUFFIX, SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX, offset_name
+from ottla.log.opening.options import Opening
 from ottla.log.scan import READ_BYTES, check_batches, only_zeros, walk_batches, walk_headers
-from ottla.log.segment import CLEANED_SUFFIX, LOG_SUFFIX, SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX, Segment, offset_name
+from ottla.log.segment import Segment
 from ottla.wire.batch import check_crc, read_header
 from ottla.wire.kernel import CONTROL, NEED_MORE, OFFSET_OVERFLOW, SCAN_REASONS, BatchScan
 

@@ -12,7 +12,7 @@
 from __future__ import annotations
 
 from ottla.log.errors import LogError
-from ottla.log.moving import name_fits
+from ottla.log.names import future_name_fits
 from ottla.server.base.errors import code_of
 from ottla.server.requests.context import RequestContext
 from ottla.wire.errors import ErrorCode
@@ -43,7 +43,7 @@ def handle(request: AlterReplicaLogDirsRequest, ctx: RequestContext) -> AlterRep
 def _move(topic: str, index: int, path: str, ctx: RequestContext) -> ErrorCode:
     broker = ctx.broker
     logs = broker.replicas.logs
-    if not name_fits(topic, index):
+    if not future_name_fits(topic, index):
         return ErrorCode.INVALID_TOPIC_EXCEPTION
     directory = next((found for found in logs.directories if found.path == path and path in broker.config.log_dirs), None)
     if directory is None:

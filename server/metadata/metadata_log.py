@@ -157,10 +157,9 @@ class MetadataLog:
             start = self._load_snapshot(image)
             self._check_quorum()
             if start > self._log.log_end_offset:
-                from ottla.log.restart import restart_at  # as good as never
-
                 logger.warning("%s ends before its newest snapshot, and begins anew behind that", self._log.path)
-                restart_at(self._log, start)
+                self._latest_epoch = max(self._latest_epoch, self._log.leader_epoch)
+                self._log.truncate_fully_and_start_at(start)
         except OSError as error:
             raise StorageError(f"reading {self._log.path}: {error}") from error
         if start < self._log.log_start_offset:

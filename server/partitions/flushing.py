@@ -22,8 +22,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from ottla.log.errors import StorageError
-from ottla.log.flush import answer_waits
-from ottla.log.removal import check_usable
 
 if TYPE_CHECKING:
     from ottla.log.flush import FlushJob
@@ -84,11 +82,11 @@ class Flushing:
         queue.waiting.append((end_offset, told))
 
     def _begin(self, log: PartitionLog, queue: _Queue) -> None:
-        if log.closed and not answer_waits(log, queue.waiting[-1][0]):  # moved to another directory, and durable there
+        if log.closed and not log.answer_waits(queue.waiting[-1][0]):  # moved to another directory, and durable there
             self._tell(log, queue)
             return
         try:
-            check_usable(log)
+            log.check_usable()
             if any(end_offset > log.log_end_offset for end_offset, _ in queue.waiting):
                 raise StorageError(f"{log!r} was cut before it was flushed")
             job = log.start_flush()
@@ -113,7 +111,7 @@ class Flushing:
         """Answers what the recovery point has reached, and has the rest flushed."""
         waiting = queue.waiting
         told = []
-        while waiting and not answer_waits(log, waiting[0][0]):
+        while waiting and not log.answer_waits(waiting[0][0]):
             told.append(waiting.popleft()[1])
         self._go_on(log, queue)
         if told:  # whoever's flush it was: readers see more now

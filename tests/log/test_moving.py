@@ -9,7 +9,8 @@ import pytest
 
 from ottla.log.errors import StorageError
 from ottla.log.manager import LogManager
-from ottla.log.moving import FutureLog, create_future, future_name, name_fits, open_future, parse_future_name, remove_future
+from ottla.log.moving import FutureLog, create_future, open_future, remove_future
+from ottla.log.names import future_directory_name, future_name_fits, parse_future_name
 from ottla.log.partition import PartitionLog
 from ottla.log.transactions import append_marker, collect_aborted
 from tests.log.support import NOW_MS, TOPIC_ID, batch, settings
@@ -75,13 +76,13 @@ def contents(log: PartitionLog) -> list[bytes]:
 
 
 def test_names() -> None:
-    name = future_name("a-1.b", 7, Random(1))
+    name = future_directory_name("a-1.b", 7, Random(1))
     assert parse_future_name(name) == ("a-1.b", 7)
     assert [parse_future_name(other) for other in ("t-0", "t-0.abc-future", name.replace("-future", "-delete"))] == [None] * 3
-    assert len(future_name("x" * 213, 0, Random(1))) == 255
-    assert name_fits("x" * 213, 0)
-    assert not name_fits("x" * 214, 0)
-    assert not name_fits("x" * 213, 10)
+    assert len(future_directory_name("x" * 213, 0, Random(1))) == 255
+    assert future_name_fits("x" * 213, 0)
+    assert not future_name_fits("x" * 214, 0)
+    assert not future_name_fits("x" * 213, 10)
 
 
 def test_segments_epochs_producers_and_aborted_transactions_come_along() -> None:

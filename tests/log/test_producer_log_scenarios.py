@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from ottla.log.names import SNAPSHOT_SUFFIX
 from ottla.log.producers import NO_OFFSET
-from ottla.log.replay import remove_stray_snapshots
-from ottla.log.segment import SNAPSHOT_SUFFIX
+from ottla.log.rebuild import remove_stray_snapshots
 from ottla.log.transactions import append_marker
 from tests.log.support import NOW_MS, Rig, batch, settings
 from tests.log.test_producer_scenarios import DAY_MS, LATE_MS, PID, TIMEOUT_MS

@@ -32,7 +32,8 @@ from random import Random
 import pytest
 
 from ottla.log.disk.files import OpenFiles
-from ottla.log.segment import DELETED_SUFFIX, Segment
+from ottla.log.names import DELETED_SUFFIX
+from ottla.log.segment import Segment
 from ottla.log.segments import Segments
 from ottla.log.timestamps import offset_for_timestamp
 from ottla.log.transactions import collect_aborted

@@ -14,7 +14,7 @@ import pytest
 
 from ottla.log.disk.files import StateUnknown
 from ottla.log.errors import CorruptRecord, StorageError
-from ottla.log.segment import LOG_SUFFIX, offset_name
+from ottla.log.names import LOG_SUFFIX, offset_name
 from tests.log.support import Rig, batch, settings
 
 SIZE = len(batch())

@@ -16,7 +16,7 @@ from ottla.log.disk.files import MAX_WHOLE_BYTES, Disk, FileSlice, FileTooLarge,
 from ottla.log.errors import CorruptSnapshot, InconsistentMetadata, LogDirLocked, TruncatedSlice
 from ottla.log.index import CorruptIndex, load_offset_index, load_time_index
 from ottla.log.producers import ProducerStates
-from ottla.log.replay import _load_snapshot
+from ottla.log.rebuild import _load_snapshot
 from ottla.log.txn_index import load_txn_index
 from tests.memdisk import MemDisk, PowerCut
 

@@ -1,4 +1,4 @@
-"""log/ending.py: a stop that syncs many partitions at once leaves what one that syncs them one after the other leaves.
+"""log/clean_shutdown.py: a stop that syncs many partitions at once leaves what one that syncs them one after the other leaves.
 
 On a real disk: the simulated one is for one thread.
 """
@@ -12,8 +12,8 @@ from random import Random
 
 import pytest
 
+from ottla.log.clean_shutdown import sync_all
 from ottla.log.disk.files import OsDisk, OsFile, StateUnknown
-from ottla.log.ending import sync_rest
 from ottla.log.manager import LogManager
 from tests.log.support import NOW_MS, TOPIC_ID, batch, settings
 
@@ -114,7 +114,7 @@ def test_what_ended_in_a_bug_does_not_count_as_synced(tmp_path: Path, monkeypatc
     write(logs)
     seen: list[type[BaseException]] = []
     monkeypatch.setattr(threading, "excepthook", lambda args: seen.append(args.exc_type))
-    sync_rest(logs.logs.values(), 4)
+    sync_all(logs.logs.values(), 4)
     assert seen == [ZeroDivisionError]
     assert {logs.logs["t", partition].unflushed for partition in range(3, 40, 4)} == {0, 3}
     assert logs.logs["t", 3].unflushed == 3

@@ -14,10 +14,10 @@ from collections.abc import Iterable, Iterator
 from ottla.log.disk.files import Disk, FileTooLarge
 from ottla.log.errors import CorruptSnapshot
 from ottla.log.markers import end_transaction
-from ottla.log.opening.leftovers import offset_in
+from ottla.log.names import SNAPSHOT_SUFFIX, offset_in, offset_name
 from ottla.log.producers import CompletedTransaction, ProducerStates
 from ottla.log.scan import walk_producers
-from ottla.log.segment import SNAPSHOT_SUFFIX, Segment, offset_name
+from ottla.log.segment import Segment
 from ottla.log.segments import Segments
 from ottla.wire.batch import read_header
 

@@ -20,37 +20,30 @@ import logging
 from typing import Final
 
 from ottla.log.disk.files import Disk
+from ottla.log.names import (
+    CLEANED_SUFFIX,
+    DELETED_SUFFIX,
+    LOG_SUFFIX,
+    SEGMENT_SUFFIXES,
+    SNAPSHOT_SUFFIX,
+    SWAP_SUFFIX,
+    TMP_SUFFIX,
+    offset_in,
+)
 from ottla.log.scan import walk
-from ottla.log.segment import CLEANED_SUFFIX, DELETED_SUFFIX, LOG_SUFFIX, SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX, SWAP_SUFFIX
 
 _log = logging.getLogger("ottla.log.leftovers")
 
-NO_OFFSET: Final = -1
-_OFFSET_DIGITS: Final = 20
 _MAX_OFFSET: Final = 2**63 - 1
-_ENDINGS: Final = frozenset(
-    suffix + ending
-    for suffix in (*SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX)
-    for ending in ("", DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX, ".tmp")
-)
 
 
-def offset_in(name: str) -> int:
-    """The offset that the name of a segment's or snapshot's file says; -1 for a stranger's, a copy that somebody made perhaps."""
-    digits = name[:_OFFSET_DIGITS]
-    if name[_OFFSET_DIGITS:] not in _ENDINGS or not (digits.isascii() and digits.isdigit()):
-        return NO_OFFSET
-    offset = int(digits)
-    return offset if offset <= _MAX_OFFSET else NO_OFFSET
-
-
-def clear_up(disk: Disk, path: str) -> list[str]:
+def finish_or_remove(disk: Disk, path: str) -> list[str]:
     """Finishes or undoes what was under way in the directory; returns the names that are there now.
 
     CorruptRecord if a `.swap` log cannot be walked: then nothing is removed. OSError.
     """
     names = disk.list(path)
-    if not any(name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX, ".tmp")) for name in names):
+    if not any(name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX, TMP_SUFFIX)) for name in names):
         return names
     cleaned = [offset for name in names if name.endswith(CLEANED_SUFFIX) and (offset := offset_in(name)) >= 0]
     unfinished = min(cleaned, default=_MAX_OFFSET)
@@ -66,7 +59,7 @@ def clear_up(disk: Disk, path: str) -> list[str]:
             _log.warning("%s/%s is removed: what it belongs to was not finished", path, name)
             disk.remove(f"{path}/{name}")
             disk.sync_dir(path)
-        elif name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, ".tmp")):
+        elif name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, TMP_SUFFIX)):
             disk.remove(f"{path}/{name}")
     if swaps:
         _finish_swaps(disk, path, swaps)

@@ -63,13 +63,3 @@ class Opening:
     def directory_name(self) -> str:
         """The name of the partition's directory in its log directory."""
         return self.directory or f"{self.topic}-{self.partition}"
-
-    def segment_jitter_ms(self) -> int:
-        """How much earlier than segment.ms the next segment rolls, so that partitions do not all roll at once."""
-        return random_jitter_ms(self.config, self.random)
-
-
-def random_jitter_ms(config: LogConfig, random: Random) -> int:
-    """Between 0 and segment.jitter.ms, below segment.ms."""
-    bound = min(config.segment_jitter_ms, config.segment_ms)
-    return random.randrange(bound) if bound > 0 else 0

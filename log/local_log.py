@@ -1,0 +1,220 @@
+"""LocalLog: the files of one partition. What Kafka calls LocalLog, below its UnifiedLog, which is our `PartitionLog`.
+
+It makes, cuts and drops segments, and knows neither producers nor leader epochs, and of offsets only those that segments begin
+at. Whoever calls it has asked already whether the log directory is online, and says what an OSError means; appends and reads go
+past it, straight to the segments.
+
+Segments that leave the log are renamed at once and removed after `file.delete.delay.ms`. The delay lets readers finish that hold
+only a name (Kafka's do; ours hold the open file), and gives an operator a minute to regret. A restart removes what is renamed.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from random import Random
+from typing import TYPE_CHECKING
+
+from ottla.log.disk.directory import LogDirectory
+from ottla.log.flush import Unsynced
+from ottla.log.index import CorruptIndex
+from ottla.log.names import SNAPSHOT_SUFFIX, TXN_INDEX_SUFFIX, offset_name, retired_directory_name
+from ottla.log.rebuild import rebuild_txn_index
+from ottla.log.segment import Segment
+from ottla.log.segments import Segments
+from ottla.log.txn_index import AbortedTransaction, TxnIndex
+
+if TYPE_CHECKING:
+    from ottla.log.config import LogConfig
+
+_log = logging.getLogger("ottla.log.partition")
+
+
+class LocalLog:
+    """See the module's docstring. `path` is the partition's directory, which lies in `directory`."""
+
+    __slots__ = ("config", "directory", "now_ms", "partition", "path", "random", "segments", "topic", "unsynced")
+
+    def __init__(
+        self,
+        directory: LogDirectory,
+        path: str,
+        topic: str,
+        partition: int,
+        segments: Segments,
+        config: LogConfig,
+        now_ms: Callable[[], int],
+        random: Random,
+    ) -> None:
+        self.directory = directory
+        self.path = path
+        self.topic = topic
+        self.partition = partition
+        self.segments = segments
+        self.config = config
+        self.now_ms = now_ms
+        self.random = random
+        self.unsynced = Unsynced()
+
+    def configure(self, config: LogConfig) -> None:
+        """Takes the topic's settings, which changed or became known after the log was opened."""
+        self.config = config
+        for segment in self.segments:
+            segment.configure(index_bytes=config.segment_index_bytes, index_interval_bytes=config.index_interval_bytes)
+
+    # Making segments
+
+    def segment_of(self, base_offset: int, size: int) -> Segment:
+        """Returns the object of a segment whose files are `size` bytes long, or are yet to be made."""
+        config = self.config
+        return Segment(
+            self.directory.disk,
+            self.path,
+            base_offset,
+            size=size,
+            open_files=self.directory.open_files,
+            index_bytes=config.segment_index_bytes,
+            index_interval_bytes=config.index_interval_bytes,
+            now_ms=self.now_ms(),
+            jitter_ms=config.random_segment_jitter_ms(self.random),
+        )
+
+    def new_segment(self, base_offset: int) -> Segment:
+        """Makes the files of a new, empty segment, which is not in `segments` yet. OSError."""
+        segment = self.segment_of(base_offset, 0)
+        segment.create_files(self.config.segment_bytes if self.config.preallocate else 0)
+        self.unsynced.names_in(self.path)
+        return segment
+
+    def write_snapshot(self, offset: int, data: bytes) -> None:
+        """Writes the producer snapshot of this offset, unsynced. OSError."""
+        path = f"{self.path}/{offset_name(offset)}{SNAPSHOT_SUFFIX}"
+        self.directory.disk.write_bytes(path, data, sync=False)
+        self.unsynced.paths.append(path)
+        self.unsynced.names_in(self.path)
+
+    def write_indexes(self) -> bool:
+        """Writes what the indexes of all segments have not on disk yet, unsynced, and gives back what was reserved for the active
+        one. True: there was something. OSError.
+        """
+        unwritten = [segment for segment in self.segments if segment.indexes_dirty or segment.reserved]
+        written = [path for segment in unwritten for path in segment.write_indexes(final=True)]
+        self.unsynced.paths += written
+        return bool(written)
+
+    def sync_now(self, paths: list[str]) -> None:
+        """Syncs these files and their names, without waiting for a flush. OSError."""
+        for path in paths:
+            self.directory.disk.open(path).sync()
+        self.directory.disk.sync_dir(self.path)
+
+    # Transaction indexes
+
+    def txn_index_of(self, segment: Segment, log_start_offset: int) -> TxnIndex:
+        """Returns a segment's transaction index, rebuilt from the log if its file is wrong. CorruptRecord, OSError."""
+        try:
+            return segment.txn_index
+        except CorruptIndex as error:
+            self._rebuild_txn_index(segment, log_start_offset, error)
+            return segment.txn_index
+
+    def add_aborted(self, aborted: AbortedTransaction, log_start_offset: int) -> None:
+        """Adds a transaction, whose marker was just appended, to the active segment's index. StorageError, and the log directory
+        is offline: readers would not hear of who was aborted.
+        """
+        segment = self.segments.active
+        with self.directory.guard(f"appending to {self.path}", whole=True):
+            try:
+                index = segment.change_txn_index()
+            except CorruptIndex as error:
+                self._rebuild_txn_index(segment, log_start_offset, error)  # with this marker, which is in the log by now
+                return
+        index.append(aborted)
+        if len(index) == 1:
+            self._make_file(segment.path(TXN_INDEX_SUFFIX))
+
+    def _make_file(self, path: str) -> None:
+        """Makes a transaction index's file with its first entry, as Kafka does. What is in it is written with the other indexes.
+
+        Nothing is raised: the marker is in the log and counts, also where the directory goes offline by this.
+        """
+        try:
+            self.directory.disk.open(path, create=True).close()
+        except OSError as error:
+            failure = self.directory.fail(f"making {path}", error)
+            _log.warning("%s is not there before its segment is full: %s", path, failure)
+        self.unsynced.names_in(self.path)
+
+    def _rebuild_txn_index(self, segment: Segment, log_start_offset: int, error: CorruptIndex) -> None:
+        _log.warning("the transaction index of %r is rebuilt: %s", segment, error)
+        rebuild_txn_index(self.directory.disk, self.path, self.segments, segment, start_offset=log_start_offset)
+
+    # Taking away
+
+    def drop(self, segments: list[Segment], keep_snapshot: int = -1) -> None:
+        """Marks the files of segments that left `self.segments`, and removes their producer snapshots but for that of offset
+        `keep_snapshot`. OSError.
+        """
+        due_ms = self.now_ms() + self.config.file_delete_delay_ms
+        disk = self.directory.disk
+        for segment in segments:
+            for path in segment.rename_deleted():
+                self.directory.remove_later(path, due_ms)
+            snapshot = f"{self.path}/{offset_name(segment.base_offset)}{SNAPSHOT_SUFFIX}"
+            if segment.base_offset != keep_snapshot and disk.exists(snapshot):
+                disk.remove(snapshot)
+        self.unsynced.names_in(self.path)
+
+    def drop_oldest(self, count: int) -> None:
+        """Drops the oldest `count` segments; one stays. OSError.
+
+        Durably one by one, the oldest first: if a crash brought an older one back without its successors, there would be a gap,
+        and recovery takes what lies behind a gap for the rest of a lost tail.
+        """
+        for segment in self.segments.drop_first(count):
+            self.drop([segment])
+            self.directory.disk.sync_dir(self.path)
+
+    def cut(self, offset: int) -> None:
+        """Ends the segments at `offset`; where they all begin later, one empty segment there takes their place. OSError.
+
+        Durable when it returns, and what the cleaner knew of the tail is forgotten before. If a crash could bring the old tail
+        back behind a segment that was rolled meanwhile, recovery, which begins at the new segment, would never look at it.
+        """
+        segments = self.segments
+        if offset < segments.first.base_offset:
+            self.replace_all(offset)
+        else:
+            self.directory.lower_cleaned((self.topic, self.partition), offset)
+            self.drop(segments.drop_after(segments.floor(offset)))
+            segments.active.truncate_to(offset)
+            if segments.active.size == 0:
+                segments.active.created_ms = self.now_ms()  # it waits for its roll from here on
+            segments.active.sync()
+            segments.forget_hints()
+        self.directory.disk.sync_dir(self.path)
+
+    def replace_all(self, offset: int) -> None:
+        """Puts one empty segment, which begins at `offset`, in the place of all others. Durable with the next flush. OSError."""
+        self.directory.lower_cleaned((self.topic, self.partition), offset)
+        self.drop(self.segments.replace_all(self.new_segment(offset)))
+
+    # The directory
+
+    def retire_directory(self, suffix: str) -> str:
+        """Gives the directory, durably, a name that is no partition's, so that a topic of the same name can be made again;
+        returns its new path. OSError.
+        """
+        directory = self.directory
+        renamed = f"{directory.path}/{retired_directory_name(self.topic, self.partition, self.random, suffix)}"
+        directory.disk.rename(self.path, renamed)
+        directory.disk.sync_dir(directory.path)
+        return renamed
+
+    def rename_directory(self, path: str) -> None:
+        """Gives the directory, durably, another name, under which the log goes on. OSError."""
+        self.directory.disk.rename(self.path, path)
+        self.directory.disk.sync_dir(self.directory.path)
+        self.path = path
+        for segment in self.segments:
+            segment.directory = path

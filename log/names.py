@@ -1,0 +1,83 @@
+"""Names of files and directories in a log directory: what is what is told by the end of a name. All of them are Kafka's.
+
+A segment's files are named by its base offset in 20 digits. While a file is not, or no longer, part of the log, its name ends in
+one more suffix: `.cleaned`, `.swap`, `.deleted` or `.tmp` (`log.opening.temporary_files` has their meaning).
+
+A partition's directory is `<topic>-<partition>`. One that is no partition's any more, or not yet, is
+`<topic>-<partition>.<32 hex digits><suffix>`; the digits are drawn, so that a topic of the same name can come and go again.
+"""
+
+from __future__ import annotations
+
+import re
+from random import Random
+from typing import Final
+
+LOG_SUFFIX: Final = ".log"
+INDEX_SUFFIX: Final = ".index"
+TIME_INDEX_SUFFIX: Final = ".timeindex"
+TXN_INDEX_SUFFIX: Final = ".txnindex"
+SNAPSHOT_SUFFIX: Final = ".snapshot"
+SEGMENT_SUFFIXES: Final = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
+
+DELETED_SUFFIX: Final = ".deleted"
+CLEANED_SUFFIX: Final = ".cleaned"
+SWAP_SUFFIX: Final = ".swap"
+TMP_SUFFIX: Final = ".tmp"
+
+DELETE_DIR_SUFFIX: Final = "-delete"
+"""The directory is removed after `file.delete.delay.ms`, or by the next start."""
+STRAY_DIR_SUFFIX: Final = "-stray"
+"""No topic claims the directory: a crash came between a topic's end and that of its files, or the metadata is gone. As in Kafka
+it is out of the way and never removed."""
+FUTURE_DIR_SUFFIX: Final = "-future"
+"""The directory holds a copy on its way to another log directory (log/moving.py)."""
+
+NO_OFFSET: Final = -1
+_OFFSET_DIGITS: Final = 20
+_MAX_OFFSET: Final = 2**63 - 1
+_MAX_NAME_BYTES: Final = 255
+_FILE_SUFFIXES: Final = frozenset(
+    suffix + temporary
+    for suffix in (*SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX)
+    for temporary in ("", DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX, TMP_SUFFIX)
+)
+_FUTURE_NAME: Final = re.compile(r"(?P<topic>.+)-(?P<partition>\d{1,10})\.[0-9a-f]{32}-future")
+
+
+def offset_name(offset: int) -> str:
+    """Returns an offset as file names have it: 20 digits."""
+    return f"{offset:020d}"
+
+
+def offset_in(name: str) -> int:
+    """Returns the offset in the name of a segment's or snapshot's file; NO_OFFSET for any other name, such as that of a copy that
+    somebody made by hand.
+    """
+    digits = name[:_OFFSET_DIGITS]
+    if name[_OFFSET_DIGITS:] not in _FILE_SUFFIXES or not (digits.isascii() and digits.isdigit()):
+        return NO_OFFSET
+    offset = int(digits)
+    return offset if offset <= _MAX_OFFSET else NO_OFFSET
+
+
+def retired_directory_name(topic: str, partition: int, random: Random, suffix: str) -> str:
+    """Returns a name for the directory of a partition that ends here; a long topic name is cut to fit the file system."""
+    ending = f"-{partition}.{random.getrandbits(128):032x}{suffix}"
+    return f"{topic[: _MAX_NAME_BYTES - len(ending)]}{ending}"
+
+
+def future_directory_name(topic: str, partition: int, random: Random) -> str:
+    """Returns a name for the directory of a partition's copy."""
+    return f"{topic}-{partition}.{random.getrandbits(128):032x}{FUTURE_DIR_SUFFIX}"
+
+
+def future_name_fits(topic: str, partition: int) -> bool:
+    """Returns whether there is such a name: with a topic of 200 characters or more it is too long for a file system."""
+    return len(topic) + len(f"-{partition}.{'0' * 32}{FUTURE_DIR_SUFFIX}") <= _MAX_NAME_BYTES
+
+
+def parse_future_name(name: str) -> tuple[str, int] | None:
+    """Returns (topic, partition) of a copy's directory; None if the name is no such directory's."""
+    match = _FUTURE_NAME.fullmatch(name)
+    return None if match is None else (match["topic"], int(match["partition"]))
