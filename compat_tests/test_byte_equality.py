@@ -48,7 +48,7 @@ from ottla.log.disk.files import OpenFiles, OsDisk
 from ottla.log.opening.options import Opening
 from ottla.log.opening.recovery import create_log
 from ottla.log.validate import Origin
-from ottla.wire.batch import HEADER_SIZE, build_batch, iter_batches
+from ottla.wire.batch import HEADER_SIZE, iter_batches
 from ottla.wire.messages import (
     add_partitions_to_txn,
     delete_records,
@@ -57,7 +57,7 @@ from ottla.wire.messages import (
     incremental_alter_configs,
     init_producer_id,
 )
-from ottla.wire.records import Record, decode_records
+from ottla.wire.records import Record, build_batch, decode_records
 
 START_MS: Final = int(time.time() * 1000) + 30 * 60_000
 CODECS: Final = range(5)

@@ -28,9 +28,9 @@ from compat_tests.waiting import wait_for
 from compat_tests.wire import Wire
 from ottla.log.disk import checkpoint
 from ottla.log.disk.files import OsDisk
-from ottla.wire.batch import HEADER_SIZE, BatchHeader, build_batch, iter_batches
+from ottla.wire.batch import HEADER_SIZE, BatchHeader, iter_batches
 from ottla.wire.messages import incremental_alter_configs, write_txn_markers
-from ottla.wire.records import Record, decode_records
+from ottla.wire.records import Record, build_batch, decode_records
 
 ROUNDS: Final = (1, 2, 3)
 SETTINGS: Final = {

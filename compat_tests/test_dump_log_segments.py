@@ -37,12 +37,11 @@ from ottla.log.opening.options import Opening
 from ottla.log.opening.recovery import create_log
 from ottla.log.partition import PartitionLog
 from ottla.log.validate import Origin
-from ottla.wire.batch import build_batch
 from ottla.wire.messages.internal import transaction_log_key, transaction_log_value
 from ottla.wire.messages.internal.transaction_log_key import TransactionLogKey
 from ottla.wire.messages.internal.transaction_log_value import TransactionLogValue
 from ottla.wire.primitives import Parts
-from ottla.wire.records import Record
+from ottla.wire.records import Record, build_batch
 
 CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 SETTINGS: Final = {

@@ -30,8 +30,7 @@ from ottla.commands.pipeline_gaps import is_compacted
 from ottla.pipeline import archive, audit_job, replay
 from ottla.pipeline.cluster import KafkaCluster
 from ottla.pipeline.source import register
-from ottla.wire.batch import build_batch
-from ottla.wire.records import Record
+from ottla.wire.records import Record, build_batch
 
 pytestmark = pytest.mark.spark
 

@@ -20,10 +20,10 @@ from compat_tests.brokers import Address
 from compat_tests.seen import LEDGER
 from compat_tests.times import TODAY_MS
 from compat_tests.waiting import wait_for
-from ottla.wire.batch import BatchHeader, build_batch, iter_batches
+from ottla.wire.batch import BatchHeader, iter_batches
 from ottla.wire.header import decode_response_header, encode_request_header
 from ottla.wire.messages import create_topics, fetch, find_coordinator, init_producer_id, list_offsets, metadata, produce
-from ottla.wire.records import Record
+from ottla.wire.records import Record, build_batch
 
 CLOSED: Final = "connection closed by the broker"
 SILENT: Final = "no answer"

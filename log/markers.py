@@ -14,8 +14,8 @@ from typing import Final, NamedTuple
 from ottla.log.disk.files import Buffer
 from ottla.log.producers import CompletedTransaction, Duplicate, ProducerStates
 from ottla.log.validate import Origin, ValidatedBatch
-from ottla.wire.batch import BatchHeader, build_batch
-from ottla.wire.records import Record, decode_records
+from ottla.wire.batch import BatchHeader
+from ottla.wire.records import Record, build_batch, decode_records
 
 ABORT: Final = 0
 COMMIT: Final = 1

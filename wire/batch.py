@@ -20,16 +20,13 @@ Magic 0 and 1 (message sets before Kafka 0.11) are not read: Kafka 4 does not ta
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from struct import Struct
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
 from ottla.wire.primitives import Buffer
-
-if TYPE_CHECKING:
-    from ottla.wire.records import Record
 
 HEADER_SIZE: Final = 61
 LENGTH_OVERHEAD: Final = 12  # base offset and batch length themselves
@@ -201,47 +198,6 @@ def iter_batches(buf: Buffer) -> Iterator[tuple[BatchHeader, memoryview]]:
         pos = end
 
 
-def build_batch(
-    records: Sequence[Record],
-    *,
-    base_offset: int = 0,
-    codec: int = 0,
-    level: int | None = None,
-    timestamp_type: int = CREATE_TIME,
-    producer_id: int = NO_PRODUCER_ID,
-    producer_epoch: int = NO_PRODUCER_EPOCH,
-    base_sequence: int = NO_SEQUENCE,
-    transactional: bool = False,
-    control: bool = False,
-    partition_leader_epoch: int = NO_LEADER_EPOCH,
-) -> bytes:
-    """One whole batch of `records`, numbered from `base_offset` in their order (their own offsets do not count).
-
-    The base timestamp is the first record's, the maximum the largest, as Kafka's builder has it.
-    """
-    from ottla.wire.records import encode_records
-
-    if not records:
-        raise ValueError("a batch holds at least one record")
-    base_timestamp = records[0].timestamp_ms
-    return wrap(
-        encode_records(records, base_timestamp),
-        len(records),
-        base_timestamp,
-        max(record.timestamp_ms for record in records),
-        base_offset=base_offset,
-        codec=codec,
-        level=level,
-        timestamp_type=timestamp_type,
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
-        base_sequence=base_sequence,
-        transactional=transactional,
-        control=control,
-        partition_leader_epoch=partition_leader_epoch,
-    )
-
-
 def wrap(
     section: bytes,
     records_count: int,
@@ -259,7 +215,7 @@ def wrap(
     control: bool = False,
     partition_leader_epoch: int = NO_LEADER_EPOCH,
 ) -> bytes:
-    """One whole batch around records that are encoded already, as encode_records does it."""
+    """Returns one whole batch around records that are encoded already, as `wire.records.encode_records` does it."""
     if codec:
         from ottla.wire.compression import compress
 

@@ -12,7 +12,19 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from ottla.wire import kernel
-from ottla.wire.batch import HEADER_SIZE, LOG_APPEND_TIME, BatchHeader, CorruptBatch, read_header
+from ottla.wire.batch import (
+    CREATE_TIME,
+    HEADER_SIZE,
+    LOG_APPEND_TIME,
+    NO_LEADER_EPOCH,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    BatchHeader,
+    CorruptBatch,
+    read_header,
+    wrap,
+)
 from ottla.wire.compression import MAX_DECOMPRESSED_BYTES, NONE, decompress
 from ottla.wire.primitives import Buffer
 
@@ -77,6 +89,45 @@ def _headers(section: bytes, at: int, end: int) -> list[Header]:
         )
         for key_at, key_size, value_at, value_size in kernel.header_spans(section, at, end)
     ]
+
+
+def build_batch(
+    records: Sequence[Record],
+    *,
+    base_offset: int = 0,
+    codec: int = 0,
+    level: int | None = None,
+    timestamp_type: int = CREATE_TIME,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = NO_PRODUCER_EPOCH,
+    base_sequence: int = NO_SEQUENCE,
+    transactional: bool = False,
+    control: bool = False,
+    partition_leader_epoch: int = NO_LEADER_EPOCH,
+) -> bytes:
+    """Returns one whole batch of `records`, numbered from `base_offset` in their order (their own offsets do not count).
+
+    The base timestamp is the first record's, the maximum the largest, as Kafka's builder has it.
+    """
+    if not records:
+        raise ValueError("a batch holds at least one record")
+    base_timestamp = records[0].timestamp_ms
+    return wrap(
+        encode_records(records, base_timestamp),
+        len(records),
+        base_timestamp,
+        max(record.timestamp_ms for record in records),
+        base_offset=base_offset,
+        codec=codec,
+        level=level,
+        timestamp_type=timestamp_type,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+        transactional=transactional,
+        control=control,
+        partition_leader_epoch=partition_leader_epoch,
+    )
 
 
 def encode_records(records: Sequence[Record], base_timestamp: int, offset_deltas: Sequence[int] | None = None) -> bytes:

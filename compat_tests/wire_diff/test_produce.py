@@ -10,10 +10,10 @@ import pytest
 
 from compat_tests.wire import CRC_AT, SILENT, TIME_MS, Wire, batch, patched
 from compat_tests.wire_diff.same import check, same_answer
-from ottla.wire.batch import build_batch, read_header
+from ottla.wire.batch import read_header
 from ottla.wire.compression import compress
 from ottla.wire.messages import metadata, produce
-from ottla.wire.records import Record, decode_records, encode_records
+from ottla.wire.records import Record, build_batch, decode_records, encode_records
 
 LENGTH_AT, EPOCH_AT, MAGIC_AT, ATTRIBUTES_AT, LAST_DELTA_AT, BASE_TIME_AT, MAX_TIME_AT, COUNT_AT = 8, 12, 16, 21, 23, 27, 35, 57
 HEADER = 61

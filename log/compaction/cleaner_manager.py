@@ -23,7 +23,8 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from ottla.log.compaction.cleaner import CleanedGroup, Cleaner, CleaningAborted, CleaningJob, CleaningStats, MapTooSmall, Throttle
+from ottla.log.compaction.cleaner import Cleaner, Throttle
+from ottla.log.compaction.cleaning_job import CleanedGroup, CleaningAborted, CleaningJob, CleaningStats, MapTooSmall
 from ottla.log.compaction.plan import CleaningPlan, is_compacted, is_due, plan
 from ottla.log.compaction.swap import SegmentSwap, remove_unfinished, settle
 from ottla.log.disk.checkpoint import TopicPartition

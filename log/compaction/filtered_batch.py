@@ -21,7 +21,7 @@ from ottla.wire.primitives import Buffer
 from ottla.wire.records import records_section
 
 if TYPE_CHECKING:
-    from ottla.log.compaction.cleaner import CleaningJob
+    from ottla.log.compaction.cleaning_job import CleaningJob
 
 
 class FilteredBatch(NamedTuple):

@@ -27,7 +27,8 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any, BinaryIO, Final
 
-from ottla.log.compaction.cleaner import Cleaner, CleaningAborted, CleaningJob, MapTooSmall, Throttle
+from ottla.log.compaction.cleaner import Cleaner, Throttle
+from ottla.log.compaction.cleaning_job import CleaningAborted, CleaningJob, MapTooSmall
 from ottla.log.disk.files import Disk, OsDisk, StateUnknown
 from ottla.log.errors import CorruptRecord
 

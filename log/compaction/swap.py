@@ -21,7 +21,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from ottla.log.compaction.cleaner import CleanedGroup
+from ottla.log.compaction.cleaning_job import CleanedGroup
 from ottla.log.names import CLEANED_SUFFIX, SWAP_SUFFIX, offset_in
 
 if TYPE_CHECKING:

@@ -18,9 +18,9 @@ from ottla.log.config import LogConfig
 from ottla.log.producers import ProducerStates
 from ottla.log.validate import validate_for_append
 from ottla.wire import kernel
-from ottla.wire.batch import build_batch, check_crc, read_header, stamp
+from ottla.wire.batch import check_crc, read_header, stamp
 from ottla.wire.compression import NAMES
-from ottla.wire.records import Record, encode_records
+from ottla.wire.records import Record, build_batch, encode_records
 
 NOW_MS = 1_700_000_000_000
 KERNEL = Path(__file__).resolve().parents[2] / "wire" / "kernel.py"

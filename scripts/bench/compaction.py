@@ -37,8 +37,7 @@ from reference_kafka import HOST, BrokerFailed, BrokerProcess  # noqa: E402
 from report import tell  # noqa: E402
 from rows import COMPACTION_ROWS  # noqa: E402
 
-from ottla.wire.batch import build_batch  # noqa: E402
-from ottla.wire.records import Record  # noqa: E402
+from ottla.wire.records import Record, build_batch  # noqa: E402
 
 BATCH_RECORDS = 16
 IN_FLIGHT = 32

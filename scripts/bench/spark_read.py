@@ -32,9 +32,8 @@ from kload_wire import Connection, Refused, create_topics, produce_error, produc
 
 from ottla.pipeline.session import SparkOptions, session  # noqa: E402
 from ottla.pipeline.source import register  # noqa: E402
-from ottla.wire.batch import build_batch  # noqa: E402
 from ottla.wire.compression import NUMBERS  # noqa: E402
-from ottla.wire.records import Record  # noqa: E402
+from ottla.wire.records import Record, build_batch  # noqa: E402
 
 PARTITIONS = 2
 BATCH_BYTES = 64 * 1024

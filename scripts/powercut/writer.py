@@ -28,8 +28,8 @@ from ottla.log.disk.files import OsDisk
 from ottla.log.manager import LogManager
 from ottla.log.partition import PartitionLog
 from ottla.log.validate import Origin
-from ottla.wire.batch import build_batch, check_crc, read_header
-from ottla.wire.records import Record, decode_records
+from ottla.wire.batch import check_crc, read_header
+from ottla.wire.records import Record, build_batch, decode_records
 
 SYNCED, PLAIN, COMPACTED, TRANSACTIONS = "synced", "plain", "compacted", "transactions"
 PRODUCER = {SYNCED: 5, TRANSACTIONS: 7}

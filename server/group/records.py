@@ -19,14 +19,14 @@ from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from ottla.server.group.kind import Kind
-from ottla.wire.batch import build_batch, wrap
+from ottla.wire.batch import wrap
 from ottla.wire.messages.internal import group_metadata_key, group_metadata_value, offset_commit_key, offset_commit_value
 from ottla.wire.messages.internal.group_metadata_key import GroupMetadataKey
 from ottla.wire.messages.internal.group_metadata_value import GroupMetadataValue
 from ottla.wire.messages.internal.offset_commit_key import OffsetCommitKey
 from ottla.wire.messages.internal.offset_commit_value import OffsetCommitValue
 from ottla.wire.primitives import ZERO_UUID, Buffer, WireStruct
-from ottla.wire.records import Record, varint
+from ottla.wire.records import Record, build_batch, varint
 
 OFFSET_COMMIT_LEGACY = 0
 OFFSET_COMMIT = 1

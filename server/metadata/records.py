@@ -20,10 +20,9 @@ from types import ModuleType
 from typing import Any, Final, NamedTuple
 
 from ottla.server.metadata.image import MetadataError
-from ottla.wire.batch import build_batch
 from ottla.wire.frame import MALFORMED
 from ottla.wire.primitives import UV, Buffer, Parts, WireStruct, uvarint
-from ottla.wire.records import Record
+from ottla.wire.records import Record, build_batch
 
 METADATA_VERSION: Final = 33  # 4.4-IV2, the newest that Kafka 4.4.0 finalizes
 MIN_METADATA_VERSION: Final = 7  # 3.3-IV3, the oldest that Kafka 4 starts with

@@ -20,10 +20,9 @@ from typing import TYPE_CHECKING, Final
 from ottla.server.metadata import records
 from ottla.server.metadata.records import SNAPSHOT_FOOTER, SNAPSHOT_HEADER
 from ottla.server.metadata.snapshot import PARTIAL_SUFFIX, SnapshotId, stamped
-from ottla.wire.batch import build_batch
 from ottla.wire.messages.internal.snapshot_footer_record import SnapshotFooterRecord
 from ottla.wire.messages.internal.snapshot_header_record import SnapshotHeaderRecord
-from ottla.wire.records import Record
+from ottla.wire.records import Record, build_batch
 
 if TYPE_CHECKING:
     from random import Random

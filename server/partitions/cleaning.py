@@ -25,8 +25,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 import ottla
-from ottla.log.compaction.cleaner import CleanedGroup, Cleaner, CleaningAborted, CleaningJob, CleaningStats, MapTooSmall, Throttle
+from ottla.log.compaction.cleaner import Cleaner, Throttle
 from ottla.log.compaction.cleaner_manager import CleanerSettings, Cleaning, LogCleaner
+from ottla.log.compaction.cleaning_job import CleanedGroup, CleaningAborted, CleaningJob, CleaningStats, MapTooSmall
 from ottla.log.disk.files import OsDisk, StateUnknown
 from ottla.log.errors import CorruptRecord, LogError, StorageError
 

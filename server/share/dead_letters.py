@@ -23,9 +23,9 @@ from ottla.log.validate import Origin
 from ottla.server.partitions.replica import Replica
 from ottla.server.share.settings import ShareGroupSettings
 from ottla.server.share.states import GivenUp
-from ottla.wire.batch import HEADER_SIZE, build_batch
+from ottla.wire.batch import HEADER_SIZE
 from ottla.wire.compression import CompressionError
-from ottla.wire.records import Record, decode_records
+from ottla.wire.records import Record, build_batch, decode_records
 
 if TYPE_CHECKING:
     from ottla.server.base.clock import Clock

@@ -13,13 +13,12 @@ from typing import Final
 
 from ottla.server.share_state.batches import StateBatch
 from ottla.server.share_state.state import SharePartition, ShareState, ShareUpdate
-from ottla.wire.batch import build_batch
 from ottla.wire.messages.internal import share_snapshot_key as snapshot_key
 from ottla.wire.messages.internal import share_snapshot_value as snapshot_value
 from ottla.wire.messages.internal import share_update_key as update_key
 from ottla.wire.messages.internal import share_update_value as update_value
 from ottla.wire.primitives import Buffer
-from ottla.wire.records import Record
+from ottla.wire.records import Record, build_batch
 
 SNAPSHOT: Final = 0
 UPDATE: Final = 1

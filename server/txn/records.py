@@ -11,12 +11,11 @@ from collections.abc import Iterable
 from typing import Final
 
 from ottla.server.txn.state import NO_PRODUCER_ID, State, Transaction
-from ottla.wire.batch import build_batch
 from ottla.wire.messages.internal import transaction_log_key, transaction_log_value
 from ottla.wire.messages.internal.transaction_log_key import TransactionLogKey
 from ottla.wire.messages.internal.transaction_log_value import PartitionsSchema, TransactionLogValue
 from ottla.wire.primitives import Buffer
-from ottla.wire.records import Record
+from ottla.wire.records import Record, build_batch
 
 FLEXIBLE_SINCE: Final = 1
 """The transaction.version from which on values are of version 1."""

@@ -25,14 +25,14 @@ from ottla.server.group.records import encode_batch, group_tombstone, offset_tom
 from ottla.server.metadata.image import BROKER, TOPIC
 from ottla.server.metadata.records import build_records
 from ottla.server.program.app import app
-from ottla.wire.batch import build_batch, read_header
+from ottla.wire.batch import read_header
 from ottla.wire.messages.internal import transaction_log_key, transaction_log_value
 from ottla.wire.messages.internal.config_record import ConfigRecord
 from ottla.wire.messages.internal.transaction_log_key import TransactionLogKey
 from ottla.wire.messages.internal.transaction_log_value import TransactionLogValue
 from ottla.wire.messages.internal.user_scram_credential_record import UserScramCredentialRecord
 from ottla.wire.primitives import Parts, WireStruct
-from ottla.wire.records import Record
+from ottla.wire.records import Record, build_batch
 from tests.log.support import NOW_MS, batch, marker
 
 NAME = "00000000000000000000.log"

@@ -20,9 +20,8 @@ from ottla.pipeline.audit import Gap
 from ottla.pipeline.cluster import KafkaCluster
 from ottla.pipeline.errors import PipelineError
 from ottla.server.program.app import app
-from ottla.wire.batch import build_batch
 from ottla.wire.messages.fetch import AbortedTransaction, PartitionData
-from ottla.wire.records import Record
+from ottla.wire.records import Record, build_batch
 
 NOBODY = "127.0.0.1:1"
 

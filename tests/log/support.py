@@ -10,8 +10,8 @@ from ottla.log.config import LogConfig
 from ottla.log.disk.files import Buffer, Disk
 from ottla.log.manager import LogManager
 from ottla.log.partition import AppendInfo, PartitionLog
-from ottla.wire.batch import build_batch, iter_batches
-from ottla.wire.records import Record, decode_records
+from ottla.wire.batch import iter_batches
+from ottla.wire.records import Record, build_batch, decode_records
 from tests.memdisk import MemDisk
 
 NOW_MS = 1_700_000_000_000

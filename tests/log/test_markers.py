@@ -8,8 +8,8 @@ from ottla.log.errors import InvalidProducerEpoch, TransactionCoordinatorFenced
 from ottla.log.markers import Marker, end_transaction, read_marker
 from ottla.log.producers import CompletedTransaction, ProducerStates
 from ottla.log.validate import Origin
-from ottla.wire.batch import build_batch, read_header
-from ottla.wire.records import Record
+from ottla.wire.batch import read_header
+from ottla.wire.records import Record, build_batch
 from tests.log.support import NOW_MS, Rig, batch, marker
 
 

@@ -17,8 +17,8 @@ from ottla.log.producers import (
     encode_snapshot,
 )
 from ottla.log.validate import Origin
-from ottla.wire.batch import BatchHeader, build_batch, read_header
-from ottla.wire.records import Record
+from ottla.wire.batch import BatchHeader, read_header
+from ottla.wire.records import Record, build_batch
 from tests.kafka_oracle import KafkaOracle
 from tests.log.mini_log import MiniLog, TopicSettings
 from tests.wire.samples import NOW_MS

@@ -14,9 +14,9 @@ import pytest
 
 from ottla.log import errors
 from ottla.log.validate import Origin, validate_for_append
-from ottla.wire.batch import HEADER_SIZE, LOG_APPEND_TIME_BIT, build_batch, check_crc, read_header
+from ottla.wire.batch import HEADER_SIZE, LOG_APPEND_TIME_BIT, check_crc, read_header
 from ottla.wire.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD, compress
-from ottla.wire.records import Record, decode_records, encode_records, varint
+from ottla.wire.records import Record, build_batch, decode_records, encode_records, varint
 from tests.kafka_oracle import KafkaOracle
 from tests.log.mini_log import MiniLog, TopicSettings, changed, with_section
 from tests.wire.samples import NOW_MS, foreign_batches, sample_records

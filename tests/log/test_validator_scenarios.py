@@ -44,9 +44,9 @@ import pytest
 from ottla.log.errors import InvalidRecord, InvalidTimestamp, LogError, UnsupportedCompression
 from ottla.log.markers import build_marker
 from ottla.log.validate import Origin
-from ottla.wire.batch import CODEC_MASK, LOG_APPEND_TIME_BIT, BatchHeader, build_batch, check_crc, read_header
+from ottla.wire.batch import CODEC_MASK, LOG_APPEND_TIME_BIT, BatchHeader, check_crc, read_header
 from ottla.wire.compression import GZIP, LZ4, NAMES, NONE, SNAPPY, ZSTD, compress
-from ottla.wire.records import Record, decode_records, encode_records
+from ottla.wire.records import Record, build_batch, decode_records, encode_records
 from tests.log.mini_log import changed, with_section
 from tests.log.support import NOW_MS, Rig, settings
 

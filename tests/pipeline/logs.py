@@ -9,8 +9,8 @@ from ottla.log.disk.files import OsDisk
 from ottla.log.validate import Origin
 from ottla.pipeline.columns import read
 from ottla.pipeline.segments import Place, Slice, Wanted, find, slices, with_log
-from ottla.wire.batch import build_batch, iter_batches
-from ottla.wire.records import Record, decode_records
+from ottla.wire.batch import iter_batches
+from ottla.wire.records import Record, build_batch, decode_records
 from tests.log.support import NOW_MS, Rig, marker, settings
 
 ALL = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")

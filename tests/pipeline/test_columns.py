@@ -12,8 +12,8 @@ import zstandard
 
 from ottla.pipeline.columns import TYPES, read
 from ottla.pipeline.segments import DataLoss, SourceError
-from ottla.wire.batch import HEADER_SIZE, build_batch, iter_batches, read_header, restamp
-from ottla.wire.records import Record, encode_records
+from ottla.wire.batch import HEADER_SIZE, iter_batches, read_header, restamp
+from ottla.wire.records import Record, build_batch, encode_records
 from tests.log.support import NOW_MS
 from tests.pipeline.logs import ALL, by_hand, end_transaction, fill, numbered, offsets, plan, rig, rows
 

@@ -7,8 +7,8 @@ import struct
 import pytest
 
 from ottla.wire import batch as batches
-from ottla.wire.batch import BatchHeader, CorruptBatch, build_batch, check_crc, iter_batches, read_header, restamp, stamp
-from ottla.wire.records import Record, decode_records
+from ottla.wire.batch import BatchHeader, CorruptBatch, check_crc, iter_batches, read_header, restamp, stamp
+from ottla.wire.records import Record, build_batch, decode_records
 from tests.wire.samples import NOW_MS, foreign_batches, sample_records
 
 FOREIGN = foreign_batches()

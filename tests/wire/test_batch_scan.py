@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from ottla.wire import kernel as imported
-from ottla.wire.batch import build_batch, check_crc, computed_crc, pack_header, read_header, stamp
-from ottla.wire.records import Record
+from ottla.wire.batch import check_crc, computed_crc, pack_header, read_header, stamp
+from ottla.wire.records import Record, build_batch
 
 SOURCE = Path(__file__).resolve().parents[2] / "wire" / "kernel.py"
 NOW_MS = 1_700_000_000_000

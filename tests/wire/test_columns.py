@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from ottla.wire import columns, kernel
-from ottla.wire.batch import LOG_APPEND_TIME, build_batch, read_header
-from ottla.wire.records import Record, decode_records, encode_records, records_section
+from ottla.wire.batch import LOG_APPEND_TIME, read_header
+from ottla.wire.records import Record, build_batch, decode_records, encode_records, records_section
 from tests.wire.samples import foreign_batches, sample_records
 
 ALL = columns.KEYS | columns.VALUES | columns.HEADERS | columns.OFFSETS | columns.TIMESTAMPS

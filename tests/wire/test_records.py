@@ -7,9 +7,9 @@ import random
 import pytest
 
 from ottla.wire import compression, kernel
-from ottla.wire.batch import CorruptBatch, build_batch, read_header
+from ottla.wire.batch import CorruptBatch, read_header
 from ottla.wire.compression import NAMES, NUMBERS, CompressionError
-from ottla.wire.records import Record, decode_records, encode_records, records_section, varint
+from ottla.wire.records import Record, build_batch, decode_records, encode_records, records_section, varint
 from tests.kafka_oracle import KafkaOracle, as_word
 from tests.wire.samples import NOW_MS, foreign_batches, sample_records
 

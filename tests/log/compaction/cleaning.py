@@ -8,8 +8,8 @@ from typing import Any, Final, NamedTuple
 from ottla.log.compaction.cleaner_manager import CleanerSettings, Cleaning, LogCleaner
 from ottla.log.partition import AppendInfo
 from ottla.log.validate import Origin
-from ottla.wire.batch import BatchHeader, build_batch, check_crc, iter_batches
-from ottla.wire.records import Record, decode_records
+from ottla.wire.batch import BatchHeader, check_crc, iter_batches
+from ottla.wire.records import Record, build_batch, decode_records
 from tests.log.support import Rig, marker, settings
 
 COMPACT: Final = frozenset({"compact"})

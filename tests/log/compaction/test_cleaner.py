@@ -6,9 +6,8 @@ import pytest
 
 from ottla.log.compaction.cleaner_manager import CleanerSettings
 from ottla.log.errors import InvalidRecord
-from ottla.wire.batch import build_batch
 from ottla.wire.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD
-from ottla.wire.records import Record, decode_records
+from ottla.wire.records import Record, build_batch, decode_records
 from tests.log.compaction.cleaning import CleanerRig
 from tests.log.support import NOW_MS
 

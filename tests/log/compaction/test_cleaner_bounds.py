@@ -6,8 +6,9 @@ import errno
 
 import pytest
 
-from ottla.log.compaction.cleaner import Cleaner, CleaningAborted, CleaningJob, Throttle
+from ottla.log.compaction.cleaner import Cleaner, Throttle
 from ottla.log.compaction.cleaner_manager import CleanerSettings
+from ottla.log.compaction.cleaning_job import CleaningAborted, CleaningJob
 from ottla.log.compaction.offset_map import SLOT_BYTES
 from ottla.log.errors import StorageError
 from tests.log.compaction.cleaning import CleanerRig

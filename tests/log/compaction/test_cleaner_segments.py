@@ -7,8 +7,9 @@ import random
 
 import pytest
 
-from ottla.log.compaction.cleaner import CleanedGroup, Cleaner, Throttle
+from ottla.log.compaction.cleaner import Cleaner, Throttle
 from ottla.log.compaction.cleaner_manager import Cleaning
+from ottla.log.compaction.cleaning_job import CleanedGroup
 from ottla.log.compaction.swap import SegmentSwap
 from ottla.log.errors import StorageError
 from tests.log.compaction.cleaning import CleanerRig

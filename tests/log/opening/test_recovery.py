@@ -8,8 +8,7 @@ import pytest
 
 from ottla.log.errors import StorageError
 from ottla.log.validate import Origin
-from ottla.wire.batch import build_batch
-from ottla.wire.records import Record
+from ottla.wire.records import Record, build_batch
 from tests.log.support import NOW_MS, TOPIC_ID, Rig, batch, marker, settings
 
 SIZE = len(batch())

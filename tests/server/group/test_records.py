@@ -18,7 +18,6 @@ from ottla.server.group.records import (
     group_tombstone,
     offset_tombstone,
 )
-from ottla.wire.batch import build_batch
 from ottla.wire.frame import MALFORMED
 from ottla.wire.messages.internal.consumer_group_metadata_key import ConsumerGroupMetadataKey
 from ottla.wire.messages.internal.consumer_group_metadata_value import ConsumerGroupMetadataValue
@@ -29,7 +28,7 @@ from ottla.wire.messages.internal.offset_commit_value import OffsetCommitValue
 from ottla.wire.messages.internal.share_group_metadata_key import ShareGroupMetadataKey
 from ottla.wire.messages.internal.share_group_metadata_value import ShareGroupMetadataValue
 from ottla.wire.messages.internal.streams_group_metadata_key import StreamsGroupMetadataKey
-from ottla.wire.records import decode_records
+from ottla.wire.records import build_batch, decode_records
 from tests.server.group.fakes import Broker, Driver, GroupLog, in_loop
 
 KAFKAS = json.loads((Path(__file__).parent / "consumer_offsets.json").read_text())["partitions"]

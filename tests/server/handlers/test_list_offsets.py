@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.wire.batch import build_batch
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.list_offsets import (
     ListOffsetsPartition,
@@ -12,7 +11,7 @@ from ottla.wire.messages.list_offsets import (
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
-from ottla.wire.records import Record
+from ottla.wire.records import Record, build_batch
 from tests.fakes import NOW_MS, MemoryBroker
 from tests.server.handlers.data_calls import call, produce, versions
 

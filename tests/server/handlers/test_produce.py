@@ -13,11 +13,10 @@ from ottla.server.base.errors import CloseConnection
 from ottla.server.base.promise import Acknowledgement
 from ottla.server.handlers import produce as produce_module
 from ottla.server.partitions.replica import Replica
-from ottla.wire.batch import build_batch
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.internal.config_record import ConfigRecord
 from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from ottla.wire.records import Record
+from ottla.wire.records import Record, build_batch
 from tests.fakes import NOW_MS, MemoryBroker
 from tests.log.support import batch
 from tests.server.handlers.data_calls import call, fetch, produce, produce_request, read, versions

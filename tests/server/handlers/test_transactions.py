@@ -11,7 +11,7 @@ import pytest
 
 from ottla.testing import Broker
 from ottla.wire.api import BY_MODULE
-from ottla.wire.batch import build_batch, iter_batches
+from ottla.wire.batch import iter_batches
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import (
     add_offsets_to_txn,
@@ -40,7 +40,7 @@ from ottla.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
-from ottla.wire.records import Record
+from ottla.wire.records import Record, build_batch
 from tests.asking import ask
 
 

@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 import uvloop
 
-from ottla.log.compaction.cleaner import Cleaner, MapTooSmall
+from ottla.log.compaction.cleaner import Cleaner
 from ottla.log.compaction.cleaner_manager import Cleaning, unthrottled
+from ottla.log.compaction.cleaning_job import MapTooSmall
 from ottla.log.disk.files import OsDisk
 from ottla.log.errors import CorruptRecord
 from ottla.server.partitions.cleaning import LogCleaning, ProcessWorker, Result, ThreadWorker, WorkerDied

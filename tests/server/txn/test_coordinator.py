@@ -352,8 +352,7 @@ async def test_a_partition_that_cannot_be_read_is_tried_again(monkeypatch: pytes
 
 @in_loop
 async def test_a_batch_that_does_not_decode_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
-    from ottla.wire.batch import build_batch
-    from ottla.wire.records import Record
+    from ottla.wire.records import Record, build_batch
 
     driver = Driver()
     await driver.init()

@@ -25,9 +25,9 @@ from ottla.server.group.settings import GroupSettings
 from ottla.server.metadata.names import CONSUMER_OFFSETS, TRANSACTION_STATE
 from ottla.server.txn.coordinator import Producer, TransactionCoordinator
 from ottla.server.txn.errors import TransactionError
-from ottla.wire.batch import build_batch, read_header
+from ottla.wire.batch import read_header
 from ottla.wire.errors import ErrorCode
-from ottla.wire.records import Record, decode_records
+from ottla.wire.records import Record, build_batch, decode_records
 from tests.fakes import NODE_ID, NOW_MS, MemoryBroker
 from tests.memdisk import MemDisk, PowerCut
 

@@ -1,0 +1,72 @@
+"""What a cleaning gets and gives: the job that is sent to the cleaner, and what comes back. All of it can travel between processes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from ottla.log.errors import LogError
+
+
+class CleaningAborted(LogError):
+    """Whoever ordered the cleaning does not want it any more. What it wrote is removed. Never sent."""
+
+
+class MapTooSmall(LogError):
+    """One batch has more keys than the map: the log cannot be cleaned with this `log.cleaner.dedupe.buffer.size`. Never sent."""
+
+
+@dataclass(slots=True)
+class CleaningJob:
+    """All that a cleaning has to know; plain numbers and text, so that JSON can carry its `fields`.
+
+    `segments` are (base offset, bytes) of those below `uncleanable_offset`, ascending; `dirty_offset` is up to where they were
+    cleaned before. `producers` are (id, last offset or -1, epoch) of those that the partition knows; `aborted` as in the
+    transaction index. `map_bytes` bounds the map, `bytes_per_second` reading and writing together.
+    """
+
+    topic: str
+    partition: int
+    path: str
+    segments: list[tuple[int, int]]
+    dirty_offset: int
+    uncleanable_offset: int
+    now_ms: int
+    delete_retention_ms: int
+    segment_bytes: int
+    segment_index_bytes: int
+    index_interval_bytes: int
+    producers: list[tuple[int, int, int]]
+    aborted: Sequence[tuple[int, int, int, int]]
+    map_bytes: int
+    load_factor: float
+    buffer_bytes: int
+    bytes_per_second: float
+
+    def fields(self) -> dict[str, Any]:
+        """By name, and not copied: there may be a hundred thousand producers."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+class CleanedGroup(NamedTuple):
+    """A new segment, in files that end in `.cleaned`, and the base offsets of those whose place it takes."""
+
+    base_offset: int
+    size: int
+    replaces: list[int]
+
+
+@dataclass(slots=True)
+class CleaningStats:
+    """What a cleaning did, in bytes and records."""
+
+    end_offset: int = 0
+    map_bytes_read: int = 0
+    map_records_read: int = 0
+    bytes_read: int = 0
+    bytes_written: int = 0
+    records_read: int = 0
+    records_written: int = 0
+    keyless_records: int = 0
+    map_utilization: float = 0.0
