@@ -13,16 +13,6 @@ from scripts import import_graph
 from scripts.import_graph import ROOT, arrows_up, circles, excused, imports, room, room_order
 
 KNOTS: list[set[str]] = [
-    {"ottla.wire.batch", "ottla.wire.records"},
-    {"ottla.log.compaction.cleaner", "ottla.log.compaction.filtered_batch"},
-    {
-        "ottla.log.ending",
-        "ottla.log.flush",
-        "ottla.log.partition",
-        "ottla.log.removal",
-        "ottla.log.retention",
-        "ottla.log.transactions",
-    },
     {
         "ottla.server.group.classic.group",
         "ottla.server.group.classic.joins",

@@ -1,4 +1,4 @@
-"""What a cleaning gets and gives: the job that is sent to the cleaner, and what comes back. All of it can travel between processes."""
+"""What a cleaning takes and gives: the job that the cleaner is sent, and what comes back. Both can cross to another process."""
 
 from __future__ import annotations
 

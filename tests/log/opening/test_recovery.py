@@ -1,4 +1,4 @@
-"""log/opening/recovery.py and log/replay.py: whatever a crash, or a stranger, left in a partition's directory."""
+"""log/opening/recovery.py and log/rebuild.py: whatever a crash, or a stranger, left in a partition's directory."""
 
 from __future__ import annotations
 
