@@ -1,4 +1,7 @@
-"""log/opening/torn_tail.py: segments with offsets that do not fit them, and splits that were cut off."""
+"""log/opening/torn_tail.py: segments with offsets that do not fit them, and splits that were cut off.
+
+They are the scenarios of Kafka's LogLoaderTest that its table in test_loader_scenarios.py leaves to this module.
+"""
 
 from __future__ import annotations
 
