@@ -5,7 +5,8 @@
 
 The path is a log directory (ottla's or Apache Kafka's), one partition's directory in it, or `<log directory>/<topic>`; several
 with commas between them. Driver and executors must see the same files. The schema is that of Spark's kafka source; options:
-ottla.pipeline.source_options. `ottla.pipeline.segments` plans, one task a slice of a segment; `ottla.pipeline.columns` reads.
+ottla.pipeline.source_options. `ottla.pipeline.source_readers` plans a query, one task a slice of a segment;
+`ottla.pipeline.columns` reads.
 
 A stream's offsets are {"topic": {"0": next offset}}, as the kafka source writes them; a micro-batch is exactly what lies between
 two of them, so that a query that starts again at its checkpoint reads the same rows. It begins at `startingOffsets` (by default
@@ -21,34 +22,18 @@ watermark of a replicated partition.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
 from pyspark.sql.types import StructType
 
-from ottla.pipeline.segments import (
-    DataLoss,
-    Place,
-    Slice,
-    SourceError,
-    Wanted,
-    end_offset,
-    find,
-    offset_at_time,
-    slices,
-)
-from ottla.pipeline.source_filters import Pushed
-from ottla.pipeline.source_limits import REFUSED, Ends, with_absent
-from ottla.pipeline.source_options import EARLIEST, LATEST, Offsets, Options, parse
-from ottla.pipeline.source_seen import SeenPartitions
-from ottla.pipeline.source_worker import lighten
+from ottla.pipeline.segments import SourceError
+from ottla.pipeline.source_limits import REFUSED
+from ottla.pipeline.source_options import parse
+from ottla.pipeline.source_readers import FilteringReader, Reader, StreamReader, places
 
 if TYPE_CHECKING:
-    from pyarrow import RecordBatch
     from pyspark.sql import SparkSession
-
-    from ottla.log.partition import PartitionLog
 
 _SQL_TYPES = {
     "key": "binary",
@@ -60,18 +45,6 @@ _SQL_TYPES = {
     "timestampType": "int",
     "headers": "array<struct<key: string, value: binary>>",
 }
-
-
-_SEEN_AT_MOST = 128
-_SEEN = SeenPartitions(_SEEN_AT_MOST)
-"""Of batch queries: Spark's worker that plans them lives on for the session's next query."""
-
-
-class Part(InputPartition):
-    """A task's slice."""
-
-    def __init__(self, value: Slice) -> None:
-        super().__init__(value)
 
 
 class OttlaDataSource(DataSource):
@@ -113,170 +86,6 @@ def _columns(schema: StructType) -> tuple[str, ...]:
         if column.dataType.simpleString() != known:
             raise SourceError(f"the schema's column {column.name} is {column.dataType.simpleString()}; it must be {known}")
     return tuple(column.name for column in schema.fields)
-
-
-def places(options: Options) -> list[Place]:
-    """The partitions that are wanted. SourceError if a topic that is named is not there."""
-    found = find(options.path, options.wants_topic)
-    if options.topics is not None:
-        found = [place for place in found if place.topic in options.topics]
-        if missing := options.topics - {place.topic for place in found}:
-            raise SourceError(f"{options.path} has no topic {', '.join(sorted(missing))}")
-    return [place for place in found if options.wants_partition(place.partition)]
-
-
-def _resolve(log: PartitionLog, offset: int, end: int) -> int:
-    return log.log_start_offset if offset == EARLIEST else end if offset == LATEST else offset
-
-
-def _start(log: PartitionLog, options: Options, default: int) -> int:
-    """Where reading begins. SourceError if the offset that was given is not there."""
-    end = end_offset(log, options.committed)
-    if options.starting_timestamp is not None:
-        found = offset_at_time(log, options.starting_timestamp)
-        return end if found is None else found
-    offset = _resolve(log, (options.starting or Offsets(default)).of(log.topic, log.partition), end)
-    if options.starting is not None and not log.log_start_offset <= offset <= log.log_end_offset:
-        if options.fail_on_data_loss:
-            raise SourceError(
-                f"{log.topic}-{log.partition} has offsets from {log.log_start_offset} to below {log.log_end_offset}, not "
-                f"{offset}, and failOnDataLoss is true"
-            )
-        return min(max(offset, log.log_start_offset), end)
-    return offset
-
-
-def _wanted(log: PartitionLog, options: Options) -> Wanted:
-    """What a batch query wants of a partition."""
-    high = end = end_offset(log, options.committed)
-    if options.ending_timestamp is not None:
-        found = offset_at_time(log, options.ending_timestamp)
-        high = end if found is None else found
-    elif options.ending is not None:
-        high = _resolve(log, options.ending.of(log.topic, log.partition), end)
-    return Wanted(_start(log, options, EARLIEST), high, options.earliest, options.latest, options.committed)
-
-
-def _read(part: InputPartition | None, columns: Sequence[str], options: Options) -> Iterator[RecordBatch]:
-    from ottla.pipeline.columns import read  # numpy and the kernel: only where they are needed, not in the driver
-
-    try:
-        if part is not None:  # Spark's word for: there are no partitions
-            yield from read(part.value, columns, fail_on_data_loss=options.fail_on_data_loss)
-    finally:
-        lighten()
-
-
-class Reader(DataSourceReader):
-    """A batch query."""
-
-    def __init__(self, options: Options, columns: Sequence[str]) -> None:
-        self._options = options
-        self._columns = columns
-        self._pushed = Pushed()
-
-    def partitions(self) -> Sequence[InputPartition]:
-        options, pushed = self._options, self._pushed
-        found: list[InputPartition] = []
-        for place in places(options):
-            if pushed.excludes(place.topic, place.partition):
-                continue
-
-            def plan(log: PartitionLog, place: Place = place) -> list[Slice]:
-                return slices(log, place, pushed.narrow(_wanted(log, options)), options.split_bytes)
-
-            found += [Part(one) for one in _SEEN.with_log(place, plan)]
-        lighten()
-        return found
-
-    def read(self, partition: InputPartition) -> Iterator[RecordBatch]:
-        return _read(partition, self._columns, self._options)
-
-
-class FilteringReader(Reader):
-    """With Spark 4.1's hook, which Spark refuses where its configuration does not allow it."""
-
-    def pushFilters(self, filters: list[Any]) -> Iterable[Any]:
-        """Takes what the indexes and exact bounds answer; gives back the others, which Spark evaluates."""
-        return [one for one in filters if not self._pushed.take(one)]
-
-
-class StreamReader(DataSourceStreamReader):
-    """A streaming query. One object in the driver plans all micro-batches and remembers the partitions as it saw them last."""
-
-    def __init__(self, options: Options, columns: Sequence[str]) -> None:
-        self._options = options
-        self._columns = columns
-        self._seen = SeenPartitions()
-        self._last: Ends = {}
-        """Of every partition that the query has had, those that are away now among them."""
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Tasks get a copy, which only reads."""
-        return {"_options": self._options, "_columns": self._columns, "_seen": SeenPartitions(), "_last": {}}
-
-    def initialOffset(self) -> Ends:
-        return self._offsets(lambda log: _start(log, self._options, LATEST))
-
-    def latestOffset(self) -> Ends:
-        return self._offsets(lambda log: end_offset(log, self._options.committed))
-
-    def first_offset(self, topic: str, partition: str) -> int:
-        """Where a partition begins that was not there when the query began. A place that is gone by now has nothing to read."""
-        for place in places(self._options):
-            if (place.topic, str(place.partition)) == (topic, partition):
-                return int(self._seen.with_log(place, lambda log: log.log_start_offset))
-        return 0
-
-    def partitions(self, start: Ends, end: Ends) -> Sequence[InputPartition]:
-        options = self._options
-        self._last = with_absent(with_absent(self._last, end), start)  # after a restart it is asked for (x, x) first
-        gone = [f"{topic}-{number}" for topic, ends in start.items() for number in ends if number not in end.get(topic, {})]
-        if gone and options.fail_on_data_loss:
-            raise DataLoss(f"{', '.join(gone)} cannot be found any more, and failOnDataLoss is true")
-        found: list[InputPartition] = []
-        by_name = {(place.topic, place.partition): place for place in places(options)}
-        for topic, ends in end.items():
-            for number, high in ends.items():
-                low = start.get(topic, {}).get(number, EARLIEST)
-                place = by_name.get((topic, int(number)))
-                if place is None:
-                    if low != high and options.fail_on_data_loss:
-                        raise DataLoss(f"{topic}-{number} was removed before it was read, and failOnDataLoss is true")
-                    continue
-                if low != high:
-                    found += [Part(one) for one in self._seen.with_log(place, _between(place, options, low, high))]
-        return found
-
-    def read(self, partition: InputPartition) -> Iterator[RecordBatch]:
-        return _read(partition, self._columns, self._options)
-
-    def _offsets(self, of: Callable[[PartitionLog], int]) -> Ends:
-        """Of the partitions that are there now; those that are away stay where they were."""
-        found: Ends = {}
-        for place in places(self._options):
-            found.setdefault(place.topic, {})[str(place.partition)] = self._seen.with_log(place, of)
-        self._last = with_absent(found, self._last)
-        return self._last
-
-
-def _between(place: Place, options: Options, low: int, high: int) -> Callable[[PartitionLog], list[Slice]]:
-    def plan(log: PartitionLog) -> list[Slice]:
-        start, end = log.log_start_offset, log.log_end_offset
-        if options.fail_on_data_loss and low > high:
-            raise DataLoss(
-                f"{place.topic}-{place.partition} was read to below {low} and now ends at {high}: it was cut, or made again, "
-                "and failOnDataLoss is true"
-            )
-        if options.fail_on_data_loss and ((low != EARLIEST and low < start) or high > end):
-            raise DataLoss(
-                f"{place.topic}-{place.partition} has offsets from {start} to below {end}, and those from {low} to below {high} "
-                "are wanted, and failOnDataLoss is true"
-            )
-        wanted = Wanted(max(low, 0), high, options.earliest, options.latest, options.committed)
-        return slices(log, place, wanted, options.split_bytes)
-
-    return plan
 
 
 def register(spark: SparkSession) -> None:

@@ -8,8 +8,8 @@ from pyspark.sql.streaming.datasource import (  # type: ignore[import-not-found,
     SupportsTriggerAvailableNow,
 )
 
-from ottla.pipeline.source import StreamReader
 from ottla.pipeline.source_limits import Ends, limited, with_absent
+from ottla.pipeline.source_readers import StreamReader
 
 
 class LimitedStreamReader(StreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc,unused-ignore]

@@ -14,9 +14,10 @@ from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.types import StructType
 
 from ottla.pipeline.segments import MAX_OFFSET, DataLoss, SourceError
-from ottla.pipeline.source import OttlaDataSource, StreamReader
+from ottla.pipeline.source import OttlaDataSource
 from ottla.pipeline.source_filters import Pushed
 from ottla.pipeline.source_options import KNOWN, parse
+from ottla.pipeline.source_readers import StreamReader
 from tests.log.support import NOW_MS, batch
 from tests.pipeline.logs import end_transaction, fill, numbered, rig
 
