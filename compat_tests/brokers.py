@@ -1,4 +1,4 @@
-"""The two brokers under test, as processes: ottla, and Apache Kafka from scripts/reference_kafka.py.
+"""The two brokers under test, as processes: ottla, and Apache Kafka from compat_tests/reference/kafka.py.
 
 Both read the same server.properties, for ottla takes Kafka's file as it is, and carry the same cluster id.
 
@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from reference_kafka import CLUSTER_ID, HOST, BrokerProcess, RealKafka, end_process
+from compat_tests.reference.kafka import CLUSTER_ID, HOST, BrokerProcess, RealKafka, end_process
 
 KINDS = ("ottla", "kafka")
 

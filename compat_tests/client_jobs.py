@@ -26,10 +26,10 @@ from typing import Any, ClassVar, TypeVar
 
 import pytest
 from confluent_kafka import Producer
-from reference_kafka import CLUSTER_ID, NODE_ID
 
 from compat_tests.brokers import Address
 from compat_tests.programs import Member, Program, wait_while_alive
+from compat_tests.reference.kafka import CLUSTER_ID, NODE_ID
 from compat_tests.times import TODAY_MS
 from compat_tests.waiting import wait_for
 from compat_tests.wire import Wire

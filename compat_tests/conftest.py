@@ -18,15 +18,14 @@ from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path += [str(ROOT), str(ROOT / "scripts")]  # compat_tests.brokers and reference_kafka, however pytest was started
+from compat_tests.reference.kafka import BrokerProcess
+from scripts.before_tests import let_ctrl_c_through, why_not_to_test
 
-from before_tests import let_ctrl_c_through, why_not_to_test  # noqa: E402 - needs the path above
-from reference_kafka import BrokerProcess  # noqa: E402
+ROOT = Path(__file__).resolve().parents[1]
 
 pytest.register_assert_rewrite("compat_tests.client_jobs", "compat_tests.programs")
 
-from compat_tests import forms  # noqa: E402
+from compat_tests import forms  # noqa: E402 - after the line above
 from compat_tests.brokers import CLASSES, KINDS, Address, SharedBrokers  # noqa: E402
 from compat_tests.seen import LEDGER  # noqa: E402
 from compat_tests.topics import make_topics  # noqa: E402
@@ -144,7 +143,7 @@ def topic_of(bootstrap: str, unique: Callable[[str], str]) -> Callable[[str], st
 @pytest.fixture(scope="session")
 def spark() -> Iterator[Any]:
     """One Spark session for the run, with the connector's jars. Its Python workers must be this interpreter."""
-    import maven
+    from compat_tests.reference import maven
 
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     from pyspark.sql import SparkSession

@@ -13,9 +13,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from reference_kafka import HOST, free_port
-
 from compat_tests.java_process import JavaProcess
+from compat_tests.reference.kafka import HOST, free_port
 from compat_tests.waiting import wait_for
 
 JARS: Final = "kafka-connect"

@@ -10,12 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-import maven
-from reference_kafka import CLUSTER_ID, BrokerProcess
-
 from compat_tests.brokers import CLASSES, Address
 from compat_tests.directory_history import HISTORY_SETTINGS
 from compat_tests.java_client import SMALL_JVM
+from compat_tests.reference import maven
+from compat_tests.reference.kafka import CLUSTER_ID, BrokerProcess
 from compat_tests.wire import Wire
 
 PREFIX: Final = "swap"  # of topics and groups; the directory is the test's own

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from provenance import stamp
+
+from compat_tests.provenance import stamp
 
 FULL: Final = bool(os.environ.get("OTTLA_FULL"))
 LONGER_IN_FULL: Final = pytest.mark.timeout(900 if FULL else 300)

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import maven
+from compat_tests.reference import maven
 
 SOURCES = Path(__file__).parent / "java"
 ANSWER_TIMEOUT_S = 45

@@ -17,9 +17,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-import maven
-
 from compat_tests.java_client import SMALL_JVM
+from compat_tests.reference import maven
 
 TIMEOUT_S: Final = 60
 _KEPT_LINES: Final = 60
@@ -32,7 +31,7 @@ _LOGGING: Final = (
 
 
 class JavaProcess:
-    """`java MAIN ARGUMENTS` with a set of jars of scripts/maven; `options` are the JVM's, `classes` is a directory of our own."""
+    """`java MAIN ARGUMENTS` with a set of jars (reference/poms); `options` are the JVM's, `classes` is a directory of ours."""
 
     def __init__(
         self,

@@ -39,8 +39,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from maven import cache_dir
-
+from compat_tests.reference.maven import cache_dir
 from compat_tests.waiting import wait_for
 
 SOURCES = Path(__file__).resolve().parent

@@ -20,8 +20,8 @@ from urllib.error import URLError
 from urllib.request import urlopen
 
 import pyspark
-from reference_kafka import HOST, end_process, free_port
 
+from compat_tests.reference.kafka import HOST, end_process, free_port
 from compat_tests.waiting import wait_for
 
 SPARK_HOME = Path(pyspark.__file__).parent

@@ -11,11 +11,11 @@ import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import maven
 import pytest
-from reference_kafka import BrokerProcess
 
 from compat_tests.brokers import Address
+from compat_tests.reference import maven
+from compat_tests.reference.kafka import BrokerProcess
 from compat_tests.waiting import wait_for
 from compat_tests.wire import Wire
 

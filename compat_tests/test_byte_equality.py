@@ -37,9 +37,9 @@ from random import Random
 from typing import Any, Final
 
 import pytest
-from reference_kafka import BrokerProcess
 
 from compat_tests.brokers import CLASSES, KINDS, Address
+from compat_tests.reference.kafka import BrokerProcess
 from compat_tests.waiting import wait_for
 from compat_tests.wire import Wire, batch
 from ottla.log.config import LogConfig

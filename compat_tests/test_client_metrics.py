@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 from prometheus_client.parser import text_string_to_metric_families
-from reference_kafka import BrokerProcess, RealKafka, free_port
 
 from compat_tests.brokers import Address, Ottla
 from compat_tests.java_client import Java, compiled, running
+from compat_tests.reference.kafka import BrokerProcess, RealKafka, free_port
 from compat_tests.waiting import wait_for
 from compat_tests.wire import Wire
 from ottla.server.telemetry.otlp import points

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
-from reference_kafka import HOST, free_port
 
 from compat_tests.brokers import CLASSES
 from compat_tests.commands import errors, good, made, ottla
+from compat_tests.reference.kafka import HOST, free_port
 from compat_tests.waiting import wait_for
 
 Unique = Callable[[str], str]

@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import pytest
 from confluent_kafka import KafkaException, Producer
-from reference_kafka import BrokerProcess
 
 from compat_tests.brokers import Address
 from compat_tests.commands import good, made, ottla
+from compat_tests.reference.kafka import BrokerProcess
 from compat_tests.waiting import wait_for
 from compat_tests.wire import Wire
 

@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from reference_kafka import BrokerProcess
 
 from compat_tests.brokers import CLASSES, KINDS, Address
+from compat_tests.reference.kafka import BrokerProcess
 from compat_tests.times import TODAY_MS
 from compat_tests.waiting import wait_for
 from compat_tests.wire import Wire

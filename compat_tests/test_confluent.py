@@ -31,8 +31,8 @@ from confluent_kafka.admin import (
     OffsetSpec,
     ResourceType,
 )
-from reference_kafka import BrokerProcess
 
+from compat_tests.reference.kafka import BrokerProcess
 from compat_tests.times import TODAY_MS
 from compat_tests.waiting import collect, wait_for
 

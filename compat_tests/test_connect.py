@@ -14,10 +14,10 @@ from typing import Final
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
-from reference_kafka import BrokerProcess
 
 from compat_tests.connect import TOPICS, Worker
 from compat_tests.forms import FULL, LONGER_IN_FULL
+from compat_tests.reference.kafka import BrokerProcess
 from compat_tests.topics import described
 from compat_tests.waiting import collect, wait_for
 

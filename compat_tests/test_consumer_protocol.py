@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 from confluent_kafka import ConsumerGroupState, ConsumerGroupType
 from confluent_kafka.admin import AdminClient
-from reference_kafka import BrokerProcess
 
 from compat_tests.consumer_members import AnyMember, Librdkafka, Numbers, OfFranz, OfJava, leaving, shared
 from compat_tests.java_client import Java, running
+from compat_tests.reference.kafka import BrokerProcess
 from compat_tests.topics import make_topics
 from compat_tests.waiting import wait_for
 

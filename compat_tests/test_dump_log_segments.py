@@ -19,14 +19,14 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final
 
-import maven
 import pytest
 from confluent_kafka import Consumer, ElectionType, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
-from reference_kafka import BrokerProcess
 
 from compat_tests.brokers import CLASSES, KINDS
 from compat_tests.commands import good, made, ottla
+from compat_tests.reference import maven
+from compat_tests.reference.kafka import BrokerProcess
 from compat_tests.times import TODAY_MS
 from compat_tests.waiting import wait_for
 from ottla.log.config import LogConfig

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from reference_kafka import BrokerProcess
 
 from compat_tests.brokers import CLASSES, Address, Ottla
 from compat_tests.disk_faults import SYNCS, Strace
+from compat_tests.reference.kafka import BrokerProcess
 from compat_tests.waiting import wait_for
 from compat_tests.wire import Connection, Wire, batch
 from ottla.wire.messages import delete_topics, fetch, metadata, produce

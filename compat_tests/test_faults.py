@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from reference_kafka import BrokerProcess
 
 from compat_tests.brokers import CLASSES, Address
 from compat_tests.disk_faults import SYNCS, WRITES, Strace, in_own_mounts, seen_by
+from compat_tests.reference.kafka import BrokerProcess
 from compat_tests.waiting import wait_for
 from compat_tests.wire import Wire, batch
 from ottla.wire.messages import create_topics, describe_log_dirs

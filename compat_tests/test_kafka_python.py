@@ -22,8 +22,8 @@ from kafka.errors import (
     UnknownTopicOrPartitionError,
 )
 from kafka.structs import OffsetAndMetadata, OffsetAndTimestamp
-from reference_kafka import BrokerProcess
 
+from compat_tests.reference.kafka import BrokerProcess
 from compat_tests.times import TODAY_MS
 from compat_tests.waiting import collect, wait_for
 

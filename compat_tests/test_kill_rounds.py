@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from kill_rounds import Rounds
-from reference_kafka import BrokerProcess
+from compat_tests.reference.kafka import BrokerProcess
+from scripts.kill_rounds import Rounds
 
 
 def test_nothing_acknowledged_is_lost_by_kills(fresh_broker: Callable[..., BrokerProcess]) -> None:

@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
-from reference_kafka import BrokerFailed, BrokerProcess
 
 from compat_tests.brokers import CLASSES, KINDS
 from compat_tests.java_client import Java, JavaAt, JavaError, running
+from compat_tests.reference.kafka import BrokerFailed, BrokerProcess
 from compat_tests.test_metadata_snapshots import dumped
 from compat_tests.waiting import collect, wait_for
 

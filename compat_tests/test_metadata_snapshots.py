@@ -12,13 +12,13 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-import maven
 import pytest
 from confluent_kafka import TopicCollection
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
-from reference_kafka import BrokerProcess
 
 from compat_tests.brokers import CLASSES, KINDS
+from compat_tests.reference import maven
+from compat_tests.reference.kafka import BrokerProcess
 from compat_tests.waiting import wait_for
 
 TINY = {

@@ -16,9 +16,9 @@ from pathlib import Path
 
 from confluent_kafka import Consumer, Producer
 from prometheus_client.parser import text_string_to_metric_families
-from reference_kafka import HOST, BrokerProcess, RealKafka, free_port
 
 from compat_tests.brokers import Address, Ottla
+from compat_tests.reference.kafka import HOST, BrokerProcess, RealKafka, free_port
 from compat_tests.topics import make_topics
 from compat_tests.waiting import wait_for
 from compat_tests.wire import Wire

@@ -17,10 +17,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import maven
 import pytest
 from pyspark.sql import SparkSession
 
+from compat_tests.reference import maven
 from compat_tests.spark_tables import BATCH, BEFORE
 from compat_tests.test_pipeline import PARTITIONS, fill, kill, kill_when, seen
 from ottla.pipeline import archive

@@ -14,9 +14,9 @@ from contextlib import ExitStack, suppress
 from typing import Any, Final
 
 import pytest
-from reference_kafka import HOST, BrokerProcess
 
 from compat_tests.brokers import Address
+from compat_tests.reference.kafka import HOST, BrokerProcess
 from compat_tests.waiting import wait_for
 from compat_tests.wire import CLIENT_ID, CLOSED, Connection, Wire, batch, encode
 from ottla.wire.messages import api_versions

@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer
-from reference_kafka import BrokerProcess
 
 from compat_tests.brokers import CLASSES, Address, SharedBrokers
+from compat_tests.reference.kafka import BrokerProcess
 from compat_tests.waiting import collect, wait_for
 from compat_tests.wire import Connection, Wire, batch, encode
 from ottla.wire.messages import create_partitions, create_topics, delete_topics, fetch, metadata, produce

@@ -14,9 +14,9 @@ from aiokafka import AIOKafkaConsumer
 from confluent_kafka import Consumer, TopicPartition
 from kafka import KafkaConsumer
 from kafka import TopicPartition as PythonPartition
-from reference_kafka import BrokerProcess
 
 from compat_tests.brokers import CLASSES, Address
+from compat_tests.reference.kafka import BrokerProcess
 from compat_tests.times import TODAY_MS
 from compat_tests.wire import Wire, batch
 from ottla.wire.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest

@@ -11,9 +11,9 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from reference_kafka import BrokerFailed, BrokerProcess
 
 from compat_tests.brokers import CLASSES, Address
+from compat_tests.reference.kafka import BrokerFailed, BrokerProcess
 from compat_tests.wire import Wire, batch
 from ottla.wire.batch import iter_batches
 

@@ -15,9 +15,9 @@ from contextlib import suppress
 from typing import Any, Final
 
 import pytest
-from reference_kafka import HOST, BrokerProcess
 
 from compat_tests.brokers import CLASSES, Address
+from compat_tests.reference.kafka import HOST, BrokerProcess
 from compat_tests.waiting import wait_for
 from compat_tests.wire import CLOSED, Wire, batch
 from compat_tests.wire_diff.members import Member

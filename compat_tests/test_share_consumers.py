@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import maven
 import pytest
 from confluent_kafka import Producer
-from reference_kafka import BrokerProcess
 
 from compat_tests.java_client import SMALL_JVM, Java, JavaAt, running
+from compat_tests.reference import maven
+from compat_tests.reference.kafka import BrokerProcess
 from compat_tests.waiting import wait_for
 
 Unique = Callable[[str], str]

@@ -17,10 +17,10 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from reference_kafka import BrokerProcess
 
 from compat_tests.audits import COMPACTED, audited, compact
 from compat_tests.brokers import CLASSES, Address
+from compat_tests.reference.kafka import BrokerProcess
 from compat_tests.test_spark import run_stream
 from compat_tests.times import TODAY_MS
 from compat_tests.topics import make_topics

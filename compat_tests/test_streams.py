@@ -18,11 +18,11 @@ from random import Random
 from typing import Final
 
 import pytest
-from reference_kafka import BrokerProcess
 
 from compat_tests.forms import FULL, LONGER_IN_FULL
 from compat_tests.java_client import compiled
 from compat_tests.java_process import JavaProcess
+from compat_tests.reference.kafka import BrokerProcess
 from compat_tests.topics import described, make_topics
 from compat_tests.waiting import wait_for
 from compat_tests.word_count import BROKER, JARS, LINES, PARTITIONS, Counts, Lines, WordCounts, settings

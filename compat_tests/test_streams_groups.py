@@ -12,13 +12,13 @@ from random import Random
 from typing import Any
 
 import pytest
-from reference_kafka import BrokerProcess
 
 from compat_tests.brokers import Address
 from compat_tests.directory_swap import KILL, STOP, Directory
 from compat_tests.forms import LONGER_IN_FULL
 from compat_tests.java_client import compiled
 from compat_tests.java_process import JavaProcess
+from compat_tests.reference.kafka import BrokerProcess
 from compat_tests.topics import make_topics
 from compat_tests.waiting import wait_for
 from compat_tests.wire import Wire

@@ -16,10 +16,10 @@ from typing import Final
 
 import pytest
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
-from reference_kafka import BrokerProcess
 
 from compat_tests.copiers import PARTITIONS, SOURCE, AiokafkaCopier, ConfluentCopier, Copier, JavaCopier, KafkaPythonCopier
 from compat_tests.java_client import Java, running
+from compat_tests.reference.kafka import BrokerProcess
 from compat_tests.topics import make_topics
 
 COUNT: Final = 800

@@ -10,10 +10,10 @@ from random import Random
 from typing import Final
 
 from confluent_kafka import Consumer, Producer, TopicPartition
-from reference_kafka import BrokerProcess
 
 from compat_tests.forms import FULL
 from compat_tests.java_process import JavaProcess
+from compat_tests.reference.kafka import BrokerProcess
 
 JARS: Final = "kafka-streams"
 PARTITIONS: Final = 2

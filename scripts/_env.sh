@@ -60,5 +60,5 @@ need_clients() { # the tests run kcat, strace, and clients in Go, JavaScript and
             exit 1
         fi
     fi
-    PYTHONPATH=.:scripts python -m compat_tests.programs >/dev/null || exit 1
+    PYTHONPATH=. python -m compat_tests.programs >/dev/null || exit 1
 }

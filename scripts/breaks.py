@@ -27,12 +27,11 @@ from typing import Any, NamedTuple
 from xml.etree import ElementTree
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT), str(ROOT / "scripts")]
-
-from compat_report.results import kind_of  # noqa: E402 - needs the path above
-from provenance import stamp  # noqa: E402
+sys.path[:0] = [str(ROOT)]
 
 from compat_tests.breaks.table import BREAKS, Break  # noqa: E402
+from compat_tests.provenance import stamp  # noqa: E402
+from scripts.compat_report.results import kind_of  # noqa: E402 - needs the path above
 
 TIMEOUT_S = 600
 NOT_COPIED = shutil.ignore_patterns(

@@ -2,7 +2,7 @@
 
 usage: python scripts/generate_wire.py [--check]
 
-The definitions come out of Kafka's jars, which Maven fetches once (scripts/maven.py); none is kept here. --check
+The definitions come out of Kafka's jars, which Maven fetches once (compat_tests/reference/maven.py); none is kept here. --check
 writes nothing: it compares what would be written with what is committed, names each stale file, and exits 1 if there
 is one. The generator itself is the package wiregen beside this file.
 """
@@ -13,10 +13,10 @@ import argparse
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from wiregen import kafka, modules, tables
-from wiregen.definitions import snake
+from scripts.wiregen import kafka, modules, tables
+from scripts.wiregen.definitions import snake
 
 WIRE = Path(__file__).resolve().parents[1] / "wire"
 

@@ -33,9 +33,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
-from reference_kafka import BrokerProcess
 
 from compat_tests.brokers import CLASSES
+from compat_tests.reference.kafka import BrokerProcess
 
 SYNCED, PLAIN, TRANSACTIONS, GROUP = "synced", "plain", "transactions", "committer"
 PARTITIONS = {SYNCED: 1, PLAIN: 3, TRANSACTIONS: 1}

@@ -39,10 +39,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from confluent_kafka import Consumer, Message, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
-from reference_kafka import BrokerProcess
 
 from compat_tests.brokers import CLASSES
 from compat_tests.java_process import JavaProcess
+from compat_tests.reference.kafka import BrokerProcess
 
 JARS: Final = "kafka-tools"
 IN, OUT, GROUP = "in", "out", "copiers"

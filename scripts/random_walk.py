@@ -12,11 +12,10 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT), str(ROOT / "scripts")]
-
-from provenance import stamp  # noqa: E402 - needs the path above
+sys.path[:0] = [str(ROOT)]
 
 from compat_tests.brokers import one_of_each  # noqa: E402
+from compat_tests.provenance import stamp  # noqa: E402 - needs the path above
 from compat_tests.wire_diff.conftest import warm  # noqa: E402
 from compat_tests.wire_diff.random_walk.lockstep import Pair, walk  # noqa: E402
 

@@ -1,4 +1,4 @@
-"""A Java program of ours that asks Apache Kafka's own classes; Kafka's jars come by Maven (scripts/maven.py)."""
+"""A Java program of ours that asks Apache Kafka's own classes; Kafka's jars come by Maven (compat_tests/reference/maven.py)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from scripts.maven import classpath
+from compat_tests.reference.maven import classpath
 
 _COMPILING_S: Final = 120
 _RUNNING_S: Final = 240

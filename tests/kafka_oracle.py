@@ -1,6 +1,6 @@
 """Kafka's own Java classes as a process to ask: `KafkaOracle` starts tests/wire/KafkaLogOracle.java and talks in lines.
 
-Kafka's jars come by Maven (scripts/maven.py); nothing of Kafka is in this repository.
+Kafka's jars come by Maven (compat_tests/reference/maven.py); nothing of Kafka is in this repository.
 """
 
 from __future__ import annotations

@@ -31,10 +31,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
-import maven
-from reference_kafka import CLUSTER_ID, BrokerFailed, BrokerProcess, RealKafka, free_port
-
 from compat_tests.brokers import CLASSES
+from compat_tests.reference import maven
+from compat_tests.reference.kafka import CLUSTER_ID, BrokerFailed, BrokerProcess, RealKafka, free_port
 
 NODE_ID: Final = 0
 """Kafka's test kit counts its brokers from 0, and tests know that."""

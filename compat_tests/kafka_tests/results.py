@@ -21,9 +21,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
 
-import maven
-
 from compat_tests.kafka_tests.runner import JARS, Case
+from compat_tests.reference import maven
 
 RESULTS: Final = Path(__file__).parent / "results.json"
 SETS: Final = {

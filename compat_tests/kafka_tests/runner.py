@@ -19,9 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-import maven
-
 from compat_tests.kafka_tests.keeper import Keeper
+from compat_tests.reference import maven
 
 JARS: Final = "kafka-tests"
 JAVA: Final = Path(__file__).parent / "java"

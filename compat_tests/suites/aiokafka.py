@@ -4,7 +4,7 @@
 
 CHECKOUT is aiokafka's repository at the tag of the installed version, or at least its folder `tests`. The results go, beside
 those of the other kind that are there, into compat_tests/results/aiokafka.json: {"ran", "version", "cases": {case: {kind:
-result}}}, where `ran` is of the last run (scripts/provenance.py).
+result}}}, where `ran` is of the last run (compat_tests/provenance.py).
 `--only` is pytest's -k, for cases that count milliseconds and met a busy machine; the other results stay.
 Files that need SSL, SASL or Kerberos are left out, and so are those that need no broker.
 """
@@ -22,12 +22,10 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
+from compat_tests.provenance import stamp
+from compat_tests.suites.runner import Outcome, read
+
 ROOT: Final = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT), str(ROOT / "scripts")]
-
-from provenance import stamp  # noqa: E402 - needs the path above
-
-from compat_tests.suites.runner import Outcome, read  # noqa: E402
 
 RESULTS: Final = ROOT / "compat_tests" / "results" / "aiokafka.json"
 KAFKA_VERSION: Final = "4.0.0"
@@ -49,7 +47,7 @@ def run(checkout: Path, kind: str, directory: Path, only: str = "") -> dict[str,
     (programs / "ktutil").chmod(0o755)
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     environment["PATH"] = f"{programs}:{environment['PATH']}"
-    environment["PYTHONPATH"] = f"{ROOT}:{ROOT / 'scripts'}"
+    environment["PYTHONPATH"] = str(ROOT)
     results = directory / "results.xml"
     command = [sys.executable, "-m", "pytest", "-q", "-c", os.devnull, f"--rootdir={directory}", "-p", "no:cacheprovider"]
     command += ["-p", "compat_tests.suites.fake_docker", f"--docker-image={kind}:2.13_{KAFKA_VERSION}", "--no-pull"]

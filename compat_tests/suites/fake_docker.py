@@ -13,9 +13,8 @@ import types
 from pathlib import Path
 from typing import Any, Final
 
-from reference_kafka import BrokerProcess
-
 from compat_tests.brokers import CLASSES
+from compat_tests.reference.kafka import BrokerProcess
 
 SETTINGS: Final = {"node.id": "0", "num.partitions": "2", "group.min.session.timeout.ms": "1000"}
 """What the tests expect of the image's broker."""

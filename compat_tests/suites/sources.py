@@ -13,7 +13,7 @@ import tarfile
 import tempfile
 from pathlib import Path
 
-from maven import cache_dir
+from compat_tests.reference.maven import cache_dir
 
 
 class FetchFailed(RuntimeError):

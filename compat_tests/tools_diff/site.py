@@ -13,11 +13,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
-import maven
-from reference_kafka import BrokerProcess
-
 from compat_tests.brokers import Address
 from compat_tests.java_client import ANSWER_TIMEOUT_S, SMALL_JVM, Java
+from compat_tests.reference import maven
+from compat_tests.reference.kafka import BrokerProcess
 from compat_tests.tools_diff.differences import alike
 from compat_tests.tools_diff.masks import masked
 from compat_tests.tools_diff.script import File, Hold, Run, Script, Step

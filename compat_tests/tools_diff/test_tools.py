@@ -10,10 +10,10 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from reference_kafka import BrokerProcess
 
 from compat_tests.brokers import CLASSES
 from compat_tests.java_client import Java, running
+from compat_tests.reference.kafka import BrokerProcess
 from compat_tests.tools_diff import scripts
 from compat_tests.tools_diff.differences import USED
 from compat_tests.tools_diff.masks import MASKS, Mask

@@ -14,11 +14,10 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any, ClassVar, Final, NamedTuple
 
-from wiregen import kafka, modules
-from wiregen.definitions import Field, Struct, snake
-
 from compat_tests.wire import batch
 from ottla.wire.primitives import ZERO_UUID
+from scripts.wiregen import kafka, modules
+from scripts.wiregen.definitions import Field, Struct, snake
 
 RANGES: Final = {f"int{bits}": (-(1 << bits - 1), (1 << bits - 1) - 1) for bits in (8, 16, 32, 64)} | {
     "uint16": (0, 65_535),

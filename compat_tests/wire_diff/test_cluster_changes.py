@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from reference_kafka import CLUSTER_ID, NODE_ID
 
 from compat_tests.brokers import Address, one_of_each
+from compat_tests.reference.kafka import CLUSTER_ID, NODE_ID
 from compat_tests.waiting import wait_for
 from compat_tests.wire import Wire
 from compat_tests.wire_diff.same import check, same_answer

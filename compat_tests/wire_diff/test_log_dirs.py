@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from reference_kafka import BrokerProcess
 
 from compat_tests.brokers import CLASSES, KINDS, Address
+from compat_tests.reference.kafka import BrokerProcess
 from compat_tests.waiting import wait_for
 from compat_tests.wire import Wire, batch
 from compat_tests.wire_diff.same import check

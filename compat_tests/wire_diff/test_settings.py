@@ -17,9 +17,9 @@ from functools import partial
 from typing import Any, Final
 
 import pytest
-from reference_kafka import SETTINGS, BrokerProcess
 
 from compat_tests.brokers import CLASSES, KINDS, Address
+from compat_tests.reference.kafka import SETTINGS, BrokerProcess
 from compat_tests.waiting import wait_for
 from compat_tests.wire import Wire
 from compat_tests.wire_diff.same import check, compare, normalise

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from reference_kafka import NODE_ID, BrokerProcess, RealKafka
 
 from compat_tests.brokers import Address, Ottla
+from compat_tests.reference.kafka import NODE_ID, BrokerProcess, RealKafka
 from compat_tests.wire import Wire
 from compat_tests.wire_diff.conftest import warm
 from compat_tests.wire_diff.same import check, same_answer

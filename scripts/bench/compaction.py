@@ -29,14 +29,14 @@ import time
 from pathlib import Path
 
 BENCH = Path(__file__).resolve().parent
-sys.path[:0] = [str(BENCH.parent), str(BENCH)]
+sys.path[:0] = [str(BENCH.parents[1]), str(BENCH)]
 
 from compare import BROKERS, Figures, Ottla  # noqa: E402 - needs the path above
 from kload_wire import Connection, Refused, create_topics, produce_error, produce_request, request, string  # noqa: E402
-from reference_kafka import HOST, BrokerFailed, BrokerProcess  # noqa: E402
 from report import tell  # noqa: E402
 from rows import COMPACTION_ROWS  # noqa: E402
 
+from compat_tests.reference.kafka import HOST, BrokerFailed, BrokerProcess  # noqa: E402
 from ottla.wire.records import Record, build_batch  # noqa: E402
 
 BATCH_RECORDS = 16

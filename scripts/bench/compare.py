@@ -29,14 +29,15 @@ from pathlib import Path
 from typing import Any
 
 BENCH = Path(__file__).resolve().parent
-sys.path[:0] = [str(BENCH.parent), str(BENCH)]
+sys.path[:0] = [str(BENCH.parents[1]), str(BENCH)]
 
-import maven  # noqa: E402 - needs the path above
 from kload import Process  # noqa: E402
 from kload_wire import API_VERSIONS, Connection  # noqa: E402
-from reference_kafka import HOST, BrokerFailed, BrokerProcess, RealKafka  # noqa: E402
 from report import add_docs, medians_of, table, write_docs  # noqa: E402
 from rows import LOADS, ROWS, Load, Place  # noqa: E402
+
+from compat_tests.reference import maven  # noqa: E402 - needs the path above
+from compat_tests.reference.kafka import HOST, BrokerFailed, BrokerProcess, RealKafka  # noqa: E402
 
 Figures = dict[str, dict[str, dict[str, list[float]]]]
 """broker -> load -> figure -> a value a round"""

@@ -28,7 +28,7 @@ import time
 from pathlib import Path
 
 BENCH = Path(__file__).resolve().parent
-sys.path[:0] = [str(BENCH.parent), str(BENCH)]
+sys.path[:0] = [str(BENCH.parents[1]), str(BENCH)]
 
 from compare import BROKERS, Figures  # noqa: E402 - needs the path above
 from kload import Process  # noqa: E402
@@ -42,9 +42,10 @@ from kload_wire import (  # noqa: E402
     request,
     string,
 )
-from reference_kafka import HOST, BrokerFailed, BrokerProcess  # noqa: E402
 from report import tell  # noqa: E402
 from rows import OPENING_ROWS  # noqa: E402
+
+from compat_tests.reference.kafka import HOST, BrokerFailed, BrokerProcess  # noqa: E402
 
 TOPIC_PARTITIONS = 100
 RECORD_BYTES = 1000

@@ -33,14 +33,14 @@ from pathlib import Path
 from typing import Any
 
 BENCH = Path(__file__).resolve().parent
-sys.path[:0] = [str(BENCH.parents[1]), str(BENCH.parent), str(BENCH)]
+sys.path[:0] = [str(BENCH.parents[1]), str(BENCH)]
 
 from compare import Ottla, WarmKafka  # noqa: E402 - needs the path above
-from reference_kafka import HOST, BrokerProcess  # noqa: E402
 from report import tell  # noqa: E402
 from rows import SPARK_ROWS  # noqa: E402
 from spark_read import PARTITIONS, fill, run  # noqa: E402
 
+from compat_tests.reference.kafka import HOST, BrokerProcess  # noqa: E402
 from ottla.pipeline.session import SparkOptions, session  # noqa: E402
 from ottla.pipeline.source import register  # noqa: E402
 from ottla.wire.compression import NUMBERS  # noqa: E402

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 BENCH = Path(__file__).resolve().parent
-sys.path[:0] = [str(BENCH.parents[1]), str(BENCH.parent), str(BENCH)]
+sys.path[:0] = [str(BENCH.parents[1]), str(BENCH)]
 
 from compare import BROKERS  # noqa: E402 - needs the path above
 from kload_wire import Connection, Refused, create_topics, produce_error, produce_request  # noqa: E402

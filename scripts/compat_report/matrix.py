@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from compat_report.results import KINDS, PASSED, Test
+from scripts.compat_report.results import KINDS, PASSED, Test
 
 CAPABILITIES: Final = (
     "produce and consume",

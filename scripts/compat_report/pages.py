@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Final
 
-from compat_report.blocks import Block, Folded, Heading, Paragraph, Picture, Table, Text
+from scripts.compat_report.blocks import Block, Folded, Heading, Paragraph, Picture, Table, Text
 
 _STYLE: Final = """
 :root { color-scheme: light dark; }

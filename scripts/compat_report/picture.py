@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Final, Protocol
 
-from compat_report.matrix import CAPABILITIES, Cell
+from scripts.compat_report.matrix import CAPABILITIES, Cell
 
 _WIDTH: Final = 960
 _LEFT: Final = 440

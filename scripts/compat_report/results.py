@@ -15,7 +15,7 @@ There or, of the long forms that CI does not run, as they were kept in compat_te
 
     aiokafka.json      compat_tests/suites/aiokafka.py: {"version", "cases": {case: {"ottla", "kafka"}}}, from a checkout
 
-The last three have "ran" as well: {"date", "commit"} of the run that wrote them (scripts/provenance.py).
+The last three have "ran" as well: {"date", "commit"} of the run that wrote them (compat_tests/provenance.py).
 
 Kafka's own tests keep theirs in compat_tests/kafka_tests/results.json (results.py there): a row a case.
 """
@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any, Final
 from xml.etree import ElementTree
 
-from provenance import UNKNOWN, day_of
+from compat_tests.provenance import UNKNOWN, day_of
 
 KINDS: Final = ("ottla", "kafka")
 _COMPAT: Final = Path(__file__).resolve().parents[2] / "compat_tests"

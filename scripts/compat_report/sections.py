@@ -6,16 +6,16 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from typing import Any, Final
 
-from compat_report.blocks import Block, Folded, Heading, Paragraph, Picture, Table, Text, row
-from compat_report.matrix import CAPABILITIES, Cell, cells
-from compat_report.picture import draw
-from compat_report.results import KINDS, PASSED, SKIPPED, Results, Test
 from compat_tests.forms import IN_FULL, NEVER_WITH_KAFKA
 from compat_tests.suites.runner import listed
 from compat_tests.tools_diff.differences import DIFFERENCES as OF_TOOLS
 from compat_tests.wire_diff import differences, edge_cases
 from ottla.server.handlers import served
 from ottla.wire.api import APIS
+from scripts.compat_report.blocks import Block, Folded, Heading, Paragraph, Picture, Table, Text, row
+from scripts.compat_report.matrix import CAPABILITIES, Cell, cells
+from scripts.compat_report.picture import draw
+from scripts.compat_report.results import KINDS, PASSED, SKIPPED, Results, Test
 
 TITLE: Final = "Is ottla Kafka?"
 NOT_RUN: Final = Text("not run", "part")

@@ -1,7 +1,7 @@
 """Apache Kafka as a source: its jars (by Maven), the definitions in them, and its own classes to ask.
 
-The jars are pinned twice: by version in scripts/maven/kafka.pom.xml, and by checksum here, so that the generated text
-cannot change unseen.
+The jars are pinned twice: by version in compat_tests/reference/poms/kafka.pom.xml, and by checksum here, so that the
+generated text cannot change unseen.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
-import maven
+from compat_tests.reference import maven
 
 from .definitions import Message, parse
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import subprocess
 import sys
@@ -18,9 +19,7 @@ BENCH = Path(__file__).resolve().parents[2] / "scripts" / "bench"
 @pytest.fixture
 def report(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.syspath_prepend(BENCH)
-    import report
-
-    return report
+    return importlib.import_module("report")
 
 
 @pytest.mark.parametrize(

@@ -6,18 +6,15 @@ from __future__ import annotations
 import ast
 import json
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from compat_tests.breaks.table import BREAKS, Break
+from scripts import breaks
+
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT), str(ROOT / "scripts")]
-
-import breaks  # noqa: E402 - needs the path above
-
-from compat_tests.breaks.table import BREAKS, Break  # noqa: E402
 
 FEWEST = 10
 

@@ -14,11 +14,10 @@ from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT), str(ROOT / "scripts")]
+from compat_tests.forms import IN_FULL, NEVER_WITH_KAFKA
+from compat_tests.suites.runner import asked_for
 
-from compat_tests.forms import IN_FULL, NEVER_WITH_KAFKA  # noqa: E402 - needs the path above
-from compat_tests.suites.runner import asked_for  # noqa: E402
+ROOT = Path(__file__).resolve().parents[2]
 
 SLOW = "compat_tests/test_spark_cluster.py"
 BOUNCES = (

@@ -16,6 +16,9 @@ from xml.etree import ElementTree
 
 import pytest
 
+from scripts.compat_report import matrix, pages, sections
+from scripts.compat_report.results import read as read_results
+
 ROOT = Path(__file__).resolve().parents[2]
 
 JUNIT = """<testsuites><testsuite>
@@ -32,20 +35,6 @@ BREAKS = {"control": 3, "breaks": [{"name": "a break", "promise": "kept", "caugh
 
 RUN = {"date": "2026-11-22", "commit": "1a2b3c4", "form": "short", "left_out": {}}
 IN_SHORT = "compat_tests/test_x.py::test_slow[kafka]"
-
-
-@pytest.fixture
-def reporting(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.syspath_prepend(ROOT / "scripts")
-    monkeypatch.syspath_prepend(ROOT)
-    from compat_report import matrix, pages, results, sections
-
-    class Modules:
-        pass
-
-    modules: Any = Modules()
-    modules.matrix, modules.pages, modules.results, modules.sections = matrix, pages, results, sections
-    return modules
 
 
 def all_tests() -> set[str]:
@@ -66,9 +55,9 @@ def _tests_in(path: Path) -> set[str]:
     return {node.name for node in nodes if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")}
 
 
-def test_tests_are_read_with_their_broker_and_a_second_try_counts(reporting: Any, tmp_path: Path) -> None:
+def test_tests_are_read_with_their_broker_and_a_second_try_counts(tmp_path: Path) -> None:
     (tmp_path / "compat.xml").write_text(JUNIT)
-    read = lambda: {test.name: test for test in reporting.results.read(tmp_path, tmp_path / "none", tmp_path / "none").tests}  # noqa: E731
+    read = lambda: {test.name: test for test in read_results(tmp_path, tmp_path / "none", tmp_path / "none").tests}  # noqa: E731
     found = read()
     assert [(test.file, test.kind, test.outcome) for test in found.values()] == [
         ("test_go.py", "ottla", "passed"),
@@ -82,7 +71,7 @@ def test_tests_are_read_with_their_broker_and_a_second_try_counts(reporting: Any
     assert read()["test_a_group[ottla-range]"].outcome == "passed"
 
 
-def test_every_pattern_of_the_matrix_finds_tests(reporting: Any) -> None:
+def test_every_pattern_of_the_matrix_finds_tests() -> None:
     """Parameters are not looked at, so what a pattern wants of them is cut off."""
     tests = all_tests()
     cases = json.loads((ROOT / "compat_tests" / "suites" / "cases.json").read_text())
@@ -91,8 +80,8 @@ def test_every_pattern_of_the_matrix_finds_tests(reporting: Any) -> None:
         f"{test}[{who}]" for test in tests if "[" not in test for who in ("java", "librdkafka", "franz", "classic", "confluent")
     }
     tests |= {f"{test}[{who}]" for test in tests if "[" not in test for who in ("kafka_python", "aiokafka", "streams")}
-    for client, cells in reporting.matrix.CLIENTS.items():
-        assert tuple(cells) == reporting.matrix.CAPABILITIES, client
+    for client, cells in matrix.CLIENTS.items():
+        assert tuple(cells) == matrix.CAPABILITIES, client
         for name, wanted in cells.items():
             if not isinstance(wanted, str):
                 continue
@@ -112,11 +101,11 @@ def _alternatives(pattern: str) -> list[str]:
     return parts
 
 
-def test_nothing_is_claimed_that_was_not_run(reporting: Any, tmp_path: Path) -> None:
-    results = reporting.results.read(tmp_path, tmp_path / "none", tmp_path / "none")
-    lines = reporting.sections.summary(results)
+def test_nothing_is_claimed_that_was_not_run(tmp_path: Path) -> None:
+    results = read_results(tmp_path, tmp_path / "none", tmp_path / "none")
+    lines = sections.summary(results)
     assert all(line.kafka is None and line.ottla is None for line in lines)
-    text = reporting.pages.markdown(reporting.sections.report(results))
+    text = pages.markdown(sections.report(results))
     assert "✔ 1" not in text
     assert "●" not in text.split("## APIs and versions")[1].split("| API |")[1]
 
@@ -133,11 +122,11 @@ def test_what_fails_is_shown_and_decides_the_exit_code(tmp_path: Path) -> None:
     assert "0 of 1" in done.stdout
 
 
-def test_the_page_needs_nothing_else_and_the_picture_is_xml(reporting: Any, tmp_path: Path) -> None:
+def test_the_page_needs_nothing_else_and_the_picture_is_xml(tmp_path: Path) -> None:
     (tmp_path / "compat.xml").write_text(JUNIT)
     (tmp_path / "compat.run.json").write_text(json.dumps(RUN | {"commit": "here & <now>"}))
-    blocks = reporting.sections.report(reporting.results.read(tmp_path))
-    page = reporting.pages.html("title", blocks)
+    blocks = sections.report(read_results(tmp_path))
+    page = pages.html("title", blocks)
     assert "here &amp; &lt;now&gt;: 5 cases, 1 skipped." in page
     assert not re.findall(r'(?:src|href)="', page)
     (picture,) = (block for block in blocks if hasattr(block, "svg"))
@@ -145,7 +134,7 @@ def test_the_page_needs_nothing_else_and_the_picture_is_xml(reporting: Any, tmp_
     assert picture.svg in page
 
 
-def test_tests_of_others_are_counted_in_their_own_lines(reporting: Any, tmp_path: Path) -> None:
+def test_tests_of_others_are_counted_in_their_own_lines(tmp_path: Path) -> None:
     theirs = "".join(
         f'<testcase classname="compat_tests.{where}" name="{name}" time="1"/>'
         for where, name in (
@@ -154,7 +143,7 @@ def test_tests_of_others_are_counted_in_their_own_lines(reporting: Any, tmp_path
         )
     )
     (tmp_path / "compat.xml").write_text(JUNIT.replace("</testsuite>", f"{theirs}</testsuite>", 1))
-    cells = lines_of(reporting, read(reporting, tmp_path))
+    cells = lines_of(read(tmp_path))
     assert cells["clients, tools and faults, black box over TCP"][:2] == ["1 of 1", "1 of 3"]
     assert cells["kafka-python's own integration tests"][1] == "1 of 1"
 
@@ -162,18 +151,18 @@ def test_tests_of_others_are_counted_in_their_own_lines(reporting: Any, tmp_path
 # Of which run it is
 
 
-def read(reporting: Any, folder: Path, **more: Any) -> Any:
+def read(folder: Path, **more: Any) -> Any:
     """Of this folder, with nothing kept."""
-    return reporting.results.read(folder, **{"kept": folder / "none", "kafka_tests": folder / "none.json", **more})
+    return read_results(folder, **{"kept": folder / "none", "kafka_tests": folder / "none.json", **more})
 
 
-def lines_of(reporting: Any, results: Any) -> dict[str, list[str]]:
+def lines_of(results: Any) -> dict[str, list[str]]:
     """The summary's table: the first words of a proof -> its cells."""
-    rows = reporting.sections._summary_table(results).rows
+    rows = sections._summary_table(results).rows
     return {row[0].text: [text.text for text in row[1:]] for row in rows}
 
 
-def test_each_line_says_of_which_run_it_is(reporting: Any, tmp_path: Path) -> None:
+def test_each_line_says_of_which_run_it_is(tmp_path: Path) -> None:
     (tmp_path / "compat.xml").write_text(JUNIT)
     (tmp_path / "compat.run.json").write_text(json.dumps(RUN))
     (tmp_path / "breaks.json").write_text(json.dumps(BREAKS | {"ran": {"date": "2026-10-01", "commit": "0ld"}}))
@@ -181,49 +170,49 @@ def test_each_line_says_of_which_run_it_is(reporting: Any, tmp_path: Path) -> No
     kept.mkdir()
     (kept / "random_walk.json").write_text(json.dumps({"requests": 3}))
     os.utime(kept / "random_walk.json", (86_400.0 * 365, 86_400.0 * 365))
-    results = read(reporting, tmp_path, kept=kept)
-    last = {part: cells[-1] for part, cells in lines_of(reporting, results).items()}
+    results = read(tmp_path, kept=kept)
+    last = {part: cells[-1] for part, cells in lines_of(results).items()}
     assert last["clients, tools and faults, black box over TCP"] == "2026-11-22 at 1a2b3c4"
     assert last["deliberate breaks of ottla that the suite catches"] == "another run: 2026-10-01 at 0ld"
     assert last["random requests in lock-step without an unexplained difference"] == "another run: kept since 1971-01-01"
     assert last["Kafka's own integration tests"] == ""
-    assert "The suite ran on 2026-11-22 at 1a2b3c4: 5 cases" in reporting.pages.markdown(reporting.sections.report(results))
+    assert "The suite ran on 2026-11-22 at 1a2b3c4: 5 cases" in pages.markdown(sections.report(results))
 
 
-def test_a_suite_of_two_runs_says_both_and_one_that_does_not_tell_is_of_an_unknown_commit(reporting: Any, tmp_path: Path) -> None:
+def test_a_suite_of_two_runs_says_both_and_one_that_does_not_tell_is_of_an_unknown_commit(tmp_path: Path) -> None:
     (tmp_path / "compat.xml").write_text(JUNIT)
-    assert read(reporting, tmp_path).origins["suite"].endswith(", unknown commit")
+    assert read(tmp_path).origins["suite"].endswith(", unknown commit")
     (tmp_path / "compat.run.json").write_text(json.dumps(RUN))
     (tmp_path / "spark.run.json").write_text(json.dumps(RUN | {"commit": "2b"}))
-    assert read(reporting, tmp_path).origins["suite"] == "2026-11-22 at 1a2b3c4; 2026-11-22 at 2b"
+    assert read(tmp_path).origins["suite"] == "2026-11-22 at 1a2b3c4; 2026-11-22 at 2b"
 
 
-def test_what_only_the_long_form_runs_is_counted_and_named_with_its_command(reporting: Any, tmp_path: Path) -> None:
+def test_what_only_the_long_form_runs_is_counted_and_named_with_its_command(tmp_path: Path) -> None:
     from compat_tests.forms import IN_FULL
 
     (tmp_path / "compat.xml").write_text(JUNIT)
-    assert "CI" in lines_of(reporting, read(reporting, tmp_path))["clients, tools and faults, black box over TCP"]
+    assert "CI" in lines_of(read(tmp_path))["clients, tools and faults, black box over TCP"]
     left_out = {IN_SHORT: IN_FULL, "compat_tests/test_y.py::test_never[kafka]": "it fails now and then"}
     (tmp_path / "compat.run.json").write_text(json.dumps(RUN | {"left_out": left_out}))
-    results = read(reporting, tmp_path)
+    results = read(tmp_path)
     place = "CI, but for 1 with Apache Kafka: `scripts/compat-report --run full`"
-    assert place in lines_of(reporting, results)["clients, tools and faults, black box over TCP"]
-    text = reporting.pages.markdown(reporting.sections.report(results))
+    assert place in lines_of(results)["clients, tools and faults, black box over TCP"]
+    text = pages.markdown(sections.report(results))
     assert "| all but 1, which run with ottla | `scripts/compat-report --run full` |" in text
     assert f"| `{IN_SHORT}` |" in text
     assert "test_never" not in text
 
 
-def test_cases_of_kafkas_that_wait_to_be_compared_are_a_figure_of_their_own(reporting: Any, tmp_path: Path) -> None:
+def test_cases_of_kafkas_that_wait_to_be_compared_are_a_figure_of_their_own(tmp_path: Path) -> None:
     row = {"class": "x.Y", "case": "a", "brokers": 1, "kafka": "passed", "ottla": "passed", "reason": "", "seconds": 1.0}
     rows = [row, row | {"case": "b", "kafka": None}, row | {"case": "c", "kafka": "failed", "reason": "why"}]
 
     def told(rows: list[dict[str, Any]]) -> tuple[str, str, str]:
         (tmp_path / "k.json").write_text(json.dumps(rows))
-        results = read(reporting, tmp_path, kafka_tests=tmp_path / "k.json")
-        line = next(line for line in reporting.sections.readme_lines(results) if line.startswith("- Kafka's own"))
-        text = reporting.pages.markdown(reporting.sections.report(results))
-        return lines_of(reporting, results)["Kafka's own integration tests"][1], line, text
+        results = read(tmp_path, kafka_tests=tmp_path / "k.json")
+        line = next(line for line in sections.readme_lines(results) if line.startswith("- Kafka's own"))
+        text = pages.markdown(sections.report(results))
+        return lines_of(results)["Kafka's own integration tests"][1], line, text
 
     cell, line, text = told(rows)
     assert cell == "1 of 1; not yet compared: 1"
@@ -234,7 +223,6 @@ def test_cases_of_kafkas_that_wait_to_be_compared_are_a_figure_of_their_own(repo
 
 @pytest.mark.parametrize(("form", "full"), [("short", None), ("full", "1")])
 def test_the_long_form_is_asked_for(form: str, full: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(ROOT / "scripts")
     file = str(ROOT / "scripts" / "compat-report")
     loader = SourceFileLoader("compat_report_script", file)
     spec = spec_from_file_location(loader.name, file, loader=loader)

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import argparse
 import re
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from compat_tests.kafka_tests import results, runner
+from scripts import kafka_tests
+
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT), str(ROOT / "scripts")]
-
-import kafka_tests  # noqa: E402 - needs the path above
-
-from compat_tests.kafka_tests import results, runner  # noqa: E402
 
 OWNER = "org.x.SomeTest"
 

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "scripts")]
+from compat_tests import provenance
 
-import provenance  # noqa: E402 - needs the path above
+ROOT = Path(__file__).resolve().parents[2]
 
 DAY = "2020-02-03"
 

@@ -8,9 +8,9 @@ from functools import cache
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from random_messages import Drawer, build
-from wiregen import kafka, modules
-from wiregen.definitions import Message, snake
+from scripts.wiregen import kafka, modules
+from scripts.wiregen.definitions import Message, snake
+from tests.wire.random_messages import Drawer, build
 
 
 class Layout(NamedTuple):

@@ -9,10 +9,10 @@ import struct
 import tracemalloc
 
 import pytest
-from layouts import Layout, all_layouts
 
 from ottla.wire.frame import MALFORMED, decode_whole
 from ottla.wire.messages import add_raft_voter, fetch, join_group, metadata, produce
+from tests.wire.layouts import Layout, all_layouts
 
 # Lengths that lie: compact ones of 5 bytes (2^35 - 1 and 2^31 - 1), an int32, and minus five.
 FORGED = [bytes.fromhex(text) for text in ("ffffffff7f", "ffffffff07", "7fffffff", "fffffffb")]

@@ -10,9 +10,10 @@ import json
 from typing import Any
 
 import pytest
-from layouts import Layout, all_layouts
-from random_messages import Drawer, build, differences
-from wiregen import kafka
+
+from scripts.wiregen import kafka
+from tests.wire.layouts import Layout, all_layouts
+from tests.wire.random_messages import Drawer, build, differences
 
 SAMPLES = 12  # a layout
 pytestmark = pytest.mark.oracle

@@ -7,11 +7,11 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from wiregen import modules
-from wiregen.definitions import parse, snake
-from wiregen.writer import WIDTH, wrapped
 
 from ottla.wire.frame import MALFORMED, decode_whole
+from scripts.wiregen import modules
+from scripts.wiregen.definitions import parse, snake
+from scripts.wiregen.writer import WIDTH, wrapped
 
 
 def generated(fields: list[dict[str, Any]], *, valid: str = "0-1", flexible: str = "1+", **more: Any) -> ModuleType:

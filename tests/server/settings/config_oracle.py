@@ -1,6 +1,6 @@
 """Kafka's own tables of settings, asked once a test run: names, types, defaults, and what it makes of a text.
 
-tests/server/settings/KafkaConfigOracle.java does the asking; Kafka's jars come by Maven (scripts/maven.py).
+tests/server/settings/KafkaConfigOracle.java does the asking; Kafka's jars come by Maven (compat_tests/reference/maven.py).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The assignors against Kafka's own classes: random groups of all shapes, seeded, and what each of them comes to.
 
-KafkaAssignorOracle.java asks them; Kafka's jars come by Maven (scripts/maven.py).
+KafkaAssignorOracle.java asks them; Kafka's jars come by Maven (compat_tests/reference/maven.py).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The assignor `simple` against Kafka's own class: random share groups, each with a history of changes, seeded.
 
-KafkaSimpleAssignorOracle.java asks it; Kafka's jars come by Maven (scripts/maven.py). A group lives through several assignments:
+KafkaSimpleAssignorOracle.java asks it; Kafka's jars come by Maven. A group lives through several assignments:
 members come and go, subscriptions change, partitions get state; each starts from what ours gave before, so an order that differs
 shows in the next one at the latest.
 """

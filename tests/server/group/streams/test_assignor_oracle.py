@@ -1,6 +1,6 @@
 """The task assignor against Kafka's own class: random groups of all shapes, seeded, and what each of them comes to.
 
-KafkaTaskAssignorOracle.java asks it; Kafka's jars come by Maven (scripts/maven.py). Half of the groups are what the assignor made
+KafkaTaskAssignorOracle.java asks it; Kafka's jars come by Maven. Half of the groups are what the assignor made
 of a former one, with members that came and went, so that sticking to what was is tried too.
 """
 

@@ -1,7 +1,6 @@
-#!/usr/bin/env python3
 """Jars that the tests and the code generator need, fetched by Maven once and kept in a cache.
 
-    python scripts/maven.py kafka        prints the directory with the jars of scripts/maven/kafka.pom.xml
+    python -m compat_tests.reference.maven kafka        prints the directory with the jars of poms/kafka.pom.xml
 
 The cache is ${OTTLA_CACHE:-~/.cache/ottla}/jars. A set lives in a directory named by its pom's hash, so a changed pom is fetched
 anew; it is filled beside and renamed when complete, under a lock, so parallel test workers fetch once and see all or nothing.
@@ -17,7 +16,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-POMS = Path(__file__).resolve().parent / "maven"
+POMS = Path(__file__).resolve().parent / "poms"
 
 
 class MavenFailed(RuntimeError):
@@ -29,7 +28,7 @@ def cache_dir() -> Path:
 
 
 def jar_dir(name: str) -> Path:
-    """The directory holding the jars of `scripts/maven/<name>.pom.xml`, fetched now if this machine has not seen them.
+    """The directory holding the jars of `poms/<name>.pom.xml`, fetched now if this machine has not seen them.
 
     Raises MavenFailed.
     """

@@ -1,0 +1,357 @@
+#!/usr/bin/env python3
+"""Changes one token of the source at a time and runs the unit tests: do they notice?
+
+    python scripts/mutants.py --part pipeline --count 20 --seed 1
+    python scripts/mutants.py --part server/txn --count 10 --seed 4 --near
+
+A mutant is one comparison turned, one number one higher, one `and` for an `or`, one answer of None. It is caught if a test of the
+same part fails: first those of the mirrored test module, then those that import the mutated module, then those of its room, then
+(without --near) the rest of the part; the first failure ends the run, and a run far longer than usual is a failure as well. Which
+mutants are drawn depends on the seed and the source only. All of it happens in copies of the tree, uncompiled. A test that fails
+without the mutation is found out and does not count.
+
+A survivor is a question to the tests, or an equivalent: a program that behaves as before. Equivalents are judged by hand and
+stand in scripts/equivalent_mutants.toml, each with its reason; they are not drawn. The exit code is 1 if less than 90 % are
+caught.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import contextlib
+import io
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import tokenize
+import tomllib
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice, pairwise
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Final, NamedTuple
+
+ROOT = Path(__file__).resolve().parents[1]
+PARTS = ("log", "server", "pipeline")
+EQUIVALENTS = ROOT / "scripts" / "equivalent_mutants.toml"
+ALSO = {"log": ["tests/sim"]}
+"""Tests of a part that stand elsewhere than in its mirror."""
+GOAL = 0.9
+LONGEST_SHOWN = 50
+SLOW_START, TIMES_AS_LONG = 60.0, 4
+"""A run may take so many seconds, and this many times as long as the same tests took before."""
+
+SWAPS: Final = {
+    "<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "==", "in": "not in", "not in": "in", "is": "is not",
+    "is not": "is", "+": "-", "-": "+", "*": "//", "//": "*", "%": "//", "&": "|", "|": "&", "<<": ">>", ">>": "<<",
+    "and": "or", "or": "and", "+=": "-=", "-=": "+=", "|=": "&=", "&=": "|=", "break": "continue", "continue": "break",
+    "min": "max", "max": "min", "True": "False", "False": "True",
+}  # fmt: skip
+
+
+class Mutant(NamedTuple):
+    """One change: what stands from `start` to `end` (bytes of the file) becomes `new`."""
+
+    path: str
+    line: int
+    start: int
+    end: int
+    old: str
+    new: str
+    text: str
+    """The line as it is in the source, without its indentation."""
+
+    @property
+    def change(self) -> str:
+        old = " ".join(self.old.split())
+        return f"{old if len(old) <= LONGEST_SHOWN else old[:LONGEST_SHOWN] + '…'} -> {self.new or '(nothing)'}"
+
+    def applied(self, source: bytes) -> bytes:
+        return source[: self.start] + self.new.encode() + source[self.end :]
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.line}: {self.change}   | {self.text}"
+
+
+class _Source:
+    """A source file: where its lines begin, in bytes, and where its operators stand."""
+
+    def __init__(self, text: bytes) -> None:
+        self.text = text
+        self.begins = [0]
+        for line in text.splitlines(keepends=True):
+            self.begins.append(self.begins[-1] + len(line))
+        decoded = text.decode().splitlines(keepends=True)
+        self.operators: list[tuple[int, int, str]] = []
+        for token in tokenize.generate_tokens(io.StringIO(text.decode()).readline):
+            if token.type == tokenize.OP or (token.type == tokenize.NAME and token.string in ("and", "or", "not", "in", "is")):
+                at = self.begins[token.start[0] - 1] + len(decoded[token.start[0] - 1][: token.start[1]].encode())
+                self.operators.append((at, at + len(token.string), token.string))
+
+    def span(self, node: ast.expr | ast.stmt) -> tuple[int, int]:
+        assert node.end_lineno is not None
+        assert node.end_col_offset is not None
+        return self.begins[node.lineno - 1] + node.col_offset, self.begins[node.end_lineno - 1] + node.end_col_offset
+
+    def between(self, start: int, end: int) -> tuple[int, int, str] | None:
+        """The operator between two operands, brackets aside; `not in` and `is not` are one."""
+        found = [one for one in self.operators if start <= one[0] and one[1] <= end and one[2] not in "()"]
+        return (found[0][0], found[-1][1], " ".join(one[2] for one in found)) if found else None
+
+
+def _spots(source: _Source, node: ast.AST) -> Iterator[tuple[int, int, str]]:
+    """Yields (start, end, new text) of what may be changed at a node."""
+    pairs: list[tuple[ast.expr, ast.expr]] = []
+    match node:
+        case ast.Compare(left=left, comparators=rest):
+            pairs = list(zip([left, *rest], rest, strict=False))
+        case ast.BoolOp(values=values):
+            pairs = list(pairwise(values))
+        case ast.BinOp(left=left, right=right) if not any(isinstance(side, ast.JoinedStr | ast.List) for side in (left, right)):
+            pairs = [(left, right)]
+        case ast.AugAssign(target=target, value=value):
+            pairs = [(target, value)]
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            yield source.span(node)[0], source.span(operand)[0], ""
+        case ast.Constant(value=bool() as value):
+            yield *source.span(node), str(not value)
+        case ast.Constant(value=int() as number):
+            yield *source.span(node), str(number + 1)
+        case ast.Return(value=ast.expr() as value) if not (isinstance(value, ast.Constant) and value.value is None):
+            yield *source.span(value), "None"
+        case ast.Name(id="min" | "max" as name):
+            yield *source.span(node), SWAPS[name]
+        case ast.Break() | ast.Continue():
+            yield *source.span(node), SWAPS[type(node).__name__.lower()]
+    for left, right in pairs:
+        if (found := source.between(source.span(left)[1], source.span(right)[0])) and found[2] in SWAPS:
+            yield found[0], found[1], SWAPS[found[2]]
+
+
+def _children(node: ast.AST) -> Iterator[ast.AST]:
+    """The children of a node without annotations, assertions, code for the type checker and what is logged."""
+    for name, value in ast.iter_fields(node):
+        if name in ("annotation", "returns", "decorator_list", "type_params"):
+            continue
+        for child in value if isinstance(value, list) else [value]:
+            match child:
+                case ast.If(test=ast.Name(id="TYPE_CHECKING")) | ast.Assert():
+                    continue
+                case ast.Call(func=ast.Attribute(value=ast.Name(id="log" | "logger" | "_log" | "_logger" | "LOG"))):
+                    continue
+                case ast.AST():
+                    yield child
+
+
+def mutants_of(path: str, text: bytes) -> list[Mutant]:
+    """All mutants of a source file, in its order."""
+    source = _Source(text)
+    lines = text.decode().splitlines()
+    found: list[Mutant] = []
+    waiting: list[ast.AST] = [ast.parse(text)]
+    while waiting:
+        node = waiting.pop()
+        waiting.extend(_children(node))
+        for start, end, new in _spots(source, node):
+            line = text.count(b"\n", 0, start) + 1
+            old = text[start:end].decode()
+            if old.strip() != new:
+                found.append(Mutant(path, line, start, end, old.strip(), new, lines[line - 1].strip()))
+    return sorted(found, key=lambda one: (one.start, one.end, one.new))
+
+
+def sources(part: str) -> list[str]:
+    """The handwritten modules of a part, by path from the root."""
+    paths = [ROOT / part] if part.endswith(".py") else sorted((ROOT / part).rglob("*.py"))
+    return [str(path.relative_to(ROOT)) for path in paths]
+
+
+def equivalents() -> set[tuple[str, str, str]]:
+    """(path, line of the source, change) of the mutants that behave as the source does."""
+    if not EQUIVALENTS.exists():
+        return set()
+    return {(one["path"], one["line"], one["change"]) for one in tomllib.loads(EQUIVALENTS.read_text()).get("equivalent", [])}
+
+
+def draw(part: str, count: int, seed: int) -> list[Mutant]:
+    """So many mutants of a part, each as likely as any other."""
+    known = equivalents()
+    all_of_them = [one for path in sources(part) for one in mutants_of(path, (ROOT / path).read_bytes())]
+    drawn = random.Random(f"{seed} {part}").sample(all_of_them, len(all_of_them))
+    fitting = (one for one in drawn if (one.path, one.text, one.change) not in known and _compiles(one))
+    return list(islice(fitting, count))
+
+
+def _compiles(mutant: Mutant) -> bool:
+    try:
+        ast.parse(mutant.applied((ROOT / mutant.path).read_bytes()))
+    except SyntaxError:
+        return False
+    return True
+
+
+def test_stages(path: str, *, near: bool) -> list[list[str]]:
+    """The test modules for a source file, nearest first, none twice."""
+    source = Path(path)
+    module = ".".join(("ottla", *source.with_suffix("").parts))
+    part = Path("tests", source.parts[0])
+    room = Path("tests", *source.parts[: 2 if source.parts[0] == "server" else 1])
+    mirror = Path("tests") / source.parent
+    parent, _, name = module.rpartition(".")
+    imported = re.compile(rf"\b{re.escape(module)}\b|from {re.escape(parent)} import (\([^)]*|[^\n]*)\b{re.escape(name)}\b")
+    folders = [str(part), *ALSO.get(source.parts[0], [])]
+    modules = sorted(path.relative_to(ROOT) for folder in folders for path in (ROOT / folder).rglob("test_*.py"))
+    nearest = [one for one in modules if one.parent == mirror and re.match(rf"test_{source.stem}(_|\.)", one.name)]
+    naming = [one for one in modules if imported.search((ROOT / one).read_text())]
+    beside = [one for one in modules if mirror in one.parents]
+    in_room = [one for one in modules if room in one.parents]
+    stages: list[list[str]] = []
+    done: set[Path] = set()
+    for stage in (nearest, naming, beside, in_room, [] if near else modules):
+        if fresh := [one for one in stage if one not in done]:
+            stages.append([str(one) for one in fresh])
+            done.update(fresh)
+    return stages
+
+
+class Copy:
+    """A copy of the tree in which one mutant after another is tried."""
+
+    def __init__(self, folder: Path) -> None:
+        self.root = folder
+        leave = shutil.ignore_patterns(".git", ".venv", "*.so", "__pycache__", ".*_cache", "build", "docs", "compat_tests")
+        shutil.copytree(ROOT, folder, symlinks=True, ignore=leave)
+        self.usual: dict[tuple[str, ...], float] = {}
+        self.broken: dict[str, bool] = {}
+        """Test -> does it fail without a mutation?"""
+
+    def caught_by(self, mutant: Mutant, *, near: bool) -> str | None:
+        """The test that fails for a mutant; None if all pass."""
+        target = self.root / mutant.path
+        text = target.read_bytes()
+        for stage in test_stages(mutant.path, near=near):
+            while True:
+                self._replace(target, mutant.applied(text))
+                try:
+                    failed = self._first_failure(stage)
+                finally:
+                    self._replace(target, text)
+                if failed is None or not self._fails_anyway(failed):
+                    break
+            if failed is not None:
+                return failed
+        return None
+
+    @staticmethod
+    def _replace(target: Path, text: bytes) -> None:
+        """Writes a source and removes what was compiled of it: one second and one length would pass for the same source."""
+        for compiled in (target.parent / "__pycache__").glob(f"{target.stem}.*.pyc"):
+            compiled.unlink()
+        target.write_bytes(text)
+
+    def _fails_anyway(self, test: str) -> bool:
+        if test not in self.broken and "::" in test:
+            self.broken[test] = self._first_failure([test]) is not None
+        return self.broken.get(test, False)
+
+    def _first_failure(self, tests: list[str]) -> str | None:
+        """Runs tests until one fails and names it; what breaks or outlasts the run as a whole is named by a word."""
+        without = [f"--deselect={test}" for test, broken in self.broken.items() if broken and test not in tests]
+        command = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-x",
+            "-q",
+            "--no-header",
+            "--tb=no",
+            "-p",
+            "no:cacheprovider",
+            "-o",
+            "timeout=60",
+        ]
+        environment = {**os.environ, "PYTHONPATH": str(self.root)}
+        limit = max(SLOW_START, TIMES_AS_LONG * self.usual.get(tuple(tests), 300.0))
+        began = time.monotonic()
+        process = subprocess.Popen(
+            [*command, *without, *tests],
+            cwd=self.root,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+        try:
+            output, _ = process.communicate(timeout=limit)
+        except subprocess.TimeoutExpired:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
+            return "(it did not end)"
+        if process.returncode in (0, 5):  # 5: there was no test
+            self.usual[tuple(tests)] = time.monotonic() - began
+            return None
+        named = re.search(r"^(?:FAILED|ERROR) (\S+(?: ?\[.*\])?)", output, re.MULTILINE)
+        return named.group(1) if named else f"(exit code {process.returncode})"
+
+
+class Verdict(NamedTuple):
+    mutant: Mutant
+    test: str | None
+
+
+def judge(mutants: list[Mutant], folder: Path, *, jobs: int, near: bool) -> Iterator[Verdict]:
+    """Tries the mutants, as many at a time as there are jobs, each job in its own copy of the tree."""
+    copies: SimpleQueue[Copy] = SimpleQueue()
+    for number in range(jobs):
+        copies.put(Copy(folder / str(number)))
+
+    def judged(mutant: Mutant) -> Verdict:
+        copy = copies.get()
+        try:
+            return Verdict(mutant, copy.caught_by(mutant, near=near))
+        finally:
+            copies.put(copy)
+
+    with ThreadPoolExecutor(jobs) as pool:
+        yield from pool.map(judged, mutants)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--part", action="append", help=f"a folder or a file, by default each of {', '.join(PARTS)}")
+    parser.add_argument("--count", type=int, default=20, help="mutants of each part")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--near", action="store_true", help="only the tests of the mutated module's room")
+    parser.add_argument("--list", action="store_true", help="only say which mutants are drawn")
+    parser.add_argument("--json", type=Path, help="write the verdicts to this file, too")
+    arguments = parser.parse_args()
+    drawn = [mutant for part in arguments.part or PARTS for mutant in draw(part.rstrip("/"), arguments.count, arguments.seed)]
+    if arguments.list:
+        print("\n".join(map(str, drawn)))
+        return 0
+    verdicts: list[Verdict] = []
+    with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
+        for verdict in judge(drawn, Path(folder), jobs=arguments.jobs, near=arguments.near):
+            verdicts.append(verdict)
+            print(f"{'caught  ' if verdict.test else 'SURVIVED'} {verdict.mutant}   {verdict.test or ''}", flush=True)
+    caught = sum(verdict.test is not None for verdict in verdicts)
+    print(f"{caught} of {len(verdicts)} caught")
+    if arguments.json:
+        arguments.json.write_text(json.dumps([{**one.mutant._asdict(), "test": one.test} for one in verdicts], indent=1))
+    return 0 if caught >= GOAL * len(verdicts) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
