@@ -16,8 +16,8 @@ from ottla.log.config import LogConfig
 from ottla.log.errors import StorageError
 from ottla.log.manager import LogManager
 from ottla.server.base.randomness import from_seed
+from ottla.server.metadata.controller_settings import current_settings
 from ottla.server.metadata.image import MetadataImage
-from ottla.server.metadata.settings import current_settings
 from ottla.server.partitions.fetch_sessions import FetchSessions
 from ottla.server.partitions.flushing import Flushing
 from ottla.server.partitions.replicas import Replicas

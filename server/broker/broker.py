@@ -35,6 +35,7 @@ from ottla.server.group.coordinator import TOPIC as CONSUMER_OFFSETS
 from ottla.server.group.coordinator import GroupCoordinator
 from ottla.server.group.settings import GroupSettings
 from ottla.server.handlers import CONTROLLER
+from ottla.server.metadata.controller_settings import current_settings
 from ottla.server.metadata.image import (
     BROKER,
     ConfigChanged,
@@ -46,8 +47,7 @@ from ottla.server.metadata.image import (
     TopicImage,
 )
 from ottla.server.metadata.names import SHARE_GROUP_STATE, TRANSACTION_STATE
-from ottla.server.metadata.settings import current_settings
-from ottla.server.metadata.standalone import StandaloneController, open_standalone
+from ottla.server.metadata.opening import open_standalone
 from ottla.server.network.listener import Listener, SocketSettings, bound_socket, limits_new_connections
 from ottla.server.network.shared_buffers import Shared
 from ottla.server.partitions.fetch_sessions import FetchSessions
@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from ottla.log.disk.directory import LogDirectory
     from ottla.log.disk.files import Disk
     from ottla.server.broker.quotas_in_force import QuotasInForce
+    from ottla.server.metadata.cluster import Cluster
     from ottla.server.metrics.server import MetricsServer
     from ottla.server.metrics.sources import Sources
     from ottla.server.partitions.cleaning import LogCleaning
@@ -74,8 +75,6 @@ STOP_GRACE_SECONDS: Final = 0.05
 """How long a stop lets requests in work finish."""
 FLUSH_PASS_INTERVAL_MS: Final = 1_000
 """How often flushes that a roll or flush.ms made due are looked for, whatever log.flush.scheduler.interval.ms says."""
-METADATA_PASS_INTERVAL_MS: Final = 1_000
-"""How often it is asked whether the metadata log needs a snapshot."""
 EXPIRE_TRANSACTIONAL_IDS: Final = "transaction.remove.expired.transaction.cleanup.interval.ms"
 DELETE_PASS_INTERVAL_MS: Final = 1_000
 """How often files past their file.delete.delay.ms are looked for."""
@@ -118,7 +117,7 @@ class Broker:
         """What the metrics are read from; None where they are off."""
         self._broker_epoch = -1
         self._new_topic: tuple[TopicImage, int] | None = None  # the last that was created, and with which offset of the metadata
-        self._controller: StandaloneController | None = None  # from its registration on
+        self._cluster: Cluster | None = None  # from its registration on
 
     @property
     def port(self) -> int:
@@ -149,8 +148,8 @@ class Broker:
     async def _start(self) -> None:
         clock = self._clock = self._clock or LoopClock()
         logs = await self._open_logs(clock)
-        controller = open_standalone(logs, self._disk, self.config, self.cluster_id, clock, self._random)
-        image, values, node_id = controller.image, self.config.values, self.config.node_id
+        cluster = open_standalone(logs, self._disk, self.config, self.cluster_id, clock, self._random)
+        image, values, node_id = cluster.image, self.config.values, self.config.node_id
         settings = current_settings(self.config, image)
         replicas = Replicas(logs, image, settings)
         groups = GroupCoordinator(
@@ -160,19 +159,19 @@ class Broker:
             config=self.config,
             settings=settings,
             metadata=image,
-            controller=controller,
+            controller=cluster.controller,
             replicas=replicas,
             groups=groups,
-            producer_ids=ProducerIds(controller),
+            producer_ids=ProducerIds(cluster.controller),
             fetch_sessions=FetchSessions(values["max.incremental.fetch.session.cache.slots"], clock.now_ms, self._random),
             clock=clock,
             random=self._random,
         )
         await self._open_listeners(context)
         await self._open_metrics(context, logs)
-        self._broker_epoch = controller.register_broker(self._endpoints(), rack=self.config.rack)
-        self._controller = controller
-        self._start_replicas(context, controller, logs)
+        self._broker_epoch = cluster.register(self._endpoints(), rack=self.config.rack)
+        self._cluster = cluster
+        self._start_replicas(context, cluster, logs)
         groups.refresh()
         if TRANSACTION_STATE in image.topics:
             context.transaction_coordinator().refresh()
@@ -180,10 +179,11 @@ class Broker:
             context.share_coordinator().refresh()
         self._reconfigure(context)
         image.subscribe(self._follow)
-        self._begin_passes(context, logs, controller)
+        self._begin_passes(context, logs, cluster)
         self._lose_directories(logs)
         for listener in self.listeners:
             await listener.accept()
+        cluster.ready()
         await self._open_controller_listeners(context)
         if self.sources is not None:
             self.sources.serving = True
@@ -249,10 +249,10 @@ class Broker:
                 logger.critical("no log directory works, or not that of the metadata: %s", ", ".join(sorted(failed)))
                 self.offline.set()
             return
-        if failed and self._scheduler is not None and self.context is not None:
+        if failed and self._scheduler is not None and self.context is not None and self._cluster is not None:
             lost = self.context.replicas.drop_lost()
             try:
-                self.context.controller.lose_directories(failed, lost)
+                self._cluster.lose_directories(failed, lost)
             except StorageError as error:
                 logger.error("the metadata do not say yet that %s failed: %s", ", ".join(sorted(failed)), error)
 
@@ -269,7 +269,7 @@ class Broker:
             )
         return cluster_id
 
-    def _start_replicas(self, context: BrokerContext, controller: StandaloneController, logs: LogManager) -> None:
+    def _start_replicas(self, context: BrokerContext, cluster: Cluster, logs: LogManager) -> None:
         """Between several log directories partitions may be on their way; the code for that is loaded only then."""
         if len(self.config.log_dirs) == 1:
             context.replicas.start()
@@ -278,7 +278,7 @@ class Broker:
 
         promote(logs, context.metadata, self.config.node_id)
         context.replicas.start()
-        context.log_dirs = LogDirs(logs, context.replicas, controller, context.metadata, context.clock, context.settings)
+        context.log_dirs = LogDirs(logs, context.replicas, cluster, context.metadata, context.clock, context.settings)
         context.log_dirs.start()
 
     async def _open_listeners(self, context: BrokerContext) -> None:
@@ -389,7 +389,7 @@ class Broker:
             self._quotas = QuotasInForce(context, self._dispatch, self.listeners)
         self._quotas.refresh()
 
-    def _begin_passes(self, context: BrokerContext, logs: LogManager, controller: StandaloneController) -> None:
+    def _begin_passes(self, context: BrokerContext, logs: LogManager, cluster: Cluster) -> None:
         values, settings, clock = self.config.values, context.settings, context.clock
         scheduler = self._scheduler = Scheduler(clock)
 
@@ -413,9 +413,8 @@ class Broker:
         every("transactional id expiration", values[EXPIRE_TRANSACTIONAL_IDS], self._expire_transactional_ids)
         every("cold share partitions", values["share.coordinator.cold.partition.snapshot.interval.ms"], self._snapshot_cold)
         every("share state pruning", values["share.coordinator.state.topic.prune.interval.ms"], self._prune_share_state)
-        if values["delegation.token.secret.key"]:
-            every("token expiration", values["delegation.token.expiry.check.interval.ms"], controller.expire_tokens)
-        every("metadata snapshot", METADATA_PASS_INTERVAL_MS, controller.snapshot_pass)
+        for of_cluster in cluster.passes():
+            every(of_cluster.name, of_cluster.interval_ms, of_cluster.action)
 
     def _abort_overdue(self) -> Awaitable[None] | None:
         transactions = self.context.transactions if self.context is not None else None
@@ -464,8 +463,8 @@ class Broker:
         async with contextlib.AsyncExitStack() as last_first:
             if self._logs is not None:
                 last_first.callback(self._logs.close, clean, self._broker_epoch)
-            if clean and self._controller is not None:
-                last_first.callback(self._controller.leave)
+            if clean and self._cluster is not None:
+                last_first.callback(self._cluster.leave)
             if self._metrics is not None:
                 last_first.callback(self._metrics.close)
             if self.context is not None:

@@ -17,7 +17,7 @@ import re
 from typing import Final
 
 from ottla.server.handlers import BROKER, CONTROLLER, served
-from ottla.server.metadata.administration import SUPPORTED_FEATURES
+from ottla.server.metadata.feature_levels import SUPPORTED_FEATURES
 from ottla.server.requests.context import RequestContext
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.api_versions import (

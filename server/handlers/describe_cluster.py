@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, cast
 
-from ottla.server.metadata.standalone import CONTROLLERS_REGISTER
+from ottla.server.metadata.feature_levels import CONTROLLERS_REGISTER
 from ottla.server.requests.context import RequestContext
 from ottla.server.security.operations import CLUSTER_OPERATIONS, UNASKED
 from ottla.wire.errors import ErrorCode

@@ -17,9 +17,9 @@ from typing import Any, Final
 
 from ottla.log.config import in_topic_unit
 from ottla.log.settings import ConfigError, ConfigType, Setting, Update
+from ottla.server.metadata.controller_settings import ControllerSettings
 from ottla.server.metadata.image import MetadataImage
 from ottla.server.metadata.operation import Refused
-from ottla.server.metadata.settings import BrokerSettings
 from ottla.server.settings.broker_settings import BROKER_SETTINGS, FIXED_HERE, SAME_IN_OTHER_UNITS, base_name
 from ottla.wire.errors import ErrorCode
 
@@ -49,7 +49,9 @@ _AS_RETENTION: Final = -2
 _UNLIMITED: Final = -1
 
 
-def check(settings: BrokerSettings, image: MetadataImage, name: str, after: Mapping[str, str], written: Collection[str]) -> None:
+def check(
+    settings: ControllerSettings, image: MetadataImage, name: str, after: Mapping[str, str], written: Collection[str]
+) -> None:
     """`after`: all settings that broker `name`, or "" for all of them, would have; `written`: those that the request sets."""
     listeners = frozenset(f"{_LISTENER}{each.lower()}." for each in settings.listener_names)
     legal: dict[str, str] = {}

@@ -18,9 +18,9 @@ from typing import Any, Final, Protocol, TypeVar
 from ottla.log.config import TOPIC_SETTINGS
 from ottla.log.settings import ConfigError, ConfigType, Setting, text_of
 from ottla.server.metadata import broker_changes, eligible
+from ottla.server.metadata.controller_settings import ControllerSettings
 from ottla.server.metadata.image import BROKER, CLIENT_METRICS, GROUP, TOPIC, MetadataImage
 from ottla.server.metadata.operation import Outcome, Refused, check_name, check_size
-from ottla.server.metadata.settings import BrokerSettings
 from ottla.server.settings.broker_settings import BROKER_SETTINGS
 from ottla.server.settings.group_settings import CLIENT_METRICS_SETTINGS, GROUP_SETTINGS, wrong_match
 from ottla.wire.errors import ErrorCode
@@ -60,7 +60,7 @@ _Resource = TypeVar("_Resource", bound=_Named)
 
 
 def alter(
-    image: MetadataImage, settings: BrokerSettings, request: IncrementalAlterConfigsRequest
+    image: MetadataImage, settings: ControllerSettings, request: IncrementalAlterConfigsRequest
 ) -> Outcome[IncrementalAlterConfigsResponse]:
     """IncrementalAlterConfigs; no records where `validate_only`."""
     made, refusals = each(request.resources, partial(_alter, image, settings))
@@ -99,7 +99,7 @@ def records(resource_type: int, name: str, changes: Mapping[str, str | None] | M
 
 
 def change(
-    image: MetadataImage, settings: BrokerSettings, kind: int, name: str, changes: Mapping[str, str | None]
+    image: MetadataImage, settings: ControllerSettings, kind: int, name: str, changes: Mapping[str, str | None]
 ) -> list[ConfigRecord]:
     """The settings of one resource, None to remove one; `check_resource` comes first. Refused: 40, 42, 17, 3."""
     current = image.config_of(kind, name)
@@ -123,7 +123,7 @@ def change(
     return [record for record in records(kind, name, changes) if kind == BROKER or record.value != current.get(record.name)]
 
 
-def check_resource(settings: BrokerSettings, kind: int, name: str) -> None:
+def check_resource(settings: ControllerSettings, kind: int, name: str) -> None:
     """Refused: 42, where the resource has no settings, or is another broker."""
     if kind not in _KNOWN:
         raise Refused(ErrorCode.INVALID_REQUEST, f"Resources of type {kind} have no settings that can be changed.")
@@ -137,7 +137,7 @@ def check_once(names: Iterable[str]) -> None:
         raise Refused(ErrorCode.INVALID_REQUEST, "A request may name each setting of a resource only once.")
 
 
-def _alter(image: MetadataImage, settings: BrokerSettings, resource: AlterConfigsResource) -> list[ConfigRecord]:
+def _alter(image: MetadataImage, settings: ControllerSettings, resource: AlterConfigsResource) -> list[ConfigRecord]:
     """One resource. Refused: 42 INVALID_REQUEST, 40 INVALID_CONFIG, 17, 3."""
     kind, name = resource.resource_type, resource.resource_name
     _check_request(resource)
@@ -198,7 +198,7 @@ def check_lengths(texts: Mapping[str, str]) -> None:
             raise Refused(ErrorCode.INVALID_CONFIG, f"{name[:100]}: name and value may have {LONGEST_TEXT} bytes each, no more.")
 
 
-def check_topic(settings: BrokerSettings, overrides: Mapping[str, str]) -> None:
+def check_topic(settings: ControllerSettings, overrides: Mapping[str, str]) -> None:
     """All settings of one topic, alone and against each other. Refused: 40 INVALID_CONFIG."""
     try:
         settings.validate_topic(overrides)
@@ -212,7 +212,7 @@ def _check_topic_name(name: str) -> None:
     check_name(name)
 
 
-def _check_group(image: MetadataImage, settings: BrokerSettings, after: Mapping[str, str]) -> None:
+def _check_group(image: MetadataImage, settings: ControllerSettings, after: Mapping[str, str]) -> None:
     """Only settings that are in the table, and within the broker's bounds. Refused: 40."""
     unknown = next((key for key in after if key not in GROUP_SETTINGS), None)
     if unknown is not None:

@@ -10,7 +10,7 @@ When an operation returns, its records are durable and the local image has them.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from ottla.server.metadata.operation import NO_LIMIT, Permits
@@ -57,7 +57,7 @@ class Controller(ABC):
 
     @abstractmethod
     async def alter_configs(self, request: AlterConfigsRequest) -> AlterConfigsResponse:
-        """Likewise, but all settings of a resource at once: what is not in the request goes back to its default."""
+        """Sets all settings of a resource at once: what is not in the request goes back to its default."""
 
     @abstractmethod
     async def alter_client_quotas(self, request: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
@@ -114,12 +114,6 @@ class Controller(ABC):
     @abstractmethod
     async def allocate_producer_ids(self) -> range:
         """A block of producer ids that nobody else gets, ever."""
-
-    @abstractmethod
-    def lose_directories(self, failed: Collection[str], lost: Mapping[tuple[str, int], str | None]) -> None:
-        """This broker's log directories in `failed`, absolute paths, do not work any more. `lost` are the partitions that it
-        led and has no log of now, each with its directory as far as that is known.
-        """
 
     @abstractmethod
     def create_in_background(self, names: Iterable[str], permits: Permits = NO_LIMIT) -> None:

@@ -10,9 +10,9 @@ from collections import Counter
 from random import Random
 
 from ottla.server.metadata import placement
+from ottla.server.metadata.controller_settings import ControllerSettings
 from ottla.server.metadata.image import MetadataImage, TopicImage
 from ottla.server.metadata.operation import NO_LIMIT, Outcome, Permits, Refused, check_size, check_time
-from ottla.server.metadata.settings import BrokerSettings
 from ottla.server.metadata.topics import partition_records
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.create_partitions import (
@@ -25,7 +25,11 @@ from ottla.wire.primitives import WireStruct
 
 
 def create(
-    image: MetadataImage, settings: BrokerSettings, random: Random, request: CreatePartitionsRequest, permits: Permits = NO_LIMIT
+    image: MetadataImage,
+    settings: ControllerSettings,
+    random: Random,
+    request: CreatePartitionsRequest,
+    permits: Permits = NO_LIMIT,
 ) -> Outcome[CreatePartitionsResponse]:
     """CreatePartitions. Each topic on its own; the records of those that succeed, none where `validate_only`."""
     times = Counter(topic.name for topic in request.topics)
@@ -58,7 +62,7 @@ def _check_whole(image: MetadataImage, topics: list[CreatePartitionsTopic], time
 
 
 def _create(
-    image: MetadataImage, settings: BrokerSettings, random: Random, topic: CreatePartitionsTopic, permits: Permits
+    image: MetadataImage, settings: ControllerSettings, random: Random, topic: CreatePartitionsTopic, permits: Permits
 ) -> list[WireStruct]:
     """Refused: 3 UNKNOWN_TOPIC_OR_PARTITION, 37 INVALID_PARTITIONS, 38, 39, 89."""
     found = image.topics.get(topic.name)

@@ -9,10 +9,10 @@ from __future__ import annotations
 from functools import partial
 
 from ottla.server.metadata.configs import change, check_once, check_resource, each
+from ottla.server.metadata.controller_settings import ControllerSettings
 from ottla.server.metadata.eligible import cleared
 from ottla.server.metadata.image import MetadataImage
 from ottla.server.metadata.operation import Outcome, Refused
-from ottla.server.metadata.settings import BrokerSettings
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.alter_configs import (
     AlterConfigsRequest,
@@ -23,7 +23,7 @@ from ottla.wire.messages.alter_configs import (
 from ottla.wire.messages.internal.config_record import ConfigRecord
 
 
-def replace(image: MetadataImage, settings: BrokerSettings, request: AlterConfigsRequest) -> Outcome[AlterConfigsResponse]:
+def replace(image: MetadataImage, settings: ControllerSettings, request: AlterConfigsRequest) -> Outcome[AlterConfigsResponse]:
     """AlterConfigs; no records where `validate_only`."""
     made, refusals = each(request.resources, partial(_replace, image, settings))
     answers = [
@@ -34,7 +34,7 @@ def replace(image: MetadataImage, settings: BrokerSettings, request: AlterConfig
     return Outcome(done, AlterConfigsResponse(responses=answers))
 
 
-def _replace(image: MetadataImage, settings: BrokerSettings, resource: AlterConfigsResource) -> list[ConfigRecord]:
+def _replace(image: MetadataImage, settings: ControllerSettings, resource: AlterConfigsResource) -> list[ConfigRecord]:
     """One resource. Refused: 42 INVALID_REQUEST, 40 INVALID_CONFIG, 17, 3."""
     kind, name = resource.resource_type, resource.resource_name
     check_once(config.name for config in resource.configs)

@@ -15,10 +15,10 @@ from typing import Final, NamedTuple
 from ottla.log.config import TOPIC_SETTINGS
 from ottla.server.base.randomness import random_uuid
 from ottla.server.metadata import configs, placement
+from ottla.server.metadata.controller_settings import ControllerSettings
 from ottla.server.metadata.image import TOPIC, MetadataImage, TopicImage
 from ottla.server.metadata.names import CLUSTER_METADATA, collision
 from ottla.server.metadata.operation import NO_LIMIT, Outcome, Permits, Refused, check_name, check_size, check_time
-from ottla.server.metadata.settings import BrokerSettings
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.create_topics import (
     CreatableTopic,
@@ -48,7 +48,7 @@ class NewPartitions(NamedTuple):
 
 
 def create(
-    image: MetadataImage, settings: BrokerSettings, random: Random, request: CreateTopicsRequest, permits: Permits = NO_LIMIT
+    image: MetadataImage, settings: ControllerSettings, random: Random, request: CreateTopicsRequest, permits: Permits = NO_LIMIT
 ) -> Outcome[CreateTopicsResponse]:
     """CreateTopics. Each topic on its own; the records of those that succeed, none where `validate_only`."""
     times = Counter(topic.name for topic in request.topics)
@@ -80,14 +80,14 @@ def create(
     return Outcome([] if request.validate_only else records, CreateTopicsResponse(topics=results))
 
 
-def _check_whole(topics: list[CreatableTopic], settings: BrokerSettings, timeout_ms: int) -> None:
+def _check_whole(topics: list[CreatableTopic], settings: ControllerSettings, timeout_ms: int) -> None:
     """What is wrong with a request as a whole, whatever its topics are. Refused: 7, 44."""
     if topics:
         check_time(timeout_ms)
         check_size(sum(_count(topic, settings) for topic in topics))
 
 
-def _count(topic: CreatableTopic, settings: BrokerSettings) -> int:
+def _count(topic: CreatableTopic, settings: ControllerSettings) -> int:
     """How many partitions are asked for; a number that is none counts as 0."""
     if topic.assignments:
         return len(topic.assignments)
@@ -99,7 +99,7 @@ def _failure(name: str, code: ErrorCode, message: str | None) -> CreatableTopicR
 
 
 def _create(
-    image: MetadataImage, settings: BrokerSettings, random: Random, topic: CreatableTopic
+    image: MetadataImage, settings: ControllerSettings, random: Random, topic: CreatableTopic
 ) -> tuple[list[WireStruct], CreatableTopicResult]:
     """The records of one topic (topic, settings, partitions, in Kafka's order) and the answer. Refused."""
     _check_new_name(image, topic.name)
@@ -145,7 +145,7 @@ def _overrides(topic: CreatableTopic) -> dict[str, str]:
     return {config.name: config.value for config in topic.configs if config.value is not None}
 
 
-def _partitions(image: MetadataImage, settings: BrokerSettings, random: Random, topic: CreatableTopic) -> NewPartitions:
+def _partitions(image: MetadataImage, settings: ControllerSettings, random: Random, topic: CreatableTopic) -> NewPartitions:
     if topic.assignments:
         return _assigned(image, topic)
     if topic.replication_factor < DEFAULT or topic.replication_factor == 0:
@@ -178,7 +178,7 @@ def _assigned(image: MetadataImage, topic: CreatableTopic) -> NewPartitions:
 
 
 def partition_records(
-    image: MetadataImage, settings: BrokerSettings, topic_id: bytes, partitions: dict[int, tuple[int, ...]]
+    image: MetadataImage, settings: ControllerSettings, topic_id: bytes, partitions: dict[int, tuple[int, ...]]
 ) -> list[PartitionRecord]:
     """New partitions, led by the first active replica. Refused: 38, where no replica of one is active."""
     records = []

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.log.config import LogConfig, legible
 from ottla.log.errors import InconsistentMetadata, StorageError
+from ottla.server.metadata.controller_settings import cordoned_paths
 from ottla.server.metadata.image import (
     BROKER,
     MIGRATING,
@@ -27,7 +28,6 @@ from ottla.server.metadata.image import (
     TopicDeleted,
 )
 from ottla.server.metadata.names import CLUSTER_METADATA
-from ottla.server.metadata.settings import cordoned_paths
 from ottla.server.partitions.replica import Replica
 from ottla.server.partitions.traffic import Traffic
 from ottla.wire.errors import ErrorCode

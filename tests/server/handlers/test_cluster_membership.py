@@ -98,7 +98,7 @@ def test_a_disk_that_fails_leaves_all_levels() -> None:
 
 def test_unregistering_outlives_a_restart() -> None:
     node = started()
-    node.controller._commit([RegisterControllerRecord(7), RegisterBrokerRecord(broker_id=7, broker_epoch=3)])
+    node.controller.commit([RegisterControllerRecord(7), RegisterBrokerRecord(broker_id=7, broker_epoch=3)])
     answers: list[Any] = [
         call(node, "unregister_broker", UnregisterBrokerRequest(7), 0),
         call(node, "unregister_controller", UnregisterControllerRequest(7), 0),
@@ -115,7 +115,7 @@ def test_unregistering_outlives_a_restart() -> None:
 
 def test_a_disk_that_fails_keeps_them() -> None:
     node = started()
-    node.controller._commit([RegisterControllerRecord(7), RegisterBrokerRecord(broker_id=7, broker_epoch=3)])
+    node.controller.commit([RegisterControllerRecord(7), RegisterBrokerRecord(broker_id=7, broker_epoch=3)])
     node.disk.fail("append", path="__cluster_metadata-0")
     for api, request in (
         ("unregister_broker", UnregisterBrokerRequest(7)),

@@ -39,7 +39,7 @@ def test_an_unclean_election_outlives_a_restart(node: Node, version: int) -> Non
     topic_id = node.image.topics["t"].topic_id
     here = node.image.brokers[1].log_dirs[0]
     lost = PartitionChangeRecord(0, topic_id, isr=[2], leader=-1, replicas=[2, 1], directories=[b"d" * 16, here])
-    node.controller._commit([lost])
+    node.controller.commit([lost])
     answer = call(node, "elect_leaders", ElectLeadersRequest(1, None), version)
     assert [(r.topic, [(p.partition_id, p.error_code) for p in r.partition_result]) for r in answer.replica_election_results] == [
         ("t", [(0, 0)])
@@ -53,7 +53,7 @@ def test_an_unclean_election_outlives_a_restart(node: Node, version: int) -> Non
 @pytest.mark.parametrize("version", range(MIN_VERSION, MAX_VERSION + 1))
 def test_a_disk_that_fails(node: Node, version: int) -> None:
     lost = PartitionChangeRecord(0, node.image.topics["t"].topic_id, leader=-1)
-    node.controller._commit([lost])
+    node.controller.commit([lost])
     node.disk.fail("append", path="__cluster_metadata-0")
     answer = call(node, "elect_leaders", ElectLeadersRequest(0, [TopicPartitions("t", [0])]), version)
     ((result,),) = (each.partition_result for each in answer.replica_election_results)

@@ -182,7 +182,7 @@ def register(node: Node, *records: WireStruct) -> None:
 
 
 def test_each_listener_has_its_addresses(node: Node) -> None:
-    node.controller.register_broker([Endpoint("PLAINTEXT", "in", 1, 0), Endpoint("EXTERNAL", "out", 2, 0)])
+    node.cluster.register([Endpoint("PLAINTEXT", "in", 1, 0), Endpoint("EXTERNAL", "out", 2, 0)])
     assert [(broker.host, broker.port) for broker in ask(node, "md", listener="EXTERNAL").brokers] == [("out", 2)]
     assert [(broker.host, broker.port) for broker in ask(node, "md").brokers] == [("in", 1)]
     inside, outside = node.context(MAX_VERSION), node.context(MAX_VERSION, "EXTERNAL")

@@ -19,9 +19,11 @@ from typing import Any
 
 from ottla.log.config import LogConfig
 from ottla.log.manager import LogManager
+from ottla.server.metadata.controller_settings import current_settings
 from ottla.server.metadata.image import Endpoint, MetadataImage
-from ottla.server.metadata.settings import current_settings
-from ottla.server.metadata.standalone import StandaloneController, open_standalone
+from ottla.server.metadata.opening import open_standalone
+from ottla.server.metadata.standalone import StandaloneController
+from ottla.server.metadata.standalone_cluster import StandaloneCluster
 from ottla.server.requests.context import RequestContext
 from ottla.server.requests.kept_answers import KeptAnswers
 from ottla.server.settings.broker_config import BrokerConfig
@@ -80,6 +82,7 @@ class Node:
         self.config, unknown = BrokerConfig.from_mapping(texts)
         assert not unknown
         self.logs: LogManager | None = None
+        self.cluster: StandaloneCluster
         self.controller: StandaloneController
 
     def start(self) -> StandaloneController:
@@ -95,13 +98,14 @@ class Node:
         self.logs.lock()
         self.logs.format(CLUSTER_ID, self.config.node_id)
         self.logs.open_all()
-        self.controller = open_standalone(self.logs, self.disk, self.config, CLUSTER_ID, self.clock, self.random)
-        self.controller.register_broker([ENDPOINT], rack=self.config.rack)
+        self.cluster = open_standalone(self.logs, self.disk, self.config, CLUSTER_ID, self.clock, self.random)
+        self.controller = self.cluster.controller
+        self.cluster.register([ENDPOINT], rack=self.config.rack)
         return self.controller
 
     def stop(self) -> None:
         assert self.logs is not None
-        self.controller.leave()
+        self.cluster.leave()
         self.logs.close()
 
     def kill(self) -> None:

@@ -56,7 +56,7 @@ def test_a_new_cluster_has_it_written_down(node: Node) -> None:
 def test_what_may_be_changed(node: Node, name: str, operation: int, text: str | None, code: int, is_off: int) -> None:
     assert alter(node, BROKER, name, operation, text) == code
     assert node.image.config_of(BROKER, "") == {MIN_ISR: text if code == 0 else "2"}
-    node.controller._commit([FeatureLevelRecord(FEATURE, 0)])
+    node.controller.commit([FeatureLevelRecord(FEATURE, 0)])
     assert alter(node, BROKER, name, operation, text) == is_off
 
 
@@ -65,7 +65,7 @@ def test_what_may_be_changed(node: Node, name: str, operation: int, text: str | 
 )
 def test_whoever_was_eligible_is_so_no_more(node: Node, kind: int, name: str, left: set[str]) -> None:
     for topic in node.image.topics.values():
-        node.controller._commit([PartitionChangeRecord(0, topic.topic_id, isr=[], eligible_leader_replicas=[1])])
+        node.controller.commit([PartitionChangeRecord(0, topic.topic_id, isr=[], eligible_leader_replicas=[1])])
     alter(node, kind, name, SET, "1")
     assert {topic.name for topic in node.image.topics.values() if topic.partitions[0].elr} == left
 

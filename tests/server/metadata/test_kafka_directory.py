@@ -77,7 +77,7 @@ def test_a_snapshot_stands_for_the_records_before_it() -> None:
 @pytest.mark.parametrize(("name", "epoch"), [("static", 4), ("dynamic", 2)])
 def test_we_go_on_in_a_new_epoch_and_read_ourselves_again(name: str, epoch: int) -> None:
     node = opened(name)
-    assert node.controller.epoch == epoch
+    assert node.cluster.epoch == epoch
     before = node.disk.read_bytes(f"{METADATA}/00000000000000000000.log")
     assert before.startswith(kafka_files(name)["__cluster_metadata-0/00000000000000000000.log"])
     asyncio.run(node.controller.create_topics(CreateTopicsRequest([CreatableTopic("new", 2, 1)])))
@@ -85,7 +85,7 @@ def test_we_go_on_in_a_new_epoch_and_read_ourselves_again(name: str, epoch: int)
     node.kill()
     node.start()
     now = dump(node.image)
-    assert node.controller.epoch == epoch + 1
+    assert node.cluster.epoch == epoch + 1
     assert now["configs"] == last["configs"]
     assert now["kept"].keys() == last["kept"].keys()
     assert now["topics"].keys() == last["topics"].keys()

@@ -10,9 +10,9 @@ import pytest
 from ottla.log.errors import StorageError
 from ottla.server.metadata import quorum_state, records, snapshot
 from ottla.server.metadata.eligible import MIN_ISR
+from ottla.server.metadata.feature_levels import FORMATTED_FEATURES
 from ottla.server.metadata.image import MetadataError
 from ottla.server.metadata.metadata_log import Transactions
-from ottla.server.metadata.standalone import FORMATTED_FEATURES
 from ottla.wire.batch import iter_batches
 from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.wire.messages.internal.abort_transaction_record import AbortTransactionRecord
@@ -59,7 +59,7 @@ def test_a_new_directory_is_formatted_as_kafka_does() -> None:
     batches = list(iter_batches(node.disk.read_bytes(LOG)))
     assert batches[0][0].is_control
     assert {header.partition_leader_epoch for header, _ in batches} == {1}
-    assert controller.epoch == 1
+    assert node.cluster.epoch == 1
     assert controller.image.config_of(4, "") == {MIN_ISR: "1"}
     assert controller.image.brokers[1].epoch == 3 + len(found.records)  # the offset of the registration itself
 
@@ -67,7 +67,8 @@ def test_a_new_directory_is_formatted_as_kafka_does() -> None:
 def test_every_start_is_a_new_epoch() -> None:
     node = Node()
     for epoch in (1, 2, 3):
-        assert node.start().epoch == epoch
+        node.start()
+        assert node.cluster.epoch == epoch
         assert quorum_state.read(node.disk, f"{METADATA}/quorum-state") == (epoch, 1, (1,))
         if epoch == 1:
             node.stop()
@@ -82,7 +83,8 @@ def test_an_epoch_that_was_only_voted_for_is_not_used_again() -> None:
     node.start()
     node.stop()
     quorum_state.write(node.disk, f"{METADATA}/quorum-state", epoch=9, leader_id=1, kraft_version=0)
-    assert node.start().epoch == 10
+    node.start()
+    assert node.cluster.epoch == 10
 
 
 def test_voters_in_the_log() -> None:
@@ -98,7 +100,8 @@ def test_voters_in_the_log() -> None:
     assert records.decode_control(decode_records(first)[0]).message.version == 0  # version 1 stops Kafka 4.4 from starting
     assert json.loads(node.disk.read_bytes(f"{METADATA}/quorum-state"))["data_version"] == 1
     node.kill()
-    assert node.start().epoch == 2
+    node.start()
+    assert node.cluster.epoch == 2
 
 
 def test_a_transaction_counts_when_it_ends() -> None:

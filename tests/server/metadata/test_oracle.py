@@ -9,9 +9,9 @@ from random import Random
 import pytest
 
 from ottla.server.metadata.configs import APPEND, DELETE, SET, SUBTRACT
+from ottla.server.metadata.feature_levels import FORMATTED_FEATURES
 from ottla.server.metadata.image import BROKER, GROUP, TOPIC, MetadataImage
 from ottla.server.metadata.metadata_log import MetadataLog
-from ottla.server.metadata.standalone import FORMATTED_FEATURES
 from ottla.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from ottla.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
@@ -84,7 +84,7 @@ def test_random_histories(oracle: MetadataOracle, seed: int) -> None:
         _random_step(node, random)
     controls, lines, epoch = oracle.read(*log_of(node))
     assert lines == lines_of(node.image) == lines_of(replayed(node))
-    assert epoch == node.controller.epoch == len(controls)
+    assert epoch == node.cluster.epoch == len(controls)
 
 
 def _random_step(node: Node, random: Random) -> None:

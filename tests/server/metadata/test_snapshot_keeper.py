@@ -91,7 +91,7 @@ def test_it_says_all_that_the_image_says() -> None:
     write_kafka_directory(node.disk, "static")  # settings, quotas, credentials, access rules, producer ids
     node.start()
     assert run(keeper(node, metadata_log_max_record_bytes_between_snapshots=1))
-    assert newest(node) == (node.image.highest_offset + 1, node.controller.epoch)
+    assert newest(node) == (node.image.highest_offset + 1, node.cluster.epoch)
     assert dump(read_again(node, newest(node))) == dump(node.image)
     node.stop()
     before = dump(node.image)["topics"]
@@ -107,7 +107,7 @@ def test_batches_are_as_kafkas() -> None:
     batches = list(iter_batches(node.disk.read_bytes(f"{METADATA}/{newest(node).file_name}")))
     assert [header.is_control for header, _ in batches] == [True, False, False, False, True]
     assert [header.records_count for header, _ in batches][1:3] == [1024, 1024]
-    assert {header.partition_leader_epoch for header, _ in batches} == {node.controller.epoch}
+    assert {header.partition_leader_epoch for header, _ in batches} == {node.cluster.epoch}
     for header, _ in batches:
         assert header.base_timestamp == header.max_timestamp  # or Kafka does not start
     ends = [header.base_offset + header.records_count for header, _ in batches]
@@ -195,7 +195,7 @@ def test_by_time_but_never_for_nothing() -> None:
 def fill(node: Node, kept: SnapshotKeeper, count: int) -> None:
     """Several segments, and a snapshot after each."""
     for number in range(count):
-        topics(node, f"topic-{number}-{node.controller.epoch}", partitions=30)
+        topics(node, f"topic-{number}-{node.cluster.epoch}", partitions=30)
         assert run(kept)
 
 
@@ -296,14 +296,14 @@ def test_a_snapshot_alone_is_enough(lost: tuple[str, ...]) -> None:
     node.start()
     topics(node, "t")
     assert run(keeper(node, metadata_log_max_record_bytes_between_snapshots=1))
-    found, epoch = newest(node), node.controller.epoch
+    found, epoch = newest(node), node.cluster.epoch
     node.stop()
     for name in node.disk.list(METADATA):
         if name.endswith(lost) and not name.endswith(".checkpoint"):
             node.disk.remove(f"{METADATA}/{name}")
     node.start()
     assert list(node.image.topics) == ["t"]
-    assert node.controller.epoch > epoch
+    assert node.cluster.epoch > epoch
     assert node.controller._log.partition_log.log_start_offset == found.end_offset
     topics(node, "later")
     node.power_cut()

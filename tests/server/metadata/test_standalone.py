@@ -1,4 +1,4 @@
-"""StandaloneController: registration, and what happens in the background."""
+"""StandaloneController: what could not be written never happened, and topics that are made in the background."""
 
 from __future__ import annotations
 
@@ -9,41 +9,10 @@ import logging
 import pytest
 
 from ottla.log.errors import StorageError
-from ottla.server.metadata.administration import SUPPORTED_FEATURES
-from ottla.server.metadata.image import TOPIC, Endpoint
+from ottla.server.metadata.image import TOPIC
 from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.wire.messages.internal.register_broker_record import RegisterBrokerRecord
-from tests.server.metadata.support import ENDPOINT, Node
-
-
-def test_registration() -> None:
-    node = Node(broker_rack="r1")
-    node.start()
-    broker = node.image.brokers[1]
-    assert broker.active
-    assert broker.rack == "r1"
-    assert broker.endpoints == {"PLAINTEXT": ENDPOINT}
-    assert broker.features == SUPPORTED_FEATURES
-    assert len(broker.log_dirs) == 1
-    first = broker.epoch
-    other = Endpoint("OTHER", "h", 1, 0)
-    epoch = node.controller.register_broker([ENDPOINT, other])
-    assert epoch == node.image.brokers[1].epoch > first
-    assert node.image.brokers[1].endpoints["OTHER"] == other
-
-
-def test_who_leaves_leads_nothing_and_is_fenced_until_it_is_back() -> None:
-    node = Node()
-    node.start()
-    asyncio.run(node.controller.create_topics(CreateTopicsRequest([CreatableTopic("a", 2, 1)])))
-    node.controller.leave()
-    broker = node.image.brokers[1]
-    assert (broker.fenced, broker.in_controlled_shutdown) == (True, True)
-    assert {(partition.leader, partition.isr) for partition in node.image.topics["a"].partitions.values()} == {(-1, (1,))}
-    node.kill()
-    node.start()
-    assert node.image.brokers[1].active
-    assert {(p.leader, p.leader_epoch) for p in node.image.topics["a"].partitions.values()} == {(1, 2)}
+from tests.server.metadata.support import Node
 
 
 def test_what_could_not_be_made_durable_for_want_of_descriptors_never_happened() -> None:
@@ -63,23 +32,6 @@ def test_what_could_not_be_made_durable_for_want_of_descriptors_never_happened()
     node.power_cut()
     node.start()
     assert list(node.image.topics) == ["b"]
-
-
-def test_who_has_no_directory_left_to_write_to_leaves_silently() -> None:
-    node = Node()
-    node.start()
-    assert node.logs is not None
-    node.logs.directories[0].fail("testing", OSError("gone"))
-    node.controller.leave()
-    assert node.image.brokers[1].active
-
-
-def test_with_several_directories_nobody_knows_yet_where_a_replica_will_lie() -> None:
-    node = Node(log_dirs="/data,/more")
-    node.start()
-    assert len(node.image.brokers[1].log_dirs) == 2
-    asyncio.run(node.controller.create_topics(CreateTopicsRequest([CreatableTopic("a", 1, 1)])))
-    assert node.image.topics["a"].partitions[0].directories == (bytes(16),)
 
 
 def test_topics_are_made_in_the_background_once() -> None:
@@ -153,13 +105,3 @@ def test_a_failure_in_the_background_is_logged(caplog: pytest.LogCaptureFixture)
     node.clock.run()
     assert "__consumer_offsets are not created" in caplog.text
     assert not node.image.topics
-
-
-def test_the_metadata_log_lies_where_the_setting_says() -> None:
-    node = Node(log_dirs="/data,/more", metadata_log_dir="/meta")
-    node.start()
-    assert node.disk.exists("/meta/__cluster_metadata-0/00000000000000000000.log")
-    assert len(node.image.brokers[1].log_dirs) == 2, "partitions lie in two"
-    node.stop()
-    node.start()
-    assert not node.disk.exists("/data/__cluster_metadata-0")

@@ -31,7 +31,7 @@ class InternalTopic(NamedTuple):
     configs: dict[str, str]
 
 
-class BrokerSettings:
+class ControllerSettings:
     """`directory_ids` are those of the log directories."""
 
     def __init__(self, config: BrokerConfig, directory_ids: Mapping[str, bytes]) -> None:

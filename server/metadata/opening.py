@@ -1,0 +1,129 @@
+"""The start of a cluster of one: `open_standalone` formats an empty directory as `kafka-storage format` would, replays the
+metadata log and begins a new epoch of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from ottla.log.config import LogConfig
+from ottla.log.errors import StorageError
+from ottla.log.settings import LONG_MAX
+from ottla.server.metadata import eligible, snapshot
+from ottla.server.metadata.controller_settings import ControllerSettings
+from ottla.server.metadata.feature_levels import FORMATTED_FEATURES
+from ottla.server.metadata.image import MetadataError, MetadataImage
+from ottla.server.metadata.metadata_log import TOPIC_ID, MetadataLog, voter_controls
+from ottla.server.metadata.names import CLUSTER_METADATA
+from ottla.server.metadata.records import METADATA_VERSION
+from ottla.server.metadata.standalone import StandaloneController
+from ottla.server.metadata.standalone_cluster import StandaloneCluster
+from ottla.wire.messages.internal.feature_level_record import FeatureLevelRecord
+from ottla.wire.primitives import WireStruct, uuid_from_text
+
+if TYPE_CHECKING:
+    from random import Random
+
+    from ottla.log.disk.files import Disk
+    from ottla.log.manager import LogManager
+    from ottla.server.base.clock import Clock
+    from ottla.server.settings.broker_config import BrokerConfig
+
+_SEGMENT_SETTINGS: Final = {
+    "metadata.log.segment.bytes": "segment.bytes",
+    "metadata.log.segment.ms": "segment.ms",
+    "internal.metadata.log.segment.bytes": "internal.segment.bytes",
+}
+
+
+def open_standalone(
+    logs: LogManager,
+    disk: Disk,
+    config: BrokerConfig,
+    cluster_id: str,
+    clock: Clock,
+    random: Random,
+) -> StandaloneCluster:
+    """Returns the cluster, with its image replayed and a new epoch begun. `logs` is formatted and has opened what is on disk.
+
+    MetadataError, StorageError: the broker must not start.
+    """
+    directory_ids = _directory_ids(logs)
+    settings = ControllerSettings(config, {path: directory_ids[path] for path in config.log_dirs if path in directory_ids})
+    partition_log = logs.create(CLUSTER_METADATA, 0, TOPIC_ID, metadata_log_config(config.values), is_new=False)
+    directory_id = directory_ids[partition_log.directory.path]
+    log = MetadataLog(partition_log, disk, settings.node_id, clock.now_ms, directory_id)
+    if log.is_new:
+        _refuse_orphans(logs, partition_log.path)
+    bootstrap = _bootstrap_records(disk, partition_log.directory.path) if log.is_new else []
+    if log.is_new and not bootstrap and not snapshot.find(disk, partition_log.path):
+        controls = (
+            voter_controls(settings.node_id, directory_id, settings.controller_endpoints) if settings.names_voters_in_log else []
+        )
+        try:
+            snapshot.write_bootstrap(disk, partition_log.path, _bootstrap_features(), controls=controls, now_ms=clock.now_ms())
+        except OSError as error:
+            raise partition_log.directory.fail(f"formatting {partition_log.path}", error) from error
+    image = MetadataImage(cluster_id)
+    log.load(image)
+    is_new = log.is_new
+    log.begin_epoch()
+
+    def holds(topic: str, index: int) -> bool:
+        return (topic, index) in logs.logs or (topic, index) in logs.unavailable
+
+    controller = StandaloneController(log, image, settings, clock, random)
+    if is_new:  # the first leader repeats in the log what the directory was formatted with
+        levels = bootstrap or [FeatureLevelRecord(name, level) for name, level in image.features.items()]
+        turned_on = any(isinstance(each, FeatureLevelRecord) and each.name == eligible.FEATURE for each in levels)
+        settled = eligible.written_down(image, config.values["min.insync.replicas"]) if turned_on else []
+        controller.commit([*levels, *settled])
+    return StandaloneCluster(controller, log, disk, settings, clock, random, holds)
+
+
+def _bootstrap_records(disk: Disk, directory: str) -> list[WireStruct]:
+    """What an older `kafka-storage format` wrote down for the first leader. MetadataError, StorageError."""
+    path = f"{directory}/{snapshot.BOOTSTRAP}"
+    try:
+        return snapshot.read(disk, path, needs_footer=False).records
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise StorageError(f"reading {path}: {error}") from error
+
+
+def _refuse_orphans(logs: LogManager, path: str) -> None:
+    """MetadataError where there are partitions and no metadata that says what they are: somebody lost it, and a start on empty
+    metadata would make every topic disappear.
+    """
+    held = sum(topic != CLUSTER_METADATA for topic, _ in (*logs.logs, *logs.unavailable))
+    if held:
+        raise MetadataError(
+            f"{path} is empty, but {held} partitions lie beside it; restore it from a copy, or move the data away"
+        )
+
+
+def metadata_log_config(values: Mapping[str, object]) -> LogConfig:
+    """Settings of the metadata log's segments: only snapshots may end what it keeps."""
+    overrides = {
+        "cleanup.policy": "delete",
+        "retention.ms": "-1",
+        "retention.bytes": "-1",
+        "message.timestamp.after.max.ms": str(LONG_MAX),
+    }
+    for name, ours in _SEGMENT_SETTINGS.items():
+        value = values.get(name)
+        if value is not None:
+            overrides[ours] = str(value)
+    return LogConfig.from_overrides(overrides)
+
+
+def _directory_ids(logs: LogManager) -> dict[str, bytes]:
+    """Path of each log directory -> its id."""
+    return {path: uuid_from_text(meta.directory_id) for path, meta in logs.meta_properties().items() if meta is not None}
+
+
+def _bootstrap_features() -> list[FeatureLevelRecord]:
+    levels = {"metadata.version": METADATA_VERSION} | FORMATTED_FEATURES
+    return [FeatureLevelRecord(name, level) for name, level in levels.items()]

@@ -1,0 +1,175 @@
+"""The cluster of a broker that is its own quorum: its registration, its end, its directories, its recurring work.
+
+`open_standalone` (opening.py) makes it. Once the listeners are bound, `register` writes where this broker can be reached, and
+elects it leader of its partitions.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from ottla.log.errors import StorageError
+from ottla.server.base.randomness import random_uuid
+from ottla.server.metadata.cluster import Cluster, Pass
+from ottla.server.metadata.elections import elect, resign
+from ottla.server.metadata.feature_levels import CONTROLLERS_REGISTER, SUPPORTED_FEATURES
+from ottla.server.metadata.image import BROKER, MIGRATING, UNASSIGNED, ConfigChanged, Endpoint, MetadataImage
+from ottla.wire.messages.internal import register_broker_record as broker_record
+from ottla.wire.messages.internal import register_controller_record as controller_record
+from ottla.wire.primitives import WireStruct
+
+if TYPE_CHECKING:
+    from random import Random
+
+    from ottla.log.disk.files import Disk
+    from ottla.server.base.clock import Clock
+    from ottla.server.metadata.controller_settings import ControllerSettings
+    from ottla.server.metadata.metadata_log import MetadataLog
+    from ottla.server.metadata.snapshot_keeper import SnapshotKeeper
+    from ottla.server.metadata.standalone import StandaloneController
+
+SNAPSHOT_PASS_INTERVAL_MS: Final = 1_000
+"""How often it is asked whether the metadata log needs a snapshot."""
+
+logger = logging.getLogger("ottla.server.metadata")
+
+
+class StandaloneCluster(Cluster):
+    """See the module's docstring."""
+
+    def __init__(
+        self,
+        controller: StandaloneController,
+        log: MetadataLog,
+        disk: Disk,
+        settings: ControllerSettings,
+        clock: Clock,
+        random: Random,
+        holds: Callable[[str, int], bool],
+    ) -> None:
+        """`holds` says whether a partition's log is on this broker, in whichever directory."""
+        self._controller = controller
+        self._log = log
+        self._disk = disk
+        self._settings = settings
+        self._clock = clock
+        self._random = random
+        self._holds = holds
+        self._keeper: SnapshotKeeper | None = None
+
+    @property
+    def image(self) -> MetadataImage:
+        return self._controller.image
+
+    @property
+    def controller(self) -> StandaloneController:
+        return self._controller
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of this leader of the metadata log."""
+        return self._log.epoch
+
+    # Registration
+
+    def register(self, endpoints: Sequence[Endpoint], *, rack: str | None = None) -> int:
+        node_id = self._settings.node_id
+        incarnation = random_uuid(self._random)
+        records: list[WireStruct] = []
+        if self.image.metadata_version >= CONTROLLERS_REGISTER:
+            controller = controller_record.RegisterControllerRecord(node_id, incarnation)
+            addresses = self._settings.controller_endpoints
+            controller.end_points = [controller_record.ControllerEndpoint(*address) for address in addresses]
+            controller.features = [
+                controller_record.ControllerFeature(name, *levels) for name, levels in SUPPORTED_FEATURES.items()
+            ]
+            records.append(controller)
+        broker = broker_record.RegisterBrokerRecord(
+            broker_id=node_id,
+            incarnation_id=incarnation,
+            broker_epoch=self._log.end_offset + len(records),  # the offset of this very record
+            end_points=[broker_record.BrokerEndpoint(*endpoint) for endpoint in endpoints],
+            features=[broker_record.BrokerFeature(name, *levels) for name, levels in SUPPORTED_FEATURES.items()],
+            rack=rack,
+            fenced=False,
+            log_dirs=list(self._settings.directory_ids),
+            cordoned_log_dirs=list(self._settings.cordoned_ids(self.image)) or None,
+        )
+        self._controller.commit([*records, broker, *elect(self.image, node_id, self._is_here)])
+        self.image.subscribe(self._follow)
+        return broker.broker_epoch
+
+    def leave(self) -> None:
+        from ottla.wire.messages.internal.broker_registration_change_record import BrokerRegistrationChangeRecord
+
+        if self._log.is_offline:
+            return
+        broker = self.image.brokers[self._settings.node_id]
+        gone = BrokerRegistrationChangeRecord(broker.broker_id, broker.epoch, fenced=1, in_controlled_shutdown=1)
+        self._controller.commit([*resign(self.image, broker.broker_id), gone])
+
+    def _is_here(self, topic: str, index: int, directory_id: bytes) -> bool:
+        """Whether this broker can have the partition: it does, or its log directory is there, or nobody knows where it was."""
+        known = (*self._settings.directory_ids, UNASSIGNED, MIGRATING)
+        return directory_id in known or self._holds(topic, index)
+
+    def _follow(self, event: object) -> None:
+        """What is registered may have changed with a setting: in the next turn, for this one is in the middle of an operation."""
+        if isinstance(event, ConfigChanged) and event.resource_type == BROKER and self._is_registered_otherwise():
+            self._clock.call_later(0, self._register_cordoned)
+
+    def _is_registered_otherwise(self) -> bool:
+        registered = self.image.brokers[self._settings.node_id].cordoned_log_dirs
+        return set(registered) != set(self._settings.cordoned_ids(self.image))
+
+    def _register_cordoned(self) -> None:
+        if not self._is_registered_otherwise():
+            return
+        from ottla.wire.messages.internal.broker_registration_change_record import BrokerRegistrationChangeRecord
+
+        broker = self.image.brokers[self._settings.node_id]
+        ids = list(self._settings.cordoned_ids(self.image))
+        try:
+            self._controller.commit([BrokerRegistrationChangeRecord(broker.broker_id, broker.epoch, cordoned_log_dirs=ids)])
+        except StorageError as error:
+            logger.error("cordoned.log.dirs has no effect on new topics yet: %s", error)
+
+    def ready(self) -> None:
+        """The registration has let clients in already: this broker grants itself what it asks for."""
+
+    # Directories
+
+    def lose_directories(self, failed: Collection[str], lost: Mapping[tuple[str, int], str | None]) -> None:
+        from ottla.server.metadata import lost_directories
+
+        ids = self._settings.ids_by_path
+        online = [directory_id for path, directory_id in ids.items() if path not in failed]
+        placed = {name: ids.get(path) if path is not None else None for name, path in lost.items()}
+        self._controller.commit(lost_directories.lose(self.image, self._settings.node_id, online, placed))
+
+    def assign_directories(self, assignments: Sequence[tuple[bytes, int, bytes]]) -> None:
+        from ottla.server.metadata.directories import assign
+
+        self._controller.commit(assign(self.image, self._settings.node_id, assignments))
+
+    # Recurring work
+
+    def passes(self) -> Sequence[Pass]:
+        snapshots = Pass("metadata snapshot", SNAPSHOT_PASS_INTERVAL_MS, self._snapshot_pass)
+        values = self._settings.broker_values
+        if not values["delegation.token.secret.key"]:
+            return (snapshots,)
+        interval_ms = values["delegation.token.expiry.check.interval.ms"]
+        return Pass("token expiration", interval_ms, self._controller.expire_tokens), snapshots
+
+    def _snapshot_pass(self) -> Awaitable[None] | None:
+        """Writes a snapshot of the metadata and cleans behind it, if it is time to. StorageError."""
+        if self._keeper is None:
+            from ottla.server.metadata.snapshot_keeper import SnapshotKeeper
+
+            self._keeper = SnapshotKeeper(
+                self._log, self.image, self._disk, self._settings.broker_values, self._clock, self._random
+            )
+        return self._keeper.run()

@@ -1,0 +1,35 @@
+"""Opening a cluster of one: where its log lies, and what is written to it first."""
+
+from __future__ import annotations
+
+from ottla.server.metadata.feature_levels import FORMATTED_FEATURES, SUPPORTED_FEATURES
+from ottla.server.metadata.opening import metadata_log_config
+from ottla.server.metadata.records import METADATA_VERSION
+from ottla.server.settings.broker_config import BrokerConfig
+from tests.server.metadata.support import Node
+
+
+def test_the_metadata_log_lies_where_the_setting_says() -> None:
+    node = Node(log_dirs="/data,/more", metadata_log_dir="/meta")
+    node.start()
+    assert node.disk.exists("/meta/__cluster_metadata-0/00000000000000000000.log")
+    assert len(node.image.brokers[1].log_dirs) == 2, "partitions lie in two"
+    node.stop()
+    node.start()
+    assert not node.disk.exists("/data/__cluster_metadata-0")
+
+
+def test_a_new_cluster_is_formatted_with_levels_that_it_supports() -> None:
+    node = Node()
+    node.start()
+    assert node.image.features == {"metadata.version": METADATA_VERSION} | FORMATTED_FEATURES
+    for name, level in node.image.features.items():
+        lowest, highest = SUPPORTED_FEATURES[name]
+        assert lowest <= level <= highest
+
+
+def test_segments_of_the_metadata_log_end_by_settings_of_their_own_and_are_kept_for_snapshots_to_end() -> None:
+    settings = {"metadata.log.segment.bytes": "9000000", "metadata.log.segment.ms": "5", "log.retention.ms": "7"}
+    made = metadata_log_config(BrokerConfig.from_mapping(settings)[0].values)
+    assert (made.segment_bytes, made.segment_ms, made.retention_ms, made.retention_bytes) == (9_000_000, 5, -1, -1)
+    assert made.cleanup_policy == {"delete"}
