@@ -32,6 +32,8 @@ HOT_PATHS = [
     "ottla/server/group/offsets.py",
     "ottla/server/group/records.py",
     "ottla/server/group/requests.py",
+    "ottla/server/requests/request.py",
+    "ottla/server/requests/session.py",
     "ottla/server/handlers/fetch.py",
     "ottla/server/handlers/offset_commit.py",
     "ottla/server/handlers/produce.py",

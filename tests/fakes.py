@@ -21,7 +21,9 @@ from ottla.server.metadata.image import MetadataImage
 from ottla.server.partitions.fetch_sessions import FetchSessions
 from ottla.server.partitions.flushing import Flushing
 from ottla.server.partitions.replicas import Replicas
-from ottla.server.requests.context import BrokerContext, RequestContext
+from ottla.server.requests.context import BrokerContext
+from ottla.server.requests.request import Request
+from ottla.server.requests.session import Session
 from ottla.server.settings.broker_config import BrokerConfig
 from ottla.wire.messages.internal.config_record import ConfigRecord
 from ottla.wire.messages.internal.partition_change_record import PartitionChangeRecord
@@ -159,8 +161,14 @@ class MemoryBroker:
         """Another leader, and so the next leader epoch."""
         self.image.apply(PartitionChangeRecord(index, self.topic_id(name), leader=leader))
 
-    def request(self, api_version: int, api_key: int = 0) -> RequestContext:
-        return RequestContext(self.context, api_key, api_version, 1, "client", "127.0.0.1", LISTENER, object())
+    def request(self, api_version: int, api_key: int = 0, session: Session | None = None) -> Request:
+        """A request of this version as its handler sees it, the first of its session where none is given."""
+        return Request(self.context, session or self.session(), api_key, api_version, 1, "client")
+
+    @staticmethod
+    def session() -> Session:
+        """Somebody who has just connected."""
+        return Session(LISTENER, "127.0.0.1")
 
 
 class FakeTransport(asyncio.Transport):

@@ -110,7 +110,7 @@ class Broker:
         self._logs: LogManager | None = None
         self._scheduler: Scheduler | None = None
         self._cleaning: LogCleaning | None = None
-        self._dispatch = Dispatch(perf_counter_ns if config.values["ottla.metrics.port"] is not None else None)
+        self._dispatch: Dispatch | None = None
         self._quotas: QuotasInForce | None = None
         self._metrics: MetricsServer | None = None
         self.sources: Sources | None = None
@@ -167,8 +167,9 @@ class Broker:
             clock=clock,
             random=self._random,
         )
-        await self._open_listeners(context)
-        await self._open_metrics(context, logs)
+        self._dispatch = Dispatch(context, perf_counter_ns if values["ottla.metrics.port"] is not None else None)
+        await self._open_listeners(context, self._dispatch)
+        await self._open_metrics(context, self._dispatch, logs)
         self._broker_epoch = cluster.register(self._endpoints(), rack=self.config.rack)
         self._cluster = cluster
         self._start_replicas(context, cluster, logs)
@@ -281,8 +282,8 @@ class Broker:
         context.log_dirs = LogDirs(logs, context.replicas, cluster, context.metadata, context.clock, context.settings)
         context.log_dirs.start()
 
-    async def _open_listeners(self, context: BrokerContext) -> None:
-        dispatch, shared = self._dispatch, Shared()
+    async def _open_listeners(self, context: BrokerContext, dispatch: Dispatch) -> None:
+        shared = Shared()
         settings = SocketSettings.from_broker(self.config.values)
         for address in self.config.listeners:
             listener = Listener(address.name, context, dispatch, settings, shared)
@@ -301,7 +302,7 @@ class Broker:
         protocol we do not speak.
         """
         settings = SocketSettings.from_broker(context.settings.values)
-        dispatch = Dispatch(role=CONTROLLER)
+        dispatch = Dispatch(context, role=CONTROLLER)
         for address in self.config.controller_listeners:
             if address.port == 0 or address.protocol not in SPOKEN:
                 continue
@@ -315,7 +316,7 @@ class Broker:
             else:
                 self.controller_listeners.append(listener)
 
-    async def _open_metrics(self, context: BrokerContext, logs: LogManager) -> None:
+    async def _open_metrics(self, context: BrokerContext, dispatch: Dispatch, logs: LogManager) -> None:
         """Where they are wanted: their code is loaded only then."""
         port = self.config.values["ottla.metrics.port"]
         if port is None:
@@ -323,7 +324,7 @@ class Broker:
         from ottla.server.metrics.server import MetricsServer
         from ottla.server.metrics.sources import Sources
 
-        self.sources = Sources(context, self._dispatch, self.listeners, logs)
+        self.sources = Sources(context, dispatch, self.listeners, logs)
         self._metrics = MetricsServer(self.sources)
         await self._metrics.open(self.config.values["ottla.metrics.host"], port)
 
@@ -386,6 +387,7 @@ class Broker:
                 return
             from ottla.server.broker.quotas_in_force import QuotasInForce
 
+            assert self._dispatch is not None
             self._quotas = QuotasInForce(context, self._dispatch, self.listeners)
         self._quotas.refresh()
 

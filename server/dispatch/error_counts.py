@@ -3,7 +3,7 @@
 Every non-zero field called `error_code` counts, wherever in the answer it stands: an answer with ten failed partitions has ten.
 Where they can be is read off the message's class once, when its route is made; parts that cannot hold any are not walked.
 
-Produce and Fetch are not walked at all unless they say so (`RequestContext.failed`): they see every partition anyway.
+Produce and Fetch are not walked at all unless they say so (`Request.failed`): they see every partition anyway.
 """
 
 from __future__ import annotations

@@ -33,8 +33,10 @@ from ottla.server.base.promise import Promise
 from ottla.server.dispatch.error_counts import Places, count_errors, places_in
 from ottla.server.dispatch.spare_descriptors import SpareDescriptors
 from ottla.server.handlers import BROKER, served
-from ottla.server.requests.context import RequestContext
+from ottla.server.requests.context import BrokerContext
 from ottla.server.requests.kept_answers import Encoded
+from ottla.server.requests.request import Request
+from ottla.server.requests.session import Session
 from ottla.wire.api import APIS
 from ottla.wire.errors import ErrorCode
 from ottla.wire.frame import MALFORMED
@@ -46,7 +48,7 @@ logger = logging.getLogger("ottla.server.dispatch")
 _REGIONS: Final = frozenset({1, 78})
 """APIs whose answers may hold regions of files: Fetch and ShareFetch."""
 _TELLS_OF_ERRORS: Final = frozenset({0, 1})
-"""APIs whose handlers set `RequestContext.failed` where an answer holds errors: Produce and Fetch, at which every step counts."""
+"""APIs whose handlers set `Request.failed` where an answer holds errors: Produce and Fetch, at which every step counts."""
 _SIZE: Final = 4  # bytes of a frame's size, which does not count itself
 _HEAD: Final = Struct(">ii")
 _HEAD_TAGS: Final = Struct(">iix")
@@ -80,7 +82,7 @@ class Route:
     def __init__(
         self,
         decode: Callable[[Buffer, int], tuple[Any, int]],
-        handle: Callable[[Any, RequestContext], Any],
+        handle: Callable[[Any, Request], Any],
         encode: Callable[[Any, Parts], None],
         head: Struct,
         regions: bool,
@@ -108,7 +110,7 @@ class Route:
         self.errors: dict[int, int] = {}
         """How often each error code was answered."""
 
-    def note(self, answer: Any, started: int, context: RequestContext) -> None:
+    def note(self, answer: Any, started: int, request: Request) -> None:
         """Counts an answer that is done; None for one that nobody wants. One that is encoded already has no errors."""
         assert self.ticks is not None
         took = self.ticks() - started
@@ -116,8 +118,7 @@ class Route:
         self.took[took.bit_length()] += 1
         if answer is None or type(answer) is Encoded:
             return
-        if self.error_places is not None and (context.failed or not self.tells_of_errors):
-            context.failed = False
+        if self.error_places is not None and (request.failed or not self.tells_of_errors):
             count_errors(answer, self.error_places, self.errors)
 
 
@@ -126,7 +127,7 @@ class Waiting(NamedTuple):
 
     answer: Awaitable[Any]
     route: Route
-    correlation_id: int
+    request: Request
     started: int
     """In the route's ticks; 0 where there are none."""
 
@@ -134,9 +135,10 @@ class Waiting(NamedTuple):
 class Dispatch:
     """The broker's routes: those that somebody asked for, by key << 16 | version. `role` is that of the listeners it is for."""
 
-    __slots__ = ("_role", "_spare", "_ticks", "on_new_route", "routes")
+    __slots__ = ("_broker", "_role", "_spare", "_ticks", "on_new_route", "routes")
 
-    def __init__(self, ticks: Ticks | None = None, role: str = BROKER) -> None:
+    def __init__(self, broker: BrokerContext, ticks: Ticks | None = None, role: str = BROKER) -> None:
+        self._broker = broker
         self._role = role
         self._spare = SpareDescriptors()
         self._ticks = ticks
@@ -144,11 +146,11 @@ class Dispatch:
         self.on_new_route: Callable[[int, Route], None] | None = None
         """Told the API's key. While clients have quotas, it puts what measures them around the route's own functions."""
 
-    def serve(self, frame: Buffer, context: RequestContext) -> bytes | Parts | Waiting | None:
+    def serve(self, frame: Buffer, session: Session) -> bytes | Parts | Waiting | None:
         """Answers one request: with a frame, in parts if there are regions of files in it; or Waiting; or None where the client
         wants no answer.
 
-        `context` is filled in with what the header says. Raises CloseConnection.
+        Raises CloseConnection.
         """
         ticks = self._ticks
         started = ticks() if ticks is not None else 0
@@ -156,36 +158,35 @@ class Dispatch:
             header, pos = decode_request_header(frame, 0)
         except MALFORMED as error:
             raise CloseConnection(f"the request's header does not decode: {error!r}") from None
-        key, version, correlation_id, context.client_id = header
-        context.api_key = key
-        context.api_version = version
-        context.correlation_id = correlation_id
+        key, version, correlation_id, client_id = header
+        session.client_id = client_id
         route = self.routes.get(key << 16 | version)
         if route is None:
             if key == API_VERSIONS and not 0 <= version <= APIS[API_VERSIONS].max_version:
                 return unsupported_api_versions(correlation_id)
             route = self._spare.run(lambda: self._make_route(key, version))
         try:
-            request, end = route.decode(frame, pos)
+            body, end = route.decode(frame, pos)
         except MALFORMED as error:
             raise CloseConnection(f"{APIS[key].name} v{version} does not decode: {error!r}") from None
         if end > len(frame):
             raise CloseConnection(f"{APIS[key].name} v{version} ends {end - len(frame)} bytes behind its frame")
         route.requests += 1
+        request = Request(self._broker, session, key, version, correlation_id, client_id)
         try:
-            response = route.handle(request, context)
+            response = route.handle(body, request)
             if isinstance(response, WireStruct):
                 answer = encoded(response, route, correlation_id)
             elif response is not None:
-                return Waiting(response, route, correlation_id, started)
+                return Waiting(response, route, request, started)
             else:
                 answer = None
         except CloseConnection:
             raise
         except Exception as error:
-            raise failed(error, context) from error
+            raise failed(error, request) from error
         if started:
-            route.note(response, started, context)
+            route.note(response, started, request)
         return answer
 
     def _make_route(self, key: int, version: int) -> Route:
@@ -213,18 +214,18 @@ class Dispatch:
         return route
 
 
-def finish(answer: asyncio.Future[Any] | Promise[Any], waiting: Waiting, context: RequestContext) -> bytes | Parts:
+def finish(answer: asyncio.Future[Any] | Promise[Any], waiting: Waiting) -> bytes | Parts:
     """The frame of an answer that has come. Raises CloseConnection."""
     route = waiting.route
     try:
         response = answer.result()
-        frame = encoded(response, route, waiting.correlation_id)
+        frame = encoded(response, route, waiting.request.correlation_id)
     except CloseConnection:
         raise
     except Exception as error:
-        raise failed(error, context) from error
+        raise failed(error, waiting.request) from error
     if waiting.started:
-        route.note(response, waiting.started, context)
+        route.note(response, waiting.started, waiting.request)
     return frame
 
 
@@ -255,10 +256,9 @@ def _never(*_: object) -> Any:
     raise AssertionError("this route has no request")
 
 
-def failed(error: BaseException, context: RequestContext) -> CloseConnection:
+def failed(error: BaseException, request: Request) -> CloseConnection:
     """Our bug: log it with its traceback; the connection is to be closed."""
-    api = APIS[context.api_key]
-    logger.error(
-        "%s v%d of %s (%s) failed", api.name, context.api_version, context.client_host, context.client_id, exc_info=error
-    )
-    return CloseConnection(f"{api.name} v{context.api_version} failed here")
+    api, version = APIS[request.api_key], request.api_version
+    host, client_id = request.session.client_host, request.client_id
+    logger.error("%s v%d of %s (%s) failed", api.name, version, host, client_id, exc_info=error)
+    return CloseConnection(f"{api.name} v{version} failed here")

@@ -11,22 +11,20 @@ from __future__ import annotations
 
 from ottla.server.group.errors import GroupError
 from ottla.server.metadata.names import CONSUMER_OFFSETS
-from ottla.server.requests.context import RequestContext
+from ottla.server.requests.request import Request
 from ottla.server.txn.errors import TransactionError
 from ottla.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 
 FENCED_SINCE = 2
 
 
-def handle(request: AddOffsetsToTxnRequest, ctx: RequestContext) -> AddOffsetsToTxnResponse:
-    broker = ctx.broker
+def handle(body: AddOffsetsToTxnRequest, request: Request) -> AddOffsetsToTxnResponse:
+    broker = request.broker
     try:
-        partition = (CONSUMER_OFFSETS, broker.groups.partition_for(request.group_id))
-        broker.transaction_coordinator().add_partitions(
-            request.transactional_id, request.producer_id, request.producer_epoch, [partition]
-        )
+        partition = (CONSUMER_OFFSETS, broker.groups.partition_for(body.group_id))
+        broker.transaction_coordinator().add_partitions(body.transactional_id, body.producer_id, body.producer_epoch, [partition])
     except GroupError as error:
         return AddOffsetsToTxnResponse(error_code=error.code)
     except TransactionError as error:
-        return AddOffsetsToTxnResponse(error_code=error.code_for(knows_fencing=ctx.api_version >= FENCED_SINCE))
+        return AddOffsetsToTxnResponse(error_code=error.code_for(knows_fencing=request.api_version >= FENCED_SINCE))
     return AddOffsetsToTxnResponse()

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ottla.server.requests.context import RequestContext
+from ottla.server.requests.request import Request
 from ottla.server.txn.errors import TransactionError
 from ottla.server.txn.state import TopicPartition
 from ottla.wire.errors import ErrorCode
@@ -31,37 +31,37 @@ FENCED_SINCE = 2
 CLIENT_VERSION_OF_BROKERS = 2
 
 
-def handle(request: AddPartitionsToTxnRequest, ctx: RequestContext) -> AddPartitionsToTxnResponse:
-    if ctx.api_version >= BATCHED_SINCE:
-        results = [AddPartitionsToTxnResult(each.transactional_id, _add(each, ctx)) for each in request.transactions]
+def handle(body: AddPartitionsToTxnRequest, request: Request) -> AddPartitionsToTxnResponse:
+    if request.api_version >= BATCHED_SINCE:
+        results = [AddPartitionsToTxnResult(each.transactional_id, _add(each, request)) for each in body.transactions]
         return AddPartitionsToTxnResponse(results_by_transaction=results)
     only = AddPartitionsToTxnTransaction(
-        request.v3_and_below_transactional_id,
-        request.v3_and_below_producer_id,
-        request.v3_and_below_producer_epoch,
-        topics=request.v3_and_below_topics,
+        body.v3_and_below_transactional_id,
+        body.v3_and_below_producer_id,
+        body.v3_and_below_producer_epoch,
+        topics=body.v3_and_below_topics,
     )
-    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_add(only, ctx))
+    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_add(only, request))
 
 
-def _add(transaction: AddPartitionsToTxnTransaction, ctx: RequestContext) -> list[AddPartitionsToTxnTopicResult]:
+def _add(transaction: AddPartitionsToTxnTransaction, request: Request) -> list[AddPartitionsToTxnTopicResult]:
     partitions = _partitions(transaction.topics)
-    missing = {each for each in partitions if ctx.broker.metadata.partition(*each) is None}
+    missing = {each for each in partitions if request.broker.metadata.partition(*each) is None}
     if missing:
         codes = {
             each: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if each in missing else ErrorCode.OPERATION_NOT_ATTEMPTED
             for each in partitions
         }
         return _each(codes)
-    coordinator = ctx.broker.transaction_coordinator()
+    coordinator = request.broker.transaction_coordinator()
     producer = (transaction.transactional_id, transaction.producer_id, transaction.producer_epoch)
-    batched = ctx.api_version >= BATCHED_SINCE
+    batched = request.api_version >= BATCHED_SINCE
     try:
         if transaction.verify_only:
             return _each(coordinator.verify_partitions(*producer, partitions))
         coordinator.add_partitions(*producer, partitions, client_version=CLIENT_VERSION_OF_BROKERS if batched else 0)
     except TransactionError as error:
-        return _all(transaction.topics, error.code_for(knows_fencing=ctx.api_version >= FENCED_SINCE))
+        return _all(transaction.topics, error.code_for(knows_fencing=request.api_version >= FENCED_SINCE))
     return _all(transaction.topics, ErrorCode.NONE)
 
 

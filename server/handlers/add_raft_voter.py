@@ -8,9 +8,9 @@ voters), 42 INVALID_REQUEST (no id, no directory, no address for controllers), 1
 
 from __future__ import annotations
 
-from ottla.server.requests.context import RequestContext
+from ottla.server.requests.request import Request
 from ottla.wire.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
 
 
-async def handle(request: AddRaftVoterRequest, ctx: RequestContext) -> AddRaftVoterResponse:
-    return await ctx.broker.controller.add_raft_voter(request)
+async def handle(body: AddRaftVoterRequest, request: Request) -> AddRaftVoterResponse:
+    return await request.broker.controller.add_raft_voter(body)

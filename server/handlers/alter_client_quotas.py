@@ -12,13 +12,13 @@ from __future__ import annotations
 
 from ottla.log.errors import StorageError
 from ottla.server.metadata.quotas import refused_whole
-from ottla.server.requests.context import RequestContext
+from ottla.server.requests.request import Request
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
 
 
-async def handle(request: AlterClientQuotasRequest, ctx: RequestContext) -> AlterClientQuotasResponse:
+async def handle(body: AlterClientQuotasRequest, request: Request) -> AlterClientQuotasResponse:
     try:
-        return await ctx.broker.controller.alter_client_quotas(request)
+        return await request.broker.controller.alter_client_quotas(body)
     except StorageError as error:
-        return refused_whole(request, ErrorCode.KAFKA_STORAGE_ERROR, str(error))
+        return refused_whole(body, ErrorCode.KAFKA_STORAGE_ERROR, str(error))

@@ -11,19 +11,18 @@
 from __future__ import annotations
 
 from ottla.log.errors import StorageError
-from ottla.server.requests.context import RequestContext
+from ottla.server.requests.request import Request
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.alter_configs import AlterConfigsRequest, AlterConfigsResourceResponse, AlterConfigsResponse
 
 
-async def handle(request: AlterConfigsRequest, ctx: RequestContext) -> AlterConfigsResponse:
+async def handle(body: AlterConfigsRequest, request: Request) -> AlterConfigsResponse:
     try:
-        return await ctx.broker.controller.alter_configs(request)
+        return await request.broker.controller.alter_configs(body)
     except StorageError as error:
         code = ErrorCode.KAFKA_STORAGE_ERROR
         return AlterConfigsResponse(
             responses=[
-                AlterConfigsResourceResponse(code, str(error), each.resource_type, each.resource_name)
-                for each in request.resources
+                AlterConfigsResourceResponse(code, str(error), each.resource_type, each.resource_name) for each in body.resources
             ]
         )

@@ -13,7 +13,7 @@ directories (AlterReplicaLogDirs).
 
 from __future__ import annotations
 
-from ottla.server.requests.context import RequestContext
+from ottla.server.requests.request import Request
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -24,23 +24,23 @@ from ottla.wire.messages.alter_partition_reassignments import (
 )
 
 
-def handle(request: AlterPartitionReassignmentsRequest, ctx: RequestContext) -> AlterPartitionReassignmentsResponse:
-    if request.timeout_ms <= 0 and request.topics:
-        ctx.failed = True
-        return _out_of_time(request)
+def handle(body: AlterPartitionReassignmentsRequest, request: Request) -> AlterPartitionReassignmentsResponse:
+    if body.timeout_ms <= 0 and body.topics:
+        request.failed = True
+        return _out_of_time(body)
     responses = []
-    for topic in request.topics:
-        answers = [_alter(topic.name, partition, ctx) for partition in topic.partitions]
+    for topic in body.topics:
+        answers = [_alter(topic.name, partition, request) for partition in topic.partitions]
         responses.append(ReassignableTopicResponse(topic.name, answers))
-        ctx.failed |= any(answer.error_code for answer in answers)
+        request.failed |= any(answer.error_code for answer in answers)
     return AlterPartitionReassignmentsResponse(
-        allow_replication_factor_change=request.allow_replication_factor_change,
+        allow_replication_factor_change=body.allow_replication_factor_change,
         error_message=None if responses else "",  # as Kafka has it
         responses=responses,
     )
 
 
-def _out_of_time(request: AlterPartitionReassignmentsRequest) -> AlterPartitionReassignmentsResponse:
+def _out_of_time(body: AlterPartitionReassignmentsRequest) -> AlterPartitionReassignmentsResponse:
     code = ErrorCode.REQUEST_TIMED_OUT
     return AlterPartitionReassignmentsResponse(
         error_code=code,
@@ -49,30 +49,30 @@ def _out_of_time(request: AlterPartitionReassignmentsRequest) -> AlterPartitionR
             ReassignableTopicResponse(
                 topic.name, [ReassignablePartitionResponse(each.partition_index, code, None) for each in topic.partitions]
             )
-            for topic in request.topics
+            for topic in body.topics
         ],
     )
 
 
-def _alter(topic: str, partition: ReassignablePartition, ctx: RequestContext) -> ReassignablePartitionResponse:
+def _alter(topic: str, partition: ReassignablePartition, request: Request) -> ReassignablePartitionResponse:
     index, replicas = partition.partition_index, partition.replicas
-    image = ctx.broker.metadata.partition(topic, index)
+    image = request.broker.metadata.partition(topic, index)
     code, text = ErrorCode.NONE, None
     if image is None:
         code, text = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no partition {index} of a topic '{topic}'."
     elif replicas is None:
         code, text = ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, None
-    elif (wrong := _what_is_wrong(replicas, ctx)) is not None:
+    elif (wrong := _what_is_wrong(replicas, request)) is not None:
         code, text = ErrorCode.INVALID_REPLICA_ASSIGNMENT, wrong
     elif sorted(image.replicas) != sorted(replicas):
         code, text = ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"Replicas on {list(image.replicas)}, which are not here, stay."
     return ReassignablePartitionResponse(index, code, text)
 
 
-def _what_is_wrong(replicas: list[int], ctx: RequestContext) -> str | None:
+def _what_is_wrong(replicas: list[int], request: Request) -> str | None:
     if not replicas:
         return "A partition needs a replica."
     if len(set(replicas)) != len(replicas):
         return f"{replicas} names a broker twice."
-    unknown = [broker for broker in replicas if broker not in ctx.broker.metadata.brokers]
+    unknown = [broker for broker in replicas if broker not in request.broker.metadata.brokers]
     return f"There are no brokers {unknown}." if unknown else None

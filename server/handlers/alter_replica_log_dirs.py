@@ -14,7 +14,7 @@ from __future__ import annotations
 from ottla.log.errors import LogError
 from ottla.log.names import future_name_fits
 from ottla.server.base.errors import code_of
-from ottla.server.requests.context import RequestContext
+from ottla.server.requests.request import Request
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,
@@ -24,24 +24,25 @@ from ottla.wire.messages.alter_replica_log_dirs import (
 )
 
 
-def handle(request: AlterReplicaLogDirsRequest, ctx: RequestContext) -> AlterReplicaLogDirsResponse:
+def handle(body: AlterReplicaLogDirsRequest, request: Request) -> AlterReplicaLogDirsResponse:
     wanted: dict[str, dict[int, str]] = {}
-    for directory in request.dirs:
+    for directory in body.dirs:
         for topic in directory.topics:
             for index in topic.partitions:
                 wanted.setdefault(topic.name, {})[index] = directory.path
     return AlterReplicaLogDirsResponse(
         results=[
             AlterReplicaLogDirTopicResult(
-                name, [AlterReplicaLogDirPartitionResult(index, _move(name, index, path, ctx)) for index, path in indexes.items()]
+                name,
+                [AlterReplicaLogDirPartitionResult(index, _move(name, index, path, request)) for index, path in indexes.items()],
             )
             for name, indexes in wanted.items()
         ]
     )
 
 
-def _move(topic: str, index: int, path: str, ctx: RequestContext) -> ErrorCode:
-    broker = ctx.broker
+def _move(topic: str, index: int, path: str, request: Request) -> ErrorCode:
+    broker = request.broker
     logs = broker.replicas.logs
     if not future_name_fits(topic, index):
         return ErrorCode.INVALID_TOPIC_EXCEPTION

@@ -15,7 +15,7 @@ import asyncio
 from ottla.server.group.errors import GroupError
 from ottla.server.group.share.protocol import Initialize, ShareProtocol
 from ottla.server.group.share.state_partitions import ByTopic, TopicPartitions
-from ottla.server.requests.context import RequestContext
+from ottla.server.requests.request import Request
 from ottla.server.share.group_state import Errors, is_enabled
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.alter_share_group_offsets import (
@@ -28,34 +28,34 @@ from ottla.wire.messages.alter_share_group_offsets import (
 Answer = AlterShareGroupOffsetsResponse | asyncio.Future[AlterShareGroupOffsetsResponse]
 
 
-def handle(request: AlterShareGroupOffsetsRequest, ctx: RequestContext) -> Answer:
+def handle(body: AlterShareGroupOffsetsRequest, request: Request) -> Answer:
     try:
-        if not is_enabled(ctx.broker.metadata):
+        if not is_enabled(request.broker.metadata):
             raise GroupError(ErrorCode.UNSUPPORTED_VERSION, "There are no share groups: share.version is 0.")
-        protocol = ctx.broker.groups.member_shard(request.group_id).protocol(ShareProtocol)
-        group = protocol.group_or_new(request.group_id)
+        protocol = request.broker.groups.member_shard(body.group_id).protocol(ShareProtocol)
+        group = protocol.group_or_new(body.group_id)
         protocol.admit_deletion(group)
-        answer, offsets, topics = _read(request, ctx)
+        answer, offsets, topics = _read(body, request)
         if topics:
             protocol.change_state_partitions(group, group.state_partitions.begun(topics))
     except GroupError as error:
         return AlterShareGroupOffsetsResponse(error_code=error.code, error_message=error.message or error.code.name)
     if not offsets:
         return answer
-    return _carry_out(request.group_id, Initialize(group.epoch, topics, {}), offsets, answer, ctx)
+    return _carry_out(body.group_id, Initialize(group.epoch, topics, {}), offsets, answer, request)
 
 
 def _read(
-    request: AlterShareGroupOffsetsRequest, ctx: RequestContext
+    body: AlterShareGroupOffsetsRequest, request: Request
 ) -> tuple[AlterShareGroupOffsetsResponse, dict[bytes, dict[int, int]], ByTopic]:
     """The answer if all goes well, the offsets by topic id and partition, and their topics."""
     told: dict[str, AlterShareGroupOffsetsResponseTopic] = {}
     offsets: dict[bytes, dict[int, int]] = {}
     topics: ByTopic = {}
     missing = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    now_ms = ctx.broker.clock.now_ms()
-    for asked in request.topics:
-        topic = ctx.broker.metadata.topics.get(asked.topic_name)
+    now_ms = request.broker.clock.now_ms()
+    for asked in body.topics:
+        topic = request.broker.metadata.topics.get(asked.topic_name)
         answer = told.setdefault(asked.topic_name, AlterShareGroupOffsetsResponseTopic(asked.topic_name))
         for each in asked.partitions:
             known = topic is not None and each.partition_index in topic.partitions
@@ -74,13 +74,13 @@ def _carry_out(
     wanted: Initialize,
     offsets: dict[bytes, dict[int, int]],
     answer: AlterShareGroupOffsetsResponse,
-    ctx: RequestContext,
+    request: Request,
 ) -> Answer:
     waiting: asyncio.Future[AlterShareGroupOffsetsResponse] = asyncio.get_running_loop().create_future()
 
     def done(errors: Errors) -> None:
         if not errors:
-            ctx.broker.share_group_state().finish(group_id, wanted, errors)
+            request.broker.share_group_state().finish(group_id, wanted, errors)
         for topic in answer.responses:
             for each in topic.partitions:
                 error = errors.get((topic.topic_id, each.partition_index))
@@ -89,5 +89,5 @@ def _carry_out(
         if not waiting.done():
             waiting.set_result(answer)
 
-    ctx.broker.share_group_state().initialize(group_id, wanted.state_epoch, offsets, done)
+    request.broker.share_group_state().initialize(group_id, wanted.state_epoch, offsets, done)
     return waiting.result() if waiting.done() else waiting

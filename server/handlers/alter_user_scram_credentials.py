@@ -12,7 +12,7 @@
 from __future__ import annotations
 
 from ottla.log.errors import StorageError
-from ottla.server.requests.context import RequestContext
+from ottla.server.requests.request import Request
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
@@ -21,10 +21,10 @@ from ottla.wire.messages.alter_user_scram_credentials import (
 )
 
 
-async def handle(request: AlterUserScramCredentialsRequest, ctx: RequestContext) -> AlterUserScramCredentialsResponse:
+async def handle(body: AlterUserScramCredentialsRequest, request: Request) -> AlterUserScramCredentialsResponse:
     try:
-        return await ctx.broker.controller.alter_user_scram_credentials(request)
+        return await request.broker.controller.alter_user_scram_credentials(body)
     except StorageError as error:
-        users = dict.fromkeys([each.name for each in request.deletions] + [each.name for each in request.upsertions])
+        users = dict.fromkeys([each.name for each in body.deletions] + [each.name for each in body.upsertions])
         code, text = ErrorCode.KAFKA_STORAGE_ERROR, str(error)
         return AlterUserScramCredentialsResponse(results=[AlterUserScramCredentialsResult(user, code, text) for user in users])

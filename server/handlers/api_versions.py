@@ -18,7 +18,7 @@ from typing import Final
 
 from ottla.server.handlers import BROKER, CONTROLLER, served
 from ottla.server.metadata.feature_levels import SUPPORTED_FEATURES
-from ottla.server.requests.context import RequestContext
+from ottla.server.requests.request import Request
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.api_versions import (
     ApiVersion,
@@ -38,29 +38,29 @@ _SOUND: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
 _ANY_NODE: Final = -1
 
 
-def handle(request: ApiVersionsRequest, ctx: RequestContext) -> ApiVersionsResponse:
-    if ctx.api_version >= 3 and not (
-        _SOUND.fullmatch(request.client_software_name) and _SOUND.fullmatch(request.client_software_version)
+def handle(body: ApiVersionsRequest, request: Request) -> ApiVersionsResponse:
+    if request.api_version >= 3 and not (
+        _SOUND.fullmatch(body.client_software_name) and _SOUND.fullmatch(body.client_software_version)
     ):
         return ApiVersionsResponse(ErrorCode.INVALID_REQUEST)
-    if ctx.api_version >= 3:
-        ctx.client_software = (request.client_software_name, request.client_software_version)
-    metadata = ctx.broker.metadata
-    if ctx.api_version >= 5:
-        if (request.cluster_id is None) != (request.node_id == _ANY_NODE):
+    if request.api_version >= 3:
+        request.session.client_software = (body.client_software_name, body.client_software_version)
+    metadata = request.broker.metadata
+    if request.api_version >= 5:
+        if (body.cluster_id is None) != (body.node_id == _ANY_NODE):
             return ApiVersionsResponse(ErrorCode.INVALID_REQUEST)
-        believed = (request.cluster_id, request.node_id)
-        if request.cluster_id is not None and believed != (metadata.cluster_id, ctx.broker.config.node_id):
+        believed = (body.cluster_id, body.node_id)
+        if body.cluster_id is not None and believed != (metadata.cluster_id, request.broker.config.node_id):
             return ApiVersionsResponse(ErrorCode.REBOOTSTRAP_REQUIRED)
-    role = CONTROLLER if ctx.broker.config.is_controllers(ctx.listener) else BROKER
-    response = ApiVersionsResponse(ErrorCode.NONE, _api_keys(role, ctx.broker.config.values["ottla.client.metrics"]))
-    if ctx.api_version >= 3:
-        broker = metadata.brokers.get(ctx.broker.config.node_id)
+    role = CONTROLLER if request.broker.config.is_controllers(request.session.listener) else BROKER
+    response = ApiVersionsResponse(ErrorCode.NONE, _api_keys(role, request.broker.config.values["ottla.client.metrics"]))
+    if request.api_version >= 3:
+        broker = metadata.brokers.get(request.broker.config.node_id)
         supported = broker.features if broker is not None else {}
         response.supported_features = [
             SupportedFeatureKey(name, *supported[name])
             for name in sorted(SUPPORTED_FEATURES.keys() & supported.keys())
-            if supported[name][0] > 0 or ctx.api_version >= MIN_LEVEL_ZERO_SINCE
+            if supported[name][0] > 0 or request.api_version >= MIN_LEVEL_ZERO_SINCE
         ]
         response.finalized_features_epoch = metadata.highest_offset
         levels = metadata.finalized

@@ -18,7 +18,7 @@ from ottla.server.group.consumer.member import ConsumerMember
 from ottla.server.group.consumer.protocol import ConsumerProtocol
 from ottla.server.group.errors import GroupError
 from ottla.server.group.modern.assignor import NOTHING_ASSIGNED
-from ottla.server.requests.context import RequestContext
+from ottla.server.requests.request import Request
 from ottla.server.security.operations import GROUP_OPERATIONS
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.consumer_group_describe import (
@@ -34,21 +34,21 @@ FEATURE: Final = "group.version"
 CLASSIC, CONSUMER = 0, 1
 
 
-def handle(request: ConsumerGroupDescribeRequest, ctx: RequestContext) -> ConsumerGroupDescribeResponse:
-    if not ctx.broker.metadata.features.get(FEATURE):
+def handle(body: ConsumerGroupDescribeRequest, request: Request) -> ConsumerGroupDescribeResponse:
+    if not request.broker.metadata.features.get(FEATURE):
         code, text = ErrorCode.UNSUPPORTED_VERSION, f"{FEATURE} is 0 in this cluster."
-        return ConsumerGroupDescribeResponse(groups=[DescribedGroup(code, text, group_id) for group_id in request.group_ids])
-    described = [_describe(group_id, ctx) for group_id in request.group_ids]
-    if request.include_authorized_operations:
+        return ConsumerGroupDescribeResponse(groups=[DescribedGroup(code, text, group_id) for group_id in body.group_ids])
+    described = [_describe(group_id, request) for group_id in body.group_ids]
+    if body.include_authorized_operations:
         for each in described:
             if not each.error_code:
                 each.authorized_operations = GROUP_OPERATIONS
     return ConsumerGroupDescribeResponse(groups=described)
 
 
-def _describe(group_id: str, ctx: RequestContext) -> DescribedGroup:
+def _describe(group_id: str, request: Request) -> DescribedGroup:
     try:
-        protocol = ctx.broker.groups.member_shard(group_id).protocol(ConsumerProtocol)
+        protocol = request.broker.groups.member_shard(group_id).protocol(ConsumerProtocol)
         group = protocol.existing(group_id)
     except GroupError as error:
         return DescribedGroup(group_id=group_id, error_code=error.code, error_message=error.message)
@@ -58,11 +58,11 @@ def _describe(group_id: str, ctx: RequestContext) -> DescribedGroup:
         group_epoch=group.epoch,
         assignment_epoch=group.assignment_epoch,
         assignor_name=group.preferred_assignor() or protocol.default_assignor,
-        members=[_member(group, member, ctx) for member in group.members.values()],
+        members=[_member(group, member, request) for member in group.members.values()],
     )
 
 
-def _member(group: ConsumerGroup, member: ConsumerMember, ctx: RequestContext) -> Member:
+def _member(group: ConsumerGroup, member: ConsumerMember, request: Request) -> Member:
     held: dict[bytes, list[int]] = {}
     for part in (member.assigned, member.revoking):
         for topic_id, partitions in part.items():
@@ -76,14 +76,14 @@ def _member(group: ConsumerGroup, member: ConsumerMember, ctx: RequestContext) -
         client_host=member.client_host,
         subscribed_topic_names=sorted(member.topics),
         subscribed_topic_regex=member.regex,
-        assignment=_assignment(held, ctx),
-        target_assignment=_assignment(group.targets.get(member.member_id, NOTHING_ASSIGNED), ctx),
+        assignment=_assignment(held, request),
+        target_assignment=_assignment(group.targets.get(member.member_id, NOTHING_ASSIGNED), request),
         member_type=CLASSIC if member.is_classic else CONSUMER,
     )
 
 
-def _assignment(held: Mapping[bytes, Iterable[int]], ctx: RequestContext) -> Assignment:
-    topics = ctx.broker.metadata.topics_by_id
+def _assignment(held: Mapping[bytes, Iterable[int]], request: Request) -> Assignment:
+    topics = request.broker.metadata.topics_by_id
     return Assignment(
         [
             TopicPartitions(topic_id, topics[topic_id].name, sorted(partitions))

@@ -24,7 +24,7 @@ from ottla.server.group.errors import GroupError
 from ottla.server.group.modern.epochs import JOINING_EPOCH, LEAVING_EPOCH, LEAVING_STATIC_EPOCH
 from ottla.server.group.modern.java_order import hash_order, uuid_hash
 from ottla.server.group.requests import Client
-from ottla.server.requests.context import RequestContext
+from ottla.server.requests.request import Request
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.consumer_group_heartbeat import (
     Assignment,
@@ -37,16 +37,16 @@ FEATURE: Final = "group.version"
 OWN_ID_SINCE: Final = 1
 
 
-def handle(request: ConsumerGroupHeartbeatRequest, ctx: RequestContext) -> ConsumerGroupHeartbeatResponse:
+def handle(body: ConsumerGroupHeartbeatRequest, request: Request) -> ConsumerGroupHeartbeatResponse:
     try:
-        if not ctx.broker.metadata.features.get(FEATURE):
+        if not request.broker.metadata.features.get(FEATURE):
             raise GroupError(ErrorCode.UNSUPPORTED_VERSION, f"{FEATURE} is 0 in this cluster.")
-        _check(request, ctx.api_version)
-        protocol = ctx.broker.groups.member_shard(request.group_id).protocol(ConsumerProtocol)
-        if request.server_assignor is not None and request.server_assignor not in protocol.assignors:
-            text = f"There is no assignor {request.server_assignor} here, but {', '.join(protocol.assignors)}."
+        _check(body, request.api_version)
+        protocol = request.broker.groups.member_shard(body.group_id).protocol(ConsumerProtocol)
+        if body.server_assignor is not None and body.server_assignor not in protocol.assignors:
+            text = f"There is no assignor {body.server_assignor} here, but {', '.join(protocol.assignors)}."
             raise GroupError(ErrorCode.UNSUPPORTED_ASSIGNOR, text)
-        answer = protocol.beat(request.group_id, _beat(request, ctx))
+        answer = protocol.beat(body.group_id, _beat(body, request))
     except GroupError as error:
         return ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=error.message or error.code.name)
     return ConsumerGroupHeartbeatResponse(
@@ -57,26 +57,26 @@ def handle(request: ConsumerGroupHeartbeatRequest, ctx: RequestContext) -> Consu
     )
 
 
-def _check(request: ConsumerGroupHeartbeatRequest, version: int) -> None:
-    epoch = request.member_epoch
+def _check(body: ConsumerGroupHeartbeatRequest, version: int) -> None:
+    epoch = body.member_epoch
     named = version >= OWN_ID_SINCE or epoch > 0 or epoch == LEAVING_EPOCH
-    if named and not request.member_id:
+    if named and not body.member_id:
         raise _invalid("A member needs an id.")
-    for text, what in ((request.group_id, "group id"), (request.instance_id, "instance id"), (request.rack_id, "rack")):
+    for text, what in ((body.group_id, "group id"), (body.instance_id, "instance id"), (body.rack_id, "rack")):
         if text == "":
             raise _invalid(f"The {what} is empty.")
     if epoch == JOINING_EPOCH:
-        if request.rebalance_timeout_ms == -1:
+        if body.rebalance_timeout_ms == -1:
             raise _invalid("Who joins has to say its rebalance timeout.")
-        if request.topic_partitions is None or request.topic_partitions:
+        if body.topic_partitions is None or body.topic_partitions:
             raise _invalid("Who joins has no partitions.")
-        if request.subscribed_topic_names is None and request.subscribed_topic_regex is None:
+        if body.subscribed_topic_names is None and body.subscribed_topic_regex is None:
             raise _invalid("Who joins has to say what it subscribes to, be it nothing.")
-    elif epoch == LEAVING_STATIC_EPOCH and request.instance_id is None:
+    elif epoch == LEAVING_STATIC_EPOCH and body.instance_id is None:
         raise _invalid("Only a static member can go and come back.")
     elif epoch < LEAVING_STATIC_EPOCH:
         raise _invalid(f"{epoch} is no epoch.")
-    texts = (request.member_id, request.instance_id, request.rack_id, request.subscribed_topic_regex)
+    texts = (body.member_id, body.instance_id, body.rack_id, body.subscribed_topic_regex)
     if any(text is not None and len(text.encode()) > LONGEST_STRING for text in texts):
         raise _invalid("An id, rack or expression is longer than a record can hold.")
 
@@ -85,19 +85,19 @@ def _invalid(text: str) -> GroupError:
     return GroupError(ErrorCode.INVALID_REQUEST, text)
 
 
-def _beat(request: ConsumerGroupHeartbeatRequest, ctx: RequestContext) -> Beat:
-    owned = request.topic_partitions
+def _beat(body: ConsumerGroupHeartbeatRequest, request: Request) -> Beat:
+    owned = body.topic_partitions
     return Beat(
-        member_id=request.member_id or new_member_id(),
-        epoch=request.member_epoch,
-        instance_id=request.instance_id,
-        rack_id=request.rack_id,
-        rebalance_timeout_ms=None if request.rebalance_timeout_ms == -1 else request.rebalance_timeout_ms,
-        topics=request.subscribed_topic_names,
-        regex=request.subscribed_topic_regex,
-        assignor=request.server_assignor,
+        member_id=body.member_id or new_member_id(),
+        epoch=body.member_epoch,
+        instance_id=body.instance_id,
+        rack_id=body.rack_id,
+        rebalance_timeout_ms=None if body.rebalance_timeout_ms == -1 else body.rebalance_timeout_ms,
+        topics=body.subscribed_topic_names,
+        regex=body.subscribed_topic_regex,
+        assignor=body.server_assignor,
         owned=None if owned is None else owned_by((bytes(part.topic_id), part.partitions) for part in owned),
-        client=Client(ctx.client_id or "", f"/{ctx.client_host}"),
+        client=Client(request.client_id or "", f"/{request.session.client_host}"),
     )
 
 

@@ -5,13 +5,13 @@
 
 from __future__ import annotations
 
-from ottla.server.requests.context import RequestContext
+from ottla.server.requests.request import Request
 from ottla.server.security.acls import DISABLED, check_elements
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.create_acls import AclCreationResult, CreateAclsRequest, CreateAclsResponse
 
 
-def handle(request: CreateAclsRequest, ctx: RequestContext) -> CreateAclsResponse:
-    for rule in request.creations:
+def handle(body: CreateAclsRequest, request: Request) -> CreateAclsResponse:
+    for rule in body.creations:
         check_elements(rule.resource_type, rule.resource_pattern_type, rule.operation, rule.permission_type)
-    return CreateAclsResponse(results=[AclCreationResult(ErrorCode.SECURITY_DISABLED, DISABLED) for _ in request.creations])
+    return CreateAclsResponse(results=[AclCreationResult(ErrorCode.SECURITY_DISABLED, DISABLED) for _ in body.creations])

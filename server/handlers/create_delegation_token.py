@@ -10,25 +10,25 @@ from __future__ import annotations
 
 from ottla.log.errors import StorageError
 from ottla.server.metadata.tokens import USER, owner_of, principal_of
-from ottla.server.requests.context import RequestContext
+from ottla.server.requests.request import Request
 from ottla.server.security.delegation import NO_TIME, may_ask
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.create_delegation_token import CreateDelegationTokenRequest, CreateDelegationTokenResponse
 
 
-async def handle(request: CreateDelegationTokenRequest, ctx: RequestContext) -> CreateDelegationTokenResponse:
-    if not may_ask(ctx):
-        return _refusal(request, ctx, ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, NO_TIME)
-    if any(renewer.principal_type != USER for renewer in request.renewers):
-        return _refusal(request, ctx, ErrorCode.INVALID_PRINCIPAL_TYPE, NO_TIME)
+async def handle(body: CreateDelegationTokenRequest, request: Request) -> CreateDelegationTokenResponse:
+    if not may_ask(request.broker.config.listeners, request.session.listener, request.session.principal):
+        return _refusal(body, request, ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, NO_TIME)
+    if any(renewer.principal_type != USER for renewer in body.renewers):
+        return _refusal(body, request, ErrorCode.INVALID_PRINCIPAL_TYPE, NO_TIME)
     try:
-        return await ctx.broker.controller.create_delegation_token(request, ctx.principal)
+        return await request.broker.controller.create_delegation_token(body, request.session.principal)
     except StorageError:  # logged where the directory went offline
-        return _refusal(request, ctx, ErrorCode.KAFKA_STORAGE_ERROR, 0)
+        return _refusal(body, request, ErrorCode.KAFKA_STORAGE_ERROR, 0)
 
 
 def _refusal(
-    request: CreateDelegationTokenRequest, ctx: RequestContext, code: ErrorCode, time_ms: int
+    body: CreateDelegationTokenRequest, request: Request, code: ErrorCode, time_ms: int
 ) -> CreateDelegationTokenResponse:
-    requester = principal_of(ctx.principal)
-    return CreateDelegationTokenResponse(code, *owner_of(request, requester), *requester, time_ms, time_ms, time_ms)
+    requester = principal_of(request.session.principal)
+    return CreateDelegationTokenResponse(code, *owner_of(body, requester), *requester, time_ms, time_ms, time_ms)

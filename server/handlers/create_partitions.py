@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import Final
 
 from ottla.log.errors import StorageError
-from ottla.server.requests.context import RequestContext
+from ottla.server.requests.request import Request
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -25,14 +25,14 @@ from ottla.wire.messages.create_partitions import (
 STRICT_SINCE: Final = 3
 
 
-async def handle(request: CreatePartitionsRequest, ctx: RequestContext) -> CreatePartitionsResponse:
-    permits = ctx.permits(STRICT_SINCE)
+async def handle(body: CreatePartitionsRequest, request: Request) -> CreatePartitionsResponse:
+    permits = request.permits(STRICT_SINCE)
     try:
-        response = await ctx.broker.controller.create_partitions(request, permits)
+        response = await request.broker.controller.create_partitions(body, permits)
     except StorageError as error:
         code = ErrorCode.KAFKA_STORAGE_ERROR
         return CreatePartitionsResponse(
-            results=[CreatePartitionsTopicResult(topic.name, code, str(error)) for topic in request.topics]
+            results=[CreatePartitionsTopicResult(topic.name, code, str(error)) for topic in body.topics]
         )
     response.throttle_time_ms = permits.throttle_time_ms
     return response

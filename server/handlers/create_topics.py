@@ -18,21 +18,21 @@ from __future__ import annotations
 from typing import Final
 
 from ottla.log.errors import StorageError
-from ottla.server.requests.context import RequestContext
+from ottla.server.requests.request import Request
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
 
 STRICT_SINCE: Final = 6
 
 
-async def handle(request: CreateTopicsRequest, ctx: RequestContext) -> CreateTopicsResponse:
-    permits = ctx.permits(STRICT_SINCE)
+async def handle(body: CreateTopicsRequest, request: Request) -> CreateTopicsResponse:
+    permits = request.permits(STRICT_SINCE)
     try:
-        response = await ctx.broker.controller.create_topics(request, permits)
+        response = await request.broker.controller.create_topics(body, permits)
     except StorageError as error:
         code = ErrorCode.KAFKA_STORAGE_ERROR
         return CreateTopicsResponse(
-            topics=[CreatableTopicResult(topic.name, error_code=code, error_message=str(error)) for topic in request.topics]
+            topics=[CreatableTopicResult(topic.name, error_code=code, error_message=str(error)) for topic in body.topics]
         )
     response.throttle_time_ms = permits.throttle_time_ms
     return response

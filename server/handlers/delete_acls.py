@@ -5,15 +5,15 @@
 
 from __future__ import annotations
 
-from ottla.server.requests.context import RequestContext
+from ottla.server.requests.request import Request
 from ottla.server.security.acls import DISABLED, check_elements
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.delete_acls import DeleteAclsFilterResult, DeleteAclsRequest, DeleteAclsResponse
 
 
-def handle(request: DeleteAclsRequest, ctx: RequestContext) -> DeleteAclsResponse:
-    for each in request.filters:
+def handle(body: DeleteAclsRequest, request: Request) -> DeleteAclsResponse:
+    for each in body.filters:
         check_elements(each.resource_type_filter, each.pattern_type_filter, each.operation, each.permission_type)
     return DeleteAclsResponse(
-        filter_results=[DeleteAclsFilterResult(ErrorCode.SECURITY_DISABLED, DISABLED) for _ in request.filters]
+        filter_results=[DeleteAclsFilterResult(ErrorCode.SECURITY_DISABLED, DISABLED) for _ in body.filters]
     )

@@ -8,20 +8,20 @@ from __future__ import annotations
 
 from ottla.server.group.errors import GroupError
 from ottla.server.group.kind import Kind
-from ottla.server.requests.context import RequestContext
+from ottla.server.requests.request import Request
 from ottla.wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 
 
-def handle(request: DeleteGroupsRequest, ctx: RequestContext) -> DeleteGroupsResponse:
-    return DeleteGroupsResponse(results=[_delete(group_id, ctx) for group_id in dict.fromkeys(request.groups_names)])
+def handle(body: DeleteGroupsRequest, request: Request) -> DeleteGroupsResponse:
+    return DeleteGroupsResponse(results=[_delete(group_id, request) for group_id in dict.fromkeys(body.groups_names)])
 
 
-def _delete(group_id: str, ctx: RequestContext) -> DeletableGroupResult:
+def _delete(group_id: str, request: Request) -> DeletableGroupResult:
     try:
-        shard = ctx.broker.groups.shard(group_id)
+        shard = request.broker.groups.shard(group_id)
         group = shard.groups.get(group_id)
         if group is not None and group.kind is Kind.SHARE:
-            ctx.broker.share_group_state().delete_all(group_id)
+            request.broker.share_group_state().delete_all(group_id)
         shard.delete_group(group_id)
     except GroupError as error:
         return DeletableGroupResult(group_id=group_id, error_code=error.code)

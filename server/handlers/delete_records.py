@@ -13,7 +13,7 @@ from __future__ import annotations
 from ottla.log.errors import LogError
 from ottla.server.base.errors import code_of
 from ottla.server.metadata.names import INTERNAL_TOPICS
-from ottla.server.requests.context import RequestContext
+from ottla.server.requests.request import Request
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.delete_records import (
     DeleteRecordsPartition,
@@ -26,24 +26,24 @@ from ottla.wire.messages.delete_records import (
 NO_OFFSET = -1
 
 
-def handle(request: DeleteRecordsRequest, ctx: RequestContext) -> DeleteRecordsResponse:
+def handle(body: DeleteRecordsRequest, request: Request) -> DeleteRecordsResponse:
     wanted: dict[str, dict[int, DeleteRecordsPartition]] = {}
-    for topic in request.topics:
+    for topic in body.topics:
         if topic.partitions:
             wanted.setdefault(topic.name, {}).update({partition.partition_index: partition for partition in topic.partitions})
     return DeleteRecordsResponse(
         topics=[
-            DeleteRecordsTopicResult(name, [_partition(name, partition, ctx) for partition in partitions.values()])
+            DeleteRecordsTopicResult(name, [_partition(name, partition, request) for partition in partitions.values()])
             for name, partitions in wanted.items()
         ]
     )
 
 
-def _partition(topic: str, partition: DeleteRecordsPartition, ctx: RequestContext) -> DeleteRecordsPartitionResult:
+def _partition(topic: str, partition: DeleteRecordsPartition, request: Request) -> DeleteRecordsPartitionResult:
     index = partition.partition_index
-    replica = ctx.broker.replicas.get(topic, index)
+    replica = request.broker.replicas.get(topic, index)
     if replica is None:
-        code = ctx.broker.replicas.why_missing(topic, index)
+        code = request.broker.replicas.why_missing(topic, index)
     elif topic in INTERNAL_TOPICS:
         code = ErrorCode.INVALID_TOPIC_EXCEPTION
     elif not replica.is_leader:

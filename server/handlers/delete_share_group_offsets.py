@@ -16,7 +16,7 @@ from ottla.server.group.errors import GroupError
 from ottla.server.group.share.group import ShareGroup
 from ottla.server.group.share.protocol import ShareProtocol
 from ottla.server.group.share.state_partitions import NOTHING
-from ottla.server.requests.context import RequestContext
+from ottla.server.requests.request import Request
 from ottla.server.share.group_state import is_enabled
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.delete_share_group_offsets import (
@@ -30,23 +30,23 @@ NOTHING_TO_DELETE: Final = "There is no offset information to delete."
 """In Kafka's words, which kafka-share-groups prints."""
 
 
-def handle(request: DeleteShareGroupOffsetsRequest, ctx: RequestContext) -> DeleteShareGroupOffsetsResponse:
+def handle(body: DeleteShareGroupOffsetsRequest, request: Request) -> DeleteShareGroupOffsetsResponse:
     try:
-        if not is_enabled(ctx.broker.metadata):
+        if not is_enabled(request.broker.metadata):
             raise GroupError(ErrorCode.UNSUPPORTED_VERSION, "There are no share groups: share.version is 0.")
-        protocol = ctx.broker.groups.member_shard(request.group_id).protocol(ShareProtocol)
-        group = protocol.group(request.group_id)
+        protocol = request.broker.groups.member_shard(body.group_id).protocol(ShareProtocol)
+        group = protocol.group(body.group_id)
         protocol.admit_deletion(group)
         if group.state_partitions is NOTHING:
             return DeleteShareGroupOffsetsResponse()
-        names = [topic.topic_name for topic in request.topics]
-        return DeleteShareGroupOffsetsResponse(responses=_delete(protocol, group, names, ctx))
+        names = [topic.topic_name for topic in body.topics]
+        return DeleteShareGroupOffsetsResponse(responses=_delete(protocol, group, names, request))
     except GroupError as error:
         return DeleteShareGroupOffsetsResponse(error_code=error.code, error_message=error.message or error.code.name)
 
 
 def _delete(
-    protocol: ShareProtocol, group: ShareGroup, names: Iterable[str], ctx: RequestContext
+    protocol: ShareProtocol, group: ShareGroup, names: Iterable[str], request: Request
 ) -> list[DeleteShareGroupOffsetsResponseTopic]:
     """The record that says what is deleting, the share coordinator, the record that says what is deleted."""
     had = group.state_partitions
@@ -54,7 +54,7 @@ def _delete(
     partitions: dict[bytes, Iterable[int]] = {}
     topics: dict[bytes, str] = {}
     for name in names:
-        topic = ctx.broker.metadata.topics.get(name)
+        topic = request.broker.metadata.topics.get(name)
         if topic is not None and topic.topic_id in had.initialized:
             partitions[topic.topic_id] = had.initialized[topic.topic_id].partitions
         elif topic is not None and topic.topic_id in had.deleting:
@@ -65,7 +65,7 @@ def _delete(
             code, text = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, NO_TOPIC if topic is None else NOTHING_TO_DELETE
             refused.append(DeleteShareGroupOffsetsResponseTopic(name, error_code=code, error_message=text))
     protocol.change_state_partitions(group, had.deleting_topics(topics))
-    outcome = ctx.broker.share_group_state().delete(group.group_id, partitions)
+    outcome = request.broker.share_group_state().delete(group.group_id, partitions)
     deleted = [topic_id for topic_id, error in outcome.items() if error is None]
     if deleted:
         protocol.change_state_partitions(group, group.state_partitions.deleted(deleted))

@@ -6,7 +6,7 @@ is empty is answered by nothing (server/share_state/answers.py).
 
 from __future__ import annotations
 
-from ottla.server.requests.context import RequestContext
+from ottla.server.requests.request import Request
 from ottla.server.share_state.answers import answer_each
 from ottla.wire.messages.delete_share_group_state import (
     DeleteShareGroupStateRequest,
@@ -17,14 +17,14 @@ from ottla.wire.messages.delete_share_group_state import (
 )
 
 
-def handle(request: DeleteShareGroupStateRequest, ctx: RequestContext) -> DeleteShareGroupStateResponse:
-    coordinator = ctx.broker.share_coordinator()
+def handle(body: DeleteShareGroupStateRequest, request: Request) -> DeleteShareGroupStateResponse:
+    coordinator = request.broker.share_coordinator()
 
     def ask(topic_id: bytes, each: PartitionData) -> PartitionResult:
-        coordinator.delete(request.group_id, topic_id, each.partition)
+        coordinator.delete(body.group_id, topic_id, each.partition)
         return PartitionResult(each.partition)
 
     results = answer_each(
-        request.group_id, request.topics, ask, lambda partition, error: PartitionResult(partition, error.code, error.text)
+        body.group_id, body.topics, ask, lambda partition, error: PartitionResult(partition, error.code, error.text)
     )
     return DeleteShareGroupStateResponse([DeleteStateResult(*each) for each in results])

@@ -13,21 +13,21 @@ from __future__ import annotations
 from typing import Final
 
 from ottla.log.errors import StorageError
-from ottla.server.requests.context import RequestContext
+from ottla.server.requests.request import Request
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
 
 STRICT_SINCE: Final = 5
 
 
-async def handle(request: DeleteTopicsRequest, ctx: RequestContext) -> DeleteTopicsResponse:
-    topics = [*request.topics, *(DeleteTopicState(name) for name in request.topic_names)]
-    if not ctx.broker.config.values["delete.topic.enable"]:
-        disabled = ErrorCode.TOPIC_DELETION_DISABLED if ctx.api_version >= 3 else ErrorCode.INVALID_REQUEST
+async def handle(body: DeleteTopicsRequest, request: Request) -> DeleteTopicsResponse:
+    topics = [*body.topics, *(DeleteTopicState(name) for name in body.topic_names)]
+    if not request.broker.config.values["delete.topic.enable"]:
+        disabled = ErrorCode.TOPIC_DELETION_DISABLED if request.api_version >= 3 else ErrorCode.INVALID_REQUEST
         return _failure(topics, disabled, "Topics cannot be deleted: delete.topic.enable is false.")
-    permits = ctx.permits(STRICT_SINCE)
+    permits = request.permits(STRICT_SINCE)
     try:
-        response = await ctx.broker.controller.delete_topics(DeleteTopicsRequest(topics, timeout_ms=request.timeout_ms), permits)
+        response = await request.broker.controller.delete_topics(DeleteTopicsRequest(topics, timeout_ms=body.timeout_ms), permits)
     except StorageError as error:
         return _failure(topics, ErrorCode.KAFKA_STORAGE_ERROR, str(error))
     response.throttle_time_ms = permits.throttle_time_ms

@@ -5,12 +5,12 @@
 
 from __future__ import annotations
 
-from ottla.server.requests.context import RequestContext
+from ottla.server.requests.request import Request
 from ottla.server.security.acls import DISABLED_HERE, check_elements
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
 
 
-def handle(request: DescribeAclsRequest, ctx: RequestContext) -> DescribeAclsResponse:
-    check_elements(request.resource_type_filter, request.pattern_type_filter, request.operation, request.permission_type)
+def handle(body: DescribeAclsRequest, request: Request) -> DescribeAclsResponse:
+    check_elements(body.resource_type_filter, body.pattern_type_filter, body.operation, body.permission_type)
     return DescribeAclsResponse(error_code=ErrorCode.SECURITY_DISABLED, error_message=DISABLED_HERE)

@@ -14,7 +14,7 @@ from typing import Final
 
 from ottla.server.metadata.operation import Refused
 from ottla.server.metadata.quotas import CLIENT_ID, IP, USER, quotas_of
-from ottla.server.requests.context import RequestContext
+from ottla.server.requests.request import Request
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_client_quotas import (
     ComponentData,
@@ -37,15 +37,15 @@ class Anything:
 ANYTHING: Final = Anything()
 
 
-def handle(request: DescribeClientQuotasRequest, ctx: RequestContext) -> DescribeClientQuotasResponse:
+def handle(body: DescribeClientQuotasRequest, request: Request) -> DescribeClientQuotasResponse:
     try:
-        wanted = _filter(request.components)
+        wanted = _filter(body.components)
     except Refused as refused:
         return DescribeClientQuotasResponse(error_code=refused.code, error_message=refused.message, entries=None)
     entries = [
         EntryData([EntityData(*part) for part in entity], [ValueData(*value) for value in values.items()])
-        for entity, values in quotas_of(ctx.broker.metadata).items()
-        if _matches(dict(entity), wanted, request.strict)
+        for entity, values in quotas_of(request.broker.metadata).items()
+        if _matches(dict(entity), wanted, body.strict)
     ]
     return DescribeClientQuotasResponse(entries=entries)
 

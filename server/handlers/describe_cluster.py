@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, cast
 
 from ottla.server.metadata.feature_levels import CONTROLLERS_REGISTER
-from ottla.server.requests.context import RequestContext
+from ottla.server.requests.request import Request
 from ottla.server.security.operations import CLUSTER_OPERATIONS, UNASKED
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_cluster import DescribeClusterBroker, DescribeClusterRequest, DescribeClusterResponse
@@ -33,20 +33,22 @@ ENDPOINT_TYPE_SINCE: Final = 1
 _NAMES: Final = {BROKERS: "brokers", CONTROLLERS: "controllers"}
 
 
-def handle(request: DescribeClusterRequest, ctx: RequestContext) -> DescribeClusterResponse:
-    ours = CONTROLLERS if ctx.broker.config.is_controllers(ctx.listener) else BROKERS
-    if request.endpoint_type not in _NAMES:
-        text = f"{request.endpoint_type} is no type of endpoint."
+def handle(body: DescribeClusterRequest, request: Request) -> DescribeClusterResponse:
+    ours = CONTROLLERS if request.broker.config.is_controllers(request.session.listener) else BROKERS
+    if body.endpoint_type not in _NAMES:
+        text = f"{body.endpoint_type} is no type of endpoint."
         return DescribeClusterResponse(error_code=ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, error_message=text)
-    if request.endpoint_type != ours:
-        text = f"This endpoint is for {_NAMES[ours]}; the request is for {_NAMES[request.endpoint_type]}."
-        code = ErrorCode.MISMATCHED_ENDPOINT_TYPE if ctx.api_version >= ENDPOINT_TYPE_SINCE else ErrorCode.INVALID_REQUEST
+    if body.endpoint_type != ours:
+        text = f"This endpoint is for {_NAMES[ours]}; the request is for {_NAMES[body.endpoint_type]}."
+        code = ErrorCode.MISMATCHED_ENDPOINT_TYPE if request.api_version >= ENDPOINT_TYPE_SINCE else ErrorCode.INVALID_REQUEST
         return DescribeClusterResponse(error_code=code, error_message=text)
     if ours == CONTROLLERS:
-        return _controllers(request, ctx)
-    image = ctx.broker.metadata
+        return _controllers(body, request)
+    image = request.broker.metadata
     reachable = [
-        (broker, broker.endpoints[ctx.listener]) for broker in image.brokers.values() if ctx.listener in broker.endpoints
+        (broker, broker.endpoints[request.session.listener])
+        for broker in image.brokers.values()
+        if request.session.listener in broker.endpoints
     ]
     return DescribeClusterResponse(
         cluster_id=image.cluster_id,
@@ -54,14 +56,14 @@ def handle(request: DescribeClusterRequest, ctx: RequestContext) -> DescribeClus
         brokers=[
             DescribeClusterBroker(broker.broker_id, endpoint.host, endpoint.port, broker.rack, broker.fenced)
             for broker, endpoint in reachable
-            if request.include_fenced_brokers or not broker.fenced
+            if body.include_fenced_brokers or not broker.fenced
         ],
-        cluster_authorized_operations=CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else UNASKED,
+        cluster_authorized_operations=CLUSTER_OPERATIONS if body.include_cluster_authorized_operations else UNASKED,
     )
 
 
-def _controllers(request: DescribeClusterRequest, ctx: RequestContext) -> DescribeClusterResponse:
-    image = ctx.broker.metadata
+def _controllers(body: DescribeClusterRequest, request: Request) -> DescribeClusterResponse:
+    image = request.broker.metadata
     if image.metadata_version < CONTROLLERS_REGISTER:
         text = "Controllers are in the metadata from metadata.version 3.7-IV0 on; raise it with kafka-features upgrade."
         return DescribeClusterResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, error_message=text)
@@ -70,12 +72,12 @@ def _controllers(request: DescribeClusterRequest, ctx: RequestContext) -> Descri
         DescribeClusterBroker(record.controller_id, endpoint.host, endpoint.port)
         for record in cast("Iterable[RegisterControllerRecord]", records)
         for endpoint in record.end_points
-        if endpoint.name.upper() == ctx.listener
+        if endpoint.name.upper() == request.session.listener
     ]
     return DescribeClusterResponse(
         endpoint_type=CONTROLLERS,
         cluster_id=image.cluster_id,
-        controller_id=next((node.broker_id for node in nodes if node.broker_id == ctx.broker.config.node_id), -1),
+        controller_id=next((node.broker_id for node in nodes if node.broker_id == request.broker.config.node_id), -1),
         brokers=nodes,
-        cluster_authorized_operations=CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else UNASKED,
+        cluster_authorized_operations=CLUSTER_OPERATIONS if body.include_cluster_authorized_operations else UNASKED,
     )

@@ -19,7 +19,8 @@ from ottla.log.config import TOPIC_SETTINGS
 from ottla.server.metadata.image import BROKER, GROUP, TOPIC
 from ottla.server.metadata.names import invalid_reason
 from ottla.server.metadata.operation import Refused
-from ottla.server.requests.context import BrokerContext, RequestContext
+from ottla.server.requests.context import BrokerContext
+from ottla.server.requests.request import Request
 from ottla.server.settings import loggers
 from ottla.server.settings.broker_settings import documentation
 from ottla.server.settings.group_settings import CLIENT_METRICS_SETTINGS, GROUP_SETTINGS
@@ -40,25 +41,25 @@ _NUMBER: Final = re.compile(r"([+-]?)(\d+)")
 _LONGEST_ID: Final = len(str(2**31))
 
 
-def handle(request: DescribeConfigsRequest, ctx: RequestContext) -> DescribeConfigsResponse:
-    unknown = next((each.resource_type for each in request.resources if each.resource_type not in _KINDS), None)
+def handle(body: DescribeConfigsRequest, request: Request) -> DescribeConfigsResponse:
+    unknown = next((each.resource_type for each in body.resources if each.resource_type not in _KINDS), None)
     if unknown is not None:
         text = f"There are no resources of type {unknown}."
         return DescribeConfigsResponse(
             results=[
                 DescribeConfigsResult(ErrorCode.INVALID_REQUEST, text, each.resource_type, each.resource_name)
-                for each in request.resources
+                for each in body.resources
             ]
         )
-    describer = _Describer(request, ctx.broker)
-    return DescribeConfigsResponse(results=[describer.describe(each) for each in request.resources])
+    describer = _Describer(body, request.broker)
+    return DescribeConfigsResponse(results=[describer.describe(each) for each in body.resources])
 
 
 class _Describer:
     """One request. Its resources share the levels of settings, and the entries of what they do not have of their own."""
 
-    def __init__(self, request: DescribeConfigsRequest, broker: BrokerContext) -> None:
-        self._request = request
+    def __init__(self, body: DescribeConfigsRequest, broker: BrokerContext) -> None:
+        self._body = body
         self._broker = broker
         self._sources = Sources(broker.settings)
         self._entries: dict[int, tuple[Described, DescribeConfigsResourceResult]] = {}
@@ -77,16 +78,16 @@ class _Describer:
     def _entry(self, described: Described, kind: int) -> DescribeConfigsResourceResult:
         known = self._entries.get(id(described))
         if known is None:
-            known = self._entries[id(described)] = described, _entry(described, kind, self._request)
+            known = self._entries[id(described)] = described, _entry(described, kind, self._body)
         return known[1]
 
 
-def _entry(described: Described, kind: int, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
+def _entry(described: Described, kind: int, body: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
     setting = described.setting
     doc = None
     if kind == LOGGER:
         doc = ""
-    elif request.include_documentation and setting is not None and described.documented:
+    elif body.include_documentation and setting is not None and described.documented:
         doc = documentation(setting)
     return DescribeConfigsResourceResult(
         name=described.name,
@@ -94,7 +95,7 @@ def _entry(described: Described, kind: int, request: DescribeConfigsRequest) -> 
         read_only=described.read_only,
         config_source=described.source,
         is_sensitive=described.sensitive and kind != LOGGER,
-        synonyms=[DescribeConfigsSynonym(*each) for each in described.candidates] if request.include_synonyms else [],
+        synonyms=[DescribeConfigsSynonym(*each) for each in described.candidates] if body.include_synonyms else [],
         config_type=0 if setting is None else setting.type,
         documentation=doc,
     )

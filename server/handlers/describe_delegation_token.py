@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 from ottla.server.metadata.tokens import hmac_of, principal_of, settings_of, tokens
-from ottla.server.requests.context import RequestContext
+from ottla.server.requests.request import Request
 from ottla.server.security.delegation import is_wanted, may_ask
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_delegation_token import (
@@ -21,16 +21,16 @@ from ottla.wire.messages.describe_delegation_token import (
 from ottla.wire.messages.internal.delegation_token_record import DelegationTokenRecord
 
 
-def handle(request: DescribeDelegationTokenRequest, ctx: RequestContext) -> DescribeDelegationTokenResponse:
-    if not may_ask(ctx):
+def handle(body: DescribeDelegationTokenRequest, request: Request) -> DescribeDelegationTokenResponse:
+    if not may_ask(request.broker.config.listeners, request.session.listener, request.session.principal):
         return DescribeDelegationTokenResponse(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
-    secret_key = settings_of(ctx.broker.config.values).secret_key
+    secret_key = settings_of(request.broker.config.values).secret_key
     if secret_key is None:
         return DescribeDelegationTokenResponse(ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED)
     owners = None
-    if request.owners is not None:
-        owners = {f"{owner.principal_type}:{owner.principal_name}" for owner in request.owners}
-    found = [token for token in tokens(ctx.broker.metadata) if is_wanted(token, owners)]
+    if body.owners is not None:
+        owners = {f"{owner.principal_type}:{owner.principal_name}" for owner in body.owners}
+    found = [token for token in tokens(request.broker.metadata) if is_wanted(token, owners)]
     return DescribeDelegationTokenResponse(tokens=[_described(token, secret_key) for token in found])
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from ottla.server.group.classic.group import ClassicGroup, State
 from ottla.server.group.classic.members import Member
 from ottla.server.group.errors import GroupError
-from ottla.server.requests.context import RequestContext
+from ottla.server.requests.request import Request
 from ottla.server.security.operations import GROUP_OPERATIONS
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_groups import (
@@ -22,23 +22,23 @@ from ottla.wire.messages.describe_groups import (
 )
 
 
-def handle(request: DescribeGroupsRequest, ctx: RequestContext) -> DescribeGroupsResponse:
-    described = [_describe(group_id, ctx) for group_id in request.groups]
-    if request.include_authorized_operations:
+def handle(body: DescribeGroupsRequest, request: Request) -> DescribeGroupsResponse:
+    described = [_describe(group_id, request) for group_id in body.groups]
+    if body.include_authorized_operations:
         for each in described:
             if each.error_code == ErrorCode.NONE:
                 each.authorized_operations = GROUP_OPERATIONS
     return DescribeGroupsResponse(groups=described)
 
 
-def _describe(group_id: str, ctx: RequestContext) -> DescribedGroup:
+def _describe(group_id: str, request: Request) -> DescribedGroup:
     try:
-        group = ctx.broker.groups.find(group_id)
+        group = request.broker.groups.find(group_id)
     except GroupError as error:
         return DescribedGroup(group_id=group_id, error_code=error.code)
     if not isinstance(group, ClassicGroup):
         unknown = DescribedGroup(group_id=group_id, group_state=State.DEAD.value)
-        if ctx.api_version >= 6:
+        if request.api_version >= 6:
             unknown.error_code = ErrorCode.GROUP_ID_NOT_FOUND
             missing = group is None
             unknown.error_message = f"Group {group_id} not found." if missing else f"Group {group_id} is not a classic group."

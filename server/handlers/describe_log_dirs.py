@@ -19,7 +19,7 @@ from ottla.log.disk.directory import LogDirectory
 from ottla.log.errors import StorageError
 from ottla.log.partition import PartitionLog
 from ottla.server.metadata.names import CLUSTER_METADATA
-from ottla.server.requests.context import RequestContext
+from ottla.server.requests.request import Request
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
@@ -35,19 +35,19 @@ if TYPE_CHECKING:
 NO_LAG_KNOWN = -1
 
 
-def handle(request: DescribeLogDirsRequest, ctx: RequestContext) -> DescribeLogDirsResponse:
-    logs = ctx.broker.replicas.logs
+def handle(body: DescribeLogDirsRequest, request: Request) -> DescribeLogDirsResponse:
+    logs = request.broker.replicas.logs
     asked: Container[TopicPartition] = logs.logs
-    if request.topics is not None:
-        asked = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
-    found: dict[str, list[PartitionLog]] = {path: [] for path in ctx.broker.config.log_dirs}
+    if body.topics is not None:
+        asked = {(topic.topic, index) for topic in body.topics for index in topic.partitions}
+    found: dict[str, list[PartitionLog]] = {path: [] for path in request.broker.config.log_dirs}
     for name, log in logs.logs.items():
         if name in asked and name[0] != CLUSTER_METADATA and log.directory.path in found:
             found[log.directory.path].append(log)
     futures = [future for name, future in logs.futures.items() if name in asked]
     return DescribeLogDirsResponse(
         results=[
-            _directory(directory, found[directory.path], futures, ctx)
+            _directory(directory, found[directory.path], futures, request)
             for directory in logs.directories
             if directory.path in found
         ]
@@ -55,7 +55,7 @@ def handle(request: DescribeLogDirsRequest, ctx: RequestContext) -> DescribeLogD
 
 
 def _directory(
-    directory: LogDirectory, logs: list[PartitionLog], futures: list[FutureLog], ctx: RequestContext
+    directory: LogDirectory, logs: list[PartitionLog], futures: list[FutureLog], request: Request
 ) -> DescribeLogDirsResult:
     try:
         directory.check()
@@ -64,7 +64,7 @@ def _directory(
         return DescribeLogDirsResult(ErrorCode.KAFKA_STORAGE_ERROR, directory.path)
     topics: dict[str, list[DescribeLogDirsPartition]] = {}
     for log in logs:
-        claimed = ctx.broker.replicas.get(log.topic, log.partition) is not None
+        claimed = request.broker.replicas.get(log.topic, log.partition) is not None
         lag = max(log.high_watermark - log.log_end_offset, 0) if claimed else NO_LAG_KNOWN
         topics.setdefault(log.topic, []).append(DescribeLogDirsPartition(log.partition, log.size_bytes, lag))
     for future in futures:
@@ -78,5 +78,5 @@ def _directory(
         [DescribeLogDirsTopic(name, partitions) for name, partitions in topics.items()],
         total_bytes,
         usable_bytes,
-        directory.path in ctx.broker.replicas.logs.cordoned,
+        directory.path in request.broker.replicas.logs.cordoned,
     )

@@ -11,7 +11,7 @@
 from __future__ import annotations
 
 from ottla.server.metadata.names import invalid_reason
-from ottla.server.requests.context import RequestContext
+from ottla.server.requests.request import Request
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_producers import (
     DescribeProducersRequest,
@@ -23,25 +23,25 @@ from ottla.wire.messages.describe_producers import (
 )
 
 
-def handle(request: DescribeProducersRequest, ctx: RequestContext) -> DescribeProducersResponse:
-    return DescribeProducersResponse(topics=[_topic(topic, ctx) for topic in request.topics])
+def handle(body: DescribeProducersRequest, request: Request) -> DescribeProducersResponse:
+    return DescribeProducersResponse(topics=[_topic(topic, request) for topic in body.topics])
 
 
-def _topic(topic: TopicRequest, ctx: RequestContext) -> TopicResponse:
+def _topic(topic: TopicRequest, request: Request) -> TopicResponse:
     code, message = ErrorCode.NONE, invalid_reason(topic.name)
     if message is not None:
         code = ErrorCode.INVALID_TOPIC_EXCEPTION
-    elif topic.name not in ctx.broker.metadata.topics:
+    elif topic.name not in request.broker.metadata.topics:
         code, message = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic '{topic.name}'."
     if code is not ErrorCode.NONE:
         return TopicResponse(topic.name, [PartitionResponse(index, code, message) for index in topic.partition_indexes])
-    return TopicResponse(topic.name, [_partition(topic.name, index, ctx) for index in topic.partition_indexes])
+    return TopicResponse(topic.name, [_partition(topic.name, index, request) for index in topic.partition_indexes])
 
 
-def _partition(topic: str, index: int, ctx: RequestContext) -> PartitionResponse:
-    replica = ctx.broker.replicas.get(topic, index)
+def _partition(topic: str, index: int, request: Request) -> PartitionResponse:
+    replica = request.broker.replicas.get(topic, index)
     if replica is None:
-        return PartitionResponse(index, ctx.broker.replicas.why_missing(topic, index))
+        return PartitionResponse(index, request.broker.replicas.why_missing(topic, index))
     if replica.log.directory.failed is not None:
         return PartitionResponse(index, ErrorCode.KAFKA_STORAGE_ERROR)
     if not replica.is_leader:

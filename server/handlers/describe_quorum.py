@@ -8,9 +8,9 @@
 
 from __future__ import annotations
 
-from ottla.server.requests.context import RequestContext
+from ottla.server.requests.request import Request
 from ottla.wire.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
 
 
-async def handle(request: DescribeQuorumRequest, ctx: RequestContext) -> DescribeQuorumResponse:
-    return await ctx.broker.controller.describe_quorum(request)
+async def handle(body: DescribeQuorumRequest, request: Request) -> DescribeQuorumResponse:
+    return await request.broker.controller.describe_quorum(body)

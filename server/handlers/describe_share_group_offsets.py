@@ -14,7 +14,7 @@ from typing import Final
 
 from ottla.server.group.errors import GroupError
 from ottla.server.group.share.protocol import ShareProtocol
-from ottla.server.requests.context import RequestContext
+from ottla.server.requests.request import Request
 from ottla.server.share.group_state import is_enabled
 from ottla.server.share_state.errors import ShareStateError
 from ottla.wire.errors import ErrorCode
@@ -32,57 +32,59 @@ UNKNOWN: Final = -1
 _LAST_INT64: Final = 2**63 - 1
 
 
-def handle(request: DescribeShareGroupOffsetsRequest, ctx: RequestContext) -> DescribeShareGroupOffsetsResponse:
-    return DescribeShareGroupOffsetsResponse(groups=[_describe(group, ctx) for group in request.groups])
+def handle(body: DescribeShareGroupOffsetsRequest, request: Request) -> DescribeShareGroupOffsetsResponse:
+    return DescribeShareGroupOffsetsResponse(groups=[_describe(group, request) for group in body.groups])
 
 
-def _describe(group: DescribeShareGroupOffsetsRequestGroup, ctx: RequestContext) -> DescribeShareGroupOffsetsResponseGroup:
-    if not is_enabled(ctx.broker.metadata):
+def _describe(group: DescribeShareGroupOffsetsRequestGroup, request: Request) -> DescribeShareGroupOffsetsResponseGroup:
+    if not is_enabled(request.broker.metadata):
         return DescribeShareGroupOffsetsResponseGroup(group.group_id, [], ErrorCode.UNSUPPORTED_VERSION)
     if group.topics is not None:
-        return DescribeShareGroupOffsetsResponseGroup(group.group_id, _asked(group.group_id, group.topics, ctx))
+        return DescribeShareGroupOffsetsResponseGroup(group.group_id, _asked(group.group_id, group.topics, request))
     try:
-        found = ctx.broker.groups.shard(group.group_id).protocol(ShareProtocol).initialized_partitions(group.group_id)
+        found = request.broker.groups.shard(group.group_id).protocol(ShareProtocol).initialized_partitions(group.group_id)
     except GroupError as error:
         return DescribeShareGroupOffsetsResponseGroup(group.group_id, [], error.code, error.message)
-    topics = ctx.broker.metadata.topics_by_id
+    topics = request.broker.metadata.topics_by_id
     there = {topics[topic_id].name: sorted(partitions) for topic_id, partitions in found.items() if topic_id in topics}
-    return DescribeShareGroupOffsetsResponseGroup(group.group_id, [_topic(group.group_id, *each, ctx) for each in there.items()])
+    return DescribeShareGroupOffsetsResponseGroup(
+        group.group_id, [_topic(group.group_id, *each, request) for each in there.items()]
+    )
 
 
 def _asked(
-    group_id: str, topics: Iterable[DescribeShareGroupOffsetsRequestTopic], ctx: RequestContext
+    group_id: str, topics: Iterable[DescribeShareGroupOffsetsRequestTopic], request: Request
 ) -> list[DescribeShareGroupOffsetsResponseTopic]:
     """A topic that is named twice is answered once, unless there is no such topic."""
     there: dict[str, list[int]] = {}
     missing = []
     for topic in topics:
-        if topic.topic_name in ctx.broker.metadata.topics:
+        if topic.topic_name in request.broker.metadata.topics:
             there.setdefault(topic.topic_name, []).extend(topic.partitions)
         else:
             unknown = [DescribeShareGroupOffsetsResponsePartition(partition, UNKNOWN) for partition in topic.partitions]
             missing.append(DescribeShareGroupOffsetsResponseTopic(topic.topic_name, partitions=unknown))
-    return [*(_topic(group_id, *each, ctx) for each in there.items()), *missing]
+    return [*(_topic(group_id, *each, request) for each in there.items()), *missing]
 
 
-def _topic(group_id: str, name: str, partitions: Iterable[int], ctx: RequestContext) -> DescribeShareGroupOffsetsResponseTopic:
-    topic_id = ctx.broker.metadata.topics[name].topic_id
-    found = [_partition(group_id, name, topic_id, partition, ctx) for partition in dict.fromkeys(partitions)]
+def _topic(group_id: str, name: str, partitions: Iterable[int], request: Request) -> DescribeShareGroupOffsetsResponseTopic:
+    topic_id = request.broker.metadata.topics[name].topic_id
+    found = [_partition(group_id, name, topic_id, partition, request) for partition in dict.fromkeys(partitions)]
     return DescribeShareGroupOffsetsResponseTopic(name, topic_id, found)
 
 
 def _partition(
-    group_id: str, name: str, topic_id: bytes, partition: int, ctx: RequestContext
+    group_id: str, name: str, topic_id: bytes, partition: int, request: Request
 ) -> DescribeShareGroupOffsetsResponsePartition:
     try:
-        found = ctx.broker.share_coordinator().read_summary(group_id, topic_id, partition, -1)
+        found = request.broker.share_coordinator().read_summary(group_id, topic_id, partition, -1)
     except ShareStateError:
         return DescribeShareGroupOffsetsResponsePartition(partition, UNKNOWN)
     if UNKNOWN in (found.start_offset, found.delivery_complete_count):
         return DescribeShareGroupOffsetsResponsePartition(partition, found.start_offset, found.leader_epoch)
-    replica = ctx.broker.replicas.get(name, partition)
+    replica = request.broker.replicas.get(name, partition)
     if replica is None or not replica.is_leader:
-        code = ErrorCode.NOT_LEADER_OR_FOLLOWER if replica else ctx.broker.replicas.why_missing(name, partition)
+        code = ErrorCode.NOT_LEADER_OR_FOLLOWER if replica else request.broker.replicas.why_missing(name, partition)
         return DescribeShareGroupOffsetsResponsePartition(partition, error_code=code, error_message=code.name)
     lag = replica.log.high_watermark - found.start_offset - found.delivery_complete_count
     lag = min(max(lag, -_LAST_INT64 - 1), _LAST_INT64)  # the start may be any number: nobody checks what is written

@@ -17,7 +17,7 @@ from collections.abc import Iterable
 
 from ottla.server.metadata.image import MetadataImage, PartitionImage, TopicImage
 from ottla.server.metadata.names import INTERNAL_TOPICS, invalid_reason
-from ottla.server.requests.context import RequestContext
+from ottla.server.requests.request import Request
 from ottla.server.security.operations import TOPIC_OPERATIONS
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_topic_partitions import (
@@ -30,17 +30,17 @@ from ottla.wire.messages.describe_topic_partitions import (
 )
 
 
-def handle(request: DescribeTopicPartitionsRequest, ctx: RequestContext) -> DescribeTopicPartitionsResponse:
-    image, cursor = ctx.broker.metadata, request.cursor
-    asked = [topic.name for topic in request.topics]
+def handle(body: DescribeTopicPartitionsRequest, request: Request) -> DescribeTopicPartitionsResponse:
+    image, cursor = request.broker.metadata, body.cursor
+    asked = [topic.name for topic in body.topics]
     if cursor is not None and (cursor.partition_index < 0 or (asked and cursor.topic_name not in asked)):
         code = ErrorCode.INVALID_REQUEST
         return DescribeTopicPartitionsResponse(topics=[DescribeTopicPartitionsResponseTopic(code, name) for name in asked])
     names = set(asked) or image.topics.keys()
     if cursor is not None:
         names = {name for name in names if _order(name) >= _order(cursor.topic_name)}
-    limit: int = ctx.broker.config.values["max.request.partition.size.limit"]
-    return _page(sorted(names, key=_order), cursor, max(1, min(limit, request.response_partition_limit)), ctx)
+    limit: int = request.broker.config.values["max.request.partition.size.limit"]
+    return _page(sorted(names, key=_order), cursor, max(1, min(limit, body.response_partition_limit)), request)
 
 
 def _order(name: str) -> bytes:
@@ -48,9 +48,9 @@ def _order(name: str) -> bytes:
     return name.encode("utf-16-be")
 
 
-def _page(names: Iterable[str], cursor: RequestCursor | None, limit: int, ctx: RequestContext) -> DescribeTopicPartitionsResponse:
+def _page(names: Iterable[str], cursor: RequestCursor | None, limit: int, request: Request) -> DescribeTopicPartitionsResponse:
     """`names` begin with the cursor's, if its topic is there."""
-    view = _View(ctx.broker.metadata, ctx.listener)
+    view = _View(request.broker.metadata, request.session.listener)
     answer = DescribeTopicPartitionsResponse()
     for name in names:
         if not limit:

@@ -6,7 +6,7 @@ Times are in ms since the epoch; -1: no transaction has begun.
 
 from __future__ import annotations
 
-from ottla.server.requests.context import RequestContext
+from ottla.server.requests.request import Request
 from ottla.server.txn.errors import TransactionError
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_transactions import (
@@ -17,13 +17,13 @@ from ottla.wire.messages.describe_transactions import (
 )
 
 
-def handle(request: DescribeTransactionsRequest, ctx: RequestContext) -> DescribeTransactionsResponse:
-    return DescribeTransactionsResponse(transaction_states=[_describe(each, ctx) for each in request.transactional_ids])
+def handle(body: DescribeTransactionsRequest, request: Request) -> DescribeTransactionsResponse:
+    return DescribeTransactionsResponse(transaction_states=[_describe(each, request) for each in body.transactional_ids])
 
 
-def _describe(transactional_id: str, ctx: RequestContext) -> TransactionState:
+def _describe(transactional_id: str, request: Request) -> TransactionState:
     try:
-        found = ctx.broker.transaction_coordinator().find(transactional_id)
+        found = request.broker.transaction_coordinator().find(transactional_id)
     except TransactionError as error:
         return TransactionState(error.code, transactional_id)
     if found is None:

@@ -10,7 +10,7 @@ from collections import Counter
 
 from ottla.server.metadata.image import MetadataImage
 from ottla.server.metadata.scram import credentials
-from ottla.server.requests.context import RequestContext
+from ottla.server.requests.request import Request
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_user_scram_credentials import (
     CredentialInfo,
@@ -20,9 +20,9 @@ from ottla.wire.messages.describe_user_scram_credentials import (
 )
 
 
-def handle(request: DescribeUserScramCredentialsRequest, ctx: RequestContext) -> DescribeUserScramCredentialsResponse:
-    infos = _infos(ctx.broker.metadata)
-    times = Counter(user.name for user in request.users) if request.users else Counter(list(infos))
+def handle(body: DescribeUserScramCredentialsRequest, request: Request) -> DescribeUserScramCredentialsResponse:
+    infos = _infos(request.broker.metadata)
+    times = Counter(user.name for user in body.users) if body.users else Counter(list(infos))
     return DescribeUserScramCredentialsResponse(
         results=[_describe(user, count, infos.get(user, [])) for user, count in times.items()]
     )

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from ottla.log.errors import StorageError
 from ottla.server.metadata.elect_leaders import refused_whole
-from ottla.server.requests.context import RequestContext
+from ottla.server.requests.request import Request
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 
 
-async def handle(request: ElectLeadersRequest, ctx: RequestContext) -> ElectLeadersResponse:
+async def handle(body: ElectLeadersRequest, request: Request) -> ElectLeadersResponse:
     try:
-        return await ctx.broker.controller.elect_leaders(request)
+        return await request.broker.controller.elect_leaders(body)
     except StorageError as error:
-        return refused_whole(request, ErrorCode.KAFKA_STORAGE_ERROR, str(error))
+        return refused_whole(body, ErrorCode.KAFKA_STORAGE_ERROR, str(error))

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 
 from ottla.log.errors import StorageError
-from ottla.server.requests.context import RequestContext
+from ottla.server.requests.request import Request
 from ottla.server.txn.coordinator import Producer
 from ottla.server.txn.errors import TransactionError
 from ottla.wire.errors import ErrorCode
@@ -24,17 +24,17 @@ FENCED_SINCE = 2
 EPOCH_BUMP_SINCE = 5
 
 
-def handle(request: EndTxnRequest, ctx: RequestContext) -> EndTxnResponse | Awaitable[EndTxnResponse]:
-    version = 2 if ctx.api_version >= EPOCH_BUMP_SINCE else 0
+def handle(body: EndTxnRequest, request: Request) -> EndTxnResponse | Awaitable[EndTxnResponse]:
+    version = 2 if request.api_version >= EPOCH_BUMP_SINCE else 0
     try:
-        ended = ctx.broker.transaction_coordinator().end(
-            request.transactional_id, request.producer_id, request.producer_epoch, commit=request.committed, version=version
+        ended = request.broker.transaction_coordinator().end(
+            body.transactional_id, body.producer_id, body.producer_epoch, commit=body.committed, version=version
         )
     except TransactionError as error:
-        return _refusal(error, ctx.api_version)
+        return _refusal(error, request.api_version)
     if isinstance(ended, Producer):
         return EndTxnResponse(0, ErrorCode.NONE, *ended)
-    return _later(ended, ctx.api_version)
+    return _later(ended, request.api_version)
 
 
 async def _later(ended: Awaitable[Producer], version: int) -> EndTxnResponse:

@@ -10,16 +10,16 @@
 from __future__ import annotations
 
 from ottla.log.errors import StorageError
-from ottla.server.requests.context import RequestContext
+from ottla.server.requests.request import Request
 from ottla.server.security.delegation import NO_TIME, may_ask
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.expire_delegation_token import ExpireDelegationTokenRequest, ExpireDelegationTokenResponse
 
 
-async def handle(request: ExpireDelegationTokenRequest, ctx: RequestContext) -> ExpireDelegationTokenResponse:
-    if not may_ask(ctx):
+async def handle(body: ExpireDelegationTokenRequest, request: Request) -> ExpireDelegationTokenResponse:
+    if not may_ask(request.broker.config.listeners, request.session.listener, request.session.principal):
         return ExpireDelegationTokenResponse(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, NO_TIME)
     try:
-        return await ctx.broker.controller.expire_delegation_token(request, ctx.principal)
+        return await request.broker.controller.expire_delegation_token(body, request.session.principal)
     except StorageError:  # logged where the directory went offline
         return ExpireDelegationTokenResponse(ErrorCode.KAFKA_STORAGE_ERROR)

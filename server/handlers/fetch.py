@@ -29,7 +29,7 @@ from ottla.server.partitions.fetch_sessions import TOPIC_IDS_SINCE, Fetching, In
 from ottla.server.partitions.leader_hints import leader_hint
 from ottla.server.partitions.replica import Replica
 from ottla.server.partitions.traffic import Traffic
-from ottla.server.requests.context import RequestContext
+from ottla.server.requests.request import Request
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.fetch import (
     ENCODE_RESPONSE,
@@ -59,33 +59,33 @@ _UNKNOWN: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNK
 _HINTED: Final = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 
 
-def handle(request: FetchRequest, ctx: RequestContext) -> FetchResponse | Promise[FetchResponse]:
-    state = request.replica_state
-    replica_id = request.replica_id if ctx.api_version < REPLICA_STATE_SINCE else state.replica_id if state is not None else -1
-    fetching = ctx.broker.fetch_sessions.begin(request, ctx.api_version, privileged=replica_id >= 0)
+def handle(body: FetchRequest, request: Request) -> FetchResponse | Promise[FetchResponse]:
+    state = body.replica_state
+    replica_id = body.replica_id if request.api_version < REPLICA_STATE_SINCE else state.replica_id if state is not None else -1
+    fetching = request.broker.fetch_sessions.begin(body, request.api_version, privileged=replica_id >= 0)
     if isinstance(fetching, ErrorCode):
-        ctx.failed = True
+        request.failed = True
         return FetchResponse(error_code=fetching)
-    fetch = _Fetch(request, fetching, ctx, follower=replica_id >= 0)
-    response = fetch.attempt(last=request.max_wait_ms <= 0)
+    fetch = _Fetch(body, fetching, request, follower=replica_id >= 0)
+    response = fetch.attempt(last=body.max_wait_ms <= 0)
     if response is not None:
         return response
-    return ctx.broker.purgatory.watch(fetch.replicas(), request.max_wait_ms, fetch.attempt)
+    return request.broker.purgatory.watch(fetch.replicas(), body.max_wait_ms, fetch.attempt)
 
 
 class _Fetch:
     """One request, attempted once or, when it has to wait, several times."""
 
-    __slots__ = ("_by_id", "_ctx", "_fetching", "_follower", "_max_bytes", "_min_bytes", "_read_committed", "_unknown")
+    __slots__ = ("_by_id", "_fetching", "_follower", "_max_bytes", "_min_bytes", "_read_committed", "_request", "_unknown")
 
-    def __init__(self, request: FetchRequest, fetching: Fetching, ctx: RequestContext, *, follower: bool) -> None:
+    def __init__(self, body: FetchRequest, fetching: Fetching, request: Request, *, follower: bool) -> None:
         self._fetching = fetching
-        self._ctx = ctx
+        self._request = request
         self._follower = follower
-        self._by_id = ctx.api_version >= TOPIC_IDS_SINCE
-        self._read_committed = request.isolation_level == READ_COMMITTED
-        self._max_bytes = min(request.max_bytes, ctx.broker.config.values["fetch.max.bytes"])
-        self._min_bytes = min(request.min_bytes, self._max_bytes)
+        self._by_id = request.api_version >= TOPIC_IDS_SINCE
+        self._read_committed = body.isolation_level == READ_COMMITTED
+        self._max_bytes = min(body.max_bytes, request.broker.config.values["fetch.max.bytes"])
+        self._min_bytes = min(body.min_bytes, self._max_bytes)
         self._unknown: int | None = None
         """Partitions that do not exist, at the first look."""
 
@@ -118,7 +118,7 @@ class _Fetch:
                 found += size
                 sent.append((replica.traffic, size))
             elif data.error_code or data.diverging_epoch is not None:
-                ready = self._ctx.failed = True
+                ready = self._request.failed = True
             results.append((interest, data))
         if len(unknown) != self._unknown:
             ready |= self._unknown is not None  # a topic came or went while we waited
@@ -126,18 +126,18 @@ class _Fetch:
         if not ready and results and found < self._min_bytes:
             return None
         if unknown:
-            self._ctx.failed = True
+            self._request.failed = True
             results += unknown
-        quotas = self._ctx.broker.quotas
+        quotas = self._request.broker.quotas
         if quotas is not None and not self._follower:
-            throttle_time_ms = quotas.charge_fetch(self._ctx, self._size(results))
+            throttle_time_ms = quotas.charge_fetch(self._request.session, self._request.client_id, self._size(results))
             if throttle_time_ms:
                 told = self._fetching.tell_nothing()
                 return FetchResponse(throttle_time_ms, told.error_code, told.session_id)
         for traffic, size in sent:
             traffic.bytes_out += size
         response = answer(self._fetching, results)
-        if self._ctx.api_version >= HINTS_SINCE:
+        if self._request.api_version >= HINTS_SINCE:
             endpoints = self._add_hints(results)
             response.node_endpoints = [] if self._follower else endpoints  # brokers know where brokers are
         return response
@@ -145,15 +145,15 @@ class _Fetch:
     def _size(self, results: list[Result]) -> int:
         """Bytes of the answer, with its correlation id, without what it says of other leaders."""
         parts: list[Any] = []
-        ENCODE_RESPONSE[self._ctx.api_version](FetchResponse(responses=_by_topic(self._fetching.preview(results))), parts)
+        ENCODE_RESPONSE[self._request.api_version](FetchResponse(responses=_by_topic(self._fetching.preview(results))), parts)
         return _CORRELATION_ID + sum(map(len, parts))
 
     def _find(self, interest: Interest) -> Replica | None:
-        replicas, topic = self._ctx.broker.replicas, interest.topic
+        replicas, topic = self._request.broker.replicas, interest.topic
         return replicas.get_by_id(topic, interest.index) if isinstance(topic, bytes) else replicas.get(topic, interest.index)
 
     def _why_missing(self, interest: Interest) -> ErrorCode:
-        broker, topic = self._ctx.broker, interest.topic
+        broker, topic = self._request.broker, interest.topic
         if isinstance(topic, bytes):
             image = broker.metadata.topics_by_id.get(topic)
             if image is None:
@@ -165,12 +165,12 @@ class _Fetch:
         """Why nobody has this topic id. A session remembers its name, as Kafka's do: another topic may have it now."""
         if interest.name is None:
             return ErrorCode.UNKNOWN_TOPIC_ID
-        successor = self._ctx.broker.replicas.get(interest.name, interest.index)
+        successor = self._request.broker.replicas.get(interest.name, interest.index)
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if successor is None else ErrorCode.INCONSISTENT_TOPIC_ID
 
     def _of_version(self, code: ErrorCode) -> ErrorCode:
         """Clients below v6 do not know that a storage error can be retried; this makes them look for another leader."""
-        if code == ErrorCode.KAFKA_STORAGE_ERROR and self._ctx.api_version < STORAGE_ERROR_SINCE:
+        if code == ErrorCode.KAFKA_STORAGE_ERROR and self._request.api_version < STORAGE_ERROR_SINCE:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         return code
 
@@ -215,7 +215,7 @@ class _Fetch:
 
     def _add_hints(self, results: list[Result]) -> list[NodeEndpoint]:
         """Names the leader beside each error that says it is another; returns where those leaders are."""
-        metadata = self._ctx.broker.metadata
+        metadata = self._request.broker.metadata
         endpoints: dict[int, NodeEndpoint] = {}
         for interest, data in results:
             if data.error_code not in _HINTED:
@@ -223,7 +223,7 @@ class _Fetch:
             topic = interest.topic
             if isinstance(topic, bytes):
                 topic = metadata.topics_by_id[topic].name
-            hint = leader_hint(metadata, topic, interest.index, self._ctx.listener)
+            hint = leader_hint(metadata, topic, interest.index, self._request.session.listener)
             data.current_leader = LeaderIdAndEpoch(hint.leader_id, hint.leader_epoch)
             if hint.host is not None:
                 endpoints[hint.leader_id] = NodeEndpoint(hint.leader_id, hint.host, hint.port, hint.rack)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from ottla.server.group.errors import GroupError
 from ottla.server.metadata.names import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE
-from ottla.server.requests.context import RequestContext
+from ottla.server.requests.request import Request
 from ottla.server.txn.errors import TransactionError
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
@@ -23,10 +23,10 @@ _TOPICS = {0: CONSUMER_OFFSETS, 1: TRANSACTION_STATE, SHARE: SHARE_GROUP_STATE}
 _SHARE_SINCE = 6
 
 
-def handle(request: FindCoordinatorRequest, ctx: RequestContext) -> FindCoordinatorResponse:
-    keys = request.coordinator_keys if ctx.api_version >= 4 else [request.key]
-    found = [_find(key, request.key_type, ctx) for key in keys]
-    if ctx.api_version >= 4:
+def handle(body: FindCoordinatorRequest, request: Request) -> FindCoordinatorResponse:
+    keys = body.coordinator_keys if request.api_version >= 4 else [body.key]
+    found = [_find(key, body.key_type, request) for key in keys]
+    if request.api_version >= 4:
         return FindCoordinatorResponse(coordinators=found)
     (only,) = found
     return FindCoordinatorResponse(
@@ -38,23 +38,23 @@ def handle(request: FindCoordinatorRequest, ctx: RequestContext) -> FindCoordina
     )
 
 
-def _find(key: str, key_type: int, ctx: RequestContext) -> Coordinator:
+def _find(key: str, key_type: int, request: Request) -> Coordinator:
     if key_type not in _TOPICS:
         return Coordinator(key, -1, "", -1, ErrorCode.INVALID_REQUEST, f"{key_type} is not a type of coordinator.")
-    if key_type == SHARE and not _names_share_partition(key, ctx.api_version):
+    if key_type == SHARE and not _names_share_partition(key, request.api_version):
         return Coordinator(key, -1, "", -1, ErrorCode.INVALID_REQUEST, "")
     unavailable = Coordinator(key, -1, "", -1, ErrorCode.COORDINATOR_NOT_AVAILABLE, "")
-    image = ctx.broker.metadata
+    image = request.broker.metadata
     topic = image.topics.get(_TOPICS[key_type])
     if topic is None:
-        ctx.broker.controller.create_in_background((_TOPICS[key_type],))
+        request.broker.controller.create_in_background((_TOPICS[key_type],))
         return unavailable
     try:
-        partition = topic.partitions.get(_partition_for(key, key_type, ctx))
+        partition = topic.partitions.get(_partition_for(key, key_type, request))
     except (GroupError, TransactionError):
         return unavailable
     broker = None if partition is None else image.brokers.get(partition.leader)
-    endpoint = broker.endpoints.get(ctx.listener) if broker is not None and broker.active else None
+    endpoint = broker.endpoints.get(request.session.listener) if broker is not None and broker.active else None
     if broker is None or endpoint is None:
         return unavailable
     return Coordinator(key, broker.broker_id, endpoint.host, endpoint.port, ErrorCode.NONE, "")
@@ -66,12 +66,12 @@ def _names_share_partition(key: str, version: int) -> bool:
     return version >= _SHARE_SINCE and parse_key(key) is not None
 
 
-def _partition_for(key: str, key_type: int, ctx: RequestContext) -> int:
+def _partition_for(key: str, key_type: int, request: Request) -> int:
     if key_type == SHARE:
         from ottla.server.share_state.state import parse_key
 
         name = parse_key(key)
         assert name is not None, key
-        return ctx.broker.share_coordinator().partition_for(name)
-    coordinator = ctx.broker.groups if _TOPICS[key_type] == CONSUMER_OFFSETS else ctx.broker.transaction_coordinator()
+        return request.broker.share_coordinator().partition_for(name)
+    coordinator = request.broker.groups if _TOPICS[key_type] == CONSUMER_OFFSETS else request.broker.transaction_coordinator()
     return coordinator.partition_for(key)

@@ -9,8 +9,8 @@ server/telemetry/subscriptions.py.
 
 from __future__ import annotations
 
-from ottla.server.requests.context import RequestContext
-from ottla.server.telemetry.subscriptions import CODECS, telemetry_of
+from ottla.server.requests.request import Request
+from ottla.server.telemetry.subscriptions import CODECS
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.get_telemetry_subscriptions import (
     GetTelemetrySubscriptionsRequest,
@@ -18,9 +18,9 @@ from ottla.wire.messages.get_telemetry_subscriptions import (
 )
 
 
-def handle(request: GetTelemetrySubscriptionsRequest, ctx: RequestContext) -> GetTelemetrySubscriptionsResponse:
-    telemetry = telemetry_of(ctx.broker)
-    found = telemetry.get(request.client_instance_id, ctx)
+def handle(body: GetTelemetrySubscriptionsRequest, request: Request) -> GetTelemetrySubscriptionsResponse:
+    telemetry = request.broker.client_telemetry()
+    found = telemetry.get(body.client_instance_id, request.client_id, request.session)
     if isinstance(found, ErrorCode):
         return GetTelemetrySubscriptionsResponse(error_code=found)
     instance_id, subscription = found

@@ -9,16 +9,16 @@
 from __future__ import annotations
 
 from ottla.server.group.errors import GroupError
-from ottla.server.requests.context import RequestContext
+from ottla.server.requests.request import Request
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
 
-def handle(request: HeartbeatRequest, ctx: RequestContext) -> HeartbeatResponse:
-    group_id = request.group_id
+def handle(body: HeartbeatRequest, request: Request) -> HeartbeatResponse:
+    group_id = body.group_id
     try:
-        code = ctx.broker.groups.member_shard(group_id).heartbeat(
-            group_id, request.member_id, request.group_instance_id, request.generation_id
+        code = request.broker.groups.member_shard(group_id).heartbeat(
+            group_id, body.member_id, body.group_instance_id, body.generation_id
         )
     except GroupError as error:
         code = ErrorCode.NONE if error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS else error.code

@@ -15,7 +15,7 @@ from typing import Final
 
 from ottla.log.errors import StorageError
 from ottla.server.metadata.operation import Refused
-from ottla.server.requests.context import RequestContext
+from ottla.server.requests.request import Request
 from ottla.server.settings import loggers
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.incremental_alter_configs import (
@@ -31,12 +31,12 @@ SET: Final = 0
 DELETE: Final = 1
 
 
-async def handle(request: IncrementalAlterConfigsRequest, ctx: RequestContext) -> IncrementalAlterConfigsResponse:
-    times = Counter(each.resource_name for each in request.resources if each.resource_type == LOGGER)
-    elsewhere = [each for each in request.resources if each.resource_type != LOGGER]
-    answers = iter(await _by_controller(elsewhere, request.validate_only, ctx) if elsewhere else [])
+async def handle(body: IncrementalAlterConfigsRequest, request: Request) -> IncrementalAlterConfigsResponse:
+    times = Counter(each.resource_name for each in body.resources if each.resource_type == LOGGER)
+    elsewhere = [each for each in body.resources if each.resource_type != LOGGER]
+    answers = iter(await _by_controller(elsewhere, body.validate_only, request) if elsewhere else [])
     responses = []
-    for resource in request.resources:
+    for resource in body.resources:
         if resource.resource_type != LOGGER:
             responses.append(next(answers))
             continue
@@ -44,11 +44,11 @@ async def handle(request: IncrementalAlterConfigsRequest, ctx: RequestContext) -
         try:
             if times[resource.resource_name] > 1:
                 raise Refused(ErrorCode.INVALID_REQUEST, "A request may name each resource only once.")
-            _check_loggers(resource, ctx.broker.config.node_id)
+            _check_loggers(resource, request.broker.config.node_id)
         except Refused as refused:
             answer.error_code, answer.error_message = refused.code, refused.message
         else:
-            if not request.validate_only:
+            if not body.validate_only:
                 for config in resource.configs:
                     loggers.set_level(config.name, None if config.config_operation == DELETE else config.value)
         responses.append(answer)
@@ -56,11 +56,13 @@ async def handle(request: IncrementalAlterConfigsRequest, ctx: RequestContext) -
 
 
 async def _by_controller(
-    resources: list[AlterConfigsResource], validate_only: bool, ctx: RequestContext
+    resources: list[AlterConfigsResource], validate_only: bool, request: Request
 ) -> list[AlterConfigsResourceResponse]:
     """Answers in the order of `resources`."""
     try:
-        response = await ctx.broker.controller.incremental_alter_configs(IncrementalAlterConfigsRequest(resources, validate_only))
+        response = await request.broker.controller.incremental_alter_configs(
+            IncrementalAlterConfigsRequest(resources, validate_only)
+        )
     except StorageError as error:
         code = ErrorCode.KAFKA_STORAGE_ERROR
         return [AlterConfigsResourceResponse(code, str(error), each.resource_type, each.resource_name) for each in resources]

@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import Final
 
 from ottla.log.errors import StorageError
-from ottla.server.requests.context import RequestContext
+from ottla.server.requests.request import Request
 from ottla.server.txn.errors import TransactionError
 from ottla.server.txn.state import Expected
 from ottla.wire.errors import ErrorCode
@@ -24,19 +24,19 @@ _NONE: Final = -1
 FENCED_SINCE: Final = 4
 
 
-async def handle(request: InitProducerIdRequest, ctx: RequestContext) -> InitProducerIdResponse:
-    broker = ctx.broker
-    if (request.producer_id == _NONE) != (request.producer_epoch == _NONE):
+async def handle(body: InitProducerIdRequest, request: Request) -> InitProducerIdResponse:
+    broker = request.broker
+    if (body.producer_id == _NONE) != (body.producer_epoch == _NONE):
         return _failure(ErrorCode.INVALID_REQUEST)
     try:
-        if request.transactional_id is None:
+        if body.transactional_id is None:
             return InitProducerIdResponse(producer_id=await broker.producer_ids.next_id())
-        expected = None if request.producer_id == _NONE else Expected(request.producer_id, request.producer_epoch)
+        expected = None if body.producer_id == _NONE else Expected(body.producer_id, body.producer_epoch)
         producer = await broker.transaction_coordinator().init_producer_id(
-            request.transactional_id, request.transaction_timeout_ms, expected
+            body.transactional_id, body.transaction_timeout_ms, expected
         )
     except TransactionError as error:
-        return _failure(error.code_for(knows_fencing=ctx.api_version >= FENCED_SINCE))
+        return _failure(error.code_for(knows_fencing=request.api_version >= FENCED_SINCE))
     except StorageError:  # logged where the directory went offline
         return _failure(ErrorCode.KAFKA_STORAGE_ERROR)
     return InitProducerIdResponse(0, ErrorCode.NONE, *producer)

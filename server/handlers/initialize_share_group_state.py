@@ -6,7 +6,7 @@ UNKNOWN_TOPIC_OR_PARTITION, 14, 16. What is empty is answered by nothing (server
 
 from __future__ import annotations
 
-from ottla.server.requests.context import RequestContext
+from ottla.server.requests.request import Request
 from ottla.server.share_state.answers import answer_each
 from ottla.wire.messages.initialize_share_group_state import (
     InitializeShareGroupStateRequest,
@@ -17,16 +17,16 @@ from ottla.wire.messages.initialize_share_group_state import (
 )
 
 
-def handle(request: InitializeShareGroupStateRequest, ctx: RequestContext) -> InitializeShareGroupStateResponse:
-    coordinator = ctx.broker.share_coordinator()
+def handle(body: InitializeShareGroupStateRequest, request: Request) -> InitializeShareGroupStateResponse:
+    coordinator = request.broker.share_coordinator()
 
     def ask(topic_id: bytes, each: PartitionData) -> PartitionResult:
-        coordinator.initialize(request.group_id, topic_id, each.partition, each.state_epoch, each.start_offset)
+        coordinator.initialize(body.group_id, topic_id, each.partition, each.state_epoch, each.start_offset)
         return PartitionResult(each.partition)
 
     results = answer_each(
-        request.group_id,
-        request.topics,
+        body.group_id,
+        body.topics,
         ask,
         lambda partition, error: PartitionResult(partition, error.code, error.text),
         empty_topics=True,

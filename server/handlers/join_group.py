@@ -18,7 +18,7 @@ from ottla.server.group.classic.group import with_protocol_name
 from ottla.server.group.coordinator import LONGEST_STRING
 from ottla.server.group.errors import GroupError
 from ottla.server.group.requests import Client, Join, MemberProtocol
-from ottla.server.requests.context import RequestContext
+from ottla.server.requests.request import Request
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
@@ -26,34 +26,34 @@ LONGEST_NAME: Final = LONGEST_STRING - 100
 """In bytes: a member id is made of a name and a uuid."""
 
 
-def handle(request: JoinGroupRequest, ctx: RequestContext) -> JoinGroupResponse | asyncio.Future[JoinGroupResponse]:
-    groups = ctx.broker.groups
+def handle(body: JoinGroupRequest, request: Request) -> JoinGroupResponse | asyncio.Future[JoinGroupResponse]:
+    groups = request.broker.groups
     settings = groups.settings
     try:
-        if not request.group_id:
+        if not body.group_id:
             raise GroupError(ErrorCode.INVALID_GROUP_ID)
-        names = [ctx.client_id, request.group_instance_id, request.protocol_type, *(each.name for each in request.protocols)]
+        names = [request.client_id, body.group_instance_id, body.protocol_type, *(each.name for each in body.protocols)]
         if any(len(name.encode()) > LONGEST_NAME for name in names if name):
             raise GroupError(ErrorCode.INVALID_REQUEST)
-        if not settings.min_session_timeout_ms <= request.session_timeout_ms <= settings.max_session_timeout_ms:
+        if not settings.min_session_timeout_ms <= body.session_timeout_ms <= settings.max_session_timeout_ms:
             raise GroupError(ErrorCode.INVALID_SESSION_TIMEOUT)
-        answer = groups.member_shard(request.group_id).join(request.group_id, _join(request, ctx))
+        answer = groups.member_shard(body.group_id).join(body.group_id, _join(body, request))
     except GroupError as error:
-        answer = JoinGroupResponse(member_id=request.member_id, error_code=error.code)
+        answer = JoinGroupResponse(member_id=body.member_id, error_code=error.code)
     if isinstance(answer, JoinGroupResponse):
-        return with_protocol_name(answer, ctx.api_version)
+        return with_protocol_name(answer, request.api_version)
     return answer.result() if answer.done() else answer
 
 
-def _join(request: JoinGroupRequest, ctx: RequestContext) -> Join:
+def _join(body: JoinGroupRequest, request: Request) -> Join:
     return Join(
-        version=ctx.api_version,
-        client=Client(ctx.client_id or "", f"/{ctx.client_host}"),
-        member_id=request.member_id,
-        instance_id=request.group_instance_id,
-        rebalance_timeout_ms=request.rebalance_timeout_ms if ctx.api_version >= 1 else request.session_timeout_ms,
-        session_timeout_ms=request.session_timeout_ms,
-        protocol_type=request.protocol_type,
-        protocols=tuple(MemberProtocol(protocol.name, bytes(protocol.metadata)) for protocol in request.protocols),
-        reason=request.reason,
+        version=request.api_version,
+        client=Client(request.client_id or "", f"/{request.session.client_host}"),
+        member_id=body.member_id,
+        instance_id=body.group_instance_id,
+        rebalance_timeout_ms=body.rebalance_timeout_ms if request.api_version >= 1 else body.session_timeout_ms,
+        session_timeout_ms=body.session_timeout_ms,
+        protocol_type=body.protocol_type,
+        protocols=tuple(MemberProtocol(protocol.name, bytes(protocol.metadata)) for protocol in body.protocols),
+        reason=body.reason,
     )

@@ -9,18 +9,18 @@ from __future__ import annotations
 
 from ottla.server.group.errors import GroupError
 from ottla.server.group.requests import Leaving
-from ottla.server.requests.context import RequestContext
+from ottla.server.requests.request import Request
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
 
 
-def handle(request: LeaveGroupRequest, ctx: RequestContext) -> LeaveGroupResponse:
-    if ctx.api_version >= 3:
-        leavers = [Leaving(member.member_id, member.group_instance_id, member.reason) for member in request.members]
+def handle(body: LeaveGroupRequest, request: Request) -> LeaveGroupResponse:
+    if request.api_version >= 3:
+        leavers = [Leaving(member.member_id, member.group_instance_id, member.reason) for member in body.members]
     else:
-        leavers = [Leaving(request.member_id, None, None)]
+        leavers = [Leaving(body.member_id, None, None)]
     try:
-        response = ctx.broker.groups.member_shard(request.group_id).leave(request.group_id, leavers)
+        response = request.broker.groups.member_shard(body.group_id).leave(body.group_id, leavers)
     except GroupError as error:
         if error.code is not ErrorCode.UNKNOWN_MEMBER_ID:
             return LeaveGroupResponse(error_code=error.code)
@@ -31,6 +31,6 @@ def handle(request: LeaveGroupRequest, ctx: RequestContext) -> LeaveGroupRespons
                 for leaver in leavers
             ]
         )
-    if ctx.api_version >= 3:
+    if request.api_version >= 3:
         return response
     return LeaveGroupResponse(error_code=response.members[0].error_code)

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from ottla.server.metadata.image import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC, MetadataImage
-from ottla.server.requests.context import RequestContext
+from ottla.server.requests.request import Request
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.list_config_resources import (
     ConfigResource,
@@ -23,12 +23,12 @@ from ottla.wire.messages.list_config_resources import (
 TYPES: Final = (TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP)
 
 
-def handle(request: ListConfigResourcesRequest, ctx: RequestContext) -> ListConfigResourcesResponse:
-    asked = dict.fromkeys(request.resource_types or TYPES) if ctx.api_version > 0 else [CLIENT_METRICS]
+def handle(body: ListConfigResourcesRequest, request: Request) -> ListConfigResourcesResponse:
+    asked = dict.fromkeys(body.resource_types or TYPES) if request.api_version > 0 else [CLIENT_METRICS]
     if not set(asked) <= set(TYPES):
         return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     return ListConfigResourcesResponse(
-        config_resources=[ConfigResource(name, kind) for kind in asked for name in _names(kind, ctx.broker.metadata)]
+        config_resources=[ConfigResource(name, kind) for kind in asked for name in _names(kind, request.broker.metadata)]
     )
 
 

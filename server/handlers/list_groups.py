@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ottla.server.group.errors import GroupError
-from ottla.server.requests.context import RequestContext
+from ottla.server.requests.request import Request
 from ottla.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
 
-def handle(request: ListGroupsRequest, ctx: RequestContext) -> ListGroupsResponse:
-    states = _names(request.states_filter)
-    types = _names(request.types_filter)
+def handle(body: ListGroupsRequest, request: Request) -> ListGroupsResponse:
+    states = _names(body.states_filter)
+    types = _names(body.types_filter)
     try:
         listed = [
             ListedGroup(
@@ -24,7 +24,7 @@ def handle(request: ListGroupsRequest, ctx: RequestContext) -> ListGroupsRespons
                 group_state=group.state_name,
                 group_type=group.kind.value,
             )
-            for group in ctx.broker.groups.all_groups()
+            for group in request.broker.groups.all_groups()
             if (not states or group.state_name.lower() in states) and (not types or group.kind.value in types)
         ]
     except GroupError as error:

@@ -19,7 +19,7 @@ from ottla.log.errors import LogError
 from ottla.log.timestamps import TimestampOffset
 from ottla.server.base.errors import code_of
 from ottla.server.partitions.replica import Replica
-from ottla.server.requests.context import RequestContext
+from ottla.server.requests.request import Request
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.list_offsets import (
     ListOffsetsPartition,
@@ -48,11 +48,11 @@ READ_COMMITTED: Final = 1
 _NEVER: Final = 1 << 15
 
 
-def handle(request: ListOffsetsRequest, ctx: RequestContext) -> ListOffsetsResponse:
-    asked = Counter((topic.name, partition.partition_index) for topic in request.topics for partition in topic.partitions)
-    committed_only = request.isolation_level == READ_COMMITTED
+def handle(body: ListOffsetsRequest, request: Request) -> ListOffsetsResponse:
+    asked = Counter((topic.name, partition.partition_index) for topic in body.topics for partition in topic.partitions)
+    committed_only = body.isolation_level == READ_COMMITTED
     answers: dict[str, list[ListOffsetsPartitionResponse]] = {}
-    for topic in request.topics:
+    for topic in body.topics:
         for partition in topic.partitions:
             times = asked.pop((topic.name, partition.partition_index), 0)
             if not times:
@@ -60,7 +60,7 @@ def handle(request: ListOffsetsRequest, ctx: RequestContext) -> ListOffsetsRespo
             if times > 1:
                 answer = _refusal(partition, ErrorCode.INVALID_REQUEST)
             else:
-                answer = _partition(topic.name, partition, committed_only, ctx)
+                answer = _partition(topic.name, partition, committed_only, request)
             answers.setdefault(topic.name, []).append(answer)
     return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name, partitions) for name, partitions in answers.items()])
 
@@ -70,13 +70,13 @@ def _refusal(partition: ListOffsetsPartition, code: ErrorCode) -> ListOffsetsPar
 
 
 def _partition(
-    topic: str, partition: ListOffsetsPartition, committed_only: bool, ctx: RequestContext
+    topic: str, partition: ListOffsetsPartition, committed_only: bool, request: Request
 ) -> ListOffsetsPartitionResponse:
-    if partition.timestamp < 0 and ctx.api_version < SINCE_VERSION.get(partition.timestamp, _NEVER):
+    if partition.timestamp < 0 and request.api_version < SINCE_VERSION.get(partition.timestamp, _NEVER):
         return _refusal(partition, ErrorCode.UNSUPPORTED_VERSION)
-    replica = ctx.broker.replicas.get(topic, partition.partition_index)
+    replica = request.broker.replicas.get(topic, partition.partition_index)
     if replica is None:
-        return _refusal(partition, ctx.broker.replicas.why_missing(topic, partition.partition_index))
+        return _refusal(partition, request.broker.replicas.why_missing(topic, partition.partition_index))
     if not replica.is_leader:
         return _refusal(partition, ErrorCode.NOT_LEADER_OR_FOLLOWER)
     try:

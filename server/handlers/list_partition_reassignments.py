@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 from ottla.server.metadata.image import TopicImage
-from ottla.server.requests.context import RequestContext
+from ottla.server.requests.request import Request
 from ottla.wire.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
@@ -18,12 +18,12 @@ from ottla.wire.messages.list_partition_reassignments import (
 )
 
 
-def handle(request: ListPartitionReassignmentsRequest, ctx: RequestContext) -> ListPartitionReassignmentsResponse:
-    topics = ctx.broker.metadata.topics
-    if request.topics is None:
+def handle(body: ListPartitionReassignmentsRequest, request: Request) -> ListPartitionReassignmentsResponse:
+    topics = request.broker.metadata.topics
+    if body.topics is None:
         wanted = [(topic, list(topic.partitions)) for topic in topics.values()]
     else:
-        wanted = [(topics[topic.name], topic.partition_indexes) for topic in request.topics if topic.name in topics]
+        wanted = [(topics[topic.name], topic.partition_indexes) for topic in body.topics if topic.name in topics]
     ongoing = [(topic.name, _ongoing(topic, indexes)) for topic, indexes in wanted]
     return ListPartitionReassignmentsResponse(
         error_message=None,

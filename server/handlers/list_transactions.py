@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from ottla.server.requests.context import RequestContext
+from ottla.server.requests.request import Request
 from ottla.server.txn.errors import TransactionError
 from ottla.server.txn.state import State, Transaction
 from ottla.wire.errors import ErrorCode
@@ -17,32 +17,32 @@ from ottla.wire.messages.list_transactions import ListTransactionsRequest, ListT
 _STATES = {state.text: state for state in State}
 
 
-def handle(request: ListTransactionsRequest, ctx: RequestContext) -> ListTransactionsResponse:
-    now_ms = ctx.broker.clock.now_ms()
-    states = {_STATES[name] for name in request.state_filters if name in _STATES}
-    unknown = [name for name in dict.fromkeys(request.state_filters) if name not in _STATES]
-    producer_ids = set(request.producer_id_filters)
+def handle(body: ListTransactionsRequest, request: Request) -> ListTransactionsResponse:
+    now_ms = request.broker.clock.now_ms()
+    states = {_STATES[name] for name in body.state_filters if name in _STATES}
+    unknown = [name for name in dict.fromkeys(body.state_filters) if name not in _STATES]
+    producer_ids = set(body.producer_id_filters)
     pattern = None
-    if request.transactional_id_pattern:
+    if body.transactional_id_pattern:
         import re2  # loaded by who asks
 
         quiet = re2.Options()
         quiet.log_errors = False
         try:
-            pattern = re2.compile(request.transactional_id_pattern, options=quiet)
+            pattern = re2.compile(body.transactional_id_pattern, options=quiet)
         except re2.error:
             return ListTransactionsResponse(error_code=ErrorCode.INVALID_REGULAR_EXPRESSION)
 
     def wanted(transaction: Transaction) -> bool:
         return (
             (not producer_ids or transaction.producer_id in producer_ids)
-            and (not request.state_filters or transaction.state in states)
-            and (request.duration_filter < 0 or now_ms - transaction.started_ms > request.duration_filter)
+            and (not body.state_filters or transaction.state in states)
+            and (body.duration_filter < 0 or now_ms - transaction.started_ms > body.duration_filter)
             and (pattern is None or pattern.fullmatch(transaction.transactional_id) is not None)
         )
 
     try:
-        found = [each for each in ctx.broker.transaction_coordinator().all_transactions() if wanted(each)]
+        found = [each for each in request.broker.transaction_coordinator().all_transactions() if wanted(each)]
     except TransactionError as error:
         return ListTransactionsResponse(error_code=error.code)
     listed = [TransactionState(each.transactional_id, each.producer_id, each.state.text) for each in found]

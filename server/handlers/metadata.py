@@ -24,8 +24,8 @@ from typing import Final
 
 from ottla.server.metadata.image import MIGRATING, UNASSIGNED, BrokerImage, MetadataImage, PartitionImage, TopicImage
 from ottla.server.metadata.names import INTERNAL_TOPICS, invalid_reason
-from ottla.server.requests.context import RequestContext
 from ottla.server.requests.kept_answers import Encoded
+from ottla.server.requests.request import Request
 from ottla.server.security.operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS, UNASKED
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.metadata import API_KEY as METADATA
@@ -43,53 +43,53 @@ from ottla.wire.primitives import ZERO_UUID, Parts
 _NO_LEADER: Final = -1
 
 
-def handle(request: MetadataRequest, ctx: RequestContext) -> MetadataResponse | Encoded:
-    if request.topics is not None:
-        return _answer(request, ctx)
-    changes, kept = ctx.broker.metadata.changes, ctx.broker.kept_answers
-    operations = request.include_topic_authorized_operations, request.include_cluster_authorized_operations
-    question = METADATA, ctx.api_version, ctx.listener, operations
+def handle(body: MetadataRequest, request: Request) -> MetadataResponse | Encoded:
+    if body.topics is not None:
+        return _answer(body, request)
+    changes, kept = request.broker.metadata.changes, request.broker.kept_answers
+    operations = body.include_topic_authorized_operations, body.include_cluster_authorized_operations
+    question = METADATA, request.api_version, request.session.listener, operations
     answer = kept.get(changes, question)
     if answer is not None:
         return answer
-    response = _answer(request, ctx)
+    response = _answer(body, request)
     if any(partition.error_code for topic in response.topics for partition in topic.partitions):
         return response
-    body: Parts = []
-    ENCODE_RESPONSE[ctx.api_version](response, body)
-    return kept.keep(changes, question, b"".join(body))
+    parts: Parts = []
+    ENCODE_RESPONSE[request.api_version](response, parts)
+    return kept.keep(changes, question, b"".join(parts))
 
 
-def _answer(request: MetadataRequest, ctx: RequestContext) -> MetadataResponse:
-    image, version = ctx.broker.metadata, ctx.api_version
-    asked = request.topics
+def _answer(body: MetadataRequest, request: Request) -> MetadataResponse:
+    image, version = request.broker.metadata, request.api_version
+    asked = body.topics
     if asked and version < 12 and any(topic.name is None or topic.topic_id != ZERO_UUID for topic in asked):
         return MetadataResponse(
             topics=[MetadataResponseTopic(ErrorCode.INVALID_REQUEST, topic.name or "", topic.topic_id) for topic in asked]
         )
     brokers = {
-        broker.broker_id: broker for broker in image.brokers.values() if broker.active and ctx.listener in broker.endpoints
+        broker.broker_id: broker
+        for broker in image.brokers.values()
+        if broker.active and request.session.listener in broker.endpoints
     }
-    wants_operations = version >= 8 and request.include_topic_authorized_operations
-    view = _View(image, brokers, ctx, TOPIC_OPERATIONS if wants_operations else UNASKED)
+    wants_operations = version >= 8 and body.include_topic_authorized_operations
+    view = _View(image, brokers, request, TOPIC_OPERATIONS if wants_operations else UNASKED)
     if asked is None or (version == 0 and not asked):
         topics = [view.topic(topic) for topic in image.topics.values()]
     else:
-        topics = _asked_for(asked, request.allow_auto_topic_creation, view, ctx)
+        topics = _asked_for(asked, body.allow_auto_topic_creation, view, request)
     return MetadataResponse(
         brokers=[view.broker(broker) for broker in brokers.values()],
         cluster_id=image.cluster_id,
         controller_id=next(iter(brokers), -1),
         topics=topics,
         cluster_authorized_operations=(
-            CLUSTER_OPERATIONS if 8 <= version <= 10 and request.include_cluster_authorized_operations else UNASKED
+            CLUSTER_OPERATIONS if 8 <= version <= 10 and body.include_cluster_authorized_operations else UNASKED
         ),
     )
 
 
-def _asked_for(
-    asked: Iterable[MetadataRequestTopic], create: bool, view: _View, ctx: RequestContext
-) -> list[MetadataResponseTopic]:
+def _asked_for(asked: Iterable[MetadataRequestTopic], create: bool, view: _View, request: Request) -> list[MetadataResponseTopic]:
     """Each topic once; asks the controller to create those that are missing and may be."""
     image = view.image
     found: dict[str, MetadataResponseTopic] = {}
@@ -113,19 +113,19 @@ def _asked_for(
                     missing.append(topic.name)
         if known is not None and known.name not in found:
             found[known.name] = view.topic(known)
-    if missing and create and ctx.broker.config.values["auto.create.topics.enable"]:
-        ctx.broker.controller.create_in_background(missing, ctx.permits(strict_since=0))
+    if missing and create and request.broker.config.values["auto.create.topics.enable"]:
+        request.broker.controller.create_in_background(missing, request.permits(strict_since=0))
     return [*found.values(), *failed.values()]
 
 
 class _View:
     """The image as a client of one listener and version sees it."""
 
-    def __init__(self, image: MetadataImage, brokers: dict[int, BrokerImage], ctx: RequestContext, operations: int) -> None:
+    def __init__(self, image: MetadataImage, brokers: dict[int, BrokerImage], request: Request, operations: int) -> None:
         self.image = image
         self._brokers = brokers
-        self._listener = ctx.listener
-        self._version = ctx.api_version
+        self._listener = request.session.listener
+        self._version = request.api_version
         self._operations = operations
 
     def broker(self, broker: BrokerImage) -> MetadataResponseBroker:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from ottla.server.group.errors import GroupError
 from ottla.server.group.requests import Commit, Committer
-from ottla.server.requests.context import RequestContext
+from ottla.server.requests.request import Request
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.offset_commit import (
     OffsetCommitRequest,
@@ -27,22 +27,22 @@ from ottla.wire.messages.offset_commit import (
 )
 
 
-def handle(request: OffsetCommitRequest, ctx: RequestContext) -> OffsetCommitResponse:
-    group_id = request.group_id
+def handle(body: OffsetCommitRequest, request: Request) -> OffsetCommitResponse:
+    group_id = body.group_id
     commits: list[Commit] = []
     refused: dict[tuple[str, bytes], OffsetCommitResponseTopic] = {}
-    topics = [answer for topic in request.topics if (answer := _read_topic(topic, ctx, commits, refused)).partitions]
+    topics = [answer for topic in body.topics if (answer := _read_topic(topic, request, commits, refused)).partitions]
     accepted = [partition for topic in topics for partition in topic.partitions]
     response = OffsetCommitResponse(topics=_merged(refused, topics) if refused else topics)
     if not accepted:
         return response  # nothing that could be stored: as in Kafka, the group is not even asked
     try:
-        ctx.broker.groups.shard(group_id).commit(
+        request.broker.groups.shard(group_id).commit(
             group_id,
-            Committer(request.member_id, request.group_instance_id, request.generation_id_or_member_epoch, ctx.api_version),
+            Committer(body.member_id, body.group_instance_id, body.generation_id_or_member_epoch, request.api_version),
             commits,
-            retention_ms=request.retention_time_ms,
-            missing_group=ErrorCode.GROUP_ID_NOT_FOUND if ctx.api_version >= 9 else ErrorCode.ILLEGAL_GENERATION,
+            retention_ms=body.retention_time_ms,
+            missing_group=ErrorCode.GROUP_ID_NOT_FOUND if request.api_version >= 9 else ErrorCode.ILLEGAL_GENERATION,
         )
     except GroupError as error:
         for partition in accepted:
@@ -52,18 +52,18 @@ def handle(request: OffsetCommitRequest, ctx: RequestContext) -> OffsetCommitRes
 
 def _read_topic(
     topic: OffsetCommitRequestTopic,
-    ctx: RequestContext,
+    request: Request,
     commits: list[Commit],
     refused: dict[tuple[str, bytes], OffsetCommitResponseTopic],
 ) -> OffsetCommitResponseTopic:
     """The answer for the partitions that exist, which is the group's to give. What can be stored goes to `commits`, a topic or
     partitions that are not there to `refused`.
     """
-    by_id = ctx.api_version >= 10
-    metadata = ctx.broker.metadata
+    by_id = request.api_version >= 10
+    metadata = request.broker.metadata
     image = metadata.topics_by_id.get(topic.topic_id) if by_id else metadata.topics.get(topic.name)
     missing = ErrorCode.UNKNOWN_TOPIC_ID if image is None and by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    max_bytes = ctx.broker.groups.settings.offset_metadata_max_bytes
+    max_bytes = request.broker.groups.settings.offset_metadata_max_bytes
     answers, absent = [], []
     for partition in topic.partitions:
         index = partition.partition_index

@@ -12,7 +12,7 @@
 from __future__ import annotations
 
 from ottla.server.group.errors import GroupError
-from ottla.server.requests.context import RequestContext
+from ottla.server.requests.request import Request
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.offset_delete import (
     OffsetDeleteRequest,
@@ -22,24 +22,22 @@ from ottla.wire.messages.offset_delete import (
 )
 
 
-def handle(request: OffsetDeleteRequest, ctx: RequestContext) -> OffsetDeleteResponse:
-    missing, present = _split(request, ctx)
+def handle(body: OffsetDeleteRequest, request: Request) -> OffsetDeleteResponse:
+    missing, present = _split(body, request)
     try:
-        codes = ctx.broker.groups.member_shard(request.group_id).delete_offsets(request.group_id, present)
+        codes = request.broker.groups.member_shard(body.group_id).delete_offsets(body.group_id, present)
     except GroupError as error:
         return OffsetDeleteResponse(error.code)
     deleted = [_topic(name, indexes, code) for (name, indexes), code in zip(present, codes, strict=True)]
     return OffsetDeleteResponse(topics=_merged(missing, deleted) if missing else deleted)
 
 
-def _split(
-    request: OffsetDeleteRequest, ctx: RequestContext
-) -> tuple[list[OffsetDeleteResponseTopic], list[tuple[str, list[int]]]]:
+def _split(body: OffsetDeleteRequest, request: Request) -> tuple[list[OffsetDeleteResponseTopic], list[tuple[str, list[int]]]]:
     """The answers for partitions that do not exist, and those that do."""
     missing: list[OffsetDeleteResponseTopic] = []
     present: list[tuple[str, list[int]]] = []
-    for topic in request.topics:
-        image = ctx.broker.metadata.topics.get(topic.name)
+    for topic in body.topics:
+        image = request.broker.metadata.topics.get(topic.name)
         exists = image.partitions if image is not None else {}
         indexes = [partition.partition_index for partition in topic.partitions]
         known = [index for index in indexes if index in exists]

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from ottla.server.group.errors import GroupError
 from ottla.server.group.requests import Committer
 from ottla.server.group.shard import Shard
-from ottla.server.requests.context import RequestContext
+from ottla.server.requests.request import Request
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -31,14 +31,14 @@ from ottla.wire.messages.offset_fetch import (
 from ottla.wire.primitives import ZERO_UUID
 
 
-def handle(request: OffsetFetchRequest, ctx: RequestContext) -> OffsetFetchResponse:
-    if ctx.api_version >= 8:
-        return OffsetFetchResponse(groups=[_fetch(group, ctx, require_stable=request.require_stable) for group in request.groups])
+def handle(body: OffsetFetchRequest, request: Request) -> OffsetFetchResponse:
+    if request.api_version >= 8:
+        return OffsetFetchResponse(groups=[_fetch(group, request, require_stable=body.require_stable) for group in body.groups])
     topics = None
-    if request.topics is not None:
-        topics = [OffsetFetchRequestTopics(topic.name, ZERO_UUID, topic.partition_indexes) for topic in request.topics]
-    group = _fetch(OffsetFetchRequestGroup(request.group_id, topics=topics), ctx, require_stable=request.require_stable)
-    if group.error_code and ctx.api_version < 2:
+    if body.topics is not None:
+        topics = [OffsetFetchRequestTopics(topic.name, ZERO_UUID, topic.partition_indexes) for topic in body.topics]
+    group = _fetch(OffsetFetchRequestGroup(body.group_id, topics=topics), request, require_stable=body.require_stable)
+    if group.error_code and request.api_version < 2:
         group.topics = [_refused_topic(topic, group.error_code) for topic in topics or ()]
     return OffsetFetchResponse(
         topics=[
@@ -61,20 +61,20 @@ def handle(request: OffsetFetchRequest, ctx: RequestContext) -> OffsetFetchRespo
     )
 
 
-def _fetch(request: OffsetFetchRequestGroup, ctx: RequestContext, *, require_stable: bool) -> OffsetFetchResponseGroup:
-    group_id = request.group_id
+def _fetch(body: OffsetFetchRequestGroup, request: Request, *, require_stable: bool) -> OffsetFetchResponseGroup:
+    group_id = body.group_id
     try:
-        shard = ctx.broker.groups.shard(group_id)
-        if request.member_id is not None or request.member_epoch >= 0:
-            shard.admit_fetch(group_id, Committer(request.member_id or "", None, request.member_epoch, ctx.api_version))
+        shard = request.broker.groups.shard(group_id)
+        if body.member_id is not None or body.member_epoch >= 0:
+            shard.admit_fetch(group_id, Committer(body.member_id or "", None, body.member_epoch, request.api_version))
     except GroupError as error:
         return OffsetFetchResponseGroup(group_id, error_code=error.code)
-    by_id = ctx.api_version >= 10
-    wanted = _all_committed(shard, group_id, by_id, ctx) if request.topics is None else request.topics
+    by_id = request.api_version >= 10
+    wanted = _all_committed(shard, group_id, by_id, request) if body.topics is None else body.topics
     answers = []
     for topic in wanted:
         name, topic_id = topic.name, topic.topic_id
-        image = ctx.broker.metadata.topics_by_id.get(topic_id) if by_id else ctx.broker.metadata.topics.get(name)
+        image = request.broker.metadata.topics_by_id.get(topic_id) if by_id else request.broker.metadata.topics.get(name)
         if image is not None:
             name, topic_id = image.name, image.topic_id
         elif by_id:
@@ -87,8 +87,8 @@ def _fetch(request: OffsetFetchRequestGroup, ctx: RequestContext, *, require_sta
     return OffsetFetchResponseGroup(group_id, answers)
 
 
-def _all_committed(shard: Shard, group_id: str, by_id: bool, ctx: RequestContext) -> Sequence[OffsetFetchRequestTopics]:
-    known = ctx.broker.metadata.topics
+def _all_committed(shard: Shard, group_id: str, by_id: bool, request: Request) -> Sequence[OffsetFetchRequestTopics]:
+    known = request.broker.metadata.topics
     return [
         OffsetFetchRequestTopics(name, known[name].topic_id if name in known else ZERO_UUID, list(partitions))
         for name, partitions in shard.offsets.of_group(group_id).items()

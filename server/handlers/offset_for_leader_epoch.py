@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from ottla.log.errors import LogError
 from ottla.server.base.errors import code_of
-from ottla.server.requests.context import RequestContext
+from ottla.server.requests.request import Request
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.offset_for_leader_epoch import (
     EpochEndOffset,
@@ -23,17 +23,17 @@ from ottla.wire.messages.offset_for_leader_epoch import (
 )
 
 
-def handle(request: OffsetForLeaderEpochRequest, ctx: RequestContext) -> OffsetForLeaderEpochResponse:
+def handle(body: OffsetForLeaderEpochRequest, request: Request) -> OffsetForLeaderEpochResponse:
     return OffsetForLeaderEpochResponse(
         topics=[
-            OffsetForLeaderTopicResult(topic.topic, [_end_of(topic.topic, partition, ctx) for partition in topic.partitions])
-            for topic in request.topics
+            OffsetForLeaderTopicResult(topic.topic, [_end_of(topic.topic, partition, request) for partition in topic.partitions])
+            for topic in body.topics
         ]
     )
 
 
-def _end_of(topic: str, asked: OffsetForLeaderPartition, ctx: RequestContext) -> EpochEndOffset:
-    replicas = ctx.broker.replicas
+def _end_of(topic: str, asked: OffsetForLeaderPartition, request: Request) -> EpochEndOffset:
+    replicas = request.broker.replicas
     replica = replicas.get(topic, asked.partition)
     if replica is None:
         return _refusal(asked, replicas.why_missing(topic, asked.partition))

@@ -47,7 +47,7 @@ from ottla.server.base.promise import Acknowledgement
 from ottla.server.metadata.names import INTERNAL_TOPICS
 from ottla.server.partitions.leader_hints import leader_hint
 from ottla.server.partitions.replica import Replica
-from ottla.server.requests.context import RequestContext
+from ottla.server.requests.request import Request
 from ottla.wire.batch import HEADER_SIZE, LENGTH_OVERHEAD, TRANSACTIONAL_BIT
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.produce import (
@@ -95,13 +95,13 @@ class _Owed(NamedTuple):
     answer: PartitionProduceResponse
 
 
-def handle(request: ProduceRequest, ctx: RequestContext) -> ProduceResponse | Acknowledgement[ProduceResponse] | None:
-    topics = request.topic_data
+def handle(body: ProduceRequest, request: Request) -> ProduceResponse | Acknowledgement[ProduceResponse] | None:
+    topics = body.topic_data
     if len(topics) != 1 or len(topics[0].partition_data) != 1:
         topics = _each_once(topics)
     nameless, unverified = False, _NONE
-    if request.transactional_id is not None:
-        unverified = _unverified(topics, request.transactional_id, ctx)
+    if body.transactional_id is not None:
+        unverified = _unverified(topics, body.transactional_id, request)
     elif _has_transactional_batches(topics):
         nameless = True
     responses: list[TopicProduceResponse] = []
@@ -113,32 +113,32 @@ def handle(request: ProduceRequest, ctx: RequestContext) -> ProduceResponse | Ac
             if nameless:
                 answer = _refusal(data.index, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
             elif unverified and (topic.name, topic.topic_id, data.index) in unverified:
-                answer = _unverified_refusal(topic, data.index, unverified[topic.name, topic.topic_id, data.index], ctx)
+                answer = _unverified_refusal(topic, data.index, unverified[topic.name, topic.topic_id, data.index], request)
             else:
-                answer = _append(topic, data, request, ctx, owed)
+                answer = _append(topic, data, body, request, owed)
             answers.append(answer)
             if answer.error_code:
                 failed = True
         responses.append(TopicProduceResponse(topic.name, topic.topic_id, answers))
     if owed:
-        return _answer_when_durable(owed, responses, request.acks, failed, ctx)
-    if request.acks == NOBODY:
+        return _answer_when_durable(owed, responses, body.acks, failed, request)
+    if body.acks == NOBODY:
         if failed:
             raise CloseConnection(f"acks is 0 and there are errors: {_summary(responses)}")
         return None
     response = ProduceResponse(responses)
     if failed:
-        ctx.failed = True
-        if ctx.api_version >= HINTS_SINCE:
-            response.node_endpoints = _add_hints(responses, ctx)
+        request.failed = True
+        if request.api_version >= HINTS_SINCE:
+            response.node_endpoints = _add_hints(responses, request)
     return response
 
 
 def _answer_when_durable(
-    owed: list[_Owed], responses: list[TopicProduceResponse], acks: int, failed: bool, ctx: RequestContext
+    owed: list[_Owed], responses: list[TopicProduceResponse], acks: int, failed: bool, request: Request
 ) -> Acknowledgement[ProduceResponse] | None:
     """The answer, once the last of what is owed was flushed, or could not be. The context is another request's by then."""
-    flusher = ctx.broker.flusher()
+    flusher = request.broker.flusher()
     if acks == NOBODY:
         for replica, end_offset, _ in owed:
             flusher.tell_when_durable(replica, end_offset, _nobody_asked)
@@ -147,8 +147,8 @@ def _answer_when_durable(
         return None
     promise: Acknowledgement[ProduceResponse] = Acknowledgement()
     response = ProduceResponse(responses)
-    if failed and ctx.api_version >= HINTS_SINCE:
-        response.node_endpoints = _add_hints(responses, ctx)
+    if failed and request.api_version >= HINTS_SINCE:
+        response.node_endpoints = _add_hints(responses, request)
     left = len(owed)
 
     def told(replica: Replica, answer: PartitionProduceResponse, error: StorageError | None) -> None:
@@ -161,7 +161,7 @@ def _answer_when_durable(
             failed = True
         left -= 1
         if left == 0 and not promise.done():  # the connection may have gone
-            ctx.failed = failed
+            request.failed = failed
             promise.set_result(response)
 
     for replica, end_offset, answer in owed:
@@ -174,14 +174,14 @@ def _nobody_asked(error: StorageError | None) -> None:
 
 
 def _append(
-    topic: TopicProduceData, data: PartitionProduceData, request: ProduceRequest, ctx: RequestContext, owed: list[_Owed]
+    topic: TopicProduceData, data: PartitionProduceData, body: ProduceRequest, request: Request, owed: list[_Owed]
 ) -> PartitionProduceResponse:
     """The answer for one partition; it is in `owed`, too, if it may not go out before a flush."""
-    index, records, version = data.index, data.records, ctx.api_version
-    replica = _replica(topic, index, ctx)
+    index, records, version = data.index, data.records, request.api_version
+    replica = _replica(topic, index, request)
     if replica is None or not replica.is_leader:
-        return _refusal(index, _why_not_here(replica, topic, index, version < TOPIC_IDS_SINCE, ctx))
-    if request.acks not in _ACKS:
+        return _refusal(index, _why_not_here(replica, topic, index, version < TOPIC_IDS_SINCE, request))
+    if body.acks not in _ACKS:
         return _refusal(index, ErrorCode.INVALID_REQUIRED_ACKS)
     if replica.topic in INTERNAL_TOPICS:
         return _refusal(index, ErrorCode.INVALID_TOPIC_EXCEPTION)
@@ -196,9 +196,9 @@ def _append(
     return answer
 
 
-def _replica(topic: TopicProduceData, index: int, ctx: RequestContext) -> Replica | None:
-    replicas = ctx.broker.replicas
-    return replicas.get(topic.name, index) if ctx.api_version < TOPIC_IDS_SINCE else replicas.get_by_id(topic.topic_id, index)
+def _replica(topic: TopicProduceData, index: int, request: Request) -> Replica | None:
+    replicas = request.broker.replicas
+    return replicas.get(topic.name, index) if request.api_version < TOPIC_IDS_SINCE else replicas.get_by_id(topic.topic_id, index)
 
 
 def _each_once(topics: list[TopicProduceData]) -> list[TopicProduceData]:
@@ -214,7 +214,7 @@ def _each_once(topics: list[TopicProduceData]) -> list[TopicProduceData]:
 # Transactions
 
 
-def _unverified(topics: list[TopicProduceData], transactional_id: str, ctx: RequestContext) -> Mapping[_Key, ErrorCode]:
+def _unverified(topics: list[TopicProduceData], transactional_id: str, request: Request) -> Mapping[_Key, ErrorCode]:
     """What is refused because the coordinator does not have, or take, its partition among those of the transaction."""
     from ottla.server.txn.verification import (  # where nobody has transactions it is not needed
         TRANSIENT,
@@ -222,8 +222,8 @@ def _unverified(topics: list[TopicProduceData], transactional_id: str, ctx: Requ
         refused_entries,
     )
 
-    add = ctx.api_version >= TRANSACTIONS_V2_SINCE
-    if not add and not ctx.broker.settings[VERIFY]:
+    add = request.api_version >= TRANSACTIONS_V2_SINCE
+    if not add and not request.broker.settings[VERIFY]:
         return _NONE
     keys: dict[tuple[str, int], _Key] = {}
     entries: list[Entry] = []
@@ -233,7 +233,7 @@ def _unverified(topics: list[TopicProduceData], transactional_id: str, ctx: Requ
         for data in topic.partition_data:
             if not _is_transactional(data.records):
                 continue
-            replica = _replica(topic, data.index, ctx)
+            replica = _replica(topic, data.index, request)
             if replica is None or not replica.is_leader or replica.topic in INTERNAL_TOPICS:
                 continue
             *producer, sequence = _PRODUCER.unpack_from(data.records, _PRODUCER_AT)  # type: ignore[arg-type]
@@ -244,7 +244,7 @@ def _unverified(topics: list[TopicProduceData], transactional_id: str, ctx: Requ
             entries.append(entry)
     if len(producers) > 1:
         return dict.fromkeys(keys.values(), ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-    broker, knows_abortable = ctx.broker, ctx.api_version >= ABORTABLE_SINCE
+    broker, knows_abortable = request.broker, request.api_version >= ABORTABLE_SINCE
     refused = refused_entries(
         broker.replicas, broker.transaction_coordinator, transactional_id, entries, add=add, generic_error=knows_abortable
     )
@@ -279,9 +279,9 @@ def _refusal(index: int, code: ErrorCode) -> PartitionProduceResponse:
     return PartitionProduceResponse(index, code, NO_OFFSET)
 
 
-def _unverified_refusal(topic: TopicProduceData, index: int, code: ErrorCode, ctx: RequestContext) -> PartitionProduceResponse:
+def _unverified_refusal(topic: TopicProduceData, index: int, code: ErrorCode, request: Request) -> PartitionProduceResponse:
     answer = _refusal(index, code)
-    replica = _replica(topic, index, ctx)
+    replica = _replica(topic, index, request)
     if code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and replica is not None:
         answer.log_start_offset = replica.log.log_start_offset
     if code is ErrorCode.INVALID_TXN_STATE:
@@ -291,16 +291,16 @@ def _unverified_refusal(topic: TopicProduceData, index: int, code: ErrorCode, ct
     return answer
 
 
-def _why_not_here(replica: Replica | None, topic: TopicProduceData, index: int, by_name: bool, ctx: RequestContext) -> ErrorCode:
+def _why_not_here(replica: Replica | None, topic: TopicProduceData, index: int, by_name: bool, request: Request) -> ErrorCode:
     if replica is not None:
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
     name = topic.name
     if not by_name:
-        image = ctx.broker.metadata.topics_by_id.get(topic.topic_id)
+        image = request.broker.metadata.topics_by_id.get(topic.topic_id)
         if image is None:
             return ErrorCode.UNKNOWN_TOPIC_ID
         name = image.name
-    return ctx.broker.replicas.why_missing(name, index)
+    return request.broker.replicas.why_missing(name, index)
 
 
 def _refused_by_log(index: int, error: LogError, replica: Replica) -> PartitionProduceResponse:
@@ -325,16 +325,16 @@ def _summary(responses: list[TopicProduceResponse]) -> str:
     )
 
 
-def _add_hints(responses: list[TopicProduceResponse], ctx: RequestContext) -> list[NodeEndpoint]:
+def _add_hints(responses: list[TopicProduceResponse], request: Request) -> list[NodeEndpoint]:
     """Names the leader beside each NOT_LEADER_OR_FOLLOWER; returns where those leaders are."""
-    metadata = ctx.broker.metadata
+    metadata = request.broker.metadata
     endpoints: dict[int, NodeEndpoint] = {}
     for topic in responses:
         for answer in topic.partition_responses:
             if answer.error_code != ErrorCode.NOT_LEADER_OR_FOLLOWER:
                 continue
             image = metadata.topics_by_id.get(topic.topic_id)
-            hint = leader_hint(metadata, image.name if image is not None else topic.name, answer.index, ctx.listener)
+            hint = leader_hint(metadata, image.name if image is not None else topic.name, answer.index, request.session.listener)
             answer.current_leader = LeaderIdAndEpoch(hint.leader_id, hint.leader_epoch)
             if hint.host is not None:
                 endpoints[hint.leader_id] = NodeEndpoint(hint.leader_id, hint.host, hint.port, hint.rack)

@@ -10,18 +10,18 @@ server/telemetry/subscriptions.py.
 
 from __future__ import annotations
 
-from ottla.server.requests.context import RequestContext
-from ottla.server.telemetry.subscriptions import telemetry_of
+from ottla.server.requests.request import Request
 from ottla.wire.messages.push_telemetry import PushTelemetryRequest, PushTelemetryResponse
 
 
-def handle(request: PushTelemetryRequest, ctx: RequestContext) -> PushTelemetryResponse:
-    code = telemetry_of(ctx.broker).push(
-        request.client_instance_id,
-        request.subscription_id,
-        request.compression_type,
-        request.metrics,
-        ctx,
-        terminating=request.terminating,
+def handle(body: PushTelemetryRequest, request: Request) -> PushTelemetryResponse:
+    code = request.broker.client_telemetry().push(
+        body.client_instance_id,
+        request.client_id,
+        request.session,
+        subscription_id=body.subscription_id,
+        codec=body.compression_type,
+        metrics=body.metrics,
+        terminating=body.terminating,
     )
     return PushTelemetryResponse(error_code=code)

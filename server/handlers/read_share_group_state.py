@@ -7,7 +7,7 @@ UNKNOWN_TOPIC_OR_PARTITION, 14, 16. What is empty is answered by nothing (server
 
 from __future__ import annotations
 
-from ottla.server.requests.context import RequestContext
+from ottla.server.requests.request import Request
 from ottla.server.share_state.answers import answer_each
 from ottla.wire.messages.read_share_group_state import (
     PartitionData,
@@ -19,17 +19,17 @@ from ottla.wire.messages.read_share_group_state import (
 )
 
 
-def handle(request: ReadShareGroupStateRequest, ctx: RequestContext) -> ReadShareGroupStateResponse:
-    coordinator = ctx.broker.share_coordinator()
+def handle(body: ReadShareGroupStateRequest, request: Request) -> ReadShareGroupStateResponse:
+    coordinator = request.broker.share_coordinator()
 
     def ask(topic_id: bytes, each: PartitionData) -> PartitionResult:
-        state = coordinator.read(request.group_id, topic_id, each.partition, each.leader_epoch)
+        state = coordinator.read(body.group_id, topic_id, each.partition, each.leader_epoch)
         batches = [StateBatch(*batch[:2], batch.delivery_state, batch.delivery_count) for batch in state.batches]
         return PartitionResult(
             each.partition, state_epoch=state.state_epoch, start_offset=state.start_offset, state_batches=batches
         )
 
     results = answer_each(
-        request.group_id, request.topics, ask, lambda partition, error: PartitionResult(partition, error.code, error.text)
+        body.group_id, body.topics, ask, lambda partition, error: PartitionResult(partition, error.code, error.text)
     )
     return ReadShareGroupStateResponse([ReadStateResult(*each) for each in results])

@@ -7,7 +7,7 @@ offset is -1. Errors of each partition, with a text: 42 INVALID_REQUEST for a ne
 
 from __future__ import annotations
 
-from ottla.server.requests.context import RequestContext
+from ottla.server.requests.request import Request
 from ottla.server.share_state.answers import answer_each
 from ottla.wire.messages.read_share_group_state_summary import (
     PartitionData,
@@ -18,14 +18,14 @@ from ottla.wire.messages.read_share_group_state_summary import (
 )
 
 
-def handle(request: ReadShareGroupStateSummaryRequest, ctx: RequestContext) -> ReadShareGroupStateSummaryResponse:
-    coordinator = ctx.broker.share_coordinator()
+def handle(body: ReadShareGroupStateSummaryRequest, request: Request) -> ReadShareGroupStateSummaryResponse:
+    coordinator = request.broker.share_coordinator()
 
     def ask(topic_id: bytes, each: PartitionData) -> PartitionResult:
-        found = coordinator.read_summary(request.group_id, topic_id, each.partition, each.leader_epoch)
+        found = coordinator.read_summary(body.group_id, topic_id, each.partition, each.leader_epoch)
         return PartitionResult(each.partition, 0, None, *found)
 
     results = answer_each(
-        request.group_id, request.topics, ask, lambda partition, error: PartitionResult(partition, error.code, error.text)
+        body.group_id, body.topics, ask, lambda partition, error: PartitionResult(partition, error.code, error.text)
     )
     return ReadShareGroupStateSummaryResponse([ReadStateSummaryResult(*each) for each in results])

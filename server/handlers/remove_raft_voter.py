@@ -8,9 +8,9 @@ INCONSISTENT_CLUSTER_ID, 127 VOTER_NOT_FOUND (also for the last one, as in Kafka
 
 from __future__ import annotations
 
-from ottla.server.requests.context import RequestContext
+from ottla.server.requests.request import Request
 from ottla.wire.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
 
 
-async def handle(request: RemoveRaftVoterRequest, ctx: RequestContext) -> RemoveRaftVoterResponse:
-    return await ctx.broker.controller.remove_raft_voter(request)
+async def handle(body: RemoveRaftVoterRequest, request: Request) -> RemoveRaftVoterResponse:
+    return await request.broker.controller.remove_raft_voter(body)

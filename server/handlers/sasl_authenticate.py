@@ -6,10 +6,10 @@ connection goes on.
 
 from __future__ import annotations
 
-from ottla.server.requests.context import RequestContext
+from ottla.server.requests.request import Request
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 
 
-def handle(request: SaslAuthenticateRequest, ctx: RequestContext) -> SaslAuthenticateResponse:
+def handle(body: SaslAuthenticateRequest, request: Request) -> SaslAuthenticateResponse:
     return SaslAuthenticateResponse(ErrorCode.ILLEGAL_SASL_STATE, "Nobody logs in on this listener: it takes everybody.")

@@ -6,10 +6,10 @@ would have ended. So the answer is 34 ILLEGAL_SASL_STATE, without mechanisms; th
 
 from __future__ import annotations
 
-from ottla.server.requests.context import RequestContext
+from ottla.server.requests.request import Request
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 
 
-def handle(request: SaslHandshakeRequest, ctx: RequestContext) -> SaslHandshakeResponse:
+def handle(body: SaslHandshakeRequest, request: Request) -> SaslHandshakeResponse:
     return SaslHandshakeResponse(ErrorCode.ILLEGAL_SASL_STATE)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Final
 
 from ottla.server.partitions.leader_hints import leader_hint
-from ottla.server.requests.context import RequestContext
+from ottla.server.requests.request import Request
 from ottla.server.share.acknowledging import Outcome, acknowledge_all, request_error
 from ottla.server.share.persister import ShareError
 from ottla.server.share.sessions import FINAL_EPOCH, INITIAL_EPOCH, SessionKey
@@ -29,16 +29,16 @@ from ottla.wire.messages.share_acknowledge import (
 _HINTED: Final = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 
 
-def handle(request: ShareAcknowledgeRequest, ctx: RequestContext) -> ShareAcknowledgeResponse:
-    broker = ctx.broker
-    refused = request_error(request.group_id, request.member_id, broker.metadata)
+def handle(body: ShareAcknowledgeRequest, request: Request) -> ShareAcknowledgeResponse:
+    broker = request.broker
+    refused = request_error(body.group_id, body.member_id, broker.metadata)
     if refused is not None:
         return _refusal(refused)
     shares = broker.share_partitions()
-    assert request.group_id is not None
-    assert request.member_id is not None
-    key = SessionKey(request.group_id, request.member_id)
-    epoch = request.share_session_epoch
+    assert body.group_id is not None
+    assert body.member_id is not None
+    key = SessionKey(body.group_id, body.member_id)
+    epoch = body.share_session_epoch
     try:
         if epoch == INITIAL_EPOCH:
             raise ShareError(ErrorCode.INVALID_SHARE_SESSION_EPOCH, None)
@@ -47,10 +47,10 @@ def handle(request: ShareAcknowledgeRequest, ctx: RequestContext) -> ShareAcknow
             session.step(epoch)
     except ShareError as error:
         return _refusal(error)
-    outcome = acknowledge_all(shares, broker.metadata, key, request.topics, ctx.api_version, renews=request.is_renew_ack)
+    outcome = acknowledge_all(shares, broker.metadata, key, body.topics, request.api_version, renews=body.is_renew_ack)
     if epoch == FINAL_EPOCH:
         shares.release(session)
-    response = _answer(outcome, ctx)
+    response = _answer(outcome, request)
     response.acquisition_lock_timeout_ms = shares.settings(key.group_id).record_lock_duration_ms
     return response
 
@@ -59,7 +59,7 @@ def _refusal(error: ShareError) -> ShareAcknowledgeResponse:
     return ShareAcknowledgeResponse(error_code=error.code)
 
 
-def _answer(outcome: Outcome, ctx: RequestContext) -> ShareAcknowledgeResponse:
+def _answer(outcome: Outcome, request: Request) -> ShareAcknowledgeResponse:
     topics: dict[bytes, list[PartitionData]] = {}
     endpoints: dict[int, NodeEndpoint] = {}
     for (topic_id, index), error in outcome.items():
@@ -67,8 +67,8 @@ def _answer(outcome: Outcome, ctx: RequestContext) -> ShareAcknowledgeResponse:
         if error is not None:
             data.error_code, data.error_message = error.code, error.message
             if error.code in _HINTED:
-                topic = ctx.broker.metadata.topics_by_id[topic_id].name
-                hint = leader_hint(ctx.broker.metadata, topic, index, ctx.listener)
+                topic = request.broker.metadata.topics_by_id[topic_id].name
+                hint = leader_hint(request.broker.metadata, topic, index, request.session.listener)
                 data.current_leader = LeaderIdAndEpoch(hint.leader_id, hint.leader_epoch)
                 if hint.host is not None:
                     endpoints[hint.leader_id] = NodeEndpoint(hint.leader_id, hint.host, hint.port, hint.rack)

@@ -20,7 +20,7 @@ from typing import Final
 
 from ottla.server.base.promise import Promise
 from ottla.server.partitions.leader_hints import leader_hint
-from ottla.server.requests.context import RequestContext
+from ottla.server.requests.request import Request
 from ottla.server.share.acknowledging import Outcome, acknowledge_all, request_error
 from ottla.server.share.acquiring import RECORD_LIMIT
 from ottla.server.share.fetching import Fetched, Limits, ShareFetch
@@ -42,67 +42,67 @@ RENEW_SINCE: Final = 2
 _HINTED: Final = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 
 
-def handle(request: ShareFetchRequest, ctx: RequestContext) -> ShareFetchResponse | Promise[ShareFetchResponse]:
-    broker = ctx.broker
-    refused = request_error(request.group_id, request.member_id, broker.metadata) or _renew_error(request)
+def handle(body: ShareFetchRequest, request: Request) -> ShareFetchResponse | Promise[ShareFetchResponse]:
+    broker = request.broker
+    refused = request_error(body.group_id, body.member_id, broker.metadata) or _renew_error(body)
     if refused is not None:
         return _refusal(refused)
     shares = broker.share_partitions()
     try:
-        session = _session(request, shares, ctx)
+        session = _session(body, shares, request)
     except ShareError as error:
         response = _refusal(error)
         if error.code is not ErrorCode.SHARE_SESSION_LIMIT_REACHED:
             return response
-        return broker.purgatory.watch((), request.max_wait_ms, lambda last: response if last else None)
-    fetching = _Fetching(request, session, shares, ctx)
-    if request.max_wait_ms <= 0 or fetching.waits_for_nothing:
+        return broker.purgatory.watch((), body.max_wait_ms, lambda last: response if last else None)
+    fetching = _Fetching(body, session, shares, request)
+    if body.max_wait_ms <= 0 or fetching.waits_for_nothing:
         return fetching.answer(last=True)
     answer = fetching.attempt(False)
     if answer is not None:
         return answer
-    return broker.purgatory.watch(fetching.watched, request.max_wait_ms, fetching.attempt)
+    return broker.purgatory.watch(fetching.watched, body.max_wait_ms, fetching.attempt)
 
 
-def _renew_error(request: ShareFetchRequest) -> ShareError | None:
+def _renew_error(body: ShareFetchRequest) -> ShareError | None:
     """Who renews locks does not fetch."""
-    if not request.is_renew_ack:
+    if not body.is_renew_ack:
         return None
     limits = {
-        "maxBytes": request.max_bytes,
-        "minBytes": request.min_bytes,
-        "maxRecords": request.max_records,
-        "maxWaitMs": request.max_wait_ms,
+        "maxBytes": body.max_bytes,
+        "minBytes": body.min_bytes,
+        "maxRecords": body.max_records,
+        "maxWaitMs": body.max_wait_ms,
     }
     wrong = "".join(f"{name} must be set to 0, " for name, value in limits.items() if value != 0)
     return ShareError(ErrorCode.INVALID_REQUEST, f"{wrong}if isRenewAck is true.") if wrong else None
 
 
-def _session(request: ShareFetchRequest, shares: SharePartitions, ctx: RequestContext) -> ShareSession:
+def _session(body: ShareFetchRequest, shares: SharePartitions, request: Request) -> ShareSession:
     """The session that the request belongs to, as it is from now on. ShareError."""
-    assert request.group_id is not None
-    assert request.member_id is not None
-    key = SessionKey(request.group_id, request.member_id)
-    epoch = request.share_session_epoch
+    assert body.group_id is not None
+    assert body.member_id is not None
+    key = SessionKey(body.group_id, body.member_id)
+    epoch = body.share_session_epoch
     if epoch == FINAL_EPOCH:
         return shares.sessions.find(key)
     named: dict[TopicIdPartition, str | None] = {}
-    for topic in request.topics:
-        known = ctx.broker.metadata.topics_by_id.get(topic.topic_id)
+    for topic in body.topics:
+        known = request.broker.metadata.topics_by_id.get(topic.topic_id)
         for partition in topic.partitions:
             named[topic.topic_id, partition.partition_index] = known.name if known is not None else None
     if epoch == INITIAL_EPOCH:
-        if _has_acknowledgements(request):
+        if _has_acknowledgements(body):
             raise ShareError(ErrorCode.INVALID_REQUEST, None)
-        return shares.sessions.open(key, named, ctx.connection, shares.session_limit)
+        return shares.open_session(key, named, request.session)
     session = shares.sessions.find(key)
     session.step(epoch)
-    session.update(named, [(topic.topic_id, index) for topic in request.forgotten_topics_data for index in topic.partitions])
+    session.update(named, [(topic.topic_id, index) for topic in body.forgotten_topics_data for index in topic.partitions])
     return session
 
 
-def _has_acknowledgements(request: ShareFetchRequest) -> bool:
-    return any(partition.acknowledgement_batches for topic in request.topics for partition in topic.partitions)
+def _has_acknowledgements(body: ShareFetchRequest) -> bool:
+    return any(partition.acknowledgement_batches for topic in body.topics for partition in topic.partitions)
 
 
 def _refusal(error: ShareError) -> ShareFetchResponse:
@@ -112,39 +112,39 @@ def _refusal(error: ShareError) -> ShareFetchResponse:
 class _Fetching:
     """One request between its session and its answer. The acknowledgements are done when this is made."""
 
-    def __init__(self, request: ShareFetchRequest, session: ShareSession, shares: SharePartitions, ctx: RequestContext) -> None:
-        self._ctx = ctx
+    def __init__(self, body: ShareFetchRequest, session: ShareSession, shares: SharePartitions, request: Request) -> None:
+        self._request = request
         self._session = session
         self._shares = shares
-        self._epoch = request.share_session_epoch
+        self._epoch = body.share_session_epoch
         self._next_epoch = session.epoch
         self._acknowledged: Outcome = {}
-        image = ctx.broker.metadata
-        if _has_acknowledgements(request):
+        image = request.broker.metadata
+        if _has_acknowledgements(body):
             self._acknowledged = acknowledge_all(
-                shares, image, session.key, request.topics, ctx.api_version, renews=request.is_renew_ack
+                shares, image, session.key, body.topics, request.api_version, renews=body.is_renew_ack
             )
         self._missing: list[Fetched] = []
-        wanted = [] if self._epoch == FINAL_EPOCH or request.is_renew_ack else list(self._existing())
+        wanted = [] if self._epoch == FINAL_EPOCH or body.is_renew_ack else list(self._existing())
         if wanted and self._epoch > INITIAL_EPOCH:  # each has its turn to be the first
             turn = self._epoch % len(wanted)
             wanted = wanted[turn:] + wanted[:turn]
-        max_bytes = min(request.max_bytes, ctx.broker.config.values["fetch.max.bytes"])
+        max_bytes = min(body.max_bytes, request.broker.config.values["fetch.max.bytes"])
         limits = Limits(
-            request.max_wait_ms,
-            min(request.min_bytes, max_bytes),
+            body.max_wait_ms,
+            min(body.min_bytes, max_bytes),
             max_bytes,
-            request.max_records,
-            request.batch_size,
-            request.share_acquire_mode == RECORD_LIMIT,
+            body.max_records,
+            body.batch_size,
+            body.share_acquire_mode == RECORD_LIMIT,
         )
-        self._fetch = ShareFetch(ctx.broker.replicas, image, shares, session.key, limits, wanted)
+        self._fetch = ShareFetch(request.broker.replicas, image, shares, session.key, limits, wanted)
         self.watched = self._fetch.watched
         self.waits_for_nothing = not self.watched
 
     def _existing(self) -> Iterator[TopicIdPartition]:
         """The session's partitions that there are. Those that there are not are told of at the end."""
-        topics = self._ctx.broker.metadata.topics_by_id
+        topics = self._request.broker.metadata.topics_by_id
         for partition, name in self._session.partitions.items():
             topic = topics.get(partition[0])
             if name is None:
@@ -193,8 +193,8 @@ class _Fetching:
         if each.error is not None:
             data.error_code, data.error_message = each.error.code, each.error.message
             if each.error.code in _HINTED:
-                image = self._ctx.broker.metadata
-                hint = leader_hint(image, image.topics_by_id[topic_id].name, index, self._ctx.listener)
+                image = self._request.broker.metadata
+                hint = leader_hint(image, image.topics_by_id[topic_id].name, index, self._request.session.listener)
                 data.current_leader = LeaderIdAndEpoch(hint.leader_id, hint.leader_epoch)
                 if hint.host is not None:
                     endpoints[hint.leader_id] = NodeEndpoint(hint.leader_id, hint.host, hint.port, hint.rack)

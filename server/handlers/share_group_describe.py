@@ -13,7 +13,7 @@ from ottla.server.group.errors import GroupError
 from ottla.server.group.share import assignor
 from ottla.server.group.share.member import ShareMember, ordered
 from ottla.server.group.share.protocol import ShareProtocol
-from ottla.server.requests.context import RequestContext
+from ottla.server.requests.request import Request
 from ottla.server.security.operations import GROUP_OPERATIONS
 from ottla.server.share.group_state import is_enabled
 from ottla.wire.errors import ErrorCode
@@ -27,21 +27,21 @@ from ottla.wire.messages.share_group_describe import (
 )
 
 
-def handle(request: ShareGroupDescribeRequest, ctx: RequestContext) -> ShareGroupDescribeResponse:
-    if not is_enabled(ctx.broker.metadata):
+def handle(body: ShareGroupDescribeRequest, request: Request) -> ShareGroupDescribeResponse:
+    if not is_enabled(request.broker.metadata):
         code, text = ErrorCode.UNSUPPORTED_VERSION, "There are no share groups: share.version is 0."
-        return ShareGroupDescribeResponse(groups=[DescribedGroup(code, text, group_id) for group_id in request.group_ids])
-    described = [_describe(group_id, ctx) for group_id in request.group_ids]
-    if request.include_authorized_operations:
+        return ShareGroupDescribeResponse(groups=[DescribedGroup(code, text, group_id) for group_id in body.group_ids])
+    described = [_describe(group_id, request) for group_id in body.group_ids]
+    if body.include_authorized_operations:
         for each in described:
             if not each.error_code:
                 each.authorized_operations = GROUP_OPERATIONS
     return ShareGroupDescribeResponse(groups=described)
 
 
-def _describe(group_id: str, ctx: RequestContext) -> DescribedGroup:
+def _describe(group_id: str, request: Request) -> DescribedGroup:
     try:
-        group = ctx.broker.groups.member_shard(group_id).protocol(ShareProtocol).group(group_id)
+        group = request.broker.groups.member_shard(group_id).protocol(ShareProtocol).group(group_id)
     except GroupError as error:
         return DescribedGroup(group_id=group_id, error_code=error.code, error_message=error.message)
     return DescribedGroup(
@@ -50,12 +50,12 @@ def _describe(group_id: str, ctx: RequestContext) -> DescribedGroup:
         group_epoch=group.epoch,
         assignment_epoch=group.assignment_epoch,
         assignor_name=assignor.NAME,
-        members=[_member(member, ctx) for member in group.members.values()],
+        members=[_member(member, request) for member in group.members.values()],
     )
 
 
-def _member(member: ShareMember, ctx: RequestContext) -> Member:
-    topics = ctx.broker.metadata.topics_by_id
+def _member(member: ShareMember, request: Request) -> Member:
+    topics = request.broker.metadata.topics_by_id
     there = [(topic_id, partitions) for topic_id, partitions in ordered(member.assigned) if topic_id in topics]
     held = [TopicPartitions(topic_id, topics[topic_id].name, partitions) for topic_id, partitions in there]
     return Member(

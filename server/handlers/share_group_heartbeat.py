@@ -18,7 +18,7 @@ from ottla.server.group.modern.epochs import JOINING_EPOCH, LEAVING_EPOCH
 from ottla.server.group.requests import Client
 from ottla.server.group.share.member import ordered
 from ottla.server.group.share.protocol import Beat, BeatAnswer, ShareProtocol
-from ottla.server.requests.context import RequestContext
+from ottla.server.requests.request import Request
 from ottla.server.share.group_state import is_enabled
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.share_group_heartbeat import (
@@ -31,19 +31,19 @@ from ottla.wire.messages.share_group_heartbeat import (
 LONGEST_MEMBER_ID: Final = 36
 
 
-def handle(request: ShareGroupHeartbeatRequest, ctx: RequestContext) -> ShareGroupHeartbeatResponse:
+def handle(body: ShareGroupHeartbeatRequest, request: Request) -> ShareGroupHeartbeatResponse:
     try:
-        if not is_enabled(ctx.broker.metadata):
+        if not is_enabled(request.broker.metadata):
             raise GroupError(ErrorCode.UNSUPPORTED_VERSION, "There are no share groups: share.version is 0.")
-        _check(request)
-        client = Client(ctx.client_id or "", f"/{ctx.client_host}")
-        said = Beat(request.member_id, request.member_epoch, request.rack_id, request.subscribed_topic_names, client)
-        shard = ctx.broker.groups.member_shard(request.group_id)
-        answer = shard.protocol(ShareProtocol).heartbeat_of(request.group_id, said)
+        _check(body)
+        client = Client(request.client_id or "", f"/{request.session.client_host}")
+        said = Beat(body.member_id, body.member_epoch, body.rack_id, body.subscribed_topic_names, client)
+        shard = request.broker.groups.member_shard(body.group_id)
+        answer = shard.protocol(ShareProtocol).heartbeat_of(body.group_id, said)
     except GroupError as error:
         return ShareGroupHeartbeatResponse(error_code=error.code, error_message=error.message)
     if answer.initialize is not None:
-        ctx.broker.share_group_state().initialize_after_heartbeat(request.group_id, answer.initialize)
+        request.broker.share_group_state().initialize_after_heartbeat(body.group_id, answer.initialize)
     return ShareGroupHeartbeatResponse(
         member_id=answer.member_id,
         member_epoch=answer.epoch,
@@ -58,19 +58,19 @@ def _assignment(answer: BeatAnswer) -> Assignment | None:
     return Assignment([TopicPartitions(*each) for each in ordered(answer.assigned)])
 
 
-def _check(request: ShareGroupHeartbeatRequest) -> None:
-    if not 0 < len(request.member_id) <= LONGEST_MEMBER_ID:
+def _check(body: ShareGroupHeartbeatRequest) -> None:
+    if not 0 < len(body.member_id) <= LONGEST_MEMBER_ID:
         raise GroupError(ErrorCode.INVALID_REQUEST)
     wrong = None
-    if not request.member_id.strip():
+    if not body.member_id.strip():
         wrong = "The member id is empty."
-    elif not request.group_id.strip():
+    elif not body.group_id.strip():
         wrong = "The group id is empty."
-    elif request.rack_id is not None and not request.rack_id.strip():
+    elif body.rack_id is not None and not body.rack_id.strip():
         wrong = "The rack id is empty."
-    elif request.member_epoch == JOINING_EPOCH and not request.subscribed_topic_names:
+    elif body.member_epoch == JOINING_EPOCH and not body.subscribed_topic_names:
         wrong = "Who joins names topics."
-    elif request.member_epoch < LEAVING_EPOCH:
-        wrong = f"{request.member_epoch} is no member epoch."
+    elif body.member_epoch < LEAVING_EPOCH:
+        wrong = f"{body.member_epoch} is no member epoch."
     if wrong is not None:
         raise GroupError(ErrorCode.INVALID_REQUEST, wrong)

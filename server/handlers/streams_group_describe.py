@@ -21,7 +21,7 @@ from ottla.server.group.streams.member import StreamsMember
 from ottla.server.group.streams.protocol import StreamsProtocol
 from ottla.server.group.streams.tasks import Tasks
 from ottla.server.group.streams.topology import InternalTopic
-from ottla.server.requests.context import RequestContext
+from ottla.server.requests.request import Request
 from ottla.server.security.operations import GROUP_OPERATIONS
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.internal import streams_group_topology_value as recorded
@@ -44,24 +44,24 @@ NOT_STORED: Final = 1
 """The status of a description that was asked for."""
 
 
-def handle(request: StreamsGroupDescribeRequest, ctx: RequestContext) -> StreamsGroupDescribeResponse:
-    if not is_served(ctx.broker.metadata.features, ctx.broker.config.values):
+def handle(body: StreamsGroupDescribeRequest, request: Request) -> StreamsGroupDescribeResponse:
+    if not is_served(request.broker.metadata.features, request.broker.config.values):
         code = ErrorCode.UNSUPPORTED_VERSION
-        return StreamsGroupDescribeResponse(groups=[DescribedGroup(code, SERVED, group_id) for group_id in request.group_ids])
-    described = [_describe(group_id, ctx) for group_id in request.group_ids]
+        return StreamsGroupDescribeResponse(groups=[DescribedGroup(code, SERVED, group_id) for group_id in body.group_ids])
+    described = [_describe(group_id, request) for group_id in body.group_ids]
     for each in described:
         if each.error_code:
             continue
-        if request.include_authorized_operations:
+        if body.include_authorized_operations:
             each.authorized_operations = GROUP_OPERATIONS
-        if request.include_topology_description:
+        if body.include_topology_description:
             each.topology_description_status = NOT_STORED
     return StreamsGroupDescribeResponse(groups=described)
 
 
-def _describe(group_id: str, ctx: RequestContext) -> DescribedGroup:
+def _describe(group_id: str, request: Request) -> DescribedGroup:
     try:
-        protocol = ctx.broker.groups.member_shard(group_id).protocol(StreamsProtocol)
+        protocol = request.broker.groups.member_shard(group_id).protocol(StreamsProtocol)
         group = protocol.group(group_id)
     except GroupError as error:
         return DescribedGroup(group_id=group_id, error_code=error.code, error_message=error.message)

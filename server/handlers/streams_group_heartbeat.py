@@ -27,7 +27,7 @@ from ottla.server.group.streams.answers import SERVED, is_served
 from ottla.server.group.streams.protocol import Answer, StreamsProtocol
 from ottla.server.group.streams.topology import InternalTopic, Status, named
 from ottla.server.metadata.names import INTERNAL_TOPICS, invalid_reason
-from ottla.server.requests.context import RequestContext
+from ottla.server.requests.request import Request
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from ottla.wire.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest, StreamsGroupHeartbeatResponse, Topology
@@ -35,44 +35,44 @@ from ottla.wire.messages.streams_group_heartbeat import StreamsGroupHeartbeatReq
 CREATE_TIMEOUT_MS: Final = 30_000
 
 
-async def handle(request: StreamsGroupHeartbeatRequest, ctx: RequestContext) -> StreamsGroupHeartbeatResponse:
+async def handle(body: StreamsGroupHeartbeatRequest, request: Request) -> StreamsGroupHeartbeatResponse:
     try:
-        if not is_served(ctx.broker.metadata.features, ctx.broker.config.values):
+        if not is_served(request.broker.metadata.features, request.broker.config.values):
             raise GroupError(ErrorCode.UNSUPPORTED_VERSION, SERVED)
-        _check(request)
-        protocol = ctx.broker.groups.member_shard(request.group_id).protocol(StreamsProtocol)
-        if request.member_epoch in (LEAVING_EPOCH, LEAVING_STATIC_EPOCH):
-            return protocol.part(request).response
-        answer = protocol.beat(request, Client(ctx.client_id or "", f"/{ctx.client_host}"), ctx.api_version)
+        _check(body)
+        protocol = request.broker.groups.member_shard(body.group_id).protocol(StreamsProtocol)
+        if body.member_epoch in (LEAVING_EPOCH, LEAVING_STATIC_EPOCH):
+            return protocol.part(body).response
+        answer = protocol.beat(body, Client(request.client_id or "", f"/{request.session.client_host}"), request.api_version)
     except GroupError as error:
         return StreamsGroupHeartbeatResponse(error_code=error.code, error_message=error.message or error.code.name)
     if answer.missing:
-        await _create(request.group_id, answer, protocol, ctx)
+        await _create(body.group_id, answer, protocol, request)
     return answer.response
 
 
 # What is wrong with a request, whatever the group
 
 
-def _check(request: StreamsGroupHeartbeatRequest) -> None:
+def _check(body: StreamsGroupHeartbeatRequest) -> None:
     """GroupError: INVALID_REQUEST, STREAMS_INVALID_TOPOLOGY."""
-    epoch, topology = request.member_epoch, request.topology
+    epoch, topology = body.member_epoch, body.topology
     if topology is not None:
         _check_topics(topology)
     for text, what in (
-        (request.member_id, "member id"),
-        (request.group_id, "group id"),
-        (request.instance_id, "instance id"),
-        (request.rack_id, "rack"),
+        (body.member_id, "member id"),
+        (body.group_id, "group id"),
+        (body.instance_id, "instance id"),
+        (body.rack_id, "rack"),
     ):
         if text == "":
             raise _invalid(f"The {what} is empty.")
         if text is not None and len(text.encode()) > LONGEST_STRING and what != "group id":
             raise _invalid(f"The {what} is longer than a record can hold.")
-    roles = (request.active_tasks, request.standby_tasks, request.warmup_tasks)
+    roles = (body.active_tasks, body.standby_tasks, body.warmup_tasks)
     if epoch == JOINING_EPOCH:
-        _check_join(request)
-    elif epoch == LEAVING_STATIC_EPOCH and request.instance_id is None:
+        _check_join(body)
+    elif epoch == LEAVING_STATIC_EPOCH and body.instance_id is None:
         raise _invalid("Only a static member can go and come back.")
     elif epoch < LEAVING_STATIC_EPOCH:
         raise _invalid(f"{epoch} is no epoch.")
@@ -82,14 +82,14 @@ def _check(request: StreamsGroupHeartbeatRequest) -> None:
         raise _invalid("Only who joins brings a topology.")
 
 
-def _check_join(request: StreamsGroupHeartbeatRequest) -> None:
-    if request.rebalance_timeout_ms == -1:
+def _check_join(body: StreamsGroupHeartbeatRequest) -> None:
+    if body.rebalance_timeout_ms == -1:
         raise _invalid("Who joins has to say its rebalance timeout.")
-    if any(tasks != [] for tasks in (request.active_tasks, request.standby_tasks, request.warmup_tasks)):
+    if any(tasks != [] for tasks in (body.active_tasks, body.standby_tasks, body.warmup_tasks)):
         raise _invalid("Who joins has no tasks, and says so.")
-    if request.topology is None:
+    if body.topology is None:
         raise _invalid("Who joins brings a topology.")
-    for each in request.topology.subtopologies:
+    for each in body.topology.subtopologies:
         for topic in each.state_changelog_topics:
             if topic.partitions:
                 text = f"The number of partitions of changelog topic {topic.name} is not the member's to say."
@@ -127,7 +127,7 @@ def _invalid(text: str) -> GroupError:
 # Internal topics
 
 
-async def _create(group_id: str, answer: Answer, protocol: StreamsProtocol, ctx: RequestContext) -> None:
+async def _create(group_id: str, answer: Answer, protocol: StreamsProtocol, request: Request) -> None:
     """Create what is missing. Failures of a moment ago are told with the status that says what is missing."""
     wanted = protocol.topics_to_create(answer.missing)
     failures = protocol.failures(answer.missing)
@@ -137,11 +137,11 @@ async def _create(group_id: str, answer: Answer, protocol: StreamsProtocol, ctx:
             if status.status_code == Status.MISSING_INTERNAL_TOPICS:
                 status.status_detail += f" They could not be created: {told}."
     if wanted:
-        for name, why in (await _created({name: answer.missing[name] for name in wanted}, ctx)).items():
+        for name, why in (await _created({name: answer.missing[name] for name in wanted}, request)).items():
             protocol.creation_failed(group_id, name, why)
 
 
-async def _created(topics: Mapping[str, InternalTopic], ctx: RequestContext) -> dict[str, str]:
+async def _created(topics: Mapping[str, InternalTopic], request: Request) -> dict[str, str]:
     """Create topics; why some could not be, by name."""
     wanted = [
         CreatableTopic(
@@ -153,7 +153,7 @@ async def _created(topics: Mapping[str, InternalTopic], ctx: RequestContext) -> 
         for topic in topics.values()
     ]
     try:
-        response = await ctx.broker.controller.create_topics(CreateTopicsRequest(wanted, CREATE_TIMEOUT_MS))
+        response = await request.broker.controller.create_topics(CreateTopicsRequest(wanted, CREATE_TIMEOUT_MS))
     except StorageError as error:
         return dict.fromkeys(topics, str(error))
     return {

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from ottla.server.group.streams.answers import SERVED, is_served
-from ottla.server.requests.context import RequestContext
+from ottla.server.requests.request import Request
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.streams_group_topology_description_update import (
     StreamsGroupTopologyDescriptionUpdateRequest,
@@ -15,12 +15,10 @@ from ottla.wire.messages.streams_group_topology_description_update import (
 )
 
 
-def handle(
-    request: StreamsGroupTopologyDescriptionUpdateRequest, ctx: RequestContext
-) -> StreamsGroupTopologyDescriptionUpdateResponse:
+def handle(body: StreamsGroupTopologyDescriptionUpdateRequest, request: Request) -> StreamsGroupTopologyDescriptionUpdateResponse:
     text = (
         "Nothing here keeps descriptions of topologies."
-        if is_served(ctx.broker.metadata.features, ctx.broker.config.values)
+        if is_served(request.broker.metadata.features, request.broker.config.values)
         else SERVED
     )
     return StreamsGroupTopologyDescriptionUpdateResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, error_message=text)

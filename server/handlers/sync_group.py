@@ -12,25 +12,25 @@ import asyncio
 
 from ottla.server.group.errors import GroupError
 from ottla.server.group.requests import Sync
-from ottla.server.requests.context import RequestContext
+from ottla.server.requests.request import Request
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 
-def handle(request: SyncGroupRequest, ctx: RequestContext) -> SyncGroupResponse | asyncio.Future[SyncGroupResponse]:
+def handle(body: SyncGroupRequest, request: Request) -> SyncGroupResponse | asyncio.Future[SyncGroupResponse]:
     try:
-        if ctx.api_version >= 5 and (request.protocol_type is None or request.protocol_name is None):
+        if request.api_version >= 5 and (body.protocol_type is None or body.protocol_name is None):
             raise GroupError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-        shard = ctx.broker.groups.member_shard(request.group_id)
+        shard = request.broker.groups.member_shard(body.group_id)
         answer = shard.sync(
-            request.group_id,
+            body.group_id,
             Sync(
-                member_id=request.member_id,
-                instance_id=request.group_instance_id,
-                generation=request.generation_id,
-                protocol_type=request.protocol_type,
-                protocol=request.protocol_name,
-                assignments={each.member_id: bytes(each.assignment) for each in request.assignments},
+                member_id=body.member_id,
+                instance_id=body.group_instance_id,
+                generation=body.generation_id,
+                protocol_type=body.protocol_type,
+                protocol=body.protocol_name,
+                assignments={each.member_id: bytes(each.assignment) for each in body.assignments},
             ),
         )
     except GroupError as error:

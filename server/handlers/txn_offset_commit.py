@@ -16,7 +16,7 @@ from ottla.server.group.errors import GroupError
 from ottla.server.group.records import InTransaction
 from ottla.server.group.requests import Commit, Committer
 from ottla.server.metadata.names import CONSUMER_OFFSETS
-from ottla.server.requests.context import RequestContext
+from ottla.server.requests.request import Request
 from ottla.server.txn.verification import Entry, refused_entries
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.txn_offset_commit import (
@@ -34,30 +34,30 @@ TOPIC_IDS_SINCE = 6
 NEW_ERRORS_SINCE = 6
 
 
-def handle(request: TxnOffsetCommitRequest, ctx: RequestContext) -> TxnOffsetCommitResponse:
+def handle(body: TxnOffsetCommitRequest, request: Request) -> TxnOffsetCommitResponse:
     commits: list[Commit] = []
     accepted: list[TxnOffsetCommitResponsePartition] = []
-    named = [topic for topic in request.topics if topic.partitions]
-    response = TxnOffsetCommitResponse(topics=[_read_topic(topic, ctx, commits, accepted) for topic in named])
+    named = [topic for topic in body.topics if topic.partitions]
+    response = TxnOffsetCommitResponse(topics=[_read_topic(topic, request, commits, accepted) for topic in named])
     if accepted:
-        code = _commit(request, commits, ctx)
-        if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and ctx.api_version < LOADING_SINCE:
+        code = _commit(body, commits, request)
+        if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and request.api_version < LOADING_SINCE:
             code = ErrorCode.COORDINATOR_NOT_AVAILABLE
         for partition in accepted:
             partition.error_code = partition.error_code if code is ErrorCode.NONE else code
     return response
 
 
-def _commit(request: TxnOffsetCommitRequest, commits: list[Commit], ctx: RequestContext) -> ErrorCode:
-    broker, version = ctx.broker, ctx.api_version
-    transaction = InTransaction(request.producer_id, request.producer_epoch)
+def _commit(body: TxnOffsetCommitRequest, commits: list[Commit], request: Request) -> ErrorCode:
+    broker, version = request.broker, request.api_version
+    transaction = InTransaction(body.producer_id, body.producer_epoch)
     try:
-        shard = broker.groups.member_shard(request.group_id)
+        shard = broker.groups.member_shard(body.group_id)
         if commits and (version >= ADDS_SINCE or broker.settings["transaction.partition.verification.enable"]):
             refused = refused_entries(
                 broker.replicas,
                 broker.transaction_coordinator,
-                request.transactional_id,
+                body.transactional_id,
                 [Entry((CONSUMER_OFFSETS, shard.partition), *transaction)],
                 add=version >= ADDS_SINCE,
                 generic_error=version >= ABORTABLE_SINCE,
@@ -65,8 +65,8 @@ def _commit(request: TxnOffsetCommitRequest, commits: list[Commit], ctx: Request
             if refused:
                 return next(iter(refused.values()))
         shard.commit(
-            request.group_id,
-            Committer(request.member_id, request.group_instance_id, request.generation_id_or_member_epoch, version),
+            body.group_id,
+            Committer(body.member_id, body.group_instance_id, body.generation_id_or_member_epoch, version),
             commits,
             missing_group=ErrorCode.GROUP_ID_NOT_FOUND if version >= NEW_ERRORS_SINCE else ErrorCode.ILLEGAL_GENERATION,
             transaction=transaction,
@@ -79,15 +79,15 @@ def _commit(request: TxnOffsetCommitRequest, commits: list[Commit], ctx: Request
 
 def _read_topic(
     topic: TxnOffsetCommitRequestTopic,
-    ctx: RequestContext,
+    request: Request,
     commits: list[Commit],
     accepted: list[TxnOffsetCommitResponsePartition],
 ) -> TxnOffsetCommitResponseTopic:
     """The answer for one topic. What can be stored goes to `commits`, and what the group decides about to `accepted`."""
-    by_id, metadata = ctx.api_version >= TOPIC_IDS_SINCE, ctx.broker.metadata
+    by_id, metadata = request.api_version >= TOPIC_IDS_SINCE, request.broker.metadata
     image = metadata.topics_by_id.get(topic.topic_id) if by_id else metadata.topics.get(topic.name)
     missing = ErrorCode.UNKNOWN_TOPIC_ID if image is None and by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    max_bytes = ctx.broker.groups.settings.offset_metadata_max_bytes
+    max_bytes = request.broker.groups.settings.offset_metadata_max_bytes
     answers = []
     for partition in topic.partitions:
         index = partition.partition_index

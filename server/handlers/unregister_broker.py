@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from ottla.log.errors import StorageError
 from ottla.server.metadata.operation import Refused
-from ottla.server.requests.context import RequestContext
+from ottla.server.requests.request import Request
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 
 
-async def handle(request: UnregisterBrokerRequest, ctx: RequestContext) -> UnregisterBrokerResponse:
+async def handle(body: UnregisterBrokerRequest, request: Request) -> UnregisterBrokerResponse:
     try:
-        await ctx.broker.controller.unregister_broker(request.broker_id)
+        await request.broker.controller.unregister_broker(body.broker_id)
     except Refused as refused:
         return UnregisterBrokerResponse(0, refused.code, refused.message)
     except StorageError as error:

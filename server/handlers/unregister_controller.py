@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from ottla.log.errors import StorageError
 from ottla.server.metadata.operation import Refused
-from ottla.server.requests.context import RequestContext
+from ottla.server.requests.request import Request
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.unregister_controller import UnregisterControllerRequest, UnregisterControllerResponse
 
 
-async def handle(request: UnregisterControllerRequest, ctx: RequestContext) -> UnregisterControllerResponse:
+async def handle(body: UnregisterControllerRequest, request: Request) -> UnregisterControllerResponse:
     try:
-        await ctx.broker.controller.unregister_controller(request.controller_id)
+        await request.broker.controller.unregister_controller(body.controller_id)
     except Refused as refused:
         return UnregisterControllerResponse(0, refused.code, refused.message)
     except StorageError as error:

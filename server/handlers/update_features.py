@@ -10,13 +10,13 @@
 from __future__ import annotations
 
 from ottla.log.errors import StorageError
-from ottla.server.requests.context import RequestContext
+from ottla.server.requests.request import Request
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
 
 
-async def handle(request: UpdateFeaturesRequest, ctx: RequestContext) -> UpdateFeaturesResponse:
+async def handle(body: UpdateFeaturesRequest, request: Request) -> UpdateFeaturesResponse:
     try:
-        return await ctx.broker.controller.update_features(request)
+        return await request.broker.controller.update_features(body)
     except StorageError as error:
         return UpdateFeaturesResponse(0, ErrorCode.KAFKA_STORAGE_ERROR, str(error))

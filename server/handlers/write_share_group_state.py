@@ -8,7 +8,7 @@ FENCED_LEADER_EPOCH, 124 FENCED_STATE_EPOCH, 3 UNKNOWN_TOPIC_OR_PARTITION, 14, 1
 
 from __future__ import annotations
 
-from ottla.server.requests.context import RequestContext
+from ottla.server.requests.request import Request
 from ottla.server.share_state.answers import answer_each
 from ottla.server.share_state.batches import StateBatch
 from ottla.wire.messages.write_share_group_state import (
@@ -20,12 +20,12 @@ from ottla.wire.messages.write_share_group_state import (
 )
 
 
-def handle(request: WriteShareGroupStateRequest, ctx: RequestContext) -> WriteShareGroupStateResponse:
-    coordinator = ctx.broker.share_coordinator()
+def handle(body: WriteShareGroupStateRequest, request: Request) -> WriteShareGroupStateResponse:
+    coordinator = request.broker.share_coordinator()
 
     def ask(topic_id: bytes, each: PartitionData) -> PartitionResult:
         coordinator.write(
-            request.group_id,
+            body.group_id,
             topic_id,
             each.partition,
             each.state_epoch,
@@ -37,6 +37,6 @@ def handle(request: WriteShareGroupStateRequest, ctx: RequestContext) -> WriteSh
         return PartitionResult(each.partition)
 
     results = answer_each(
-        request.group_id, request.topics, ask, lambda partition, error: PartitionResult(partition, error.code, error.text)
+        body.group_id, body.topics, ask, lambda partition, error: PartitionResult(partition, error.code, error.text)
     )
     return WriteShareGroupStateResponse([WriteStateResult(*each) for each in results])

@@ -22,7 +22,7 @@ from ottla.log.errors import StorageError
 from ottla.server.base.errors import code_of
 from ottla.server.base.promise import Promise
 from ottla.server.partitions.replica import Replica
-from ottla.server.requests.context import RequestContext
+from ottla.server.requests.request import Request
 from ottla.server.txn.markers import write_marker
 from ottla.server.txn.shard import Marker
 from ottla.wire.errors import ErrorCode
@@ -43,8 +43,8 @@ _Partition = tuple[str, int]
 class _Writing:
     """One request: what came of each partition so far, and how many appends are not durable yet."""
 
-    def __init__(self, ctx: RequestContext) -> None:
-        self._ctx = ctx
+    def __init__(self, request: Request) -> None:
+        self._request = request
         self.results: dict[int, dict[_Partition, ErrorCode]] = {}
         self.owed: list[tuple[int, _Partition, Replica, int]] = []
 
@@ -55,7 +55,7 @@ class _Writing:
                 results[topic.name, index] = self._append(marker, topic.name, index)
 
     def _append(self, marker: WritableTxnMarker, topic: str, index: int) -> ErrorCode:
-        broker = self._ctx.broker
+        broker = self._request.broker
         if broker.replicas.get(topic, index) is None:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if marker.producer_id < 0 or marker.producer_epoch < 0 or marker.transaction_version == _UNKNOWN_VERSION:
@@ -69,7 +69,7 @@ class _Writing:
         return written.code
 
     def answer(self) -> WriteTxnMarkersResponse:
-        self._ctx.failed = any(code for codes in self.results.values() for code in codes.values())
+        self._request.failed = any(code for codes in self.results.values() for code in codes.values())
         return WriteTxnMarkersResponse([_answer(producer_id, codes) for producer_id, codes in self.results.items()])
 
     def answer_when_durable(self) -> Promise[WriteTxnMarkersResponse]:
@@ -84,15 +84,15 @@ class _Writing:
             if left == 0 and not promise.done():  # the connection may have gone
                 promise.set_result(self.answer())
 
-        flusher = self._ctx.broker.flusher()
+        flusher = self._request.broker.flusher()
         for producer_id, partition, replica, end_offset in self.owed:
             flusher.tell_when_durable(replica, end_offset, partial(told, producer_id, partition))
         return promise
 
 
-def handle(request: WriteTxnMarkersRequest, ctx: RequestContext) -> WriteTxnMarkersResponse | Promise[WriteTxnMarkersResponse]:
-    writing = _Writing(ctx)
-    for marker in request.markers:
+def handle(body: WriteTxnMarkersRequest, request: Request) -> WriteTxnMarkersResponse | Promise[WriteTxnMarkersResponse]:
+    writing = _Writing(request)
+    for marker in body.markers:
         writing.write(marker)
     return writing.answer_when_durable() if writing.owed else writing.answer()
 

@@ -18,7 +18,7 @@ from ottla.server.base.promise import Acknowledgement, Promise
 from ottla.server.dispatch.routes import Waiting, finish
 
 if TYPE_CHECKING:
-    from ottla.server.requests.context import RequestContext
+    from ottla.server.requests.session import Session
 
 MAX_LINE: Final = 64
 """Answers in one line; the frames behind them are kept."""
@@ -39,17 +39,17 @@ class _Place:
 class Line:
     """The line of one connection. `moved` is called whenever its first answer is there, to take it, and more, by `leave`."""
 
-    __slots__ = ("_context", "_moved", "_places", "_serve")
+    __slots__ = ("_moved", "_places", "_serve", "_session")
 
     def __init__(
         self,
         first: Waiting,
-        serve: Callable[[memoryview, RequestContext], Any],
-        context: RequestContext,
+        serve: Callable[[memoryview, Session], Any],
+        session: Session,
         moved: Callable[[], object],
     ) -> None:
         self._serve = serve
-        self._context = context
+        self._session = session
         self._moved = moved
         self._places: deque[_Place] = deque()
         self._join(first)
@@ -65,7 +65,7 @@ class Line:
     def serve(self, frame: memoryview) -> None:
         """Serves a request that is admitted; its answer, if there is one, is the last of the line."""
         try:
-            response = self._serve(frame, self._context)
+            response = self._serve(frame, self._session)
         except CloseConnection as reason:
             self._places.append(_Place(reason))
             return
@@ -86,7 +86,7 @@ class Line:
         if answer.cancelled():
             return
         try:
-            place.answer = cast(bytes, finish(answer, waiting, self._context))
+            place.answer = cast(bytes, finish(answer, waiting))
         except CloseConnection as reason:
             place.answer = reason
         if self._places and self._places[0] is place:

@@ -39,7 +39,7 @@ from ottla.server.base.errors import CloseConnection
 from ottla.server.base.promise import Acknowledgement, Promise
 from ottla.server.dispatch.routes import Waiting, finish
 from ottla.server.network.no_frame import why_no_frame
-from ottla.server.requests.context import RequestContext
+from ottla.server.requests.session import Session
 
 if TYPE_CHECKING:
     from ottla.server.network.answer_line import Line
@@ -68,7 +68,6 @@ class Connection(asyncio.BufferedProtocol):
         "_backlog",
         "_backlog_bytes",
         "_closing",
-        "_context",
         "_fd",
         "_filled",
         "_frame",
@@ -87,6 +86,7 @@ class Connection(asyncio.BufferedProtocol):
         "_resting",
         "_sending",
         "_serve",
+        "_session",
         "_shared",
         "_size",
         "_small_frame",
@@ -136,8 +136,7 @@ class Connection(asyncio.BufferedProtocol):
         self.host: str = host.removeprefix("::ffff:")
         self.peer = f"{self.host}:{port}"
         listener = self._listener
-        self._context = RequestContext(listener.broker, 0, 0, 0, None, self.host, listener.name, self)
-        self._context.client_port = port
+        self._session = Session(listener.name, self.host, port, self)
         encrypted = transport.get_extra_info("sslcontext") is not None
         self._fd = -1 if encrypted else transport.get_extra_info("socket").fileno()
         refusal = listener.admit(self)
@@ -163,7 +162,7 @@ class Connection(asyncio.BufferedProtocol):
             self._shared.give_back(self._frame)
             self._frame = None
         self._listener.forget(self)
-        self._context.connection = None  # a ring that only the cycle collector would find, which this broker seldom runs
+        self._session.close()
 
     def pause_writing(self) -> None:
         self._paused = True
@@ -269,9 +268,8 @@ class Connection(asyncio.BufferedProtocol):
         )
 
     def _serve_one(self, frame: memoryview) -> None:
-        context = self._context
         try:
-            response = self._serve(frame, context)
+            response = self._serve(frame, self._session)
         except CloseConnection as reason:
             self.close(str(reason))
             return
@@ -290,7 +288,7 @@ class Connection(asyncio.BufferedProtocol):
         if type(promised) is Acknowledgement:
             from ottla.server.network.answer_line import Line  # where nothing waits for an fsync, it is not needed
 
-            self._answer = self._line = Line(waiting, self._serve, self._context, self._line_moved)
+            self._answer = self._line = Line(waiting, self._serve, self._session, self._line_moved)
             return
         if isinstance(promised, Promise):
             self._answer = promised
@@ -307,7 +305,7 @@ class Connection(asyncio.BufferedProtocol):
             self.close("its request was given up")
             return
         try:
-            response = finish(answer, waiting, self._context)
+            response = finish(answer, waiting)
         except CloseConnection as reason:
             self.close(str(reason))
             return
@@ -477,7 +475,7 @@ class Connection(asyncio.BufferedProtocol):
     def close(self, reason: str) -> None:
         """Closes after what is already answered; the reason goes to the log."""
         if not self._closing:
-            logger.info("%s (%s) is closed: %s", self.peer, self._context.client_id, reason)
+            logger.info("%s (%s) is closed: %s", self.peer, self._session.client_id, reason)
             self.close_quietly()
 
     def close_quietly(self) -> None:

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from ottla.server.metadata.image import MetadataImage
     from ottla.server.network.connection_rates import ConnectionRates
     from ottla.server.network.shared_buffers import Shared
-    from ottla.server.requests.context import BrokerContext, RequestContext
+    from ottla.server.requests.context import BrokerContext
+    from ottla.server.requests.session import Session
     from ottla.server.settings.broker_config import BrokerConfig
     from ottla.wire.primitives import Buffer, Parts
 
@@ -95,7 +96,7 @@ def _overrides(text: str | None) -> dict[str, int]:
 class Serves(Protocol):
     """What answers requests: server.dispatch.Dispatch, which says how."""
 
-    def serve(self, frame: Buffer, context: RequestContext, /) -> bytes | Parts | Waiting | None: ...
+    def serve(self, frame: Buffer, session: Session, /) -> bytes | Parts | Waiting | None: ...
 
 
 class Listener:
@@ -202,10 +203,6 @@ class Listener:
         self._turned_away.discard(connection)
         if self.connections.pop(connection, None) is None:
             return  # it was never let in
-        if self.broker.telemetry is not None:
-            self.broker.telemetry.connection_lost(connection)
-        if self.broker.shares is not None:
-            self.broker.shares.connection_lost(connection)
         self.shared.disconnected(connection.host)
         if not self.connections:
             self._empty.set()

@@ -27,7 +27,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 from struct import Struct
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 from ottla.server.base.clock import Clock
 from ottla.server.base.promise import Promise
@@ -43,8 +43,9 @@ from ottla.server.metadata.quotas import (
 from ottla.server.quotas.ledger import Client, Ledger
 from ottla.server.quotas.limits import Share
 from ottla.server.quotas.rates import Rate, TokenBucket, Windows
-from ottla.server.requests.context import RequestContext
 from ottla.server.requests.kept_answers import Encoded
+from ottla.server.requests.request import Request
+from ottla.server.requests.session import Session
 from ottla.wire.api import BY_MODULE
 from ottla.wire.errors import ErrorCode
 from ottla.wire.primitives import Buffer, Parts, WireStruct
@@ -62,20 +63,13 @@ _PERCENT_OF_A_SECOND: Final = 1e-7
 """A nanosecond is so many percent of a second."""
 
 
-class Mutes(Protocol):
-    """A connection."""
-
-    def mute(self, throttle_time_ms: int) -> None:
-        """Serves nothing more of it for so long."""
-
-
 class _Served(NamedTuple):
-    """A request whose answer is to be settled; its context may be another's by then."""
+    """A request whose answer is to be settled."""
 
     key: int
     version: int
     client: Client
-    connection: Mutes | None
+    session: Session
     size: int
     took_ns: int
 
@@ -133,15 +127,15 @@ class ClientQuotas:
         self._started, self._size = started, len(frame)
         return decoded
 
-    def _handle(self, key: int, handle: Callable[[Any, RequestContext], Any], request: Any, ctx: RequestContext) -> Any:
-        client, size = _client(ctx), self._size
+    def _handle(self, key: int, handle: Callable[[Any, Request], Any], body: Any, request: Request) -> Any:
+        client, size = _client(request.session, request.client_id), self._size
         if key in _READS and self.fetch.limited:
-            request.max_bytes = min(request.max_bytes, self._most_at_once(client))
+            body.max_bytes = min(body.max_bytes, self._most_at_once(client))
         try:
-            answer = handle(request, ctx)
+            answer = handle(body, request)
         finally:
             took_ns = self._took_ns()
-        served = _Served(key, ctx.api_version, client, _connection(ctx), size, took_ns)
+        served = _Served(key, request.api_version, client, request.session, size, took_ns)
         if isinstance(answer, WireStruct):
             return self._settle(served, answer)
         if answer is None:
@@ -193,8 +187,8 @@ class ClientQuotas:
 
     @staticmethod
     def _mute(served: _Served, throttle_time_ms: int) -> None:
-        if throttle_time_ms > 0 and served.connection is not None:
-            served.connection.mute(throttle_time_ms)
+        if throttle_time_ms > 0:
+            served.session.mute(throttle_time_ms)
 
     # What is used up
 
@@ -238,9 +232,9 @@ class ClientQuotas:
             return _MOST_BYTES
         return min(int(found[1] * (self._windows.number - 1) * self._windows.size_ms / 1000), _MOST_BYTES)
 
-    def charge_fetch(self, ctx: RequestContext, size: int) -> int:
+    def charge_fetch(self, session: Session, client_id: str | None, size: int) -> int:
         """For a Fetch that would be answered with `size` bytes: how long the client has to wait instead, or 0."""
-        client = _client(ctx)
+        client = _client(session, client_id)
         throttle_time_ms = self._charge_time(client, self._took_ns())
         now_ms = self._now_ms()
         found = self.fetch.of(client, now_ms)
@@ -252,9 +246,9 @@ class ClientQuotas:
                 rate.record(-size, now_ms)
         return throttle_time_ms
 
-    def permits(self, ctx: RequestContext, *, strict: bool) -> Permits:
+    def permits(self, session: Session, client_id: str | None, *, strict: bool) -> Permits:
         """For one request that makes or removes partitions."""
-        found = self.changes.of(_client(ctx), self._now_ms())
+        found = self.changes.of(_client(session, client_id), self._now_ms())
         return Permits() if found is None else _LimitedPermits(*found, self._now_ms(), strict=strict)
 
     def used(self, quota: str) -> list[tuple[Share, float]]:
@@ -285,13 +279,8 @@ class _LimitedPermits(Permits):
             self.throttle_time_ms = self._bucket.throttle_time_ms(self._limit, self._now_ms)
 
 
-def _client(ctx: RequestContext) -> Client:
-    return ctx.principal.partition(":")[2], ctx.client_id
-
-
-def _connection(ctx: RequestContext) -> Any:
-    """None where it is gone."""
-    return ctx.connection
+def _client(session: Session, client_id: str | None) -> Client:
+    return session.principal.partition(":")[2], client_id
 
 
 def _with_throttle_time(served: _Served, answer: Encoded, throttle_time_ms: int) -> Encoded:

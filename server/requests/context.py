@@ -1,7 +1,6 @@
-"""What a handler may lean on: the broker's parts, and the request it answers.
+"""The broker's parts as handlers see them: they come with each request (server/requests/request.py).
 
-Handlers take these as arguments and import none of the layers above them, so a handler's test builds a BrokerContext from
-whatever parts it needs.
+So handlers import none of the layers above them, and a handler's test builds a BrokerContext from whatever parts it needs.
 """
 
 from __future__ import annotations
@@ -9,7 +8,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from ottla.server.metadata.operation import NO_LIMIT, Permits
 from ottla.server.partitions.purgatory import Purgatory
 from ottla.server.requests.kept_answers import KeptAnswers
 
@@ -20,10 +18,12 @@ if TYPE_CHECKING:
     from ottla.server.group.coordinator import GroupCoordinator
     from ottla.server.metadata.controller import Controller
     from ottla.server.metadata.image import MetadataImage
+    from ottla.server.metadata.operation import Permits
     from ottla.server.partitions.fetch_sessions import FetchSessions
     from ottla.server.partitions.flushing import Flushing
     from ottla.server.partitions.log_dirs import LogDirs
     from ottla.server.partitions.replicas import Replicas
+    from ottla.server.requests.session import Session
     from ottla.server.settings.broker_config import BrokerConfig
     from ottla.server.settings.current import CurrentSettings
     from ottla.server.share.group_state import ShareGroupState
@@ -37,11 +37,11 @@ if TYPE_CHECKING:
 class ClientQuotas(Protocol):
     """What handlers ask of the quotas of clients (server/quotas)."""
 
-    def charge_fetch(self, ctx: RequestContext, size: int) -> int:
+    def charge_fetch(self, session: Session, client_id: str | None, size: int) -> int:
         """For a Fetch that would be answered with `size` bytes: how many ms the client has to wait instead, or 0."""
         ...
 
-    def permits(self, ctx: RequestContext, *, strict: bool) -> Permits:
+    def permits(self, session: Session, client_id: str | None, *, strict: bool) -> Permits:
         """For a request that makes or removes partitions."""
         ...
 
@@ -74,6 +74,7 @@ class BrokerContext:
         self.purgatory = Purgatory(self.clock)
 
     telemetry: ClientTelemetry | None = None
+    """None until a client asks for its subscriptions; see `client_telemetry`."""
     quotas: ClientQuotas | None = None
     """None until somebody's quota is set."""
     log_dirs: LogDirs | None = None
@@ -117,60 +118,18 @@ class BrokerContext:
             )
         return self.shares
 
+    def client_telemetry(self) -> ClientTelemetry:
+        if self.telemetry is None:
+            from ottla.server.telemetry.subscriptions import ClientTelemetry
+
+            values = self.config.values
+            max_bytes, keeps = values["telemetry.max.bytes"], values["ottla.client.metrics"]
+            self.telemetry = ClientTelemetry(self.metadata, self.clock, self.random, max_bytes, keeps=keeps)
+        return self.telemetry
+
     def flusher(self) -> Flushing:
         if self.flushing is None:
             from ottla.server.partitions.flushing import Flushing
 
             self.flushing = Flushing(self.clock)
         return self.flushing
-
-
-class RequestContext:
-    """One request, without its body. `connection` tells connections apart and is compared by identity only."""
-
-    __slots__ = (
-        "api_key",
-        "api_version",
-        "broker",
-        "client_host",
-        "client_id",
-        "client_port",
-        "client_software",
-        "connection",
-        "correlation_id",
-        "failed",
-        "listener",
-        "principal",
-    )
-
-    def __init__(
-        self,
-        broker: BrokerContext,
-        api_key: int,
-        api_version: int,
-        correlation_id: int,
-        client_id: str | None,
-        client_host: str,
-        listener: str,
-        connection: object,
-        principal: str = "User:ANONYMOUS",
-    ) -> None:
-        self.broker = broker
-        self.api_key = api_key
-        self.api_version = api_version
-        self.correlation_id = correlation_id
-        self.client_id = client_id
-        self.client_host = client_host
-        self.client_port = 0
-        self.client_software = ("unknown", "unknown")
-        """Name and version, as its ApiVersions said."""
-        self.listener = listener
-        self.connection = connection
-        self.principal = principal
-        self.failed = False
-        """Set by Produce and Fetch where their answer holds errors, which are counted then. Dispatch sets it back."""
-
-    def permits(self, strict_since: int) -> Permits:
-        """For a request that makes or removes partitions; from version `strict_since` on its client knows what a refusal is."""
-        quotas = self.broker.quotas
-        return NO_LIMIT if quotas is None else quotas.permits(self, strict=self.api_version >= strict_since)

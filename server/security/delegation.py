@@ -6,21 +6,23 @@ anonymously on one with TLS. All listeners that ottla opens are PLAINTEXT, so ev
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Final
 
+from ottla.server.security.principals import ANONYMOUS
+
 if TYPE_CHECKING:
-    from ottla.server.requests.context import RequestContext
+    from ottla.server.settings.listeners import ListenerAddress
     from ottla.wire.messages.internal.delegation_token_record import DelegationTokenRecord
 
-ANONYMOUS: Final = "User:ANONYMOUS"
 NO_TIME: Final = -1
 """In the answer to a request that is not let through."""
 
 
-def may_ask(ctx: RequestContext) -> bool:
-    (protocol,) = (listener.protocol for listener in ctx.broker.config.listeners if listener.name == ctx.listener)
-    return protocol != "PLAINTEXT" and not (protocol == "SSL" and ctx.principal == ANONYMOUS)
+def may_ask(listeners: Iterable[ListenerAddress], listener: str, principal: str) -> bool:
+    """Whether a client may have to do with tokens that came as `principal` by the listener of this name."""
+    (protocol,) = (each.protocol for each in listeners if each.name == listener)
+    return protocol != "PLAINTEXT" and not (protocol == "SSL" and principal == ANONYMOUS)
 
 
 def is_wanted(token: DelegationTokenRecord, owners: Collection[str] | None) -> bool:

@@ -82,6 +82,10 @@ class ShareSessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
+    def knows(self, connection: object) -> bool:
+        """Whether a session was ever opened by this connection, which is there still."""
+        return connection in self._groups
+
     def find(self, key: SessionKey) -> ShareSession:
         """ShareError without one."""
         session = self._sessions.get(key)

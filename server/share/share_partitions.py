@@ -16,7 +16,7 @@ from ottla.server.base.errors import code_of
 from ottla.server.metadata.image import BROKER, GROUP, ConfigChanged, PartitionChanged, TopicDeleted
 from ottla.server.partitions.replica import Replica
 from ottla.server.share.persister import FENCING, Persister, ShareError
-from ottla.server.share.sessions import SessionKey, ShareSession, ShareSessions, TopicIdPartition
+from ottla.server.share.sessions import Named, SessionKey, ShareSession, ShareSessions, TopicIdPartition
 from ottla.server.share.settings import EARLIEST, LATEST, ShareGroupSettings, duration_ms
 from ottla.server.share.share_partition import Acknowledgement, SharePartition
 from ottla.server.share_state.state import SharePartition as SharePartitionKey
@@ -24,6 +24,7 @@ from ottla.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from ottla.server.base.clock import Clock
+    from ottla.server.base.closing import Closes
     from ottla.server.metadata.controller import Controller
     from ottla.server.metadata.image import MetadataImage
     from ottla.server.partitions.replicas import Replicas
@@ -167,6 +168,14 @@ class SharePartitions:
         except ShareError as error:
             self.fenced(found, error)
             raise
+
+    def open_session(self, key: SessionKey, partitions: Named, connection: Closes) -> ShareSession:
+        """A member's new session, which ends with the connection that it came on. ShareError at the limit of sessions."""
+        is_known = self.sessions.knows(connection)
+        session = self.sessions.open(key, partitions, connection, self.session_limit)
+        if not is_known:
+            connection.on_close(self.connection_lost)
+        return session
 
     def release(self, session: ShareSession) -> None:
         """The session ends, and with it the locks of its member."""

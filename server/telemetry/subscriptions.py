@@ -29,11 +29,12 @@ from __future__ import annotations
 import contextlib
 import functools
 import logging
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from crc32c import crc32c
 
 from ottla.log.settings import ConfigError
+from ottla.server.base.closing import Closes
 from ottla.server.base.randomness import random_uuid
 from ottla.server.metadata.image import CLIENT_METRICS, ConfigChanged
 from ottla.server.settings.group_settings import CLIENT_METRICS_SETTINGS
@@ -48,7 +49,6 @@ if TYPE_CHECKING:
 
     from ottla.server.base.clock import Clock
     from ottla.server.metadata.image import MetadataImage
-    from ottla.server.requests.context import BrokerContext, RequestContext
 
 logger = logging.getLogger("ottla.server.telemetry")
 
@@ -107,6 +107,14 @@ class Instance:
         self.terminating = False
 
 
+class Client(Closes, Protocol):
+    """The session of a client (server/requests/session.py)."""
+
+    client_host: str
+    client_port: int
+    client_software: tuple[str, str]
+
+
 class ClientTelemetry:
     """See the module's docstring. Follows the image's subscriptions by itself."""
 
@@ -119,7 +127,7 @@ class ClientTelemetry:
         self._clock = clock
         self._random = random
         self._instances: dict[bytes, Instance] = {}  # the last to have asked is the last
-        self._by_connection: dict[object, bytes] = {}
+        self._by_client: dict[Client, bytes] = {}
         self._version = 0  # of all subscriptions together
         image.subscribe(self._follow)
 
@@ -130,8 +138,9 @@ class ClientTelemetry:
         if isinstance(event, ConfigChanged) and event.resource_type == CLIENT_METRICS:
             self._version += 1
 
-    def connection_lost(self, connection: object) -> None:
-        instance_id = self._by_connection.pop(connection, None)
+    def _forget_client(self, client: Client) -> None:
+        """The client's connection is gone, and with it the instance that it came for."""
+        instance_id = self._by_client.pop(client)
         if instance_id in self._instances:
             self._forget(instance_id)
 
@@ -143,11 +152,14 @@ class ClientTelemetry:
 
     # The two requests
 
-    def get(self, instance_id: bytes, ctx: RequestContext) -> tuple[bytes, Subscription] | ErrorCode:
-        """The client's id, a new one for all zeros, and what it is to push; or why not."""
+    def get(self, instance_id: bytes, client_id: str | None, client: Client) -> tuple[bytes, Subscription] | ErrorCode:
+        """Answers a GetTelemetrySubscriptions: the client instance's id, a new one for all zeros, and what it is to push.
+
+        An error code where it may not ask now.
+        """
         if instance_id == bytes(16):
             instance_id = self._new_id()
-        instance = self._instance(instance_id, ctx)
+        instance = self._instance(instance_id, client_id, client)
         now_ms = self._clock.now_ms()
         if _is_due(now_ms, max(instance.last_get_ms, instance.last_push_ms), instance):
             instance.last_get_ms = now_ms
@@ -157,11 +169,20 @@ class ClientTelemetry:
         return instance_id, instance.subscription
 
     def push(
-        self, instance_id: bytes, subscription_id: int, codec: int, metrics: bytes, ctx: RequestContext, *, terminating: bool
+        self,
+        instance_id: bytes,
+        client_id: str | None,
+        client: Client,
+        *,
+        subscription_id: int,
+        codec: int,
+        metrics: bytes,
+        terminating: bool,
     ) -> ErrorCode:
+        """Takes the metrics of a PushTelemetry, `codec` being what they are compressed by. The answer's error code."""
         if instance_id in _RESERVED:
             return ErrorCode.INVALID_REQUEST
-        instance = self._instance(instance_id, ctx)
+        instance = self._instance(instance_id, client_id, client)
         instance.last_error = self._check_push(instance, subscription_id, codec, metrics, terminating)
         instance.terminating = terminating
         return instance.last_error
@@ -208,16 +229,20 @@ class ClientTelemetry:
             if made not in self._instances:
                 return made
 
-    def _instance(self, instance_id: bytes, ctx: RequestContext) -> Instance:
+    def _instance(self, instance_id: bytes, client_id: str | None, client: Client) -> Instance:
+        """The instance of this id as a request finds it: a new one where there is none, or none any more."""
         now_ms = self._clock.now_ms()
         instance = self._instances.get(instance_id)
         if instance is not None and now_ms - instance.seen_ms >= _expiry_ms(instance):
             self._forget(instance_id)
             instance = None
         if instance is None or instance.version != self._version:
-            attributes, numbers = (instance.attributes, instance.numbers) if instance else (_attributes(instance_id, ctx), {})
+            attributes = instance.attributes if instance else _attributes(instance_id, client_id, client)
+            numbers = instance.numbers if instance else {}
             instance = Instance(attributes, numbers, self._subscription(instance_id, attributes), self._version)
-            self._by_connection[ctx.connection] = instance_id
+            if client not in self._by_client:
+                client.on_close(self._forget_client)
+            self._by_client[client] = instance_id
         instance.seen_ms = now_ms
         self._instances.pop(instance_id, None)
         self._instances[instance_id] = instance
@@ -250,15 +275,6 @@ class ClientTelemetry:
         return Subscription(wanted, interval_ms, _subscription_id(instance_id, wanted, interval_ms))
 
 
-def telemetry_of(broker: BrokerContext) -> ClientTelemetry:
-    """The broker's, made with the first client that asks: nearly no broker is ever asked."""
-    if broker.telemetry is None:
-        values = broker.config.values
-        max_bytes, keeps = values["telemetry.max.bytes"], values["ottla.client.metrics"]
-        broker.telemetry = ClientTelemetry(broker.metadata, broker.clock, broker.random, max_bytes, keeps=keeps)
-    return broker.telemetry
-
-
 def _is_due(now_ms: int, last_ms: int, instance: Instance) -> bool:
     return last_ms == NEVER_MS or now_ms - last_ms >= instance.subscription.interval_ms
 
@@ -267,15 +283,16 @@ def _expiry_ms(instance: Instance) -> int:
     return max(MIN_EXPIRY_MS, 3 * instance.subscription.interval_ms)
 
 
-def _attributes(instance_id: bytes, ctx: RequestContext) -> dict[str, str | None]:
-    name, version = ctx.client_software
+def _attributes(instance_id: bytes, client_id: str | None, client: Client) -> dict[str, str | None]:
+    """What subscriptions may ask of a client, by the names that KIP-714 gives it."""
+    name, version = client.client_software
     return {
         "client_instance_id": uuid_to_text(instance_id),
-        "client_id": ctx.client_id,
+        "client_id": client_id,
         "client_software_name": name,
         "client_software_version": version,
-        "client_source_address": ctx.client_host,
-        "client_source_port": str(ctx.client_port),
+        "client_source_address": client.client_host,
+        "client_source_port": str(client.client_port),
     }
 
 

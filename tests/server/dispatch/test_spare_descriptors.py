@@ -45,7 +45,7 @@ def test_a_handler_is_loaded_in_a_process_without_descriptors() -> None:
     program = """
 import os, resource
 from ottla.server.dispatch.routes import Dispatch
-dispatch = Dispatch()
+dispatch = Dispatch(None)
 dispatch._make_route(18, 0)
 resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) - 1, 4096))
 try:

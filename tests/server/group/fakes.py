@@ -8,13 +8,15 @@ import heapq
 import itertools
 from collections.abc import Callable, Coroutine, Iterator
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 from ottla.log.errors import LogError
 from ottla.server.coordination.internal_topic import Appended
 from ottla.server.group.coordinator import GroupCoordinator
 from ottla.server.group.settings import GroupSettings
 from ottla.server.handlers import heartbeat, join_group, leave_group, offset_commit, offset_fetch, sync_group
+from ottla.server.requests.request import Request
+from ottla.server.requests.session import Session
 from ottla.wire.batch import read_header
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.heartbeat import HeartbeatRequest
@@ -128,8 +130,9 @@ class Broker:
         )
         self.groups = GroupCoordinator(self.log, self.clock, GroupSettings(**settings), NODE_ID, self.metadata)
 
-    def context(self, version: int, client_id: str | None = "c", host: str = "127.0.0.1") -> Any:
-        return SimpleNamespace(broker=self, api_version=version, client_id=client_id, client_host=host)
+    def context(self, version: int, client_id: str | None = "c", host: str = "127.0.0.1") -> Request:
+        """A request of this version, as its handler sees it."""
+        return Request(cast(Any, self), Session("PLAINTEXT", host), 0, version, 1, client_id)
 
     def restarted(self) -> Broker:
         """Another process over the same log and clock."""

@@ -45,7 +45,7 @@ def ask(node: Node, api: str, request: WireStruct, version: int, who: str = "Use
     messages = import_module(f"ottla.wire.messages.{api}")
     handler = import_module(f"ottla.server.handlers.{api}")
     context = node.context(version, "PLAINTEXT")
-    context.principal = who
+    context.session.principal = who
     answer = handler.handle(request, context)
     if inspect.isawaitable(answer):
         answer = asyncio.run(_result(answer))

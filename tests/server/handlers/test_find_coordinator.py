@@ -56,7 +56,7 @@ class Cluster(Broker):
         else:
             (request.key,) = keys
         context = self.context(version)
-        context.listener = listener
+        context.session.listener = listener
         answer = find_coordinator.handle(request, context)
         body = encoded(messages.ENCODE_RESPONSE[version], answer)
         return messages.DECODE_RESPONSE[version](body, 0)[0]

@@ -214,7 +214,7 @@ def test_what_becomes_available_again_ends_the_wait(broker: MemoryBroker, how: s
         (session,) = [
             each for each in broker.context.share_partitions().sessions._sessions.values() if each.key.member_id == "holder"
         ]
-        broker.context.share_partitions().connection_lost(session.connection)
+        session.connection.close()
     else:
         broker.clock.advance(LOCK_SECONDS)
     broker.clock.advance(0)
@@ -353,9 +353,9 @@ def test_the_last_connection_of_a_group_takes_its_share_partitions_with_it(broke
     for member_id in ("a", "b"):
         Member(broker, member_id).fetch([T0])
     a, b = (session.connection for session in shares.sessions._sessions.values())
-    shares.connection_lost(a)
+    a.close()
     assert (len(shares), len(shares.sessions)) == (1, 1)
-    shares.connection_lost(b)
+    b.close()
     assert (len(shares), len(shares.sessions)) == (0, 0)
 
 
@@ -365,7 +365,7 @@ def test_also_where_the_session_ended_before(broker: MemoryBroker, member: Membe
     (session,) = shares.sessions._sessions.values()
     member.fetch(epoch=-1)
     assert (len(shares), len(shares.sessions)) == (1, 0)
-    shares.connection_lost(session.connection)
+    session.connection.close()
     assert len(shares) == 0
 
 

@@ -24,8 +24,9 @@ from ottla.server.metadata.image import Endpoint, MetadataImage
 from ottla.server.metadata.opening import open_standalone
 from ottla.server.metadata.standalone import StandaloneController
 from ottla.server.metadata.standalone_cluster import StandaloneCluster
-from ottla.server.requests.context import RequestContext
 from ottla.server.requests.kept_answers import KeptAnswers
+from ottla.server.requests.request import Request
+from ottla.server.requests.session import Session
 from ottla.server.settings.broker_config import BrokerConfig
 from ottla.server.txn.producer_ids import ProducerIds
 from tests.memdisk import MemDisk
@@ -119,7 +120,7 @@ class Node:
     def image(self) -> MetadataImage:
         return self.controller.image
 
-    def context(self, api_version: int, listener: str = "PLAINTEXT") -> RequestContext:
+    def context(self, api_version: int, listener: str = "PLAINTEXT") -> Request:
         """A request of this version, as a handler sees it."""
         broker: Any = SimpleNamespace(
             quotas=None,
@@ -130,7 +131,7 @@ class Node:
             producer_ids=ProducerIds(self.controller),
             kept_answers=KeptAnswers(),
         )
-        return RequestContext(broker, 0, api_version, 1, "client", "127.0.0.1", listener, object())
+        return Request(broker, Session(listener, "127.0.0.1"), 0, api_version, 1, "client")
 
 
 @functools.cache

@@ -28,7 +28,7 @@ class NoGroups(GroupCoordinator):
 
 def sources(broker: MemoryBroker, dispatch: Dispatch | None = None) -> Sources:
     broker.context.groups = NoGroups()
-    return Sources(broker.context, dispatch or Dispatch(), [], broker.logs, serving=True)
+    return Sources(broker.context, dispatch or Dispatch(broker.context), [], broker.logs, serving=True)
 
 
 def text(exposition: Exposition) -> str:
@@ -88,12 +88,12 @@ def test_quantiles_buckets_and_sums_are_of_the_same_times() -> None:
     broker = MemoryBroker({"t": 1})
     now = iter(range(0, 10**12, 3_000_000))
     next(now)
-    dispatch = Dispatch(lambda: next(now))
+    dispatch = Dispatch(broker.context, lambda: next(now))
     parts: list[Any] = [encode_request_header(0, 9, 1, "me")]
     data = [produce.PartitionProduceData(0, batch())]
     produce.ENCODE_REQUEST[9](produce.ProduceRequest(None, -1, 0, [produce.TopicProduceData("t", partition_data=data)]), parts)
     for _ in range(4):
-        dispatch.serve(b"".join(parts), broker.request(0))
+        dispatch.serve(b"".join(parts), broker.session())
     families = {family.name: family for family in text_string_to_metric_families(text(Exposition(sources(broker, dispatch))))}
 
     summary = families["kafka_network_requestmetrics_totaltimems"].samples
@@ -111,8 +111,9 @@ def test_quantiles_buckets_and_sums_are_of_the_same_times() -> None:
 
 
 def test_untimed_requests_have_no_quantiles() -> None:
-    broker, dispatch = MemoryBroker({"t": 1}), Dispatch()
-    dispatch.serve(encode_request_header(18, 0, 1, "me"), broker.request(0))
+    broker = MemoryBroker({"t": 1})
+    dispatch = Dispatch(broker.context)
+    dispatch.serve(encode_request_header(18, 0, 1, "me"), broker.session())
     lines = text(Exposition(sources(broker, dispatch))).splitlines()
     assert 'kafka_network_requestmetrics_requests_total{request="ApiVersions",version="0"} 1.0' in lines
     assert not [line for line in lines if "quantile=" in line or "_bucket" in line]

@@ -24,7 +24,7 @@ class Rig:
         for name, topic in self.groups.broker.metadata.topics.items():
             topic.topic_id = MemoryBroker.topic_id(name)
             self.groups.broker.metadata.topics_by_id[topic.topic_id] = topic
-        self.sources = Sources(self.memory.context, Dispatch(), [], self.memory.logs, serving=True)
+        self.sources = Sources(self.memory.context, Dispatch(self.memory.context), [], self.memory.logs, serving=True)
 
     def append(self, topic: str, partition: int, records: int) -> None:
         replica = self.memory.replicas.get(topic, partition)

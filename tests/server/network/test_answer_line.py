@@ -16,7 +16,9 @@ from ottla.server.base.promise import Acknowledgement, Promise
 from ottla.server.dispatch.routes import Waiting
 from ottla.server.network.answer_line import MAX_LINE
 from ottla.server.network.connection import Connection
-from tests.server.network.test_connection import ROUTE, Peer, framed, turn
+from ottla.server.requests.request import Request
+from ottla.server.requests.session import Session
+from tests.server.network.test_connection import NO_BROKER, ROUTE, Peer, framed, turn
 
 PRODUCE = b"\0\0"
 OTHER = b"\0\3"
@@ -31,12 +33,12 @@ class Promising:
         self.served: list[bytes] = []
         self.promises: dict[bytes, Promise[bytes]] = {}
 
-    def serve(self, frame: memoryview, context: Any) -> Any:
+    def serve(self, frame: memoryview, session: Session) -> Any:
         request = bytes(frame)
         self.served.append(request)
         if b"wait" in request or b"later" in request:
             promise = self.promises[request] = Acknowledgement() if b"wait" in request else Promise()
-            return Waiting(promise, ROUTE, 0, 0)
+            return Waiting(promise, ROUTE, Request(NO_BROKER, session, 0, 0, 0, None), 0)
         if b"bad" in request:
             raise CloseConnection("it is bad")
         return None if b"none" in request else framed(request)

@@ -24,17 +24,21 @@ from ottla.server.network import shared_buffers as shared
 from ottla.server.network.connection import BACKLOG_FRAMES, HIGH_WATER, PIECE_BYTES, TURN_BYTES, Connection
 from ottla.server.network.listener import Listener, SocketSettings
 from ottla.server.network.shared_buffers import Shared
-from ottla.server.requests.context import RequestContext
+from ottla.server.requests.request import Request
+from ottla.server.requests.session import Session
 from tests.fakes import FakeTransport, MemoryBroker
 
 MAX_REQUEST = 1 << 20
+
+
+NO_BROKER: Any = None
 
 
 def echo(answer: Any, parts: list[Any]) -> None:
     parts.append(answer)
 
 
-ROUTE = Route(lambda buf, pos: (buf, pos), lambda request, context: request, echo, Struct(">ii"), False)
+ROUTE = Route(lambda buf, pos: (buf, pos), lambda body, request: body, echo, Struct(">ii"), False)
 
 
 def framed(body: bytes) -> bytes:
@@ -50,16 +54,16 @@ class EchoDispatch:
         self.slices: dict[bytes, FileSlice] = {}
         self.long: dict[bytes, bytes] = {}
 
-    def serve(self, frame: memoryview, context: RequestContext) -> Any:
+    def serve(self, frame: memoryview, session: Session) -> Any:
         request = bytes(frame)
         self.served.append(request)
-        context.api_key = 3
+        header = Request(NO_BROKER, session, 3, 0, 0, None)
         if request.startswith(b"wait"):
             self.promises.append(asyncio.get_running_loop().create_future())
-            return Waiting(self.promises[-1], ROUTE, 0, 0)
+            return Waiting(self.promises[-1], ROUTE, header, 0)
         if request.startswith(b"task"):
             self.promises.append(asyncio.get_running_loop().create_future())
-            return Waiting(self._finish(self.promises[-1]), ROUTE, 0, 0)
+            return Waiting(self._finish(self.promises[-1]), ROUTE, header, 0)
         if request.startswith(b"none"):
             return None
         if request.startswith(b"bad"):
@@ -491,9 +495,12 @@ def test_a_region_that_was_cut_meanwhile_ends_the_connection(size: int, caplog: 
         part.read()
 
 
-def test_the_context_tells_who_asks() -> None:
+def test_its_session_knows_who_the_client_is_and_ends_with_it() -> None:
     peer = Peer()
-    _, transport = peer.connect("::ffff:192.168.1.5")
-    context: RequestContext = transport.protocol._context
-    assert (context.client_host, context.listener, context.connection) == ("192.168.1.5", "PLAINTEXT", transport.protocol)
-    assert context.broker is peer.broker.context
+    connection, transport = peer.connect("::ffff:192.168.1.5")
+    session: Session = transport.protocol._session
+    assert (session.client_host, session.client_port, session.listener) == ("192.168.1.5", 4321, "PLAINTEXT")
+    ended: list[Session] = []
+    session.on_close(ended.append)
+    connection.connection_lost(None)
+    assert ended == [session]

@@ -17,7 +17,7 @@ from ottla.log.disk.files import FileSlice, OsDisk
 from ottla.server.network.connection import Connection
 from ottla.server.network.listener import KAFKA_BUFFER_BYTES, SWEEPS, Listener, SocketSettings, bound_socket
 from ottla.server.network.shared_buffers import Shared
-from ottla.server.requests.context import RequestContext
+from ottla.server.requests.session import Session
 from tests.fakes import MemoryBroker
 
 LOOPS = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
@@ -30,8 +30,7 @@ class SliceDispatch:
     def __init__(self, part: FileSlice | None = None) -> None:
         self.part = part
 
-    def serve(self, frame: memoryview, context: RequestContext) -> Any:
-        context.api_key = 3
+    def serve(self, frame: memoryview, session: Session) -> Any:
         if bytes(frame) == b"f" and self.part is not None:
             part = FileSlice(self.part.file, self.part.position, self.part.length)
             return [len(part).to_bytes(4, "big"), part]

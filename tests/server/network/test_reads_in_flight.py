@@ -112,10 +112,11 @@ def replica(broker: Broker) -> Any:
 
 
 def context(broker: Broker) -> Any:
-    from ottla.server.requests.context import RequestContext
+    from ottla.server.requests.request import Request
+    from ottla.server.requests.session import Session
 
     assert broker.context is not None
-    return RequestContext(broker.context, 34, 2, 1, "client", "127.0.0.1", "PLAINTEXT", object())
+    return Request(broker.context, Session("PLAINTEXT", "127.0.0.1"), 34, 2, 1, "client")
 
 
 async def filled(broker: Broker) -> PartitionLog:

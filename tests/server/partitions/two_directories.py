@@ -10,7 +10,8 @@ from ottla.log.disk.directory import LogDirectory
 from ottla.log.partition import PartitionLog
 from ottla.server.broker.broker import Broker
 from ottla.server.handlers import alter_replica_log_dirs, describe_log_dirs
-from ottla.server.requests.context import RequestContext
+from ottla.server.requests.request import Request
+from ottla.server.requests.session import Session
 from ottla.wire.messages.alter_replica_log_dirs import AlterReplicaLogDir, AlterReplicaLogDirsRequest, AlterReplicaLogDirTopic
 from ottla.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from ottla.wire.messages.describe_log_dirs import DescribeLogDirsPartition, DescribeLogDirsRequest
@@ -95,7 +96,7 @@ def alter(broker: Broker, path: str, *partitions: int, name: str = "t", version:
 
 def context(broker: Broker, version: int) -> Any:
     assert broker.context is not None
-    return RequestContext(broker.context, 34, version, 1, "client", "127.0.0.1", "PLAINTEXT", object())
+    return Request(broker.context, Session("PLAINTEXT", "127.0.0.1"), 34, version, 1, "client")
 
 
 def described(broker: Broker) -> dict[str, list[DescribeLogDirsPartition]]:

@@ -11,16 +11,16 @@ from ottla.server.dispatch.routes import Dispatch, Waiting, finish
 from ottla.server.metadata.quotas import Entity
 from ottla.server.quotas.enforcement import ClientQuotas
 from ottla.server.quotas.rates import Windows
-from ottla.server.requests.context import RequestContext
+from ottla.server.requests.session import Session
 from ottla.wire.header import decode_response_header, encode_request_header
-from tests.fakes import MemoryBroker
+from tests.fakes import LISTENER, MemoryBroker
 
 CLIENTS = Windows(11, 1000)
 CHANGES = Windows(10, 1000)
 
 
 class Client:
-    """What its connection was told, and its place in a request's context."""
+    """The network's side of its session: how long it was muted for, each time."""
 
     def __init__(self) -> None:
         self.muted: list[int] = []
@@ -34,7 +34,7 @@ class LimitedBroker(MemoryBroker):
 
     def __init__(self, topics: dict[str, int], settings: dict[str, str] | None = None) -> None:
         super().__init__(topics, settings)
-        self.dispatch = Dispatch()
+        self.dispatch = Dispatch(self.context)
         self.step_ns = 0
         self._ticks = 1
         self.quotas = ClientQuotas(self.dispatch, self.clock, CLIENTS, CHANGES, self._tick)
@@ -55,9 +55,8 @@ class LimitedBroker(MemoryBroker):
         parts: list[Any] = [encode_request_header(messages.API_KEY, version, 1, client_id)]
         messages.ENCODE_REQUEST[version](request, parts)
         self.frame_bytes = len(b"".join(parts))
-        context = self.request(version)
-        context.connection, context.principal = self.client, f"User:{user}"
-        answer = self.dispatch.serve(b"".join(parts), context)
+        session = Session(LISTENER, "127.0.0.1", connection=self.client, principal=f"User:{user}")
+        answer = self.dispatch.serve(b"".join(parts), session)
 
         def read(frame: Any) -> Any:
             joined = b"".join(
@@ -70,11 +69,11 @@ class LimitedBroker(MemoryBroker):
         if not isinstance(answer, Waiting):
             return None if answer is None else read(answer)
         if inspect.iscoroutine(answer.answer):
-            return read(asyncio.run(_finished(answer, context)))
-        return lambda: read(finish(answer.answer, answer, context))  # type: ignore[arg-type]
+            return read(asyncio.run(_finished(answer)))
+        return lambda: read(finish(answer.answer, answer))  # type: ignore[arg-type]
 
 
-async def _finished(waiting: Waiting, context: RequestContext) -> Any:
+async def _finished(waiting: Waiting) -> Any:
     done = asyncio.ensure_future(waiting.answer)
     await asyncio.wait([done])
-    return finish(done, waiting, context)
+    return finish(done, waiting)

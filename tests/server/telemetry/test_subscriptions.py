@@ -14,10 +14,10 @@ from ottla.server.dispatch.routes import Dispatch
 from ottla.server.metadata.image import CLIENT_METRICS
 from ottla.server.network.listener import Listener, SocketSettings
 from ottla.server.network.shared_buffers import Shared
-from ottla.server.requests.context import RequestContext
+from ottla.server.requests.session import Session
 from ottla.server.settings.group_settings import CLIENT_METRICS_SETTINGS
 from ottla.server.telemetry import subscriptions as telemetry
-from ottla.server.telemetry.subscriptions import MAX_INSTANCES, ClientTelemetry, Subscription, telemetry_of
+from ottla.server.telemetry.subscriptions import MAX_INSTANCES, ClientTelemetry, Subscription
 from ottla.wire.compression import compress
 from ottla.wire.errors import ErrorCode
 from ottla.wire.header import decode_response_header, encode_request_header
@@ -42,17 +42,18 @@ class Rig:
     def __init__(self) -> None:
         self.broker = MemoryBroker({}, {"telemetry.max.bytes": "1000"})
         self.telemetry = ClientTelemetry(self.broker.image, self.broker.clock, Random(1), 1000)
-        self.context = self.connect()
+        self.session = self.connect()
+        self.client_id: str | None = "client"
 
-    def connect(self) -> RequestContext:
-        return self.broker.request(0)
+    def connect(self) -> Session:
+        return self.broker.session()
 
     def subscribe(self, name: str, **settings: str | None) -> None:
         dotted = {key.replace("_", "."): value for key, value in settings.items()}
         self.broker.image.apply_all([ConfigRecord(CLIENT_METRICS, name, *setting) for setting in dotted.items()])
 
-    def get(self, instance_id: bytes = ID, context: RequestContext | None = None) -> Subscription | ErrorCode:
-        found = self.telemetry.get(instance_id, context or self.context)
+    def get(self, instance_id: bytes = ID, session: Session | None = None) -> Subscription | ErrorCode:
+        found = self.telemetry.get(instance_id, self.client_id, session or self.session)
         if isinstance(found, ErrorCode):
             return found
         assert found[0] == instance_id
@@ -67,7 +68,15 @@ class Rig:
         terminating: bool = False,
         instance_id: bytes = ID,
     ) -> ErrorCode:
-        return self.telemetry.push(instance_id, subscription_id, codec, metrics, self.context, terminating=terminating)
+        return self.telemetry.push(
+            instance_id,
+            self.client_id,
+            self.session,
+            subscription_id=subscription_id,
+            codec=codec,
+            metrics=metrics,
+            terminating=terminating,
+        )
 
     def pass_time(self, seconds: float = INTERVAL_S) -> None:
         self.broker.clock.advance(seconds)
@@ -117,8 +126,8 @@ def test_subscriptions_that_match_are_put_together(rig: Rig) -> None:
     ],
 )
 def test_patterns(rig: Rig, match: str, fits: bool) -> None:
-    rig.context.client_software = ("lib", "1.2")
-    rig.context.client_port = 4321
+    rig.session.client_software = ("lib", "1.2")
+    rig.session.client_port = 4321
     rig.subscribe("s", metrics="m", match=match)
     found = rig.get()
     assert isinstance(found, Subscription)
@@ -138,7 +147,7 @@ def test_patterns(rig: Rig, match: str, fits: bool) -> None:
 )
 def test_a_pattern_of_many_ways_takes_no_time(rig: Rig, pattern: str, fits: bool) -> None:
     """One that tries them all would still be at it when the tests are given up."""
-    rig.context.client_id = "a" * 40
+    rig.client_id = "a" * 40
     rig.subscribe("s", metrics="m", match=f"client_id={pattern}")
     found = rig.get()
     assert isinstance(found, Subscription)
@@ -160,7 +169,7 @@ def test_a_pattern_beyond_what_can_be_compiled_is_refused(pattern: str) -> None:
 
 
 def test_a_client_without_an_id_matches_no_pattern_of_it(rig: Rig) -> None:
-    rig.context.client_id = None
+    rig.client_id = None
     rig.subscribe("s", metrics="m", match="client_id=.*")
     assert rig.get() == Subscription((), 300_000, DEFAULT_ID_OF_ID)
 
@@ -179,7 +188,7 @@ def test_a_get_before_the_interval_is_over(rig: Rig) -> None:
     rig.get()
     rig.pass_time(INTERVAL_S - 1)
     assert rig.get() is EARLY
-    assert rig.get(context=rig.connect()) is EARLY, "on another connection as well"
+    assert rig.get(session=rig.connect()) is EARLY, "on another connection as well"
     rig.pass_time(1)
     assert isinstance(rig.get(), Subscription)
 
@@ -310,8 +319,9 @@ def test_what_is_no_otlp_is_refused_where_it_is_kept(keeping: Rig, rig: Rig) -> 
 
 def test_a_client_takes_its_numbers_along(keeping: Rig) -> None:
     pushed(keeping, gauge("g", point(1)))
-    keeping.telemetry.connection_lost(keeping.context.connection)
+    keeping.session.close()
     assert kept(keeping) == {}
+    keeping.session = keeping.connect()
     pushed(keeping, gauge("h", point(1)))
     keeping.pass_time(3 * INTERVAL_S)
     keeping.get(b"another client..")
@@ -341,12 +351,12 @@ def test_numbers_have_their_bounds(keeping: Rig, monkeypatch: pytest.MonkeyPatch
 def test_a_client_is_forgotten_with_the_connection_it_first_came_on(rig: Rig) -> None:
     other = rig.connect()
     rig.get()
-    assert rig.get(context=other) is EARLY
-    rig.telemetry.connection_lost(other.connection)
+    assert rig.get(session=other) is EARLY
+    other.close()
     assert rig.get() is EARLY
-    rig.telemetry.connection_lost(rig.context.connection)
+    rig.session.close()
     assert len(rig.telemetry) == 0
-    assert isinstance(rig.get(context=other), Subscription)
+    assert isinstance(rig.get(session=rig.connect()), Subscription)
 
 
 def test_a_client_is_forgotten_after_a_long_silence(rig: Rig) -> None:
@@ -371,8 +381,8 @@ def test_there_is_room_for_so_many_and_no_more(rig: Rig) -> None:
 def test_the_broker_has_one(rig: Rig) -> None:
     context = rig.broker.context
     assert context.telemetry is None
-    assert telemetry_of(context) is telemetry_of(context)
-    assert telemetry_of(context).max_bytes == 1000
+    assert context.client_telemetry() is context.client_telemetry()
+    assert context.client_telemetry().max_bytes == 1000
 
 
 async def sent(writer: asyncio.StreamWriter, reader: asyncio.StreamReader, request: Any, version: int) -> Any:
@@ -392,16 +402,16 @@ def test_a_connection_tells_who_it_is_and_takes_its_client_along(rig: Rig) -> No
 
     async def scenario() -> None:
         context = rig.broker.context
-        listener = Listener("PLAINTEXT", context, Dispatch(), SocketSettings(), Shared())
+        listener = Listener("PLAINTEXT", context, Dispatch(context), SocketSettings(), Shared())
         await listener.open("127.0.0.1", 0)
         await listener.accept()
         reader, writer = await asyncio.open_connection("127.0.0.1", listener.port)
         await sent(writer, reader, ApiVersionsRequest("lib", "1.2"), 3)
         answer = await sent(writer, reader, GetTelemetrySubscriptionsRequest(ID), 0)
         assert (answer.error_code, answer.requested_metrics) == (0, ["m"])
-        assert len(telemetry_of(context)) == 1
+        assert len(context.client_telemetry()) == 1
         writer.close()
         await listener.close(10.0)
-        assert len(telemetry_of(context)) == 0
+        assert len(context.client_telemetry()) == 0
 
     asyncio.run(asyncio.wait_for(scenario(), 60))

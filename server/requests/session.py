@@ -1,0 +1,81 @@
+"""A session: one client's connection as handlers, quotas, share groups and telemetry see it.
+
+It begins when the connection is accepted and ends with it. Who keeps something for as long as a connection lives keeps it by the
+session, and subscribes to its end; so the network layer knows nobody who does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from ottla.server.security.principals import ANONYMOUS
+
+UNKNOWN_SOFTWARE: Final = ("unknown", "unknown")
+
+
+class Mutes(Protocol):
+    """The network's side of a session."""
+
+    def mute(self, throttle_time_ms: int) -> None:
+        """Neither reads nor serves any more requests for so many milliseconds."""
+        ...
+
+
+class Session:
+    """`listener` is the name of the listener that the client came by. Sessions are compared by identity only."""
+
+    __slots__ = (
+        "_connection",
+        "_on_close",
+        "client_host",
+        "client_id",
+        "client_port",
+        "client_software",
+        "is_closed",
+        "listener",
+        "principal",
+    )
+
+    def __init__(
+        self,
+        listener: str,
+        client_host: str,
+        client_port: int = 0,
+        connection: Mutes | None = None,
+        principal: str = ANONYMOUS,
+    ) -> None:
+        self.listener = listener
+        self.client_host = client_host
+        self.client_port = client_port
+        self.client_id: str | None = None
+        """What the latest request called its client; for log lines. Each request has its own."""
+        self.client_software: tuple[str, str] = UNKNOWN_SOFTWARE
+        """The name and version of the client's library, as its ApiVersions gave them (KIP-511)."""
+        self.principal = principal
+        self.is_closed = False
+        self._connection = connection
+        self._on_close: list[Callable[[Session], object]] = []
+
+    def mute(self, throttle_time_ms: int) -> None:
+        """Stops reading from this client and serving it for so long, because it is over a quota. Does nothing once it is gone."""
+        if self._connection is not None:
+            self._connection.mute(throttle_time_ms)
+
+    def on_close(self, callback: Callable[[Session], object]) -> None:
+        """Calls back with this session once its connection is gone; at once if it already is."""
+        if self.is_closed:
+            callback(self)
+        else:
+            self._on_close.append(callback)
+
+    def close(self) -> None:
+        """Says that the connection is gone to everybody who subscribed, in the order in which they did.
+
+        Session and connection refer to each other, a ring that only the cycle collector would find: it ends here.
+        """
+        self.is_closed = True
+        self._connection = None
+        callbacks, self._on_close = self._on_close, []
+        for callback in callbacks:
+            callback(self)
