@@ -8,6 +8,7 @@ import pytest
 
 from ottla.log.transactions import append_marker
 from ottla.server.base.promise import Promise
+from ottla.server.requests.session import Session
 from ottla.server.share.states import ACCEPT, GAP, REJECT, RELEASE, RENEW
 from ottla.wire.batch import iter_batches
 from ottla.wire.errors import ErrorCode
@@ -20,6 +21,12 @@ from tests.server.share.support import LOCK_SECONDS, MemoryPersister
 
 T0, T1, T2 = ((("t"), index) for index in range(3))
 WAIT_MS = 1000
+
+
+def disconnect(connection: object) -> None:
+    """The client goes, as whoever opened a session by it hears from its own session with the broker."""
+    assert isinstance(connection, Session)
+    connection.close()
 
 
 @pytest.fixture
@@ -214,7 +221,7 @@ def test_what_becomes_available_again_ends_the_wait(broker: MemoryBroker, how: s
         (session,) = [
             each for each in broker.context.share_partitions().sessions._sessions.values() if each.key.member_id == "holder"
         ]
-        session.connection.close()
+        disconnect(session.connection)
     else:
         broker.clock.advance(LOCK_SECONDS)
     broker.clock.advance(0)
@@ -353,9 +360,9 @@ def test_the_last_connection_of_a_group_takes_its_share_partitions_with_it(broke
     for member_id in ("a", "b"):
         Member(broker, member_id).fetch([T0])
     a, b = (session.connection for session in shares.sessions._sessions.values())
-    a.close()
+    disconnect(a)
     assert (len(shares), len(shares.sessions)) == (1, 1)
-    b.close()
+    disconnect(b)
     assert (len(shares), len(shares.sessions)) == (0, 0)
 
 
@@ -365,7 +372,7 @@ def test_also_where_the_session_ended_before(broker: MemoryBroker, member: Membe
     (session,) = shares.sessions._sessions.values()
     member.fetch(epoch=-1)
     assert (len(shares), len(shares.sessions)) == (1, 0)
-    session.connection.close()
+    disconnect(session.connection)
     assert len(shares) == 0
 
 
