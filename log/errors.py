@@ -26,6 +26,10 @@ class NotABatch(CorruptRecord):
     """Bytes that do not even begin like a batch of any format. 2 CORRUPT_MESSAGE."""
 
 
+class OffsetsOutOfOrder(CorruptRecord):
+    """A batch for a follower whose offsets lie below the end of its log, or make no sense. 2 CORRUPT_MESSAGE."""
+
+
 class _RecordErrors(LogError):
     """A refusal that may name single records: `record_errors` holds (index in the batch, text), empty if all are meant."""
 

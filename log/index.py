@@ -80,6 +80,11 @@ class OffsetIndex:
     def is_full(self) -> bool:
         return len(self._offsets) >= self.max_entries
 
+    @property
+    def room(self) -> int:
+        """How many more entries fit."""
+        return max(self.max_entries - len(self._offsets), 0)
+
     def append(self, offset: int, position: int) -> None:
         """Adds an entry; `offset` must be above the last one's."""
         relative = offset - self.base_offset
@@ -169,6 +174,11 @@ class TimeIndex:
     def is_full(self) -> bool:
         """One place is kept for the entry that a segment gets when it becomes inactive."""
         return len(self._timestamps) >= self.max_entries - 1
+
+    @property
+    def room(self) -> int:
+        """How many more entries fit, beside the last one of an inactive segment."""
+        return max(self.max_entries - 1 - len(self._timestamps), 0)
 
     def append_if_later(self, timestamp: int, offset: int) -> None:
         """Adds an entry if `timestamp` (ms) is later than the last one's. `offset` never falls."""

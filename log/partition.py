@@ -70,36 +70,11 @@ class PartitionLog:
     FileSlice."""
 
     __slots__ = (
-        "_config",
-        "_held",
-        "_last_snapshot",
-        "_latest_epoch",
-        "_roll_flush_upto",
-        "_segment_bytes",
-        "_segment_ms",
-        "closed",
-        "cuts",
-        "directory",
-        "epochs",
-        "flush_inline",
-        "flush_messages",
-        "high_watermark",
-        "last_flush_ms",
-        "local",
-        "log_end_offset",
-        "log_start_offset",
-        "now_ms",
-        "partition",
-        "producer_expiration_ms",
-        "producers",
-        "recovery_point",
-        "saved_high_watermark",
-        "segments",
-        "sole_replica",
-        "topic",
-        "topic_id",
-        "unsynced",
-    )
+        "_config", "_held", "_last_snapshot", "_latest_epoch", "_roll_flush_upto", "_segment_bytes", "closed", "cuts",
+        "directory", "epochs", "flush_inline", "flush_messages", "high_watermark", "last_flush_ms", "local", "log_end_offset",
+        "log_start_offset", "now_ms", "partition", "producer_expiration_ms", "producers", "recovery_point", "roll_after_ms",
+        "saved_high_watermark", "segments", "sole_replica", "topic", "topic_id", "unsynced",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -162,9 +137,9 @@ class PartitionLog:
     def config(self, config: LogConfig) -> None:
         self._config = config
         self._segment_bytes = config.segment_bytes
-        self._segment_ms = config.segment_ms
+        self.roll_after_ms = config.segment_ms
         if "compact" in config.cleanup_policy and config.max_compaction_lag_ms > 0:
-            self._segment_ms = min(config.segment_ms, config.max_compaction_lag_ms)
+            self.roll_after_ms = min(config.segment_ms, config.max_compaction_lag_ms)
         self.flush_messages = config.flush_messages
         self.local.configure(config)
 
@@ -240,7 +215,7 @@ class PartitionLog:
                 if segment.first_timestamp >= 0
                 else segment.waited_ms(now_ms, header.max_timestamp)
             )
-            > self._segment_ms - segment.jitter_ms
+            > self.roll_after_ms - segment.jitter_ms
         ):
             segment = self.roll()
         try:
@@ -287,8 +262,14 @@ class PartitionLog:
             raise StorageError(f"{self.topic}-{self.partition} is closed")
 
     def begin_epoch(self, leader_epoch: int) -> None:
-        """A leader of this epoch writes from here on. Saved with the next flush or close: recovery finds it in the batches."""
-        if self.epochs.assign(leader_epoch, self.log_end_offset):
+        """Notes that a leader of this epoch writes from the log's end on. The next flush saves that; recovery finds it in the
+        batches.
+        """
+        self.note_epoch(leader_epoch, self.log_end_offset)
+
+    def note_epoch(self, leader_epoch: int, offset: int) -> None:
+        """Notes that the batch at `offset` is the first one of this leader epoch."""
+        if self.epochs.assign(leader_epoch, offset):
             self.unsynced.epochs = True
         self._latest_epoch = leader_epoch
 
@@ -492,10 +473,14 @@ class PartitionLog:
     def truncate_to(self, offset: int) -> bool:
         """Drops everything from `offset` on; False if there was nothing. Below the log's start the log starts anew, empty, there.
 
-        The recovery point is lowered on disk first: bytes beyond a cut are written again, and may not count as fsynced.
+        A leader epoch that begins at the log's end goes even where no record does: a leader may have begun it and been replaced
+        before it wrote anything. Kafka's `UnifiedLog.truncateTo` does the same.
         """
         assert offset >= 0
         if offset >= self.log_end_offset:
+            if self.epochs.truncate_from_end(self.log_end_offset):
+                self.unsynced.epochs = True
+                self._latest_epoch = self.epochs.latest_epoch
             return False
         _log.info("%s-%d is truncated from %d to %d", self.topic, self.partition, self.log_end_offset, offset)
         self._begin_cut(offset)

@@ -200,6 +200,38 @@ class Segment:
         self._since_index += length
         return position
 
+    def append_run(self, data: memoryview, batches: Sequence[tuple[int, int, int]]) -> None:
+        """Writes several whole batches at once; the indexes become what `append` of one after the other makes of them.
+
+        `batches` are (bytes, last offset, greatest timestamp in ms or -1) of each, at most `index_room` or one. Errors as
+        `append`.
+        """
+        position = self.size
+        file = self.file or self.open_file()
+        if self._offset_index is None and position:
+            self._load_indexes()
+        assert self.max_timestamp >= NO_TIMESTAMP  # it is known from here on
+        try:
+            written = file.append([data])
+            while written != len(data):
+                written += file.append([data[written:]])
+        except OSError:
+            self._take_back(file, position)
+            raise
+        self.size = position + len(data)
+        if position == 0:
+            self.reset_indexes()
+            self.first_timestamp = batches[0][2]
+        for size, last_offset, max_timestamp in batches:
+            self.index_batch(position, size, last_offset, max_timestamp)
+            position += size
+        self.indexes_dirty = True
+
+    @property
+    def index_room(self) -> int:
+        """How many more entries fit both indexes: so many batches can come before the segment is full."""
+        return min(self.offset_index.room, self.time_index.room)
+
     @staticmethod
     def _take_back(file: File, size: int) -> None:
         """Cuts off what arrived of a write that failed. StateUnknown."""

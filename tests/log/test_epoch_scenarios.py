@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from ottla.log.epochs import LeaderEpochs, format_checkpoint, parse_checkpoint
+from ottla.log.epochs import EpochEntry, LeaderEpochs, format_checkpoint, parse_checkpoint
 from tests.log.support import Rig, batch, settings
 
 UNDEFINED = (-1, -1)
@@ -254,3 +254,32 @@ def test_a_cut_is_in_the_file() -> None:
     rig.manager.checkpoint_pass()
     rig.restart(clean=False)
     assert entries(rig) == [(3, 3)]
+
+
+@pytest.mark.parametrize("offset", [5, 6, 100])
+def test_an_epoch_without_a_record_is_cut_although_there_is_nothing_to_cut(offset: int) -> None:
+    """A leader began an epoch and wrote nothing before another was elected. Left in its list, it asks with that for ever."""
+    rig = Rig()
+    for _ in range(5):
+        rig.append(leader_epoch=2)
+    rig.log.begin_epoch(4)
+    assert rig.log.truncate_to(offset) is False
+    assert rig.log.epochs.entries == (EpochEntry(2, 0),)
+    assert rig.log.leader_epoch == 2
+    assert rig.log.log_end_offset == 5
+    rig.log.begin_epoch(4)
+    assert rig.log.epochs.entries == (EpochEntry(2, 0), EpochEntry(4, 5))
+    rig.append(leader_epoch=4)
+    rig.log.flush()
+    assert rig.disk.read_bytes(f"{rig.path}/leader-epoch-checkpoint") == b"0\n2\n2 0\n4 5\n"
+
+
+def test_a_log_that_started_anew_knows_no_epoch() -> None:
+    rig = Rig()
+    rig.append(leader_epoch=7)
+    rig.log.flush()
+    rig.log.truncate_fully_and_start_at(20)
+    assert (rig.log.leader_epoch, rig.log.epochs.entries) == (-1, ())
+    rig.append(leader_epoch=7)
+    assert rig.log.epochs.entries == (EpochEntry(7, 20),)
+    assert rig.read(20) == [20]

@@ -1,0 +1,160 @@
+"""Appending as a follower: a leader's batches go into the log byte for byte, with the offsets and the epochs that they have.
+
+What the leader's append decides is decided already, so a batch is not opened, but for transaction markers. What can go wrong on
+the way is checked: that a batch is whole, of the one format, and intact by its CRC, and that offsets ascend from the log's end
+on. Gaps are allowed, because the leader may have compacted. Base offset and leader epoch lie outside the CRC; damage there shows
+only by their order.
+
+Segments end where the leader's end (the rule of `PartitionLog.append_as_leader`), except for segment.jitter.ms, which each
+replica draws by itself. What goes into one segment is one write. Then, as for a leader, nothing can fail any more: epochs,
+producers and the transaction index get what the headers say, and the log's end moves. The high watermark does not: what the
+leader says of it is the caller's business, and so is the flush that `flush.messages` may want.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from ottla.log.errors import CorruptRecord, OffsetsOutOfOrder
+from ottla.log.index import MAX_RELATIVE_OFFSET
+from ottla.log.markers import read_marker
+from ottla.wire.batch import HEADER_SIZE, LENGTH_OVERHEAD, MAGIC, BatchHeader, check_crc, read_header
+
+if TYPE_CHECKING:
+    from ottla.log.disk.files import Buffer
+    from ottla.log.partition import PartitionLog
+    from ottla.log.segment import Segment
+
+_SIZE_AT: Final = 8
+_MAGIC_AT: Final = 16
+
+
+class _Batch(NamedTuple):
+    """One batch of a leader: its header, and where it lies in the bytes that were fetched."""
+
+    header: BatchHeader
+    start: int
+    end: int
+
+
+def append_as_follower(log: PartitionLog, records: Buffer) -> int:
+    """Appends the whole batches in `records`, which is only borrowed; returns the log's end offset.
+
+    A torn batch at the end, which a fetch may hold, is left out. CorruptRecord, of which OffsetsOutOfOrder is one, at the first
+    batch that is wrong: those before it are appended, it and the rest are not. StorageError as `append_as_leader`.
+    """
+    log.check_usable()
+    view = memoryview(records)
+    batches: list[_Batch] = []
+    wrong: CorruptRecord | None = None
+    try:
+        _collect(view, log.log_end_offset, batches)
+    except CorruptRecord as error:
+        wrong = error
+    at = 0
+    while at < len(batches):
+        at += _append_run(log, view, batches, at)
+    if wrong is not None:
+        raise wrong
+    return log.log_end_offset
+
+
+def _collect(view: memoryview, end_offset: int, batches: list[_Batch]) -> None:
+    """Gathers the whole batches in `view` up to the first wrong one. CorruptRecord for that."""
+    start = 0
+    while len(view) - start >= HEADER_SIZE:
+        size = int.from_bytes(view[start + _SIZE_AT : start + _SIZE_AT + 4], "big", signed=True) + LENGTH_OVERHEAD
+        if view[start + _MAGIC_AT] != MAGIC or size < HEADER_SIZE:
+            raise CorruptRecord(f"the leader's bytes at {start} are no batch of magic 2")
+        if size > len(view) - start:
+            return
+        batch = view[start : start + size]
+        header = read_header(batch)
+        _check(batch, header, end_offset)
+        batches.append(_Batch(header, start, start + size))
+        end_offset = header.next_offset
+        start += size
+
+
+def _check(batch: memoryview, header: BatchHeader, end_offset: int) -> None:
+    """CorruptRecord if the batch cannot follow `end_offset` in a log."""
+    if not check_crc(batch, header):
+        raise CorruptRecord(f"the CRC of the leader's batch at offset {header.base_offset} does not fit")
+    if header.base_offset < end_offset or header.last_offset_delta < 0:
+        raise OffsetsOutOfOrder(
+            f"the leader's batch has the offsets {header.base_offset} to {header.last_offset}, and the log ends at {end_offset}"
+        )
+    if header.partition_leader_epoch < 0:
+        raise CorruptRecord(f"the leader's batch at offset {header.base_offset} has no leader epoch")
+    if header.is_control and header.records_count:
+        try:
+            read_marker(batch)
+        except ValueError as error:
+            raise CorruptRecord(f"the leader's control batch at offset {header.base_offset} does not decode: {error}") from error
+
+
+def _append_run(log: PartitionLog, view: memoryview, batches: list[_Batch], at: int) -> int:
+    """Appends the batches from index `at` on that go into one segment, in one write; returns how many. StorageError."""
+    now_ms = log.now_ms()
+    header = batches[at].header
+    segment = _segment_for(log, header, now_ms)
+    filled, first_timestamp = segment.size, segment.first_timestamp
+    if filled == 0:
+        first_timestamp = header.max_timestamp
+    run = [batches[at]]
+    for batch in batches[at + 1 : at + max(segment.index_room, 1)]:
+        filled += run[-1].header.size
+        if _is_full(log, segment, filled, first_timestamp, batch.header, now_ms):
+            break
+        run.append(batch)
+    with log.directory.guard(f"appending to {log.path}"):
+        segment.append_run(
+            view[run[0].start : run[-1].end],
+            [(each.header.size, each.header.last_offset, each.header.max_timestamp) for each in run],
+        )
+    log.log_end_offset = run[-1].header.next_offset
+    for header, start, end in run:
+        _note(log, header, view[start:end])
+    return len(run)
+
+
+def _segment_for(log: PartitionLog, header: BatchHeader, now_ms: int) -> Segment:
+    """Returns the segment that the batch goes into, rolled if the active one is full. StorageError."""
+    segment = log.segments.active
+    has_room = segment.can_hold(header.last_offset)
+    if has_room and segment.size:
+        has_room = not _is_full(log, segment, segment.size, segment.first_timestamp, header, now_ms)
+    if not has_room:
+        if header.last_offset - log.log_end_offset > MAX_RELATIVE_OFFSET:  # the gap before the batch is larger than a segment
+            log.log_end_offset = log.producers.end_offset = header.base_offset
+        segment = log.roll()
+    return segment
+
+
+def _is_full(log: PartitionLog, segment: Segment, filled: int, first_timestamp: int, header: BatchHeader, now_ms: int) -> bool:
+    """Returns whether a leader would roll before this batch, if the segment held `filled` bytes already. `first_timestamp` is the
+    greatest one of the segment's first batch in ms, negative if that has none or is not read yet.
+    """
+    waited_ms = (
+        header.max_timestamp - first_timestamp if first_timestamp >= 0 else segment.waited_ms(now_ms, header.max_timestamp)
+    )
+    return (
+        filled + header.size > log.config.segment_bytes
+        or segment.index_full
+        or header.last_offset - segment.base_offset > MAX_RELATIVE_OFFSET
+        or waited_ms > log.roll_after_ms - segment.jitter_ms
+    )
+
+
+def _note(log: PartitionLog, header: BatchHeader, batch: memoryview) -> None:
+    """Notes a batch that is in the log by now: its epoch, its producer, the transaction that it ends. StorageError where the log
+    directory goes offline by that.
+    """
+    if header.partition_leader_epoch != log.leader_epoch:
+        log.note_epoch(header.partition_leader_epoch, header.base_offset)
+    if header.producer_id < 0:
+        log.producers.end_offset = header.next_offset
+    elif header.is_control:
+        log.note_marker(header, header.base_offset, [batch])
+    else:
+        log.producers.update(header, header.base_offset)
