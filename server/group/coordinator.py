@@ -1,25 +1,28 @@
 """The group coordinator: which partition of `__consumer_offsets` a group belongs to, and whether this broker leads it.
 
 A group lives in partition abs(hash of its id) mod the partition count, with Java's string hash, as every Kafka broker has it. The
-leader of that partition is the group's coordinator: when it takes over it loads the partition (shard.py,
-server/coordination/shards.py), and when it loses it, it forgets all about it. This object sees partitions only through ShardLog,
-and topics as a Cluster (group.py).
+leader of that partition is the group's coordinator: it loads the partition when it takes it over (shard.py, server/coordination/)
+and forgets it when it loses it. This object sees partitions only through CoordinatorLog, and topics as a Cluster (cluster.py).
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 from ottla.server.base.clock import Clock
 from ottla.server.coordination.java_hash import java_hash_bucket
-from ottla.server.coordination.shards import ShardLog, Shards
+from ottla.server.coordination.runtime import CoordinatorLog, CoordinatorRuntime
 from ottla.server.group.cluster import Cluster
 from ottla.server.group.errors import GroupError
 from ottla.server.group.seam import Group
 from ottla.server.group.settings import GroupSettings
 from ottla.server.group.shard import Shard
 from ottla.wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from ottla.server.coordination.internal_topic import Appended
 
 logger = logging.getLogger("ottla.server.group")
 
@@ -29,12 +32,12 @@ LONGEST_STRING = 32_767
 
 
 class GroupCoordinator:
-    def __init__(self, log: ShardLog, clock: Clock, settings: GroupSettings, node_id: int, cluster: Cluster) -> None:
+    def __init__(self, log: CoordinatorLog, clock: Clock, settings: GroupSettings, node_id: int, cluster: Cluster) -> None:
         self.settings = settings
         self._cluster = cluster
         self._log = log
         self._clock = clock
-        self._shards = Shards(TOPIC, log, clock, node_id, self._make, loaded=self._loaded, unloaded=self._unloaded)
+        self._shards = CoordinatorRuntime(TOPIC, log, clock, node_id, self._make, loaded=self._loaded, unloaded=self._unloaded)
         self._deleted_while_loading: dict[int, list[str]] = {}
 
     # Routing
@@ -100,8 +103,8 @@ class GroupCoordinator:
         """Stop all timers; parked requests are answered NOT_COORDINATOR."""
         self._shards.close()
 
-    def _make(self, partition: int) -> Shard:
-        return Shard(partition, lambda batch: self._log.append(partition, batch)[0], self._clock, self.settings, self._cluster)
+    def _make(self, partition: int, leader_epoch: int, append: Callable[[bytes], Appended]) -> Shard:
+        return Shard(partition, leader_epoch, append, self._clock, self.settings, self._cluster)
 
     def _loaded(self, shard: Shard) -> None:
         if shard.groups:
@@ -111,7 +114,6 @@ class GroupCoordinator:
 
     def _unloaded(self, shard: Shard) -> None:
         self._deleted_while_loading.pop(shard.partition, None)
-        shard.unload()
 
     # What happens around groups
 
@@ -123,7 +125,7 @@ class GroupCoordinator:
 
     def transaction_ended(self, partition: int, producer_id: int, *, committed: bool) -> None:
         """A marker was appended to a partition that is loaded: the offsets of the transaction count, or never will."""
-        self._shards[partition].offsets.end_transaction(producer_id, committed=committed)
+        self._shards[partition].end_transaction(producer_id, committed=committed)
 
     def topic_changed(self, topic: str, *, is_new: bool = False) -> None:
         """A topic was created (`is_new`) or deleted, or got partitions or other replicas."""

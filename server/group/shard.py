@@ -11,26 +11,27 @@ import importlib
 import logging
 import struct
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from ottla.log.errors import LogError
 from ottla.server.base.clock import Clock
-from ottla.server.base.errors import append_error
+from ottla.server.coordination.shard import NO_PRODUCER_ID, CoordinatorShard
 from ottla.server.group.classic.group import ClassicGroup
 from ottla.server.group.cluster import Cluster
 from ottla.server.group.errors import GroupError
 from ottla.server.group.kind import Kind
-from ottla.server.group.offsets import NO_PRODUCER_ID, Offsets
+from ottla.server.group.offsets import Offsets
 from ottla.server.group.records import GroupRecord, InTransaction, OffsetRecord, decode, encode_batch
 from ottla.server.group.requests import Commit, Committer, Join, JoinAnswer, Leaving, Sync, SyncAnswer
 from ottla.server.group.result import Result
 from ottla.server.group.seam import Group, GroupProtocol
 from ottla.server.group.settings import GroupSettings
-from ottla.wire.batch import read_header
+from ottla.server.metadata.names import CONSUMER_OFFSETS
 from ottla.wire.errors import ErrorCode
-from ottla.wire.frame import MALFORMED
 from ottla.wire.messages.leave_group import LeaveGroupResponse
-from ottla.wire.records import decode_records
+
+if TYPE_CHECKING:
+    from ottla.server.coordination.internal_topic import Appended
+    from ottla.wire.primitives import Buffer
 
 logger = logging.getLogger("ottla.server.group")
 
@@ -47,23 +48,29 @@ PROTOCOLS: Final[dict[Kind, str]] = {
 
 PIECE_BYTES = 256 * 1024
 TOMBSTONE_BYTES = 300  # the most that one takes beside its group's id: a topic's name of 249 bytes, a partition, a frame
-COMMIT_MARKER = 1  # the control record types of a transaction's end: 0 abort, 1 commit
 
 
-class Shard:
-    """`append(batch) -> base offset` writes to this partition; what it raises is turned into a code for clients."""
+class Shard(CoordinatorShard[GroupRecord]):
+    """The groups of one partition, by id, and the protocols of their kinds."""
+
+    topic = CONSUMER_OFFSETS
+    logger = logger
 
     def __init__(
-        self, partition: int, append: Callable[[bytes], int], clock: Clock, settings: GroupSettings, cluster: Cluster
+        self,
+        partition: int,
+        leader_epoch: int,
+        append: Callable[[bytes], Appended],
+        clock: Clock,
+        settings: GroupSettings,
+        cluster: Cluster,
     ) -> None:
-        self.partition = partition
+        super().__init__(partition, leader_epoch, append)
         self.clock = clock
         self.settings = settings
         self.cluster = cluster
         self.groups: dict[str, Group] = {}
         self.offsets = Offsets()
-        self.loading = True
-        self._append = append
         self._protocols: dict[Kind, GroupProtocol[Any]] = {}
 
     # Kinds of groups
@@ -118,17 +125,22 @@ class Shard:
             logger.error("group %s: its next records cannot be written: %s", records[0].group_id, error)
             return ErrorCode.UNKNOWN_SERVER_ERROR
         try:
-            base_offset = self._append(batch)
-        except (LogError, OSError) as error:
-            code = append_error(error)
-            logger.warning("partition %d of __consumer_offsets: %s (%s)", self.partition, error, code.name)
-            return code
-        for index, record in enumerate(records):
-            self.replay(record, base_offset + index, NO_PRODUCER_ID if transaction is None else transaction.producer_id)
+            self.write(batch, records, NO_PRODUCER_ID if transaction is None else transaction.producer_id)
+        except GroupError as error:
+            return error.code
         return ErrorCode.NONE
 
-    def replay(self, record: GroupRecord, record_offset: int, producer_id: int = NO_PRODUCER_ID) -> None:
-        """Make a record true: the only way that persistent state changes, while running and while loading."""
+    def decode(self, key: Buffer, value: Buffer | None) -> GroupRecord | None:
+        return decode(key, value)
+
+    def refusal(self, code: ErrorCode) -> GroupError:
+        return GroupError(code)
+
+    def end_transaction(self, producer_id: int, *, committed: bool) -> None:
+        """The offsets that the transaction committed count from now on, or never will."""
+        self.offsets.end_transaction(producer_id, committed=committed)
+
+    def replay(self, record: GroupRecord, offset: int, producer_id: int = NO_PRODUCER_ID) -> None:
         if not isinstance(record, OffsetRecord):
             if record.kind in PROTOCOLS:
                 self._protocol(record.kind).replay(record)
@@ -136,42 +148,20 @@ class Shard:
         group_id = record.key.group
         if record.value is not None and group_id not in self.groups:
             self.groups[group_id] = ClassicGroup(group_id, record.value.commit_timestamp)
-        self.offsets.replay(record, record_offset, producer_id)
+        self.offsets.replay(record, offset, producer_id)
 
     # Loading
 
-    def load(self, read: Callable[[], Iterator[bytes]]) -> Iterator[None]:
-        """Replay the partition, one batch a step; what `read` raises comes through.
-
-        A batch that does not follow its schema is left out with a log line, as in Kafka: the others are worth having.
-        """
-        for batch in read():
-            try:
-                self._load_batch(batch)
-            except MALFORMED as error:
-                logger.error("partition %d of __consumer_offsets: a batch was left out: %r", self.partition, error)
-            yield
-        self.loading = False
+    def loaded(self) -> Iterator[None]:
         for group in list(self.groups.values()):
             result = self._protocol(group.kind).loaded(group)
             if result is not None:
                 self.run_timer(result)
-
-    def _load_batch(self, batch: bytes) -> None:
-        header = read_header(batch)
-        producer_id = header.producer_id if header.is_transactional else -1
-        for record in decode_records(batch):
-            if record.key is None:
-                continue
-            if header.is_control:
-                self.offsets.end_transaction(header.producer_id, committed=record.key[3] == COMMIT_MARKER)
-                continue
-            known = decode(record.key, record.value)
-            if known is not None:
-                self.replay(known, record.offset, producer_id)
+        return iter(())
 
     def unload(self) -> None:
-        """The partition went to another broker: whoever waits is to look for the new coordinator."""
+        """Answers the parked requests of members with NOT_COORDINATOR: they are to look for the new coordinator."""
+        super().unload()
         for group in self.groups.values():
             self._protocol(group.kind).discard(group, ErrorCode.NOT_COORDINATOR)
         self.groups.clear()

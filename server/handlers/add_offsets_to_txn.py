@@ -9,6 +9,8 @@ INVALID_PRODUCER_ID_MAPPING, 51 CONCURRENT_TRANSACTIONS, 90 PRODUCER_FENCED (47 
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
+
 from ottla.server.group.errors import GroupError
 from ottla.server.metadata.names import CONSUMER_OFFSETS
 from ottla.server.requests.request import Request
@@ -18,13 +20,27 @@ from ottla.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOf
 FENCED_SINCE = 2
 
 
-def handle(body: AddOffsetsToTxnRequest, request: Request) -> AddOffsetsToTxnResponse:
+def handle(body: AddOffsetsToTxnRequest, request: Request) -> AddOffsetsToTxnResponse | Awaitable[AddOffsetsToTxnResponse]:
     broker = request.broker
     try:
         partition = (CONSUMER_OFFSETS, broker.groups.partition_for(body.group_id))
-        broker.transaction_coordinator().add_partitions(body.transactional_id, body.producer_id, body.producer_epoch, [partition])
+        added = broker.transaction_coordinator().add_partitions(
+            body.transactional_id, body.producer_id, body.producer_epoch, [partition]
+        )
     except GroupError as error:
         return AddOffsetsToTxnResponse(error_code=error.code)
     except TransactionError as error:
-        return AddOffsetsToTxnResponse(error_code=error.code_for(knows_fencing=request.api_version >= FENCED_SINCE))
+        return _refusal(error, request.api_version)
+    return AddOffsetsToTxnResponse() if added is None else _later(added, request.api_version)
+
+
+async def _later(added: Awaitable[None], version: int) -> AddOffsetsToTxnResponse:
+    try:
+        await added
+    except TransactionError as error:
+        return _refusal(error, version)
     return AddOffsetsToTxnResponse()
+
+
+def _refusal(error: TransactionError, version: int) -> AddOffsetsToTxnResponse:
+    return AddOffsetsToTxnResponse(error_code=error.code_for(knows_fencing=version >= FENCED_SINCE))

@@ -10,7 +10,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 
 from ottla.server.requests.request import Request
 from ottla.server.txn.errors import TransactionError
@@ -31,20 +31,44 @@ FENCED_SINCE = 2
 CLIENT_VERSION_OF_BROKERS = 2
 
 
-def handle(body: AddPartitionsToTxnRequest, request: Request) -> AddPartitionsToTxnResponse:
+_Results = list[AddPartitionsToTxnTopicResult]
+
+
+def handle(
+    body: AddPartitionsToTxnRequest, request: Request
+) -> AddPartitionsToTxnResponse | Awaitable[AddPartitionsToTxnResponse]:
     if request.api_version >= BATCHED_SINCE:
-        results = [AddPartitionsToTxnResult(each.transactional_id, _add(each, request)) for each in body.transactions]
-        return AddPartitionsToTxnResponse(results_by_transaction=results)
+        names = [each.transactional_id for each in body.transactions]
+        answers = [_add(each, request) for each in body.transactions]
+        now = [each for each in answers if isinstance(each, list)]
+        return _batched(names, now) if len(now) == len(answers) else _batched_later(names, answers)
     only = AddPartitionsToTxnTransaction(
         body.v3_and_below_transactional_id,
         body.v3_and_below_producer_id,
         body.v3_and_below_producer_epoch,
         topics=body.v3_and_below_topics,
     )
-    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_add(only, request))
+    answer = _add(only, request)
+    return _single(answer) if isinstance(answer, list) else _single_later(answer)
 
 
-def _add(transaction: AddPartitionsToTxnTransaction, request: Request) -> list[AddPartitionsToTxnTopicResult]:
+def _single(results: _Results) -> AddPartitionsToTxnResponse:
+    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results)
+
+
+async def _single_later(answer: Awaitable[_Results]) -> AddPartitionsToTxnResponse:
+    return _single(await answer)
+
+
+def _batched(names: Sequence[str], answers: Sequence[_Results]) -> AddPartitionsToTxnResponse:
+    return AddPartitionsToTxnResponse(results_by_transaction=list(map(AddPartitionsToTxnResult, names, answers)))
+
+
+async def _batched_later(names: Sequence[str], answers: Sequence[_Results | Awaitable[_Results]]) -> AddPartitionsToTxnResponse:
+    return _batched(names, [each if isinstance(each, list) else await each for each in answers])
+
+
+def _add(transaction: AddPartitionsToTxnTransaction, request: Request) -> _Results | Awaitable[_Results]:
     partitions = _partitions(transaction.topics)
     missing = {each for each in partitions if request.broker.metadata.partition(*each) is None}
     if missing:
@@ -58,11 +82,28 @@ def _add(transaction: AddPartitionsToTxnTransaction, request: Request) -> list[A
     batched = request.api_version >= BATCHED_SINCE
     try:
         if transaction.verify_only:
-            return _each(coordinator.verify_partitions(*producer, partitions))
-        coordinator.add_partitions(*producer, partitions, client_version=CLIENT_VERSION_OF_BROKERS if batched else 0)
+            verified = coordinator.verify_partitions(*producer, partitions)
+            return _each(verified) if isinstance(verified, dict) else _later(verified, transaction.topics, request.api_version)
+        version = CLIENT_VERSION_OF_BROKERS if batched else 0
+        added = coordinator.add_partitions(*producer, partitions, client_version=version)
     except TransactionError as error:
-        return _all(transaction.topics, error.code_for(knows_fencing=request.api_version >= FENCED_SINCE))
-    return _all(transaction.topics, ErrorCode.NONE)
+        return _refused(transaction.topics, error, request.api_version)
+    return _all(transaction.topics, ErrorCode.NONE) if added is None else _later(added, transaction.topics, request.api_version)
+
+
+async def _later(
+    answer: Awaitable[dict[TopicPartition, ErrorCode] | None], topics: Sequence[AddPartitionsToTxnTopic], version: int
+) -> _Results:
+    """Waits for what the coordinator answers: codes where partitions are verified, None where they are added."""
+    try:
+        codes = await answer
+    except TransactionError as error:
+        return _refused(topics, error, version)
+    return _all(topics, ErrorCode.NONE) if codes is None else _each(codes)
+
+
+def _refused(topics: Sequence[AddPartitionsToTxnTopic], error: TransactionError, version: int) -> _Results:
+    return _all(topics, error.code_for(knows_fencing=version >= FENCED_SINCE))
 
 
 def _partitions(topics: Sequence[AddPartitionsToTxnTopic]) -> list[TopicPartition]:

@@ -2,7 +2,7 @@
 
 A share partition (group id, topic id, partition) lives in partition abs(Java's hash of its key) mod the partition count of
 `__share_group_state`, where the key is `group:topic id:partition`; the leader of that partition coordinates it, loads it when it
-takes over (shard.py, server/coordination/shards.py), and forgets it when it loses it.
+takes over (shard.py, server/coordination/), and forgets it when it loses it.
 
 The methods are plain: the leaders of share partitions are on the same broker while the cluster has one, and call them without a
 request. All of them raise ShareStateError: the codes of shard.py, and NOT_COORDINATOR (also while there is no topic),
@@ -13,24 +13,25 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
-from typing import Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from ottla.log.errors import LogError
 from ottla.server.base.clock import Clock
 from ottla.server.coordination.java_hash import java_hash_bucket
-from ottla.server.coordination.shards import ShardLog, Shards
+from ottla.server.coordination.runtime import CoordinatorLog, CoordinatorRuntime
 from ottla.server.share_state.batches import StateBatch
 from ottla.server.share_state.errors import ShareStateError
-from ottla.server.share_state.shard import Shard
+from ottla.server.share_state.shard import TOPIC, ShareStateShard
 from ottla.server.share_state.state import SharePartition, ShareState, key_of
 from ottla.wire.errors import ErrorCode
 
+if TYPE_CHECKING:
+    from ottla.server.coordination.internal_topic import Appended
+
 logger = logging.getLogger("ottla.server.share_state")
 
-TOPIC: Final = "__share_group_state"
 
-
-class ShareStateLog(ShardLog, Protocol):
+class ShareStateLog(CoordinatorLog, Protocol):
     """The partitions of `__share_group_state`."""
 
     def delete_before(self, partition: int, offset: int) -> None:
@@ -85,7 +86,7 @@ class ShareCoordinator:
         self._clock = clock
         self._exists = exists
         self._create_topic = create_topic
-        self._shards = Shards(TOPIC, log, clock, node_id, self._make, loaded=self._loaded)
+        self._shards = CoordinatorRuntime(TOPIC, log, clock, node_id, self._make, loaded=self._loaded)
 
     # Routing
 
@@ -103,7 +104,7 @@ class ShareCoordinator:
             raise ShareStateError(ErrorCode.NOT_COORDINATOR)
         return java_hash_bucket(key_of(name), count)
 
-    def _shard(self, name: SharePartition) -> Shard:
+    def _shard(self, name: SharePartition) -> ShareStateShard:
         shard = self._shards.take_over(self.partition_for(name))
         if shard is None:
             raise ShareStateError(ErrorCode.NOT_COORDINATOR)
@@ -138,7 +139,7 @@ class ShareCoordinator:
         """New states of offsets, and the start offset, below which everything is done with; it never goes back."""
         name = SharePartition(group_id, topic_id, partition)
         batches = tuple(state_batches)
-        self._shard(name).write(name, state_epoch, leader_epoch, start_offset, delivery_complete_count, batches)
+        self._shard(name).update(name, state_epoch, leader_epoch, start_offset, delivery_complete_count, batches)
 
     def delete(self, group_id: str, topic_id: bytes, partition: int) -> None:
         """Forgets the share partition, if it is known."""
@@ -176,14 +177,14 @@ class ShareCoordinator:
         """
         self._on_each(self._prune)
 
-    def _prune(self, shard: Shard) -> None:
+    def _prune(self, shard: ShareStateShard) -> None:
         offset = shard.redundant_before()
         if offset is not None:
             self._log.delete_before(shard.partition, offset)
             shard.pruned(offset)
             logger.info("partition %d of %s begins at offset %d now", shard.partition, TOPIC, offset)
 
-    def _on_each(self, action: Callable[[Shard], object]) -> None:
+    def _on_each(self, action: Callable[[ShareStateShard], object]) -> None:
         for shard in list(self._shards.values()):
             if shard.loading:
                 continue
@@ -205,16 +206,12 @@ class ShareCoordinator:
     def close(self) -> None:
         self._shards.close()
 
-    def _make(self, partition: int) -> Shard:
-        return Shard(
-            partition,
-            lambda batch: self._log.append(partition, batch)[0],
-            self._clock,
-            self.settings.updates_per_snapshot,
-            self._exists,
-            self.settings.codec,
+    def _make(self, partition: int, leader_epoch: int, append: Callable[[bytes], Appended]) -> ShareStateShard:
+        settings = self.settings
+        return ShareStateShard(
+            partition, leader_epoch, append, self._clock, settings.updates_per_snapshot, self._exists, settings.codec
         )
 
-    def _loaded(self, shard: Shard) -> None:
+    def _loaded(self, shard: ShareStateShard) -> None:
         if len(shard):
             logger.info("partition %d of %s is loaded: %d share partitions", shard.partition, TOPIC, len(shard))

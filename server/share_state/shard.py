@@ -12,23 +12,23 @@ state epoch from before the share group's offsets were set.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from ottla.log.errors import LogError
 from ottla.server.base.clock import Clock
-from ottla.server.base.errors import append_error
+from ottla.server.coordination.shard import NO_PRODUCER_ID, CoordinatorShard
 from ottla.server.share_state.batches import NO_OFFSET, StateBatch, combine
 from ottla.server.share_state.errors import ShareStateError
 from ottla.server.share_state.records import Change, decode, encode
 from ottla.server.share_state.state import SharePartition, ShareState, ShareUpdate, updated
 from ottla.wire.errors import ErrorCode
-from ottla.wire.frame import MALFORMED
-from ottla.wire.records import decode_records
 
-logger = logging.getLogger("ottla.server.share_state")
+if TYPE_CHECKING:
+    from ottla.server.coordination.internal_topic import Appended
+    from ottla.wire.primitives import Buffer
 
+TOPIC: Final = "__share_group_state"
 MAX_RECORDS_PER_BATCH: Final = 500
 """Of snapshots and tombstones that are written together."""
 
@@ -48,23 +48,25 @@ class _Kept:
     """Where the last snapshot lies in the log."""
 
 
-class Shard:
-    """`append(batch) -> base offset` writes to this partition; after `updates_per_snapshot` updates comes a snapshot;
-    `exists(topic id, partition)` says whether the cluster has that partition.
+class ShareStateShard(CoordinatorShard[Change]):
+    """After `updates_per_snapshot` updates of a share partition comes a snapshot; `exists(topic id, partition)` says whether the
+    cluster has that partition.
     """
+
+    topic = TOPIC
+    logger = logging.getLogger("ottla.server.share_state")
 
     def __init__(
         self,
         partition: int,
-        append: Callable[[bytes], int],
+        leader_epoch: int,
+        append: Callable[[bytes], Appended],
         clock: Clock,
         updates_per_snapshot: int,
         exists: Callable[[bytes, int], bool],
         codec: int = 0,
     ) -> None:
-        self.partition = partition
-        self.loading = True
-        self._append = append
+        super().__init__(partition, leader_epoch, append)
         self._clock = clock
         self._updates_per_snapshot = updates_per_snapshot
         self._exists = exists
@@ -87,20 +89,19 @@ class Shard:
     # Changes
 
     def _write(self, changes: Sequence[Change]) -> None:
-        """Durable, then believed. ShareStateError: it could not be written, and nothing has changed."""
+        """Appends changes and replays them. ShareStateError: it could not be written, and nothing has changed."""
         for at in range(0, len(changes), MAX_RECORDS_PER_BATCH):
             some = changes[at : at + MAX_RECORDS_PER_BATCH]
-            try:
-                base_offset = self._append(encode(some, self._clock.now_ms(), self._codec))
-            except (LogError, OSError) as error:
-                code = append_error(error)
-                logger.warning("partition %d of __share_group_state: %s (%s)", self.partition, error, code.name)
-                raise ShareStateError(code) from error
-            for index, change in enumerate(some):
-                self.replay(base_offset + index, *change)
+            self.write(encode(some, self._clock.now_ms(), self._codec), some)
 
-    def replay(self, offset: int, name: SharePartition, change: ShareState | ShareUpdate | None) -> None:
-        """The only way that state changes, while running and while loading. `offset` is the record's."""
+    def decode(self, key: Buffer, value: Buffer | None) -> Change | None:
+        return decode(key, value)
+
+    def refusal(self, code: ErrorCode) -> ShareStateError:
+        return ShareStateError(code)
+
+    def replay(self, record: Change, offset: int, producer_id: int = NO_PRODUCER_ID) -> None:
+        name, change = record
         kept = self._kept.get(name)
         if change is None:
             self._kept.pop(name, None)
@@ -121,24 +122,6 @@ class Shard:
             kept.state = updated(kept.state, change)
             kept.leader_epoch = max(kept.leader_epoch, change.leader_epoch)
             kept.updates += 1
-
-    def load(self, read: Callable[[], Iterator[bytes]]) -> Iterator[None]:
-        """Replays the partition, one batch a step; what `read` raises comes through.
-
-        A batch that does not follow its schema is left out with a line in the log, as in Kafka: the others are worth having.
-        """
-        for batch in read():
-            try:
-                records = decode_records(batch)
-                found = [(each.offset, decode(each.key, each.value)) for each in records if each.key is not None]
-            except MALFORMED as error:
-                logger.error("partition %d of __share_group_state: a batch was left out: %r", self.partition, error)
-                continue
-            for offset, change in found:
-                if change is not None:
-                    self.replay(offset, *change)
-            yield
-        self.loading = False
 
     # Requests
 
@@ -169,7 +152,7 @@ class Shard:
             self._write([(name, self._next(kept, leader_epoch, state.start_offset, state.delivery_complete_count, ()))])
         return kept.state
 
-    def write(
+    def update(
         self,
         name: SharePartition,
         state_epoch: int,

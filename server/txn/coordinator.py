@@ -1,44 +1,39 @@
 """The transaction coordinator (KIP-98, KIP-360, KIP-890): who may write under a transactional id, and how its transactions end.
 
 An id lives in partition abs(Java's hash of it) mod the partition count of `__transaction_state`; the leader of that partition
-coordinates it: when it takes over it loads the partition (shard.py, server/coordination/shards.py), and when it loses it, it
-forgets it.
+coordinates it: it loads the partition when it takes it over, and forgets it when it loses it (shard.py, server/coordination/).
 
-Every operation is a look at the id's Transaction, a pure step (state.py), one record. No operation waits for another one: what an
-EndTxn decides is written, marked in the partitions and completed in the turn that brought it, so CONCURRENT_TRANSACTIONS is
-answered only where a partition could not take its marker, or where a producer that is taking over must let the old one's
-transaction end first.
+Every operation is a look at the id's Transaction, a pure step (state.py), one record. No operation waits for another one: where
+one replica counts and all partitions are on this broker, what an EndTxn decides is written, marked in the partitions and
+completed in the turn that brought it, so CONCURRENT_TRANSACTIONS is answered only where a partition could not take its marker, or
+where a producer that is taking over must let the old one's transaction end first. Otherwise answers come when they are
+replicated.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator
-from typing import Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from ottla.log.errors import LogError
 from ottla.server.base.clock import Clock
+from ottla.server.base.promise import Promise
 from ottla.server.coordination.java_hash import java_hash_bucket
-from ottla.server.coordination.shards import ShardLog, Shards
+from ottla.server.coordination.runtime import CoordinatorLog, CoordinatorRuntime
 from ottla.server.txn import state
 from ottla.server.txn.errors import TransactionError
-from ottla.server.txn.shard import MarkerWriter, Shard
+from ottla.server.txn.shard import TOPIC, MarkerWriter, TransactionShard
 from ottla.server.txn.state import NO_PRODUCER_ID, Expected, State, TopicPartition, Transaction
 from ottla.wire.errors import ErrorCode
 
+if TYPE_CHECKING:
+    from ottla.server.coordination.internal_topic import Appended
+
 logger = logging.getLogger("ottla.server.txn")
 
-TOPIC: Final = "__transaction_state"
-RETRY_SECONDS: Final = 0.1
-"""Between two attempts to write markers that a partition did not take."""
 LONGEST_STRING: Final = 32_767
 """In bytes: the keys of `__transaction_state` have lengths of 16 bits, which newer requests do not."""
-
-
-class TransactionLog(ShardLog, Protocol):
-    """The partitions of `__transaction_state`."""
-
-    def leader_epoch(self, partition: int) -> int: ...
 
 
 class TransactionSettings(NamedTuple):
@@ -55,12 +50,19 @@ class Producer(NamedTuple):
     producer_epoch: int
 
 
+T = TypeVar("T")
+
+
+async def _answered(answer: T | Promise[T]) -> T:
+    return await answer if isinstance(answer, Promise) else answer
+
+
 class TransactionCoordinator:
     """`next_producer_id` gives ids that nobody had before; `transaction_version` is the cluster's finalized level of it."""
 
     def __init__(
         self,
-        log: TransactionLog,
+        log: CoordinatorLog,
         clock: Clock,
         settings: TransactionSettings,
         node_id: int,
@@ -75,8 +77,7 @@ class TransactionCoordinator:
         self._next_producer_id = next_producer_id
         self._version = transaction_version
         self._write_marker = write_marker
-        self._shards = Shards(TOPIC, log, clock, node_id, self._make, loaded=self._loaded, is_stale=self._is_stale)
-        self._retrying: set[int] = set()
+        self._shards = CoordinatorRuntime(TOPIC, log, clock, node_id, self._make, loaded=self._loaded)
 
     # Routing
 
@@ -92,7 +93,7 @@ class TransactionCoordinator:
             raise TransactionError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         return java_hash_bucket(transactional_id, count)
 
-    def shard(self, transactional_id: str) -> Shard:
+    def shard(self, transactional_id: str) -> TransactionShard:
         """Where the id lives. TransactionError: INVALID_REQUEST if it is empty or no record could hold it,
         COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS.
         """
@@ -119,7 +120,7 @@ class TransactionCoordinator:
         for shard in self._shards.values():
             yield from shard.transactions.values()
 
-    def _known(self, transactional_id: str) -> tuple[Shard, Transaction]:
+    def _known(self, transactional_id: str) -> tuple[TransactionShard, Transaction]:
         shard = self.shard(transactional_id)
         transaction = shard.transactions.get(transactional_id)
         if transaction is None:
@@ -154,8 +155,8 @@ class TransactionCoordinator:
                 new_id = await self._next_producer_id()  # and while we wait another may have come: look again
                 continue
             anew = state.begin_anew(transaction, timeout_ms, expected, now_ms, new_id)
-            shard.write(anew)
-            return Producer(anew.producer_id, anew.producer_epoch)
+            shard.write_transaction(anew)
+            return await _answered(shard.answer(Producer(anew.producer_id, anew.producer_epoch)))
 
     def add_partitions(
         self,
@@ -165,36 +166,40 @@ class TransactionCoordinator:
         partitions: Iterable[TopicPartition],
         *,
         client_version: int = 0,
-    ) -> None:
-        """The producer's transaction, begun by that if need be, goes to these partitions, too. TransactionError: as `shard`,
+    ) -> Promise[None] | None:
+        """Adds partitions to the producer's transaction, which begins with the first. TransactionError: as `shard`,
         INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS.
         """
         shard, transaction = self._known(transactional_id)
         state.check_owner(transaction, producer_id, producer_epoch)
         added = state.add_partitions(transaction, partitions, self._clock.now_ms(), client_version)
         if added is not transaction:
-            shard.write(added)
+            shard.write_transaction(added)
+        return shard.answer(None)
 
     def verify_partitions(
         self, transactional_id: str, producer_id: int, producer_epoch: int, partitions: Iterable[TopicPartition]
-    ) -> dict[TopicPartition, ErrorCode]:
-        """Which of these are in the transaction: NONE or TRANSACTION_ABORTABLE. TransactionError as `add_partitions`."""
-        _, transaction = self._known(transactional_id)
+    ) -> dict[TopicPartition, ErrorCode] | Promise[dict[TopicPartition, ErrorCode]]:
+        """Returns NONE for the partitions that are in the transaction and TRANSACTION_ABORTABLE for the others. TransactionError
+        as `add_partitions`.
+        """
+        shard, transaction = self._known(transactional_id)
         state.check_owner(transaction, producer_id, producer_epoch)
-        return {
-            each: ErrorCode.NONE if each in transaction.partitions else ErrorCode.TRANSACTION_ABORTABLE for each in partitions
-        }
+        return shard.answer(
+            {each: ErrorCode.NONE if each in transaction.partitions else ErrorCode.TRANSACTION_ABORTABLE for each in partitions}
+        )
 
     def end(
         self, transactional_id: str, producer_id: int, producer_epoch: int, *, commit: bool, version: int
     ) -> Producer | Awaitable[Producer]:
-        """Commits or aborts; the answer is what the producer is afterwards, with `version` 2. TransactionError: see
-        `state.check_end`, and as `shard`. Only where the epochs are used up is there something to wait for.
+        """Commits or aborts. Returns what the producer is afterwards, with `version` 2. TransactionError: see
+        `state.check_end`, and as `shard`. There is something to wait for where the epochs are used up, and until the decision is
+        replicated.
         """
         shard, transaction = self._known(transactional_id)
         answered = state.check_end(transaction, producer_id, producer_epoch, commit=commit, version=version)
         if answered is not None:
-            return Producer(*answered)
+            return shard.answer(Producer(*answered))
         if version >= state.EPOCH_BUMP_SINCE and transaction.is_exhausted:
             return self._end_with_new_id(transaction, commit=commit)
         decided = state.end(transaction, self._clock.now_ms(), commit=commit, version=version, new_producer_id=NO_PRODUCER_ID)
@@ -206,23 +211,22 @@ class TransactionCoordinator:
         if transaction is not seen:
             raise TransactionError(ErrorCode.CONCURRENT_TRANSACTIONS)
         version = state.EPOCH_BUMP_SINCE
-        return self._finish(
-            shard, state.end(transaction, self._clock.now_ms(), commit=commit, version=version, new_producer_id=new_id)
-        )
+        decided = state.end(transaction, self._clock.now_ms(), commit=commit, version=version, new_producer_id=new_id)
+        return await _answered(self._finish(shard, decided))
 
-    def _finish(self, shard: Shard, decided: Transaction) -> Producer:
+    def _finish(self, shard: TransactionShard, decided: Transaction) -> Producer | Promise[Producer]:
         after = shard.end(decided)
-        self._retry_later(shard)
-        return Producer(after.producer_id, after.producer_epoch)
+        return shard.answer(Producer(after.producer_id, after.producer_epoch))
 
     async def _fence(self, seen: Transaction) -> None:
-        """Aborts a transaction over its producer's head. TransactionError where that could not be written."""
+        """Aborts a transaction without its producer. TransactionError where that could not be written."""
         version, new_id = self._version(), NO_PRODUCER_ID
         if version >= state.EPOCH_BUMP_SINCE and seen.is_exhausted:
             new_id = await self._next_producer_id()
         shard, transaction = self._known(seen.transactional_id)
         if transaction is seen:
-            self._finish(shard, state.fence(transaction, self._clock.now_ms(), version=version, new_producer_id=new_id))
+            fenced = state.fence(transaction, self._clock.now_ms(), version=version, new_producer_id=new_id)
+            await _answered(self._finish(shard, fenced))
 
     # Passes
 
@@ -250,18 +254,6 @@ class TransactionCoordinator:
             if expired:
                 logger.info("%d transactional ids of partition %d expired", expired, shard.partition)
 
-    def _retry_later(self, shard: Shard) -> None:
-        """Asks again for what is left of `shard`, until nothing is."""
-        if shard.rest and shard.partition not in self._retrying:
-            self._retrying.add(shard.partition)
-            self._clock.call_later(RETRY_SECONDS, lambda: self._retry(shard))
-
-    def _retry(self, shard: Shard) -> None:
-        self._retrying.discard(shard.partition)
-        if self._shards.get(shard.partition) is shard:
-            shard.complete_rest()
-            self._retry_later(shard)
-
     # Leadership
 
     def refresh(self) -> None:
@@ -276,20 +268,9 @@ class TransactionCoordinator:
         """Forgets everything; markers that are left are written after the next start."""
         self._shards.close()
 
-    def _make(self, partition: int) -> Shard:
-        return Shard(
-            partition,
-            self._log.leader_epoch(partition),
-            lambda batch: self._log.append(partition, batch)[0],
-            self._clock,
-            self._version,
-            self._write_marker,
-        )
+    def _make(self, partition: int, leader_epoch: int, append: Callable[[bytes], Appended]) -> TransactionShard:
+        return TransactionShard(partition, leader_epoch, append, self._clock, self._version, self._write_marker)
 
-    def _is_stale(self, shard: Shard) -> bool:
-        return shard.coordinator_epoch != self._log.leader_epoch(shard.partition)
-
-    def _loaded(self, shard: Shard) -> None:
+    def _loaded(self, shard: TransactionShard) -> None:
         if shard.transactions:
             logger.info("partition %d of __transaction_state is loaded: %d ids", shard.partition, len(shard.transactions))
-        self._retry_later(shard)

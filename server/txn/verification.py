@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from ottla.server.base.promise import Promise
 from ottla.server.txn.errors import TransactionError
 from ottla.server.txn.state import EPOCH_BUMP_SINCE, TopicPartition
 from ottla.wire.errors import ErrorCode
@@ -63,12 +64,20 @@ def refused_entries(
     codes: dict[TopicPartition, ErrorCode]
     try:
         if add:
-            asked.add_partitions(transactional_id, producer_id, producer_epoch, partitions, client_version=EPOCH_BUMP_SINCE)
-            return {}
-        codes = asked.verify_partitions(transactional_id, producer_id, producer_epoch, partitions)
+            waits = asked.add_partitions(
+                transactional_id, producer_id, producer_epoch, partitions, client_version=EPOCH_BUMP_SINCE
+            )
+            return {} if waits is None else _not_yet(partitions)
+        verified = asked.verify_partitions(transactional_id, producer_id, producer_epoch, partitions)
+        codes = _not_yet(partitions) if isinstance(verified, Promise) else verified
     except TransactionError as error:
         codes = dict.fromkeys(partitions, error.code_for(knows_fencing=False))
     return {partition: _code_for_client(code, generic_error) for partition, code in codes.items() if code}
+
+
+def _not_yet(partitions: Sequence[TopicPartition]) -> dict[TopicPartition, ErrorCode]:
+    """The coordinator's answer is not replicated yet, and the batch cannot wait for it: the producer sends it again."""
+    return dict.fromkeys(partitions, ErrorCode.CONCURRENT_TRANSACTIONS)
 
 
 def _is_under_way(replicas: Replicas, entry: Entry) -> bool:

@@ -78,6 +78,9 @@ class GroupClock:
 class GroupLog:
     """`__consumer_offsets` in memory. `fail` is raised by appends as long as it is set."""
 
+    epoch = 3
+    """Of the leader of every partition."""
+
     def __init__(self, partitions: int = 4) -> None:
         self.batches: list[list[bytes]] = [[] for _ in range(partitions)]
         self.leaders: list[int | None] = [NODE_ID] * partitions
@@ -88,6 +91,9 @@ class GroupLog:
 
     def leader(self, partition: int) -> int | None:
         return self.leaders[partition] if partition < len(self.leaders) else None
+
+    def leader_epoch(self, partition: int) -> int:
+        return self.epoch
 
     def append(self, partition: int, batch: bytes) -> Appended:
         if self.fail is not None:

@@ -41,6 +41,9 @@ class Partitions:
     def leader(self, partition: int) -> int | None:
         return NODE_ID
 
+    def leader_epoch(self, partition: int) -> int:
+        return 0
+
     def append(self, partition: int, batch: bytes) -> Appended:
         return self.logs[partition].append_as_leader(batch, leader_epoch=0, origin=Origin.COORDINATOR).base_offset, None
 

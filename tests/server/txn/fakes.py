@@ -20,11 +20,6 @@ TID = "transfer"
 class TransactionLog(GroupLog):
     """`__transaction_state` in memory."""
 
-    epoch = 3
-
-    def leader_epoch(self, partition: int) -> int:
-        return self.epoch
-
 
 class Driver:
     """`answers` is what a partition says to its next markers; `markers` are those that were taken."""

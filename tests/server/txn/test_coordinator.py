@@ -71,7 +71,7 @@ async def test_used_up_epochs_bring_a_new_id() -> None:
     driver = Driver()
     await driver.init()
     shard = driver.coordinator.shard(TID)
-    shard.write(driver.now()._replace(producer_epoch=EXHAUSTED_EPOCH))
+    shard.write_transaction(driver.now()._replace(producer_epoch=EXHAUSTED_EPOCH))
     last = Expected(1000, EXHAUSTED_EPOCH)
     assert await driver.init(last) == (1001, 0)
     assert await driver.init(last) == (1001, 0), "the same request again"
@@ -156,7 +156,7 @@ async def test_with_version_2_the_epoch_tells_again_from_next() -> None:
 async def test_with_version_2_an_end_brings_a_new_id_when_epochs_are_used_up() -> None:
     driver = Driver()
     await driver.init()
-    driver.coordinator.shard(TID).write(driver.now()._replace(producer_epoch=EXHAUSTED_EPOCH))
+    driver.coordinator.shard(TID).write_transaction(driver.now()._replace(producer_epoch=EXHAUSTED_EPOCH))
     producer = Producer(1000, EXHAUSTED_EPOCH)
     driver.add(producer)
     after = await driver.end(producer, commit=True)
@@ -322,7 +322,7 @@ async def test_another_brokers_ids() -> None:
     assert await refused(driver.init()) is ErrorCode.NOT_COORDINATOR
     driver.log.leaders, driver.log.epoch = [1] * 4, 4
     driver.coordinator.refresh()
-    assert driver.coordinator.shard(TID).coordinator_epoch == 4
+    assert driver.coordinator.shard(TID).leader_epoch == 4
     assert driver.now().producer_id == 1000
 
 

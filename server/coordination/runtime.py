@@ -1,76 +1,76 @@
-"""The partitions of an internal topic whose coordinator this broker is: loaded when it leads them, forgotten when it does not.
+"""The shards of one internal topic on this broker: loaded when it leads their partitions, unloaded when it does not.
 
-Groups live in `__consumer_offsets` and transactions in `__transaction_state`; a partition of either is taken over in one way.
-It is read from its start, in slices of some milliseconds so that other requests are served in between; who asks for it meanwhile
-is told COORDINATOR_LOAD_IN_PROGRESS. One that cannot be read is not half loaded: the next who asks for it tries again.
+Groups live in `__consumer_offsets`, transactions in `__transaction_state` and the state of share groups in `__share_group_state`;
+a partition of each is taken over in one way. It is read from its start, in slices of some milliseconds so that other requests are
+served in between; requests for it are answered COORDINATOR_LOAD_IN_PROGRESS meanwhile. One that cannot be read is not half
+loaded: the next request for it tries again.
+
+A shard belongs to a partition and a leader epoch. When this broker leads the partition in a newer epoch, another broker may have
+led it in between, and the shard is loaded anew.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, ValuesView
-from typing import Final, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
 from ottla.log.errors import LogError
 from ottla.server.base.clock import Clock
-from ottla.server.coordination.internal_topic import Appended
+from ottla.server.coordination.shard import CoordinatorShard
+
+if TYPE_CHECKING:
+    from ottla.server.coordination.internal_topic import Appended
 
 logger = logging.getLogger("ottla.server.shards")
 
 LOAD_SLICE_SECONDS: Final = 0.02
 
 
-class ShardLog(Protocol):
+class CoordinatorLog(Protocol):
     """The partitions of an internal topic, as `internal_topic.InternalTopicLog` gives access to them."""
 
     def partition_count(self) -> int:
-        """0 while the topic does not exist."""
+        """Returns 0 while the topic does not exist."""
         ...
 
     def leader(self, partition: int) -> int | None:
-        """The leading broker's id; None without one."""
+        """Returns the leading broker's id; None without one."""
+        ...
+
+    def leader_epoch(self, partition: int) -> int:
+        """Returns the epoch of the partition's leader; -1 without such a partition."""
         ...
 
     def append(self, partition: int, batch: bytes) -> Appended:
-        """Appends one batch. Raises the errors of the log."""
+        """Writes one batch. Returns its base offset, and a promise where it is not replicated yet. Raises log errors."""
         ...
 
     def read(self, partition: int) -> Iterator[bytes]:
-        """All batches from the partition's start to its end."""
+        """Returns all batches from the partition's start to its end."""
         ...
 
 
-class Loadable(Protocol):
-    """One partition's state."""
+S = TypeVar("S", bound=CoordinatorShard[Any])
 
-    partition: int
-    loading: bool
-    """Until `load` has replayed everything."""
-
-    def load(self, read: Callable[[], Iterator[bytes]]) -> Iterator[None]:
-        """Replays the partition, a batch a step; what `read` raises comes through."""
-        ...
+Make = Callable[[int, int, Callable[[bytes], "Appended"]], S]
+"""Returns an empty shard of a partition, led in an epoch, to which the function appends."""
 
 
-S = TypeVar("S", bound=Loadable)
-
-
-class Shards(Generic[S]):
-    """By partition, those that are loading among them. `make` gives an empty one; `loaded` and `unloaded` are told of each."""
+class CoordinatorRuntime(Generic[S]):
+    """The shards by partition, those that are loading among them. `loaded` and `unloaded` are called with each."""
 
     def __init__(
         self,
         topic: str,
-        log: ShardLog,
+        log: CoordinatorLog,
         clock: Clock,
         node_id: int,
-        make: Callable[[int], S],
+        make: Make[S],
         *,
         loaded: Callable[[S], object],
         unloaded: Callable[[S], object] = lambda shard: None,
-        is_stale: Callable[[S], bool] = lambda shard: False,
     ) -> None:
-        """`is_stale`: the partition was led by somebody else since this shard was loaded."""
         self._topic = topic
         self._log = log
         self._clock = clock
@@ -78,11 +78,10 @@ class Shards(Generic[S]):
         self._make = make
         self._loaded = loaded
         self._unloaded = unloaded
-        self._is_stale = is_stale
         self._shards: dict[int, S] = {}
 
     def __iter__(self) -> Iterator[int]:
-        """The partitions."""
+        """Iterates over the partitions."""
         return iter(self._shards)
 
     def __getitem__(self, partition: int) -> S:
@@ -95,12 +94,14 @@ class Shards(Generic[S]):
         return self._shards.values()
 
     def take_over(self, partition: int) -> S | None:
-        """The shard, begun to be loaded where it is not there; a small one is loaded when this returns. None: the partition is
-        not this broker's, or not readable.
+        """Returns the shard, and begins to load it where it is not there; a small one is loaded when this returns. Returns None
+        where the partition is not led by this broker, or cannot be read.
         """
         if partition not in self._shards and self._log.leader(partition) == self._node_id:
-            shard = self._shards[partition] = self._make(partition)
-            self._load_slice(shard, shard.load(lambda: self._log.read(partition)))
+            log = self._log
+            shard = self._make(partition, log.leader_epoch(partition), lambda batch: log.append(partition, batch))
+            self._shards[partition] = shard
+            self._load_slice(shard, shard.load(lambda: log.read(partition)))
         return self._shards.get(partition)
 
     def refresh(self) -> None:
@@ -109,18 +110,25 @@ class Shards(Generic[S]):
             self.follow(partition)
 
     def follow(self, partition: int) -> None:
-        """The leader of one partition may have changed: loads it or unloads it."""
+        """Loads or unloads one partition, whose leader or leader epoch may have changed."""
         shard = self._shards.get(partition)
-        if shard is not None and (self._log.leader(partition) != self._node_id or self._is_stale(shard)):
+        if shard is not None and not self._is_led_by(shard):
             self.unload(partition)
         self.take_over(partition)
 
+    def _is_led_by(self, shard: S) -> bool:
+        partition = shard.partition
+        return self._log.leader(partition) == self._node_id and self._log.leader_epoch(partition) == shard.leader_epoch
+
     def unload(self, partition: int) -> None:
+        """Forgets the shard, if there is one; what waits in it is answered NOT_COORDINATOR."""
         shard = self._shards.pop(partition, None)
         if shard is not None:
+            shard.unload()
             self._unloaded(shard)
 
     def close(self) -> None:
+        """Unloads all shards."""
         for partition in list(self._shards):
             self.unload(partition)
 

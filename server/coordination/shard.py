@@ -1,0 +1,197 @@
+"""One partition of an internal topic, as its coordinator keeps it: records first, then the state, then the answer.
+
+Groups, transactions and share state work in one way. An operation looks at the state and decides on records; they are appended as
+one batch, replayed at once, and the answer goes out when the partition's high watermark has passed them. So an operation that
+follows sees what is not replicated yet; its own answer therefore waits for the last append as well, also where it only reads, and
+nobody is told what a new leader might not know. What still waits when this broker loses the partition gets NOT_COORDINATOR.
+
+With one replica everything is replicated when it is appended: there is no promise, and an answer costs one look at an attribute.
+
+Kafka keeps timeline snapshots of a shard's state and reads the committed one; to wait gives the same promise.
+"""
+
+from __future__ import annotations
+
+import logging
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, ClassVar, Final, Generic, TypeVar
+
+from ottla.log.errors import LogError
+from ottla.server.base.errors import NotLeaderOrFollower, append_error
+from ottla.server.base.promise import Promise
+from ottla.wire.batch import read_header
+from ottla.wire.errors import ErrorCode
+from ottla.wire.frame import MALFORMED
+from ottla.wire.records import decode_records
+
+if TYPE_CHECKING:
+    from ottla.server.coordination.internal_topic import Appended
+    from ottla.wire.primitives import Buffer
+
+R = TypeVar("R")
+T = TypeVar("T")
+
+NO_PRODUCER_ID: Final = -1
+_COMMIT_MARKER: Final = 1
+"""The control record type of a commit; 0 is that of an abort."""
+
+
+class CoordinatorShard(ABC, Generic[R]):
+    """The shard of `partition` while this broker leads it in `leader_epoch`. `append` writes a batch to the partition.
+
+    A subclass has the state, which changes in `replay` and nowhere else.
+    """
+
+    topic: ClassVar[str]
+    logger: ClassVar[logging.Logger]
+
+    def __init__(self, partition: int, leader_epoch: int, append: Callable[[bytes], Appended]) -> None:
+        self.partition = partition
+        self.leader_epoch = leader_epoch
+        self.loading = True
+        """True until `load` has replayed the partition."""
+        self.unreplicated: Promise[None] | None = None
+        """Kept when the last append is replicated; None where nothing waits for that."""
+        self._append = append
+        self._waiting: deque[tuple[Promise[None], Callable[[ErrorCode], object]]] = deque()
+        """What waits for which append, in the order of the appends."""
+
+    # What a coordinator adds
+
+    @abstractmethod
+    def decode(self, key: Buffer, value: Buffer | None) -> R | None:
+        """Returns a record of the partition, or None for a kind that this coordinator does not know.
+
+        Raises one of wire.frame.MALFORMED for bytes that do not follow their schema.
+        """
+
+    @abstractmethod
+    def replay(self, record: R, offset: int, producer_id: int = NO_PRODUCER_ID) -> None:
+        """Makes a record true. `producer_id` is that of the transaction which the record is part of, if it is part of one."""
+
+    @abstractmethod
+    def refusal(self, code: ErrorCode) -> Exception:
+        """Returns the coordinator's own exception for an operation that is refused with `code`."""
+
+    def end_transaction(self, producer_id: int, *, committed: bool) -> None:
+        """Replays a marker in the partition itself."""
+
+    def loaded(self) -> Iterator[None]:
+        """What is to be done once the partition is replayed, in steps."""
+        return iter(())
+
+    # Append, then replay
+
+    def write(self, batch: bytes, records: Sequence[R], producer_id: int = NO_PRODUCER_ID) -> None:
+        """Appends `records`, which are encoded as `batch`, and replays them. Raises `refusal`, and nothing has changed."""
+        offset = self.append(batch)
+        for record in records:
+            self.replay(record, offset, producer_id)
+            offset += 1
+
+    def append(self, batch: bytes) -> int:
+        """Appends a batch whose records the caller replays. Returns its base offset; raises `refusal`."""
+        try:
+            base_offset, replicated = self._append(batch)
+        except (LogError, NotLeaderOrFollower, OSError) as error:
+            code = append_error(error)
+            self.logger.warning("partition %d of %s: %s (%s)", self.partition, self.topic, error, code.name)
+            raise self.refusal(code) from error
+        if replicated is not None:
+            self.unreplicated = replicated
+            replicated.add_done_callback(self._settle)
+        return base_offset
+
+    # Answers
+
+    def answer(self, value: T) -> T | Promise[T]:
+        """Returns `value` if all that was appended is replicated, else a promise of it, which fails with the `refusal` of
+        NOT_COORDINATOR if the partition is lost first.
+        """
+        if self.unreplicated is None:
+            return value
+        promise: Promise[T] = Promise()
+
+        def settle(code: ErrorCode) -> None:
+            if promise.done():  # the connection is gone
+                return
+            if code is ErrorCode.NONE:
+                promise.set_result(value)
+            else:
+                promise.set_exception(self.refusal(code))
+
+        self.when_replicated(settle)
+        return promise
+
+    def when_replicated(self, then: Callable[[ErrorCode], object]) -> None:
+        """Calls `then(NONE)` when all that was appended is replicated, which may be now, or `then(NOT_COORDINATOR)` if the
+        partition is lost first.
+        """
+        if self.unreplicated is None:
+            then(ErrorCode.NONE)
+        elif self.unreplicated.done():  # it failed
+            then(ErrorCode.NOT_COORDINATOR)
+        else:
+            self._waiting.append((self.unreplicated, then))
+
+    def _settle(self, appended: Promise[None]) -> None:
+        try:
+            appended.result()
+        except (LogError, NotLeaderOrFollower, OSError) as error:
+            self.logger.warning("partition %d of %s was not replicated: %s", self.partition, self.topic, error)
+            self.fail()
+            return
+        if self.unreplicated is appended:
+            self.unreplicated = None
+        waiting = self._waiting
+        while waiting and waiting[0][0].done():
+            waiting.popleft()[1](ErrorCode.NONE)
+
+    def fail(self) -> None:
+        """This broker is not the partition's coordinator any more: what waits gets NOT_COORDINATOR, and so does what comes."""
+        self._append = _refuse_append
+        lost: Promise[None] = Promise()
+        lost.set_exception(NotLeaderOrFollower(f"partition {self.partition} of {self.topic} is lost"))
+        self.unreplicated = lost
+        waiting, self._waiting = self._waiting, deque()
+        for _, then in waiting:
+            then(ErrorCode.NOT_COORDINATOR)
+
+    def unload(self) -> None:
+        """The partition is another broker's, or the epoch is over. A subclass also ends what it has under way."""
+        self.fail()
+
+    # Loading
+
+    def load(self, read: Callable[[], Iterator[bytes]]) -> Iterator[None]:
+        """Replays the partition, one batch a step; what `read` raises comes through.
+
+        A batch that does not follow its schema is left out with a line in the log, as in Kafka: the others are worth having.
+        """
+        for batch in read():
+            try:
+                self._replay_batch(batch)
+            except MALFORMED as error:
+                self.logger.error("partition %d of %s: a batch was left out: %r", self.partition, self.topic, error)
+            yield
+        self.loading = False
+        yield from self.loaded()
+
+    def _replay_batch(self, batch: bytes) -> None:
+        header = read_header(batch)
+        records = [record for record in decode_records(batch) if record.key is not None]
+        if header.is_control:
+            for record in records:
+                self.end_transaction(header.producer_id, committed=record.key[3] == _COMMIT_MARKER)  # type: ignore[index]
+            return
+        producer_id = header.producer_id if header.is_transactional else NO_PRODUCER_ID
+        known = [(self.decode(record.key, record.value), record.offset) for record in records]  # type: ignore[arg-type]
+        for decoded, offset in known:
+            if decoded is not None:
+                self.replay(decoded, offset, producer_id)
+
+
+def _refuse_append(batch: bytes) -> Appended:
+    raise NotLeaderOrFollower("this broker coordinates the partition no more")

@@ -1,0 +1,177 @@
+"""coordination/runtime.py: shards are loaded where this broker leads, in slices, and unloaded where it does not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from ottla.log.errors import CorruptLog
+from ottla.server.base.promise import Promise
+from ottla.server.coordination.runtime import LOAD_SLICE_SECONDS, CoordinatorRuntime
+from ottla.wire.errors import ErrorCode
+from tests.server.coordination.fakes import LaggingLog, Letters, Refused, batch_of
+from tests.server.group.fakes import NODE_ID, GroupClock
+
+OTHER = NODE_ID + 1
+
+
+class SlowLog(LaggingLog):
+    """Each batch takes `seconds` to read."""
+
+    seconds = 0.0
+
+    def __init__(self, clock: GroupClock, partitions: int = 1) -> None:
+        super().__init__(partitions, lag=False)
+        self.clock = clock
+        self.reads = 0
+
+    def read(self, partition: int) -> Iterator[bytes]:
+        self.reads += 1
+        for batch in super().read(partition):
+            self.clock._now += self.seconds
+            yield batch
+
+
+class Runtime:
+    """A runtime with what it told of its shards."""
+
+    def __init__(self, partitions: int = 2) -> None:
+        self.clock = GroupClock()
+        self.log = SlowLog(self.clock, partitions)
+        self.loaded: list[int] = []
+        self.unloaded: list[int] = []
+        self.shards: CoordinatorRuntime[Letters] = CoordinatorRuntime(
+            "__letters",
+            self.log,
+            self.clock,
+            NODE_ID,
+            Letters,
+            loaded=lambda shard: self.loaded.append(shard.partition),
+            unloaded=lambda shard: self.unloaded.append(shard.partition),
+        )
+
+    def take_over(self, partition: int = 0) -> Letters:
+        shard = self.shards.take_over(partition)
+        assert shard is not None
+        return shard
+
+
+def test_a_partition_is_taken_over_where_this_broker_leads_it() -> None:
+    runtime = Runtime()
+    runtime.log.leaders = [NODE_ID, OTHER]
+    runtime.log.append(0, batch_of(("a", "1")))
+    shard = runtime.take_over()
+    assert (shard.partition, shard.leader_epoch, shard.loading) == (0, 3, False)
+    assert shard.seen == [("a", "1", 0, -1)]
+    assert runtime.take_over() is shard
+    assert runtime.loaded == [0]
+    assert runtime.shards.take_over(1) is None
+    assert list(runtime.shards) == [0]
+    assert list(runtime.shards.values()) == [shard]
+    assert runtime.shards.get(0) is shard is runtime.shards[0]
+    assert runtime.shards.get(1) is None
+
+
+def test_a_shard_appends_to_its_own_partition() -> None:
+    runtime = Runtime()
+    runtime.take_over(1).put("a")
+    assert [len(batches) for batches in runtime.log.batches] == [0, 1]
+
+
+def test_refresh_follows_all_partitions() -> None:
+    runtime = Runtime()
+    runtime.shards.refresh()
+    assert runtime.loaded == [0, 1]
+    runtime.log.leaders = [OTHER, NODE_ID]
+    runtime.shards.refresh()
+    assert (runtime.loaded, runtime.unloaded) == ([0, 1], [0])
+    runtime.log.leaders = []
+    runtime.log.batches = []
+    runtime.shards.refresh()
+    assert runtime.unloaded == [0, 1], "the topic is deleted"
+    assert not list(runtime.shards)
+
+
+def test_a_newer_epoch_of_our_own_loads_again() -> None:
+    runtime = Runtime()
+    old = runtime.take_over()
+    runtime.shards.follow(0)
+    assert runtime.shards[0] is old
+    runtime.log.epoch += 1
+    runtime.log.append(0, batch_of(("a", "by another leader")))
+    runtime.shards.follow(0)
+    new = runtime.shards[0]
+    assert (new.leader_epoch, new.seen) == (4, [("a", "by another leader", 0, -1)])
+    assert (runtime.loaded, runtime.unloaded) == ([0, 0], [0])
+
+
+@pytest.mark.parametrize("change", ["leader", "epoch", "close"])
+def test_what_waits_is_refused_when_the_leadership_ends(change: str) -> None:
+    runtime = Runtime()
+    shard = runtime.take_over()
+    runtime.log.lag = True
+    shard.put("a")
+    answer: Any = shard.answer("said")
+    assert isinstance(answer, Promise)
+    if change == "leader":
+        runtime.log.leaders = [OTHER, OTHER]
+    elif change == "epoch":
+        runtime.log.epoch += 1
+    if change == "close":
+        runtime.shards.close()
+    else:
+        runtime.shards.follow(0)
+    with pytest.raises(Refused) as error:
+        answer.result()
+    assert error.value.code is ErrorCode.NOT_COORDINATOR
+    assert runtime.unloaded == [0]
+
+
+def test_a_large_partition_is_loaded_in_slices() -> None:
+    runtime = Runtime()
+    for number in range(5):
+        runtime.log.append(0, batch_of((str(number), "w")))
+    runtime.log.seconds = LOAD_SLICE_SECONDS / 2
+    shard = runtime.take_over()
+    assert shard.loading
+    assert len(shard.seen) == 2, "the slice ends when its time is over"
+    assert runtime.take_over() is shard
+    assert (runtime.loaded, runtime.clock.waiting) == ([], 1)
+    runtime.clock.advance(LOAD_SLICE_SECONDS)
+    assert (len(shard.seen), shard.loading, runtime.loaded) == (5, False, [0])
+
+
+def test_a_shard_that_is_unloaded_while_it_loads_does_not_load_on() -> None:
+    runtime = Runtime()
+    for number in range(5):
+        runtime.log.append(0, batch_of((str(number), "w")))
+    runtime.log.seconds = LOAD_SLICE_SECONDS
+    old = runtime.take_over()
+    runtime.shards.unload(0)
+    runtime.log.seconds = 0
+    new = runtime.take_over()
+    runtime.clock.advance(0)
+    assert (old.loading, len(old.seen)) == (True, 1)
+    assert (new.loading, runtime.loaded, runtime.unloaded) == (False, [0], [0])
+
+
+def test_one_that_cannot_be_read_is_tried_again(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    runtime = Runtime()
+
+    def broken(partition: int) -> Any:
+        raise CorruptLog("bad segment")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(runtime.log, "read", broken)
+        assert runtime.shards.take_over(0) is None
+    assert caplog.messages == ["partition 0 of __letters cannot be loaded: bad segment"]
+    assert (runtime.loaded, runtime.unloaded) == ([], [0])
+    assert not runtime.take_over().loading
+
+
+def test_unloading_what_is_not_there_does_nothing() -> None:
+    runtime = Runtime()
+    runtime.shards.unload(0)
+    assert runtime.unloaded == []

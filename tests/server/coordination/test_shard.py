@@ -1,0 +1,247 @@
+"""coordination/shard.py: records are replayed when they are appended, and answered when they are replicated."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from ottla.log.errors import CorruptLog, RecordTooLarge, StorageError
+from ottla.log.markers import build_marker
+from ottla.server.base.promise import Promise
+from ottla.wire.errors import ErrorCode
+from tests.server.coordination.fakes import LaggingLog, Letters, Refused, batch_of
+
+
+def shard_over(log: LaggingLog, partition: int = 0) -> Letters:
+    return Letters(partition, log.epoch, lambda batch: log.append(partition, batch))
+
+
+def waiting(answer: object) -> Promise[Any]:
+    assert isinstance(answer, Promise)
+    assert not answer.done()
+    return answer
+
+
+def is_loading(shard: Letters) -> bool:
+    return shard.loading
+
+
+def refused(answer: Promise[Any]) -> ErrorCode:
+    with pytest.raises(Refused) as error:
+        answer.result()
+    return error.value.code
+
+
+def test_where_one_replica_counts_an_answer_is_itself() -> None:
+    shard = shard_over(LaggingLog(lag=False))
+    shard.put("a")
+    value = object()
+    assert shard.answer(value) is value
+    codes: list[ErrorCode] = []
+    shard.when_replicated(codes.append)
+    assert codes == [ErrorCode.NONE]
+
+
+def test_records_are_true_at_once_and_answered_when_the_high_watermark_has_passed_them() -> None:
+    log = LaggingLog()
+    shard = shard_over(log)
+    shard.put("a")
+    answer = waiting(shard.answer("said"))
+    assert shard.seen == [("a", "w", 0, -1)]
+    log.replicate()
+    assert answer.result() == "said"
+    assert shard.answer("next") == "next"
+
+
+def test_records_of_one_batch_have_offsets_one_after_the_other() -> None:
+    log = LaggingLog(lag=False)
+    shard = shard_over(log)
+    shard.put("a")
+    records = [("b", "1"), ("c", "2")]
+    shard.write(batch_of(*records), records, 7)
+    assert shard.seen == [("a", "w", 0, -1), ("b", "1", 1, 7), ("c", "2", 2, 7)]
+
+
+def test_who_only_reads_waits_for_the_last_append() -> None:
+    log = LaggingLog()
+    shard = shard_over(log)
+    shard.put("a")
+    first = waiting(shard.answer(1))
+    shard.put("b")
+    read = waiting(shard.answer([letter for letter, *_ in shard.seen]))
+    log.replicate()
+    assert first.result() == 1
+    waiting(read)
+    log.replicate()
+    assert read.result() == ["a", "b"]
+
+
+def test_answers_keep_the_order_of_their_operations() -> None:
+    log = LaggingLog()
+    shard = shard_over(log)
+    order: list[int] = []
+    for number in range(6):
+        if number % 2 == 0:
+            shard.put(str(number))
+        waiting(shard.answer(number)).add_done_callback(lambda answer: order.append(answer.result()))
+    log.waiting[1].set_result(None)
+    assert order == [], "the first append is not replicated"
+    log.waiting[0].set_result(None)
+    assert order == [0, 1, 2, 3]
+    log.waiting[2].set_result(None)
+    assert order == [0, 1, 2, 3, 4, 5]
+    assert shard.unreplicated is None
+
+
+def test_an_answer_may_append_again() -> None:
+    log = LaggingLog()
+    shard = shard_over(log)
+    shard.put("a")
+    shard.when_replicated(lambda code: shard.put("b"))
+    after = waiting(shard.answer("after"))
+    log.replicate()
+    assert after.result() == "after", "it does not wait for what was appended behind it"
+    waiting(shard.answer("next"))
+    log.replicate()
+    assert shard.answer("next") == "next"
+
+
+def test_what_waits_when_the_partition_is_unloaded_is_not_the_coordinators_any_more() -> None:
+    log = LaggingLog()
+    shard = shard_over(log)
+    shard.put("a")
+    codes: list[ErrorCode] = []
+    answer = waiting(shard.answer("said"))
+    shard.when_replicated(codes.append)
+    shard.unload()
+    assert refused(answer) is ErrorCode.NOT_COORDINATOR
+    assert codes == [ErrorCode.NOT_COORDINATOR]
+    log.replicate()
+    assert codes == [ErrorCode.NOT_COORDINATOR], "it is answered once"
+
+
+def test_an_unloaded_shard_neither_writes_nor_answers() -> None:
+    log = LaggingLog(lag=False)
+    shard = shard_over(log)
+    shard.unload()
+    with pytest.raises(Refused) as error:
+        shard.put("a")
+    assert error.value.code is ErrorCode.NOT_COORDINATOR
+    assert (shard.seen, log.batches) == ([], [[]])
+    late = shard.answer("said")
+    assert isinstance(late, Promise)
+    assert refused(late) is ErrorCode.NOT_COORDINATOR
+
+
+@pytest.mark.parametrize("error", [None, StorageError("the disk"), OSError("the disk")])
+def test_an_append_that_is_not_replicated_is_refused_and_so_is_all_that_saw_it(error: Exception | None) -> None:
+    log = LaggingLog()
+    shard = shard_over(log)
+    shard.put("a")
+    first = waiting(shard.answer(1))
+    shard.put("b")
+    second = waiting(shard.answer(2))
+    log.lose(error)
+    assert [refused(first), refused(second)] == [ErrorCode.NOT_COORDINATOR] * 2
+    with pytest.raises(Refused):
+        shard.put("c")
+    third = shard.answer(3)
+    assert isinstance(third, Promise)
+    assert refused(third) is ErrorCode.NOT_COORDINATOR
+
+
+def test_who_is_gone_is_not_answered() -> None:
+    log = LaggingLog()
+    shard = shard_over(log)
+    shard.put("a")
+    gone, there = waiting(shard.answer(1)), waiting(shard.answer(2))
+    gone.cancel()
+    log.replicate()
+    assert gone.cancelled()
+    assert there.result() == 2
+
+
+def test_an_answer_can_be_awaited() -> None:
+    async def ask() -> object:
+        log = LaggingLog()
+        shard = shard_over(log)
+        shard.put("a")
+        answer = waiting(shard.answer("said"))
+        asyncio.get_running_loop().call_soon(log.replicate)
+        return await answer
+
+    assert asyncio.run(ask()) == "said"
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (StorageError("offline"), ErrorCode.NOT_COORDINATOR),
+        (OSError("no room"), ErrorCode.NOT_COORDINATOR),
+        (RecordTooLarge("large"), ErrorCode.UNKNOWN_SERVER_ERROR),
+    ],
+)
+def test_an_append_that_fails_changes_nothing(error: Any, code: ErrorCode, caplog: pytest.LogCaptureFixture) -> None:
+    log = LaggingLog(2)
+    log.fail = error
+    shard = shard_over(log, 1)
+    with pytest.raises(Refused) as refusal:
+        shard.put("a")
+    assert refusal.value.code is code
+    assert shard.seen == []
+    assert shard.answer("said") == "said"
+    assert caplog.messages == [f"partition 1 of __letters: {error} ({code.name})"]
+    log.fail = None
+    shard.put("a")
+    assert shard.seen == [("a", "w", 0, -1)]
+
+
+# Loading
+
+
+def test_loading_is_the_same_replay() -> None:
+    log = LaggingLog(lag=False)
+    before = shard_over(log)
+    before.put("a")
+    records = [("b", "1"), ("c", "2")]
+    before.write(batch_of(*records, producer_id=7, producer_epoch=0, base_sequence=0, transactional=True), records, 7)
+    log.append(0, batch_of(("unknown", "x"), ("d", "3")))
+    log.append(0, build_marker(7, 0, commit=True, coordinator_epoch=0, timestamp_ms=0))
+    log.append(0, build_marker(8, 0, commit=False, coordinator_epoch=0, timestamp_ms=0))
+    after = shard_over(log)
+    assert is_loading(after)
+    steps = list(after.load(lambda: log.read(0)))
+    assert not is_loading(after)
+    assert len(steps) == 5, "a batch a step"
+    assert after.seen == [*before.seen, ("d", "3", 4, -1), (7, True), (8, False)]
+
+
+def test_a_batch_that_does_not_follow_its_schema_is_left_out_as_a_whole(caplog: pytest.LogCaptureFixture) -> None:
+    log = LaggingLog(lag=False)
+    log.append(0, batch_of(("a", "1"), ("bad", "2")))
+    log.append(0, batch_of(("b", "3")))
+    shard = shard_over(log)
+    assert len(list(shard.load(lambda: log.read(0)))) == 2
+    assert shard.seen == [("b", "3", 2, -1)]
+    assert caplog.messages == ["partition 0 of __letters: a batch was left out: ValueError('a bad letter')"]
+
+
+def test_what_follows_the_replay_is_done_in_steps_of_its_own() -> None:
+    shard = shard_over(LaggingLog())
+    shard.steps = 2
+    loading = shard.load(lambda: iter(()))
+    next(loading)
+    assert not shard.loading
+    assert len(list(loading)) == 1
+
+
+def test_what_reading_raises_comes_through() -> None:
+    def broken() -> Any:
+        raise CorruptLog("bad segment")
+
+    shard = shard_over(LaggingLog())
+    with pytest.raises(CorruptLog):
+        list(shard.load(broken))
+    assert shard.loading
