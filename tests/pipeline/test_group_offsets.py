@@ -33,6 +33,8 @@ def test_a_coordinator_that_moves_is_asked_again() -> None:
     )
     assert committed_offset(moving, "t", 0, 60.0) == 7
     assert moving.waited == 3
+    first: Any = Moving(0)
+    assert committed_offset(first, "t", 0, 60.0) == 0
     none: Any = Moving(-1001)
     assert committed_offset(none, "t", 0, 60.0) is None
 

@@ -162,3 +162,7 @@ def test_a_job_is_a_readable_file_of_sql_or_python(tmp_path: Path) -> None:
         read_job(tmp_path / "none.sql")
     with pytest.raises(JobError, match=r"named \.sql or \.py"):
         read_job(tmp_path / "job.txt")
+
+
+def test_lines_are_counted_from_the_first_of_the_file_also_where_it_is_empty(tmp_path: Path) -> None:
+    assert read(tmp_path, "\nSELECT 1;\n\nSELECT 2").steps == [Statement("SELECT 1", 2), Statement("SELECT 2", 4)]
