@@ -28,6 +28,7 @@ HOT_PATHS = [
     "ottla/server/base/promise.py",
     "ottla/server/network/connection.py",
     "ottla/server/dispatch/routes.py",
+    "ottla/server/dispatch/measured.py",
     "ottla/server/partitions/fetch_sessions.py",
     "ottla/server/group/offsets.py",
     "ottla/server/group/records.py",

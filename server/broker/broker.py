@@ -167,9 +167,9 @@ class Broker:
             clock=clock,
             random=self._random,
         )
-        self._dispatch = Dispatch(context, perf_counter_ns if values["ottla.metrics.port"] is not None else None)
+        self._dispatch = self._make_dispatch(context, logs)
         await self._open_listeners(context, self._dispatch)
-        await self._open_metrics(context, self._dispatch, logs)
+        await self._open_metrics()
         self._broker_epoch = cluster.register(self._endpoints(), rack=self.config.rack)
         self._cluster = cluster
         self._start_replicas(context, cluster, logs)
@@ -316,17 +316,25 @@ class Broker:
             else:
                 self.controller_listeners.append(listener)
 
-    async def _open_metrics(self, context: BrokerContext, dispatch: Dispatch, logs: LogManager) -> None:
-        """Where they are wanted: their code is loaded only then."""
-        port = self.config.values["ottla.metrics.port"]
-        if port is None:
-            return
-        from ottla.server.metrics.server import MetricsServer
+    def _make_dispatch(self, context: BrokerContext, logs: LogManager) -> Dispatch:
+        """Returns what serves the clients' listeners: where metrics are on, one that measures, from which they are read."""
+        if self.config.values["ottla.metrics.port"] is None:
+            return Dispatch(context)
+        from ottla.server.dispatch.measured import MeasuredDispatch
         from ottla.server.metrics.sources import Sources
 
+        dispatch = MeasuredDispatch(context, perf_counter_ns)
         self.sources = Sources(context, dispatch, self.listeners, logs)
+        return dispatch
+
+    async def _open_metrics(self) -> None:
+        """Serves the metrics where they are wanted: their code is loaded only then."""
+        if self.sources is None:
+            return
+        from ottla.server.metrics.server import MetricsServer
+
         self._metrics = MetricsServer(self.sources)
-        await self._metrics.open(self.config.values["ottla.metrics.host"], port)
+        await self._metrics.open(self.config.values["ottla.metrics.host"], self.config.values["ottla.metrics.port"])
 
     def _endpoints(self) -> list[Endpoint]:
         """What the broker registers: where clients reach each listener."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Final
 
+from ottla.server.dispatch.chain import Place
 from ottla.server.metadata.quotas import CONNECTION_CREATION_RATE, quotas_of
 from ottla.server.network.connection_rates import MAX_RATE, UNLIMITED, ConnectionRates
 from ottla.server.quotas.enforcement import ClientQuotas
@@ -24,17 +25,20 @@ class QuotasInForce:
 
     def __init__(self, context: BrokerContext, dispatch: Dispatch, listeners: Sequence[Listener]) -> None:
         self._context = context
+        self._dispatch = dispatch
         self._listeners = listeners
         values = context.config.values
         windows = Windows(values["quota.window.num"], values["quota.window.size.seconds"] * 1000)
         changes = Windows(values["controller.quota.window.num"], values["controller.quota.window.size.seconds"] * 1000)
-        self._clients = ClientQuotas(dispatch, context.clock, windows, changes, perf_counter_ns)
+        self._clients = ClientQuotas(context.clock, windows, changes, perf_counter_ns)
         among_brokers = values["inter.broker.listener.name"] or values["security.inter.broker.protocol"]
         self._connections = ConnectionRates(windows, context.clock, among_brokers.upper() if len(listeners) > 1 else None)
 
     def refresh(self) -> None:
         quotas = quotas_of(self._context.metadata)
-        self._context.quotas = self._clients if self._clients.set_quotas(quotas) else None
+        clients = self._clients if self._clients.set_quotas(quotas) else None
+        self._context.quotas = clients
+        self._dispatch.put(Place.QUOTAS, clients)
         rates = self._rates()
         limit = self._context.settings[MAX_RATE]
         self._connections.set_rates(limit, rates)

@@ -14,8 +14,12 @@ from collections.abc import Awaitable
 from ottla.server.group.errors import GroupError
 from ottla.server.metadata.names import CONSUMER_OFFSETS
 from ottla.server.requests.request import Request
+from ottla.server.requests.traits import Traits
+from ottla.server.security.rights import Inside, Need, Operation, Resource
 from ottla.server.txn.errors import TransactionError
 from ottla.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+
+TRAITS = Traits(Inside(Need(Operation.WRITE, Resource.TRANSACTIONAL_ID), Need(Operation.READ, Resource.GROUP)))
 
 FENCED_SINCE = 2
 

@@ -13,6 +13,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Sequence
 
 from ottla.server.requests.request import Request
+from ottla.server.requests.traits import Traits
+from ottla.server.security.rights import Inside, Need, Operation, Resource
 from ottla.server.txn.errors import TransactionError
 from ottla.server.txn.state import TopicPartition
 from ottla.wire.errors import ErrorCode
@@ -24,6 +26,14 @@ from ottla.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTopicResult,
     AddPartitionsToTxnTransaction,
+)
+
+TRAITS = Traits(
+    Inside(
+        Need(Operation.WRITE, Resource.TRANSACTIONAL_ID),
+        Need(Operation.WRITE, Resource.TOPIC),
+        Need(Operation.CLUSTER_ACTION, Resource.CLUSTER),
+    )
 )
 
 BATCHED_SINCE = 4

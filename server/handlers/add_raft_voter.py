@@ -9,7 +9,11 @@ voters), 42 INVALID_REQUEST (no id, no directory, no address for controllers), 1
 from __future__ import annotations
 
 from ottla.server.requests.request import Request
+from ottla.server.requests.traits import Traits
+from ottla.server.security.rights import Need, Operation, Resource, Whole
 from ottla.wire.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
+
+TRAITS = Traits(Whole(Need(Operation.ALTER, Resource.CLUSTER)))
 
 
 async def handle(body: AddRaftVoterRequest, request: Request) -> AddRaftVoterResponse:

@@ -13,8 +13,12 @@ from __future__ import annotations
 from ottla.log.errors import StorageError
 from ottla.server.metadata.quotas import refused_whole
 from ottla.server.requests.request import Request
+from ottla.server.requests.traits import Traits
+from ottla.server.security.rights import Need, Operation, Resource, Whole
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
+
+TRAITS = Traits(Whole(Need(Operation.ALTER_CONFIGS, Resource.CLUSTER)))
 
 
 async def handle(body: AlterClientQuotasRequest, request: Request) -> AlterClientQuotasResponse:

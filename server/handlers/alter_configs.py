@@ -12,8 +12,18 @@ from __future__ import annotations
 
 from ottla.log.errors import StorageError
 from ottla.server.requests.request import Request
+from ottla.server.requests.traits import Traits
+from ottla.server.security.rights import Inside, Need, Operation, Resource
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.alter_configs import AlterConfigsRequest, AlterConfigsResourceResponse, AlterConfigsResponse
+
+TRAITS = Traits(
+    Inside(
+        Need(Operation.ALTER_CONFIGS, Resource.TOPIC),
+        Need(Operation.ALTER_CONFIGS, Resource.GROUP),
+        Need(Operation.ALTER_CONFIGS, Resource.CLUSTER),
+    )
+)
 
 
 async def handle(body: AlterConfigsRequest, request: Request) -> AlterConfigsResponse:

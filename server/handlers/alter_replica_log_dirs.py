@@ -15,6 +15,8 @@ from ottla.log.errors import LogError
 from ottla.log.names import future_name_fits
 from ottla.server.base.errors import code_of
 from ottla.server.requests.request import Request
+from ottla.server.requests.traits import Traits
+from ottla.server.security.rights import Need, Operation, Resource, Whole
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,
@@ -22,6 +24,8 @@ from ottla.wire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirsResponse,
     AlterReplicaLogDirTopicResult,
 )
+
+TRAITS = Traits(Whole(Need(Operation.ALTER, Resource.CLUSTER)))
 
 
 def handle(body: AlterReplicaLogDirsRequest, request: Request) -> AlterReplicaLogDirsResponse:

@@ -16,6 +16,8 @@ from ottla.server.group.errors import GroupError
 from ottla.server.group.share.protocol import Initialize, ShareProtocol
 from ottla.server.group.share.state_partitions import ByTopic, TopicPartitions
 from ottla.server.requests.request import Request
+from ottla.server.requests.traits import Traits
+from ottla.server.security.rights import Inside, Need, Operation, Resource
 from ottla.server.share.group_state import Errors, is_enabled
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.alter_share_group_offsets import (
@@ -24,6 +26,8 @@ from ottla.wire.messages.alter_share_group_offsets import (
     AlterShareGroupOffsetsResponsePartition,
     AlterShareGroupOffsetsResponseTopic,
 )
+
+TRAITS = Traits(Inside(Need(Operation.READ, Resource.GROUP), Need(Operation.READ, Resource.TOPIC)))
 
 Answer = AlterShareGroupOffsetsResponse | asyncio.Future[AlterShareGroupOffsetsResponse]
 

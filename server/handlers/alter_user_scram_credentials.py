@@ -13,12 +13,16 @@ from __future__ import annotations
 
 from ottla.log.errors import StorageError
 from ottla.server.requests.request import Request
+from ottla.server.requests.traits import Traits
+from ottla.server.security.rights import Need, Operation, Resource, Whole
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
     AlterUserScramCredentialsResult,
 )
+
+TRAITS = Traits(Whole(Need(Operation.ALTER, Resource.CLUSTER)))
 
 
 async def handle(body: AlterUserScramCredentialsRequest, request: Request) -> AlterUserScramCredentialsResponse:

@@ -19,6 +19,8 @@ from typing import Final
 from ottla.server.handlers import BROKER, CONTROLLER, served
 from ottla.server.metadata.feature_levels import SUPPORTED_FEATURES
 from ottla.server.requests.request import Request
+from ottla.server.requests.traits import Traits
+from ottla.server.security.rights import Open
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.api_versions import (
     ApiVersion,
@@ -27,6 +29,8 @@ from ottla.wire.messages.api_versions import (
     FinalizedFeatureKey,
     SupportedFeatureKey,
 )
+
+TRAITS = Traits(Open("a client asks for it before anybody knows who it is"), before_authentication=True)
 
 MIN_LEVEL_ZERO_SINCE: Final = 4
 """The version that may say that a feature's lowest level is 0."""

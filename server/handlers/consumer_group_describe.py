@@ -19,7 +19,9 @@ from ottla.server.group.consumer.protocol import ConsumerProtocol
 from ottla.server.group.errors import GroupError
 from ottla.server.group.modern.assignor import NOTHING_ASSIGNED
 from ottla.server.requests.request import Request
+from ottla.server.requests.traits import Traits
 from ottla.server.security.operations import GROUP_OPERATIONS
+from ottla.server.security.rights import Inside, Need, Operation, Resource
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.consumer_group_describe import (
     Assignment,
@@ -29,6 +31,8 @@ from ottla.wire.messages.consumer_group_describe import (
     Member,
     TopicPartitions,
 )
+
+TRAITS = Traits(Inside(Need(Operation.DESCRIBE, Resource.GROUP), Need(Operation.DESCRIBE, Resource.TOPIC)))
 
 FEATURE: Final = "group.version"
 CLASSIC, CONSUMER = 0, 1

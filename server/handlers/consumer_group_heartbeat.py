@@ -25,6 +25,8 @@ from ottla.server.group.modern.epochs import JOINING_EPOCH, LEAVING_EPOCH, LEAVI
 from ottla.server.group.modern.java_order import hash_order, uuid_hash
 from ottla.server.group.requests import Client
 from ottla.server.requests.request import Request
+from ottla.server.requests.traits import Traits
+from ottla.server.security.rights import Inside, Need, Operation, Resource
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.consumer_group_heartbeat import (
     Assignment,
@@ -32,6 +34,8 @@ from ottla.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
     ResponseTopicPartitions,
 )
+
+TRAITS = Traits(Inside(Need(Operation.READ, Resource.GROUP), Need(Operation.DESCRIBE, Resource.TOPIC)))
 
 FEATURE: Final = "group.version"
 OWN_ID_SINCE: Final = 1

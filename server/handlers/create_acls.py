@@ -6,9 +6,13 @@
 from __future__ import annotations
 
 from ottla.server.requests.request import Request
+from ottla.server.requests.traits import Traits
 from ottla.server.security.acls import DISABLED, check_elements
+from ottla.server.security.rights import Need, Operation, Resource, Whole
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.create_acls import AclCreationResult, CreateAclsRequest, CreateAclsResponse
+
+TRAITS = Traits(Whole(Need(Operation.ALTER, Resource.CLUSTER)))
 
 
 def handle(body: CreateAclsRequest, request: Request) -> CreateAclsResponse:

@@ -11,9 +11,13 @@ from __future__ import annotations
 from ottla.log.errors import StorageError
 from ottla.server.metadata.tokens import USER, owner_of, principal_of
 from ottla.server.requests.request import Request
+from ottla.server.requests.traits import Traits
 from ottla.server.security.delegation import NO_TIME, may_ask
+from ottla.server.security.rights import Inside, Need, Operation, Resource
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.create_delegation_token import CreateDelegationTokenRequest, CreateDelegationTokenResponse
+
+TRAITS = Traits(Inside(Need(Operation.CREATE_TOKENS, Resource.USER)))
 
 
 async def handle(body: CreateDelegationTokenRequest, request: Request) -> CreateDelegationTokenResponse:

@@ -15,12 +15,16 @@ from typing import Final
 
 from ottla.log.errors import StorageError
 from ottla.server.requests.request import Request
+from ottla.server.requests.traits import Throttling, Traits
+from ottla.server.security.rights import Inside, Need, Operation, Resource
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
     CreatePartitionsTopicResult,
 )
+
+TRAITS = Traits(Inside(Need(Operation.ALTER, Resource.TOPIC)), throttling=Throttling.CONTROLLER_MUTATION)
 
 STRICT_SINCE: Final = 3
 

@@ -9,7 +9,11 @@ from __future__ import annotations
 from ottla.server.group.errors import GroupError
 from ottla.server.group.kind import Kind
 from ottla.server.requests.request import Request
+from ottla.server.requests.traits import Traits
+from ottla.server.security.rights import Inside, Need, Operation, Resource
 from ottla.wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
+
+TRAITS = Traits(Inside(Need(Operation.DELETE, Resource.GROUP)))
 
 
 def handle(body: DeleteGroupsRequest, request: Request) -> DeleteGroupsResponse:

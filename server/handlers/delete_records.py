@@ -14,6 +14,8 @@ from ottla.log.errors import LogError
 from ottla.server.base.errors import code_of
 from ottla.server.metadata.names import INTERNAL_TOPICS
 from ottla.server.requests.request import Request
+from ottla.server.requests.traits import Traits
+from ottla.server.security.rights import Inside, Need, Operation, Resource
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.delete_records import (
     DeleteRecordsPartition,
@@ -22,6 +24,8 @@ from ottla.wire.messages.delete_records import (
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
 )
+
+TRAITS = Traits(Inside(Need(Operation.DELETE, Resource.TOPIC)))
 
 NO_OFFSET = -1
 

@@ -17,6 +17,8 @@ from ottla.server.group.share.group import ShareGroup
 from ottla.server.group.share.protocol import ShareProtocol
 from ottla.server.group.share.state_partitions import NOTHING
 from ottla.server.requests.request import Request
+from ottla.server.requests.traits import Traits
+from ottla.server.security.rights import Inside, Need, Operation, Resource
 from ottla.server.share.group_state import is_enabled
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.delete_share_group_offsets import (
@@ -24,6 +26,8 @@ from ottla.wire.messages.delete_share_group_offsets import (
     DeleteShareGroupOffsetsResponse,
     DeleteShareGroupOffsetsResponseTopic,
 )
+
+TRAITS = Traits(Inside(Need(Operation.DELETE, Resource.GROUP), Need(Operation.READ, Resource.TOPIC)))
 
 NO_TOPIC: Final = "This server does not host this topic-partition."
 NOTHING_TO_DELETE: Final = "There is no offset information to delete."

@@ -7,6 +7,8 @@ is empty is answered by nothing (server/share_state/answers.py).
 from __future__ import annotations
 
 from ottla.server.requests.request import Request
+from ottla.server.requests.traits import Traits
+from ottla.server.security.rights import Need, Operation, Resource, Whole
 from ottla.server.share_state.answers import answer_each
 from ottla.wire.messages.delete_share_group_state import (
     DeleteShareGroupStateRequest,
@@ -15,6 +17,8 @@ from ottla.wire.messages.delete_share_group_state import (
     PartitionData,
     PartitionResult,
 )
+
+TRAITS = Traits(Whole(Need(Operation.CLUSTER_ACTION, Resource.CLUSTER)))
 
 
 def handle(body: DeleteShareGroupStateRequest, request: Request) -> DeleteShareGroupStateResponse:

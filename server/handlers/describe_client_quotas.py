@@ -15,6 +15,8 @@ from typing import Final
 from ottla.server.metadata.operation import Refused
 from ottla.server.metadata.quotas import CLIENT_ID, IP, USER, quotas_of
 from ottla.server.requests.request import Request
+from ottla.server.requests.traits import Traits
+from ottla.server.security.rights import Need, Operation, Resource, Whole
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_client_quotas import (
     ComponentData,
@@ -24,6 +26,8 @@ from ottla.wire.messages.describe_client_quotas import (
     EntryData,
     ValueData,
 )
+
+TRAITS = Traits(Whole(Need(Operation.DESCRIBE_CONFIGS, Resource.CLUSTER)))
 
 EXACT: Final = 0
 DEFAULT: Final = 1

@@ -17,7 +17,9 @@ from typing import TYPE_CHECKING, Final, cast
 
 from ottla.server.metadata.feature_levels import CONTROLLERS_REGISTER
 from ottla.server.requests.request import Request
+from ottla.server.requests.traits import Traits
 from ottla.server.security.operations import CLUSTER_OPERATIONS, UNASKED
+from ottla.server.security.rights import Open
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_cluster import DescribeClusterBroker, DescribeClusterRequest, DescribeClusterResponse
 
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ottla.wire.messages.internal.register_controller_record import RegisterControllerRecord
+
+TRAITS = Traits(Open("everybody may know the brokers; the bit field says which rights the client has"))
 
 BROKERS: Final = 1
 CONTROLLERS: Final = 2

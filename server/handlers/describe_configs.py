@@ -21,6 +21,8 @@ from ottla.server.metadata.names import invalid_reason
 from ottla.server.metadata.operation import Refused
 from ottla.server.requests.context import BrokerContext
 from ottla.server.requests.request import Request
+from ottla.server.requests.traits import Traits
+from ottla.server.security.rights import Inside, Need, Operation, Resource
 from ottla.server.settings import loggers
 from ottla.server.settings.broker_settings import documentation
 from ottla.server.settings.group_settings import CLIENT_METRICS_SETTINGS, GROUP_SETTINGS
@@ -33,6 +35,14 @@ from ottla.wire.messages.describe_configs import (
     DescribeConfigsResponse,
     DescribeConfigsResult,
     DescribeConfigsSynonym,
+)
+
+TRAITS = Traits(
+    Inside(
+        Need(Operation.DESCRIBE_CONFIGS, Resource.TOPIC),
+        Need(Operation.DESCRIBE_CONFIGS, Resource.GROUP),
+        Need(Operation.DESCRIBE_CONFIGS, Resource.CLUSTER),
+    )
 )
 
 LOGGER: Final = 8

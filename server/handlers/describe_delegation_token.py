@@ -10,7 +10,9 @@ from __future__ import annotations
 
 from ottla.server.metadata.tokens import hmac_of, principal_of, settings_of, tokens
 from ottla.server.requests.request import Request
+from ottla.server.requests.traits import Traits
 from ottla.server.security.delegation import is_wanted, may_ask
+from ottla.server.security.rights import Either, Inside, Need, Operation, Resource
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_delegation_token import (
     DescribedDelegationToken,
@@ -19,6 +21,10 @@ from ottla.wire.messages.describe_delegation_token import (
     DescribeDelegationTokenResponse,
 )
 from ottla.wire.messages.internal.delegation_token_record import DelegationTokenRecord
+
+TRAITS = Traits(
+    Inside(Either(Need(Operation.DESCRIBE, Resource.DELEGATION_TOKEN), Need(Operation.DESCRIBE_TOKENS, Resource.USER)))
+)
 
 
 def handle(body: DescribeDelegationTokenRequest, request: Request) -> DescribeDelegationTokenResponse:

@@ -12,7 +12,9 @@ from ottla.server.group.classic.group import ClassicGroup, State
 from ottla.server.group.classic.members import Member
 from ottla.server.group.errors import GroupError
 from ottla.server.requests.request import Request
+from ottla.server.requests.traits import Traits
 from ottla.server.security.operations import GROUP_OPERATIONS
+from ottla.server.security.rights import Inside, Need, Operation, Resource
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_groups import (
     DescribedGroup,
@@ -20,6 +22,8 @@ from ottla.wire.messages.describe_groups import (
     DescribeGroupsRequest,
     DescribeGroupsResponse,
 )
+
+TRAITS = Traits(Inside(Need(Operation.DESCRIBE, Resource.GROUP)))
 
 
 def handle(body: DescribeGroupsRequest, request: Request) -> DescribeGroupsResponse:

@@ -20,6 +20,8 @@ from ottla.log.errors import StorageError
 from ottla.log.partition import PartitionLog
 from ottla.server.metadata.names import CLUSTER_METADATA
 from ottla.server.requests.request import Request
+from ottla.server.requests.traits import Traits
+from ottla.server.security.rights import Need, Operation, Resource, Whole
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
@@ -31,6 +33,8 @@ from ottla.wire.messages.describe_log_dirs import (
 
 if TYPE_CHECKING:
     from ottla.log.moving import FutureLog
+
+TRAITS = Traits(Whole(Need(Operation.DESCRIBE, Resource.CLUSTER)))
 
 NO_LAG_KNOWN = -1
 

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from ottla.server.metadata.names import invalid_reason
 from ottla.server.requests.request import Request
+from ottla.server.requests.traits import Traits
+from ottla.server.security.rights import Inside, Need, Operation, Resource
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_producers import (
     DescribeProducersRequest,
@@ -21,6 +23,8 @@ from ottla.wire.messages.describe_producers import (
     TopicRequest,
     TopicResponse,
 )
+
+TRAITS = Traits(Inside(Need(Operation.READ, Resource.TOPIC)))
 
 
 def handle(body: DescribeProducersRequest, request: Request) -> DescribeProducersResponse:

@@ -9,7 +9,11 @@
 from __future__ import annotations
 
 from ottla.server.requests.request import Request
+from ottla.server.requests.traits import Traits
+from ottla.server.security.rights import Need, Operation, Resource, Whole
 from ottla.wire.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
+
+TRAITS = Traits(Whole(Need(Operation.DESCRIBE, Resource.CLUSTER)))
 
 
 async def handle(body: DescribeQuorumRequest, request: Request) -> DescribeQuorumResponse:

@@ -15,6 +15,8 @@ from typing import Final
 from ottla.server.group.errors import GroupError
 from ottla.server.group.share.protocol import ShareProtocol
 from ottla.server.requests.request import Request
+from ottla.server.requests.traits import Traits
+from ottla.server.security.rights import Inside, Need, Operation, Resource
 from ottla.server.share.group_state import is_enabled
 from ottla.server.share_state.errors import ShareStateError
 from ottla.wire.errors import ErrorCode
@@ -27,6 +29,8 @@ from ottla.wire.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsResponsePartition,
     DescribeShareGroupOffsetsResponseTopic,
 )
+
+TRAITS = Traits(Inside(Need(Operation.DESCRIBE, Resource.GROUP), Need(Operation.DESCRIBE, Resource.TOPIC)))
 
 UNKNOWN: Final = -1
 _LAST_INT64: Final = 2**63 - 1

@@ -18,7 +18,9 @@ from collections.abc import Iterable
 from ottla.server.metadata.image import MetadataImage, PartitionImage, TopicImage
 from ottla.server.metadata.names import INTERNAL_TOPICS, invalid_reason
 from ottla.server.requests.request import Request
+from ottla.server.requests.traits import Traits
 from ottla.server.security.operations import TOPIC_OPERATIONS
+from ottla.server.security.rights import Inside, Need, Operation, Resource
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
@@ -28,6 +30,8 @@ from ottla.wire.messages.describe_topic_partitions import (
     RequestCursor,
     ResponseCursor,
 )
+
+TRAITS = Traits(Inside(Need(Operation.DESCRIBE, Resource.TOPIC)))
 
 
 def handle(body: DescribeTopicPartitionsRequest, request: Request) -> DescribeTopicPartitionsResponse:

@@ -7,6 +7,8 @@ Times are in ms since the epoch; -1: no transaction has begun.
 from __future__ import annotations
 
 from ottla.server.requests.request import Request
+from ottla.server.requests.traits import Traits
+from ottla.server.security.rights import Inside, Need, Operation, Resource
 from ottla.server.txn.errors import TransactionError
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_transactions import (
@@ -15,6 +17,8 @@ from ottla.wire.messages.describe_transactions import (
     TopicData,
     TransactionState,
 )
+
+TRAITS = Traits(Inside(Need(Operation.DESCRIBE, Resource.TRANSACTIONAL_ID), Need(Operation.DESCRIBE, Resource.TOPIC)))
 
 
 def handle(body: DescribeTransactionsRequest, request: Request) -> DescribeTransactionsResponse:

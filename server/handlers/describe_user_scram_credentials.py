@@ -11,6 +11,8 @@ from collections import Counter
 from ottla.server.metadata.image import MetadataImage
 from ottla.server.metadata.scram import credentials
 from ottla.server.requests.request import Request
+from ottla.server.requests.traits import Traits
+from ottla.server.security.rights import Need, Operation, Resource, Whole
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_user_scram_credentials import (
     CredentialInfo,
@@ -18,6 +20,8 @@ from ottla.wire.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsResponse,
     DescribeUserScramCredentialsResult,
 )
+
+TRAITS = Traits(Whole(Need(Operation.DESCRIBE, Resource.CLUSTER)))
 
 
 def handle(body: DescribeUserScramCredentialsRequest, request: Request) -> DescribeUserScramCredentialsResponse:

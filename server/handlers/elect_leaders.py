@@ -12,8 +12,12 @@ from __future__ import annotations
 from ottla.log.errors import StorageError
 from ottla.server.metadata.elect_leaders import refused_whole
 from ottla.server.requests.request import Request
+from ottla.server.requests.traits import Traits
+from ottla.server.security.rights import Need, Operation, Resource, Whole
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
+
+TRAITS = Traits(Whole(Need(Operation.ALTER, Resource.CLUSTER)))
 
 
 async def handle(body: ElectLeadersRequest, request: Request) -> ElectLeadersResponse:

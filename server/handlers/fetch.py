@@ -30,6 +30,8 @@ from ottla.server.partitions.leader_hints import leader_hint
 from ottla.server.partitions.replica import Replica
 from ottla.server.partitions.traffic import Traffic
 from ottla.server.requests.request import Request
+from ottla.server.requests.traits import Throttling, Traits
+from ottla.server.security.rights import Inside, Need, Operation, Resource
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.fetch import (
     ENCODE_RESPONSE,
@@ -47,6 +49,14 @@ from ottla.wire.messages.fetch import (
 if TYPE_CHECKING:
     from ottla.log.disk.files import FileSlice
     from ottla.log.partition import PartitionLog
+
+TRAITS = Traits(
+    Inside(Need(Operation.READ, Resource.TOPIC), Need(Operation.CLUSTER_ACTION, Resource.CLUSTER)),
+    throttling=Throttling.FETCH,
+    broker_only=True,
+    answers_with_regions=True,
+    reports_failure=True,
+)
 
 READ_COMMITTED: Final = 1
 HINTS_SINCE: Final = 16

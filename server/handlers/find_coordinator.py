@@ -14,9 +14,19 @@ from __future__ import annotations
 from ottla.server.group.errors import GroupError
 from ottla.server.metadata.names import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE
 from ottla.server.requests.request import Request
+from ottla.server.requests.traits import Traits
+from ottla.server.security.rights import Inside, Need, Operation, Resource
 from ottla.server.txn.errors import TransactionError
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+
+TRAITS = Traits(
+    Inside(
+        Need(Operation.DESCRIBE, Resource.GROUP),
+        Need(Operation.DESCRIBE, Resource.TRANSACTIONAL_ID),
+        Need(Operation.CLUSTER_ACTION, Resource.CLUSTER),
+    )
+)
 
 SHARE = 2
 _TOPICS = {0: CONSUMER_OFFSETS, 1: TRANSACTION_STATE, SHARE: SHARE_GROUP_STATE}

@@ -10,12 +10,16 @@ server/telemetry/subscriptions.py.
 from __future__ import annotations
 
 from ottla.server.requests.request import Request
+from ottla.server.requests.traits import Traits
+from ottla.server.security.rights import Open
 from ottla.server.telemetry.subscriptions import CODECS
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.get_telemetry_subscriptions import (
     GetTelemetrySubscriptionsRequest,
     GetTelemetrySubscriptionsResponse,
 )
+
+TRAITS = Traits(Open("a client asks what it should report of itself"))
 
 
 def handle(body: GetTelemetrySubscriptionsRequest, request: Request) -> GetTelemetrySubscriptionsResponse:

@@ -10,8 +10,12 @@ from __future__ import annotations
 
 from ottla.server.group.errors import GroupError
 from ottla.server.requests.request import Request
+from ottla.server.requests.traits import Traits
+from ottla.server.security.rights import Inside, Need, Operation, Resource
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+
+TRAITS = Traits(Inside(Need(Operation.READ, Resource.GROUP)))
 
 
 def handle(body: HeartbeatRequest, request: Request) -> HeartbeatResponse:

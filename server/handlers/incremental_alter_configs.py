@@ -16,6 +16,8 @@ from typing import Final
 from ottla.log.errors import StorageError
 from ottla.server.metadata.operation import Refused
 from ottla.server.requests.request import Request
+from ottla.server.requests.traits import Traits
+from ottla.server.security.rights import Inside, Need, Operation, Resource
 from ottla.server.settings import loggers
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.incremental_alter_configs import (
@@ -24,6 +26,14 @@ from ottla.wire.messages.incremental_alter_configs import (
     AlterConfigsResourceResponse,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
+)
+
+TRAITS = Traits(
+    Inside(
+        Need(Operation.ALTER_CONFIGS, Resource.TOPIC),
+        Need(Operation.ALTER_CONFIGS, Resource.GROUP),
+        Need(Operation.ALTER_CONFIGS, Resource.CLUSTER),
+    )
 )
 
 LOGGER: Final = 8

@@ -15,10 +15,19 @@ from typing import Final
 
 from ottla.log.errors import StorageError
 from ottla.server.requests.request import Request
+from ottla.server.requests.traits import Traits
+from ottla.server.security.rights import Either, Inside, Need, Operation, Resource
 from ottla.server.txn.errors import TransactionError
 from ottla.server.txn.state import Expected
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+
+TRAITS = Traits(
+    Inside(
+        Need(Operation.WRITE, Resource.TRANSACTIONAL_ID),
+        Either(Need(Operation.IDEMPOTENT_WRITE, Resource.CLUSTER), Need(Operation.WRITE, Resource.TOPIC)),
+    )
+)
 
 _NONE: Final = -1
 FENCED_SINCE: Final = 4

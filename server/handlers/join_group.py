@@ -19,8 +19,12 @@ from ottla.server.group.coordinator import LONGEST_STRING
 from ottla.server.group.errors import GroupError
 from ottla.server.group.requests import Client, Join, MemberProtocol
 from ottla.server.requests.request import Request
+from ottla.server.requests.traits import Traits
+from ottla.server.security.rights import Inside, Need, Operation, Resource
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
+
+TRAITS = Traits(Inside(Need(Operation.READ, Resource.GROUP)))
 
 LONGEST_NAME: Final = LONGEST_STRING - 100
 """In bytes: a member id is made of a name and a uuid."""

@@ -13,12 +13,16 @@ from typing import Final
 
 from ottla.server.metadata.image import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC, MetadataImage
 from ottla.server.requests.request import Request
+from ottla.server.requests.traits import Traits
+from ottla.server.security.rights import Need, Operation, Resource, Whole
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.list_config_resources import (
     ConfigResource,
     ListConfigResourcesRequest,
     ListConfigResourcesResponse,
 )
+
+TRAITS = Traits(Whole(Need(Operation.DESCRIBE_CONFIGS, Resource.CLUSTER)))
 
 TYPES: Final = (TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP)
 

@@ -10,7 +10,11 @@ from collections.abc import Sequence
 
 from ottla.server.group.errors import GroupError
 from ottla.server.requests.request import Request
+from ottla.server.requests.traits import Traits
+from ottla.server.security.rights import Either, Inside, Need, Operation, Resource
 from ottla.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+
+TRAITS = Traits(Inside(Either(Need(Operation.DESCRIBE, Resource.CLUSTER), Need(Operation.DESCRIBE, Resource.GROUP))))
 
 
 def handle(body: ListGroupsRequest, request: Request) -> ListGroupsResponse:

@@ -20,6 +20,8 @@ from ottla.log.timestamps import TimestampOffset
 from ottla.server.base.errors import code_of
 from ottla.server.partitions.replica import Replica
 from ottla.server.requests.request import Request
+from ottla.server.requests.traits import Traits
+from ottla.server.security.rights import Inside, Need, Operation, Resource
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.list_offsets import (
     ListOffsetsPartition,
@@ -28,6 +30,8 @@ from ottla.wire.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
+
+TRAITS = Traits(Inside(Need(Operation.DESCRIBE, Resource.TOPIC)))
 
 LATEST: Final = -1
 EARLIEST: Final = -2

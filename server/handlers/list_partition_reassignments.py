@@ -10,12 +10,16 @@ from __future__ import annotations
 
 from ottla.server.metadata.image import TopicImage
 from ottla.server.requests.request import Request
+from ottla.server.requests.traits import Traits
+from ottla.server.security.rights import Need, Operation, Resource, Whole
 from ottla.wire.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
     OngoingPartitionReassignment,
     OngoingTopicReassignment,
 )
+
+TRAITS = Traits(Whole(Need(Operation.DESCRIBE, Resource.CLUSTER)))
 
 
 def handle(body: ListPartitionReassignmentsRequest, request: Request) -> ListPartitionReassignmentsResponse:

@@ -9,10 +9,14 @@
 from __future__ import annotations
 
 from ottla.server.requests.request import Request
+from ottla.server.requests.traits import Traits
+from ottla.server.security.rights import Inside, Need, Operation, Resource
 from ottla.server.txn.errors import TransactionError
 from ottla.server.txn.state import State, Transaction
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse, TransactionState
+
+TRAITS = Traits(Inside(Need(Operation.DESCRIBE, Resource.TRANSACTIONAL_ID)))
 
 _STATES = {state.text: state for state in State}
 

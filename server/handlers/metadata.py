@@ -26,7 +26,9 @@ from ottla.server.metadata.image import MIGRATING, UNASSIGNED, BrokerImage, Meta
 from ottla.server.metadata.names import INTERNAL_TOPICS, invalid_reason
 from ottla.server.requests.kept_answers import Encoded
 from ottla.server.requests.request import Request
+from ottla.server.requests.traits import Traits
 from ottla.server.security.operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS, UNASKED
+from ottla.server.security.rights import Either, Inside, Need, Operation, Resource
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.metadata import API_KEY as METADATA
 from ottla.wire.messages.metadata import (
@@ -39,6 +41,14 @@ from ottla.wire.messages.metadata import (
     MetadataResponseTopic,
 )
 from ottla.wire.primitives import ZERO_UUID, Parts
+
+TRAITS = Traits(
+    Inside(
+        Need(Operation.DESCRIBE, Resource.TOPIC),
+        Either(Need(Operation.CREATE, Resource.CLUSTER), Need(Operation.CREATE, Resource.TOPIC)),
+    ),
+    kept_throttle_time_since=3,
+)
 
 _NO_LEADER: Final = -1
 

@@ -17,6 +17,8 @@ from __future__ import annotations
 from ottla.server.group.errors import GroupError
 from ottla.server.group.requests import Commit, Committer
 from ottla.server.requests.request import Request
+from ottla.server.requests.traits import Traits
+from ottla.server.security.rights import Inside, Need, Operation, Resource
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.offset_commit import (
     OffsetCommitRequest,
@@ -25,6 +27,8 @@ from ottla.wire.messages.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
+
+TRAITS = Traits(Inside(Need(Operation.READ, Resource.GROUP), Need(Operation.READ, Resource.TOPIC)))
 
 
 def handle(body: OffsetCommitRequest, request: Request) -> OffsetCommitResponse:

@@ -13,6 +13,8 @@ from __future__ import annotations
 
 from ottla.server.group.errors import GroupError
 from ottla.server.requests.request import Request
+from ottla.server.requests.traits import Traits
+from ottla.server.security.rights import Inside, Need, Operation, Resource
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.offset_delete import (
     OffsetDeleteRequest,
@@ -20,6 +22,8 @@ from ottla.wire.messages.offset_delete import (
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
+
+TRAITS = Traits(Inside(Need(Operation.DELETE, Resource.GROUP), Need(Operation.READ, Resource.TOPIC)))
 
 
 def handle(body: OffsetDeleteRequest, request: Request) -> OffsetDeleteResponse:

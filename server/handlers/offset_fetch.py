@@ -16,6 +16,8 @@ from ottla.server.group.errors import GroupError
 from ottla.server.group.requests import Committer
 from ottla.server.group.shard import Shard
 from ottla.server.requests.request import Request
+from ottla.server.requests.traits import Traits
+from ottla.server.security.rights import Inside, Need, Operation, Resource
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -29,6 +31,8 @@ from ottla.wire.messages.offset_fetch import (
     OffsetFetchResponseTopics,
 )
 from ottla.wire.primitives import ZERO_UUID
+
+TRAITS = Traits(Inside(Need(Operation.DESCRIBE, Resource.GROUP), Need(Operation.DESCRIBE, Resource.TOPIC)))
 
 
 def handle(body: OffsetFetchRequest, request: Request) -> OffsetFetchResponse:

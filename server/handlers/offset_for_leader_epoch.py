@@ -13,6 +13,8 @@ from __future__ import annotations
 from ottla.log.errors import LogError
 from ottla.server.base.errors import code_of
 from ottla.server.requests.request import Request
+from ottla.server.requests.traits import Traits
+from ottla.server.security.rights import Either, Inside, Need, Operation, Resource
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.offset_for_leader_epoch import (
     EpochEndOffset,
@@ -21,6 +23,8 @@ from ottla.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopicResult,
 )
+
+TRAITS = Traits(Inside(Either(Need(Operation.DESCRIBE, Resource.TOPIC), Need(Operation.CLUSTER_ACTION, Resource.CLUSTER))))
 
 
 def handle(body: OffsetForLeaderEpochRequest, request: Request) -> OffsetForLeaderEpochResponse:

@@ -48,6 +48,8 @@ from ottla.server.metadata.names import INTERNAL_TOPICS
 from ottla.server.partitions.leader_hints import leader_hint
 from ottla.server.partitions.replica import Replica
 from ottla.server.requests.request import Request
+from ottla.server.requests.traits import Throttling, Traits
+from ottla.server.security.rights import Inside, Need, Operation, Resource
 from ottla.wire.batch import HEADER_SIZE, LENGTH_OVERHEAD, TRANSACTIONAL_BIT
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.produce import (
@@ -62,6 +64,12 @@ from ottla.wire.messages.produce import (
     TopicProduceResponse,
 )
 from ottla.wire.primitives import Buffer
+
+TRAITS = Traits(
+    Inside(Need(Operation.WRITE, Resource.TRANSACTIONAL_ID), Need(Operation.WRITE, Resource.TOPIC)),
+    throttling=Throttling.PRODUCE,
+    reports_failure=True,
+)
 
 ALL: Final = -1
 LEADER: Final = 1

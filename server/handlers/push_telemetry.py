@@ -11,7 +11,11 @@ server/telemetry/subscriptions.py.
 from __future__ import annotations
 
 from ottla.server.requests.request import Request
+from ottla.server.requests.traits import Traits
+from ottla.server.security.rights import Open
 from ottla.wire.messages.push_telemetry import PushTelemetryRequest, PushTelemetryResponse
+
+TRAITS = Traits(Open("a client reports of itself"))
 
 
 def handle(body: PushTelemetryRequest, request: Request) -> PushTelemetryResponse:

@@ -8,6 +8,8 @@ UNKNOWN_TOPIC_OR_PARTITION, 14, 16. What is empty is answered by nothing (server
 from __future__ import annotations
 
 from ottla.server.requests.request import Request
+from ottla.server.requests.traits import Traits
+from ottla.server.security.rights import Need, Operation, Resource, Whole
 from ottla.server.share_state.answers import answer_each
 from ottla.wire.messages.read_share_group_state import (
     PartitionData,
@@ -17,6 +19,8 @@ from ottla.wire.messages.read_share_group_state import (
     ReadStateResult,
     StateBatch,
 )
+
+TRAITS = Traits(Whole(Need(Operation.CLUSTER_ACTION, Resource.CLUSTER)))
 
 
 def handle(body: ReadShareGroupStateRequest, request: Request) -> ReadShareGroupStateResponse:

@@ -8,6 +8,8 @@ offset is -1. Errors of each partition, with a text: 42 INVALID_REQUEST for a ne
 from __future__ import annotations
 
 from ottla.server.requests.request import Request
+from ottla.server.requests.traits import Traits
+from ottla.server.security.rights import Need, Operation, Resource, Whole
 from ottla.server.share_state.answers import answer_each
 from ottla.wire.messages.read_share_group_state_summary import (
     PartitionData,
@@ -16,6 +18,8 @@ from ottla.wire.messages.read_share_group_state_summary import (
     ReadShareGroupStateSummaryResponse,
     ReadStateSummaryResult,
 )
+
+TRAITS = Traits(Whole(Need(Operation.CLUSTER_ACTION, Resource.CLUSTER)))
 
 
 def handle(body: ReadShareGroupStateSummaryRequest, request: Request) -> ReadShareGroupStateSummaryResponse:

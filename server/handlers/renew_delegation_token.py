@@ -11,9 +11,13 @@ from __future__ import annotations
 
 from ottla.log.errors import StorageError
 from ottla.server.requests.request import Request
+from ottla.server.requests.traits import Traits
 from ottla.server.security.delegation import NO_TIME, may_ask
+from ottla.server.security.rights import Open
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
+
+TRAITS = Traits(Open("a token obeys its owner and its renewers, whatever the ACLs say"))
 
 
 async def handle(body: RenewDelegationTokenRequest, request: Request) -> RenewDelegationTokenResponse:

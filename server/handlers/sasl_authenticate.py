@@ -7,8 +7,12 @@ connection goes on.
 from __future__ import annotations
 
 from ottla.server.requests.request import Request
+from ottla.server.requests.traits import Traits
+from ottla.server.security.rights import Open
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+
+TRAITS = Traits(Open("it is how a client says who it is"), before_authentication=True)
 
 
 def handle(body: SaslAuthenticateRequest, request: Request) -> SaslAuthenticateResponse:

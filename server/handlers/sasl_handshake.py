@@ -7,8 +7,12 @@ would have ended. So the answer is 34 ILLEGAL_SASL_STATE, without mechanisms; th
 from __future__ import annotations
 
 from ottla.server.requests.request import Request
+from ottla.server.requests.traits import Traits
+from ottla.server.security.rights import Open
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+
+TRAITS = Traits(Open("it is how a client says who it is"), before_authentication=True)
 
 
 def handle(body: SaslHandshakeRequest, request: Request) -> SaslHandshakeResponse:

@@ -13,6 +13,8 @@ from typing import Final
 
 from ottla.server.partitions.leader_hints import leader_hint
 from ottla.server.requests.request import Request
+from ottla.server.requests.traits import Traits
+from ottla.server.security.rights import Inside, Need, Operation, Resource
 from ottla.server.share.acknowledging import Outcome, acknowledge_all, request_error
 from ottla.server.share.persister import ShareError
 from ottla.server.share.sessions import FINAL_EPOCH, INITIAL_EPOCH, SessionKey
@@ -25,6 +27,8 @@ from ottla.wire.messages.share_acknowledge import (
     ShareAcknowledgeResponse,
     ShareAcknowledgeTopicResponse,
 )
+
+TRAITS = Traits(Inside(Need(Operation.READ, Resource.GROUP), Need(Operation.READ, Resource.TOPIC)))
 
 _HINTED: Final = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 

@@ -21,6 +21,8 @@ from typing import Final
 from ottla.server.base.promise import Promise
 from ottla.server.partitions.leader_hints import leader_hint
 from ottla.server.requests.request import Request
+from ottla.server.requests.traits import Throttling, Traits
+from ottla.server.security.rights import Inside, Need, Operation, Resource
 from ottla.server.share.acknowledging import Outcome, acknowledge_all, request_error
 from ottla.server.share.acquiring import RECORD_LIMIT
 from ottla.server.share.fetching import Fetched, Limits, ShareFetch
@@ -36,6 +38,12 @@ from ottla.wire.messages.share_fetch import (
     ShareFetchableTopicResponse,
     ShareFetchRequest,
     ShareFetchResponse,
+)
+
+TRAITS = Traits(
+    Inside(Need(Operation.READ, Resource.GROUP), Need(Operation.READ, Resource.TOPIC)),
+    throttling=Throttling.ANSWER,
+    answers_with_regions=True,
 )
 
 RENEW_SINCE: Final = 2

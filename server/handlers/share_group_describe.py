@@ -14,7 +14,9 @@ from ottla.server.group.share import assignor
 from ottla.server.group.share.member import ShareMember, ordered
 from ottla.server.group.share.protocol import ShareProtocol
 from ottla.server.requests.request import Request
+from ottla.server.requests.traits import Traits
 from ottla.server.security.operations import GROUP_OPERATIONS
+from ottla.server.security.rights import Inside, Need, Operation, Resource
 from ottla.server.share.group_state import is_enabled
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.share_group_describe import (
@@ -25,6 +27,8 @@ from ottla.wire.messages.share_group_describe import (
     ShareGroupDescribeResponse,
     TopicPartitions,
 )
+
+TRAITS = Traits(Inside(Need(Operation.DESCRIBE, Resource.GROUP), Need(Operation.DESCRIBE, Resource.TOPIC)))
 
 
 def handle(body: ShareGroupDescribeRequest, request: Request) -> ShareGroupDescribeResponse:

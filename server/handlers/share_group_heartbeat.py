@@ -19,6 +19,8 @@ from ottla.server.group.requests import Client
 from ottla.server.group.share.member import ordered
 from ottla.server.group.share.protocol import Beat, BeatAnswer, ShareProtocol
 from ottla.server.requests.request import Request
+from ottla.server.requests.traits import Traits
+from ottla.server.security.rights import Inside, Need, Operation, Resource
 from ottla.server.share.group_state import is_enabled
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.share_group_heartbeat import (
@@ -27,6 +29,8 @@ from ottla.wire.messages.share_group_heartbeat import (
     ShareGroupHeartbeatResponse,
     TopicPartitions,
 )
+
+TRAITS = Traits(Inside(Need(Operation.READ, Resource.GROUP), Need(Operation.DESCRIBE, Resource.TOPIC)))
 
 LONGEST_MEMBER_ID: Final = 36
 

@@ -22,7 +22,9 @@ from ottla.server.group.streams.protocol import StreamsProtocol
 from ottla.server.group.streams.tasks import Tasks
 from ottla.server.group.streams.topology import InternalTopic
 from ottla.server.requests.request import Request
+from ottla.server.requests.traits import Traits
 from ottla.server.security.operations import GROUP_OPERATIONS
+from ottla.server.security.rights import Inside, Need, Operation, Resource
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.internal import streams_group_topology_value as recorded
 from ottla.wire.messages.streams_group_describe import (
@@ -39,6 +41,8 @@ from ottla.wire.messages.streams_group_describe import (
     TopicInfo,
     Topology,
 )
+
+TRAITS = Traits(Inside(Need(Operation.DESCRIBE, Resource.GROUP), Need(Operation.DESCRIBE, Resource.TOPIC)))
 
 NOT_STORED: Final = 1
 """The status of a description that was asked for."""

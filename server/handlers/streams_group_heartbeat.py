@@ -28,9 +28,19 @@ from ottla.server.group.streams.protocol import Answer, StreamsProtocol
 from ottla.server.group.streams.topology import InternalTopic, Status, named
 from ottla.server.metadata.names import INTERNAL_TOPICS, invalid_reason
 from ottla.server.requests.request import Request
+from ottla.server.requests.traits import Traits
+from ottla.server.security.rights import Either, Inside, Need, Operation, Resource
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from ottla.wire.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest, StreamsGroupHeartbeatResponse, Topology
+
+TRAITS = Traits(
+    Inside(
+        Need(Operation.READ, Resource.GROUP),
+        Need(Operation.DESCRIBE, Resource.TOPIC),
+        Either(Need(Operation.CREATE, Resource.CLUSTER), Need(Operation.CREATE, Resource.TOPIC)),
+    )
+)
 
 CREATE_TIMEOUT_MS: Final = 30_000
 

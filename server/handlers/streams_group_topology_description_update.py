@@ -8,11 +8,15 @@ from __future__ import annotations
 
 from ottla.server.group.streams.answers import SERVED, is_served
 from ottla.server.requests.request import Request
+from ottla.server.requests.traits import Traits
+from ottla.server.security.rights import Inside, Need, Operation, Resource
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.streams_group_topology_description_update import (
     StreamsGroupTopologyDescriptionUpdateRequest,
     StreamsGroupTopologyDescriptionUpdateResponse,
 )
+
+TRAITS = Traits(Inside(Need(Operation.READ, Resource.GROUP)))
 
 
 def handle(body: StreamsGroupTopologyDescriptionUpdateRequest, request: Request) -> StreamsGroupTopologyDescriptionUpdateResponse:

@@ -13,8 +13,12 @@ import asyncio
 from ottla.server.group.errors import GroupError
 from ottla.server.group.requests import Sync
 from ottla.server.requests.request import Request
+from ottla.server.requests.traits import Traits
+from ottla.server.security.rights import Inside, Need, Operation, Resource
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+
+TRAITS = Traits(Inside(Need(Operation.READ, Resource.GROUP)))
 
 
 def handle(body: SyncGroupRequest, request: Request) -> SyncGroupResponse | asyncio.Future[SyncGroupResponse]:

@@ -17,6 +17,8 @@ from ottla.server.group.records import InTransaction
 from ottla.server.group.requests import Commit, Committer
 from ottla.server.metadata.names import CONSUMER_OFFSETS
 from ottla.server.requests.request import Request
+from ottla.server.requests.traits import Traits
+from ottla.server.security.rights import Inside, Need, Operation, Resource
 from ottla.server.txn.verification import Entry, refused_entries
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.txn_offset_commit import (
@@ -25,6 +27,14 @@ from ottla.wire.messages.txn_offset_commit import (
     TxnOffsetCommitResponse,
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
+)
+
+TRAITS = Traits(
+    Inside(
+        Need(Operation.WRITE, Resource.TRANSACTIONAL_ID),
+        Need(Operation.READ, Resource.GROUP),
+        Need(Operation.READ, Resource.TOPIC),
+    )
 )
 
 LOADING_SINCE = 2

@@ -8,8 +8,12 @@ from __future__ import annotations
 from ottla.log.errors import StorageError
 from ottla.server.metadata.operation import Refused
 from ottla.server.requests.request import Request
+from ottla.server.requests.traits import Traits
+from ottla.server.security.rights import Need, Operation, Resource, Whole
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
+
+TRAITS = Traits(Whole(Need(Operation.ALTER, Resource.CLUSTER)))
 
 
 async def handle(body: UnregisterBrokerRequest, request: Request) -> UnregisterBrokerResponse:

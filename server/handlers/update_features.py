@@ -11,8 +11,12 @@ from __future__ import annotations
 
 from ottla.log.errors import StorageError
 from ottla.server.requests.request import Request
+from ottla.server.requests.traits import Traits
+from ottla.server.security.rights import Need, Operation, Resource, Whole
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
+
+TRAITS = Traits(Whole(Need(Operation.ALTER, Resource.CLUSTER)))
 
 
 async def handle(body: UpdateFeaturesRequest, request: Request) -> UpdateFeaturesResponse:

@@ -9,6 +9,8 @@ FENCED_LEADER_EPOCH, 124 FENCED_STATE_EPOCH, 3 UNKNOWN_TOPIC_OR_PARTITION, 14, 1
 from __future__ import annotations
 
 from ottla.server.requests.request import Request
+from ottla.server.requests.traits import Traits
+from ottla.server.security.rights import Need, Operation, Resource, Whole
 from ottla.server.share_state.answers import answer_each
 from ottla.server.share_state.batches import StateBatch
 from ottla.wire.messages.write_share_group_state import (
@@ -18,6 +20,8 @@ from ottla.wire.messages.write_share_group_state import (
     WriteShareGroupStateResponse,
     WriteStateResult,
 )
+
+TRAITS = Traits(Whole(Need(Operation.CLUSTER_ACTION, Resource.CLUSTER)))
 
 
 def handle(body: WriteShareGroupStateRequest, request: Request) -> WriteShareGroupStateResponse:

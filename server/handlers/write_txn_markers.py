@@ -23,6 +23,8 @@ from ottla.server.base.errors import code_of
 from ottla.server.base.promise import Promise
 from ottla.server.partitions.replica import Replica
 from ottla.server.requests.request import Request
+from ottla.server.requests.traits import Throttling, Traits
+from ottla.server.security.rights import Either, Need, Operation, Resource, Whole
 from ottla.server.txn.markers import write_marker
 from ottla.server.txn.shard import Marker
 from ottla.wire.errors import ErrorCode
@@ -33,6 +35,11 @@ from ottla.wire.messages.write_txn_markers import (
     WritableTxnMarkerTopicResult,
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
+)
+
+TRAITS = Traits(
+    Whole(Either(Need(Operation.CLUSTER_ACTION, Resource.CLUSTER), Need(Operation.ALTER, Resource.CLUSTER))),
+    throttling=Throttling.NOTHING,
 )
 
 _UNKNOWN_VERSION: Final = -1

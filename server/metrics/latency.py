@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from ottla.server.dispatch.routes import BUCKETS, Route
+from ottla.server.dispatch.measured import BUCKETS, RequestCounts
 
 WINDOW_SECONDS: Final = 300
 Key = tuple[str, ...]
@@ -28,12 +28,12 @@ class Times(NamedTuple):
     took: Sequence[int] = ()
 
 
-def summed(routes: Iterable[Route]) -> Times:
-    """The times of several routes together."""
+def summed(routes: Iterable[RequestCounts]) -> Times:
+    """Returns the times of several routes together."""
     took, sum_ns = [0] * BUCKETS, 0
-    for route in routes:
-        sum_ns += route.took_ns
-        for bucket, count in enumerate(route.took):
+    for counts in routes:
+        sum_ns += counts.took_ns
+        for bucket, count in enumerate(counts.took):
             took[bucket] += count
     return Times(sum(took), sum_ns, took)
 

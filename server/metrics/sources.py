@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ottla.log.compaction.cleaner_manager import LogCleaner
     from ottla.log.manager import LogManager
-    from ottla.server.dispatch.routes import Dispatch
+    from ottla.server.dispatch.measured import MeasuredDispatch
     from ottla.server.network.listener import Listener
     from ottla.server.requests.context import BrokerContext
 
@@ -19,7 +19,7 @@ class Sources:
     """`serving` is set by the broker: true from the end of its start to the beginning of its stop."""
 
     context: BrokerContext
-    dispatch: Dispatch
+    dispatch: MeasuredDispatch
     listeners: Sequence[Listener]
     logs: LogManager
     serving: bool = False

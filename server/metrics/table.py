@@ -87,26 +87,24 @@ def of_logs(value: Callable[[Any], int]) -> Callable[[Sources], Iterator[Row]]:
 
 
 def request_counts(sources: Sources) -> Iterator[Row]:
-    for key_and_version, route in sorted(sources.dispatch.routes.items()):
-        yield (APIS[key_and_version >> 16].name, str(key_and_version & 0xFFFF)), route.requests
+    for number, counts in sorted(sources.dispatch.counts.items()):
+        yield (APIS[number >> 16].name, str(number & 0xFFFF)), counts.requests
 
 
 def request_errors(sources: Sources) -> Iterator[Row]:
-    counts: dict[tuple[int, int], int] = {}
-    for key_and_version, route in sources.dispatch.routes.items():
-        for code, count in route.errors.items():
-            found = (key_and_version >> 16, code)
-            counts[found] = counts.get(found, 0) + count
-    for (key, code), count in sorted(counts.items()):
+    sums: dict[tuple[int, int], int] = {}
+    for number, counts in sources.dispatch.counts.items():
+        for code, count in counts.errors.items():
+            found = (number >> 16, code)
+            sums[found] = sums.get(found, 0) + count
+    for (key, code), count in sorted(sums.items()):
         yield (APIS[key].name, ErrorCode(code).name), count
 
 
 def request_times(sources: Sources) -> Iterator[TimesRow]:
-    routes = sources.dispatch.routes
-    for key in sorted({key_and_version >> 16 for key_and_version in routes}):
-        timed = [route for at, route in routes.items() if at >> 16 == key and route.took]
-        if timed:
-            yield (APIS[key].name,), summed(timed)
+    by_number = sources.dispatch.counts
+    for key in sorted({number >> 16 for number in by_number}):
+        yield (APIS[key].name,), summed([counts for number, counts in by_number.items() if number >> 16 == key])
 
 
 # Groups

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from ottla.server.base.errors import CloseConnection
 from ottla.server.base.promise import Acknowledgement, Promise
-from ottla.server.dispatch.routes import Waiting, finish
+from ottla.server.dispatch.routes import Waiting
 
 if TYPE_CHECKING:
     from ottla.server.requests.session import Session
@@ -86,7 +86,7 @@ class Line:
         if answer.cancelled():
             return
         try:
-            place.answer = cast(bytes, finish(answer, waiting))
+            place.answer = cast(bytes, waiting.route.finish(answer, waiting))
         except CloseConnection as reason:
             place.answer = reason
         if self._places and self._places[0] is place:

@@ -37,7 +37,7 @@ from ottla.log.disk.files import FileSlice
 from ottla.log.errors import StorageError
 from ottla.server.base.errors import CloseConnection
 from ottla.server.base.promise import Acknowledgement, Promise
-from ottla.server.dispatch.routes import Waiting, finish
+from ottla.server.dispatch.routes import Waiting
 from ottla.server.network.no_frame import why_no_frame
 from ottla.server.requests.session import Session
 
@@ -305,7 +305,7 @@ class Connection(asyncio.BufferedProtocol):
             self.close("its request was given up")
             return
         try:
-            response = finish(answer, waiting)
+            response = waiting.route.finish(answer, waiting)
         except CloseConnection as reason:
             self.close(str(reason))
             return

@@ -1,8 +1,8 @@
 """Client quotas in force: who is over a limit is told for how long, and not read from until then.
 
-Nothing of this is loaded while there is no quota. With the first one (`set_quotas`) the routes of dispatch get another `decode`
-and `handle`, around their own; with the last one gone they get their own back. So where nobody is limited a request takes no step
-more.
+Nothing of this is loaded while there is no quota. With the first one it becomes a link of dispatch (server/dispatch/chain.py),
+which stands around every handler's `decode` and `handle`, and with the last one gone it is taken out again. So where nobody is
+limited a request takes no step more. What a request counts for, its handler declares (`Throttling` in server/requests/traits.py).
 
 What counts, for whoever has a limit (limits.py says which, rates.py how it is measured):
 
@@ -31,7 +31,6 @@ from typing import Any, Final, NamedTuple
 
 from ottla.server.base.clock import Clock
 from ottla.server.base.promise import Promise
-from ottla.server.dispatch.routes import Dispatch, Route, Ticks
 from ottla.server.metadata.operation import Permits, Refused
 from ottla.server.metadata.quotas import (
     CONSUMER_BYTE_RATE,
@@ -44,20 +43,18 @@ from ottla.server.quotas.ledger import Client, Ledger
 from ottla.server.quotas.limits import Share
 from ottla.server.quotas.rates import Rate, TokenBucket, Windows
 from ottla.server.requests.kept_answers import Encoded
+from ottla.server.requests.link import Decode, Encode, Handle, Steps
 from ottla.server.requests.request import Request
 from ottla.server.requests.session import Session
-from ottla.wire.api import BY_MODULE
+from ottla.server.requests.traits import Throttling, Traits
+from ottla.wire.api import Api
 from ottla.wire.errors import ErrorCode
 from ottla.wire.primitives import Buffer, Parts, WireStruct
 
-_PRODUCE: Final = BY_MODULE["produce"].key
-_FETCH: Final = BY_MODULE["fetch"].key
-_SHARE_FETCH: Final = BY_MODULE["share_fetch"].key
-_READS: Final = frozenset({_FETCH, _SHARE_FETCH})
-_METADATA: Final = BY_MODULE["metadata"].key
-_OF_BROKERS: Final = frozenset({BY_MODULE["write_txn_markers"].key})
-"""Requests that are no client's."""
-_METADATA_THROTTLES_SINCE: Final = 3
+_READS: Final = frozenset({Throttling.FETCH, Throttling.ANSWER})
+"""Whose answers are records."""
+_WITHOUT_TIME: Final = frozenset({Throttling.FETCH, Throttling.NOTHING})
+"""Whose time is not counted with the answer: it was by the handler, or it is no client's."""
 _INT: Final = Struct(">i")
 _PERCENT_OF_A_SECOND: Final = 1e-7
 """A nanosecond is so many percent of a second."""
@@ -66,7 +63,8 @@ _PERCENT_OF_A_SECOND: Final = 1e-7
 class _Served(NamedTuple):
     """A request whose answer is to be settled."""
 
-    key: int
+    traits: Traits
+    encode: Encode
     version: int
     client: Client
     session: Session
@@ -75,12 +73,11 @@ class _Served(NamedTuple):
 
 
 class ClientQuotas:
-    """Those of one broker. `windows` are for rates, `changes` for changes of metadata; `ticks` is a clock of nanoseconds, which
-    times requests.
+    """The quotas of one broker, a link of its dispatch. `windows` are for rates, `changes` for changes of metadata; `ticks` is a
+    clock of nanoseconds, which times requests.
     """
 
-    def __init__(self, dispatch: Dispatch, clock: Clock, windows: Windows, changes: Windows, ticks: Ticks) -> None:
-        self._dispatch = dispatch
+    def __init__(self, clock: Clock, windows: Windows, changes: Windows, ticks: Callable[[], int]) -> None:
         self._clock = clock
         self._ticks = ticks
         self._windows = windows
@@ -96,52 +93,41 @@ class ClientQuotas:
         }
         self._started = 0  # when the request that is being served was decoded, in ticks
         self._size = 0  # the bytes of its frame
-        self._plain: list[tuple[Route, Any, Any]] = []  # routes, and their own decode and handle
 
     def set_quotas(self, quotas: Mapping[Entity, Mapping[str, float]]) -> bool:
-        """What counts from now on; whether anything does."""
+        """Sets what counts from now on; returns whether anything does."""
         for key, ledger in self._ledgers.items():
             ledger.set_limits({entity: values[key] for entity, values in quotas.items() if key in values})
-        limited = any(ledger.limited for ledger in self._ledgers.values())
-        if limited and self._dispatch.on_new_route is None:
-            self._dispatch.on_new_route = self._meter
-            for number, route in self._dispatch.routes.items():
-                self._meter(number >> 16, route)
-        elif not limited and self._dispatch.on_new_route is not None:
-            self._dispatch.on_new_route = None
-            for route, decode, handle in self._plain:
-                route.decode, route.handle = decode, handle
-            self._plain.clear()
-        return limited
+        return any(ledger.limited for ledger in self._ledgers.values())
 
     # Around a request
 
-    def _meter(self, key: int, route: Route) -> None:
-        self._plain.append((route, route.decode, route.handle))
-        route.decode = partial(self._decode, route.decode)
-        route.handle = partial(self._handle, key, route.handle)
+    def around(self, api: Api, traits: Traits, steps: Steps) -> Steps:
+        """Returns steps that measure a request, have it handled, and settle what it costs its client (`Link.around`)."""
+        decode, handle, encode = steps
+        return Steps(partial(self._decode, decode), partial(self._handle, traits, handle, encode), encode)
 
-    def _decode(self, decode: Callable[[Buffer, int], tuple[Any, int]], frame: Buffer, pos: int) -> tuple[Any, int]:
+    def _decode(self, decode: Decode, frame: Buffer, pos: int) -> tuple[Any, int]:
         started = self._ticks()
         decoded = decode(frame, pos)
         self._started, self._size = started, len(frame)
         return decoded
 
-    def _handle(self, key: int, handle: Callable[[Any, Request], Any], body: Any, request: Request) -> Any:
+    def _handle(self, traits: Traits, handle: Handle, encode: Encode, body: Any, request: Request) -> Any:
         client, size = _client(request.session, request.client_id), self._size
-        if key in _READS and self.fetch.limited:
+        if traits.throttling in _READS and self.fetch.limited:
             body.max_bytes = min(body.max_bytes, self._most_at_once(client))
         try:
             answer = handle(body, request)
         finally:
             took_ns = self._took_ns()
-        served = _Served(key, request.api_version, client, request.session, size, took_ns)
+        served = _Served(traits, encode, request.api_version, client, request.session, size, took_ns)
         if isinstance(answer, WireStruct):
             return self._settle(served, answer)
         if answer is None:
             self._mute(served, self._charge_produced(served))
         elif isinstance(answer, Promise):
-            if key == _FETCH:  # when its answer comes, nothing will know when it began
+            if traits.throttling is Throttling.FETCH:  # when its answer comes, nothing will know when it began
                 self._count_time(served)
             answer.add_done_callback(lambda done: done.answer is not None and self._settle(served, done.answer))
         elif asyncio.isfuture(answer):
@@ -170,11 +156,12 @@ class ClientQuotas:
         """The answer as it is to go out. What Fetch and the changes of topics were told already is in it."""
         told_ms: int = getattr(answer, "throttle_time_ms", 0)
         throttle_time_ms = told_ms
-        if served.key == _PRODUCE:
+        throttling = served.traits.throttling
+        if throttling is Throttling.PRODUCE:
             throttle_time_ms = max(throttle_time_ms, self._charge_produced(served))
-        elif served.key == _SHARE_FETCH:
-            throttle_time_ms = max(throttle_time_ms, self._charge_share_fetch(served, answer))
-        if served.key != _FETCH and served.key not in _OF_BROKERS:
+        elif throttling is Throttling.ANSWER:
+            throttle_time_ms = max(throttle_time_ms, self._charge_answer(served, answer))
+        if throttling not in _WITHOUT_TIME:
             throttle_time_ms = max(throttle_time_ms, self._charge_time(served.client, served.took_ns))
         self._mute(served, throttle_time_ms)
         if throttle_time_ms == told_ms:
@@ -210,13 +197,11 @@ class ClientQuotas:
     def _charge_produced(self, served: _Served) -> int:
         return self._charge(self.produce, served.client, served.size)
 
-    def _charge_share_fetch(self, served: _Served, answer: Any) -> int:
+    def _charge_answer(self, served: _Served, answer: Any) -> int:
         if self.fetch.of(served.client, self._now_ms()) is None:
             return 0
-        from ottla.wire.messages.share_fetch import ENCODE_RESPONSE
-
         parts: Parts = []
-        ENCODE_RESPONSE[served.version](answer, parts)
+        served.encode(answer, parts)
         return self._charge(self.fetch, served.client, sum(map(len, parts)))
 
     def _charge_time(self, client: Client, took_ns: int) -> int:
@@ -284,8 +269,8 @@ def _client(session: Session, client_id: str | None) -> Client:
 
 
 def _with_throttle_time(served: _Served, answer: Encoded, throttle_time_ms: int) -> Encoded:
-    """Metadata is the one answer that is kept encoded; the field is its first."""
-    assert served.key == _METADATA
-    if served.version < _METADATA_THROTTLES_SINCE:
+    """Puts the time into an answer that was kept encoded, whose first field it is in versions that have it."""
+    since = served.traits.kept_throttle_time_since
+    if since is None or served.version < since:
         return answer
     return Encoded(_INT.pack(throttle_time_ms) + answer.body[_INT.size :])

@@ -13,14 +13,18 @@ import pytest
 
 from ottla.server.base.errors import CloseConnection
 from ottla.server.dispatch import routes as module
+from ottla.server.dispatch.chain import Place
 from ottla.server.dispatch.routes import Dispatch, Waiting
+from ottla.server.handlers import list_offsets as handler
 from ottla.server.handlers import served
 from ottla.server.handlers.api_versions import TELEMETRY
+from ottla.server.requests.link import Steps
 from ottla.server.requests.request import Request
-from ottla.wire.api import APIS
+from ottla.server.requests.traits import Traits
+from ottla.wire.api import APIS, Api
 from ottla.wire.errors import ErrorCode
 from ottla.wire.header import encode_request_header
-from ottla.wire.messages import api_versions, fetch, list_offsets, metadata, produce
+from ottla.wire.messages import api_versions, fetch, list_offsets, produce
 from tests.fakes import MemoryBroker
 from tests.log.support import batch
 
@@ -57,7 +61,7 @@ def test_a_request_is_answered_under_its_correlation_id(broker: MemoryBroker, ve
     assert (end, response.error_code) == (len(data), ErrorCode.NONE)
     assert [key.api_key for key in response.api_keys] == [key for key in served() if key not in TELEMETRY]
     assert session.client_id == "me"
-    assert dispatch.routes[API_VERSIONS << 16 | version].requests == 1
+    assert list(dispatch.routes) == [API_VERSIONS << 16 | version]
 
 
 def test_flexible_responses_have_a_tagged_header(broker: MemoryBroker) -> None:
@@ -105,7 +109,11 @@ class Handler:
         real = importlib.import_module
 
         def fake(name: str) -> Any:
-            return SimpleNamespace(handle=self.handle) if name.startswith("ottla.server.handlers.") else real(name)
+            return (
+                SimpleNamespace(handle=self.handle, TRAITS=handler.TRAITS)
+                if name.startswith("ottla.server.handlers.")
+                else real(name)
+            )
 
         monkeypatch.setattr(module, "import_module", fake)
 
@@ -148,70 +156,51 @@ def test_no_answer_and_an_answer_that_comes_later(broker: MemoryBroker, monkeypa
     assert waiting.answer is promise
 
 
-def test_with_ticks_answers_are_counted_by_time_and_error(broker: MemoryBroker) -> None:
-    now = iter(range(1_000, 9_000_000, 1_000))
-    dispatch, session = Dispatch(broker.context, lambda: next(now)), broker.session()
-    asked = [list_offsets.ListOffsetsTopic(name, [list_offsets.ListOffsetsPartition(0)]) for name in ("t", "nowhere", "gone")]
-    for _ in range(2):
-        dispatch.serve(frame(2, 1, list_offsets.ListOffsetsRequest(-1, 0, asked), list_offsets), session)
+def test_without_links_a_route_is_the_codecs_and_the_handlers_functions(broker: MemoryBroker) -> None:
+    dispatch = Dispatch(broker.context)
+    dispatch.serve(frame(2, 1, list_offsets.ListOffsetsRequest(), list_offsets), broker.session())
     route = dispatch.routes[2 << 16 | 1]
-    assert route.requests == 2
-    assert route.errors == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: 4}
-    assert {bucket: count for bucket, count in enumerate(route.took) if count} == {10: 2}  # 512..1,023 ns is bucket 10
-    assert route.took_ns == 2_000
+    assert route.decode is list_offsets.DECODE_REQUEST[1]
+    assert route.handle is handler.handle
+    assert route.encode is list_offsets.ENCODE_RESPONSE[1]
 
 
-def test_an_answer_that_is_kept_encoded_is_counted_and_not_looked_through(broker: MemoryBroker) -> None:
-    now = iter(range(1_000, 9_000_000, 1_000))
-    dispatch, session = Dispatch(broker.context, lambda: next(now)), broker.session()
-    answers = [dispatch.serve(frame(3, 5, metadata.MetadataRequest(None), metadata), session) for _ in range(2)]
-    assert answers[0] == answers[1]
-    route = dispatch.routes[3 << 16 | 5]
-    assert (route.requests, sum(route.took), route.errors) == (2, 2, {})
+class Refusing:
+    """A link that answers in place of the handler."""
+
+    def around(self, api: Api, traits: Traits, steps: Steps) -> Steps:
+        return steps._replace(handle=lambda body, request: list_offsets.ListOffsetsResponse(throttle_time_ms=7))
 
 
-def test_a_promise_is_counted_when_it_is_kept(broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_links_come_and_go_around_all_routes(broker: MemoryBroker) -> None:
+    dispatch = Dispatch(broker.context)
+
+    def throttle_time_ms(version: int) -> int:
+        request = frame(2, version, list_offsets.ListOffsetsRequest(), list_offsets)
+        return list_offsets.DECODE_RESPONSE[version](body(dispatch.serve(request, broker.session())), 4)[0].throttle_time_ms
+
+    assert throttle_time_ms(2) == 0
+    dispatch.put(Place.QUOTAS, Refusing())
+    assert [throttle_time_ms(2), throttle_time_ms(3)] == [7, 7]  # a route that was there, and a new one
+    dispatch.put(Place.QUOTAS, None)
+    assert [throttle_time_ms(2), throttle_time_ms(3)] == [0, 0]
+    assert dispatch.routes[2 << 16 | 2].handle is handler.handle
+
+
+def test_who_waits_is_answered_by_the_route_that_it_began_with(broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
-        now = iter((7, 1_000_007))
-        dispatch, session = Dispatch(broker.context, lambda: next(now)), broker.session()
         promise = asyncio.get_running_loop().create_future()
         Handler(monkeypatch, promise)
-        waiting = dispatch.serve(frame(2, 1, list_offsets.ListOffsetsRequest(), list_offsets), session)
+        dispatch = Dispatch(broker.context)
+        waiting = dispatch.serve(frame(2, 2, list_offsets.ListOffsetsRequest(), list_offsets), broker.session())
         assert isinstance(waiting, Waiting)
-        assert sum(waiting.route.took) == 0
-        promise.set_result(list_offsets.ListOffsetsResponse())
-        module.finish(promise, waiting)
-        assert (sum(waiting.route.took), waiting.route.took_ns) == (1, 1_000_000)
+        dispatch.put(Place.QUOTAS, Refusing())
+        assert dispatch.routes[2 << 16 | 2] is not waiting.route
+        promise.set_result(list_offsets.ListOffsetsResponse(throttle_time_ms=1))
+        answer, _ = list_offsets.DECODE_RESPONSE[2](body(waiting.route.finish(promise, waiting)), 4)
+        assert answer.throttle_time_ms == 1
 
     asyncio.run(scenario())
-
-
-@pytest.mark.parametrize("messages", [produce, fetch])
-def test_produce_and_fetch_tell_of_their_errors(broker: MemoryBroker, messages: Any) -> None:
-    dispatch, session = Dispatch(broker.context, lambda: 1), broker.session()
-
-    def ask(topic: str) -> dict[int, int]:
-        request: Any
-        if messages is produce:
-            data = [produce.PartitionProduceData(0, batch())]
-            request = produce.ProduceRequest(None, 1, 0, [produce.TopicProduceData(topic, partition_data=data)])
-        else:
-            wanted = [fetch.FetchPartition(0, partition_max_bytes=100)]
-            request = fetch.FetchRequest(max_bytes=100, topics=[fetch.FetchTopic(topic, partitions=wanted)])
-        dispatch.serve(frame(messages.API_KEY, 9, request, messages), session)
-        return dispatch.routes[messages.API_KEY << 16 | 9].errors
-
-    assert ask("t") == {}
-    assert ask("nowhere") == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: 1}
-    assert ask("t") == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: 1}
-
-
-def test_without_ticks_nothing_is_timed_or_searched(broker: MemoryBroker) -> None:
-    dispatch = Dispatch(broker.context)
-    asked = [list_offsets.ListOffsetsTopic("nowhere", [list_offsets.ListOffsetsPartition(0)])]
-    dispatch.serve(frame(2, 1, list_offsets.ListOffsetsRequest(-1, 0, asked), list_offsets), broker.session())
-    route = dispatch.routes[2 << 16 | 1]
-    assert (route.requests, route.took, route.took_ns, route.errors) == (1, [], 0, {})
 
 
 def test_modules_are_imported_with_their_first_request(broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch) -> None:

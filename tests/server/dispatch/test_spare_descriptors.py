@@ -46,12 +46,12 @@ def test_a_handler_is_loaded_in_a_process_without_descriptors() -> None:
 import os, resource
 from ottla.server.dispatch.routes import Dispatch
 dispatch = Dispatch(None)
-dispatch._make_route(18, 0)
+dispatch._open_route(18, 0)
 resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) - 1, 4096))
 try:
     os.open(os.devnull, os.O_RDONLY)
 except OSError:
-    print(dispatch._spare.run(lambda: dispatch._make_route(1, 12)).head)
+    print(dispatch._spare.run(lambda: dispatch._open_route(1, 12)).head)
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60)
     assert (done.returncode, done.stderr) == (0, "")

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from struct import Struct
-
 import pytest
 
-from ottla.server.dispatch.routes import BUCKETS, Route
+from ottla.server.dispatch.measured import BUCKETS, RequestCounts
 from ottla.server.metrics.latency import WINDOW_SECONDS, Times, Window, quantile_ns, summed
 
 KEY = ("Produce",)
@@ -35,10 +33,10 @@ def test_no_times_and_times_of_nothing(quantile: float) -> None:
 
 
 def test_routes_are_summed() -> None:
-    routes = [Route(None, None, None, Struct(""), False, lambda: 0) for _ in range(2)]  # type: ignore[arg-type]
-    for route, time_ns in zip(routes, (3, 900), strict=True):
-        route.took[time_ns.bit_length()] += 1
-        route.took_ns += time_ns
+    routes = [RequestCounts(), RequestCounts()]
+    for counts, time_ns in zip(routes, (3, 900), strict=True):
+        counts.took[time_ns.bit_length()] += 1
+        counts.took_ns += time_ns
     assert summed(routes) == Times(2, 903, buckets(3, 900))
 
 

@@ -10,7 +10,6 @@ import asyncio
 import gc
 import logging
 import random
-from struct import Struct
 from typing import Any
 
 import pytest
@@ -18,14 +17,18 @@ import pytest
 from ottla.log.disk.files import FileSlice
 from ottla.log.errors import StorageError
 from ottla.server.base.errors import CloseConnection
-from ottla.server.dispatch.routes import Route, Waiting
+from ottla.server.dispatch.routes import Plan, Route, Waiting
+from ottla.server.handlers import heartbeat
 from ottla.server.network import connection as module
 from ottla.server.network import shared_buffers as shared
 from ottla.server.network.connection import BACKLOG_FRAMES, HIGH_WATER, PIECE_BYTES, TURN_BYTES, Connection
 from ottla.server.network.listener import Listener, SocketSettings
 from ottla.server.network.shared_buffers import Shared
+from ottla.server.requests.link import Steps
 from ottla.server.requests.request import Request
 from ottla.server.requests.session import Session
+from ottla.wire.api import BY_MODULE
+from ottla.wire.messages.heartbeat import HeartbeatResponse
 from tests.fakes import FakeTransport, MemoryBroker
 
 MAX_REQUEST = 1 << 20
@@ -38,7 +41,8 @@ def echo(answer: Any, parts: list[Any]) -> None:
     parts.append(answer)
 
 
-ROUTE = Route(lambda buf, pos: (buf, pos), lambda body, request: body, echo, Struct(">ii"), False)
+STEPS = Steps(lambda buf, pos: (buf, pos), lambda body, request: body, echo)
+ROUTE = Route(Plan(BY_MODULE["heartbeat"], 0, heartbeat.TRAITS, STEPS, HeartbeatResponse), STEPS)
 
 
 def framed(body: bytes) -> bytes:

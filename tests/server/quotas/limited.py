@@ -7,7 +7,8 @@ import inspect
 import sys
 from typing import Any
 
-from ottla.server.dispatch.routes import Dispatch, Waiting, finish
+from ottla.server.dispatch.chain import Place
+from ottla.server.dispatch.routes import Dispatch, Waiting
 from ottla.server.metadata.quotas import Entity
 from ottla.server.quotas.enforcement import ClientQuotas
 from ottla.server.quotas.rates import Windows
@@ -37,7 +38,7 @@ class LimitedBroker(MemoryBroker):
         self.dispatch = Dispatch(self.context)
         self.step_ns = 0
         self._ticks = 1
-        self.quotas = ClientQuotas(self.dispatch, self.clock, CLIENTS, CHANGES, self._tick)
+        self.quotas = ClientQuotas(self.clock, CLIENTS, CHANGES, self._tick)
         self.client = Client()
 
     def _tick(self) -> int:
@@ -48,6 +49,7 @@ class LimitedBroker(MemoryBroker):
         """The only quotas from now on; nobody's are none at all."""
         quotas: dict[Entity, dict[str, float]] = {tuple(entity) or (("client-id", "c"),): values}
         self.context.quotas = self.quotas if self.quotas.set_quotas(quotas) else None
+        self.dispatch.put(Place.QUOTAS, self.context.quotas and self.quotas)
 
     def serve(self, request: Any, version: int, *, client_id: str | None = "c", user: str = "ANONYMOUS") -> Any:
         """The answer as its client reads it; a function that gives it where it has to be waited for; None where there is none."""
@@ -70,10 +72,10 @@ class LimitedBroker(MemoryBroker):
             return None if answer is None else read(answer)
         if inspect.iscoroutine(answer.answer):
             return read(asyncio.run(_finished(answer)))
-        return lambda: read(finish(answer.answer, answer))  # type: ignore[arg-type]
+        return lambda: read(answer.route.finish(answer.answer, answer))  # type: ignore[arg-type]
 
 
 async def _finished(waiting: Waiting) -> Any:
     done = asyncio.ensure_future(waiting.answer)
     await asyncio.wait([done])
-    return finish(done, waiting)
+    return waiting.route.finish(done, waiting)

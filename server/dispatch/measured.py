@@ -1,0 +1,120 @@
+"""Dispatch with its requests counted and timed, for the metrics; a broker without metrics never loads this.
+
+Each route counts its requests, its answers by how long they took, a promised one until it is given, and the error codes in them.
+All of it is plain integers, which server/metrics reads when somebody asks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Final
+
+from ottla.server.base.errors import CloseConnection
+from ottla.server.base.promise import Promise
+from ottla.server.dispatch.error_counts import count_errors, places_in
+from ottla.server.dispatch.routes import Dispatch, Plan, Route, Waiting, log_failure
+from ottla.server.handlers import BROKER
+from ottla.server.requests.context import BrokerContext
+from ottla.server.requests.kept_answers import Encoded
+from ottla.server.requests.link import Steps
+from ottla.server.requests.request import Request
+from ottla.server.requests.session import Session
+from ottla.wire.primitives import Buffer, Parts, WireStruct
+
+BUCKETS: Final = 65
+"""The number of buckets of time: the last is for what took 2**63 ns and more, which nothing does."""
+
+Ticks = Callable[[], int]
+"""A clock of nanoseconds that never goes back, such as time.perf_counter_ns."""
+
+
+class RequestCounts:
+    """What came of the requests of one route."""
+
+    __slots__ = ("errors", "requests", "took", "took_ns")
+
+    def __init__(self) -> None:
+        self.requests = 0
+        """How many there were whose body was decoded."""
+        self.took = [0] * BUCKETS
+        """Answers by the time they took: bucket n is for 2**(n-1) to 2**n - 1 ns. Those that closed the connection are not in."""
+        self.took_ns = 0
+        """The sum of these times."""
+        self.errors: dict[int, int] = {}
+        """How often each error code was answered."""
+
+
+class Stopwatch:
+    """When the request that was read last began, in `ticks`."""
+
+    __slots__ = ("started", "ticks")
+
+    def __init__(self, ticks: Ticks) -> None:
+        self.ticks = ticks
+        self.started = 0
+
+
+class MeasuredRoute(Route):
+    """A route that counts."""
+
+    __slots__ = ("_counts", "_error_places", "_watch")
+
+    def __init__(self, plan: Plan, steps: Steps, counts: RequestCounts, watch: Stopwatch) -> None:
+        super().__init__(plan, steps)
+        self._counts = counts
+        self._watch = watch
+        self._error_places = places_in(plan.response)
+
+    def answer(self, body: Any, request: Request) -> bytes | Parts | Waiting | None:
+        started = self._watch.started
+        self._counts.requests += 1
+        frame: bytes | Parts | None = None
+        try:
+            response = self.handle(body, request)
+            if isinstance(response, WireStruct):
+                frame = self.frame(response, request.correlation_id)
+            elif response is not None:
+                return Waiting(response, self, request, started)
+        except CloseConnection:
+            raise
+        except Exception as error:
+            raise log_failure(error, request) from error
+        self._note(response, started, request)
+        return frame
+
+    def finish(self, answer: asyncio.Future[Any] | Promise[Any], waiting: Waiting) -> bytes | Parts:
+        frame = super().finish(answer, waiting)
+        self._note(answer.result(), waiting.started, waiting.request)
+        return frame
+
+    def _note(self, response: Any, started: int, request: Request) -> None:
+        """Counts an answer that is done; None for one that nobody wants. One that was kept encoded has no errors."""
+        counts = self._counts
+        took = self._watch.ticks() - started
+        counts.took_ns += took
+        counts.took[took.bit_length()] += 1
+        if response is None or type(response) is Encoded:
+            return
+        if self._error_places and (request.failed or not self.plan.traits.reports_failure):
+            count_errors(response, self._error_places, counts.errors)
+
+
+class MeasuredDispatch(Dispatch):
+    """See the module's docstring."""
+
+    __slots__ = ("_watch", "counts")
+
+    def __init__(self, broker: BrokerContext, ticks: Ticks, role: str = BROKER) -> None:
+        super().__init__(broker, role)
+        self._watch = Stopwatch(ticks)
+        self.counts: dict[int, RequestCounts] = {}
+        """By the numbers of the routes. They outlive the routes, which are made anew when a link comes or goes."""
+
+    def serve(self, frame: Buffer, session: Session) -> bytes | Parts | Waiting | None:
+        self._watch.started = self._watch.ticks()
+        return super().serve(frame, session)
+
+    def _make_route(self, plan: Plan, steps: Steps) -> Route:
+        counts = self.counts.setdefault(plan.number, RequestCounts())
+        return MeasuredRoute(plan, steps, counts, self._watch)

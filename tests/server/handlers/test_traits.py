@@ -1,0 +1,213 @@
+"""Every handler declares its traits, and they are those of the table of rights and of what its code does."""
+
+from __future__ import annotations
+
+import importlib
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from ottla.server import handlers
+from ottla.server.handlers import BROKER, BROKER_ONLY, CONTROLLER, served
+from ottla.server.requests.traits import Throttling, Traits
+from ottla.server.security.rights import Either, Inside, Need, Open, Rights, Whole
+from ottla.wire.messages import metadata
+from ottla.wire.messages.metadata import MetadataResponse
+
+MODULES = sorted(path.stem for path in Path(handlers.__file__).parent.glob("*.py") if path.stem != "__init__")
+
+OF_THE_WHOLE_REQUEST = {
+    "alter the cluster": (
+        "add_raft_voter alter_partition_reassignments alter_replica_log_dirs alter_user_scram_credentials create_acls delete_acls"
+        " elect_leaders remove_raft_voter unregister_broker unregister_controller update_features"
+    ),
+    "describe the cluster": (
+        "describe_acls describe_log_dirs describe_quorum describe_user_scram_credentials list_partition_reassignments"
+    ),
+    "describe_configs of the cluster": "describe_client_quotas list_config_resources",
+    "alter_configs of the cluster": "alter_client_quotas",
+    "cluster_action": (
+        "delete_share_group_state initialize_share_group_state read_share_group_state read_share_group_state_summary"
+        " write_share_group_state"
+    ),
+    "cluster_action or alter the cluster": "write_txn_markers",
+}
+PART_BY_PART = {
+    # records
+    "produce": "write transactional_id, write topic",
+    "fetch": "read topic, cluster_action",
+    "list_offsets": "describe topic",
+    "offset_for_leader_epoch": "describe topic or cluster_action",
+    "delete_records": "delete topic",
+    "share_fetch": "read group, read topic",
+    "share_acknowledge": "read group, read topic",
+    # topics and settings
+    "metadata": "describe topic, create cluster or create topic",
+    "describe_topic_partitions": "describe topic",
+    "create_topics": "create cluster or create topic, describe_configs topic",
+    "delete_topics": "delete topic, describe topic",
+    "create_partitions": "alter topic",
+    "describe_producers": "read topic",
+    "describe_configs": "describe_configs topic, describe_configs group, describe_configs cluster",
+    "alter_configs": "alter_configs topic, alter_configs group, alter_configs cluster",
+    "incremental_alter_configs": "alter_configs topic, alter_configs group, alter_configs cluster",
+    # groups and their offsets
+    "find_coordinator": "describe group, describe transactional_id, cluster_action",
+    "join_group": "read group",
+    "sync_group": "read group",
+    "heartbeat": "read group",
+    "leave_group": "read group",
+    "consumer_group_heartbeat": "read group, describe topic",
+    "share_group_heartbeat": "read group, describe topic",
+    "streams_group_heartbeat": "read group, describe topic, create cluster or create topic",
+    "streams_group_topology_description_update": "read group",
+    "list_groups": "describe cluster or describe group",
+    "describe_groups": "describe group",
+    "consumer_group_describe": "describe group, describe topic",
+    "share_group_describe": "describe group, describe topic",
+    "streams_group_describe": "describe group, describe topic",
+    "delete_groups": "delete group",
+    "offset_commit": "read group, read topic",
+    "offset_fetch": "describe group, describe topic",
+    "offset_delete": "delete group, read topic",
+    "describe_share_group_offsets": "describe group, describe topic",
+    "alter_share_group_offsets": "read group, read topic",
+    "delete_share_group_offsets": "delete group, read topic",
+    # transactions
+    "init_producer_id": "write transactional_id, idempotent_write cluster or write topic",
+    "add_partitions_to_txn": "write transactional_id, write topic, cluster_action",
+    "add_offsets_to_txn": "write transactional_id, read group",
+    "txn_offset_commit": "write transactional_id, read group, read topic",
+    "end_txn": "write transactional_id",
+    "describe_transactions": "describe transactional_id, describe topic",
+    "list_transactions": "describe transactional_id",
+    # delegation tokens
+    "create_delegation_token": "create_tokens user",
+    "describe_delegation_token": "describe delegation_token or describe_tokens user",
+}
+OPEN = {
+    "api_versions",
+    "describe_cluster",
+    "expire_delegation_token",
+    "get_telemetry_subscriptions",
+    "push_telemetry",
+    "renew_delegation_token",
+    "sasl_authenticate",
+    "sasl_handshake",
+}
+
+
+@cache
+def handler(module: str) -> ModuleType:
+    return importlib.import_module(f"ottla.server.handlers.{module}")
+
+
+def traits(module: str) -> Traits:
+    found = handler(module).TRAITS
+    assert type(found) is Traits
+    return found
+
+
+def source(module: str) -> str:
+    return (Path(handlers.__file__).parent / f"{module}.py").read_text()
+
+
+def words(need: Need | Either) -> str:
+    if isinstance(need, Either):
+        return f"{words(need.first)} or {words(need.second)}"
+    text = f"{need.operation.name} {need.resource.name}".lower()
+    return text.replace("cluster_action cluster", "cluster_action")
+
+
+def rights_in_words(rights: Rights) -> tuple[str, ...]:
+    match rights:
+        case Whole(need=need):
+            return ("whole", words(need))
+        case Inside(needs=needs):
+            return ("inside", ", ".join(map(words, needs)))
+        case Open(why=why):
+            assert why
+            return ("open",)
+
+
+def expected_rights() -> dict[str, tuple[str, ...]]:
+    whole = {
+        module: ("whole", right.replace(" the ", " ").replace(" of ", " "))
+        for right, modules in OF_THE_WHOLE_REQUEST.items()
+        for module in modules.split()
+    }
+    return whole | {name: ("inside", text) for name, text in PART_BY_PART.items()} | dict.fromkeys(OPEN, ("open",))
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_a_handler_declares_its_rights(module: str) -> None:
+    assert rights_in_words(traits(module).rights) == expected_rights()[module]
+
+
+def test_the_table_names_no_handler_that_there_is_not() -> None:
+    assert sorted(expected_rights()) == MODULES
+    assert len(OPEN) + len(PART_BY_PART) + sum(len(names.split()) for names in OF_THE_WHOLE_REQUEST.values()) == len(MODULES)
+
+
+def declaring(trait: str) -> set[str]:
+    return {module for module in MODULES if getattr(traits(module), trait)}
+
+
+def test_what_a_client_may_ask_before_it_has_logged_in() -> None:
+    assert declaring("before_authentication") == {"api_versions", "sasl_handshake", "sasl_authenticate"}
+
+
+def test_what_only_brokers_listeners_serve() -> None:
+    """The list is kept beside the declarations, since lists of APIs are made without importing a handler."""
+    assert declaring("broker_only") == BROKER_ONLY == {"fetch"}
+    both = {api.module for api in served(BROKER).values() if CONTROLLER in api.listeners}
+    assert {api.module for api in served(CONTROLLER).values()} == both - BROKER_ONLY | {
+        api.module for api in served(CONTROLLER).values() if BROKER not in api.listeners
+    }
+
+
+def test_what_counts_against_quotas() -> None:
+    special = {module: traits(module).throttling for module in MODULES if traits(module).throttling is not Throttling.REQUEST}
+    assert special == {
+        "produce": Throttling.PRODUCE,
+        "fetch": Throttling.FETCH,
+        "share_fetch": Throttling.ANSWER,
+        "create_topics": Throttling.CONTROLLER_MUTATION,
+        "create_partitions": Throttling.CONTROLLER_MUTATION,
+        "delete_topics": Throttling.CONTROLLER_MUTATION,
+        "write_txn_markers": Throttling.NOTHING,
+    }
+
+
+def test_a_mutation_is_what_asks_for_permits() -> None:
+    """Metadata does so, too, for the topics that it creates on the way."""
+    asking = {module for module in MODULES if ".permits(" in source(module)}
+    mutating = {module for module in MODULES if traits(module).throttling is Throttling.CONTROLLER_MUTATION}
+    assert asking == mutating | {"metadata"}
+
+
+def test_whose_answers_may_hold_regions_of_files() -> None:
+    assert declaring("answers_with_regions") == {"fetch", "share_fetch"}
+
+
+def test_who_reports_failure_sets_it() -> None:
+    assert declaring("reports_failure") == {module for module in MODULES if ".failed = True" in source(module)}
+    assert declaring("reports_failure") == {"produce", "fetch"}
+
+
+@pytest.mark.parametrize("version", metadata.ENCODE_RESPONSE)
+def test_an_answer_that_is_kept_begins_with_the_throttle_time(version: int) -> None:
+    (module,) = (module for module in MODULES if traits(module).kept_throttle_time_since is not None)
+    assert module == "metadata"
+    since = traits("metadata").kept_throttle_time_since
+    assert since is not None
+    plain: list[bytes] = []
+    throttled: list[bytes] = []
+    metadata.ENCODE_RESPONSE[version](MetadataResponse(), plain)
+    metadata.ENCODE_RESPONSE[version](MetadataResponse(throttle_time_ms=0x01020304), throttled)
+    if version < since:
+        assert b"".join(plain) == b"".join(throttled)
+    else:
+        assert b"".join(throttled) == b"\1\2\3\4" + b"".join(plain)[4:]
