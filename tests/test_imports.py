@@ -19,7 +19,6 @@ KNOTS: list[set[str]] = [
         "ottla.server.group.consumer.protocol",
         "ottla.server.group.consumer.turn",
     },
-    {"ottla.server.network.connection", "ottla.server.network.listener"},
 ]
 """The circles that are not yet untied. A circle may lose modules and never gain one; an entry that is untied must go."""
 

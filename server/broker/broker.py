@@ -29,6 +29,7 @@ from ottla.log.manager import LogManager
 from ottla.server.base.clock import Clock, LoopClock
 from ottla.server.base.randomness import from_system, random_uuid
 from ottla.server.base.scheduler import Scheduler, flush_in_threads
+from ottla.server.broker.limits import limits_clients
 from ottla.server.coordination.internal_topic import InternalTopicLog
 from ottla.server.dispatch.routes import Dispatch
 from ottla.server.group.coordinator import TOPIC as CONSUMER_OFFSETS
@@ -48,8 +49,10 @@ from ottla.server.metadata.image import (
 )
 from ottla.server.metadata.names import SHARE_GROUP_STATE, TRANSACTION_STATE
 from ottla.server.metadata.opening import open_standalone
-from ottla.server.network.listener import Listener, SocketSettings, bound_socket, limits_new_connections
-from ottla.server.network.shared_buffers import Shared
+from ottla.server.network.context import NetworkContext
+from ottla.server.network.listener import Listener
+from ottla.server.network.socket_settings import SocketSettings
+from ottla.server.network.sockets import bound_socket
 from ottla.server.partitions.fetch_sessions import FetchSessions
 from ottla.server.partitions.replicas import Replicas
 from ottla.server.requests.context import BrokerContext
@@ -283,10 +286,10 @@ class Broker:
         context.log_dirs.start()
 
     async def _open_listeners(self, context: BrokerContext, dispatch: Dispatch) -> None:
-        shared = Shared()
+        network = NetworkContext(context.clock, context.purgatory)
         settings = SocketSettings.from_broker(self.config.values)
         for address in self.config.listeners:
-            listener = Listener(address.name, context, dispatch, settings, shared)
+            listener = Listener(address.name, network, dispatch, settings)
             self.listeners.append(listener)
             await listener.open(address.host, address.port)
 
@@ -306,7 +309,7 @@ class Broker:
         for address in self.config.controller_listeners:
             if address.port == 0 or address.protocol not in SPOKEN:
                 continue
-            listener = Listener(address.name, context, dispatch, settings, self.listeners[0].shared)
+            listener = Listener(address.name, self.listeners[0].context, dispatch, settings)
             try:
                 await listener.open(address.host, address.port)
                 await listener.accept()
@@ -391,7 +394,7 @@ class Broker:
     def _limit_clients(self, context: BrokerContext) -> None:
         """Clients' quotas, and how fast connections may come: their code is loaded with the first limit."""
         if self._quotas is None:
-            if not (context.metadata.has_quotas or limits_new_connections(self.config, context.metadata)):
+            if not limits_clients(self.config, context.metadata):
                 return
             from ottla.server.broker.quotas_in_force import QuotasInForce
 

@@ -25,7 +25,7 @@ from ottla.wire.messages.alter_partition_reassignments import (
     ReassignableTopicResponse,
 )
 
-TRAITS = Traits(Whole(Need(Operation.ALTER, Resource.CLUSTER)))
+TRAITS = Traits(Whole(Need(Operation.ALTER, Resource.CLUSTER)), reports_failure=True)
 
 
 def handle(body: AlterPartitionReassignmentsRequest, request: Request) -> AlterPartitionReassignmentsResponse:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from ottla.log.settings import ConfigError
 from ottla.server.metrics.health import reasons_not_ready
-from ottla.server.network.listener import SocketSettings, bound_socket
+from ottla.server.network.socket_settings import SocketSettings
+from ottla.server.network.sockets import Bind, bound_socket
 
 if TYPE_CHECKING:
     from ottla.server.metrics.sources import Sources
@@ -19,7 +20,7 @@ HOST = "ottla.metrics.host"
 class MetricsServer:
     """`/metrics`, `/healthz` and `/readyz` of one broker. `url` is known once it is open."""
 
-    def __init__(self, sources: Sources) -> None:
+    def __init__(self, sources: Sources, bind: Bind = bound_socket) -> None:
         """Raises ConfigError where prometheus_client or h11 is missing."""
         try:
             from ottla.server.metrics.exposition import CONTENT_TYPE, Exposition
@@ -41,13 +42,14 @@ class MetricsServer:
 
         self._connect = HttpConnection
         self._http = HttpServer({"/metrics": metrics, "/healthz": alive, "/readyz": ready}, sources.context.clock)
+        self._bind = bind
         self._server: asyncio.Server | None = None
         self.url = ""
 
     async def open(self, host: str, port: int) -> None:
-        """Binds and serves; port 0 is a free one. ConfigError where the address is not to be had."""
+        """Binds and serves; port 0 is a free one. Raises ConfigError where the address is not to be had."""
         try:
-            sock = bound_socket(host, port, SocketSettings())
+            sock = self._bind(host, port, SocketSettings())
         except OSError as error:
             raise ConfigError(
                 f"{PORT}: {host}:{port}: {error.strerror}; choose another (--metrics-port N, 0 for a free one), or another {HOST}"
@@ -57,7 +59,7 @@ class MetricsServer:
         self.url = f"http://{f'[{host}]' if ':' in host else host or 'localhost'}:{port}"
 
     def close(self) -> None:
-        """The address is free again and whoever was being answered is cut off."""
+        """Gives the address up and cuts off whoever is being answered."""
         if self._server is not None:
             self._server.close()
             self._server = None

@@ -16,7 +16,7 @@ answers they go out, the frames behind are kept, and all other connections come 
 latency depends on how much a client sends at once, nor on whether it reads.
 
 **Acknowledgements.** Where an answer waits for nothing but an fsync, the Produce requests behind it are served meanwhile, and
-their answers stand in line (server/network/answer_line.py). Everything else waits until the line is gone.
+their answers are queued (server/network/answer_queue.py). Everything else waits until the queue is empty.
 
 **Out.** All answers of a turn go out in one write. Those that its appends bring to other connections follow in the same turn. A
 region of a log file is sent by `os.sendfile` straight onto the transport's own descriptor, which is right as long as nothing
@@ -42,8 +42,8 @@ from ottla.server.network.no_frame import why_no_frame
 from ottla.server.requests.session import Session
 
 if TYPE_CHECKING:
-    from ottla.server.network.answer_line import Line
-    from ottla.server.network.listener import Listener
+    from ottla.server.network.answer_queue import AnswerQueue
+    from ottla.server.network.owner import Owner
 
 logger = logging.getLogger("ottla.server.connection")
 
@@ -61,33 +61,35 @@ REQUEST_COST: Final = 64
 
 
 class Connection(asyncio.BufferedProtocol):
-    """See the module's docstring. Lives in its Listener from connection_made to connection_lost."""
+    """See the module's docstring. Its owner holds it from connection_made to connection_lost."""
 
     __slots__ = (
         "_answer",
         "_backlog",
         "_backlog_bytes",
+        "_buffers",
+        "_clock",
         "_closing",
+        "_counts",
         "_fd",
         "_filled",
         "_frame",
-        "_line",
-        "_listener",
         "_max_queued",
         "_max_request_bytes",
         "_mutes",
         "_out",
         "_out_bytes",
+        "_owner",
         "_partial",
         "_paused",
         "_purgatory",
+        "_queue",
         "_reading",
         "_regions",
         "_resting",
         "_sending",
         "_serve",
         "_session",
-        "_shared",
         "_size",
         "_small_frame",
         "_transport",
@@ -97,22 +99,23 @@ class Connection(asyncio.BufferedProtocol):
         "peer",
     )
 
-    def __init__(self, listener: Listener) -> None:
-        self._listener = listener
-        self._serve = listener.dispatch.serve
-        self._purgatory = listener.broker.purgatory
-        self._shared = shared = listener.shared
-        self._view = shared.view
-        self._small_frame = shared.small_frame
-        settings = listener.settings
+    def __init__(self, owner: Owner) -> None:
+        self._owner = owner
+        self._serve = owner.dispatch.serve
+        context = owner.context
+        self._clock, self._purgatory, self._counts = context.clock, context.purgatory, context.counts
+        self._buffers = buffers = context.buffers
+        self._view = buffers.view
+        self._small_frame = buffers.small_frame
+        settings = owner.settings
         self._max_request_bytes = settings.max_request_bytes
         self._max_queued = settings.max_queued_requests, settings.max_queued_bytes
         self._partial = b""  # the beginning of a small frame, or of its size
         self._frame: bytearray | None = None  # a large frame on its way, `_filled` bytes of `_size`
         self._filled = 0
         self._size = 0
-        self._answer: asyncio.Future[Any] | Promise[Any] | Line | None = None  # the request that waits
-        self._line: Line | None = None  # the same, where it is Produce requests that wait for fsyncs
+        self._answer: asyncio.Future[Any] | Promise[Any] | AnswerQueue | None = None  # the request that waits
+        self._queue: AnswerQueue | None = None  # the same, where it is Produce requests that wait for fsyncs
         self._backlog: deque[bytes] = deque()  # frames behind it
         self._backlog_bytes = 0
         self._reading = True
@@ -135,14 +138,14 @@ class Connection(asyncio.BufferedProtocol):
         host, port = peer[:2] if isinstance(peer, tuple) else ("unknown", 0)  # gone already
         self.host: str = host.removeprefix("::ffff:")
         self.peer = f"{self.host}:{port}"
-        listener = self._listener
-        self._session = Session(listener.name, self.host, port, self)
+        owner = self._owner
+        self._session = Session(owner.name, self.host, port, self)
         encrypted = transport.get_extra_info("sslcontext") is not None
         self._fd = -1 if encrypted else transport.get_extra_info("socket").fileno()
-        refusal = listener.admit(self)
+        refusal = owner.admit(self)
         if refusal is not None:
             logger.warning("%s is refused: %s", self.peer, refusal)
-            if not self._resting:  # else the listener ends it later
+            if not self._resting:  # else the owner ends it later
                 self.abort()
             return
         self._transport.set_write_buffer_limits(high=HIGH_WATER, low=0)
@@ -154,14 +157,14 @@ class Connection(asyncio.BufferedProtocol):
         answer = self._answer
         if answer is not None and not isinstance(answer, asyncio.Task):
             answer.cancel()  # nobody is left to hear it; a task is somewhere in the middle of its work and goes on
-            self._answer = self._line = None
-        self._queue(-len(self._backlog), -self._backlog_bytes)
+            self._answer = self._queue = None
+        self._count_backlog(-len(self._backlog), -self._backlog_bytes)
         self._backlog.clear()
         self._sending.clear()
         if self._frame is not None:
-            self._shared.give_back(self._frame)
+            self._buffers.give_back(self._frame)
             self._frame = None
-        self._listener.forget(self)
+        self._owner.forget(self)
         self._session.close()
 
     def pause_writing(self) -> None:
@@ -219,7 +222,7 @@ class Connection(asyncio.BufferedProtocol):
         """Gives a large frame a buffer of its own."""
         self._filled = len(received)
         self._size = size
-        self._frame = self._shared.take(size, self._filled)
+        self._frame = self._buffers.take(size, self._filled)
         self._frame[: self._filled] = received
 
     def _fill(self, count: int) -> None:
@@ -229,9 +232,9 @@ class Connection(asyncio.BufferedProtocol):
         if self._filled == self._size:
             self._frame = None
             self._take(memoryview(frame)[: self._size])
-            self._shared.give_back(frame)
+            self._buffers.give_back(frame)
         elif self._filled == len(frame):  # a new one: the transport still holds a view of the old, which so cannot grow
-            self._frame = self._shared.take(self._size, self._filled)
+            self._frame = self._buffers.take(self._size, self._filled)
             self._frame[: self._filled] = frame
 
     # Serving
@@ -243,28 +246,28 @@ class Connection(asyncio.BufferedProtocol):
         if self._answer is None and not self._paused and not self._resting:
             self._serve_one(frame)
             return
-        if not self._backlog and not self._paused and not self._resting and self._serve_in_line(frame):
+        if not self._backlog and not self._paused and not self._resting and self._serve_queued(frame):
             return
         self._backlog.append(bytes(frame))
-        self._queue(1, len(frame))
+        self._count_backlog(1, len(frame))
         if self._holds_enough():
             self._stop_reading()
 
-    def _queue(self, requests: int, size: int) -> None:
+    def _count_backlog(self, requests: int, size: int) -> None:
         """Counts frames that came to the backlog, or left it."""
-        shared = self._shared
-        shared.queued_requests += requests
-        shared.queued_bytes += size
+        counts = self._counts
+        counts.queued_requests += requests
+        counts.queued_bytes += size
         self._backlog_bytes += size
 
     def _holds_enough(self) -> bool:
-        """The frames that are kept are too many: those of this connection, or those of all."""
-        shared, (requests, size) = self._shared, self._max_queued
+        """Whether the frames that are kept are too many: those of this connection, or those of all."""
+        counts, (requests, size) = self._counts, self._max_queued
         return (
             self._backlog_bytes > BACKLOG_BYTES
             or len(self._backlog) > BACKLOG_FRAMES
-            or shared.queued_requests >= requests
-            or 0 <= size <= shared.queued_bytes
+            or counts.queued_requests >= requests
+            or 0 <= size <= counts.queued_bytes
         )
 
     def _serve_one(self, frame: memoryview) -> None:
@@ -286,9 +289,9 @@ class Connection(asyncio.BufferedProtocol):
     def _wait(self, waiting: Waiting) -> None:
         promised = waiting.answer
         if type(promised) is Acknowledgement:
-            from ottla.server.network.answer_line import Line  # where nothing waits for an fsync, it is not needed
+            from ottla.server.network.answer_queue import AnswerQueue  # where nothing waits for an fsync, it is not needed
 
-            self._answer = self._line = Line(waiting, self._serve, self._session, self._line_moved)
+            self._answer = self._queue = AnswerQueue(waiting, self._serve, self._session, self._answers_ready)
             return
         if isinstance(promised, Promise):
             self._answer = promised
@@ -296,7 +299,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         self._answer = answer = asyncio.ensure_future(promised)
         if isinstance(answer, asyncio.Task):
-            self._listener.keep(answer)
+            self._owner.keep(answer)
         answer.add_done_callback(lambda done: self._answered(done, waiting))
 
     def _answered(self, answer: asyncio.Future[Any] | Promise[Any], waiting: Waiting) -> None:
@@ -320,28 +323,28 @@ class Connection(asyncio.BufferedProtocol):
         self._flush()
         self._work_off_backlog()
 
-    def _serve_in_line(self, frame: memoryview) -> bool:
-        """Serves a request whose answer stands in line behind others; False where there is no line that it may join."""
-        if self._line is None or not self._line.admits(frame):
+    def _serve_queued(self, frame: memoryview) -> bool:
+        """Serves a request whose answer is queued behind others; returns False where there is no queue that admits it."""
+        if self._queue is None or not self._queue.admits(frame):
             return False
-        self._line.serve(frame)
+        self._queue.serve(frame)
         return True
 
-    def _line_moved(self) -> None:
+    def _answers_ready(self) -> None:
         """One flush keeps many promises: their answers go out together, in the loop's next turn."""
-        asyncio.get_running_loop().call_soon(self._send_line)
+        asyncio.get_running_loop().call_soon(self._send_ready)
 
-    def _send_line(self) -> None:
-        line = self._line
-        if line is None or self._closing:
+    def _send_ready(self) -> None:
+        queue = self._queue
+        if queue is None or self._closing:
             return
-        answers, reason = line.leave()
+        answers, reason = queue.take_ready()
         self._out += answers
         if reason is not None:
             self.close(str(reason))
             return
-        if not line:
-            self._answer = self._line = None
+        if not queue:
+            self._answer = self._queue = None
         self.active = True
         if answers:
             self._flush()
@@ -351,10 +354,10 @@ class Connection(asyncio.BufferedProtocol):
         backlog = self._backlog
         while backlog and not self._paused and not self._resting and not self._closing:
             frame = backlog[0]
-            if self._answer is not None and not self._serve_in_line(memoryview(frame)):
+            if self._answer is not None and not self._serve_queued(memoryview(frame)):
                 break
             backlog.popleft()
-            self._queue(-1, -len(frame))
+            self._count_backlog(-1, -len(frame))
             if self._answer is None:
                 self._serve_one(memoryview(frame))
             if backlog and self._out_bytes > TURN_BYTES:
@@ -385,7 +388,7 @@ class Connection(asyncio.BufferedProtocol):
         self._mutes += 1
         self._resting = True
         self._stop_reading()
-        self._listener.broker.clock.call_later(throttle_time_ms / 1000, self._unmute)
+        self._clock.call_later(throttle_time_ms / 1000, self._unmute)
 
     def _unmute(self) -> None:
         self._mutes -= 1

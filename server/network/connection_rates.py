@@ -15,13 +15,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import socket
 from collections.abc import Mapping
 from ipaddress import ip_address
 from typing import Final, NamedTuple
 
 from ottla.server.base.clock import Clock
 from ottla.server.metadata.quotas import CONNECTION_CREATION_RATE, IP, Entity, is_address
+from ottla.server.network.sockets import Resolve, address_of_host
 from ottla.server.quotas.ledger import FEW
 from ottla.server.quotas.rates import Rate, Windows
 
@@ -57,12 +57,14 @@ class _Limit:
 
 
 class ConnectionRates:
-    """Of one broker. `protected` is the listener among several that brokers use among themselves."""
+    """The rates of one broker. `protected` is the listener among several that brokers use among themselves; `resolve` looks up a
+    host's address."""
 
-    def __init__(self, windows: Windows, clock: Clock, protected: str | None = None) -> None:
+    def __init__(self, windows: Windows, clock: Clock, protected: str | None = None, resolve: Resolve = address_of_host) -> None:
         self._windows = windows
         self._clock = clock
         self._protected = protected
+        self._resolve = resolve
         self._broker = _Limit(windows)
         self._listeners: dict[str, _Limit] = {}
         self._free_ms: dict[str, int] = {}  # when a listener takes its next connection
@@ -99,11 +101,11 @@ class ConnectionRates:
 
     async def _look_up(self, host: str, limit: int) -> None:
         try:
-            found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
+            address = await self._resolve(host)
         except (OSError, UnicodeError) as error:
             logger.error("the quota of host %s has no effect: %s", host, error)
         else:
-            self._of_address[_plain(str(found[0][4][0]))] = limit
+            self._of_address[_plain(address)] = limit
 
     def admit(self, listener: str, host: str) -> Admission:
         """A connection has come from `host`."""

@@ -194,7 +194,7 @@ def test_whose_answers_may_hold_regions_of_files() -> None:
 
 def test_who_reports_failure_sets_it() -> None:
     assert declaring("reports_failure") == {module for module in MODULES if ".failed = True" in source(module)}
-    assert declaring("reports_failure") == {"produce", "fetch"}
+    assert declaring("reports_failure") == {"produce", "fetch", "alter_partition_reassignments"}
 
 
 @pytest.mark.parametrize("version", metadata.ENCODE_RESPONSE)

@@ -20,10 +20,12 @@ from ottla.server.base.errors import CloseConnection
 from ottla.server.dispatch.routes import Plan, Route, Waiting
 from ottla.server.handlers import heartbeat
 from ottla.server.network import connection as module
-from ottla.server.network import shared_buffers as shared
+from ottla.server.network import receive_buffers
 from ottla.server.network.connection import BACKLOG_FRAMES, HIGH_WATER, PIECE_BYTES, TURN_BYTES, Connection
-from ottla.server.network.listener import Listener, SocketSettings
-from ottla.server.network.shared_buffers import Shared
+from ottla.server.network.context import NetworkContext
+from ottla.server.network.listener import Listener
+from ottla.server.network.receive_buffers import ReceiveBuffers
+from ottla.server.network.socket_settings import SocketSettings
 from ottla.server.requests.link import Steps
 from ottla.server.requests.request import Request
 from ottla.server.requests.session import Session
@@ -87,9 +89,11 @@ class Peer:
     def __init__(self, **settings: Any) -> None:
         self.broker = MemoryBroker({})
         self.dispatch = EchoDispatch()
-        self.shared = Shared(1000)
+        self.buffers = ReceiveBuffers(1000)
         limits = SocketSettings(**{"max_request_bytes": MAX_REQUEST, **settings})
-        self.listener = Listener("PLAINTEXT", self.broker.context, self.dispatch, limits, self.shared)
+        context = NetworkContext(self.broker.clock, self.broker.context.purgatory, buffers=self.buffers)
+        self.counts = context.counts
+        self.listener = Listener("PLAINTEXT", context, self.dispatch, limits)
         self.connection, self.transport = self.connect()
 
     def connect(self, host: str = "10.0.0.1") -> tuple[Connection, FakeTransport]:
@@ -105,12 +109,12 @@ class Peer:
             buffer[:count] = data[:count]
             self.connection.buffer_updated(count)
             del buffer
-            self.shared.view[:] = b"\xa5" * len(self.shared.view)
+            self.buffers.view[:] = b"\xa5" * len(self.buffers.view)
             data = data[count:]
 
     def shared_holds(self, data: bytes) -> int:
         """Puts what a read brings where a connection finds it; says how much."""
-        self.shared.view[: len(data)] = data
+        self.buffers.view[: len(data)] = data
         return len(data)
 
     def received(self) -> list[bytes]:
@@ -149,7 +153,7 @@ def test_large_frames_are_filled_in_place() -> None:
 
 
 def test_large_frames_share_the_buffers_that_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shared, "KEPT_BYTES", 50_000)
+    monkeypatch.setattr(receive_buffers, "KEPT_BYTES", 50_000)
     peer = Peer()
     requests = [random.Random(size).randbytes(size) for size in (40_000, 49_999, 30_000, 26_000)]
     used = set()
@@ -161,34 +165,34 @@ def test_large_frames_share_the_buffers_that_are_kept(monkeypatch: pytest.Monkey
         peer.send(data[20_000:] + framed(b"behind"))
     assert peer.received() == [each for wanted in requests for each in (wanted, b"behind")]
     assert len(used) == 1
-    assert [len(buffer) for buffer in peer.shared._kept] == [50_000]
+    assert [len(buffer) for buffer in peer.buffers._kept] == [50_000]
 
 
 def test_few_buffers_are_kept_and_a_lost_connection_gives_its_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shared, "KEPT_BYTES", 50_000)
+    monkeypatch.setattr(receive_buffers, "KEPT_BYTES", 50_000)
     peer = Peer()
-    connections = [peer.connect()[0] for _ in range(shared.KEPT_BUFFERS + 2)]
+    connections = [peer.connect()[0] for _ in range(receive_buffers.KEPT_BUFFERS + 2)]
     for connection in connections:
         peer.connection = connection
         peer.send(framed(bytes(40_000))[:20_000])
-    assert peer.shared._kept == []
+    assert peer.buffers._kept == []
     for connection in connections:
         connection.connection_lost(None)
-    assert len(peer.shared._kept) == shared.KEPT_BUFFERS
+    assert len(peer.buffers._kept) == receive_buffers.KEPT_BUFFERS
 
 
 def test_a_declared_size_costs_nothing_until_bytes_come(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shared, "KEPT_BYTES", 50_000)
+    monkeypatch.setattr(receive_buffers, "KEPT_BYTES", 50_000)
     peer = Peer()
     peer.send(MAX_REQUEST.to_bytes(4, "big") + b"xy")
     assert peer.connection._frame is not None
-    assert len(peer.connection._frame) <= shared.FIRST_BUFFER
+    assert len(peer.connection._frame) <= receive_buffers.FIRST_BUFFER
     body = random.Random(3).randbytes(MAX_REQUEST - 2)
     held = 2
     while held < len(body) // 2:
         peer.send(body[held - 2 : held + 498])
         held += 500
-        assert len(peer.connection._frame) <= max(shared.FIRST_BUFFER, shared.GROWTH * held)
+        assert len(peer.connection._frame) <= max(receive_buffers.FIRST_BUFFER, receive_buffers.GROWTH * held)
     peer.send(body[held - 2 :])
     assert peer.received() == [b"xy" + body]
 
@@ -298,15 +302,15 @@ def test_requests_that_wait_are_bounded_over_all_connections(limits: dict[str, i
         for peer.connection, peer.transport in (first, second):
             peer.send(framed(b"wait") + framed(bytes(100)))
         assert [transport.reading for _, transport in (first, second)] == [True, True]
-        assert (peer.shared.queued_requests, peer.shared.queued_bytes) == (2, 200)
+        assert (peer.counts.queued_requests, peer.counts.queued_bytes) == (2, 200)
         peer.send(framed(bytes(100)))
         assert [transport.reading for _, transport in (first, second)] == [True, False]
         peer.dispatch.promises[1].set_result(b"now")
         await turn()
         assert second[1].reading
-        assert (peer.shared.queued_requests, peer.shared.queued_bytes) == (1, 100)
+        assert (peer.counts.queued_requests, peer.counts.queued_bytes) == (1, 100)
         first[0].connection_lost(None)
-        assert (peer.shared.queued_requests, peer.shared.queued_bytes) == (0, 0)
+        assert (peer.counts.queued_requests, peer.counts.queued_bytes) == (0, 0)
 
     asyncio.run(run())
 
@@ -317,9 +321,9 @@ def test_one_that_is_refused_counts_nowhere_when_it_goes() -> None:
     refused, transport = peer.connect("10.0.0.2")
     assert transport.aborted
     refused.connection_lost(None)
-    assert (peer.shared.connections, peer.shared.from_host) == (2, {"10.0.0.1": 1, "10.0.0.2": 1})
+    assert (peer.counts.connections, peer.counts.from_host) == (2, {"10.0.0.1": 1, "10.0.0.2": 1})
     there.connection_lost(None)
-    assert (peer.shared.connections, peer.shared.from_host) == (1, {"10.0.0.1": 1})
+    assert (peer.counts.connections, peer.counts.from_host) == (1, {"10.0.0.1": 1})
 
 
 def test_who_is_woken_by_a_read_is_looked_at_when_all_of_it_is_served_and_not_yet_answered() -> None:

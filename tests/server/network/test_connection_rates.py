@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ottla.server.network.connection_rates import UNLIMITED, Admission, ConnectionRates
-from ottla.server.network.listener import SocketSettings
+from ottla.server.network.socket_settings import SocketSettings
 from ottla.server.quotas.ledger import FEW
 from ottla.server.quotas.rates import Windows
 from tests.fakes import ManualClock
@@ -97,6 +97,21 @@ def test_a_host_stands_for_its_address(host: str, refused: bool) -> None:
         return any(rates.admit("A", address).refused for address in (ME, "::1") for _ in range(11))
 
     assert asyncio.run(run()) is refused
+
+
+def test_hosts_are_looked_up_by_what_the_owner_gives() -> None:
+    async def resolve(host: str) -> str:
+        if host == "nowhere":
+            raise OSError("no such host")
+        return "::ffff:10.0.0.7"
+
+    async def scenario() -> list[bool]:
+        rates = ConnectionRates(Windows(11, 1000), ManualClock(), resolve=resolve)
+        rates.set_quotas({(("ip", host),): {"connection_creation_rate": 1.0} for host in ("nowhere", "somewhere")})
+        await asyncio.gather(*rates._hosts)
+        return [rates.admit("A", "10.0.0.7").refused for _ in range(11)]
+
+    assert asyncio.run(scenario()) == [False] * 10 + [True]
 
 
 def test_addresses_that_were_quiet_are_forgotten() -> None:

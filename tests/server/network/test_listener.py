@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-import socket
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -15,9 +14,12 @@ import uvloop
 
 from ottla.log.disk.files import FileSlice, OsDisk
 from ottla.server.network.connection import Connection
-from ottla.server.network.listener import KAFKA_BUFFER_BYTES, SWEEPS, Listener, SocketSettings, bound_socket
-from ottla.server.network.shared_buffers import Shared
+from ottla.server.network.context import NetworkContext
+from ottla.server.network.listener import SWEEPS, Listener
+from ottla.server.network.socket_settings import SocketSettings
+from ottla.server.network.sockets import bound_socket
 from ottla.server.requests.session import Session
+from ottla.wire.primitives import Buffer
 from tests.fakes import MemoryBroker
 
 LOOPS = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
@@ -30,7 +32,7 @@ class SliceDispatch:
     def __init__(self, part: FileSlice | None = None) -> None:
         self.part = part
 
-    def serve(self, frame: memoryview, session: Session) -> Any:
+    def serve(self, frame: Buffer, session: Session) -> Any:
         if bytes(frame) == b"f" and self.part is not None:
             part = FileSlice(self.part.file, self.part.position, self.part.length)
             return [len(part).to_bytes(4, "big"), part]
@@ -58,7 +60,8 @@ class Rig:
     def __init__(self, dispatch: SliceDispatch, **settings: Any) -> None:
         self.broker = MemoryBroker({})
         limits = SocketSettings(max_idle_ms=IDLE_MS, **settings)
-        self.listener = WatchedListener("PLAINTEXT", self.broker.context, dispatch, limits, Shared())
+        context = NetworkContext(self.broker.clock, self.broker.context.purgatory)
+        self.listener = WatchedListener("PLAINTEXT", context, dispatch, limits)
 
     async def connect(self, limit: int = 2**16) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         return await asyncio.open_connection("127.0.0.1", self.listener.port, limit=limit)
@@ -192,31 +195,27 @@ def test_the_end_closes_everything_and_frees_the_address(loop: str) -> None:
     run(loop, scenario)
 
 
-def test_an_address_in_use_is_an_error() -> None:
-    with bound_socket("127.0.0.1", 0, SocketSettings()) as first:
-        first.listen()
-        with pytest.raises(OSError, match="in use"):
-            bound_socket("127.0.0.1", first.getsockname()[1], SocketSettings())
+class TakenSocket:
+    """Stands for a socket."""
+
+    def getsockname(self) -> tuple[str, int]:
+        return ("10.1.1.1", 4711)
 
 
-def test_no_host_is_every_interface() -> None:
-    with bound_socket("", 0, SocketSettings()) as sock:
-        sock.listen()
-        with socket.create_connection(("127.0.0.1", sock.getsockname()[1])):
-            pass
+def test_sockets_and_server_come_from_the_context() -> None:
+    seen: list[Any] = []
+    broker, settings, taken = MemoryBroker({}), SocketSettings(backlog=7), TakenSocket()
 
+    def bind(host: str | None, port: int, limits: SocketSettings) -> Any:
+        seen.append((host, port, limits))
+        return taken
 
-def test_settings_from_the_broker() -> None:
-    settings = SocketSettings.from_broker(
-        {
-            "socket.request.max.bytes": 1000,
-            "max.connections.per.ip.overrides": "127.0.0.1:3, ::1 : +4,nobody,-:x,a:-1,b:2000000000",
-            "socket.send.buffer.bytes": KAFKA_BUFFER_BYTES,
-            "socket.receive.buffer.bytes": 5000,
-        }
-    )
-    assert settings.max_request_bytes == 1000
-    assert settings.max_idle_ms == 600_000
-    assert (settings.max_from("127.0.0.1"), settings.max_from("::1"), settings.max_from("1.1.1.1")) == (3, 4, 2**31 - 1)
-    assert settings.max_from("b") == 2_000_000_000
-    assert (settings.send_buffer_bytes, settings.receive_buffer_bytes) == (-1, 5000)
+    async def serve_socket(factory: Callable[[], asyncio.BaseProtocol], sock: Any, backlog: int) -> Any:
+        seen.append((sock, backlog))
+        assert isinstance(factory(), Connection)
+
+    context = NetworkContext(broker.clock, broker.context.purgatory, bind, serve_socket)
+    listener = Listener("PLAINTEXT", context, SliceDispatch(), settings)
+    asyncio.run(listener.open("somewhere", 12))
+    assert seen == [("somewhere", 12, settings), (taken, 7)]
+    assert listener.port == 4711

@@ -12,8 +12,9 @@ import pytest
 from ottla.log.settings import ConfigError
 from ottla.server.dispatch.routes import Dispatch
 from ottla.server.metadata.image import CLIENT_METRICS
-from ottla.server.network.listener import Listener, SocketSettings
-from ottla.server.network.shared_buffers import Shared
+from ottla.server.network.context import NetworkContext
+from ottla.server.network.listener import Listener
+from ottla.server.network.socket_settings import SocketSettings
 from ottla.server.requests.session import Session
 from ottla.server.settings.group_settings import CLIENT_METRICS_SETTINGS
 from ottla.server.telemetry import subscriptions as telemetry
@@ -402,7 +403,7 @@ def test_a_connection_tells_who_it_is_and_takes_its_client_along(rig: Rig) -> No
 
     async def scenario() -> None:
         context = rig.broker.context
-        listener = Listener("PLAINTEXT", context, Dispatch(context), SocketSettings(), Shared())
+        listener = Listener("PLAINTEXT", NetworkContext(context.clock, context.purgatory), Dispatch(context), SocketSettings())
         await listener.open("127.0.0.1", 0)
         await listener.accept()
         reader, writer = await asyncio.open_connection("127.0.0.1", listener.port)

@@ -1,4 +1,4 @@
-"""server/network/answer_line.py through a connection: Produce behind Produce that waits for an fsync, answers in order, all else
+"""server/network/answer_queue.py through a connection: Produce behind Produce that waits for an fsync, answers in order, all else
 behind them.
 """
 
@@ -14,7 +14,7 @@ import pytest
 from ottla.server.base.errors import CloseConnection
 from ottla.server.base.promise import Acknowledgement, Promise
 from ottla.server.dispatch.routes import Waiting
-from ottla.server.network.answer_line import MAX_LINE
+from ottla.server.network.answer_queue import MAX_ANSWERS
 from ottla.server.network.connection import Connection
 from ottla.server.requests.request import Request
 from ottla.server.requests.session import Session
@@ -154,10 +154,10 @@ def test_a_request_that_closes_does_so_behind_the_answers_before_it(peer: Peer) 
 
 def test_a_line_is_bounded(peer: Peer) -> None:
     async def run() -> None:
-        frames = [PRODUCE + b"wait %03d" % number for number in range(MAX_LINE + 10)]
+        frames = [PRODUCE + b"wait %03d" % number for number in range(MAX_ANSWERS + 10)]
         await scenario(peer, *frames)
-        assert promising(peer).served == frames[:MAX_LINE]
-        promising(peer).keep(*frames[:MAX_LINE])
+        assert promising(peer).served == frames[:MAX_ANSWERS]
+        promising(peer).keep(*frames[:MAX_ANSWERS])
         await turn()
         assert promising(peer).served == frames
 
@@ -230,7 +230,7 @@ def test_answers_come_in_order_whatever_else_happens(seed: int, peer: Peer) -> N
         assert dispatch.served == (sent[: sent.index(end) + 1] if end else sent)
         assert peer.transport.closed == (end is not None)
         assert peer.transport.reading
-        assert (peer.shared.queued_requests, peer.shared.queued_bytes) == (0, 0) or end
+        assert (peer.counts.queued_requests, peer.counts.queued_bytes) == (0, 0) or end
 
     asyncio.run(run())
 

@@ -1,0 +1,31 @@
+"""Buffers for large frames grow with what arrived, a few are kept."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.server.network.receive_buffers import FIRST_BUFFER, GROWTH, KEPT_BYTES, ReceiveBuffers
+
+
+@pytest.mark.parametrize(
+    ("size", "received", "expected"),
+    [
+        (100_000_000, 2, FIRST_BUFFER),
+        (100_000_000, 10_000, GROWTH * 10_000),
+        (100_000, 30_000, 100_000),
+        (KEPT_BYTES, 1000, FIRST_BUFFER),
+        (1_000_000, 250_000, KEPT_BYTES),
+        (KEPT_BYTES + 1, KEPT_BYTES, KEPT_BYTES + 1),
+    ],
+)
+def test_a_buffer_is_as_large_as_what_arrived_allows(size: int, received: int, expected: int) -> None:
+    assert len(ReceiveBuffers().take(size, received)) == expected
+
+
+def test_a_kept_buffer_serves_any_frame_that_fits() -> None:
+    buffers = ReceiveBuffers()
+    buffer = buffers.take(1_000_000, 250_000)
+    buffers.give_back(buffer)
+    assert buffers.take(KEPT_BYTES + 1, 250_000) is not buffer
+    assert buffers.take(70_000, 1) is buffer
+    assert buffers.take(70_000, 1) is not buffer
