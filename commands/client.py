@@ -322,9 +322,6 @@ def cluster_of(
     bootstrap: str | None, pairs: list[str] | tuple[str, ...], file: Path | None, timeout_s: float = DEFAULT_TIMEOUT_S
 ) -> Cluster:
     """The cluster that the options name. Wrong ones are wrong usage."""
-    from ottla.log.settings import ConfigError
-    from ottla.server.settings.properties import read_file
-
     if bootstrap is not None and not bootstrap.strip():
         raise typer.BadParameter("is empty; write host:port", param_hint="--bootstrap")
     properties = {} if bootstrap is None else {"bootstrap.servers": bootstrap}
@@ -333,11 +330,21 @@ def cluster_of(
         if not key or not equals:
             raise typer.BadParameter(f"{pair!r} is not key=value", param_hint="--property")
         properties[key.strip()] = value
+    return Cluster(properties, file={} if file is None else _client_properties(file), timeout_s=timeout_s)
+
+
+def _client_properties(file: Path) -> dict[str, str]:
+    """The settings of --client-config. A file that cannot be read is wrong usage."""
+    from ottla.log.properties import parse_properties
+    from ottla.log.settings import ConfigError
+
     try:
-        from_file = {} if file is None else {key: given.text for key, given in read_file(file).items()}
+        return {key: value for key, value, _ in parse_properties(file.read_bytes())}
+    except OSError as error:
+        problem = f"{file}: {error.strerror or error}; name a .properties file that can be read"
     except ConfigError as error:
-        raise typer.BadParameter(str(error), param_hint="--client-config") from None
-    return Cluster(properties, file=from_file, timeout_s=timeout_s)
+        problem = f"{file}, {error}"
+    raise typer.BadParameter(problem, param_hint="--client-config")
 
 
 def is_text(text: str) -> bool:

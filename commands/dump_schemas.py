@@ -4,14 +4,15 @@
 |---|---|---|
 | `__consumer_offsets` | int16 kind, then the key's message | int16 version, then the value's message |
 | `__transaction_state`, `__share_group_state` | the same | the same |
-| `__cluster_metadata` | none | frame, kind, version, message (server/metadata/records.py) |
+| `__cluster_metadata` | none | frame, kind, version, message (wire/metadata_records.py) |
 
 Every kind that Kafka 4.4 defines is known, those of protocols that our broker does not speak included. In the dump a message is
 an object under its name: `{"OffsetCommitKey": {"group": "g", "topic": "t", "partition": 0}}`. What a classic group's members say
 about themselves (subscription, assignment) is decoded where it is the consumer protocol's.
 
-A dump is shown to others: what the metadata log keeps of passwords (SCRAM credentials, settings of brokers that are passwords or
-that we do not know, a plug-in's perhaps) stands there as `(secret)`, unless the user wants it.
+A dump is shown to others: what the metadata log keeps of passwords (SCRAM credentials, settings of brokers that are secrets)
+stands there as `(secret)`, unless the user wants it. Which settings are secrets is for the program to say, which knows those of
+its broker; where nobody says, all of them are.
 """
 
 from __future__ import annotations
@@ -24,13 +25,16 @@ from typing import Any, Final
 
 from ottla.commands.record_text import bytes_to_json
 from ottla.log.disk.checkpoint import uuid_text
-from ottla.server.metadata import records as metadata_records
-from ottla.server.metadata.image import BROKER, MetadataError
+from ottla.wire import metadata_records
 from ottla.wire.frame import MALFORMED
+from ottla.wire.metadata_records import MetadataError
 from ottla.wire.primitives import WireStruct
 from ottla.wire.records import Record
 
 Decoder = Callable[[Record], dict[str, Any]]
+
+IsSecret = Callable[[str], bool]
+"""Says whether the value of the broker's setting of this name is a secret."""
 
 
 class Undecodable(Exception):
@@ -94,16 +98,22 @@ _CONTROL_NAMES: Final = {
 _INT16: Final = struct.Struct(">h")
 _CONTROL_KEY: Final = struct.Struct(">hh")
 _SECRET: Final = "(secret)"
+_BROKER: Final = 4  # the resource type of brokers in a ConfigRecord
 _SCRAM_SECRETS: Final = ("salt", "stored_key", "server_key")
 _UUIDS: Final = frozenset({"directories", "log_dirs", "id", "incarnation_id"})
 
 
-def decoder_of(schema: Schema, topic: str | None, *, show_secrets: bool = False) -> Decoder | None:
-    """How the records of a file are read: as the user says, or by its topic."""
+def every_setting(_: str) -> bool:
+    """An IsSecret for those who do not know the settings: everything may be a secret."""
+    return True
+
+
+def decoder_of(schema: Schema, topic: str | None, is_secret: IsSecret | None = every_setting) -> Decoder | None:
+    """Returns what reads the records of a file: as the user says, or by its topic. `is_secret` None shows all secrets."""
     if schema is Schema.AUTO:
         schema = TOPICS.get(topic or "", Schema.NONE)
     if schema is Schema.METADATA:
-        return lambda record: metadata_fields(record, show_secrets=show_secrets)
+        return lambda record: metadata_fields(record, is_secret)
     kinds = {Schema.OFFSETS: _OFFSETS, Schema.TRANSACTIONS: _TRANSACTIONS, Schema.SHARE: _SHARE}.get(schema)
     return None if kinds is None else lambda record: keyed_fields(record, kinds)
 
@@ -138,15 +148,15 @@ def _message(name: str, version: int, data: bytes) -> WireStruct:
     return message
 
 
-def metadata_fields(record: Record, *, show_secrets: bool) -> dict[str, Any]:
-    """A record of the metadata log or of a snapshot of it. Undecodable."""
+def metadata_fields(record: Record, is_secret: IsSecret | None) -> dict[str, Any]:
+    """Returns a record of the metadata log or of a snapshot of it. Undecodable."""
     try:
         message = metadata_records.decode_value(record.value)
     except MetadataError as error:
         raise Undecodable(str(error)) from None
     fields = fields_of(message)
-    if not show_secrets:
-        fields |= dict.fromkeys(_secrets(message), _SECRET)
+    if is_secret is not None:
+        fields |= dict.fromkeys(_secrets(message, is_secret), _SECRET)
     return {"key": plain(record.key), "value": {type(message).__name__: fields}}
 
 
@@ -158,15 +168,13 @@ def metadata_message(record: Record) -> WireStruct | None:
         return None
 
 
-def _secrets(message: Any) -> Sequence[str]:
+def _secrets(message: Any, is_secret: IsSecret) -> Sequence[str]:
     """The fields of a metadata record that not everybody should see."""
     match type(message).__name__:
         case "UserScramCredentialRecord":
             return _SCRAM_SECRETS
-        case "ConfigRecord" if message.resource_type == BROKER and message.value is not None:
-            from ottla.server.settings.broker_settings import is_hidden
-
-            return ("value",) if is_hidden(message.name) else ()
+        case "ConfigRecord" if message.resource_type == _BROKER and message.value is not None:
+            return ("value",) if is_secret(message.name) else ()
     return ()
 
 

@@ -27,7 +27,7 @@ import typer
 
 from ottla.commands import output
 from ottla.commands.dump_forms import Form, decoder_of_forms
-from ottla.commands.dump_schemas import Schema, decoder_of
+from ottla.commands.dump_schemas import IsSecret, Schema, decoder_of, every_setting
 from ottla.commands.dump_segment import Found, Item, Problem, SegmentDump
 from ottla.commands.dump_small import index_sanity, offset_index, time_index, transaction_index, whole
 from ottla.commands.kafka_files import METADATA_SNAPSHOT, SEGMENT_FILE, open_to_read
@@ -60,6 +60,7 @@ app.command("repair")(repair)
 @app.command("dump")
 @output.guarded
 def dump(
+    context: typer.Context,
     files: Annotated[list[Path], typer.Argument(metavar="FILE", help="Files or directories.", show_default=False)],
     records: Annotated[bool, typer.Option("--records", "-r", help="Show the records of each batch.")] = False,
     decode: Annotated[
@@ -91,7 +92,7 @@ def dump(
         metadata=not skip_record_metadata,
         max_bytes=max_bytes,
         indexes=Indexes.SANITY if index_sanity_check else Indexes.WRONG if verify_index_only else Indexes.ALL,
-        show_secrets=show_secrets,
+        is_secret=None if show_secrets else context.obj or every_setting,
     )
     write = _write_json if as_json else _write_text
     problems = 0
@@ -151,7 +152,9 @@ class Indexes(Enum):
 
 @dataclass(slots=True, kw_only=True)
 class Reader:
-    """Reads files of every kind. `forms`: how keys and values are read, if not as text; `max_bytes`: of each segment."""
+    """Reads files of every kind. `forms`: how keys and values are read, if not as text; `max_bytes`: of each segment;
+    `is_secret`: which settings of brokers are not shown, None shows all and SCRAM keys, too.
+    """
 
     records: bool = False
     decode: Schema = Schema.AUTO
@@ -159,7 +162,7 @@ class Reader:
     metadata: bool = True
     max_bytes: int | None = None
     indexes: Indexes = Indexes.ALL
-    show_secrets: bool = False
+    is_secret: IsSecret | None = every_setting
 
     def read(self, path: Path) -> Iterator[Found]:
         """What a file holds. Failure or OSError if it cannot be opened."""
@@ -192,7 +195,7 @@ class Reader:
             advance: Callable[[int], object] = int
             if not sys.stdout.isatty():
                 advance = stack.enter_context(output.progress(path.name, file.size, in_bytes=True))
-            decoder = decoder_of(schema, topic_of(path), show_secrets=self.show_secrets)
+            decoder = decoder_of(schema, topic_of(path), self.is_secret)
             if decoder is None and self.forms is not None:
                 decoder = decoder_of_forms(*self.forms)
             yield from SegmentDump(

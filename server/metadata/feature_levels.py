@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from ottla.server.metadata import eligible
-from ottla.server.metadata.records import METADATA_VERSION, MIN_METADATA_VERSION
+from ottla.wire.metadata_records import METADATA_VERSION, MIN_METADATA_VERSION
 
 SUPPORTED_FEATURES: Final = {
     "metadata.version": (MIN_METADATA_VERSION, METADATA_VERSION),

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from ottla.wire.metadata_records import MetadataError
 from ottla.wire.primitives import ZERO_UUID, WireStruct, uuid_to_text
 
 if TYPE_CHECKING:  # record classes are imported when the first record of their kind turns up (records.py)
@@ -48,10 +49,6 @@ _NO_LEADER_CHANGE: Final = -2
 _NO_RECOVERY_CHANGE: Final = -1
 UNASSIGNED: Final = ZERO_UUID  # directory of a replica that its broker has not placed yet (KIP-858)
 MIGRATING: Final = ZERO_UUID[:-1] + b"\x02"  # directory of a replica that no record has said anything about (KIP-858)
-
-
-class MetadataError(Exception):
-    """Metadata records that contradict what came before them, or that we cannot read. The broker must not start on them."""
 
 
 class Endpoint(NamedTuple):

@@ -20,21 +20,22 @@ from typing import TYPE_CHECKING, Any, Final
 from ottla.log.errors import StorageError
 from ottla.log.validate import Origin
 from ottla.server.metadata import quorum_state, snapshot
-from ottla.server.metadata.image import Endpoint, MetadataError, MetadataImage
-from ottla.server.metadata.records import (
+from ottla.server.metadata.image import Endpoint, MetadataImage
+from ottla.wire.batch import read_header
+from ottla.wire.messages.internal.abort_transaction_record import AbortTransactionRecord
+from ottla.wire.messages.internal.leader_change_message import LeaderChangeMessage, Voter
+from ottla.wire.metadata_records import (
     KRAFT_VERSION,
     KRAFT_VOTERS,
     LEADER_CHANGE,
     METADATA_VERSION,
     ControlRecord,
+    MetadataError,
     build_control,
     build_records,
     decode_control,
     decode_value,
 )
-from ottla.wire.batch import read_header
-from ottla.wire.messages.internal.abort_transaction_record import AbortTransactionRecord
-from ottla.wire.messages.internal.leader_change_message import LeaderChangeMessage, Voter
 from ottla.wire.primitives import ZERO_UUID, WireStruct
 from ottla.wire.records import decode_records
 

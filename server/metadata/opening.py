@@ -13,13 +13,13 @@ from ottla.log.settings import LONG_MAX
 from ottla.server.metadata import eligible, snapshot
 from ottla.server.metadata.controller_settings import ControllerSettings
 from ottla.server.metadata.feature_levels import FORMATTED_FEATURES
-from ottla.server.metadata.image import MetadataError, MetadataImage
+from ottla.server.metadata.image import MetadataImage
 from ottla.server.metadata.metadata_log import TOPIC_ID, MetadataLog, voter_controls
 from ottla.server.metadata.names import CLUSTER_METADATA
-from ottla.server.metadata.records import METADATA_VERSION
 from ottla.server.metadata.standalone import StandaloneController
 from ottla.server.metadata.standalone_cluster import StandaloneCluster
 from ottla.wire.messages.internal.feature_level_record import FeatureLevelRecord
+from ottla.wire.metadata_records import METADATA_VERSION, MetadataError
 from ottla.wire.primitives import WireStruct, uuid_from_text
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import json
 from typing import Final, NamedTuple
 
 from ottla.log.disk.files import Disk
-from ottla.server.metadata.image import MetadataError
+from ottla.wire.metadata_records import MetadataError
 from ottla.wire.primitives import ZERO_UUID, uuid_to_text
 
 FILE_NAME: Final = "quorum-state"

@@ -20,13 +20,12 @@ from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from ottla.log.disk.files import Disk
-from ottla.server.metadata import records
-from ottla.server.metadata.image import MetadataError
-from ottla.server.metadata.records import KRAFT_VERSION, KRAFT_VOTERS, SNAPSHOT_FOOTER, SNAPSHOT_HEADER
+from ottla.wire import metadata_records as records
 from ottla.wire.batch import check_crc, iter_batches, read_header, stamp
 from ottla.wire.frame import MALFORMED
 from ottla.wire.messages.internal.snapshot_footer_record import SnapshotFooterRecord
 from ottla.wire.messages.internal.snapshot_header_record import SnapshotHeaderRecord
+from ottla.wire.metadata_records import KRAFT_VERSION, KRAFT_VOTERS, SNAPSHOT_FOOTER, SNAPSHOT_HEADER, MetadataError
 from ottla.wire.primitives import WireStruct
 from ottla.wire.records import decode_records
 

@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ottla.log.errors import StorageError
 from ottla.server.metadata import snapshot
-from ottla.server.metadata.image import MetadataError
 from ottla.server.metadata.snapshot import SnapshotId
+from ottla.wire.metadata_records import MetadataError
 
 if TYPE_CHECKING:
     from ottla.log.disk.files import Disk

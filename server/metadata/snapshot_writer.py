@@ -17,11 +17,11 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from ottla.server.metadata import records
-from ottla.server.metadata.records import SNAPSHOT_FOOTER, SNAPSHOT_HEADER
 from ottla.server.metadata.snapshot import PARTIAL_SUFFIX, SnapshotId, stamped
+from ottla.wire import metadata_records as records
 from ottla.wire.messages.internal.snapshot_footer_record import SnapshotFooterRecord
 from ottla.wire.messages.internal.snapshot_header_record import SnapshotHeaderRecord
+from ottla.wire.metadata_records import SNAPSHOT_FOOTER, SNAPSHOT_HEADER
 from ottla.wire.records import Record, build_batch
 
 if TYPE_CHECKING:

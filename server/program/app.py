@@ -41,8 +41,18 @@ _Version = Annotated[bool, typer.Option("--version", callback=_show_version, is_
 
 
 @app.callback(help=_HELP)
-def program(version: _Version = False) -> None:
-    """What stands before every command; _HELP is what is told of it."""
+def program(context: typer.Context, version: _Version = False) -> None:
+    """Runs before every command. _HELP is its help.
+
+    Commands know no broker: `log dump` gets from here which settings of brokers are secrets.
+    """
+    context.obj = _is_secret
+
+
+def _is_secret(setting: str) -> bool:
+    from ottla.server.settings.broker_settings import is_hidden  # with the first setting that a dump meets
+
+    return is_hidden(setting)
 
 
 @app.command(help=_SERVE_HELP)
@@ -75,7 +85,7 @@ def serve(
     )
 
 
-# The everyday commands, one module each in server/commands. A command of one word: app.command("produce")(produce); a group of
+# The everyday commands, one module each in commands/. A command of one word: app.command("produce")(produce); a group of
 # them: app.add_typer(topic.app, name="topic"). The first word must also stand in server/program/cli.py's COMMANDS.
 app.add_typer(topic.app, name="topic")
 app.command("produce")(produce)

@@ -161,7 +161,7 @@ def run(options: ServeOptions) -> int:
 
 async def _serve(config: BrokerConfig) -> None:
     from ottla.server.broker.broker import Broker  # most of the program: a wrong setting is reported without loading it
-    from ottla.server.metadata.image import MetadataError
+    from ottla.wire.metadata_records import MetadataError
 
     loop, stop = asyncio.get_running_loop(), asyncio.Event()
 

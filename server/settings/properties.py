@@ -1,8 +1,6 @@
 """Where settings come from as text: a Java `.properties` file, the `KAFKA_*` environment, `key=value` on the command line.
 
-The file's grammar is that of java.util.Properties: `#` and `!` begin comments, a backslash at the end of a line continues it, the
-key ends at the first `=`, `:` or white space, `\\t`, `\\n`, `\\uXXXX` and so on mean what they do in Java. Of two lines with one
-key the last counts. Kafka reads the file as Latin-1; we take UTF-8 where it is valid, which is what people write.
+The file's grammar is in log/properties.py.
 
 The environment is that of the apache/kafka container image: `KAFKA_LOG_RETENTION_MS` is `log.retention.ms`, `_` is a dot, `__` an
 underscore, `___` a dash; variables for the JVM and its logging (RESERVED) are no settings. The image also lets a broker listen on
@@ -15,10 +13,11 @@ Each text remembers where it came from, so that a complaint about it can say so.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from ottla.log.properties import parse_properties
 from ottla.log.settings import ConfigError
 
 RESERVED: Final = frozenset(
@@ -42,9 +41,6 @@ RESERVED: Final = frozenset(
 
 LOG_LEVEL: Final = "KAFKA_LOG4J_ROOT_LOGLEVEL"
 
-_ESCAPES: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
-_SPACE: Final = " \t\f"
-_LINE_END: Final = re.compile(r"\r\n|\r|\n")
 _HOST: Final = re.compile(r"://[^:]*:")
 
 
@@ -62,11 +58,7 @@ def read_file(path: Path) -> dict[str, Given]:
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror or error}; name a server.properties that can be read") from error
     try:
-        text = raw.decode()
-    except UnicodeDecodeError:
-        text = raw.decode("latin-1")
-    try:
-        return {key: Given(value, f"{path}, line {line}") for key, value, line in parse_properties(text)}
+        return {key: Given(value, f"{path}, line {line}") for key, value, line in parse_properties(raw)}
     except ConfigError as error:
         raise ConfigError(f"{path}, {error}") from None
 
@@ -98,68 +90,3 @@ def read_overrides(pairs: Iterable[str]) -> dict[str, Given]:
 def _setting_name(variable: str) -> str:
     dotted = variable.removeprefix("KAFKA_").lower().replace("_", ".")
     return dotted.replace("...", "-").replace("..", "_")
-
-
-# The .properties grammar
-
-
-def parse_properties(text: str) -> Iterator[tuple[str, str, int]]:
-    """(key, value, number of the first line) of each entry, in the file's order. ConfigError for a broken `\\u`."""
-    for line, number in _logical_lines(text):
-        end, value_at = _key_end(line)
-        yield _unescaped(line[:end], number), _unescaped(line[value_at:], number), number
-
-
-def _logical_lines(text: str) -> Iterator[tuple[str, int]]:
-    """Lines with their continuations, without comments and blank ones."""
-    whole, begun = "", 0
-    for number, natural in enumerate(_LINE_END.split(text), 1):
-        line = natural.lstrip(_SPACE)
-        if not begun:
-            if not line or line[0] in "#!":
-                continue
-            begun = number
-        backslashes = len(line) - len(line.rstrip("\\"))
-        if backslashes % 2:
-            whole += line[:-1]
-            continue
-        yield whole + line, begun
-        whole, begun = "", 0
-    if begun:  # the last line promised another
-        yield whole, begun
-
-
-def _key_end(line: str) -> tuple[int, int]:
-    """Where the key ends and where the value begins: between them white space, and at most one `=` or `:`."""
-    at = 0
-    while at < len(line) and line[at] not in "=:" and line[at] not in _SPACE:
-        at += 2 if line[at] == "\\" else 1
-    end = min(at, len(line))
-    rest = line[end:].lstrip(_SPACE)
-    if rest and rest[0] in "=:":
-        rest = rest[1:].lstrip(_SPACE)
-    return end, len(line) - len(rest)
-
-
-def _unescaped(text: str, line: int) -> str:
-    if "\\" not in text:
-        return text
-    parts, at = [], 0
-    while at < len(text):
-        char = text[at]
-        if char != "\\" or at + 1 == len(text):
-            parts.append(char)
-            at += 1
-        elif text[at + 1] == "u":
-            digits = text[at + 2 : at + 6]
-            if not re.fullmatch("[0-9a-fA-F]{4}", digits):
-                raise ConfigError(
-                    f"line {line}: '\\u{digits}' is no character; \\u needs four hexadecimal digits, or write \\\\u"
-                )
-            parts.append(chr(int(digits, 16)))
-            at += 6
-        else:
-            parts.append(_ESCAPES.get(text[at + 1], text[at + 1]))
-            at += 2
-    # Java's characters are UTF-16: two halves of a pair are one.
-    return "".join(parts).encode("utf-16", "surrogatepass").decode("utf-16", "replace")

@@ -118,3 +118,12 @@ def test_wrong_usage() -> None:
     for arguments in (["--nothing"], ["-X", "acks"], ["--timeout", "0"], ["-X", "acks=many"], ["-b", " "]):
         ran = CliRunner().invoke(app(), arguments)
         assert (ran.exit_code, ran.stdout) == (2, ""), arguments
+
+
+def test_a_client_config_that_cannot_be_read_is_wrong_usage(tmp_path: Path) -> None:
+    path = tmp_path / "client.properties"
+    with pytest.raises(typer.BadParameter, match=r"No such file or directory; name a \.properties file that can be read"):
+        cluster_of(None, (), path)
+    path.write_text("a=1\nb=\\u12x")
+    with pytest.raises(typer.BadParameter, match=r"client\.properties, line 2: .* is no character"):
+        cluster_of(None, (), path)

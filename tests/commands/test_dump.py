@@ -23,7 +23,6 @@ from ottla.log.index import OffsetIndex, TimeIndex
 from ottla.log.producers import ProducerStates
 from ottla.server.group.records import encode_batch, group_tombstone, offset_tombstone
 from ottla.server.metadata.image import BROKER, TOPIC
-from ottla.server.metadata.records import build_records
 from ottla.server.program.app import app
 from ottla.wire.batch import read_header
 from ottla.wire.messages.internal import transaction_log_key, transaction_log_value
@@ -31,6 +30,7 @@ from ottla.wire.messages.internal.config_record import ConfigRecord
 from ottla.wire.messages.internal.transaction_log_key import TransactionLogKey
 from ottla.wire.messages.internal.transaction_log_value import TransactionLogValue
 from ottla.wire.messages.internal.user_scram_credential_record import UserScramCredentialRecord
+from ottla.wire.metadata_records import build_records, encode_value
 from ottla.wire.primitives import Parts, WireStruct
 from ottla.wire.records import Record, build_batch
 from tests.log.support import NOW_MS, batch, marker
@@ -462,3 +462,17 @@ def test_files_that_are_none(tmp_path: Path) -> None:
         assert (code, errors) == (1, f"ottla: {tmp_path / name}: {words}\n")
     (tmp_path / "empty").mkdir()
     assert "no file of a data directory is in it" in run(tmp_path / "empty")[2]
+
+
+def test_where_nobody_says_which_settings_are_secrets_all_of_brokers_are() -> None:
+    value = encode_value(ConfigRecord(BROKER, "r", "log.retention.ms", "5"), 30)
+    of_topic = encode_value(ConfigRecord(TOPIC, "r", "retention.ms", "5"), 30)
+    decode, knowing = (
+        decoder_of(Schema.METADATA, None),
+        decoder_of(Schema.METADATA, None, lambda name: name != "log.retention.ms"),
+    )
+    assert decode is not None
+    assert knowing is not None
+    assert decode(Record(0, 0, None, value))["value"]["ConfigRecord"]["value"] == "(secret)"
+    assert decode(Record(0, 0, None, of_topic))["value"]["ConfigRecord"]["value"] == "5"
+    assert knowing(Record(0, 0, None, value))["value"]["ConfigRecord"]["value"] == "5"

@@ -14,11 +14,11 @@ import pytest
 from ottla.log.errors import InconsistentMetadata, LogDirLocked, StorageError
 from ottla.server.base.randomness import from_seed
 from ottla.server.broker.broker import Broker
-from ottla.server.metadata.image import MetadataError
 from ottla.server.settings.broker_config import BrokerConfig
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import create_topics, find_coordinator, incremental_alter_configs, join_group, metadata, produce
 from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from ottla.wire.metadata_records import MetadataError
 from tests.asking import ask
 from tests.fakes import NOW_MS, ManualClock
 from tests.log.support import batch

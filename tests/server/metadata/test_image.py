@@ -8,7 +8,6 @@ from importlib import import_module
 import pytest
 
 from ottla.server.metadata import image as image_module
-from ottla.server.metadata import records
 from ottla.server.metadata.image import (
     BROKER,
     MIGRATING,
@@ -16,12 +15,12 @@ from ottla.server.metadata.image import (
     BrokerChanged,
     ConfigChanged,
     Event,
-    MetadataError,
     MetadataImage,
     PartitionChanged,
     TopicCreated,
     TopicDeleted,
 )
+from ottla.wire import metadata_records as records
 from ottla.wire.messages import internal
 from ottla.wire.messages.internal.broker_registration_change_record import BrokerRegistrationChangeRecord
 from ottla.wire.messages.internal.clear_elr_record import ClearElrRecord
@@ -40,6 +39,7 @@ from ottla.wire.messages.internal.topic_record import TopicRecord
 from ottla.wire.messages.internal.unfence_broker_record import UnfenceBrokerRecord
 from ottla.wire.messages.internal.unregister_broker_record import UnregisterBrokerRecord
 from ottla.wire.messages.internal.user_scram_credential_record import UserScramCredentialRecord
+from ottla.wire.metadata_records import MetadataError
 from ottla.wire.primitives import WireStruct
 
 ID = bytes(range(16))

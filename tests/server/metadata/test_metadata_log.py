@@ -8,11 +8,11 @@ from random import Random
 import pytest
 
 from ottla.log.errors import StorageError
-from ottla.server.metadata import quorum_state, records, snapshot
+from ottla.server.metadata import quorum_state, snapshot
 from ottla.server.metadata.eligible import MIN_ISR
 from ottla.server.metadata.feature_levels import FORMATTED_FEATURES
-from ottla.server.metadata.image import MetadataError
 from ottla.server.metadata.metadata_log import Transactions
+from ottla.wire import metadata_records as records
 from ottla.wire.batch import iter_batches
 from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.wire.messages.internal.abort_transaction_record import AbortTransactionRecord
@@ -20,6 +20,7 @@ from ottla.wire.messages.internal.begin_transaction_record import BeginTransacti
 from ottla.wire.messages.internal.config_record import ConfigRecord
 from ottla.wire.messages.internal.end_transaction_record import EndTransactionRecord
 from ottla.wire.messages.internal.topic_record import TopicRecord
+from ottla.wire.metadata_records import MetadataError
 from ottla.wire.primitives import WireStruct
 from ottla.wire.records import decode_records
 from tests.memdisk import PowerCut

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ottla.server.metadata.feature_levels import FORMATTED_FEATURES, SUPPORTED_FEATURES
 from ottla.server.metadata.opening import metadata_log_config
-from ottla.server.metadata.records import METADATA_VERSION
 from ottla.server.settings.broker_config import BrokerConfig
+from ottla.wire.metadata_records import METADATA_VERSION
 from tests.server.metadata.support import Node
 
 

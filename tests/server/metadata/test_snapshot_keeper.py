@@ -8,13 +8,15 @@ from random import Random
 import pytest
 
 from ottla.log.errors import StorageError
-from ottla.server.metadata import records, snapshot
-from ottla.server.metadata.image import MetadataError, MetadataImage
+from ottla.server.metadata import snapshot
+from ottla.server.metadata.image import MetadataImage
 from ottla.server.metadata.image_records import freeze
 from ottla.server.metadata.snapshot import SnapshotId
 from ottla.server.metadata.snapshot_keeper import SnapshotKeeper
+from ottla.wire import metadata_records as records
 from ottla.wire.batch import iter_batches
 from ottla.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from ottla.wire.metadata_records import MetadataError
 from ottla.wire.records import decode_records
 from tests.memdisk import PowerCut
 from tests.server.metadata.support import CLUSTER_ID, DIRECTORY, METADATA, NOW_MS, Node, dump, write_kafka_directory

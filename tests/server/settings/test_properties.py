@@ -1,4 +1,4 @@
-"""Texts of settings: Java's grammar of properties, the variables of Kafka's image, overrides."""
+"""Texts of settings: a file, the variables of Kafka's image, overrides."""
 
 from __future__ import annotations
 
@@ -7,45 +7,7 @@ from pathlib import Path
 import pytest
 
 from ottla.log.settings import ConfigError
-from ottla.server.settings.properties import Given, parse_properties, read_environment, read_file, read_overrides
-
-
-def parsed(text: str) -> dict[str, str]:
-    return {key: value for key, value, _ in parse_properties(text)}
-
-
-@pytest.mark.parametrize(
-    ("text", "entries"),
-    [
-        ("a=b", {"a": "b"}),
-        ("a = b", {"a": "b"}),
-        ("a:b", {"a": "b"}),
-        ("a b", {"a": "b"}),
-        ("a  :=b", {"a": "=b"}),
-        ("a", {"a": ""}),
-        ("a=", {"a": ""}),
-        ("=b", {"": "b"}),
-        ("a=b=c", {"a": "b=c"}),
-        ("  a=b  ", {"a": "b  "}),  # white space at the end is the value's
-        ("#a=b\n!c=d\n\n \t\ne=f", {"e": "f"}),
-        ("a=b\r\nc=d\re=f", {"a": "b", "c": "d", "e": "f"}),
-        ("a=b\\\n   c", {"a": "bc"}),
-        ("a=b\\\n#c", {"a": "b#c"}),  # no comment in the middle of a line
-        ("a=b\\\\\nc=d", {"a": "b\\", "c": "d"}),
-        ("a=b\\", {"a": "b"}),
-        (r"a\=b\ c=d", {"a=b c": "d"}),
-        (r"a=\t\n\q\u00e9", {"a": "\t\nqé"}),
-        (r"a=\ud83d\ude00", {"a": "😀"}),
-        (r"dir=C\:\\data", {"dir": "C:\\data"}),
-        ("a=1\na=2", {"a": "2"}),
-    ],
-)
-def test_the_grammar_is_java_s(text: str, entries: dict[str, str]) -> None:
-    assert parsed(text) == entries
-
-
-def test_entries_know_their_lines() -> None:
-    assert list(parse_properties("# x\na=1\\\n2\nb=3")) == [("a", "12", 2), ("b", "3", 4)]
+from ottla.server.settings.properties import Given, read_environment, read_file, read_overrides
 
 
 def test_a_file_in_utf_8_or_latin_1(tmp_path: Path) -> None:

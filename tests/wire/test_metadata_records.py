@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.server.metadata import records
-from ottla.server.metadata.image import MetadataError
+from ottla.wire import metadata_records as records
 from ottla.wire.batch import iter_batches, read_header
 from ottla.wire.messages.internal.config_record import ConfigRecord
 from ottla.wire.messages.internal.leader_change_message import LeaderChangeMessage, Voter
@@ -14,6 +13,7 @@ from ottla.wire.messages.internal.partition_change_record import PartitionChange
 from ottla.wire.messages.internal.partition_record import PartitionRecord
 from ottla.wire.messages.internal.register_broker_record import RegisterBrokerRecord
 from ottla.wire.messages.internal.topic_record import TopicRecord
+from ottla.wire.metadata_records import MetadataError
 from ottla.wire.primitives import WireStruct
 from ottla.wire.records import Record, decode_records
 from tests.server.metadata.support import kafka_files

@@ -19,7 +19,6 @@ from collections.abc import Iterable, Sequence
 from types import ModuleType
 from typing import Any, Final, NamedTuple
 
-from ottla.server.metadata.image import MetadataError
 from ottla.wire.frame import MALFORMED
 from ottla.wire.primitives import UV, Buffer, Parts, WireStruct, uvarint
 from ottla.wire.records import Record, build_batch
@@ -81,6 +80,10 @@ _CONTROL_TYPES: Final[dict[int, str]] = {
 }
 _CONTROL_KEY: Final = struct.Struct(">hh")
 _INT16: Final = struct.Struct(">h")
+
+
+class MetadataError(Exception):
+    """Metadata records that cannot be read, or that contradict what came before them. A broker must not start on them."""
 
 
 class ControlRecord(NamedTuple):
