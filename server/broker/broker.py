@@ -156,7 +156,12 @@ class Broker:
         settings = current_settings(self.config, image)
         replicas = Replicas(logs, image, settings)
         groups = GroupCoordinator(
-            InternalTopicLog(replicas, image, CONSUMER_OFFSETS), clock, GroupSettings.from_broker(values), node_id, image
+            InternalTopicLog(replicas, image, CONSUMER_OFFSETS),
+            clock,
+            GroupSettings.from_broker(values),
+            node_id,
+            image,
+            self._random,
         )
         context = self.context = BrokerContext(
             config=self.config,

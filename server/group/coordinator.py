@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
+from random import Random
 from typing import TYPE_CHECKING
 
 from ottla.server.base.clock import Clock
@@ -32,9 +33,12 @@ LONGEST_STRING = 32_767
 
 
 class GroupCoordinator:
-    def __init__(self, log: CoordinatorLog, clock: Clock, settings: GroupSettings, node_id: int, cluster: Cluster) -> None:
+    def __init__(
+        self, log: CoordinatorLog, clock: Clock, settings: GroupSettings, node_id: int, cluster: Cluster, random: Random
+    ) -> None:
         self.settings = settings
         self._cluster = cluster
+        self._random = random
         self._log = log
         self._clock = clock
         self._shards = CoordinatorRuntime(TOPIC, log, clock, node_id, self._make, loaded=self._loaded, unloaded=self._unloaded)
@@ -104,7 +108,7 @@ class GroupCoordinator:
         self._shards.close()
 
     def _make(self, partition: int, leader_epoch: int, append: Callable[[bytes], Appended]) -> Shard:
-        return Shard(partition, leader_epoch, append, self._clock, self.settings, self._cluster)
+        return Shard(partition, leader_epoch, append, self._clock, self.settings, self._cluster, self._random)
 
     def _loaded(self, shard: Shard) -> None:
         if shard.groups:

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
+from random import Random
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from ottla.server.base.clock import Clock
@@ -163,6 +164,8 @@ class GroupShard(Protocol):
     clock: Clock
     settings: GroupSettings
     cluster: Cluster
+    random: Random
+    """The source of member ids."""
     groups: dict[str, Group]
     """All groups of the shard by id, of any kind. Only `replay` may change it."""
     loading: bool

@@ -1,4 +1,4 @@
-"""One partition of `__consumer_offsets`: the groups that hash to it, of all kinds (group.py), and their offsets.
+"""One partition of `__consumer_offsets`: the groups that hash to it, of all kinds (seam.py), and their offsets.
 
 Every operation runs the same way (`run`): its records become one batch, the batch is appended, the records are replayed, and only
 then the answer goes out. Loading is the same replay over the whole partition. All of it happens on the event loop without
@@ -11,6 +11,7 @@ import importlib
 import logging
 import struct
 from collections.abc import Callable, Iterator, Sequence
+from random import Random
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from ottla.server.base.clock import Clock
@@ -64,11 +65,13 @@ class Shard(CoordinatorShard[GroupRecord]):
         clock: Clock,
         settings: GroupSettings,
         cluster: Cluster,
+        random: Random,
     ) -> None:
         super().__init__(partition, leader_epoch, append)
         self.clock = clock
         self.settings = settings
         self.cluster = cluster
+        self.random = random
         self.groups: dict[str, Group] = {}
         self.offsets = Offsets()
         self._protocols: dict[Kind, GroupProtocol[Any]] = {}

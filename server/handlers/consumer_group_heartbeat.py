@@ -14,8 +14,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ottla.server.group.consumer.classic_members import new_member_id
-from ottla.server.group.consumer.heartbeat import Beat
+from ottla.server.group.consumer.heartbeat import Heartbeat
 from ottla.server.group.consumer.member import Held
 from ottla.server.group.consumer.protocol import ConsumerProtocol
 from ottla.server.group.consumer.reconcile import owned_by
@@ -50,7 +49,7 @@ def handle(body: ConsumerGroupHeartbeatRequest, request: Request) -> ConsumerGro
         if body.server_assignor is not None and body.server_assignor not in protocol.assignors:
             text = f"There is no assignor {body.server_assignor} here, but {', '.join(protocol.assignors)}."
             raise GroupError(ErrorCode.UNSUPPORTED_ASSIGNOR, text)
-        answer = protocol.beat(body.group_id, _beat(body, request))
+        answer = protocol.group_heartbeat(body.group_id, _heartbeat(body, request, protocol))
     except GroupError as error:
         return ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=error.message or error.code.name)
     return ConsumerGroupHeartbeatResponse(
@@ -89,10 +88,10 @@ def _invalid(text: str) -> GroupError:
     return GroupError(ErrorCode.INVALID_REQUEST, text)
 
 
-def _beat(body: ConsumerGroupHeartbeatRequest, request: Request) -> Beat:
+def _heartbeat(body: ConsumerGroupHeartbeatRequest, request: Request, protocol: ConsumerProtocol) -> Heartbeat:
     owned = body.topic_partitions
-    return Beat(
-        member_id=body.member_id or new_member_id(),
+    return Heartbeat(
+        member_id=body.member_id or protocol.new_member_id(),
         epoch=body.member_epoch,
         instance_id=body.instance_id,
         rack_id=body.rack_id,

@@ -9,8 +9,8 @@ fenced from then on; in a stable group that needs no rebalance as long as the se
 from __future__ import annotations
 
 import logging
-import uuid
 
+from ottla.server.base.randomness import random_uuid_text
 from ottla.server.group.classic.group import ClassicGroup, State
 from ottla.server.group.classic.members import Member
 from ottla.server.group.classic.rebalance import Rebalance
@@ -61,7 +61,7 @@ def _has_room(group: ClassicGroup, member_id: str, max_size: int) -> bool:
 
 def _join_new(rebalance: Rebalance, group: ClassicGroup, request: Join) -> Result[JoinAnswer]:
     stem = request.client.client_id if request.instance_id is None else request.instance_id
-    member_id = f"{stem}-{uuid.uuid4()}"
+    member_id = f"{stem}-{random_uuid_text(rebalance.random)}"
     if request.instance_id is not None:
         former_id = group.static_members.get(request.instance_id)
         if former_id is not None:

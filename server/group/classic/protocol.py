@@ -27,7 +27,7 @@ class ClassicProtocol(GroupProtocol[ClassicGroup]):
 
     def __init__(self, shard: GroupShard) -> None:
         self._shard = shard
-        self._rebalance = Rebalance(shard.clock, shard.settings, shard.run_timer)
+        self._rebalance = Rebalance(shard.clock, shard.settings, shard.random, shard.run_timer)
 
     # State
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from random import Random
 
 from ottla.server.base.clock import Clock
 from ottla.server.group.classic.group import ClassicGroup, State
@@ -30,9 +31,10 @@ logger = logging.getLogger("ottla.server.group")
 class Rebalance:
     """Works on the groups of one shard. `run` appends and replays a result (the shard's)."""
 
-    def __init__(self, clock: Clock, settings: GroupSettings, run: Callable[[Result[None]], None]) -> None:
+    def __init__(self, clock: Clock, settings: GroupSettings, random: Random, run: Callable[[Result[None]], None]) -> None:
         self.clock = clock
         self.settings = settings
+        self.random = random
         self._run = run
 
     # The join phase

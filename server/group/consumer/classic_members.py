@@ -9,19 +9,20 @@ protocol must be readable, and one of its protocols must be everybody's, for the
 from __future__ import annotations
 
 import logging
-import uuid
-from base64 import urlsafe_b64encode
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from random import Random
 
+from ottla.server.base.randomness import random_uuid
 from ottla.server.group.classic.group import CONSUMER_PROTOCOL_TYPE
+from ottla.server.group.consumer.departures import become_classic, without
 from ottla.server.group.consumer.embedded import by_topic_id, read_subscription, version_of, write_assignment
 from ottla.server.group.consumer.group import ConsumerGroup
-from ottla.server.group.consumer.heartbeat import member_of, static_member
+from ottla.server.group.consumer.identity import member_of, static_member
 from ottla.server.group.consumer.member import ClassicMetadata, ConsumerMember, MemberState
 from ottla.server.group.consumer.migration import Policy, downgraded, replaced_by_classic
-from ottla.server.group.consumer.turn import RegexChange, Target, Turn
+from ottla.server.group.consumer.services import ConsumerServices
+from ottla.server.group.consumer.update import GroupUpdate, RegexChange, Target
 from ottla.server.group.errors import GroupError
 from ottla.server.group.requests import Join, Leaving, Sync
 from ottla.server.group.result import Result
@@ -31,65 +32,60 @@ from ottla.wire.messages.internal.consumer_protocol_subscription import Consumer
 from ottla.wire.messages.join_group import JoinGroupResponse
 from ottla.wire.messages.leave_group import LeaveGroupResponse, MemberResponse
 from ottla.wire.messages.sync_group import SyncGroupResponse
-
-if TYPE_CHECKING:
-    from ottla.server.group.consumer.protocol import ConsumerProtocol
+from ottla.wire.primitives import uuid_to_text
 
 logger = logging.getLogger("ottla.server.group")
 
 
-def new_member_id() -> str:
-    """As Kafka writes a random id: 22 characters of URL-safe base64, never with a dash in front."""
-    while True:
-        text = urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
-        if not text.startswith("-"):
-            return text
+def new_member_id(random: Random) -> str:
+    """Returns a random id as Kafka writes it: 22 characters of URL-safe base64 that do not begin with a dash."""
+    return uuid_to_text(random_uuid(random))
 
 
-def join(protocol: ConsumerProtocol, group: ConsumerGroup, request: Join) -> JoinGroupResponse:
+def join(services: ConsumerServices, group: ConsumerGroup, request: Join) -> JoinGroupResponse:
     """GroupError: INCONSISTENT_GROUP_PROTOCOL, GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
-    if protocol.policy is Policy.DISABLED:
+    if services.policy is Policy.DISABLED:
         raise GroupError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "Members of the classic protocol are not let in.")
-    member_id = request.member_id or new_member_id()
-    protocol.check_room(group, member_id, request.instance_id)
+    member_id = request.member_id or new_member_id(services.shard.random)
+    services.check_room(group, member_id, request.instance_id)
     if not group.supports_classic(request.protocol_type, request.protocol_names):
         raise GroupError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     if request.requires_known_member_id:
         return JoinGroupResponse(member_id=member_id, error_code=ErrorCode.MEMBER_ID_REQUIRED)
-    turn = Turn(protocol, group)
+    update = GroupUpdate(services, group)
     joining = request.instance_id is None or not request.member_id
-    old = member_of(turn, member_id, request.instance_id, joining=joining, classic=True)
+    old = member_of(update, member_id, request.instance_id, joining=joining, classic=True)
     subscription = _subscription(request)
     new = _joined(old, request, subscription)
-    renamed = turn.update(old, new)
-    changed = turn.regexes(old, new) is not RegexChange.NONE or renamed
-    epoch = turn.bump(old, new, changed=changed)
-    owned = by_topic_id(((part.topic, part.partitions) for part in subscription.owned_partitions), protocol.cluster)
+    renamed = update.put_member(old, new)
+    changed = update.subscribe_regex(old, new) is not RegexChange.NONE or renamed
+    epoch = update.next_epoch(old, new, changed=changed)
+    owned = by_topic_id(((part.topic, part.partitions) for part in subscription.owned_partitions), services.cluster)
     there = group.static_member(request.instance_id)
-    if there is not None and replaced_by_classic(group, there, protocol.policy, protocol.settings.max_size):
-        return _join_as_last(turn, there, new, epoch, changed, owned)
-    led = turn.lead(new, turn.target(old, new, epoch), changed=changed, owned=owned)
+    if there is not None and replaced_by_classic(group, there, services.policy, services.shard.settings.max_size):
+        return _join_as_last(update, there, new, epoch, changed, owned)
+    led = update.lead(new, update.target(old, new, epoch), changed=changed, owned=owned)
     group_id, session_ms, sync_ms = group.group_id, request.session_timeout_ms, request.rebalance_timeout_ms
-    turn.after.append(lambda: protocol.timeouts.session(group_id, member_id, session_ms))
-    turn.after.append(lambda: protocol.timeouts.sync(group_id, member_id, sync_ms))
-    return protocol.run(turn.result(_answer(led)))
+    update.after.append(lambda: services.timeouts.session(group_id, member_id, session_ms))
+    update.after.append(lambda: services.timeouts.sync(group_id, member_id, sync_ms))
+    return services.run(update.result(_answer(led)))
 
 
 def _join_as_last(
-    turn: Turn, there: ConsumerMember, new: ConsumerMember, epoch: int, changed: bool, owned: dict[bytes, frozenset[int]]
+    update: GroupUpdate, there: ConsumerMember, new: ConsumerMember, epoch: int, changed: bool, owned: dict[bytes, frozenset[int]]
 ) -> JoinGroupResponse:
     """A static member that came back as a classic one was the last of the new protocol: the group is a classic one again."""
-    protocol, group = turn.protocol, turn.group
+    services, group = update.services, update.group
     rebalance = group.assignment_epoch < epoch
     if not rebalance:
         target = Target(group.assignment_epoch, group.target_of(new.member_id, new.instance_id))
-        new = turn.lead(new, target, changed=changed, owned=owned)
-    turn.records += group.tombstones_with({there.member_id: new.member_id})
-    record, members = downgraded(group, (), new, turn.now_ms, protocol.cluster)
-    turn.records.append(record)
-    turn.after = [lambda: protocol.forget_members(group)]
+        new = update.lead(new, target, changed=changed, owned=owned)
+    update.records += group.tombstones_with({there.member_id: new.member_id})
+    record, members = downgraded(group, (), new, update.now_ms, services.cluster)
+    update.records.append(record)
+    update.after = [lambda: services.forget_members(group)]
     reason = "its assignment is out of date after a downgrade" if rebalance else None
-    return protocol.run(turn.result(_answer(new), lambda: protocol.become_classic(group.group_id, members, reason)))
+    return services.run(update.result(_answer(new), lambda: become_classic(services, group.group_id, members, reason)))
 
 
 def _joined(old: ConsumerMember, request: Join, subscription: ConsumerProtocolSubscription) -> ConsumerMember:
@@ -124,30 +120,30 @@ def _answer(member: ConsumerMember) -> JoinGroupResponse:
     )
 
 
-def sync(protocol: ConsumerProtocol, group: ConsumerGroup, request: Sync) -> SyncGroupResponse:
+def sync(services: ConsumerServices, group: ConsumerGroup, request: Sync) -> SyncGroupResponse:
     """GroupError: the refusals of a classic group's sync."""
     member, classic = _classic_member(group, request.member_id, request.instance_id, request.generation)
     type_differs = request.protocol_type is not None and request.protocol_type != CONSUMER_PROTOCOL_TYPE
     if type_differs or (request.protocol is not None and request.protocol != classic.protocols[0].name):
         raise GroupError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     if _epoch_due(group) > member.epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
-        protocol.timeouts.join(group.group_id, member)
+        services.timeouts.join(group.group_id, member)
         raise GroupError(ErrorCode.REBALANCE_IN_PROGRESS)
-    protocol.timeouts.synced(group.group_id, member.member_id)
-    protocol.timeouts.session(group.group_id, member.member_id, classic.session_timeout_ms)
-    assignment = write_assignment(member.assigned, version_of(classic.protocols[0].metadata), protocol.cluster)
+    services.timeouts.synced(group.group_id, member.member_id)
+    services.timeouts.session(group.group_id, member.member_id, classic.session_timeout_ms)
+    assignment = write_assignment(member.assigned, version_of(classic.protocols[0].metadata), services.cluster)
     return SyncGroupResponse(protocol_type=request.protocol_type, protocol_name=request.protocol, assignment=assignment)
 
 
 def heartbeat(
-    protocol: ConsumerProtocol, group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int
+    services: ConsumerServices, group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int
 ) -> ErrorCode:
     """REBALANCE_IN_PROGRESS: join again, for there is a new target, or something to give up, or what it waits for is free."""
     member, classic = _classic_member(group, member_id, instance_id, generation)
-    protocol.timeouts.session(group.group_id, member_id, classic.session_timeout_ms)
+    services.timeouts.session(group.group_id, member_id, classic.session_timeout_ms)
     released = member.state is MemberState.UNRELEASED_PARTITIONS and not group.awaits_partitions(member)
     if member.epoch < _epoch_due(group) or member.state is MemberState.UNREVOKED_PARTITIONS or released:
-        protocol.timeouts.join(group.group_id, member)
+        services.timeouts.join(group.group_id, member)
         return ErrorCode.REBALANCE_IN_PROGRESS
     return ErrorCode.NONE
 
@@ -170,7 +166,7 @@ def _classic_member(
     return member, member.classic
 
 
-def leave(protocol: ConsumerProtocol, group: ConsumerGroup, leavers: Sequence[Leaving]) -> Result[LeaveGroupResponse]:
+def leave(services: ConsumerServices, group: ConsumerGroup, leavers: Sequence[Leaving]) -> Result[LeaveGroupResponse]:
     """Whoever is named, whatever protocol it speaks: administrators remove members in this way, too."""
     answers, gone = [], {}
     for leaver in leavers:
@@ -182,7 +178,7 @@ def leave(protocol: ConsumerProtocol, group: ConsumerGroup, leavers: Sequence[Le
         except GroupError as error:
             code = error.code
         answers.append(MemberResponse(member_id=leaver.member_id, group_instance_id=leaver.instance_id, error_code=code))
-    return protocol.without(group, list(gone.values()), LeaveGroupResponse(members=answers))
+    return without(services, group, list(gone.values()), LeaveGroupResponse(members=answers))
 
 
 def _leaver(group: ConsumerGroup, leaver: Leaving) -> ConsumerMember:

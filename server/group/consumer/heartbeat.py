@@ -1,8 +1,5 @@
-"""ConsumerGroupHeartbeat: a member joins (epoch 0), goes on (its epoch), or leaves (-1; -2 for a static one that will be back).
-
-Who may take part: a member that names the epoch it is in, or the one before, if it has nothing but what it may have: then the
-answer that told it of the new epoch got lost. Epoch 0 is always right: who was fenced begins anew. A static member takes over the
-place of its former self once that one has said that it is away.
+"""ConsumerGroupHeartbeat: a member joins (epoch 0), goes on (its epoch), or leaves (-1; -2 for a static one that will be
+back).
 """
 
 from __future__ import annotations
@@ -10,27 +7,28 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from ottla.server.group.classic.group import ClassicGroup, State
 from ottla.server.group.consumer import records
+from ottla.server.group.consumer.departures import without
 from ottla.server.group.consumer.group import ConsumerGroup
+from ottla.server.group.consumer.identity import check_member_epoch, member_of, static_member
 from ottla.server.group.consumer.member import ConsumerMember, Held
+from ottla.server.group.consumer.migration import check_upgrade, upgraded
 from ottla.server.group.consumer.reconcile import Owned
-from ottla.server.group.consumer.turn import RegexChange, Turn
-from ottla.server.group.errors import GroupError
+from ottla.server.group.consumer.services import ConsumerServices
+from ottla.server.group.consumer.update import GroupUpdate, RegexChange
 from ottla.server.group.modern.epochs import JOINING_EPOCH, LEAVING_EPOCH, LEAVING_STATIC_EPOCH
 from ottla.server.group.requests import Client
 from ottla.server.group.result import Result
 from ottla.wire.errors import ErrorCode
 
-if TYPE_CHECKING:
-    from ottla.server.group.consumer.protocol import ConsumerProtocol
-
 logger = logging.getLogger("ottla.server.group")
 
 
-class Beat(NamedTuple):
-    """What a member says. None is: as before."""
+class Heartbeat(NamedTuple):
+    """What a member says in a heartbeat. None means that it is as before."""
 
     member_id: str
     epoch: int
@@ -45,123 +43,106 @@ class Beat(NamedTuple):
 
     @property
     def is_full(self) -> bool:
-        """Says all there is: after an error, the member is not sure what the coordinator knows."""
+        """Whether it says everything: after an error, a member is not sure what the coordinator knows of it."""
         said_topics = self.topics is not None or self.regex is not None
         return self.rebalance_timeout_ms is not None and said_topics and self.owned is not None
 
 
-class BeatAnswer(NamedTuple):
+class HeartbeatAnswer(NamedTuple):
     member_id: str
     epoch: int
     interval_ms: int
-    """0 where there will be no other heartbeat."""
+    """How long the member may wait until its next heartbeat; 0 if there will be none."""
     assigned: Held | None
-    """None: as before."""
+    """None means that it is as before."""
 
 
-def beat(protocol: ConsumerProtocol, group_id: str, said: Beat) -> BeatAnswer:
-    """GroupError: the protocol's refusals, each with a text."""
-    if said.epoch in (LEAVING_EPOCH, LEAVING_STATIC_EPOCH):
-        return protocol.run(_leave(protocol, group_id, said))
-    joining = said.epoch == JOINING_EPOCH
-    turn = protocol.turn(group_id, create=joining)
-    group = turn.group
-    protocol.check_room(group, said.member_id, said.instance_id)
-    old = member_of(turn, said.member_id, said.instance_id, joining=joining, classic=False)
+def heartbeat(services: ConsumerServices, group_id: str, request: Heartbeat) -> HeartbeatAnswer:
+    """Lets a member join, go on or leave. GroupError: the protocol's refusals, each with a text."""
+    if request.epoch in (LEAVING_EPOCH, LEAVING_STATIC_EPOCH):
+        return services.run(_leave(services, group_id, request))
+    joining = request.epoch == JOINING_EPOCH
+    update = _begin(services, group_id, create=joining)
+    group = update.group
+    services.check_room(group, request.member_id, request.instance_id)
+    old = member_of(update, request.member_id, request.instance_id, joining=joining, classic=False)
     if not joining:
-        check_member_epoch(old, said.epoch, said.owned)
-    new = _updated(old, said)
-    renamed = turn.update(old, new)
-    regex = turn.regexes(old, new)
-    assignor = group.preferred_assignor(old, new) or protocol.default_assignor
-    voted = assignor != (group.preferred_assignor() or protocol.default_assignor)
-    epoch = turn.bump(old, new, changed=renamed or voted or regex is RegexChange.KNOWN)
+        check_member_epoch(old, request.epoch, request.owned)
+    new = _updated(old, request)
+    renamed = update.put_member(old, new)
+    regex = update.subscribe_regex(old, new)
+    assignor = group.preferred_assignor(old, new) or services.default_assignor
+    voted = assignor != (group.preferred_assignor() or services.default_assignor)
+    epoch = update.next_epoch(old, new, changed=renamed or voted or regex is RegexChange.KNOWN)
     changed = renamed or regex is not RegexChange.NONE
-    led = turn.lead(new, turn.target(old, new, epoch), changed=changed, owned=said.owned)
-    timeout_ms = protocol.values.number(group_id, "consumer.session.timeout.ms")
-    turn.after.append(lambda: protocol.timeouts.session(group_id, said.member_id, timeout_ms))
-    shown = led.assigned if joining or said.is_full or led.assigned != old.assigned else None
-    interval_ms = protocol.values.number(group_id, "consumer.heartbeat.interval.ms")
-    return protocol.run(turn.result(BeatAnswer(led.member_id, led.epoch, interval_ms, shown)))
+    led = update.lead(new, update.target(old, new, epoch), changed=changed, owned=request.owned)
+    timeout_ms = services.values.number(group_id, "consumer.session.timeout.ms")
+    update.after.append(lambda: services.timeouts.session(group_id, request.member_id, timeout_ms))
+    shown = led.assigned if joining or request.is_full or led.assigned != old.assigned else None
+    interval_ms = services.values.number(group_id, "consumer.heartbeat.interval.ms")
+    return services.run(update.result(HeartbeatAnswer(led.member_id, led.epoch, interval_ms, shown)))
 
 
-def _updated(old: ConsumerMember, said: Beat) -> ConsumerMember:
+def _begin(services: ConsumerServices, group_id: str, *, create: bool) -> GroupUpdate:
+    """Returns an update of the group; with `create`, of one that does not exist yet, or was a classic one until now.
+    GroupError.
+    """
+    services.topics.report_changes()
+    group = services.shard.groups.get(group_id)
+    if not create or isinstance(group, ConsumerGroup):
+        return GroupUpdate(services, services.existing(group_id))
+    update = GroupUpdate(services, ConsumerGroup(group_id))
+    if isinstance(group, ClassicGroup):
+        if group.state is State.EMPTY:
+            update.records += group.tombstones()
+        else:
+            _upgrade(services, group, update)
+    elif group is not None:
+        services.existing(group_id)
+    return update
+
+
+def _upgrade(services: ConsumerServices, classic: ClassicGroup, update: GroupUpdate) -> None:
+    """Takes the classic members along. Those that wait for the others in a rebalance are answered that there is another one."""
+    max_size = services.values.broker_number("group.consumer.max.size")
+    check_upgrade(classic, services.policy, max_size)
+    written = upgraded(classic, services.topics.hash_of, services.cluster)
+    classic.interrupt(ErrorCode.REBALANCE_IN_PROGRESS)
+    update.records += classic.tombstones()
+    update.records += written
+    for record in written:
+        update.group.replay(record)
+    logger.info("group %s: from a classic to a consumer group, at epoch %d", classic.group_id, update.group.epoch)
+    for member in update.group.members.values():
+        assert member.classic is not None
+        member_id, timeout_ms = member.member_id, member.classic.session_timeout_ms
+        update.after.append(lambda who=member_id, ms=timeout_ms: services.timeouts.session(classic.group_id, who, ms))  # type: ignore[misc]
+
+
+def _updated(old: ConsumerMember, request: Heartbeat) -> ConsumerMember:
     return replace(
         old,
-        instance_id=old.instance_id if said.instance_id is None else said.instance_id,
-        rack_id=old.rack_id if said.rack_id is None else said.rack_id,
-        rebalance_timeout_ms=old.rebalance_timeout_ms if said.rebalance_timeout_ms is None else said.rebalance_timeout_ms,
-        assignor=old.assignor if said.assignor is None else said.assignor,
-        topics=old.topics if said.topics is None else frozenset(said.topics),
-        regex=old.regex if said.regex is None else said.regex,
-        client_id=said.client.client_id,
-        client_host=said.client.host,
+        instance_id=old.instance_id if request.instance_id is None else request.instance_id,
+        rack_id=old.rack_id if request.rack_id is None else request.rack_id,
+        rebalance_timeout_ms=old.rebalance_timeout_ms if request.rebalance_timeout_ms is None else request.rebalance_timeout_ms,
+        assignor=old.assignor if request.assignor is None else request.assignor,
+        topics=old.topics if request.topics is None else frozenset(request.topics),
+        regex=old.regex if request.regex is None else request.regex,
+        client_id=request.client.client_id,
+        client_host=request.client.host,
         classic=None,
     )
 
 
-def member_of(turn: Turn, member_id: str, instance_id: str | None, *, joining: bool, classic: bool) -> ConsumerMember:
-    """The member as it was before this turn, or a new one that joins; `classic`: it speaks the classic protocol.
-
-    A static member that comes in the place of another has that one's subscription and assignment; the records that put it there
-    are the turn's. GroupError: UNKNOWN_MEMBER_ID, UNRELEASED_INSTANCE_ID, FENCED_INSTANCE_ID.
-    """
-    group = turn.group
-    if instance_id is None:
-        return group.members.get(member_id, ConsumerMember(member_id)) if joining else group.member(member_id)
-    there = group.static_member(instance_id)
-    if not joining:
-        return static_member(group, member_id, instance_id)
-    if there is None:
-        return group.members.get(member_id, ConsumerMember(member_id))
-    if not classic and not there.is_classic and there.epoch != LEAVING_STATIC_EPOCH:
-        message = f"Instance id {instance_id} is held by member {there.member_id}: {member_id} cannot have it."
-        raise GroupError(ErrorCode.UNRELEASED_INSTANCE_ID, message)
-    logger.info("group %s: static member %s comes back as %s", group.group_id, there.member_id, member_id)
-    here = replace(there, member_id=member_id, epoch=JOINING_EPOCH, previous_epoch=JOINING_EPOCH)
-    turn.records += records.member_gone(group.group_id, there.member_id)
-    turn.records.append(records.member(group.group_id, here))
-    turn.records.append(records.target(group.group_id, member_id, group.targets.get(there.member_id, {})))
-    turn.records.append(records.current(group.group_id, here))
-    if there.member_id != member_id:
-        turn.after.append(lambda: turn.protocol.timeouts.forget(group.group_id, there.member_id))
-    return here
-
-
-def static_member(group: ConsumerGroup, member_id: str, instance_id: str) -> ConsumerMember:
-    """The member that both ids name. GroupError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
-    there = group.static_member(instance_id)
-    if there is None:
-        raise GroupError(ErrorCode.UNKNOWN_MEMBER_ID, f"Nobody in group {group.group_id} has the instance id {instance_id}.")
-    if there.member_id != member_id:
-        message = f"Instance id {instance_id} is held by member {there.member_id} now, not by {member_id}."
-        raise GroupError(ErrorCode.FENCED_INSTANCE_ID, message)
-    return there
-
-
-def check_member_epoch(member: ConsumerMember, epoch: int, owned: Owned | None) -> None:
-    """GroupError FENCED_MEMBER_EPOCH."""
-    if epoch == member.epoch:
-        return
-    repeated = epoch == member.previous_epoch and owned is not None and _is_part_of(owned, member.assigned)
-    if epoch > member.epoch or not repeated:
-        message = f"The member is in epoch {member.epoch}, not in {epoch}: it has to give up its partitions and join anew."
-        raise GroupError(ErrorCode.FENCED_MEMBER_EPOCH, message)
-
-
-def _is_part_of(owned: Owned, assigned: Held) -> bool:
-    return all(topic_id in assigned and all(i in assigned[topic_id] for i in indexes) for topic_id, indexes in owned.items())
-
-
-def _leave(protocol: ConsumerProtocol, group_id: str, said: Beat) -> Result[BeatAnswer]:
-    group = protocol.existing(group_id)
-    answer = BeatAnswer(said.member_id, said.epoch, 0, None)
-    if said.instance_id is None:
-        member = group.member(said.member_id)
+def _leave(services: ConsumerServices, group_id: str, request: Heartbeat) -> Result[HeartbeatAnswer]:
+    group = services.existing(group_id)
+    answer = HeartbeatAnswer(request.member_id, request.epoch, 0, None)
+    if request.instance_id is None:
+        member = group.member(request.member_id)
     else:
-        member = static_member(group, said.member_id, said.instance_id)
-        if said.epoch == LEAVING_STATIC_EPOCH:
+        member = static_member(group, request.member_id, request.instance_id)
+        if request.epoch == LEAVING_STATIC_EPOCH:
             logger.info("group %s: static member %s is away", group_id, member.member_id)
             return Result((records.current(group_id, member.away()),), answer)
     logger.info("group %s: %s leaves", group_id, member.member_id)
-    return protocol.without(group, [member], answer)
+    return without(services, group, [member], answer)

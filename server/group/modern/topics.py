@@ -17,11 +17,11 @@ MANY_CHANGES: Final = 1_000
 
 
 class Topics:
-    """`tell(names)` is called with the topics that have changed, before anybody relies on them."""
+    """Calls `on_change(names)` with the topics that have changed, before anybody relies on them."""
 
-    def __init__(self, cluster: Cluster, tell: Callable[[Set[str]], None]) -> None:
+    def __init__(self, cluster: Cluster, on_change: Callable[[Set[str]], None]) -> None:
         self._cluster = cluster
-        self._tell = tell
+        self._on_change = on_change
         self._hashes: dict[str, int] = {}
         self._changed: set[str] = set()
 
@@ -44,13 +44,13 @@ class Topics:
         self._hashes.pop(name, None)
         self._changed.add(name)
         if len(self._changed) >= MANY_CHANGES:
-            self.tell_changes()
+            self.report_changes()
 
-    def tell_changes(self) -> None:
-        """To be called before a heartbeat is looked at."""
+    def report_changes(self) -> None:
+        """Reports the topics that have changed since the last call. Every heartbeat calls this before it looks at its group."""
         if self._changed:
             changed, self._changed = self._changed, set()
-            self._tell(changed)
+            self._on_change(changed)
 
     def _hash(self, name: str) -> int:
         if name not in self._hashes:

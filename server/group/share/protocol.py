@@ -79,7 +79,7 @@ class ShareProtocol(GroupProtocol[ShareGroup]):
         self._shard = shard
         self._timers = MemberTimers(shard.clock)
         self._values = GroupValues(shard.settings.broker, shard.cluster)
-        self._topics = Topics(shard.cluster, self._tell_groups)
+        self._topics = Topics(shard.cluster, self._refresh_groups)
         self._cleaning = False
 
     # State
@@ -115,7 +115,7 @@ class ShareProtocol(GroupProtocol[ShareGroup]):
             self._cleaning = True
             self._shard.clock.call_later(0, self._forget_deleted_topics)
 
-    def _tell_groups(self, changed: Set[str]) -> None:
+    def _refresh_groups(self, changed: Set[str]) -> None:
         for group in self._groups():
             if group.reads_any(changed):
                 group.refresh_at_ms = DUE_NOW
@@ -141,7 +141,7 @@ class ShareProtocol(GroupProtocol[ShareGroup]):
         """GroupError: GROUP_ID_NOT_FOUND, GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, each with a text."""
         if said.epoch == LEAVING_EPOCH:
             return self._leave(group_id, said)
-        self._topics.tell_changes()
+        self._topics.report_changes()
         group = self.group_or_new(group_id) if said.epoch == JOINING_EPOCH else self.group(group_id)
         self._check_room(group, said.member_id)
         old = _member(group, said)

@@ -65,7 +65,7 @@ class StreamsProtocol(GroupProtocol[StreamsGroup]):
         self._delays: dict[str, Timer] = {}  # group id -> end of the delay before its first assignment
         self._failed_topics: dict[str, tuple[str, float]] = {}
         """Internal topic -> why it was not created, and until when that holds."""
-        self._topics = Topics(shard.cluster, self._tell_groups)
+        self._topics = Topics(shard.cluster, self._refresh_groups)
         self.settings = StreamsSettings(GroupValues(shard.settings.broker, shard.cluster))
 
     # State
@@ -100,7 +100,7 @@ class StreamsProtocol(GroupProtocol[StreamsGroup]):
         """The next heartbeat of a group that needs it finds out what that means."""
         self._topics.changed(topic)
 
-    def _tell_groups(self, changed: Set[str]) -> None:
+    def _refresh_groups(self, changed: Set[str]) -> None:
         for group in self._shard.groups.values():
             if isinstance(group, StreamsGroup) and group.needs_any(changed):
                 group.refresh_soon()
@@ -110,7 +110,7 @@ class StreamsProtocol(GroupProtocol[StreamsGroup]):
     def beat(self, request: StreamsGroupHeartbeatRequest, client: Client, version: int) -> Answer:
         """A join or a sign of life; see heartbeat.py. GroupError."""
         shard = self._shard
-        self._topics.tell_changes()
+        self._topics.report_changes()
         is_known = request.group_id in shard.groups
         group, records = self._group_for(request)
         around = Surroundings(shard.cluster, self._topics, self.settings, shard.clock.now_ms(), self._is_delayed)

@@ -7,10 +7,12 @@ import functools
 import heapq
 import itertools
 from collections.abc import Callable, Coroutine, Iterator
+from random import Random
 from types import SimpleNamespace
 from typing import Any, cast
 
 from ottla.log.errors import LogError
+from ottla.server.base.randomness import from_seed
 from ottla.server.coordination.internal_topic import Appended
 from ottla.server.group.coordinator import GroupCoordinator
 from ottla.server.group.settings import GroupSettings
@@ -115,7 +117,9 @@ class GroupLog:
 class Broker:
     """A broker as handlers see it, with a group coordinator over an in-memory log."""
 
-    def __init__(self, log: GroupLog | None = None, clock: GroupClock | None = None, **settings: Any) -> None:
+    def __init__(
+        self, log: GroupLog | None = None, clock: GroupClock | None = None, random: Random | None = None, **settings: Any
+    ) -> None:
         settings.setdefault("initial_rebalance_delay_ms", 0)
         self.clock = clock or GroupClock()
         self.log = log or GroupLog()
@@ -134,15 +138,16 @@ class Broker:
             features={"group.version": 1, "share.version": 1, "streams.version": 1},
             config_of=lambda kind, name: self.configs.get((kind, name), {}),
         )
-        self.groups = GroupCoordinator(self.log, self.clock, GroupSettings(**settings), NODE_ID, self.metadata)
+        self.random = random or from_seed(1)
+        self.groups = GroupCoordinator(self.log, self.clock, GroupSettings(**settings), NODE_ID, self.metadata, self.random)
 
     def context(self, version: int, client_id: str | None = "c", host: str = "127.0.0.1") -> Request:
         """A request of this version, as its handler sees it."""
         return Request(cast(Any, self), Session("PLAINTEXT", host), 0, version, 1, client_id)
 
     def restarted(self) -> Broker:
-        """Another process over the same log and clock."""
-        fresh = Broker(self.log, self.clock)
+        """Another process over the same log and clock. It draws other member ids than this one did."""
+        fresh = Broker(self.log, self.clock, self.random)
         fresh.groups.settings = self.groups.settings
         fresh.groups.refresh()
         return fresh

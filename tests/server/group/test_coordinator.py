@@ -8,6 +8,7 @@ import pytest
 
 from ottla.log.errors import CorruptLog
 from ottla.server.coordination.runtime import LOAD_SLICE_SECONDS
+from ottla.server.base.randomness import from_seed
 from ottla.server.group.coordinator import TOPIC
 from ottla.server.group.errors import GroupError
 from ottla.server.group.records import MetadataRecord, OffsetRecord, encode_batch
@@ -17,6 +18,7 @@ from ottla.wire.messages.internal.group_metadata_key import GroupMetadataKey
 from ottla.wire.messages.internal.group_metadata_value import GroupMetadataValue, MemberMetadata
 from ottla.wire.messages.internal.offset_commit_key import OffsetCommitKey
 from ottla.wire.messages.internal.offset_commit_value import OffsetCommitValue
+from tests.server.group.consumer.beats import Beating
 from tests.server.group.fakes import Broker, Driver, GroupClock, GroupLog, answer_of, in_loop
 
 
@@ -215,3 +217,18 @@ async def test_an_id_that_no_record_can_hold() -> None:
     broker = Broker()
     assert refused(broker, "ä" * 16_384) is ErrorCode.INVALID_GROUP_ID
     assert broker.groups.shard("ä" * 16_383) is not None
+
+
+@in_loop
+async def test_one_seed_gives_the_same_member_ids() -> None:
+    def drawn(seed: int) -> list[str]:
+        driver = Beating(Broker(random=from_seed(seed)))
+        dynamic, _ = driver.enter("classic")
+        static = driver.join("static", instance="i")
+        driver.clock.advance(1)
+        by_consumer_protocol = driver.beat("", group="consumer", version=0)
+        return [dynamic, answer_of(static).member_id, by_consumer_protocol.member_id]
+
+    assert drawn(1) == drawn(1)
+    assert not set(drawn(1)) & set(drawn(2))
+    assert len(set(drawn(1))) == 3

@@ -31,12 +31,12 @@ def test_a_hash_is_another_after_a_change() -> None:
 def test_changes_are_told_of_once_and_together() -> None:
     told: list[Set[str]] = []
     topics = Topics(Broker().metadata, told.append)
-    topics.tell_changes()
+    topics.report_changes()
     for name in ("a", "b", "a"):
         topics.changed(name)
     assert told == []
-    topics.tell_changes()
-    topics.tell_changes()
+    topics.report_changes()
+    topics.report_changes()
     assert told == [{"a", "b"}]
 
 

@@ -1,27 +1,28 @@
-"""One turn of a consumer group: what a member said, step by step, becomes records, and an answer once they are written.
+"""Turns one request of a member into records: what the member says, step by step, and an answer once they are written.
 
-    update     the member as it is now: a record if it is another                     -> the group's epoch, if its topics changed
-    regexes    its expression: checked, and looked up soon if nobody had it before    -> the epoch, if the topics are known
-    bump       the next epoch of the group, with the hash of all it reads             -> a target is due
-    target     an assignment for the new epoch, if the last one is old enough         -> the records of those whose target changes
-    lead       the member one step on towards its target (reconcile.py)
+    put_member        the member as it is now: a record if it differs              -> the group's epoch, if its topics changed
+    subscribe_regex   its expression: checked, and looked up soon if it is new     -> the epoch, if the matching topics are known
+    next_epoch        the next epoch of the group, with the hash of all it reads   -> a target is due
+    target            an assignment for the new epoch, if the last is old enough   -> records for those whose target changes
+    lead              the member one step on towards its target (reconcile.py)
 
-Nothing here changes the group: it is seen as it was before the turn, and the member of this turn is passed along as it was
-(`old`) and as it is going to be (`new`). Records change it when they are replayed. Timers and the like are `after`: they are done
-when the records are written, and not at all if they could not be.
+Nothing here changes the group: it is seen as it was before the request, and the request's member is passed along as it was
+(`old`) and as it is going to be (`new`). The records change the group when they are replayed. Timers and the like wait in
+`after`: they are set once the records are written, and not at all if they could not be.
 """
 
 from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from ottla.server.group.consumer import records
 from ottla.server.group.consumer.group import ConsumerGroup
 from ottla.server.group.consumer.member import ConsumerMember, MemberState, member_order
 from ottla.server.group.consumer.reconcile import Owned, Situation, reconcile
 from ottla.server.group.consumer.regexes import LEAST_INTERVAL_MS, check_regex, last_lookup_ms, last_version
+from ottla.server.group.consumer.services import ConsumerServices
 from ottla.server.group.errors import GroupError
 from ottla.server.group.modern.assignor import (
     NOTHING_ASSIGNED,
@@ -38,9 +39,6 @@ from ottla.server.group.modern.target import changed_targets
 from ottla.server.group.records import GroupRecord
 from ottla.server.group.result import Result
 from ottla.wire.errors import ErrorCode
-
-if TYPE_CHECKING:
-    from ottla.server.group.consumer.protocol import ConsumerProtocol
 
 T = TypeVar("T")
 
@@ -59,13 +57,13 @@ class Target(NamedTuple):
     assignment: Assignment
 
 
-class Turn:
-    """See the module. `group` need not be in the shard: that of a first member is not."""
+class GroupUpdate:
+    """See the module. `group` need not be in the shard: the one that a first member founds is not."""
 
-    def __init__(self, protocol: ConsumerProtocol, group: ConsumerGroup) -> None:
-        self.protocol = protocol
+    def __init__(self, services: ConsumerServices, group: ConsumerGroup) -> None:
+        self.services = services
         self.group = group
-        self.now_ms = protocol.clock.now_ms()
+        self.now_ms = services.clock.now_ms()
         self.records: list[GroupRecord] = []
         self.after: list[Callable[[], None]] = []
 
@@ -81,15 +79,18 @@ class Turn:
 
     # The steps
 
-    def update(self, old: ConsumerMember, new: ConsumerMember) -> bool:
-        """Whether the member names other topics."""
+    def put_member(self, old: ConsumerMember, new: ConsumerMember) -> bool:
+        """Records the member if it has changed, and returns whether it names other topics than before."""
         if new == old:
             return False
         self.records.append(records.member(self.group.group_id, new))
         return new.topics != old.topics
 
-    def regexes(self, old: ConsumerMember, new: ConsumerMember) -> RegexChange:
-        """GroupError INVALID_REGULAR_EXPRESSION."""
+    def subscribe_regex(self, old: ConsumerMember, new: ConsumerMember) -> RegexChange:
+        """Checks a new expression, forgets one that nobody has any more, and starts a lookup if one is due.
+
+        GroupError INVALID_REGULAR_EXPRESSION.
+        """
         group, change, look_up = self.group, RegexChange.NONE, False
         if old.regex != new.regex:
             change = RegexChange.UNKNOWN_YET
@@ -105,25 +106,25 @@ class Turn:
         return change
 
     def _look_up_if_due(self, old: ConsumerMember, new: ConsumerMember, due: bool) -> None:
-        """Expressions are looked up together: when there is a new one or a new topic, or after a while, but not too often."""
-        group, protocol = self.group, self.protocol
+        """Looks up all expressions of the group when one is new, when a topic is new, or after a while, but not too often."""
+        group, services = self.group, self.services
         last_ms = last_lookup_ms(group)
-        if protocol.is_looking_up(group.group_id) or self.now_ms <= last_ms + LEAST_INTERVAL_MS:
+        if services.lookups.is_running(group.group_id) or self.now_ms <= last_ms + LEAST_INTERVAL_MS:
             return
         subscribed = group.subscribed_regexes(old, new)
         due |= len(subscribed) != len(group.regexes)
-        due |= last_version(group) < protocol.topics_version
-        due |= self.now_ms > last_ms + protocol.values.broker_number("group.consumer.regex.refresh.interval.ms")
+        due |= last_version(group) < services.topics_version
+        due |= self.now_ms > last_ms + services.values.broker_number("group.consumer.regex.refresh.interval.ms")
         if due and subscribed:
-            self.after.append(lambda: protocol.look_up(group.group_id, subscribed))
+            self.after.append(lambda: services.lookups.start(group.group_id, subscribed))
 
-    def bump(self, old: ConsumerMember, new: ConsumerMember, *, changed: bool) -> int:
-        """The group's epoch: the next one if a subscription has `changed`, or if something has about the topics."""
+    def next_epoch(self, old: ConsumerMember, new: ConsumerMember, *, changed: bool) -> int:
+        """Returns the group's epoch: the next one if a subscription has `changed`, or anything about the topics that it reads."""
         group = self.group
         if not changed and self.now_ms < group.refresh_at_ms:
             return group.epoch
         gone = [old.regex] if old.regex and old.regex != new.regex and group.regex_members(old.regex) == 1 else []
-        metadata_hash = self.protocol.topics.hash_of(group.subscribed_topics([old], new, gone))
+        metadata_hash = self.services.topics.hash_of(group.subscribed_topics([old], new, gone))
         epoch = group.epoch
         if changed or metadata_hash != group.metadata_hash:
             epoch += 1
@@ -134,15 +135,17 @@ class Turn:
         return epoch
 
     def refreshed(self) -> None:
-        """The group's topics were looked at. The group may be another object by now."""
-        group = self.protocol.find(self.group.group_id)
+        """Notes that the group's topics were looked at. The group may be another object by now."""
+        group = self.services.find(self.group.group_id)
         if group is not None:
             group.refresh_at_ms = self.now_ms + LOOK_AGAIN_MS
 
     def target(self, old: ConsumerMember, new: ConsumerMember, epoch: int) -> Target:
-        """What the member is to have: as it was, if no assignment is due, or the last one is too young."""
+        """Returns what the member is to have: what it was to have before if no assignment is due, or if the last one is too
+        recent.
+        """
         group = self.group
-        interval_ms = self.protocol.values.number(group.group_id, "consumer.assignment.interval.ms")
+        interval_ms = self.services.values.number(group.group_id, "consumer.assignment.interval.ms")
         made_ms = group.assignment_timestamp_ms
         if group.assignment_epoch >= epoch or (made_ms and self.now_ms < made_ms + interval_ms):
             return Target(group.assignment_epoch, group.target_of(new.member_id, new.instance_id))
@@ -154,10 +157,10 @@ class Turn:
             inherited = former.pop(replaced.member_id, None)
             if inherited is not None:
                 former[new.member_id] = inherited
-        assignors = self.protocol.assignors
+        assignors = self.services.assignors
         name = group.preferred_assignor(old, new)
         if name not in assignors:  # none is named; or one that the broker had when the member joined, and has no more
-            name = self.protocol.default_assignor
+            name = self.services.default_assignor
         spec = self._spec(members, former)
         try:
             assigned = assignors[name](spec)
@@ -170,10 +173,10 @@ class Turn:
         return Target(epoch, assigned.get(new.member_id, NOTHING_ASSIGNED))
 
     def _spec(self, members: dict[str, ConsumerMember], former: dict[str, Assignment]) -> GroupSpec:
-        """The group as it is going to be. Those with the same subscription are told from the others by name, not by topic: a
-        topic that does not exist counts as well.
+        """Returns the group as an assignor is to see it. Whether all subscribe to the same is a question of the names that they
+        gave, so that a topic which does not exist counts as well.
         """
-        group, topics = self.group, self.protocol.topics
+        group, topics = self.group, self.services.topics
         names = {member_id: group.topics_of(members[member_id]) for member_id in member_order(members)}
         regexes = {member.regex for member in members.values() if member.regex}
         named = any(member.topics for member in members.values())
@@ -192,10 +195,13 @@ class Turn:
         return GroupSpec(specs, counts, homogeneous, inverted(group.targets))
 
     def lead(self, member: ConsumerMember, target: Target, *, changed: bool, owned: Owned | None) -> ConsumerMember:
-        """The member one step further; `changed`: it has just subscribed to something else. GroupError FENCED_MEMBER_EPOCH."""
+        """Returns the member one step further; `changed` says that it has just subscribed to something else.
+
+        GroupError FENCED_MEMBER_EPOCH.
+        """
         if not changed and member.is_reconciled_to(target.epoch):
             return member
-        subscribed: Collection[bytes] = frozenset(self.protocol.topics.ids(self.group.topics_of(member)))
+        subscribed: Collection[bytes] = frozenset(self.services.topics.ids(self.group.topics_of(member)))
         situation = Situation(target.epoch, target.assignment, subscribed, changed, self.group.epoch_of, owned)
         led = reconcile(member, situation)
         if led != member:
@@ -205,8 +211,8 @@ class Turn:
         return led
 
     def _time_rebalance(self, member: ConsumerMember) -> None:
-        """Members of the classic protocol have to join and to sync in time instead."""
+        """Sets or cancels the deadline for giving up partitions. Classic members have to join and to sync in time instead."""
         if member.state is MemberState.UNREVOKED_PARTITIONS:
-            self.protocol.timeouts.rebalance(self.group.group_id, member)
+            self.services.timeouts.rebalance(self.group.group_id, member)
         else:
-            self.protocol.timeouts.reconciled(self.group.group_id, member.member_id)
+            self.services.timeouts.reconciled(self.group.group_id, member.member_id)

@@ -1,0 +1,45 @@
+"""Looks up which topics the regular expressions of consumer groups match, beside the requests that ask for it.
+
+A lookup begins after the heartbeat that asked for it was answered, and lets other callbacks of the event loop run between its
+steps (regexes.py): a thousand expressions over ten thousand topics take seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+from ottla.server.base.clock import Clock
+from ottla.server.group.cluster import Cluster
+from ottla.server.group.consumer import regexes
+
+Matches = Mapping[str, frozenset[str]]
+"""The topics that each expression matches."""
+
+
+class RegexLookups:
+    """At most one lookup runs for a group. `found(group_id, matches, version)` is called with what it has found; `version` is
+    that of the metadata whose topics were matched.
+    """
+
+    def __init__(self, clock: Clock, cluster: Cluster, found: Callable[[str, Matches, int], None]) -> None:
+        self._clock = clock
+        self._cluster = cluster
+        self._found = found
+        self._running: set[str] = set()
+
+    def is_running(self, group_id: str) -> bool:
+        return group_id in self._running
+
+    def start(self, group_id: str, expressions: Iterable[str]) -> None:
+        """Looks up the expressions in the topics that there are now, beginning with the next turn of the event loop."""
+        self._running.add(group_id)
+        steps, version = regexes.match(sorted(expressions), self._cluster.topics), self._cluster.highest_offset
+        self._clock.call_later(0, lambda: self._step(group_id, steps, version))
+
+    def _step(self, group_id: str, steps: Iterator[dict[str, frozenset[str]] | None], version: int) -> None:
+        matches = next(steps)
+        if matches is None:
+            self._clock.call_later(0, lambda: self._step(group_id, steps, version))
+        else:
+            self._running.discard(group_id)
+            self._found(group_id, matches, version)

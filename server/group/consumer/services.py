@@ -1,0 +1,90 @@
+"""What the requests and deadlines of consumer groups work with on one shard: its groups, settings, topics, timers and lookups.
+
+The steps of a request (update.py, heartbeat.py, classic_members.py, departures.py) take it as an argument; protocol.py makes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Set
+from typing import TypeVar
+
+from ottla.server.group.consumer.assignors import ASSIGNORS
+from ottla.server.group.consumer.group import ConsumerGroup
+from ottla.server.group.consumer.lookups import RegexLookups
+from ottla.server.group.consumer.migration import Policy
+from ottla.server.group.consumer.timeouts import Timeouts
+from ottla.server.group.errors import GroupError
+from ottla.server.group.modern.epochs import DUE_NOW
+from ottla.server.group.modern.settings import GroupValues
+from ottla.server.group.modern.topics import Topics
+from ottla.server.group.result import Result
+from ottla.server.group.seam import GroupShard
+from ottla.server.settings.rules import assignor_name
+from ottla.wire.errors import ErrorCode
+
+T = TypeVar("T")
+
+
+class ConsumerServices:
+    def __init__(self, shard: GroupShard, timeouts: Timeouts, lookups: RegexLookups) -> None:
+        self.shard = shard
+        self.clock = shard.clock
+        self.cluster = shard.cluster
+        self.timeouts = timeouts
+        self.lookups = lookups
+        self.values = GroupValues(shard.settings.broker, shard.cluster)
+        self.policy = Policy(str(self.values.broker_value("group.consumer.migration.policy")).lower())
+        names = self.values.broker_value("group.consumer.assignors")
+        assert isinstance(names, Iterable)
+        self.assignors = {name: ASSIGNORS[name] for name in map(assignor_name, names)}
+        self.default_assignor = next(iter(self.assignors))
+        self.topics = Topics(shard.cluster, self._refresh_groups)
+        self.topics_version = shard.cluster.highest_offset
+        """The version of the metadata with the newest topic. An expression that was looked up before it may match that topic."""
+
+    def run(self, result: Result[T]) -> T:
+        """Writes and replays the records of an operation and returns its answer. GroupError: they could not be written."""
+        return self.shard.run(result)
+
+    # Groups
+
+    def find(self, group_id: str) -> ConsumerGroup | None:
+        group = self.shard.groups.get(group_id)
+        return group if isinstance(group, ConsumerGroup) else None
+
+    def existing(self, group_id: str) -> ConsumerGroup:
+        """Returns the consumer group of this id. GroupError GROUP_ID_NOT_FOUND: there is none, or it is of another kind."""
+        group = self.shard.groups.get(group_id)
+        if isinstance(group, ConsumerGroup):
+            return group
+        message = f"Group {group_id} not found." if group is None else f"Group {group_id} is not a consumer group."
+        raise GroupError(ErrorCode.GROUP_ID_NOT_FOUND, message)
+
+    def check_room(self, group: ConsumerGroup, member_id: str, instance_id: str | None) -> None:
+        """Refuses a new member of a group that is full; one that replaces a static member always has room.
+
+        GroupError GROUP_MAX_SIZE_REACHED.
+        """
+        if instance_id in group.static_members or member_id in group.members:
+            return
+        most = self.values.broker_number("group.consumer.max.size")
+        if len(group.members) >= most:
+            raise GroupError(ErrorCode.GROUP_MAX_SIZE_REACHED, f"The group has {most} members, which is the most it may have.")
+
+    def forget_members(self, group: ConsumerGroup) -> None:
+        """Cancels all deadlines of the group's members."""
+        for member_id in group.members:
+            self.timeouts.forget(group.group_id, member_id)
+
+    # Topics
+
+    def topic_changed(self, topic: str, *, is_new: bool) -> None:
+        """Notes that a topic is not what it was. The next heartbeat of a group that reads it works out what follows."""
+        self.topics.changed(topic)
+        if is_new:
+            self.topics_version = self.cluster.highest_offset
+
+    def _refresh_groups(self, changed: Set[str]) -> None:
+        for group in self.shard.groups.values():
+            if isinstance(group, ConsumerGroup) and group.reads_any(changed):
+                group.refresh_at_ms = DUE_NOW
