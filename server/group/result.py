@@ -1,4 +1,4 @@
-"""What an operation on a group hands back: the records that make it true, and the answer to give once they are written.
+"""What an operation on a group returns: the records that make it true, and the answer to give once they are written.
 
 The shard appends the records, replays them, calls `on_append` with the outcome, and goes on with the step which that returns
 (Kafka's CoordinatorResult and its append future, in one value). An operation without `on_append` fails as a whole when the
@@ -17,7 +17,10 @@ T = TypeVar("T")
 
 
 class Result(NamedTuple, Generic[T]):
-    """`records` to append in one batch (none: nothing is written), as part of `transaction` if there is one, then `response`."""
+    """`records` are appended in one batch, as part of `transaction` if there is one, and `response` is the answer then.
+
+    Nothing is appended if there are no records.
+    """
 
     records: Sequence[GroupRecord]
     response: T
@@ -26,4 +29,4 @@ class Result(NamedTuple, Generic[T]):
 
 
 NOTHING: Result[None] = Result((), None)
-"""Nothing to write, nothing to say: a step that had no work left."""
+"""The result of a step that had no work left: nothing is written, and nothing is answered."""

@@ -17,7 +17,7 @@ from ottla.server.group.errors import GroupError
 from ottla.server.group.modern.epochs import JOINING_EPOCH, LEAVING_EPOCH
 from ottla.server.group.requests import Client
 from ottla.server.group.share.member import ordered
-from ottla.server.group.share.protocol import Beat, BeatAnswer, ShareProtocol
+from ottla.server.group.share.protocol import Heartbeat, HeartbeatAnswer, ShareProtocol
 from ottla.server.requests.request import Request
 from ottla.server.requests.traits import Traits
 from ottla.server.security.rights import Inside, Need, Operation, Resource
@@ -41,9 +41,9 @@ def handle(body: ShareGroupHeartbeatRequest, request: Request) -> ShareGroupHear
             raise GroupError(ErrorCode.UNSUPPORTED_VERSION, "There are no share groups: share.version is 0.")
         _check(body)
         client = Client(request.client_id or "", f"/{request.session.client_host}")
-        said = Beat(body.member_id, body.member_epoch, body.rack_id, body.subscribed_topic_names, client)
+        said = Heartbeat(body.member_id, body.member_epoch, body.rack_id, body.subscribed_topic_names, client)
         shard = request.broker.groups.member_shard(body.group_id)
-        answer = shard.protocol(ShareProtocol).heartbeat_of(body.group_id, said)
+        answer = shard.protocol(ShareProtocol).group_heartbeat(body.group_id, said)
     except GroupError as error:
         return ShareGroupHeartbeatResponse(error_code=error.code, error_message=error.message)
     if answer.initialize is not None:
@@ -56,7 +56,7 @@ def handle(body: ShareGroupHeartbeatRequest, request: Request) -> ShareGroupHear
     )
 
 
-def _assignment(answer: BeatAnswer) -> Assignment | None:
+def _assignment(answer: HeartbeatAnswer) -> Assignment | None:
     if answer.assigned is None:
         return None
     return Assignment([TopicPartitions(*each) for each in ordered(answer.assigned)])

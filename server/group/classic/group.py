@@ -198,7 +198,9 @@ class ClassicGroup(Group):
     # Parked requests
 
     def park_join(self, member: Member, version: int) -> asyncio.Future[JoinGroupResponse]:
-        """Let the member's JoinGroup wait. One that waited already is told to try again, so that no connection hangs on it."""
+        """Lets the member's JoinGroup wait. One that was waiting already is answered to try again, so that no connection hangs
+        on it.
+        """
         self.answer_join(member, JoinGroupResponse(member_id=member.member_id, error_code=ErrorCode.REBALANCE_IN_PROGRESS))
         member.awaiting_join = asyncio.get_running_loop().create_future()
         member.join_version = version
@@ -206,7 +208,7 @@ class ClassicGroup(Group):
         return member.awaiting_join
 
     def park_sync(self, member: Member) -> asyncio.Future[SyncGroupResponse]:
-        """Let the member's SyncGroup wait, as park_join."""
+        """Lets the member's SyncGroup wait, as park_join does for its JoinGroup."""
         self.answer_sync(member, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
         member.awaiting_sync = asyncio.get_running_loop().create_future()
         return member.awaiting_sync
@@ -231,7 +233,7 @@ class ClassicGroup(Group):
         return True
 
     def interrupt(self, error: ErrorCode) -> None:
-        """Answer whoever waits: the group is about to be another."""
+        """Answers all parked requests with `error`, since the group is about to become another."""
         for member in self.members.values():
             self.answer_join(member, JoinGroupResponse(member_id=member.member_id, error_code=error))
             self.answer_sync(member, SyncGroupResponse(error_code=error))
@@ -241,7 +243,7 @@ class ClassicGroup(Group):
         return self.awaited_joins == len(self.members) and not self.pending_joins
 
     def joined_response(self, member: Member) -> JoinGroupResponse:
-        """What a member of this generation is told; the leader gets everybody's metadata as well."""
+        """Returns the answer to a member of this generation. The leader gets everybody's metadata as well."""
         is_leader = self.leader == member.member_id
         return JoinGroupResponse(
             generation_id=self.generation,

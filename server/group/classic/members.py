@@ -1,4 +1,4 @@
-"""One member of a classic group: what it told us when it joined, and what it waits for.
+"""One member of a classic group: what it said when it joined, and what it waits for.
 
 Persistent, in GroupMetadataValue: ids, client, timeouts, the metadata of the selected protocol (as `subscription`) and the
 assignment. Everything else lives with the process, as in Kafka: the other protocols, the parked requests, the session timer.
@@ -44,14 +44,14 @@ class Member:
         return not self.is_new and (self.awaiting_join is not None or self.awaiting_sync is not None)
 
     def metadata(self, protocol: str | None) -> bytes:
-        """Its metadata under `protocol`, which it must have named."""
+        """Returns its metadata under `protocol`, which it must have named."""
         for candidate in self.protocols:
             if candidate.name == protocol:
                 return candidate.metadata
         raise AssertionError(f"{self.member_id} does not support {protocol}")
 
     def vote(self, candidates: frozenset[str]) -> str:
-        """The first of its protocols that everybody supports."""
+        """Returns the first of its protocols that everybody supports."""
         for candidate in self.protocols:
             if candidate.name in candidates:
                 return candidate.name

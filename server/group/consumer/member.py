@@ -4,7 +4,7 @@ What a member has is `{topic id: {partition: epoch}}`, the epoch being that of t
 commit with an older epoch than that is of a former life (KIP-1251). A member is on its way to the target as long as its state
 is not STABLE or its epoch is not the target's; reconcile.py has the steps.
 
-Two records make a member: ConsumerGroupMemberMetadata is what it told us, ConsumerGroupCurrentMemberAssignment where it stands. A
+Two records make a member: ConsumerGroupMemberMetadata is what it said, ConsumerGroupCurrentMemberAssignment is where it stands. A
 member of the classic protocol that lives in a consumer group has `classic`, with what it needs to become a classic one again.
 """
 

@@ -1,4 +1,4 @@
-"""The records of a consumer group, made; replay is in group.py. Api keys in `__consumer_offsets`: 3-8 and 16."""
+"""Makes the records of a consumer group; group.py replays them. Api keys in `__consumer_offsets`: 3-8 and 16."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ def epoch(group_id: str, group_epoch: int, metadata_hash: int) -> ProtocolRecord
 
 
 def member(group_id: str, updated: ConsumerMember) -> ProtocolRecord:
-    """What a member told of itself."""
+    """Returns the record of what a member says about itself."""
     return ProtocolRecord(ConsumerGroupMemberMetadataKey(group_id, updated.member_id), updated.metadata_value())
 
 
 def current(group_id: str, updated: ConsumerMember) -> ProtocolRecord:
-    """Where a member stands."""
+    """Returns the record of where a member stands."""
     return ProtocolRecord(ConsumerGroupCurrentMemberAssignmentKey(group_id, updated.member_id), updated.assignment_value())
 
 
 def target(group_id: str, member_id: str, assignment: Assignment) -> ProtocolRecord:
-    """What a member is to have."""
+    """Returns the record of what a member is to have."""
     return ProtocolRecord(
         ConsumerGroupTargetAssignmentMemberKey(group_id, member_id),
         ConsumerGroupTargetAssignmentMemberValue(
@@ -51,7 +51,7 @@ def target(group_id: str, member_id: str, assignment: Assignment) -> ProtocolRec
 
 
 def target_epoch(group_id: str, assignment_epoch: int, timestamp_ms: int) -> ProtocolRecord:
-    """The group's epoch that the targets are made for, and when they were made."""
+    """Returns the record of the epoch that the targets are made for, and of when they were made."""
     return ProtocolRecord(
         ConsumerGroupTargetAssignmentMetadataKey(group_id),
         ConsumerGroupTargetAssignmentMetadataValue(assignment_epoch, timestamp_ms),
@@ -59,7 +59,9 @@ def target_epoch(group_id: str, assignment_epoch: int, timestamp_ms: int) -> Pro
 
 
 def regex(group_id: str, expression: str, topics: Iterable[str], version: int, timestamp_ms: int) -> ProtocolRecord:
-    """The topics that an expression matched, in which version of the metadata, and when that was looked up."""
+    """Returns the record of the topics that an expression matched in a version of the metadata, and of when that was looked
+    up.
+    """
     return ProtocolRecord(
         ConsumerGroupRegularExpressionKey(group_id, expression),
         ConsumerGroupRegularExpressionValue(sorted(topics, key=lambda name: name.encode("utf-16-be")), version, timestamp_ms),
@@ -71,12 +73,14 @@ def regex_gone(group_id: str, expression: str) -> ProtocolRecord:
 
 
 def partition_metadata_gone(group_id: str) -> ProtocolRecord:
-    """What Kafka before 4.1 kept instead of a hash."""
+    """Returns the tombstone of what Kafka before 4.1 kept instead of a hash."""
     return ProtocolRecord(ConsumerGroupPartitionMetadataKey(group_id), None)
 
 
 def member_gone(group_id: str, member_id: str) -> Sequence[ProtocolRecord]:
-    """In this order: replay holds the later ones against the earlier."""
+    """Returns a member's three tombstones in the order in which Kafka writes them: replay checks the later against the
+    earlier.
+    """
     return (current_gone(group_id, member_id), target_gone(group_id, member_id), metadata_gone(group_id, member_id))
 
 

@@ -1,4 +1,4 @@
-"""What a member of a consumer group has to do in time, or it is out of the group.
+"""The deadlines of a member of a consumer group: one that misses any of them is taken out of the group.
 
 session     send a heartbeat
 rebalance   give up what was taken from it: a member of the new protocol, by its heartbeats
@@ -19,7 +19,7 @@ logger = logging.getLogger("ottla.server.group")
 
 class Fence(Protocol):
     def __call__(self, group_id: str, member_id: str, reason: str, *, in_epoch: int | None = None) -> None:
-        """Take the member out, if it is still there, and still in that epoch. GroupError: that could not be written."""
+        """Takes the member out if it is still there, and still in that epoch. GroupError: that could not be written."""
 
 
 class Timeouts:
@@ -31,7 +31,7 @@ class Timeouts:
         self._timers.push_back("session", group_id, member_id, timeout_ms, self._over(group_id, member_id, "its session is over"))
 
     def rebalance(self, group_id: str, member: ConsumerMember) -> None:
-        """It has until then to leave the epoch that it is in."""
+        """Gives the member its rebalance timeout to leave the epoch that it is in."""
         reason = f"it did not get beyond epoch {member.epoch} within {member.rebalance_timeout_ms} ms"
         over = self._over(group_id, member.member_id, reason, in_epoch=member.epoch)
         self._timers.set("rebalance", group_id, member.member_id, member.rebalance_timeout_ms, over)
@@ -44,7 +44,7 @@ class Timeouts:
         self._timers.set_if_absent("join", group_id, member.member_id, member.rebalance_timeout_ms, over)
 
     def sync(self, group_id: str, member_id: str, timeout_ms: int) -> None:
-        """It has joined, and is to sync until then."""
+        """Notes that the member has joined, and gives it so long to sync."""
         self._timers.cancel("join", group_id, member_id)
         self._timers.set("sync", group_id, member_id, timeout_ms, self._over(group_id, member_id, "it did not sync in time"))
 

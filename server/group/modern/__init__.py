@@ -1,7 +1,10 @@
-"""What the group protocols in which the broker assigns have in common: consumer (KIP-848), share (KIP-932), streams (KIP-1071).
+"""What the group protocols in which the broker assigns have in common: consumer (KIP-848), share (KIP-932), streams
+(KIP-1071).
 
-Members send heartbeats and nothing else. The coordinator counts the group's changes in an epoch, works out for each who is to
-have what (the target), and leads every member there at its own pace. assignor.py is the contract of the algorithms, java_order.py
-the orders in which Kafka's see members and topics, topics.py what they,
-and the hash that stands for a group's topics, see of them, epochs.py the numbers with a meaning of their own.
+Members send heartbeats and nothing else. The coordinator counts the group's changes in an epoch, works out for each epoch who
+is to have what (the target), and leads every member there at its own pace.
+
+assignor.py is the contract of the algorithms, and java_order.py has the orders in which Kafka's see members and topics.
+topics.py is what groups see of the cluster's topics, metadata_hash.py the hash that stands for the topics of a group,
+epochs.py the numbers with a meaning of their own, settings.py the settings of a group, timers.py the deadlines of members.
 """

@@ -12,9 +12,9 @@ LEAVING_STATIC_EPOCH: Final = -2
 
 # Of groups and their targets.
 FIRST_EPOCH: Final = 1
-"""Of a group that nobody joined yet: an empty assignment was made for it, so to say."""
+"""The epoch of a group that nobody has joined yet, for which an empty assignment counts as made."""
 NO_EPOCH: Final = -1
 
 DUE_NOW: Final = 0
 LOOK_AGAIN_MS: Final = 2**31 - 1
-"""Until a group looks at its topics anew without a reason: as good as never, for topics tell when they change."""
+"""How long until a group looks at its topics without a reason: as good as never, since changes of topics are reported."""

@@ -1,4 +1,4 @@
-"""Whose record it is: the group that a record of a newer protocol is replayed into."""
+"""Finds or makes the group that a record of a newer protocol is replayed into."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ G = TypeVar("G", bound=Group)
 
 
 def group_of(groups: dict[str, Group], record: ProtocolRecord, made: type[G]) -> G | None:
-    """The group, made by its first record; None for a tombstone of what is not there. One that holds nothing but offsets was
-    classic until now and is replaced. ValueError: it is a group of another kind.
+    """Returns the group, which its first record makes, or None for a tombstone of what does not exist.
+
+    A group that holds nothing but offsets has been a classic one until now and is replaced. ValueError: it is a group of
+    another kind.
     """
     group = groups.get(record.group_id)
     if group is not None and group.is_simple and record.value is not None:

@@ -18,18 +18,18 @@ _ALL_BROKERS: Final = ""
 
 
 class GroupValues:
-    """`broker`: the values that the broker was started with, by name."""
+    """`broker` holds the values that the broker was started with, by name."""
 
     def __init__(self, broker: Mapping[str, object], cluster: Cluster) -> None:
         self._broker = broker
         self._cluster = cluster
 
     def text(self, group_id: str, name: str) -> str | None:
-        """What was written for the group, as it was written."""
+        """Returns what was set for the group, as it was written, or None."""
         return self._cluster.config_of(_GROUP_RESOURCE, group_id).get(name)
 
     def number(self, group_id: str, name: str) -> int:
-        """A number that may be set for the group, such as `consumer.session.timeout.ms`."""
+        """Returns a number that may be set for the group, such as `consumer.session.timeout.ms`."""
         text = self.text(group_id, name)
         value = None if text is None else _number(text)
         if value is None:
@@ -40,7 +40,7 @@ class GroupValues:
         return max(value, low) if isinstance(low, int) else value
 
     def broker_number(self, name: str) -> int:
-        """One of the broker's, as it is now."""
+        """Returns one of the broker's numbers as it is now: what was set for all brokers counts first."""
         text = self._cluster.config_of(_BROKER_RESOURCE, _ALL_BROKERS).get(name)
         value = None if text is None else _number(text)
         found = self.broker_value(name) if value is None else value
@@ -48,7 +48,7 @@ class GroupValues:
         return found
 
     def broker_value(self, name: str) -> object:
-        """One of the broker's, as it was started; its default where nothing was said."""
+        """Returns one of the broker's settings as it was started with, or its default."""
         if name in self._broker:
             return self._broker[name]
         from ottla.server.settings.broker_settings import BROKER_SETTINGS  # a group without a broker: a test
@@ -57,7 +57,7 @@ class GroupValues:
 
 
 def _number(text: str) -> int | None:
-    """What was written by others may be anything."""
+    """Returns None for a text that is no number: other brokers may have written anything."""
     try:
         return int(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""From what an assignor says to what has to be written: only what is new for a member becomes a record."""
+"""Compares an assignor's answer with the former target: only what is new for a member becomes a record."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ottla.server.group.modern.assignor import NOTHING_ASSIGNED, Assignment, Gro
 def changed_targets(
     former: Mapping[str, Assignment], assigned: GroupAssignment, member_ids: Iterable[str]
 ) -> dict[str, Assignment]:
-    """The members whose target differs from the former one, or who had none, in the order of `member_ids`.
+    """Returns the members whose target differs from the former one, or who had none, in the order of `member_ids`.
 
     Members that the assignor left out get nothing, which is a target as well.
     """

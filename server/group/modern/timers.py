@@ -18,7 +18,7 @@ from ottla.server.group.timers import Timer
 logger = logging.getLogger("ottla.server.group")
 
 RETRY_MS: Final = 500
-"""Until what a deadline asks for is tried again. Kafka's."""
+"""How long until what a deadline asks for is tried again, as in Kafka."""
 
 
 class MemberTimers:
@@ -27,9 +27,9 @@ class MemberTimers:
         self._timers: dict[tuple[str, str], dict[str, Timer]] = {}  # (group, member) -> name -> ...
 
     def set(self, name: str, group_id: str, member_id: str, delay_ms: int, over: Callable[[], None]) -> None:
-        """`over` is called in `delay_ms` unless that is set anew or cancelled; a former deadline of this name is void.
+        """Calls `over` in `delay_ms` unless the deadline is set anew or cancelled. A former deadline of this name is void.
 
-        It raises GroupError for what could not be written.
+        `over` raises GroupError for what could not be written.
         """
         timers = self._timers.setdefault((group_id, member_id), {})
         former = timers.get(name)
@@ -38,7 +38,7 @@ class MemberTimers:
         timers[name] = self._armed(name, group_id, member_id, delay_ms, over)
 
     def push_back(self, name: str, group_id: str, member_id: str, delay_ms: int, over: Callable[[], None]) -> None:
-        """As `set`, where `over` is what it was: the former is kept, which costs no timer of the event loop."""
+        """Sets a deadline whose `over` stays what it was. The former timer is kept, which costs no timer of the event loop."""
         timer = self._timers.get((group_id, member_id), {}).get(name)
         if timer is None:
             self.set(name, group_id, member_id, delay_ms, over)

@@ -13,7 +13,7 @@ from ottla.server.group.cluster import Cluster
 from ottla.server.group.modern.metadata_hash import group_hash, topic_hash
 
 MANY_CHANGES: Final = 1_000
-"""Of topics, that wait for a heartbeat."""
+"""So many topics may have changed before groups are looked at without a heartbeat."""
 
 
 class Topics:
@@ -26,21 +26,21 @@ class Topics:
         self._changed: set[str] = set()
 
     def ids(self, names: Iterable[str]) -> list[bytes]:
-        """Of those that exist, in the order of the names."""
+        """Returns the ids of those topics that exist, in the order of the names."""
         found = (self._cluster.topics.get(name) for name in names)
         return [topic.topic_id for topic in found if topic is not None]
 
     def partition_counts(self, topic_ids: Iterable[bytes]) -> dict[bytes, int]:
-        """Of those that exist."""
+        """Returns the number of partitions of each topic that exists."""
         found = {topic_id: self._cluster.topics_by_id.get(topic_id) for topic_id in topic_ids}
         return {topic_id: len(topic.partitions) for topic_id, topic in found.items() if topic is not None}
 
     def hash_of(self, names: Iterable[str]) -> int:
-        """Of a group that reads these topics; those that do not exist are left out."""
+        """Returns the hash of a group that reads these topics. Those that do not exist are left out."""
         return group_hash({name: self._hash(name) for name in names if name in self._cluster.topics})
 
     def changed(self, name: str) -> None:
-        """The topic is not what it was."""
+        """Notes that the topic is not what it was."""
         self._hashes.pop(name, None)
         self._changed.add(name)
         if len(self._changed) >= MANY_CHANGES:

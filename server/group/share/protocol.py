@@ -1,11 +1,12 @@
 """The share groups of one shard: heartbeats, sessions, and which partitions have state (KIP-932).
 
-A heartbeat is a look at what the member says and at the topics there are. It may change the member, raise the group's epoch, make
-a new target, and lead the member to it: all of that is one batch of records. A partition is given out once its state is
-initialized; that is done by who calls (server/share/group_state.py), outside of this turn, and told to `initialized` or `failed`.
-The next heartbeat then finds partitions that nobody has, and raises the epoch.
+A heartbeat compares what the member says, and the topics that exist, with what the group knows. It may change the member,
+raise the group's epoch, make a new target, and lead the member to it: all of that is one batch of records. A partition is
+given out once its state is initialized; the caller sees to that (server/share/group_state.py) after the heartbeat is written,
+and passes the outcome to `change_state_partitions`. The next heartbeat then finds partitions that nobody has, and raises the
+epoch.
 
-The answer names what the member has only when that is new to it, or when it says itself what it subscribes to.
+The answer names what the member has only when that is new to it, or when the member itself says what it subscribes to.
 """
 
 from __future__ import annotations
@@ -40,8 +41,8 @@ logger = logging.getLogger("ottla.server.group")
 SESSION: Final = "session"
 
 
-class Beat(NamedTuple):
-    """What a member says. None is: as before."""
+class Heartbeat(NamedTuple):
+    """What a member says in a heartbeat. None means that it is as before."""
 
     member_id: str
     epoch: int
@@ -51,15 +52,19 @@ class Beat(NamedTuple):
 
 
 class Initialize(NamedTuple):
-    """What the share coordinator is to be asked for: partitions by topic id, and where reading begins in each of the topics."""
+    """Partitions whose state the share coordinator is to initialize, by topic id, and where reading begins in each of the
+    topics.
+    """
 
     state_epoch: int
     topics: ByTopic
     start_offsets: Mapping[bytes, int]
 
 
-class BeatAnswer(NamedTuple):
-    """`assigned` None: as before. `initialize` None: nothing is to be done."""
+class HeartbeatAnswer(NamedTuple):
+    """The answer to a heartbeat. `assigned` is None if it is as before, and `initialize` is None if no partition needs its
+    state.
+    """
 
     member_id: str
     epoch: int
@@ -137,37 +142,39 @@ class ShareProtocol(GroupProtocol[ShareGroup]):
 
     # Heartbeats
 
-    def heartbeat_of(self, group_id: str, said: Beat) -> BeatAnswer:
-        """GroupError: GROUP_ID_NOT_FOUND, GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, each with a text."""
-        if said.epoch == LEAVING_EPOCH:
-            return self._leave(group_id, said)
+    def group_heartbeat(self, group_id: str, request: Heartbeat) -> HeartbeatAnswer:
+        """Answers a ShareGroupHeartbeat. GroupError: GROUP_ID_NOT_FOUND, GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID,
+        FENCED_MEMBER_EPOCH, each with a text.
+        """
+        if request.epoch == LEAVING_EPOCH:
+            return self._leave(group_id, request)
         self._topics.report_changes()
-        group = self.group_or_new(group_id) if said.epoch == JOINING_EPOCH else self.group(group_id)
-        self._check_room(group, said.member_id)
-        old = _member(group, said)
+        group = self.group_or_new(group_id) if request.epoch == JOINING_EPOCH else self.group(group_id)
+        self._check_room(group, request.member_id)
+        old = _member(group, request)
         new = replace(
             old,
-            rack_id=old.rack_id if said.rack_id is None else said.rack_id,
-            topics=old.topics if said.topics is None else frozenset(said.topics),
-            client_id=said.client.client_id,
-            client_host=said.client.host,
+            rack_id=old.rack_id if request.rack_id is None else request.rack_id,
+            topics=old.topics if request.topics is None else frozenset(request.topics),
+            client_id=request.client.client_id,
+            client_host=request.client.host,
         )
-        turn = _Turn(group, old, new, [])
-        if new != old or said.member_id not in group.members:
-            turn.records.append(records.member(group_id, new))
-        epoch, bumped = self._epoch(turn)
-        assignment_epoch, target = self._target(turn, epoch)
-        led = self._led(turn, assignment_epoch, target, subscription_changed=bumped)
-        initialize = self._to_initialize(turn, epoch)
-        shown = said.epoch == JOINING_EPOCH or said.topics is not None or led.assigned != old.assigned
+        update = _Update(group, old, new, [])
+        if new != old or request.member_id not in group.members:
+            update.records.append(records.member(group_id, new))
+        epoch, bumped = self._epoch(update)
+        assignment_epoch, target = self._target(update, epoch)
+        led = self._led(update, assignment_epoch, target, subscription_changed=bumped)
+        initialize = self._to_initialize(update, epoch)
+        shown = request.epoch == JOINING_EPOCH or request.topics is not None or led.assigned != old.assigned
         interval_ms = self._values.number(group_id, "share.heartbeat.interval.ms")
-        answer = BeatAnswer(led.member_id, led.epoch, interval_ms, led.assigned if shown else None, initialize)
-        self._shard.run(Result(turn.records, None))
-        self._begin_session(group_id, said.member_id)
+        answer = HeartbeatAnswer(led.member_id, led.epoch, interval_ms, led.assigned if shown else None, initialize)
+        self._shard.run(Result(update.records, None))
+        self._begin_session(group_id, request.member_id)
         return answer
 
     def group(self, group_id: str) -> ShareGroup:
-        """GroupError GROUP_ID_NOT_FOUND."""
+        """Returns the share group of this id. GroupError GROUP_ID_NOT_FOUND."""
         group = self._shard.groups.get(group_id)
         if not isinstance(group, ShareGroup):
             what = "not found" if group is None else "is not a share group"
@@ -175,7 +182,10 @@ class ShareProtocol(GroupProtocol[ShareGroup]):
         return group
 
     def group_or_new(self, group_id: str) -> ShareGroup:
-        """GroupError GROUP_ID_NOT_FOUND: there is a group of this id, of another kind. A new one exists from its first record."""
+        """Returns the share group of this id, or a new one, which exists from its first record on.
+
+        GroupError GROUP_ID_NOT_FOUND: there is a group of this id, of another kind.
+        """
         if group_id in self._shard.groups:
             return self.group(group_id)
         return ShareGroup(group_id, self._shard.clock.now_ms)
@@ -185,35 +195,37 @@ class ShareProtocol(GroupProtocol[ShareGroup]):
         if len(group.members) >= most and member_id not in group.members:
             raise GroupError(ErrorCode.GROUP_MAX_SIZE_REACHED, f"A share group has at most {most} members.")
 
-    def _epoch(self, turn: _Turn) -> tuple[int, bool]:
-        """The group's epoch after this turn, and whether it was raised."""
-        group, now_ms = turn.group, self._shard.clock.now_ms()
-        raised = turn.old.topics != turn.new.topics
+    def _epoch(self, update: _Update) -> tuple[int, bool]:
+        """Returns the group's epoch after this heartbeat, and whether it was raised."""
+        group, now_ms = update.group, self._shard.clock.now_ms()
+        raised = update.old.topics != update.new.topics
         if group.assignment_epoch >= group.epoch:
             raised = raised or group.awaits_partitions
         if not raised and not group.refresh_due(now_ms):
             return group.epoch, False
-        turn.subscribed = group.subscribed_topics(turn.old, turn.new)
-        metadata_hash = self._topics.hash_of(turn.subscribed)
+        update.subscribed = group.subscribed_topics(update.old, update.new)
+        metadata_hash = self._topics.hash_of(update.subscribed)
         raised = raised or metadata_hash != group.metadata_hash
         epoch = group.epoch + raised
         if raised:
-            turn.records.append(records.epoch(group.group_id, epoch, metadata_hash))
+            update.records.append(records.epoch(group.group_id, epoch, metadata_hash))
         group.refresh_again(now_ms + LOOK_AGAIN_MS, epoch)
         return epoch, raised
 
-    def _target(self, turn: _Turn, epoch: int) -> tuple[int, Assignment]:
-        """The epoch of the target assignment, and what it gives the member: a new one if one is due, and it is time."""
-        group, now_ms, member_id = turn.group, self._shard.clock.now_ms(), turn.new.member_id
+    def _target(self, update: _Update, epoch: int) -> tuple[int, Assignment]:
+        """Returns the epoch of the target assignment and what it gives the member. A new one is made if one is due and not too
+        early.
+        """
+        group, now_ms, member_id = update.group, self._shard.clock.now_ms(), update.new.member_id
         interval_ms = self._values.number(group.group_id, "share.assignment.interval.ms")
         is_early = group.assignment_timestamp_ms and now_ms < group.assignment_timestamp_ms + interval_ms
         if group.assignment_epoch >= epoch or is_early:
             return group.assignment_epoch, group.target_of(member_id)
-        members = {**group.members, member_id: turn.new}
+        members = {**group.members, member_id: update.new}
         ids = hash_order(members, string_hash)
         specs = {each: MemberSpec(self._topic_ids(members[each]), group.target_of(each)) for each in ids}
         counts = self._topics.partition_counts({topic_id for spec in specs.values() for topic_id in spec.topics})
-        homogeneous = all(count == len(members) for count in turn.subscribed.values())
+        homogeneous = all(count == len(members) for count in update.subscribed.values())
         spec = GroupSpec(specs, counts, homogeneous, lambda topic_id, partition: False)
         initialized = {topic_id: each.partitions for topic_id, each in group.state_partitions.initialized.items()}
         try:
@@ -221,32 +233,32 @@ class ShareProtocol(GroupProtocol[ShareGroup]):
         except AssignorError as error:
             raise GroupError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from error
         for each, target in changed_targets(group.targets, assigned, ids).items():
-            turn.records.append(records.target(group.group_id, each, target))
-        turn.records.append(records.target_epoch(group.group_id, epoch, now_ms))
+            update.records.append(records.target(group.group_id, each, target))
+        update.records.append(records.target_epoch(group.group_id, epoch, now_ms))
         return epoch, assigned.get(member_id, {})
 
     def _topic_ids(self, member: ShareMember) -> list[bytes]:
         return self._topics.ids(hash_order(sorted(member.topics), string_hash, copied_capacity(len(member.topics))))
 
-    def _led(self, turn: _Turn, epoch: int, target: Assignment, *, subscription_changed: bool) -> ShareMember:
-        """The member after this turn: it has its target, as far as it subscribes to it."""
-        member = turn.new
+    def _led(self, update: _Update, epoch: int, target: Assignment, *, subscription_changed: bool) -> ShareMember:
+        """The member after this update: it has its target, as far as it subscribes to it."""
+        member = update.new
         if epoch == member.epoch and not subscription_changed:
             return member
         wanted = set(self._topics.ids(member.topics))
         assigned = {topic_id: partitions for topic_id, partitions in target.items() if topic_id in wanted}
         led = member.moved_to(epoch, assigned) if epoch != member.epoch else replace(member, assigned=assigned)
         if led != member:
-            turn.records.append(records.current(turn.group.group_id, led))
+            update.records.append(records.current(update.group.group_id, led))
         return led
 
-    def _leave(self, group_id: str, said: Beat) -> BeatAnswer:
+    def _leave(self, group_id: str, request: Heartbeat) -> HeartbeatAnswer:
         group = self.group(group_id)
-        self._remove(group, group.member(said.member_id))
-        return BeatAnswer(said.member_id, said.epoch, 0)
+        self._remove(group, group.member(request.member_id))
+        return HeartbeatAnswer(request.member_id, request.epoch, 0)
 
     def _remove(self, group: ShareGroup, member: ShareMember) -> None:
-        """GroupError: it could not be written, and the member stays."""
+        """Takes a member out. GroupError: it could not be written, and the member stays."""
         epoch = group.epoch + 1
         metadata_hash = self._topics.hash_of(group.subscribed_topics(old=member))
         gone: list[GroupRecord] = [*records.member_gone(group.group_id, member.member_id)]
@@ -268,13 +280,13 @@ class ShareProtocol(GroupProtocol[ShareGroup]):
 
     # Partitions with state
 
-    def _to_initialize(self, turn: _Turn, epoch: int) -> Initialize | None:
-        """Partitions of subscribed topics that have no state, and are not on their way to it for some time."""
-        group, now_ms = turn.group, self._shard.clock.now_ms()
+    def _to_initialize(self, update: _Update, epoch: int) -> Initialize | None:
+        """Returns the partitions of subscribed topics that have no state, and for which none was asked for lately."""
+        group, now_ms = update.group, self._shard.clock.now_ms()
         had = group.state_partitions
         since_ms = now_ms - self._values.broker_number("group.share.initialize.retry.interval.ms")
         wanted: ByTopic = {}
-        for name in turn.subscribed:
+        for name in update.subscribed:
             topic = self._shard.cluster.topics.get(name)
             if topic is not None and not had.has_all(topic.topic_id, len(topic.partitions)):
                 missing = frozenset(range(len(topic.partitions))) - had.partitions_of(topic.topic_id, since_ms)
@@ -282,22 +294,22 @@ class ShareProtocol(GroupProtocol[ShareGroup]):
                     wanted[topic.topic_id] = TopicPartitions(name, missing, now_ms)
         if not wanted:
             return None
-        turn.records.append(had.begun(wanted).record(group.group_id))
+        update.records.append(had.begun(wanted).record(group.group_id))
         known = had.initialized.keys() | had.initializing.keys()
         return Initialize(epoch, wanted, {topic_id: 0 if topic_id in known else -1 for topic_id in wanted})
 
     def initialized_partitions(self, group_id: str) -> dict[bytes, frozenset[int]]:
-        """By topic id; nothing where there is no such share group."""
+        """Returns the partitions that have state, by topic id. There are none where there is no such share group."""
         group = self._shard.groups.get(group_id)
         if not isinstance(group, ShareGroup):
             return {}
         return {topic_id: topic.partitions for topic_id, topic in group.state_partitions.initialized.items()}
 
     def change_state_partitions(self, group: ShareGroup, changed: StatePartitions) -> None:
-        """GroupError: it could not be written."""
+        """Records which partitions have state. GroupError: it could not be written."""
         self._shard.run(Result([changed.record(group.group_id)], None))
 
-    # Offsets: a share group commits none, and whoever asks for them hears so
+    # Offsets: a share group commits none, and requests for them are refused
 
     def admit_commit(self, group: ShareGroup, committer: Committer) -> None:
         raise _not_a_consumer_group(group)
@@ -313,8 +325,8 @@ def _not_a_consumer_group(group: ShareGroup) -> GroupError:
     return GroupError(ErrorCode.GROUP_ID_NOT_FOUND, f"'{group.group_id}' is a share group, which commits no offsets.")
 
 
-class _Turn:
-    """One heartbeat on its way: the member before and after, and what is to be written."""
+class _Update:
+    """What one heartbeat changes: the member before and after, and the records to be written."""
 
     def __init__(self, group: ShareGroup, old: ShareMember, new: ShareMember, written: list[GroupRecord]) -> None:
         self.group = group
@@ -322,15 +334,19 @@ class _Turn:
         self.new = new
         self.records = written
         self.subscribed: Mapping[str, int] = group.subscribers
-        """Names, and how many members subscribed to them, as far as was looked."""
+        """Topic names, and how many members subscribe to each. They take in this heartbeat once `_epoch` has looked at the
+        topics.
+        """
 
 
-def _member(group: ShareGroup, said: Beat) -> ShareMember:
-    """The member as it was. GroupError: UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH."""
-    if said.epoch == JOINING_EPOCH:
-        return group.members.get(said.member_id, ShareMember(said.member_id))
-    member = group.member(said.member_id)
-    if said.epoch > member.epoch or (said.epoch < member.epoch and said.epoch != member.previous_epoch):
-        message = f"Member epoch {said.epoch} is neither {member.epoch}, in which the member is, nor the one before: join anew."
+def _member(group: ShareGroup, request: Heartbeat) -> ShareMember:
+    """Returns the member as it was. GroupError: UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH."""
+    if request.epoch == JOINING_EPOCH:
+        return group.members.get(request.member_id, ShareMember(request.member_id))
+    member = group.member(request.member_id)
+    if request.epoch > member.epoch or (request.epoch < member.epoch and request.epoch != member.previous_epoch):
+        message = (
+            f"Member epoch {request.epoch} is neither {member.epoch}, in which the member is, nor the one before: join anew."
+        )
         raise GroupError(ErrorCode.FENCED_MEMBER_EPOCH, message)
     return member

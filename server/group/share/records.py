@@ -26,7 +26,7 @@ def epoch(group_id: str, group_epoch: int, metadata_hash: int) -> ProtocolRecord
 
 
 def member(group_id: str, updated: ShareMember) -> ProtocolRecord:
-    """What a member told of itself."""
+    """Returns the record of what a member says about itself."""
     return ProtocolRecord(ShareGroupMemberMetadataKey(group_id, updated.member_id), updated.metadata_value())
 
 

@@ -231,6 +231,14 @@ class StreamsGroup(Group):
                 for task in _each(tasks):
                     holders.get(task, set()).discard(process)
 
+    def removal_records(self, member: StreamsMember) -> list[GroupRecord]:
+        """Returns the records that take a member out for good. The others get its tasks with their next heartbeats."""
+        gone: list[GroupRecord] = [*records.member_tombstones(self.group_id, member.member_id)]
+        gone.append(records.metadata_record(self.group_id, self.metadata._replace(epoch=self.epoch + 1)))
+        if len(self.members) == 1:
+            gone.append(records.target_epoch_record(self.group_id, self.epoch + 1, 0))
+        return gone
+
     def target_of(self, member_id: str) -> Tasks:
         return self.targets.get(member_id, NO_TASKS)
 

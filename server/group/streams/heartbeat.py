@@ -31,7 +31,7 @@ from ottla.server.group.streams.group import StreamsGroup, TaskOffsets
 from ottla.server.group.streams.member import Endpoint, StreamsMember
 from ottla.server.group.streams.reconcile import reconcile
 from ottla.server.group.streams.settings import StreamsSettings
-from ottla.server.group.streams.target import Roll, make_target, may_assign, target_records
+from ottla.server.group.streams.target import Membership, make_target, may_assign, target_records
 from ottla.server.group.streams.tasks import NO_TASKS, NONE, Tasks, contained
 from ottla.server.group.streams.topology import ConfiguredTopology, Problem, Status, configure, required_topics
 from ottla.wire.errors import ErrorCode
@@ -41,7 +41,7 @@ from ottla.wire.messages.streams_group_heartbeat import RequestTaskIds, StreamsG
 NO_TOPOLOGY_EPOCH = -1
 
 
-class Surroundings(NamedTuple):
+class HeartbeatContext(NamedTuple):
     """What a heartbeat sees beside its group. `first_delay(group_id, delay_ms)`: is the group's first assignment still put off?
     A group without members begins to put it off (delay above 0).
     """
@@ -74,18 +74,18 @@ class Heartbeat:
         request: StreamsGroupHeartbeatRequest,
         client: Client,
         version: int,
-        around: Surroundings,
+        context: HeartbeatContext,
         records_before: Sequence[GroupRecord] = (),
     ) -> None:
         self._group = group
         self._request = request
         self._client = client
         self._version = version
-        self._around = around
+        self._context = context
         self._records: list[GroupRecord] = list(records_before)
         self._problems: list[Problem] = []
         self._joins = request.member_epoch == JOINING_EPOCH
-        self._assignment = around.settings.assignment(group.group_id)
+        self._assignment = context.settings.assignment(group.group_id)
 
     def run(self) -> Outcome:
         """GroupError: see the module; nothing is to be written."""
@@ -114,13 +114,13 @@ class Heartbeat:
                 assignment_configs=self._assignment.as_recorded(),
             )
             self._records.append(records.metadata_record(group.group_id, metadata))
-            group.refreshed(self._around.now_ms, epoch)
-        delay_ms = self._around.settings.initial_rebalance_delay_ms(group.group_id) if group.is_empty else 0
+            group.refreshed(self._context.now_ms, epoch)
+        delay_ms = self._context.settings.initial_rebalance_delay_ms(group.group_id) if group.is_empty else 0
         target_epoch, target = self._target(updated, epoch, configured, delay_ms)
         reconciled = self._reconciled(updated, target_epoch, target)
         if request.shutdown_application and group.shutdown_requested_by is None:
             group.shutdown_requested_by = request.member_id
-        self._tell_of(configured, reconciled)
+        self._report_problems(configured, reconciled)
         return Outcome(self._records, group, reconciled, member, replaced, configured, self._problems)
 
     # Who it is
@@ -129,7 +129,7 @@ class Heartbeat:
         group, request = self._group, self._request
         if request.instance_id is not None and request.instance_id in group.static_members:
             return
-        most = self._around.settings.max_size()
+        most = self._context.settings.max_size()
         if len(group.members) >= most and request.member_id not in group.members:
             raise GroupError(ErrorCode.GROUP_MAX_SIZE_REACHED, f"The group has {most} members already, as many as it may have.")
 
@@ -167,7 +167,7 @@ class Heartbeat:
         return member
 
     def _check_epoch(self, member: StreamsMember) -> None:
-        """The member's own epoch, or the one before it, where the answer that told of the last one may have been lost."""
+        """The member's own epoch, or the one before it, where the answer with the last one may have been lost."""
         epoch = self._request.member_epoch
         if epoch in (JOINING_EPOCH, member.epoch):
             return
@@ -184,22 +184,22 @@ class Heartbeat:
 
     def _updated(self, member: StreamsMember) -> StreamsMember:
         request = self._request
-        told: dict[str, object] = {"client_id": self._client.client_id, "client_host": self._client.host}
+        reported: dict[str, object] = {"client_id": self._client.client_id, "client_host": self._client.host}
         for name in ("instance_id", "rack_id", "process_id"):
             if getattr(request, name) is not None:
-                told[name] = getattr(request, name)
+                reported[name] = getattr(request, name)
         if request.rebalance_timeout_ms != -1:
-            told["rebalance_timeout_ms"] = request.rebalance_timeout_ms
+            reported["rebalance_timeout_ms"] = request.rebalance_timeout_ms
         if request.topology is not None:
-            told["topology_epoch"] = request.topology.epoch
+            reported["topology_epoch"] = request.topology.epoch
         if request.client_tags is not None:
-            told["client_tags"] = {tag.key: tag.value for tag in request.client_tags}
+            reported["client_tags"] = {tag.key: tag.value for tag in request.client_tags}
         endpoint = request.user_endpoint
         if endpoint is not None:
-            told["endpoint"] = Endpoint(endpoint.host, endpoint.port)
+            reported["endpoint"] = Endpoint(endpoint.host, endpoint.port)
         elif self._joins:
-            told["endpoint"] = None
-        return member._replace(**told)  # type: ignore[arg-type]  # of the fields' own types
+            reported["endpoint"] = None
+        return member._replace(**reported)  # type: ignore[arg-type]  # of the fields' own types
 
     def _note_member(self, member: StreamsMember, updated: StreamsMember) -> bool:
         """Does what it says ask for another assignment?"""
@@ -245,15 +245,15 @@ class Heartbeat:
 
     def _look_at_topics(self, topology: StreamsGroupTopologyValue) -> tuple[int, ConfiguredTopology, bool]:
         """The hash of its topics, the topology as they let it be, and whether another assignment follows from that."""
-        group, around = self._group, self._around
-        if group.topology is not None and group.configured is not None and not group.refresh_due(around.now_ms):
+        group, context = self._group, self._context
+        if group.topology is not None and group.configured is not None and not group.refresh_due(context.now_ms):
             return group.metadata.metadata_hash, group.configured, False
-        metadata_hash = around.topics.hash_of(required_topics(topology))
+        metadata_hash = context.topics.hash_of(required_topics(topology))
         changed = metadata_hash != group.metadata.metadata_hash
         if changed or group.topology is None or group.configured is None:
-            group.configured = configure(topology, around.cluster.topics)
+            group.configured = configure(topology, context.cluster.topics)
         if not changed:
-            group.refreshed(around.now_ms, group.epoch)
+            group.refreshed(context.now_ms, group.epoch)
         return metadata_hash, group.configured, changed
 
     def _check_tasks(self, configured: ConfiguredTopology) -> None:
@@ -271,18 +271,18 @@ class Heartbeat:
 
     def _target(self, updated: StreamsMember, epoch: int, configured: ConfiguredTopology, delay_ms: int) -> tuple[int, Tasks]:
         """The epoch that the member is to be led to, and what it is to have there."""
-        group, around = self._group, self._around
-        if around.first_delay(group.group_id, delay_ms):
+        group, context = self._group, self._context
+        if context.first_delay(group.group_id, delay_ms):
             self._problems.append(Problem(Status.ASSIGNMENT_DELAYED, "The first assignment waits for more members."))
             return group.assignment_epoch, NO_TASKS
         if group.assignment_epoch >= epoch:
             return group.assignment_epoch, self._known_target(updated)
-        if not may_assign(group, around.settings.assignment_interval_ms(group.group_id), around.now_ms):
+        if not may_assign(group, context.settings.assignment_interval_ms(group.group_id), context.now_ms):
             self._problems.append(Problem(Status.ASSIGNMENT_DELAYED, "The next assignment waits for its interval."))
             return group.assignment_epoch, self._known_target(updated)
-        roll = Roll(group, updated)
-        targets = make_target(roll, configured, group.task_offsets, self._assignment.standby_replicas)
-        self._records += target_records(group.group_id, roll.targets, targets, epoch, around.now_ms)
+        membership = Membership(group, updated)
+        targets = make_target(membership, configured, group.task_offsets, self._assignment.standby_replicas)
+        self._records += target_records(group.group_id, membership.targets, targets, epoch, context.now_ms)
         return epoch, targets.get(updated.member_id, NO_TASKS)
 
     def _known_target(self, updated: StreamsMember) -> Tasks:
@@ -306,9 +306,9 @@ class Heartbeat:
         roles = (request.active_tasks, request.standby_tasks, request.warmup_tasks)
         return None if None in roles else Tasks(*(_task_ids(role or ()) for role in roles))
 
-    # What the member is told
+    # What the member hears of the group
 
-    def _tell_of(self, configured: ConfiguredTopology, member: StreamsMember) -> None:
+    def _report_problems(self, configured: ConfiguredTopology, member: StreamsMember) -> None:
         group = self._group
         if configured.problem is not None:
             self._problems.append(configured.problem)

@@ -26,11 +26,11 @@ from ottla.server.group.result import Result
 from ottla.server.group.seam import Group, GroupProtocol, GroupShard
 from ottla.server.group.streams import answers
 from ottla.server.group.streams.group import StreamsGroup
-from ottla.server.group.streams.heartbeat import Heartbeat, Outcome, Surroundings, known_static
+from ottla.server.group.streams.heartbeat import Heartbeat, HeartbeatContext, Outcome, known_static
 from ottla.server.group.streams.member import MemberState, StreamsMember
-from ottla.server.group.streams.parting import delayed_records, leave_records
 from ottla.server.group.streams.records import current_record
 from ottla.server.group.streams.settings import StreamsSettings
+from ottla.server.group.streams.target import delayed_target
 from ottla.server.group.streams.topology import InternalTopic
 from ottla.server.group.timers import Timer
 from ottla.wire.errors import ErrorCode
@@ -107,14 +107,14 @@ class StreamsProtocol(GroupProtocol[StreamsGroup]):
 
     # Heartbeats
 
-    def beat(self, request: StreamsGroupHeartbeatRequest, client: Client, version: int) -> Answer:
-        """A join or a sign of life; see heartbeat.py. GroupError."""
+    def group_heartbeat(self, request: StreamsGroupHeartbeatRequest, client: Client, version: int) -> Answer:
+        """Answers a heartbeat of a member that joins or goes on; see heartbeat.py. GroupError."""
         shard = self._shard
         self._topics.report_changes()
         is_known = request.group_id in shard.groups
         group, records = self._group_for(request)
-        around = Surroundings(shard.cluster, self._topics, self.settings, shard.clock.now_ms(), self._is_delayed)
-        outcome = Heartbeat(group, request, client, version, around, records).run()
+        context = HeartbeatContext(shard.cluster, self._topics, self.settings, shard.clock.now_ms(), self._is_delayed)
+        outcome = Heartbeat(group, request, client, version, context, records).run()
         try:
             shard.run(Result(outcome.records, None))
         except GroupError:
@@ -130,8 +130,8 @@ class StreamsProtocol(GroupProtocol[StreamsGroup]):
             self._await_revocation(group.group_id, member)
         return Answer(self._response(request, outcome, is_known=is_known), outcome.topology.missing)
 
-    def part(self, request: StreamsGroupHeartbeatRequest) -> Answer:
-        """GroupError: GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
+    def group_leave(self, request: StreamsGroupHeartbeatRequest) -> Answer:
+        """Answers a heartbeat of a member that leaves. GroupError: GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
         group = self.group(request.group_id)
         if request.shutdown_application and group.shutdown_requested_by is None:
             group.shutdown_requested_by = request.member_id
@@ -217,7 +217,7 @@ class StreamsProtocol(GroupProtocol[StreamsGroup]):
         logger.info("group %s: member %s is out: %s", group_id, member_id, why)
 
     def _remove(self, group: StreamsGroup, member: StreamsMember) -> None:
-        self._shard.run(Result(leave_records(group, member), None))
+        self._shard.run(Result(group.removal_records(member), None))
         self._timers.cancel_all(group.group_id, member.member_id)
 
     def _is_delayed(self, group_id: str, delay_ms: int) -> bool:
@@ -231,7 +231,7 @@ class StreamsProtocol(GroupProtocol[StreamsGroup]):
         del self._delays[group_id]
         group = self._shard.groups.get(group_id)
         if isinstance(group, StreamsGroup):
-            self._shard.run_timer(Result(delayed_records(group, self.settings, self._shard.clock.now_ms()), None))
+            self._shard.run_timer(Result(delayed_target(group, self.settings, self._shard.clock.now_ms()), None))
 
     # Internal topics
 

@@ -1,4 +1,4 @@
-"""Works out a streams group's target assignment, and the records that say what of it is new.
+"""Works out a streams group's target assignment, and the records for what is new in it.
 
 The members come as they are going to be when this heartbeat is written, in the order in which Kafka sees them. As long as the
 topology is not ready nobody is assigned anything, which is a target too.
@@ -14,12 +14,15 @@ from ottla.server.group.streams.assignor import MemberSpec, assign
 from ottla.server.group.streams.group import StreamsGroup, TaskOffsets
 from ottla.server.group.streams.member import StreamsMember
 from ottla.server.group.streams.records import target_epoch_record, target_record
+from ottla.server.group.streams.settings import STANDBY_REPLICAS, AssignmentSettings, StreamsSettings
 from ottla.server.group.streams.tasks import NO_TASKS, Tasks
 from ottla.server.group.streams.topology import ConfiguredTopology
 
 
-class Roll:
-    """A group's members and targets as they are going to be: with the heartbeat's member, in place of the one it replaces."""
+class Membership:
+    """A group's members and targets as they are going to be: with the heartbeat's member, in place of the one that it
+    replaces.
+    """
 
     def __init__(self, group: StreamsGroup, updated: StreamsMember | None = None) -> None:
         self.members: dict[str, StreamsMember] = {name: group.members[name] for name in timeline_map_order(list(group.members))}
@@ -36,16 +39,16 @@ class Roll:
 
 
 def make_target(
-    roll: Roll, topology: ConfiguredTopology, task_offsets: Mapping[str, TaskOffsets], standby_replicas: int
+    membership: Membership, topology: ConfiguredTopology, task_offsets: Mapping[str, TaskOffsets], standby_replicas: int
 ) -> dict[str, Tasks]:
-    """Every member's target, in the order in which records are written."""
-    ids = hash_order(roll.members, string_hash)
+    """Returns every member's target, in the order in which records are written."""
+    ids = hash_order(membership.members, string_hash)
     if not topology.is_ready:
         return dict.fromkeys(ids, NO_TASKS)
     specs = {
         member_id: MemberSpec(
-            roll.members[member_id].process_id,
-            roll.members[member_id].held.as_tasks(),
+            membership.members[member_id].process_id,
+            membership.members[member_id].held.as_tasks(),
             task_offsets.get(member_id, TaskOffsets()).offsets,
         )
         for member_id in ids
@@ -54,15 +57,35 @@ def make_target(
 
 
 def may_assign(group: StreamsGroup, interval_ms: int, now_ms: int) -> bool:
-    """Has the least time between two assignments passed since the last one?"""
+    """Returns whether the last assignment is as long ago as two assignments have to be apart."""
     return group.assignment_timestamp_ms == 0 or interval_ms == 0 or now_ms >= group.assignment_timestamp_ms + interval_ms
 
 
 def target_records(
     group_id: str, former: Mapping[str, Tasks], targets: Mapping[str, Tasks], epoch: int, now_ms: int
 ) -> list[ProtocolRecord]:
-    """Those of members whose target is another one, and the epoch's."""
+    """Returns the records of members whose target differs from the former one, and the one of the epoch."""
     changed = [
         target_record(group_id, member_id, tasks) for member_id, tasks in targets.items() if former.get(member_id) != tasks
     ]
     return [*changed, target_epoch_record(group_id, epoch, now_ms)]
+
+
+def delayed_target(group: StreamsGroup, settings: StreamsSettings, now_ms: int) -> list[ProtocolRecord]:
+    """Returns the records of a group's first assignment, once its delay is over.
+
+    There are none if all members have left, if no topology is known yet, or if the group has its assignment.
+    """
+    if group.is_empty or group.configured is None or group.epoch <= group.assignment_epoch:
+        return []
+    if not may_assign(group, settings.assignment_interval_ms(group.group_id), now_ms):
+        return []
+    membership = Membership(group)
+    replicas = _recorded_replicas(group.metadata.assignment_configs, settings.assignment(group.group_id))
+    targets = make_target(membership, group.configured, group.task_offsets, replicas)
+    return target_records(group.group_id, membership.targets, targets, group.epoch, now_ms)
+
+
+def _recorded_replicas(recorded: Mapping[str, str], now: AssignmentSettings) -> int:
+    text = recorded.get(STANDBY_REPLICAS, "")
+    return int(text) if text.isdecimal() else now.standby_replicas

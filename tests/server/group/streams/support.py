@@ -119,7 +119,11 @@ class Member:
         }
         request = StreamsGroupHeartbeatRequest(**(fields | changes))
         protocol = self.cluster.protocol
-        answer = protocol.part(request) if request.member_epoch < 0 else protocol.beat(request, Client("client", "/host"), 1)
+        answer = (
+            protocol.group_leave(request)
+            if request.member_epoch < 0
+            else protocol.group_heartbeat(request, Client("client", "/host"), 1)
+        )
         self.epoch = answer.response.member_epoch
         if answer.response.active_tasks is not None:
             self.active = {each.subtopology_id: each.partitions for each in answer.response.active_tasks}

@@ -1,0 +1,257 @@
+"""One shard: what `run` does with a Result, what stays when an append fails, and records that come in pieces."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ottla.log.errors import CorruptLog
+from ottla.server.base.randomness import from_seed
+from ottla.server.group.classic.group import ClassicGroup, new_group_record
+from ottla.server.group.classic.protocol import ClassicProtocol
+from ottla.server.group.errors import GroupError
+from ottla.server.group.kind import Kind
+from ottla.server.group.records import InTransaction, OffsetRecord, encode_batch
+from ottla.server.group.requests import Commit, Committer
+from ottla.server.group.result import NOTHING, Result
+from ottla.server.group.settings import GroupSettings
+from ottla.server.group.shard import PIECE_BYTES, PROTOCOLS, TOMBSTONE_BYTES, Shard
+from ottla.wire.batch import read_header
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.internal.offset_commit_key import OffsetCommitKey
+from ottla.wire.messages.internal.offset_commit_value import OffsetCommitValue
+from ottla.wire.primitives import ZERO_UUID
+from tests.server.group.fakes import Broker, GroupClock
+
+LONE = Committer("", None, -1, 9)
+
+
+class Written:
+    """A partition that keeps what is appended, or fails."""
+
+    def __init__(self) -> None:
+        self.batches: list[bytes] = []
+        self.fail: Exception | None = None
+
+    def append(self, batch: bytes) -> int:
+        if self.fail is not None:
+            raise self.fail
+        base = sum(self.counts)
+        self.batches.append(batch)
+        return base
+
+    @property
+    def counts(self) -> list[int]:
+        return [read_header(batch).records_count for batch in self.batches]
+
+
+def made(**settings: Any) -> tuple[Shard, Written, GroupClock]:
+    written, clock = Written(), GroupClock()
+    shard = Shard(3, written.append, clock, GroupSettings(**settings), Broker().metadata, from_seed(1))
+    shard.loading = False
+    return shard, written, clock
+
+
+def offset(group: str, partition: int, value: int = 7) -> OffsetRecord:
+    committed = OffsetCommitValue(value, -1, "", 0, -1, ZERO_UUID)
+    return OffsetRecord(OffsetCommitKey(group, "t", partition), committed)
+
+
+def committed(shard: Shard, group: str = "g", partition: int = 0) -> int | None:
+    found = shard.offsets.get(group, "t", ZERO_UUID, partition)
+    return None if found is None else found.offset
+
+
+def test_records_are_appended_as_one_batch_and_replayed_at_their_offsets() -> None:
+    shard, written, _ = made()
+    assert shard.run(Result([offset("g", 0), offset("g", 1)], "answer")) == "answer"
+    shard.run(Result([offset("g", 2)], None))
+    assert written.counts == [2, 1]
+    assert {index: each.record_offset for index, each in shard.offsets.of_group("g")["t"].items()} == {0: 0, 1: 1, 2: 2}
+
+
+def test_nothing_is_appended_where_there_is_nothing_to_write() -> None:
+    shard, written, _ = made()
+    shard.run(NOTHING)
+    assert shard.run(Result((), 5)) == 5
+    assert written.batches == []
+
+
+def test_an_append_that_fails_changes_nothing_and_is_refused() -> None:
+    shard, written, _ = made()
+    written.fail = CorruptLog("no")
+    with pytest.raises(GroupError) as error:
+        shard.run(Result([offset("g", 0)], None))
+    assert error.value.code is not ErrorCode.NONE
+    assert committed(shard) is None
+    assert shard.groups == {}
+
+
+def test_the_step_after_an_append_is_run_with_its_outcome() -> None:
+    shard, written, _ = made()
+    seen: list[ErrorCode] = []
+
+    def then(error: ErrorCode) -> Result[None]:
+        seen.append(error)
+        return Result([offset("g", 1)], None)
+
+    assert shard.run(Result([offset("g", 0)], "first", then)) == "first"
+    assert seen == [ErrorCode.NONE]
+    assert written.counts == [1, 1]
+    written.fail = CorruptLog("no")
+    assert shard.run(Result([offset("g", 2)], "kept", seen.append)) == "kept", "on_append decides"
+    assert seen[1] is not ErrorCode.NONE
+    assert committed(shard, partition=2) is None
+
+
+def test_a_timer_only_logs_what_could_not_be_written(caplog: pytest.LogCaptureFixture) -> None:
+    shard, written, _ = made()
+    written.fail = CorruptLog("no")
+    shard.run_timer(Result([offset("g", 0)], None))
+    assert "a timer's records were not written" in caplog.text
+
+
+def test_records_that_cannot_be_encoded_are_refused() -> None:
+    shard, written, _ = made()
+    with pytest.raises(GroupError) as error:
+        shard.run(Result([offset("g", 2**40)], None))
+    assert error.value.code is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert written.batches == []
+
+
+def test_an_offset_makes_a_simple_group_and_a_tombstone_does_not() -> None:
+    shard, _, _ = made()
+    shard.replay(OffsetRecord(OffsetCommitKey("none", "t", 0), None), 0)
+    assert shard.groups == {}
+    shard.replay(offset("g", 0), 0)
+    assert isinstance(shard.groups["g"], ClassicGroup)
+    assert shard.groups["g"].is_simple
+
+
+def test_a_protocol_is_opened_once_for_a_kind() -> None:
+    shard, _, _ = made()
+    assert shard.protocol(ClassicProtocol) is shard.protocol_of("a group that is not there") is shard.protocol(ClassicProtocol)
+    assert set(PROTOCOLS) == set(Kind)
+
+
+def test_commits_of_a_transaction_count_when_it_is_committed() -> None:
+    shard, written, _ = made()
+    shard.commit("g", LONE, [Commit("t", ZERO_UUID, 0, 7, -1, "")], transaction=InTransaction(5, 1))
+    assert read_header(written.batches[0]).is_transactional
+    assert committed(shard) is None
+    shard.offsets.end_transaction(5, committed=True)
+    assert committed(shard) == 7
+
+
+def test_an_epoch_of_a_group_that_is_not_there_is_answered_as_the_caller_says() -> None:
+    shard, written, _ = made()
+    member = Committer("m", None, 0, 9)
+    with pytest.raises(GroupError) as error:
+        shard.commit("g", member, [Commit("t", ZERO_UUID, 0, 7, -1, "")])
+    assert error.value.code is ErrorCode.ILLEGAL_GENERATION
+    with pytest.raises(GroupError) as error:
+        shard.commit("g", member, [], missing_group=ErrorCode.GROUP_ID_NOT_FOUND)
+    assert error.value.code is ErrorCode.GROUP_ID_NOT_FOUND
+    shard.commit("g", LONE, [])
+    assert written.batches == [], "nothing to commit is nothing to write"
+
+
+def test_offsets_are_deleted_by_topic_unless_it_is_subscribed() -> None:
+    shard, written, _ = made()
+    with pytest.raises(GroupError) as error:
+        shard.delete_offsets("g", [("t", [0])])
+    assert error.value.code is ErrorCode.GROUP_ID_NOT_FOUND
+    shard.run(Result([offset("g", 0), offset("g", 1)], None))
+    assert shard.delete_offsets("g", [("u", [0])]) == [ErrorCode.NONE]
+    assert written.counts == [2], "what is not there needs no tombstone"
+    assert shard.delete_offsets("g", [("t", [0, 9]), ("t", [0])]) == [ErrorCode.NONE, ErrorCode.NONE]
+    assert written.counts == [2, 1], "one tombstone, though it was named twice"
+    assert committed(shard) is None
+    assert committed(shard, partition=1) == 7
+
+
+def test_expiry_takes_offsets_and_then_the_group() -> None:
+    shard, written, clock = made(offsets_retention_ms=1_000)
+    shard.commit("g", LONE, [Commit("t", ZERO_UUID, 0, 7, -1, "")])
+    clock.advance(0.999)
+    shard.expire()
+    assert written.counts == [1]
+    clock.advance(0.001)
+    shard.expire()
+    assert written.counts == [1, 2], "the offset and the group"
+    assert shard.groups == {}
+
+
+def test_tombstones_come_in_pieces_that_a_batch_may_hold() -> None:
+    shard, written, _ = made()
+    per_piece = -(-PIECE_BYTES // (TOMBSTONE_BYTES + len("g")))
+    for index in range(per_piece + 1):
+        shard.replay(offset("g", index), index)
+    shard.delete_topic("t")
+    assert written.counts == [per_piece, 1]
+    assert shard.offsets.of_group("g") == {}
+    shard.delete_topic("t")
+    assert len(written.batches) == 2
+
+
+def test_loading_replays_batch_by_batch_and_leaves_out_what_is_malformed(caplog: pytest.LogCaptureFixture) -> None:
+    shard, _, _ = made()
+    shard.loading = True
+    batches = [encode_batch([offset("a", 0)], 0), b"\0" * 100, encode_batch([new_group_record("b", 0)], 0)]
+
+    def read() -> Iterator[bytes]:
+        yield from batches
+
+    steps = shard.load(read)
+    next(steps)
+    assert set(shard.groups) == {"a"}
+    assert shard.loading
+    assert len(list(steps)) == 2
+    assert not shard.loading
+    assert set(shard.groups) == {"a", "b"}
+    assert caplog.text.count("a batch was left out") == 1
+
+
+def test_unloading_discards_every_group() -> None:
+    shard, _, _ = made()
+    shard.run(Result([new_group_record("g", 0)], None))
+    group = shard.groups["g"]
+    shard.unload()
+    assert shard.groups == {}
+    assert group.state_name == "Dead"
+
+
+def test_only_open_protocols_hear_of_a_topic() -> None:
+    shard, _, _ = made()
+    shard.topic_changed("t")
+    heard: list[tuple[str, bool]] = []
+    shard._protocols[Kind.SHARE] = SimpleNamespace(topic_changed=lambda name, *, is_new: heard.append((name, is_new)))  # type: ignore[assignment]
+    shard.topic_changed("t", is_new=True)
+    assert heard == [("t", True)]
+
+
+def test_groups_that_are_not_there_have_no_members() -> None:
+    shard, _, _ = made()
+    for asked in (
+        lambda: shard.heartbeat("g", "m", None, 1),
+        lambda: shard.leave("g", []),
+    ):
+        with pytest.raises(GroupError) as error:
+            asked()
+        assert error.value.code is ErrorCode.UNKNOWN_MEMBER_ID
+    with pytest.raises(GroupError) as error:
+        shard.delete_group("g")
+    assert error.value.code is ErrorCode.GROUP_ID_NOT_FOUND
+    shard.admit_fetch("g", LONE)
+
+
+def test_a_deleted_group_goes_with_its_offsets() -> None:
+    shard, written, _ = made()
+    shard.run(Result([offset("g", 0), offset("g", 1)], None))
+    shard.delete_group("g")
+    assert written.counts == [2, 3]
+    assert shard.groups == {}
+    assert shard.offsets.of_group("g") == {}
