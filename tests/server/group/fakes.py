@@ -12,7 +12,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from ottla.log.errors import LogError
-from ottla.server.base.randomness import from_seed
+from ottla.server.base.randomness import from_system
 from ottla.server.coordination.internal_topic import Appended
 from ottla.server.group.coordinator import GroupCoordinator
 from ottla.server.group.settings import GroupSettings
@@ -138,7 +138,7 @@ class Broker:
             features={"group.version": 1, "share.version": 1, "streams.version": 1},
             config_of=lambda kind, name: self.configs.get((kind, name), {}),
         )
-        self.random = random or from_seed(1)
+        self.random = random or from_system()
         self.groups = GroupCoordinator(self.log, self.clock, GroupSettings(**settings), NODE_ID, self.metadata, self.random)
 
     def context(self, version: int, client_id: str | None = "c", host: str = "127.0.0.1") -> Request:

@@ -10,7 +10,7 @@ from typing import Any
 from ottla.log.config import LogConfig
 from ottla.log.manager import LogManager
 from ottla.log.validate import Origin
-from ottla.server.base.randomness import from_seed
+from ottla.server.base.randomness import from_system
 from ottla.server.coordination.internal_topic import Appended
 from ottla.server.group.coordinator import TOPIC, GroupCoordinator
 from ottla.server.group.settings import GroupSettings
@@ -57,7 +57,7 @@ def start(disk: MemDisk, clock: GroupClock, **settings: Any) -> Driver:
     broker = Broker(clock=clock)
     settings.setdefault("initial_rebalance_delay_ms", 0)
     broker.groups = GroupCoordinator(
-        Partitions(disk, clock), clock, GroupSettings(**settings), NODE_ID, broker.metadata, from_seed(1)
+        Partitions(disk, clock), clock, GroupSettings(**settings), NODE_ID, broker.metadata, from_system()
     )
     broker.groups.refresh()
     return Driver(broker)

@@ -17,7 +17,7 @@ from typing import Final
 import pytest
 
 from ottla.log.validate import Origin
-from ottla.server.base.randomness import from_seed
+from ottla.server.base.randomness import from_system
 from ottla.server.coordination.internal_topic import InternalTopicLog
 from ottla.server.group.coordinator import GroupCoordinator
 from ottla.server.group.records import InTransaction
@@ -51,7 +51,7 @@ class Node:
         context = self.broker.context
         self.broker.image.features["transaction.version"] = version
         log = InternalTopicLog(self.broker.replicas, self.broker.image, CONSUMER_OFFSETS)
-        context.groups = GroupCoordinator(log, self.broker.clock, GroupSettings(), NODE_ID, self.broker.image, from_seed(1))
+        context.groups = GroupCoordinator(log, self.broker.clock, GroupSettings(), NODE_ID, self.broker.image, from_system())
         context.producer_ids = self  # type: ignore[assignment]
         context.groups.refresh()
         self.coordinator: TransactionCoordinator = context.transaction_coordinator()

@@ -1,0 +1,36 @@
+"""Lookups of expressions: after the request, step by step, one a group at a time."""
+
+from __future__ import annotations
+
+from ottla.server.group.consumer.lookups import Matches, RegexLookups
+from ottla.server.group.consumer.regexes import STEP
+from tests.server.group.consumer.beats import Beating
+
+
+def test_a_lookup_begins_after_the_request_and_reports_the_version_it_began_with() -> None:
+    driver = Beating()
+    found: list[tuple[str, Matches, int]] = []
+    lookups = RegexLookups(driver.clock, driver.broker.metadata, lambda *what: found.append(what))
+    version = driver.broker.metadata.highest_offset
+    assert not lookups.is_running("g")
+    lookups.start("g", ["t", "[", "none"])
+    assert lookups.is_running("g")
+    assert not lookups.is_running("other")
+    assert found == []
+    driver.broker.metadata.highest_offset += 1
+    driver.clock.advance(0)
+    assert found == [("g", {"t": frozenset({"t"}), "[": frozenset(), "none": frozenset()}, version)]
+    assert not lookups.is_running("g")
+
+
+def test_a_long_lookup_lets_others_run_between_its_steps() -> None:
+    driver = Beating()
+    for number in range(2 * STEP):
+        driver.broker.metadata.topics[f"many-{number}"] = None
+    found: list[Matches] = []
+    lookups = RegexLookups(driver.clock, driver.broker.metadata, lambda _, matches, __: found.append(matches))
+    armed = driver.clock.armed
+    lookups.start("g", ["many-.*"])
+    driver.clock.advance(0)
+    assert len(found[0]["many-.*"]) == 2 * STEP
+    assert driver.clock.armed - armed == 4, "a step for each hundred topics that were begun, and the end"
