@@ -81,7 +81,7 @@ def test_members_of_the_classic_protocol_are_refused() -> None:
     protocol = PlainProtocol()
     answer = protocol.join("g", Join(9, Client("c", "h"), "m", None, 1, 1, "consumer", (), None))
     assert not hasattr(answer, "done")
-    assert (answer.member_id, answer.error_code) == ("m", ErrorCode.INCONSISTENT_GROUP_PROTOCOL)  # type: ignore[union-attr]
+    assert (answer.member_id, answer.error_code) == ("m", ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     asked: list[Callable[[], object]] = [
         lambda: protocol.sync(FULL, Sync("m", None, 1, None, None, {})),
         lambda: protocol.heartbeat(FULL, "m", None, 1),
