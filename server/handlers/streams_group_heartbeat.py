@@ -53,7 +53,9 @@ async def handle(body: StreamsGroupHeartbeatRequest, request: Request) -> Stream
         protocol = request.broker.groups.member_shard(body.group_id).protocol(StreamsProtocol)
         if body.member_epoch in (LEAVING_EPOCH, LEAVING_STATIC_EPOCH):
             return protocol.group_leave(body).response
-        answer = protocol.group_heartbeat(body, Client(request.client_id or "", f"/{request.session.client_host}"), request.api_version)
+        answer = protocol.group_heartbeat(
+            body, Client(request.client_id or "", f"/{request.session.client_host}"), request.api_version
+        )
     except GroupError as error:
         return StreamsGroupHeartbeatResponse(error_code=error.code, error_message=error.message or error.code.name)
     if answer.missing:
