@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from ottla.log.errors import CorruptLog
-from ottla.server.coordination.runtime import LOAD_SLICE_SECONDS
 from ottla.server.base.randomness import from_seed
+from ottla.server.coordination.runtime import LOAD_SLICE_SECONDS
 from ottla.server.group.coordinator import TOPIC
 from ottla.server.group.errors import GroupError
 from ottla.server.group.records import MetadataRecord, OffsetRecord, encode_batch

@@ -10,6 +10,7 @@ import pytest
 
 from ottla.log.errors import CorruptLog
 from ottla.server.base.randomness import from_seed
+from ottla.server.coordination.internal_topic import Appended
 from ottla.server.group.classic.group import ClassicGroup, new_group_record
 from ottla.server.group.classic.protocol import ClassicProtocol
 from ottla.server.group.errors import GroupError
@@ -36,12 +37,12 @@ class Written:
         self.batches: list[bytes] = []
         self.fail: Exception | None = None
 
-    def append(self, batch: bytes) -> int:
+    def append(self, batch: bytes) -> Appended:
         if self.fail is not None:
             raise self.fail
         base = sum(self.counts)
         self.batches.append(batch)
-        return base
+        return base, None
 
     @property
     def counts(self) -> list[int]:
@@ -50,7 +51,7 @@ class Written:
 
 def made(**settings: Any) -> tuple[Shard, Written, GroupClock]:
     written, clock = Written(), GroupClock()
-    shard = Shard(3, written.append, clock, GroupSettings(**settings), Broker().metadata, from_seed(1))
+    shard = Shard(3, 0, written.append, clock, GroupSettings(**settings), Broker().metadata, from_seed(1))
     shard.loading = False
     return shard, written, clock
 
