@@ -79,7 +79,7 @@ def pytest_testnodedown(node: Any) -> None:
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Rows of the survey have tests outside wire_diff, too."""
+    """Rows of docs/kafka-behaviour.md have tests outside wire_diff, too."""
     if report.when == "call" and report.passed:
         LEDGER.passed.add(report.nodeid)
 

@@ -53,7 +53,8 @@ _MAX_RELATIVE_OFFSET: Final = 2**31 - 1
 class AppendInfo(NamedTuple):
     """What became of an appended batch. `log_append_time_ms` is -1 where the producer's time counts.
 
-    Of a duplicate, the offsets are those of the first time and the time is the batch's greatest timestamp (edge_cases.md I3).
+    Of a duplicate, the offsets are those of the first time and the time is the batch's greatest timestamp (row I3 of
+    docs/kafka-behaviour.md).
     `waits`: a flush that `flush.messages` made due comes before the acknowledgement (log/flush.py).
     """
 

@@ -4,8 +4,8 @@ A read answers with a `FileSlice`: the place of the bytes, not the bytes. Findin
 the offset index and a walk over the headers of at most one index interval. Consumers that read to the end come back for exactly
 the offset where their last slice ended, so that place is remembered and the walk falls away.
 
-Limits are Kafka's (edge_cases.md F11-F13): the slice ends at `max_bytes` wherever that falls, inside a batch too, and the client
-drops the torn rest; but a first batch that alone is larger comes whole, or a consumer would never get past it.
+Limits are Kafka's (docs/kafka-behaviour.md, rows F11 to F13): the slice ends at `max_bytes` wherever that falls, inside a batch
+too, and the client drops the torn rest; but a first batch that alone is larger comes whole, or a consumer would never get past it.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ so they cannot disagree about a name, a default or a bound.
 
 Values arrive as text from everywhere (files, environment, requests, ConfigRecord), and their grammar is that of Java's
 `Integer.parseInt` and friends, not of Python's `int()`: "1_000" is refused, "+5" and " 7 " are fine, "0.5f" is a double. What
-is refused is as in Kafka (`shared/protocol/edge_cases.md` IAC3..IAC12; the rest was asked of Kafka 4.4.0's ConfigDef). What is
+is refused is as in Kafka (docs/kafka-behaviour.md, rows IAC3 to IAC12; the rest was asked of Kafka 4.4.0's ConfigDef). What is
 said then is ours: one line that begins with the setting's name and says what would be accepted.
 """
 

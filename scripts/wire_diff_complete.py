@@ -2,7 +2,7 @@
 
 DIRECTORY holds the ledgers that the processes of a run of compat_tests/wire_diff wrote (compat_tests/seen.py: set
 OTTLA_WIRE_DIFF_SEEN to it). Complete means: for every API key and every version that ottla advertises, a success and an error
-were sent to both brokers and their whole answers compared; and every row of the survey of edge behaviour has its tests, which
+were sent to both brokers and their whole answers compared; and every row of docs/kafka-behaviour.md has its tests, which
 passed in this run (compat_tests/wire_diff/edge_cases.py). The exit code is 1 if anything lacks. FILE gets the figures as JSON.
 """
 

@@ -1,9 +1,9 @@
-"""Which tests compare which row of the survey of Apache Kafka 4.4.0's edge behaviour (edge_cases.md), and what no test can ask.
+"""Which tests compare which row of docs/kafka-behaviour.md, and which rows no test can ask.
 
 TESTS has, for each test, the ids of the rows whose request it sends to both brokers; scripts/wire_diff_complete.py fails if one
-of these tests did not pass in the run, and test_edge_cases.py if one does not exist or if a row of the survey is in no table.
+of these tests did not pass in the run, and test_edge_cases.py if one does not exist or if a row of that page is in no table.
 NOT_ASKED are the rows that a broker of one node with PLAINTEXT listeners cannot be asked, with the reason. The rows without an
-id (survey section L) go by the beginning of their text.
+id of letters and digits go by the beginning of their text.
 
 NO_SUCCESS and NO_ERROR: versions of an API of which a success or an error cannot be had here, each with its reason.
 """

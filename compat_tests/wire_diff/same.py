@@ -1,8 +1,8 @@
 """Send the same to ottla and to Apache Kafka, compare what comes back, field by field.
 
 A scenario is a function of one `Wire` that returns responses, lists of them, CLOSED or SILENT; `@same_answer("P6")` makes it a
-test that runs it against both brokers and compares. The row ids are those of the survey of Kafka 4.4.0's edge behaviour
-(edge_cases.md); a row where we differ on purpose has its entry in differences.py, and fails when the difference is not seen.
+test that runs it against both brokers and compares. The row ids are those of docs/kafka-behaviour.md;
+a row where we differ on purpose has its entry in differences.py, and fails when the difference is not seen.
 
 What may differ between two brokers that behave the same is masked, and only that:
 

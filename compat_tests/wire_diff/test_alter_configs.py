@@ -1,4 +1,4 @@
-"""AlterConfigs, and which settings of a broker, a group and a subscription may change how (survey row AC).
+"""AlterConfigs, and which settings of a broker, a group and a subscription may change how (docs/kafka-behaviour.md, row AC1).
 
 Brokers are asked with `validate_only`, since all tests share them; one test changes them for real, by settings nobody minds. For
 all brokers, a request of AlterConfigs has to name min.insync.replicas: Kafka writes it for a new cluster, and does not let it go.

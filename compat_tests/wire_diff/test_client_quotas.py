@@ -1,4 +1,6 @@
-"""AlterClientQuotas and DescribeClientQuotas: who may have which quotas, and which filter finds them (survey rows Q)."""
+"""AlterClientQuotas and DescribeClientQuotas: who may have which quotas, and which filter finds them
+(docs/kafka-behaviour.md, rows Q).
+"""
 
 from __future__ import annotations
 

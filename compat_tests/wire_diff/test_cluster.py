@@ -1,4 +1,6 @@
-"""DescribeCluster, DescribeTopicPartitions and ListConfigResources: what there is, page by page (survey rows DC and DTP)."""
+"""DescribeCluster, DescribeTopicPartitions and ListConfigResources: what there is, page by page
+(docs/kafka-behaviour.md, rows DC and DTP).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DescribeConfigs and IncrementalAlterConfigs (survey section C, second half)."""
+"""DescribeConfigs and IncrementalAlterConfigs (docs/kafka-behaviour.md)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The tables of edge_cases.py: every test exists, every row has one or a reason, and, where the survey lies beside the checkout,
-its rows are those of the tables.
-"""
+"""The tables of edge_cases.py: every test exists, every row has one or a reason, and the rows are those of the page."""
 
 from __future__ import annotations
 
@@ -14,7 +12,7 @@ from compat_tests.wire_diff.edge_cases import NO_ERROR, NO_SUCCESS, NOT_ASKED, T
 from ottla.server.handlers import served
 
 HERE = Path(__file__).parent
-SURVEY = HERE.parents[2] / "shared" / "protocol" / "edge_cases.md"
+PAGE = HERE.parents[1] / "docs" / "kafka-behaviour.md"
 
 
 @pytest.mark.parametrize("file", sorted({test.split("::")[0] for test in TESTS}))
@@ -29,14 +27,10 @@ def test_each_row_has_a_test_or_a_reason() -> None:
     assert len(rows()) + len(NOT_ASKED) == 377
 
 
-def test_the_rows_are_the_surveys() -> None:
-    """The survey is material of the project's workshop: a checkout alone has the tables only."""
-    if not SURVEY.exists():
-        return
-    ids = re.findall(r"^\| ([A-Za-z][^|]*?) \|", SURVEY.read_text(), re.MULTILINE)
-    known = [*rows(), *NOT_ASKED]
-    unknown = [row for row in ids if row != "id" and row not in known and not any(row.startswith(each) for each in known)]
-    assert not unknown, unknown
+def test_the_rows_are_those_of_the_page() -> None:
+    ids = re.findall(r"^\| <a id=[^>]*></a>([^|]*) \|", PAGE.read_text(), re.MULTILINE)
+    assert len(ids) == len(set(ids))
+    assert set(ids) == {*rows(), *NOT_ASKED}
 
 
 def test_reasons_are_for_versions_that_there_are() -> None:

@@ -1,4 +1,4 @@
-"""Rows of the survey of edge behaviour that have no place in the other files: leader epochs after a restart, a transaction whose
+"""Rows of docs/kafka-behaviour.md that have no place in the other files: leader epochs after a restart, a transaction whose
 time is over, and single requests. edge_cases.py says which row is where.
 """
 

@@ -1,4 +1,4 @@
-"""Fetch and ListOffsets: limits, waiting, sessions, epochs, timestamps (survey section E)."""
+"""Fetch and ListOffsets: limits, waiting, sessions, epochs, timestamps (docs/kafka-behaviour.md)."""
 
 from __future__ import annotations
 

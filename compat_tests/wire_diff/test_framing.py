@@ -1,4 +1,4 @@
-"""Frames, headers, ApiVersions: what a broker does with bytes before it knows what they mean (survey section A)."""
+"""Frames, headers, ApiVersions: what a broker does with bytes before it knows what they mean (docs/kafka-behaviour.md)."""
 
 from __future__ import annotations
 

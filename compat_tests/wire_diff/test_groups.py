@@ -1,4 +1,4 @@
-"""Classic groups: join, sync, heartbeat, leave, static members, and the groups' administration (survey section F, first half)."""
+"""Classic groups: join, sync, heartbeat, leave, static members, and the groups' administration (docs/kafka-behaviour.md)."""
 
 from __future__ import annotations
 

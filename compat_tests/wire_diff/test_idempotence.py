@@ -1,4 +1,4 @@
-"""Idempotent producers: sequences, epochs, duplicates, producer ids (survey section D, second half)."""
+"""Idempotent producers: sequences, epochs, duplicates, producer ids (docs/kafka-behaviour.md)."""
 
 from __future__ import annotations
 

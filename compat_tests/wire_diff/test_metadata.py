@@ -1,4 +1,4 @@
-"""Metadata: names, ids, auto-creation, versions (survey section B)."""
+"""Metadata: names, ids, auto-creation, versions (docs/kafka-behaviour.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""OffsetCommit and OffsetFetch (survey section F, second half)."""
+"""OffsetCommit and OffsetFetch (docs/kafka-behaviour.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Produce: what is appended, what is refused and how (survey section D, first half)."""
+"""Produce: what is appended, what is refused and how (docs/kafka-behaviour.md)."""
 
 from __future__ import annotations
 

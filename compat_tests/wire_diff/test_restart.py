@@ -1,4 +1,4 @@
-"""kill -9 and start again: what a broker still knows (survey section I), seen by the same requests before and after.
+"""kill -9 and start again: what a broker still knows (docs/kafka-behaviour.md), seen by the same requests before and after.
 
 The brokers here are this file's own: one of the tests makes Apache Kafka's controller give up its place.
 """

@@ -1,4 +1,6 @@
-"""ShareAcknowledge, and what becomes of records: refusals, fenced groups, renewed locks, dead letters (survey section G)."""
+"""ShareAcknowledge, and what becomes of records: refusals, fenced groups, renewed locks, dead letters
+(docs/kafka-behaviour.md).
+"""
 
 from __future__ import annotations
 

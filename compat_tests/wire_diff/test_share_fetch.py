@@ -1,4 +1,6 @@
-"""ShareFetch and ShareAcknowledge: sessions, what is handed out, what becomes of it, and refusals (survey section G, S4-S5)."""
+"""ShareFetch and ShareAcknowledge: sessions, what is handed out, what becomes of it, and refusals
+(docs/kafka-behaviour.md, rows S4 and S5).
+"""
 
 from __future__ import annotations
 

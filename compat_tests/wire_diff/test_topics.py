@@ -1,4 +1,4 @@
-"""CreateTopics, DeleteTopics, CreatePartitions, DeleteRecords (survey section C, first half)."""
+"""CreateTopics, DeleteTopics, CreatePartitions, DeleteRecords (docs/kafka-behaviour.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Transactions as the log shows them: WriteTxnMarkers, and what read_committed readers are told (survey section H, T13-T38).
+"""Transactions as the log shows them: WriteTxnMarkers, and what read_committed readers are told
+(docs/kafka-behaviour.md, rows T13 to T38).
 
 There is no coordinator in this: the brokers, which are this file's own, do not verify partitions with one
 (`transaction.partition.verification.enable`), so a test writes transactional batches and their markers as it likes.

@@ -1,8 +1,8 @@
 """The IO seam: everything the log asks of a disk, in two small protocols, one for the operating system and one in memory.
 
 `log` never touches `os` or `open` outside this file, so that a test can fail the next write, lose what was not synced or
-stop at any operation, and one seed replays a crash (habit 11 of design/models.md; kfake's `persist_fs.go` and FoundationDB's
-`IAsyncFile` are the models).
+stop at any operation, and one seed replays a crash (kfake's `persist_fs.go` and FoundationDB's `IAsyncFile` are the
+models).
 
 Rules that the rest of the log leans on:
 

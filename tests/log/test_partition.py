@@ -1,4 +1,6 @@
-"""log/partition.py: appends, reads and their limits, rolling, cutting at both ends, flushing. Ids are rows of edge_cases.md."""
+"""log/partition.py: appends, reads and their limits, rolling, cutting at both ends, flushing.
+Ids are rows of docs/kafka-behaviour.md.
+"""
 
 from __future__ import annotations
 

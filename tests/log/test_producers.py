@@ -1,4 +1,4 @@
-"""log/producers.py: the rows I2 to I17 of the edge cases seen at Kafka 4.4.0, then Kafka's own log beside us."""
+"""log/producers.py: the rows I2 to I16 of docs/kafka-behaviour.md, then Kafka's own log beside us."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""log/timestamps.py: the LO rows of edge_cases.md, and a random log against a plain search."""
+"""log/timestamps.py: the LO rows of docs/kafka-behaviour.md, and a random log against a plain search."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""log/validate.py: the rows P1 to P42 and I14, I15 of the edge cases seen at Kafka 4.4.0, then Kafka itself beside us.
+"""log/validate.py: the rows P1 to P42 and I14, I15 of docs/kafka-behaviour.md, then Kafka itself beside us.
 
 Every case below runs twice: against the outcome written here, and (marker oracle) against Kafka's own UnifiedLog, to which the
 same bytes are given; where we differ on purpose the case says what Kafka does.

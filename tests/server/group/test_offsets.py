@@ -1,4 +1,4 @@
-"""Committed offsets, row by row as Apache Kafka 4.4.0 answers (edge_cases.md, section F), and their end."""
+"""Committed offsets, row by row as Apache Kafka 4.4.0 answers (docs/kafka-behaviour.md), and their end."""
 
 from __future__ import annotations
 

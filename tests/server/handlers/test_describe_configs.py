@@ -1,4 +1,6 @@
-"""DescribeConfigs: what Apache Kafka 4.4.0 answered to the same questions (edge_cases.md DCF), and each source of a value."""
+"""DescribeConfigs: what Apache Kafka 4.4.0 answered to the same questions
+(docs/kafka-behaviour.md, rows DCF), and each source of a value.
+"""
 
 from __future__ import annotations
 

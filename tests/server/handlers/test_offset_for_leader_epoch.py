@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch at every version, through the codecs (edge_cases.md, rows OLE and R5)."""
+"""OffsetForLeaderEpoch at every version, through the codecs (docs/kafka-behaviour.md, rows OLE and R5b)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""JoinGroup, row by row as Apache Kafka 4.4.0 answers (edge_cases.md, section F)."""
+"""JoinGroup, row by row as Apache Kafka 4.4.0 answers (docs/kafka-behaviour.md)."""
 
 from __future__ import annotations
 

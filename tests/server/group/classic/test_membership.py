@@ -1,4 +1,4 @@
-"""SyncGroup, Heartbeat and LeaveGroup, row by row as Apache Kafka 4.4.0 answers (edge_cases.md, section F)."""
+"""SyncGroup, Heartbeat and LeaveGroup, row by row as Apache Kafka 4.4.0 answers (docs/kafka-behaviour.md)."""
 
 from __future__ import annotations
 
