@@ -5,7 +5,7 @@ the offset index and a walk over the headers of at most one index interval. Cons
 the offset where their last slice ended, so that place is remembered and the walk falls away.
 
 Limits are Kafka's (docs/kafka-behaviour.md, rows F11 to F13): the slice ends at `max_bytes` wherever that falls, inside a batch
-too, and the client drops the torn rest; but a first batch that alone is larger comes whole, or a consumer would never get past it.
+too, and the client drops the torn rest. A first batch that alone is larger comes whole, or a consumer would never get past it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Nothing that the sources cite is missing: rows of Kafka's behaviour are on their page, and no page is outside the repository."""
+"""Nothing that the sources cite is missing: rows of Kafka's behaviour are on their page, no page is outside the repository."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
 """Access rules without an authorizer, SCRAM credentials and quotas of which there are none
-(docs/kafka-behaviour.md, rows ACL, SC and Q), logins and delegation tokens where nobody logs in. Credentials that there are: test_cluster_changes.py.
+(docs/kafka-behaviour.md, rows ACL, SC and Q), logins and delegation tokens where nobody logs in.
+Credentials that there are: test_cluster_changes.py.
 """
 
 from __future__ import annotations
