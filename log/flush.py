@@ -5,10 +5,9 @@ does it in any thread while the log goes on, and `finish` moves the recovery poi
 covered, and is in the next job. Jobs of one log run one after the other.
 
 **`flush.messages` is a promise: of the acknowledged records at most so many, less one, may be lost with the power.** So an append
-that leaves `flush.messages` or more behind the recovery point is acknowledged after a flush. Where the log may wait for its
-disk (`PartitionLog.flush_inline`), that is done inside the append. Where it may not, the append returns at once and says that its
-answer `waits`; the caller has a flush run and answers then, and all appends which came before that flush began share it: group
-commit. Consumers wait, too, as with Kafka, whose high watermark moves when the append, with its flush, is over: the high
+that leaves `flush.messages` or more behind the recovery point is acknowledged after a flush. The append returns at once and says
+that its answer `waits`. The caller has a flush run and answers then, and all appends which came before that flush began share it:
+group commit. Consumers wait, too, as with Kafka, whose high watermark moves when the append, with its flush, is over: the high
 watermark stays back until `finish`.
 """
 

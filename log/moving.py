@@ -124,12 +124,12 @@ class FutureLog:
         log.unsynced.epochs = True
         log.raise_log_start_offset(source.log_start_offset)
         log.config = source.config
-        log.flush_inline, log.sole_replica = source.flush_inline, source.sole_replica
+        log.on_append = source.on_append
         log.saved_high_watermark, log.high_watermark = source.saved_high_watermark, source.high_watermark
         with log.directory.guard(f"moving {source.path}"):
             log.take_snapshot()
         log.flush()
-        if log.sole_replica:
+        if log.on_append is None:
             log.high_watermark = log.log_end_offset
 
     def swap(self) -> None:

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.log import retention, timestamps
@@ -55,7 +55,8 @@ class AppendInfo(NamedTuple):
 
     Of a duplicate, the offsets are those of the first time and the time is the batch's greatest timestamp (row I3 of
     docs/kafka-behaviour.md).
-    `waits`: a flush that `flush.messages` made due comes before the acknowledgement (log/flush.py).
+    `waits` says that the acknowledgement has to wait: for a flush that `flush.messages` made due (log/flush.py), or, if all
+    replicas are to have the batch, for the high watermark.
     """
 
     base_offset: int
@@ -72,9 +73,9 @@ class PartitionLog:
 
     __slots__ = (
         "_config", "_held", "_last_snapshot", "_latest_epoch", "_roll_flush_upto", "_segment_bytes", "closed", "cuts",
-        "directory", "epochs", "flush_inline", "flush_messages", "high_watermark", "last_flush_ms", "local", "log_end_offset",
-        "log_start_offset", "now_ms", "partition", "producer_expiration_ms", "producers", "recovery_point", "roll_after_ms",
-        "saved_high_watermark", "segments", "sole_replica", "topic", "topic_id", "unsynced",
+        "directory", "epochs", "flush_messages", "high_watermark", "last_flush_ms", "local", "log_end_offset",
+        "log_start_offset", "now_ms", "on_append", "partition", "producer_expiration_ms", "producers", "recovery_point",
+        "roll_after_ms", "saved_high_watermark", "segments", "topic", "topic_id", "unsynced",
     )  # fmt: skip
 
     def __init__(
@@ -107,13 +108,12 @@ class PartitionLog:
         self.log_start_offset = log_start_offset
         self.log_end_offset = log_end_offset
         self.recovery_point = log_end_offset if opening.clean else max(0, min(opening.recovery_point, log_end_offset))
-        self.sole_replica = True
-        """The high watermark follows the log's end at once. Replication sets it to False, begins with `saved_high_watermark` and
-        moves `high_watermark` itself."""
+        self.on_append: Callable[[int], bool] | None = None
+        """What to call with the log's end when an append need not be flushed before its acknowledgement, or was flushed; it
+        returns whether the acknowledgement has to wait for other replicas. Whoever sets it moves `high_watermark`, beginning with
+        `saved_high_watermark`. None where one replica counts: the high watermark follows the log's end at once."""
         self.high_watermark = log_end_offset
         self.saved_high_watermark = max(log_start_offset, min(opening.high_watermark, log_end_offset))
-        self.flush_inline = True
-        """`flush.messages` is honoured inside append; else the caller flushes, and answers then what `AppendInfo.waits`."""
         self.unsynced = self.local.unsynced
         self._held: deque[int] = deque()
         """Ends of the appends whose answers wait for a flush, ascending."""
@@ -200,7 +200,7 @@ class PartitionLog:
         if header.producer_id >= 0:
             duplicate = check_producer(self.producers, batch, origin)
             if duplicate is not None:
-                return AppendInfo(*duplicate, self.log_start_offset, True, self.answer_waits(duplicate[1] + 1))
+                return AppendInfo(*duplicate, self.log_start_offset, True, self._waits(duplicate[1] + 1))
         base_offset = self.log_end_offset
         if leader_epoch != self._latest_epoch:
             self.begin_epoch(leader_epoch)
@@ -230,27 +230,25 @@ class PartitionLog:
             self.note_marker(header, base_offset, batch.parts(base_offset, leader_epoch))
         else:
             self.producers.update(header, base_offset)
-        waits = end_offset - self.recovery_point >= self.flush_messages and self._flush_or_hold(end_offset)
-        if self.sole_replica and not waits:
+        waits = end_offset - self.recovery_point >= self.flush_messages
+        if waits:
+            self._held.append(end_offset)
+        elif self.on_append is None:
             self.high_watermark = end_offset
+        else:
+            waits = self.on_append(end_offset)
         # Half the time of AppendInfo(…), which is Python code.
         return tuple.__new__(
             AppendInfo, (base_offset, last_offset, batch.log_append_time_ms, self.log_start_offset, False, waits)
         )
 
-    def _flush_or_hold(self, end_offset: int) -> bool:
-        """Flushes here what an append that ended at `end_offset` made due, or returns True: the answer waits for a flush.
-        StorageError.
-        """
-        if self.flush_inline:
-            self.flush()
-            return False
-        self._held.append(end_offset)
-        return True
+    def _waits(self, end_offset: int) -> bool:
+        """Returns whether an append that ended at `end_offset` may not be acknowledged yet by all replicas."""
+        return self.awaits_flush(end_offset) or (self.on_append is not None and end_offset > self.high_watermark)
 
-    def answer_waits(self, end_offset: int) -> bool:
-        """Returns whether an append that ended at `end_offset` may not be acknowledged yet."""
-        return end_offset - self.recovery_point >= self.flush_messages and not self.flush_inline
+    def awaits_flush(self, end_offset: int) -> bool:
+        """Returns whether `flush.messages` wants a flush before an append that ended at `end_offset` is acknowledged."""
+        return end_offset - self.recovery_point >= self.flush_messages
 
     def check_usable(self) -> None:
         """StorageError if the log was closed, deleted or set aside, or if its directory is offline.
@@ -400,7 +398,9 @@ class PartitionLog:
         held = self._held
         while held and held[0] - self.recovery_point < self.flush_messages:
             end_offset = held.popleft()
-            if self.sole_replica and end_offset > self.high_watermark:
+            if self.on_append is not None:
+                self.on_append(end_offset)
+            elif end_offset > self.high_watermark:
                 self.high_watermark = end_offset
 
     def flush(self, upto: int | None = None) -> None:
@@ -414,8 +414,7 @@ class PartitionLog:
         if none.
         """
         unflushed = self.log_end_offset - self.recovery_point
-        config = self._config
-        if unflushed > 0 and (unflushed >= config.flush_messages or now_ms - self.last_flush_ms >= config.flush_ms):
+        if unflushed > 0 and (unflushed >= self.flush_messages or now_ms - self.last_flush_ms >= self._config.flush_ms):
             return self.log_end_offset
         return self._roll_flush_upto if self._roll_flush_upto > self.recovery_point else None
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 from ottla.log.config import LogConfig
@@ -141,12 +141,14 @@ class MemoryBroker:
         endpoint = BrokerEndpoint(LISTENER, f"host{broker_id}", port, 0)
         self.image.apply(RegisterBrokerRecord(broker_id=broker_id, broker_epoch=broker_id, end_points=[endpoint], fenced=False))
 
-    def create_topic(self, name: str, partitions: int = 1, *, leader: int = NODE_ID, **settings: str) -> bytes:
-        """The new topic's id. Settings have _ for dots."""
+    def create_topic(
+        self, name: str, partitions: int = 1, *, leader: int = NODE_ID, followers: Sequence[int] = (), **settings: str
+    ) -> bytes:
+        """The new topic's id. `followers` are other brokers that have replicas, all in sync. Settings have _ for dots."""
         topic_id = self.topic_id(name)
         configs = [ConfigRecord(2, name, key.replace("_", "."), value) for key, value in settings.items()]
-        indexes = range(partitions)
-        records = [PartitionRecord(index, topic_id, [NODE_ID], [NODE_ID], leader=leader, leader_epoch=0) for index in indexes]
+        replicas = [NODE_ID, *followers]
+        records = [PartitionRecord(at, topic_id, replicas, replicas, leader=leader, leader_epoch=0) for at in range(partitions)]
         self.image.apply_all([TopicRecord(name, topic_id), *configs, *records])
         return topic_id
 
@@ -160,6 +162,10 @@ class MemoryBroker:
     def elect(self, name: str, leader: int, index: int = 0) -> None:
         """Another leader, and so the next leader epoch."""
         self.image.apply(PartitionChangeRecord(index, self.topic_id(name), leader=leader))
+
+    def change_isr(self, name: str, isr: Sequence[int], index: int = 0) -> None:
+        """Other replicas are in sync."""
+        self.image.apply(PartitionChangeRecord(index, self.topic_id(name), isr=list(isr)))
 
     def request(self, api_version: int, api_key: int = 0, session: Session | None = None) -> Request:
         """A request of this version as its handler sees it, the first of its session where none is given."""

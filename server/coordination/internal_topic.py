@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from ottla.log.errors import StorageError
 from ottla.log.validate import Origin
+from ottla.server.base.errors import NotLeaderOrFollower
 from ottla.server.base.promise import Promise
 
 if TYPE_CHECKING:
@@ -47,12 +48,20 @@ class InternalTopicLog:
         return image.leader_epoch if image is not None else -1
 
     def append(self, partition: int, batch: bytes) -> Appended:
-        """Appends one batch, which is flushed first where `flush.messages` makes that due.
+        """Appends one batch, and flushes it where `flush.messages` makes that due.
 
-        Raises StorageError where this broker does not hold the partition or cannot make the batch durable, and the other errors
-        of the log.
+        Raises NotLeaderOrFollower where another broker leads, StorageError where this broker does not hold the partition or
+        cannot make the batch durable, and the other errors of the log.
         """
-        return self._replica(partition).append(batch, origin=Origin.COORDINATOR).base_offset, None
+        replica = self._replica(partition)
+        if not replica.is_leader:
+            raise NotLeaderOrFollower(f"{self._topic}-{partition} is not led from here")
+        info = replica.append(batch, origin=Origin.COORDINATOR)
+        if not info.waits:
+            return info.base_offset, None
+        from ottla.server.partitions.acknowledging import flush_and_promise  # with one replica it is hardly ever needed
+
+        return info.base_offset, flush_and_promise(replica, info.last_offset + 1)
 
     def read(self, partition: int) -> Iterator[bytes]:
         """All batches from the partition's start to its end. Errors as for `append`."""

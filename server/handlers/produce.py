@@ -1,8 +1,9 @@
 """Produce v3-13: append batches to partitions, one batch a partition.
 
 - acks -1 and 1 answer once the batch is in the log of all replicas in sync, or in the leader's; with one replica that is the
-  same. fsync before the answer is for `flush.messages` to ask for, as in Kafka. acks 0 gets no answer; if anything went wrong the
-  connection is closed, so that the client looks around. Any other acks is 21 INVALID_REQUIRED_ACKS.
+  same. fsync before the answer is for `flush.messages` to ask for, as in Kafka. acks -1 is 6 NOT_LEADER_OR_FOLLOWER where this
+  broker stops leading before the other replicas have the batch. acks 0 gets no answer; if anything went wrong the connection is
+  closed, so that the client looks around. Any other acks is 21 INVALID_REQUIRED_ACKS.
 - Each partition succeeds or fails by itself. The same partition twice in a request: the later batch counts. A topic
   without partitions is not answered.
 - Produce never creates a topic. Internal topics are 17 INVALID_TOPIC_EXCEPTION. v13 names topics by id (100 UNKNOWN_TOPIC_ID).
@@ -42,7 +43,7 @@ from ottla.log.errors import (
     UnsupportedCompression,
 )
 from ottla.log.producers import ProducerStates
-from ottla.server.base.errors import CloseConnection, code_of
+from ottla.server.base.errors import CloseConnection, NotLeaderOrFollower, code_of
 from ottla.server.base.promise import Acknowledgement
 from ottla.server.metadata.names import INTERNAL_TOPICS
 from ottla.server.partitions.leader_hints import leader_hint
@@ -87,7 +88,15 @@ _ATTRIBUTES_AT: Final = 22  # the low byte
 _BATCH_LENGTH: Final = Struct(">8xi")
 _PRODUCER: Final = Struct(">qhi")
 _PRODUCER_AT: Final = 43
-_NOT_THE_LOG: Final = (CorruptRecord, NotOneBatch, RecordTooLarge, RecordListTooLarge, StorageError, UnsupportedCompression)
+_NOT_THE_LOG: Final = (
+    CorruptRecord,
+    NotLeaderOrFollower,
+    NotOneBatch,
+    RecordTooLarge,
+    RecordListTooLarge,
+    StorageError,
+    UnsupportedCompression,
+)
 
 
 _Key = tuple[str, bytes, int]
@@ -96,7 +105,7 @@ _NONE: Final[Mapping[_Key, ErrorCode]] = {}
 
 
 class _Owed(NamedTuple):
-    """An append whose acknowledgement has to wait for a flush."""
+    """An append whose acknowledgement has to wait: for a flush, or for other replicas."""
 
     replica: Replica
     end_offset: int
@@ -129,7 +138,7 @@ def handle(body: ProduceRequest, request: Request) -> ProduceResponse | Acknowle
                 failed = True
         responses.append(TopicProduceResponse(topic.name, topic.topic_id, answers))
     if owed:
-        return _answer_when_durable(owed, responses, body.acks, failed, request)
+        return _answer_when_acknowledged(owed, responses, body.acks, failed, request)
     if body.acks == NOBODY:
         if failed:
             raise CloseConnection(f"acks is 0 and there are errors: {_summary(responses)}")
@@ -142,24 +151,24 @@ def handle(body: ProduceRequest, request: Request) -> ProduceResponse | Acknowle
     return response
 
 
-def _answer_when_durable(
+def _answer_when_acknowledged(
     owed: list[_Owed], responses: list[TopicProduceResponse], acks: int, failed: bool, request: Request
 ) -> Acknowledgement[ProduceResponse] | None:
-    """The answer, once the last of what is owed was flushed, or could not be. The context is another request's by then."""
-    flusher = request.broker.flusher()
+    """The answer, once the last of what is owed is acknowledged or refused."""
+    from ottla.server.partitions.acknowledging import when_acknowledged  # by default nobody has to wait
+
+    flusher = request.broker.flusher
     if acks == NOBODY:
         for replica, end_offset, _ in owed:
-            flusher.tell_when_durable(replica, end_offset, _nobody_asked)
+            when_acknowledged(replica, end_offset, flusher, _nobody_asked, by_all=False)
         if failed:
             raise CloseConnection(f"acks is 0 and there are errors: {_summary(responses)}")
         return None
     promise: Acknowledgement[ProduceResponse] = Acknowledgement()
     response = ProduceResponse(responses)
-    if failed and request.api_version >= HINTS_SINCE:
-        response.node_endpoints = _add_hints(responses, request)
     left = len(owed)
 
-    def told(replica: Replica, answer: PartitionProduceResponse, error: StorageError | None) -> None:
+    def acknowledged(replica: Replica, answer: PartitionProduceResponse, error: Exception | None) -> None:
         nonlocal left, failed
         if error is not None:
             replica.traffic.refused += 1
@@ -169,22 +178,24 @@ def _answer_when_durable(
             failed = True
         left -= 1
         if left == 0 and not promise.done():  # the connection may have gone
+            if failed and request.api_version >= HINTS_SINCE:
+                response.node_endpoints = _add_hints(responses, request)
             request.failed = failed
             promise.set_result(response)
 
     for replica, end_offset, answer in owed:
-        flusher.tell_when_durable(replica, end_offset, partial(told, replica, answer))
+        when_acknowledged(replica, end_offset, flusher, partial(acknowledged, replica, answer), by_all=acks == ALL)
     return promise
 
 
-def _nobody_asked(error: StorageError | None) -> None:
-    """acks is 0: whatever became of it is not told. A directory that went offline is in the log."""
+def _nobody_asked(error: Exception | None) -> None:
+    """acks is 0: the client is not told what became of it. A directory that went offline is in the log."""
 
 
 def _append(
     topic: TopicProduceData, data: PartitionProduceData, body: ProduceRequest, request: Request, owed: list[_Owed]
 ) -> PartitionProduceResponse:
-    """The answer for one partition; it is in `owed`, too, if it may not go out before a flush."""
+    """The answer for one partition; it is in `owed`, too, if it may not go out yet."""
     index, records, version = data.index, data.records, request.api_version
     replica = _replica(topic, index, request)
     if replica is None or not replica.is_leader:
@@ -199,7 +210,7 @@ def _append(
         replica.traffic.refused += 1
         return _refused_by_log(index, error, replica)
     answer = PartitionProduceResponse(index, 0, info.base_offset, info.log_append_time_ms, info.log_start_offset)
-    if info.waits:
+    if info.waits and (body.acks == ALL or replica.log.awaits_flush(info.last_offset + 1)):
         owed.append(_Owed(replica, info.last_offset + 1, answer))
     return answer
 
@@ -311,7 +322,7 @@ def _why_not_here(replica: Replica | None, topic: TopicProduceData, index: int, 
     return request.broker.replicas.why_missing(name, index)
 
 
-def _refused_by_log(index: int, error: LogError, replica: Replica) -> PartitionProduceResponse:
+def _refused_by_log(index: int, error: Exception, replica: Replica) -> PartitionProduceResponse:
     answer = PartitionProduceResponse(index, code_of(error), NO_OFFSET)
     if not isinstance(error, _NOT_THE_LOG):
         answer.log_start_offset = replica.log.log_start_offset

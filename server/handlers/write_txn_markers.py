@@ -7,7 +7,7 @@ transaction. A marker is one control batch a partition, appended as the leader.
   the last one's result counts. A marker without partitions is not answered.
 - v2 tells the transaction version: from 2 on (KIP-890) a marker's epoch has to be above that of what it ends.
 - A marker in `__consumer_offsets` makes the offsets count that the transaction committed, or drops them.
-- Where `flush.messages` makes a flush due, the answer comes after the fsync.
+- The answer comes when the markers are on all in-sync replicas and, where `flush.messages` makes a flush due, after the fsync.
 - Errors: 3 UNKNOWN_TOPIC_OR_PARTITION, also of one that this broker does not have; 6 NOT_LEADER_OR_FOLLOWER, also while the
   groups of a partition are loading; 42 INVALID_REQUEST for a producer id, epoch or transaction version below 0; 47
   INVALID_PRODUCER_EPOCH, 52 TRANSACTION_COORDINATOR_FENCED, 56 KAFKA_STORAGE_ERROR.
@@ -18,7 +18,6 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
-from ottla.log.errors import StorageError
 from ottla.server.base.errors import code_of
 from ottla.server.base.promise import Promise
 from ottla.server.partitions.replica import Replica
@@ -48,7 +47,7 @@ _Partition = tuple[str, int]
 
 
 class _Writing:
-    """One request: what came of each partition so far, and how many appends are not durable yet."""
+    """One request: what came of each partition so far, and which appends are not acknowledged yet."""
 
     def __init__(self, request: Request) -> None:
         self._request = request
@@ -79,11 +78,11 @@ class _Writing:
         self._request.failed = any(code for codes in self.results.values() for code in codes.values())
         return WriteTxnMarkersResponse([_answer(producer_id, codes) for producer_id, codes in self.results.items()])
 
-    def answer_when_durable(self) -> Promise[WriteTxnMarkersResponse]:
+    def answer_when_acknowledged(self) -> Promise[WriteTxnMarkersResponse]:
         promise: Promise[WriteTxnMarkersResponse] = Promise()
         left = len(self.owed)
 
-        def told(producer_id: int, partition: _Partition, error: StorageError | None) -> None:
+        def acknowledged(producer_id: int, partition: _Partition, error: Exception | None) -> None:
             nonlocal left
             if error is not None:
                 self.results[producer_id][partition] = code_of(error)
@@ -91,9 +90,11 @@ class _Writing:
             if left == 0 and not promise.done():  # the connection may have gone
                 promise.set_result(self.answer())
 
-        flusher = self._request.broker.flusher()
+        from ottla.server.partitions.acknowledging import when_acknowledged  # hardly anybody has to wait
+
+        flusher = self._request.broker.flusher
         for producer_id, partition, replica, end_offset in self.owed:
-            flusher.tell_when_durable(replica, end_offset, partial(told, producer_id, partition))
+            when_acknowledged(replica, end_offset, flusher, partial(acknowledged, producer_id, partition), by_all=True)
         return promise
 
 
@@ -101,7 +102,7 @@ def handle(body: WriteTxnMarkersRequest, request: Request) -> WriteTxnMarkersRes
     writing = _Writing(request)
     for marker in body.markers:
         writing.write(marker)
-    return writing.answer_when_durable() if writing.owed else writing.answer()
+    return writing.answer_when_acknowledged() if writing.owed else writing.answer()
 
 
 def _answer(producer_id: int, codes: dict[_Partition, ErrorCode]) -> WritableTxnMarkerResult:

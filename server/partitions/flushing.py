@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 MAX_OFFSET: Final = 2**63 - 1
 
-Told = Callable[[StorageError | None], object]
+OnDurable = Callable[[StorageError | None], object]
 """What is called, on the loop, when an append is durable, or, with the reason, when it cannot be made so."""
 
 Run = Callable[[Callable[[], None], Callable[[StorageError | None], None]], None]
@@ -58,11 +58,12 @@ class _Queue:
 
     def __init__(self, replica: Replica) -> None:
         self.replica = replica
-        self.waiting: deque[tuple[int, Told]] = deque()
+        self.waiting: deque[tuple[int, OnDurable]] = deque()
+        """(end offset, what to call) of each."""
 
 
 class Flushing:
-    """The flushes that answers wait for. `tell_when_durable` for each append that `waits`."""
+    """The flushes that answers wait for: `when_durable` for each append that may not be acknowledged before one."""
 
     def __init__(self, clock: Clock, run: Run = run_in_thread) -> None:
         self._clock = clock
@@ -72,18 +73,18 @@ class Flushing:
         self.flushes = 0
         self._idle: asyncio.Event | None = None
 
-    def tell_when_durable(self, replica: Replica, end_offset: int, told: Told) -> None:
-        """`told` is called once, later, when everything below `end_offset` may be acknowledged."""
+    def when_durable(self, replica: Replica, end_offset: int, durable: OnDurable) -> None:
+        """Calls `durable` once, later, when everything below `end_offset` is flushed as `flush.messages` asks."""
         log = replica.log
         queue = self._queues.get(log)
         if queue is None:
             queue = self._queues[log] = _Queue(replica)
             self._clock.call_later(0, lambda: self._begin(log, queue))
-        queue.waiting.append((end_offset, told))
+        queue.waiting.append((end_offset, durable))
 
     def _begin(self, log: PartitionLog, queue: _Queue) -> None:
-        if log.closed and not log.answer_waits(queue.waiting[-1][0]):  # moved to another directory, and durable there
-            self._tell(log, queue)
+        if log.closed and not log.awaits_flush(queue.waiting[-1][0]):  # moved to another directory, and durable there
+            self._release(log, queue)
             return
         try:
             log.check_usable()
@@ -94,7 +95,7 @@ class Flushing:
             self._fail(log, queue, MAX_OFFSET, error)
             return
         if job is None:  # the periodic pass was first
-            self._tell(log, queue)
+            self._release(log, queue)
             return
         self.flushes += 1
         self._run(job.run, lambda error: self._ended(log, queue, job, error))
@@ -105,28 +106,28 @@ class Flushing:
             self._fail(log, queue, job.upto, error)
             return
         job.finish()
-        self._tell(log, queue)
+        self._release(log, queue)
 
-    def _tell(self, log: PartitionLog, queue: _Queue) -> None:
-        """Answers what the recovery point has reached, and has the rest flushed."""
+    def _release(self, log: PartitionLog, queue: _Queue) -> None:
+        """Calls those that the recovery point has reached, and has the rest flushed."""
         waiting = queue.waiting
-        told = []
-        while waiting and not log.answer_waits(waiting[0][0]):
-            told.append(waiting.popleft()[1])
+        released = []
+        while waiting and not log.awaits_flush(waiting[0][0]):
+            released.append(waiting.popleft()[1])
         self._go_on(log, queue)
-        if told:  # whoever's flush it was: readers see more now
+        if released:  # readers see more now, whatever flushed it
             queue.replica.wake()
-        for tell in told:
-            tell(None)
+        for durable in released:
+            durable(None)
 
     def _fail(self, log: PartitionLog, queue: _Queue, upto: int, error: StorageError) -> None:
         """Refuses those that the flush was for; all of them where there will not be another."""
         lost = log.closed or log.directory.failed is not None
-        failed = [tell for end_offset, tell in queue.waiting if lost or end_offset <= upto]
+        failed = [durable for end_offset, durable in queue.waiting if lost or end_offset <= upto]
         queue.waiting = deque(entry for entry in queue.waiting if not lost and entry[0] > upto)
         self._go_on(log, queue)
-        for tell in failed:
-            tell(error)
+        for durable in failed:
+            durable(error)
 
     def _go_on(self, log: PartitionLog, queue: _Queue) -> None:
         if queue.waiting:

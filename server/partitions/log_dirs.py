@@ -269,8 +269,7 @@ class LogDirs:
         finally:
             if future.source.closed:  # if the copy has not got its name, its directory has failed and says so
                 self._logs.adopt_future(future.log)
-                replica.log = future.log
-                replica.wake()
+                replica.replace_log(future.log)
 
     async def stop(self) -> None:
         """Moves end where they are; a later start goes on."""

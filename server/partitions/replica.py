@@ -1,29 +1,49 @@
-"""One partition on this broker, as the rest of the server sees it: a log, who leads it, and who waits for it."""
+"""One partition on this broker, as the rest of the server sees it: a log, who leads it, and who waits for it.
+
+With one replica the high watermark is the log's end and moves with the append. With followers it moves when they fetch
+(high_watermark.py). Either way `Replica.wake` has the waiting fetches attempted again.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from ottla.log.errors import CorruptRecord, FencedLeaderEpoch, UnknownLeaderEpoch
 from ottla.log.validate import Origin
-from ottla.server.metadata.names import INTERNAL_TOPICS
+from ottla.server.base.errors import NotLeaderOrFollower
+from ottla.server.partitions.roles import Follower, Leader, leave_to_leader
 
 if TYPE_CHECKING:
+    from ottla.log.config import LogConfig
     from ottla.log.partition import AppendInfo, PartitionLog
+    from ottla.server.metadata.image import PartitionImage
     from ottla.server.partitions.traffic import Traffic
     from ottla.wire.primitives import Buffer
 
 logger = logging.getLogger("ottla.server.replicas")
 
 _MAX_DAMAGE_LINES: Final = 10
+_NOBODY: Final = -1
 
 
 class Replica:
     """One partition on this broker. `traffic` is shared by all partitions of the topic."""
 
-    __slots__ = ("_damage", "is_leader", "leader", "leader_epoch", "log", "partition", "topic", "topic_id", "traffic", "watchers")
+    __slots__ = (
+        "_damage",
+        "is_leader",
+        "leader",
+        "leader_epoch",
+        "log",
+        "partition",
+        "role",
+        "topic",
+        "topic_id",
+        "traffic",
+        "watchers",
+    )
 
     def __init__(self, topic: str, topic_id: bytes, partition: int, log: PartitionLog, traffic: Traffic) -> None:
         self.traffic = traffic
@@ -31,16 +51,19 @@ class Replica:
         self.topic_id = topic_id
         self.partition = partition
         self.log = log
-        log.flush_inline = topic in INTERNAL_TOPICS  # a coordinator's append is not done before it is as durable as is wanted
-        self.leader = -1
+        self.leader = _NOBODY
         self.leader_epoch = -1
         self.is_leader = False
+        self.role: Leader | Follower | None = None
+        """See roles.py. `is_leader` says the same in an attribute, for those that ask once a request."""
         self.watchers: dict[object, Callable[[], None]] = {}
         """What to call when this partition changes, by owner: once, after which the owner watches again (purgatory.py)."""
         self._damage: tuple[str, ...] = ()
 
     def append(self, records: Buffer | None, *, origin: Origin = Origin.CLIENT, zstd_allowed: bool = True) -> AppendInfo:
-        """Write one batch as the leader and wake who waits. Raises the errors of PartitionLog.append_as_leader."""
+        """Writes one batch as the leader and wakes those who wait for records. It raises the errors of
+        PartitionLog.append_as_leader. Where `AppendInfo.waits`, the acknowledgement has to (acknowledging.py).
+        """
         info = self.log.append_as_leader(records, leader_epoch=self.leader_epoch, origin=origin, api_version_zstd_ok=zstd_allowed)
         traffic = self.traffic
         traffic.appends += 1
@@ -49,6 +72,14 @@ class Replica:
         if self.watchers:
             self.wake()
         return info
+
+    def flush_if_due(self, end_offset: int) -> None:
+        """Flushes here and now what `flush.messages` wants flushed before an append that ends at `end_offset` is acknowledged.
+        This is for those who may not wait for a flush that others share. Raises StorageError.
+        """
+        if self.log.awaits_flush(end_offset):
+            self.log.flush()
+            self.wake()
 
     def wake(self) -> None:
         """Has every delayed operation that watches checked again: records came, or the partition changed hands."""
@@ -70,3 +101,70 @@ class Replica:
         if current_leader_epoch < self.leader_epoch:
             raise FencedLeaderEpoch(f"epoch {current_leader_epoch} is over, {self.leader_epoch} is current")
         raise UnknownLeaderEpoch(f"epoch {current_leader_epoch} has not begun, {self.leader_epoch} is current")
+
+    # What the metadata say
+
+    def take_role(self, image: PartitionImage, node_id: int) -> None:
+        """Makes true what the metadata say of this partition: who leads it, and which replicas are in sync."""
+        is_new_epoch = image.leader_epoch != self.leader_epoch
+        if self.leader_epoch < 0 and len(image.replicas) > 1:  # what followers have is not known: begin with what they had
+            self.log.high_watermark = self.log.saved_high_watermark
+        self.leader, self.leader_epoch = image.leader, image.leader_epoch
+        if image.leader == node_id:
+            self._lead(image, node_id, is_new_epoch)
+        else:
+            self._stop_leading(Follower(image.leader) if image.leader != _NOBODY else None)
+        self.wake()
+
+    def resign(self) -> None:
+        """The partition is not here any more: it was deleted or reassigned, or its log directory failed."""
+        self._stop_leading(None)
+        self.wake()
+
+    def _lead(self, image: PartitionImage, node_id: int, is_new_epoch: bool) -> None:
+        self.log.begin_epoch(image.leader_epoch)
+        followers = [replica for replica in image.replicas if replica != node_id]
+        if not isinstance(self.role, Leader):
+            self.role = Leader()
+            self._count_followers(self.role, followers, image.isr, self.log.log_end_offset)
+        elif self.role.high_watermark is None:
+            if followers:  # the log was moving its high watermark itself, with what is flushed as asked
+                self._count_followers(self.role, followers, image.isr, self.log.high_watermark)
+        else:
+            self.role.high_watermark.change_replicas(followers, image.isr, is_new_epoch=is_new_epoch)
+            if not followers:
+                self.role.high_watermark = self.log.on_append = None
+        self.is_leader = True
+
+    def _count_followers(self, role: Leader, followers: Sequence[int], in_sync: Sequence[int], flushed_end: int) -> None:
+        """Has the high watermark follow this log alone, or, from what is `flushed_end` now, the followers, too."""
+        if not followers:
+            self.log.on_append = None
+            self.log.high_watermark = flushed_end
+            return
+        from ottla.server.partitions.high_watermark import HighWatermark  # where every partition has one replica it is not needed
+
+        role.high_watermark = HighWatermark(self, followers, in_sync, flushed_end)
+        self.log.on_append = role.high_watermark.on_append
+        role.high_watermark.update()
+
+    def _stop_leading(self, role: Follower | None) -> None:
+        """`role` is what the replica is from now on. Acknowledgements that wait for followers are refused."""
+        led, self.role, self.is_leader = self.role, role, False
+        self.log.on_append = leave_to_leader
+        if isinstance(led, Leader) and led.high_watermark is not None:
+            led.high_watermark.give_up(NotLeaderOrFollower(f"{self.topic}-{self.partition} is not led from here any more"))
+
+    def configure(self, config: LogConfig) -> None:
+        """Takes the topic's settings, which changed. `min.insync.replicas` may let the high watermark move."""
+        self.log.config = config
+        if isinstance(self.role, Leader) and self.role.high_watermark is not None:
+            self.role.high_watermark.update()
+
+    def replace_log(self, log: PartitionLog) -> None:
+        """The partition was moved to another log directory: `log` is the copy, which has everything and is flushed."""
+        self.log = log
+        if isinstance(self.role, Leader) and self.role.high_watermark is not None:
+            self.role.high_watermark.on_append(log.log_end_offset)
+            self.role.high_watermark.update()
+        self.wake()

@@ -2,9 +2,6 @@
 
 What exists follows from the metadata image alone: `Replicas` creates, deletes and reconfigures logs as the image tells of
 topics, and never decides anything itself. So the same code serves a standalone broker and one whose records come from a quorum.
-
-A lone replica's high watermark is its log's end and moves with the append. With followers it moves when they fetch; that is the
-place of `Replica.high_watermark_moved`, which wakes whoever is parked, in both cases.
 """
 
 from __future__ import annotations
@@ -95,8 +92,7 @@ class Replicas:
             if replica.log.directory.failed is not None:
                 dropped[name] = replica.log.directory.path
                 del self._replicas[name], self._by_id[replica.topic_id, replica.partition]
-                replica.is_leader = False
-                replica.wake()
+                replica.resign()
         return {
             (topic.name, index): dropped.get((topic.name, index))
             for topic in self._image.topics.values()
@@ -140,15 +136,7 @@ class Replicas:
         replica = replica or self._open(topic, topic_id, index, is_new=is_new)
         if replica is None:
             return
-        replica.leader = image.leader
-        replica.leader_epoch = image.leader_epoch
-        replica.is_leader = image.leader == self._node_id
-        replica.log.sole_replica = replica.is_leader and len(image.isr) <= 1
-        if replica.is_leader:
-            replica.log.begin_epoch(image.leader_epoch)
-        if replica.log.sole_replica:
-            replica.log.high_watermark = replica.log.log_end_offset
-        replica.wake()
+        replica.take_role(image, self._node_id)
 
     def _is_elsewhere(self, topic: str, index: int, image: PartitionImage) -> bool:
         """It has no leader, and was in a directory that this broker had once: to make it anew would hide that."""
@@ -187,8 +175,7 @@ class Replicas:
             self.logs.delete(topic, index)
         except StorageError as error:
             logger.error("%s-%d is deleted, but its files stay: %s", topic, index, error)
-        replica.is_leader = False
-        replica.wake()
+        replica.resign()
 
     # Settings
 
@@ -213,7 +200,7 @@ class Replicas:
             for index in self._image.topics[topic].partitions:
                 replica = self.get(topic, index)
                 if replica is not None:
-                    replica.log.config = config
+                    replica.configure(config)
 
     def _cordon(self) -> None:
         """New partitions keep clear of the directories of cordoned.log.dirs."""

@@ -148,8 +148,7 @@ class DeadLetters:
             try:
                 info = replica.append(build_batch(records), origin=Origin.CLIENT)
                 if info.waits:
-                    replica.log.flush()
-                    replica.wake()
+                    replica.flush_if_due(info.last_offset + 1)
             except LogError as error:
                 logger.error("%d dead letters to %s are lost: %s", len(records), name, error)
 

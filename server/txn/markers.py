@@ -91,8 +91,7 @@ class LocalMarkerWriter:
         if info is not None and info.waits:
             assert replica is not None
             try:
-                replica.log.flush()
+                replica.flush_if_due(info.last_offset + 1)
             except StorageError as error:
                 return code_of(error)
-            replica.wake()
         return code

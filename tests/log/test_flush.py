@@ -172,7 +172,6 @@ def test_nothing_to_flush_means_that_nothing_is_in_flight_either() -> None:
 
 def test_an_append_that_makes_a_flush_due_waits_where_the_caller_flushes() -> None:
     rig = Rig(settings(flush_messages=3))
-    rig.log.flush_inline = False
     assert [rig.append().waits for _ in range(4)] == [False, False, True, True]
     assert (rig.log.high_watermark, rig.log.recovery_point) == (2, 0)
     rig.log.flush(3)
@@ -182,9 +181,30 @@ def test_an_append_that_makes_a_flush_due_waits_where_the_caller_flushes() -> No
 
 def test_held_back_appends_that_are_cut_off_hold_nothing_back() -> None:
     rig = Rig(settings(flush_messages=1))
-    rig.log.flush_inline = False
     rig.fill(3)
     rig.log.truncate_to(1)
     rig.fill(1)
     rig.log.flush()
     assert rig.log.high_watermark == 2
+
+
+def test_what_counts_replicas_hears_of_an_append_when_it_need_not_be_flushed_any_more() -> None:
+    rig = Rig(settings(flush_messages=2))
+    ends: list[int] = []
+
+    def on_append(end_offset: int) -> bool:
+        ends.append(end_offset)
+        return True
+
+    rig.log.on_append = on_append
+    assert [rig.append().waits for _ in range(3)] == [True, True, True]
+    assert ends == [1]
+    rig.log.flush()
+    assert ends == [1, 2, 3]
+    assert rig.log.high_watermark == 0, "it is moved by who counts"
+
+
+def test_without_a_wait_for_replicas_an_append_says_so() -> None:
+    rig = Rig(settings())
+    rig.log.on_append = lambda end_offset: False
+    assert rig.append().waits is False

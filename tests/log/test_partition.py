@@ -376,13 +376,14 @@ def test_what_was_flushed_survives_power_cuts() -> None:
         assert rig.read() == list(range(rig.log.log_end_offset))
 
 
-def test_flush_messages_is_honoured_inline_unless_the_caller_takes_over() -> None:
+def test_flush_messages_leaves_the_flush_to_the_caller() -> None:
     rig = Rig(settings(flush_messages=3))
     rig.fill(2)
-    assert rig.log.recovery_point == 0
+    assert (rig.log.awaits_flush(2), rig.log.flush_due(NOW_MS)) == (False, None)
     rig.fill(1)
-    assert rig.log.recovery_point == 3
-    rig.log.flush_inline = False
+    assert (rig.log.awaits_flush(3), rig.log.flush_due(NOW_MS)) == (True, 3)
+    rig.log.flush()
+    assert (rig.log.awaits_flush(3), rig.log.recovery_point) == (False, 3)
     rig.fill(4)
     assert (rig.log.recovery_point, rig.log.flush_due(NOW_MS)) == (3, 7)
 

@@ -192,7 +192,7 @@ def test_deleted_records_do_not_hold_the_last_stable_offset_back() -> None:
 
 def test_a_decided_transaction_is_unstable_until_its_marker_is_everywhere() -> None:
     log = rig()
-    log.log.sole_replica = False
+    log.log.on_append = lambda end_offset: True  # other replicas count
     log.send(1)  # 0
     log.send(2)  # 1
     log.end(2)  # 2
@@ -295,7 +295,7 @@ def test_recovery_leaves_the_indexes_of_what_was_flushed() -> None:
 
 def test_truncation_forgets_what_was_not_replicated() -> None:
     log = rig()
-    log.log.sole_replica = False
+    log.log.on_append = lambda end_offset: True  # other replicas count
     log.send(3, transactional=False)  # 0
     log.send(1)  # 1
     log.end(1)  # 2

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from ottla.log.errors import StorageError
+from ottla.server.base.errors import NotLeaderOrFollower
 from ottla.server.coordination.internal_topic import InternalTopicLog
+from ottla.server.partitions.roles import Leader
 from tests.fakes import MemoryBroker
 from tests.log.support import batch
 
@@ -40,3 +42,41 @@ def test_what_is_deleted_is_not_read_any_more() -> None:
     log.append(0, batch(1))
     log.delete_before(0, 1)
     assert len(list(log.read(0))) == 1
+
+
+def test_an_append_is_flushed_where_that_is_due() -> None:
+    broker = MemoryBroker({})
+    broker.create_topic("__transaction_state", flush_messages="1")
+    log = InternalTopicLog(broker.replicas, broker.image, "__transaction_state")
+    assert log.append(0, batch(1)) == (0, None)
+    assert broker.logs.logs["__transaction_state", 0].recovery_point == 1
+    broker.disk.fail("sync", path="__transaction_state-0")
+    with pytest.raises(StorageError):
+        log.append(0, batch(1))
+
+
+def test_an_append_among_several_replicas_promises() -> None:
+    broker = MemoryBroker({})
+    broker.create_topic("__consumer_offsets", followers=(2,))
+    log = InternalTopicLog(broker.replicas, broker.image, "__consumer_offsets")
+    (_, first), (_, second) = log.append(0, batch(1)), log.append(0, batch(1))
+    replica = broker.replicas.get("__consumer_offsets", 0)
+    assert first is not None
+    assert second is not None
+    assert replica is not None
+    assert isinstance(replica.role, Leader)
+    assert replica.role.high_watermark is not None
+    replica.role.high_watermark.on_fetch(2, 1)
+    assert (first.done(), second.done()) == (True, False)
+    broker.elect("__consumer_offsets", 2)
+    with pytest.raises(NotLeaderOrFollower):
+        second.result()
+
+
+def test_who_does_not_lead_appends_nothing() -> None:
+    broker = MemoryBroker({"__consumer_offsets": 1})
+    log = InternalTopicLog(broker.replicas, broker.image, "__consumer_offsets")
+    broker.elect("__consumer_offsets", 2)
+    with pytest.raises(NotLeaderOrFollower):
+        log.append(0, batch(1))
+    assert list(log.read(0)) == []

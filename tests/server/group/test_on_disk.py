@@ -33,8 +33,6 @@ class Partitions:
             self.manager.format("cluster", NODE_ID)
         self.manager.open_all()
         self.logs = [self.manager.create(TOPIC, index, bytes(15) + b"\x09", config) for index in range(PARTITIONS)]
-        for log in self.logs:
-            log.sole_replica = True
 
     def partition_count(self) -> int:
         return PARTITIONS

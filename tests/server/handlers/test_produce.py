@@ -12,7 +12,9 @@ from crc32c import crc32c
 from ottla.server.base.errors import CloseConnection
 from ottla.server.base.promise import Acknowledgement
 from ottla.server.handlers import produce as produce_module
+from ottla.server.partitions.high_watermark import HighWatermark
 from ottla.server.partitions.replica import Replica
+from ottla.server.partitions.roles import Leader
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.internal.config_record import ConfigRecord
 from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -350,3 +352,56 @@ def test_what_came_in_is_counted_by_topic(broker: MemoryBroker) -> None:
     traffic = broker.replicas.traffic["t"]
     assert (traffic.appends, traffic.refused, traffic.messages_in, traffic.bytes_in) == (2, 1, 6, 2 * len(THREE))
     assert set(broker.replicas.traffic) == {"t"}
+
+
+# With followers
+
+
+def followed(broker: MemoryBroker) -> tuple[Replica, HighWatermark]:
+    broker.create_topic("led", followers=(2,))
+    replica = replica_of(broker, "led")
+    assert isinstance(replica.role, Leader)
+    assert replica.role.high_watermark is not None
+    return replica, replica.role.high_watermark
+
+
+def test_acks_all_is_answered_when_the_followers_have_the_batch(broker: MemoryBroker) -> None:
+    replica, high_watermark = followed(broker)
+    promise = promised(broker, "led", {0: THREE})
+    assert fetch(broker, "led").records == b""
+    high_watermark.on_fetch(2, 3)
+    assert kept(promise) == [(ErrorCode.NONE, 0, -1, 0)]
+    assert replica.log.high_watermark == 3
+
+
+@pytest.mark.parametrize("acks", [0, 1])
+def test_other_acks_do_not_wait_for_followers(broker: MemoryBroker, acks: int) -> None:
+    replica, _ = followed(broker)
+    answer = call(broker, "produce", 9, produce_request("led", {0: THREE}, acks=acks))
+    assert (answer is None) == (acks == 0)
+    assert (replica.log.log_end_offset, replica.log.high_watermark) == (3, 0)
+
+
+def test_a_duplicate_waits_for_the_followers_too(broker: MemoryBroker) -> None:
+    _, high_watermark = followed(broker)
+    numbered = batch(3, producer=(7, 0, 0))
+    promises = [promised(broker, "led", {0: numbered}) for _ in range(2)]
+    high_watermark.on_fetch(2, 3)
+    assert [kept(promise)[0][:2] for promise in promises] == [(ErrorCode.NONE, 0), (ErrorCode.NONE, 0)]
+    assert produce(broker, "led", numbered).base_offset == 0
+
+
+def test_when_leadership_ends_what_waits_is_answered_with_the_next_leader(broker: MemoryBroker) -> None:
+    followed(broker)
+    broker.register_broker(2, port=9093)
+    request = broker.request(10)
+    promise = produce_module.handle(produce_request("led", {0: THREE}), request)
+    assert isinstance(promise, Acknowledgement)
+    broker.elect("led", 2)
+    answer = read("produce", 10, promise.result())
+    partition = answer.responses[0].partition_responses[0]
+    assert code(partition) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1, -1, -1)
+    assert (partition.current_leader.leader_id, partition.current_leader.leader_epoch) == (2, 1)
+    assert [(endpoint.node_id, endpoint.port) for endpoint in answer.node_endpoints] == [(2, 9093)]
+    assert request.failed
+    assert broker.replicas.traffic["led"].refused == 1

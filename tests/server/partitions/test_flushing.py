@@ -41,7 +41,7 @@ class Place:
         replica = self.replica(topic)
         info = replica.append(batch())
         assert info.waits
-        self.flushing.tell_when_durable(
+        self.flushing.when_durable(
             replica, info.last_offset + 1, lambda error: self.told.append((info.last_offset, error is None))
         )
 

@@ -8,6 +8,7 @@ from ottla.log.errors import CorruptRecord, FencedLeaderEpoch, UnknownLeaderEpoc
 from ottla.server.partitions.replica import Replica
 from tests.fakes import MemoryBroker
 from tests.log.support import batch
+from tests.server.partitions.followers import Led
 
 
 def replica_of(broker: MemoryBroker) -> Replica:
@@ -51,3 +52,30 @@ def test_a_client_s_leader_epoch_is_checked(believed: int, error: type[Exception
         return
     with pytest.raises(error):
         replica.check_epoch(believed)
+
+
+def test_a_flush_that_is_due_wakes_readers_and_one_that_is_not_does_nothing() -> None:
+    broker = MemoryBroker({})
+    broker.create_topic("t", flush_messages="2")
+    replica = replica_of(broker)
+    replica.append(batch(1))
+    replica.flush_if_due(1)
+    assert replica.log.recovery_point == 0
+    replica.append(batch(1))
+    seen: list[int] = []
+    replica.watchers["reader"] = lambda: seen.append(replica.log.high_watermark)
+    replica.flush_if_due(2)
+    assert (replica.log.recovery_point, seen) == (2, [2])
+
+
+def test_a_copy_in_another_log_directory_is_flushed_and_lets_the_high_watermark_move() -> None:
+    led = Led(flush_messages=1)
+    end_offset = led.append(3)
+    called: list[Exception | None] = []
+    led.high_watermark.when_passed(end_offset, called.append)
+    led.fetched(two=3, three=3)
+    assert led.offset == 0
+    seen: list[int] = []
+    led.replica.watchers["reader"] = lambda: seen.append(led.offset)
+    led.replica.replace_log(led.replica.log)
+    assert (led.offset, called, seen) == (3, [None], [3])

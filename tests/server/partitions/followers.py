@@ -1,0 +1,48 @@
+"""A leader with two pretend followers: what the seam of replication promises, without anything that fetches."""
+
+from __future__ import annotations
+
+from ottla.server.partitions.high_watermark import HighWatermark
+from ottla.server.partitions.replica import Replica
+from ottla.server.partitions.roles import Leader
+from tests.fakes import NODE_ID, MemoryBroker
+from tests.log.support import batch
+
+TWO, THREE = 2, 3
+
+
+class Led:
+    """Partition `t-0`, which this broker leads and the brokers 2 and 3 follow, all in sync."""
+
+    def __init__(self, *, flush_messages: int = 2**63 - 1, min_insync_replicas: int = 1) -> None:
+        self.broker = MemoryBroker({})
+        self.broker.create_topic(
+            "t", followers=(TWO, THREE), flush_messages=str(flush_messages), min_insync_replicas=str(min_insync_replicas)
+        )
+        found = self.broker.replicas.get("t", 0)
+        assert found is not None
+        self.replica: Replica = found
+
+    @property
+    def high_watermark(self) -> HighWatermark:
+        assert isinstance(self.replica.role, Leader)
+        assert self.replica.role.high_watermark is not None
+        return self.replica.role.high_watermark
+
+    @property
+    def offset(self) -> int:
+        """Where the high watermark is."""
+        return self.replica.log.high_watermark
+
+    def append(self, records: int = 1) -> int:
+        """The end offset."""
+        return self.replica.append(batch(records)).last_offset + 1
+
+    def fetched(self, two: int | None = None, three: int | None = None) -> None:
+        """The followers fetch from these offsets on."""
+        for follower, end_offset in ((TWO, two), (THREE, three)):
+            if end_offset is not None:
+                self.high_watermark.on_fetch(follower, end_offset)
+
+    def change_isr(self, *isr: int) -> None:
+        self.broker.change_isr("t", (NODE_ID, *isr))
