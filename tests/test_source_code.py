@@ -9,13 +9,17 @@ from __future__ import annotations
 
 import ast
 import functools
+import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.covered_by import COVERED_BY, UNCOVERED
+
 ROOT = Path(__file__).resolve().parents[1]
+FOLDERS = ("wire", "log", "server", "pipeline", "commands")
 MAX_FUNCTION_LINES = 60
 MAX_FILE_LINES = 400
 
@@ -96,7 +100,7 @@ def test_ratchet_holds_no_stale_entry() -> None:
     assert not stale, f"no longer too long, take them out: {stale}"
 
 
-@pytest.mark.parametrize("folder", ["wire", "log", "server", "pipeline", "commands"])
+@pytest.mark.parametrize("folder", FOLDERS)
 def test_the_package_reaches_its_folders_by_relative_symlinks(folder: str) -> None:
     link = ROOT / "ottla" / folder
     assert link.is_symlink()
@@ -111,3 +115,29 @@ def test_every_module_tells_its_story() -> None:
         if path.name != "__init__.py" and not next(code, "").startswith(('"""', 'r"""')):
             silent.append(path.relative_to(ROOT).as_posix())
     assert not silent, f"no module docstring: {silent}"
+
+
+def handwritten_modules() -> list[str]:
+    """The modules of ours that hold code, by path from the root."""
+    paths = [path.relative_to(ROOT) for path in tracked_files()]
+    ours = [path for path in paths if path.parts[0] in FOLDERS and path.name != "__init__.py"]
+    return [path.as_posix() for path in ours if not is_generated((ROOT / path).read_text())]
+
+
+def has_its_own_test(module: str) -> bool:
+    """Is there `test_<name>.py`, or one of several `test_<name>_<part>.py`, in the mirror's place?"""
+    path = Path(module)
+    named = re.compile(rf"test_{path.stem}(_\w+)?\.py")
+    return any(named.fullmatch(test.name) for test in (ROOT / "tests" / path.parent).glob("test_*.py"))
+
+
+def test_every_module_has_a_test_or_is_named_with_the_one_that_covers_it() -> None:
+    without = {module for module in handwritten_modules() if not has_its_own_test(module)}
+    assert not (found := sorted(without - COVERED_BY.keys() - UNCOVERED)), f"neither a test nor a line in covered_by.py: {found}"
+
+
+def test_the_table_of_tests_is_true() -> None:
+    without = {module for module in handwritten_modules() if not has_its_own_test(module)}
+    assert not (found := sorted((COVERED_BY.keys() | UNCOVERED) - without)), f"gone, or with a test of its own: {found}"
+    assert not (found := sorted(COVERED_BY.keys() & UNCOVERED)), f"covered and uncovered: {found}"
+    assert not (found := sorted(test for test in COVERED_BY.values() if not (ROOT / test).exists())), f"no such test: {found}"
