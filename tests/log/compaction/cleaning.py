@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
+from ottla.log.compaction.cleaner import Cleaner, Throttle
 from ottla.log.compaction.cleaner_manager import CleanerSettings, Cleaning, LogCleaner
+from ottla.log.compaction.cleaning_job import CleanedGroup
 from ottla.log.partition import AppendInfo
 from ottla.log.validate import Origin
 from ottla.wire.batch import BatchHeader, check_crc, iter_batches
@@ -143,3 +145,20 @@ class CleanerRig(Rig):
     def empty(self) -> list[int]:
         """Last offsets of batches that lost all their records."""
         return [header.last_offset for header in self.headers() if not header.records_count]
+
+
+BATCH_BYTES = 70
+"""About what a batch of put_each takes."""
+
+
+def cleaned_groups(rig: CleanerRig, cleaning: Cleaning) -> list[CleanedGroup]:
+    cleaner = Cleaner(rig.disk, cleaning.job, Throttle(float("inf"), lambda: 0.0, lambda seconds: None))
+    return list(cleaner.groups())
+
+
+def segments(rig: CleanerRig, count: int, step_ms: int = 0) -> None:
+    """So many segments of one record, each `step_ms` after the one before."""
+    for key in range(count):
+        rig.put_each([key])
+        rig.roll()
+        rig.now_ms += step_ms

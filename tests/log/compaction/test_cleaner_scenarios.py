@@ -1,9 +1,9 @@
 """Kafka's own cases of compaction, and the tests here that restate them: LogCleanerTest, LogCleanerManagerTest, OffsetMapTest.
 
-The tests are in tests/log/compaction/test_cleaner.py (records, batches, producers), _bounds, _transactions, _segments, _plan,
-_process, in tests/log/compaction/test_offset_map.py and tests/server/partitions/test_cleaning.py. Beside them stand a model test
-of any history (_model), power cuts at every change (_segments), and the comparison with Kafka byte for byte
-(compat_tests/test_compaction.py).
+The tests are in tests/log/compaction: test_cleaner.py (records, batches, producers) with _bounds and _segments,
+test_transactions.py, test_plan.py, test_cleaner_manager.py, test_swap.py, test_process.py and test_offset_map.py; and in
+tests/server/partitions/test_cleaning.py. Beside them stand a model test of any history (test_cleaner_model.py), power cuts at
+every change (test_swap.py), and the comparison with Kafka byte for byte (compat_tests/test_compaction.py).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The scenarios of Kafka's LogLoaderTest, restated: what a start finds in a partition's directory, and what it makes of it.
 
-Each test names the cases it covers; test_overflow.py has testRecoveryOfSegmentWithOffsetOverflow,
+Each test names the cases it covers; test_torn_tail.py has testRecoveryOfSegmentWithOffsetOverflow,
 testRecoveryAfterCrashDuringSplitPhase1 to 5 and the two testOverCompactedLogRecovery that apply. What does not apply, and why:
 
 - testProducerSnapshotsRecoveryAfterUncleanShutdownV1, testSkipTruncateAndReloadIfOldMessageFormatAndNoCleanShutdown,

@@ -1,0 +1,34 @@
+"""log/opening/options.py: where a partition lies, and what openings of a live log hand on."""
+
+from __future__ import annotations
+
+from random import Random
+
+from ottla.log.opening.options import Opening, Scans
+from ottla.wire.kernel import BatchScan
+from tests.log.support import NOW_MS, settings
+
+
+def opening() -> Opening:
+    return Opening("a.topic", 3, None, settings(), lambda: NOW_MS, Random(1))
+
+
+def test_a_partitions_directory_has_its_name_unless_it_is_a_copy() -> None:
+    plain, copy = opening(), opening()
+    copy.directory = f"a.topic-3.{'0' * 32}-future"
+    assert plain.directory_name == "a.topic-3"
+    assert copy.directory_name == copy.directory
+
+
+def test_by_default_nothing_is_known_and_nobody_is_told() -> None:
+    plain = opening()
+    assert (plain.clean, plain.recovery_point, plain.log_start_offset, plain.high_watermark) == (False, 0, 0, 0)
+    plain.progress(7)
+
+
+def test_scans_are_forgotten_together() -> None:
+    one, other = Scans(), Scans()
+    one.before[0] = one.now[5] = BatchScan(0, 0, 1)
+    assert (other.before, other.now) == ({}, {})
+    one.clear()
+    assert (one.before, one.now) == ({}, {})

@@ -1,0 +1,126 @@
+"""log/local_log.py: the files of a partition, made, cut, dropped and renamed."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+
+from ottla.log.errors import StorageError
+from ottla.log.names import STRAY_DIR_SUFFIX
+from ottla.log.txn_index import AbortedTransaction
+from tests.log.support import NOW_MS, Rig, batch, settings
+
+SIZE = len(batch())
+ABORTED = AbortedTransaction(7, 0, 1, 2)
+
+
+def rig_of(batches: int, **changes: int) -> Rig:
+    """Two batches a segment."""
+    rig = Rig(settings(segment_bytes=2 * SIZE, **changes))
+    rig.fill(batches)
+    return rig
+
+
+def test_a_new_segment_has_its_files_and_is_not_in_the_log_yet() -> None:
+    rig = rig_of(1)
+    segment = rig.log.local.new_segment(9)
+    assert [name for name in rig.names() if name.startswith(f"{9:020d}")] == [
+        f"{9:020d}{end}" for end in (".index", ".log", ".timeindex")
+    ]
+    assert segment.size == 0
+    assert rig.bases == [0]
+
+
+def test_segments_draw_their_jitter_below_the_settings() -> None:
+    rig = Rig(settings(segment_jitter_ms=50, segment_ms=1000))
+    drawn = {rig.log.local.segment_of(0, 0).jitter_ms for _ in range(300)}
+    assert drawn == set(range(50))
+    assert {settings(segment_jitter_ms=0).random_segment_jitter_ms(rig.random) for _ in range(5)} == {0}
+    assert max(settings(segment_jitter_ms=99, segment_ms=3).random_segment_jitter_ms(rig.random) for _ in range(99)) == 2
+
+
+def test_dropped_segments_are_marked_and_go_after_the_delay() -> None:
+    rig = rig_of(5, file_delete_delay_ms=500)
+    rig.log.local.drop_oldest(2)
+    assert rig.bases == [4]
+    assert [name[:20] for name in rig.names(".log.deleted")] == [f"{0:020d}", f"{2:020d}"]
+    assert [name[:20] for name in rig.names(".snapshot")] == [f"{4:020d}"]
+    assert rig.manager.delete_pass(NOW_MS + 499) == 0
+    assert rig.manager.delete_pass(NOW_MS + 500) == 6
+    assert rig.names(".deleted") == []
+
+
+def test_the_oldest_go_durably_one_after_the_other() -> None:
+    rig = rig_of(5)
+    rig.memory.trace.clear()
+    rig.log.local.drop_oldest(2)
+    done = [
+        (what, path.rpartition("/")[2][:20]) for what, path in rig.memory.trace if path.endswith(".log") or what == "sync_dir"
+    ]
+    assert done == [("rename", f"{0:020d}"), ("sync_dir", "t-0"), ("rename", f"{2:020d}"), ("sync_dir", "t-0")]
+
+
+def test_a_snapshot_may_be_kept() -> None:
+    rig = rig_of(5)
+    dropped = rig.log.segments.drop_first(2)
+    rig.log.local.drop(dropped, keep_snapshot=2)
+    assert [name[:20] for name in rig.names(".snapshot")] == [f"{2:020d}", f"{4:020d}"]
+
+
+@pytest.mark.parametrize(("offset", "bases"), [(0, [0]), (1, [0]), (2, [0, 2]), (3, [0, 2]), (4, [0, 2, 4]), (5, [0, 2, 4])])
+def test_a_cut_ends_the_segments_and_lowers_what_is_clean(offset: int, bases: list[int]) -> None:
+    rig = rig_of(6)
+    rig.log.directory.cleaned["t", 0] = 6
+    rig.log.local.cut(offset)
+    assert rig.bases == bases
+    assert sum(segment.size for segment in rig.log.segments) == offset * SIZE
+    assert rig.log.directory.cleaned["t", 0] == offset
+
+
+def test_a_cut_below_all_segments_begins_anew_there() -> None:
+    rig = rig_of(6)
+    rig.log.local.drop_oldest(2)
+    rig.log.local.cut(1)
+    assert rig.bases == [1]
+    assert rig.log.segments.active.size == 0
+
+
+def test_an_index_that_is_not_there_is_rebuilt_with_its_marker() -> None:
+    rig = rig_of(1)
+    rig.log.local.add_aborted(ABORTED, 0)
+    assert list(rig.log.txn_index_of(rig.log.segments.active)) == [ABORTED]
+    assert len(rig.names(".txnindex")) == 1
+
+
+def test_an_index_file_that_cannot_be_made_is_no_failure_of_the_append() -> None:
+    rig = rig_of(1)
+    rig.memory.fail("open", errno.EIO, path=".txnindex")
+    rig.log.local.add_aborted(ABORTED, 0)
+    assert list(rig.log.segments.active.txn_index) == [ABORTED]
+    with pytest.raises(StorageError):
+        rig.log.directory.check()
+
+
+def test_a_retired_directory_is_gone_under_its_name() -> None:
+    rig = rig_of(1)
+    renamed = rig.log.local.retire_directory(STRAY_DIR_SUFFIX)
+    assert renamed.startswith("/data/t-0.")
+    assert renamed.endswith("-stray")
+    assert rig.disk.exists(renamed)
+    assert not rig.disk.exists(rig.path)
+
+
+def test_a_log_goes_on_under_another_name() -> None:
+    rig = rig_of(3)
+    rig.log.local.rename_directory("/data/other")
+    rig.fill(2)
+    assert rig.log.path == "/data/other"
+    assert rig.read() == [0, 1, 2, 3, 4]
+    assert {name[:20] for name in rig.disk.list("/data/other") if name.endswith(".log")} == {f"{base:020d}" for base in (0, 2, 4)}
+
+
+def test_indexes_are_written_once() -> None:
+    rig = rig_of(1)
+    assert rig.log.local.write_indexes() is True
+    assert rig.log.local.write_indexes() is False
