@@ -56,8 +56,8 @@ class LogManager:
         now_ms: Callable[[], int],
         config: LogConfig,
         *,
+        random: Random,
         config_for: Callable[[str], LogConfig] | None = None,
-        random: Random | None = None,
         producer_expiration_ms: int = 86_400_000,
         max_open_files: int = DEFAULT_OPEN_FILES,
         metadata_dir: str | None = None,
@@ -69,7 +69,7 @@ class LogManager:
         self._disk = disk
         self._now_ms = now_ms
         self._config_for = config_for or (lambda topic: config)
-        self._random = random or Random()
+        self._random = random
         self._producer_expiration_ms = producer_expiration_ms
         self.open_files = OpenFiles(max_open_files)
         self.directories = [LogDirectory(disk, path, self.open_files) for path in dict.fromkeys((*log_dirs, self._metadata_dir))]
@@ -156,7 +156,7 @@ class LogManager:
                 self._check_empty(path)
                 meta = MetaProperties(cluster_id, node_id, checkpoint.uuid_text(_new_directory_id(self._random)))
                 self._disk.makedirs(path)
-                self._disk.write_bytes(_meta(path), checkpoint.encode_meta_properties(meta))
+                self._disk.write_bytes(_meta(path), checkpoint.encode_meta_properties(meta, self._now_ms()))
                 _log.info("formatted %s for cluster %s, node %d", path, cluster_id, node_id)
             elif (meta.cluster_id, meta.node_id) != (cluster_id, node_id):
                 raise InconsistentMetadata(

@@ -10,6 +10,7 @@ import asyncio
 import heapq
 import itertools
 from collections.abc import Callable, Mapping, Sequence
+from random import Random
 from typing import Any, cast
 
 from ottla.log.config import LogConfig
@@ -113,6 +114,7 @@ class MemoryBroker:
             self.config.log_dirs,
             self.clock.now_ms,
             LogConfig.from_overrides({}, self.config.values),
+            random=Random(1),
             metadata_dir=self.config.metadata_log_dir,
         )
         self.logs.lock()

@@ -41,7 +41,7 @@ def main() -> int:
     _die_with_parent()
     os.nice(NICE)
     with open(sys.stdout.fileno(), "wb", buffering=0, closefd=False) as answers:  # nothing is left to be written at the end
-        return serve(sys.stdin.buffer, answers, OsDisk())
+        return serve(sys.stdin.buffer, answers, OsDisk(), time.monotonic)
 
 
 def _die_with_parent() -> None:
@@ -51,8 +51,8 @@ def _die_with_parent() -> None:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
-def serve(jobs: BinaryIO, answers: BinaryIO, disk: Disk) -> int:
-    """Does the jobs, one after the other; returns the exit status. `jobs` must have a descriptor."""
+def serve(jobs: BinaryIO, answers: BinaryIO, disk: Disk, monotonic: Callable[[], float]) -> int:
+    """Does the jobs, one after the other; returns the exit status. `jobs` must have a descriptor. `monotonic` is a clock in s."""
 
     def wait(seconds: float) -> None:
         if select.select([jobs], [], [], seconds)[0]:
@@ -67,15 +67,19 @@ def serve(jobs: BinaryIO, answers: BinaryIO, disk: Disk) -> int:
 
     with contextlib.suppress(CleaningAborted):
         while line := jobs.readline():
-            answer(_clean(CleaningJob(**json.loads(line)), disk, wait, answer))
+            answer(_clean(CleaningJob(**json.loads(line)), disk, monotonic, wait, answer))
     return 0
 
 
 def _clean(
-    job: CleaningJob, disk: Disk, wait: Callable[[float], None], answer: Callable[[dict[str, Any]], None]
+    job: CleaningJob,
+    disk: Disk,
+    monotonic: Callable[[], float],
+    wait: Callable[[float], None],
+    answer: Callable[[dict[str, Any]], None],
 ) -> dict[str, Any]:
-    """The last answer to a job. CleaningAborted."""
-    cleaner = Cleaner(disk, job, Throttle(job.bytes_per_second, time.monotonic, wait))
+    """Does a job; returns the last answer to it. CleaningAborted."""
+    cleaner = Cleaner(disk, job, Throttle(job.bytes_per_second, monotonic, wait))
     try:
         for group in cleaner.groups():
             answer({"group": group})

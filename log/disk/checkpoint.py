@@ -167,9 +167,9 @@ class MetaProperties(NamedTuple):
     directory_id: str
 
 
-def encode_meta_properties(meta: MetaProperties, now: datetime | None = None) -> bytes:
-    """The bytes of meta.properties, with the comment lines that java.util.Properties writes."""
-    at = (now or datetime.now(UTC)).strftime("%a %b %d %H:%M:%S UTC %Y")
+def encode_meta_properties(meta: MetaProperties, now_ms: int) -> bytes:
+    """Returns the bytes of meta.properties, with the comment lines that java.util.Properties writes; one is the time."""
+    at = datetime.fromtimestamp(now_ms // 1000, UTC).strftime("%a %b %d %H:%M:%S UTC %Y")
     lines = [
         "#",
         f"#{at}",

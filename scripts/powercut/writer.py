@@ -58,7 +58,7 @@ def key_at(offset: int) -> bytes:
 
 
 def open_logs(directory: str) -> LogManager:
-    logs = LogManager(OsDisk(), [directory], now_ms, config_for(""), config_for=config_for)
+    logs = LogManager(OsDisk(), [directory], now_ms, config_for(""), random=Random(), config_for=config_for)
     logs.open_all()
     return logs
 

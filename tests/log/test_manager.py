@@ -124,7 +124,7 @@ def test_a_directory_that_lost_its_name_is_not_given_another() -> None:
     """Also where it is the only one: the records in it belong to a cluster, and a new id would hide that."""
     disk = MemDisk()
     disk.makedirs("/only/__cluster_metadata-0")
-    manager = LogManager(disk, ["/only"], lambda: NOW_MS, settings())
+    manager = LogManager(disk, ["/only"], lambda: NOW_MS, settings(), random=Random(1))
     with pytest.raises(InconsistentMetadata, match=r"has lost its meta\.properties: it holds __cluster"):
         manager.format("cluster", 7)
     assert not disk.exists("/only/meta.properties")
@@ -283,7 +283,7 @@ def test_what_may_lie_in_a_directory_that_is_offline_is_not_made_anew(broker: Br
 def test_the_metadata_log_has_a_place_of_its_own() -> None:
     disk, config = MemDisk(lambda: NOW_MS), settings()
     for directory in ("/m", "/b"):
-        manager = LogManager(disk, ["/a", "/b"], lambda: NOW_MS, config, metadata_dir=directory)
+        manager = LogManager(disk, ["/a", "/b"], lambda: NOW_MS, config, metadata_dir=directory, random=Random(1))
         manager.open_all()
         assert manager.create("__cluster_metadata", 0, TOPIC_ID, config).path == f"{directory}/__cluster_metadata-0"
         placed = [manager.create(f"t{directory[1:]}", partition, TOPIC_ID, config).directory.path for partition in range(4)]
@@ -323,7 +323,7 @@ def test_retention_and_expiration(broker: Broker) -> None:
 
 def test_a_thousand_idle_partitions_cost_little(tmp_path: Path) -> None:
     config = settings()
-    manager = LogManager(OsDisk(), [str(tmp_path)], lambda: NOW_MS, config)
+    manager = LogManager(OsDisk(), [str(tmp_path)], lambda: NOW_MS, config, random=Random(1))
     manager.open_all()
     manager.create("warm", 0, TOPIC_ID, config)
     descriptors = len(list(Path("/proc/self/fd").iterdir()))
@@ -339,7 +339,7 @@ def test_a_thousand_idle_partitions_cost_little(tmp_path: Path) -> None:
 
 def test_more_partitions_than_open_files(tmp_path: Path) -> None:
     config = settings()
-    manager = LogManager(OsDisk(), [str(tmp_path)], lambda: NOW_MS, config, max_open_files=5)
+    manager = LogManager(OsDisk(), [str(tmp_path)], lambda: NOW_MS, config, max_open_files=5, random=Random(1))
     manager.open_all()
     before = len(list(Path("/proc/self/fd").iterdir()))
     for _ in range(3):
@@ -351,7 +351,7 @@ def test_more_partitions_than_open_files(tmp_path: Path) -> None:
         assert found is not None
         assert len(found.read()) == 2 * len(batch(2))
     manager.close()
-    manager = LogManager(OsDisk(), [str(tmp_path)], lambda: NOW_MS, config, max_open_files=5)
+    manager = LogManager(OsDisk(), [str(tmp_path)], lambda: NOW_MS, config, max_open_files=5, random=Random(1))
     manager.open_all()
     assert {log.log_end_offset for log in manager.logs.values()} == {6}
     manager.close()

@@ -9,6 +9,7 @@ import os
 import select
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +51,7 @@ def answers_to(jobs: bytes, disk: Disk) -> tuple[int, list[dict[str, Any]]]:
 
     os.write(writing, jobs)
     with os.fdopen(reading, "rb") as source:
-        status = serve(source, Answers(), disk)
+        status = serve(source, Answers(), disk, time.monotonic)
     if not closed:
         os.close(writing)
     return status, [json.loads(line) for line in answers.getvalue().splitlines()]

@@ -89,7 +89,8 @@ def test_partition_metadata_is_never_guessed(data: bytes) -> None:
 
 def test_meta_properties_are_kafkas() -> None:
     meta = MetaProperties("AAAAAAAAQACAAAAAAAAAAQ", 1, "x8kY70GRkgJjAVBva1Fm4w")
-    assert checkpoint.encode_meta_properties(meta, datetime(2026, 11, 21, 9, 51, 25, tzinfo=UTC)) == KAFKA_META
+    now_ms = round(datetime(2026, 11, 21, 9, 51, 25, tzinfo=UTC).timestamp() * 1000) + 999
+    assert checkpoint.encode_meta_properties(meta, now_ms) == KAFKA_META
     assert checkpoint.read_meta_properties(disk_with(KAFKA_META), "/f") == meta
 
 

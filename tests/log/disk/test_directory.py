@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from random import Random
 
 import pytest
 
@@ -115,11 +116,11 @@ def after_power_cut(rig: Rig) -> Rig:
 
 def test_a_new_log_directory_and_its_identity_are_durable() -> None:
     disk = MemDisk()
-    manager = LogManager(disk, ["/srv/kafka/one", "/srv/kafka/two"], lambda: NOW_MS, settings())
+    manager = LogManager(disk, ["/srv/kafka/one", "/srv/kafka/two"], lambda: NOW_MS, settings(), random=Random(1))
     manager.lock()
     made = manager.format("cluster", 1)
     disk.crash()
-    manager = LogManager(disk, ["/srv/kafka/one", "/srv/kafka/two"], lambda: NOW_MS, settings())
+    manager = LogManager(disk, ["/srv/kafka/one", "/srv/kafka/two"], lambda: NOW_MS, settings(), random=Random(1))
     assert manager.meta_properties() == made
 
 

@@ -158,9 +158,9 @@ def test_long_work_tells_how_far_it_is(caplog: pytest.LogCaptureFixture) -> None
 
 def test_two_brokers_do_not_share_a_directory(tmp_path: object) -> None:
     path = f"{tmp_path}/data"
-    first = LogManager(OsDisk(), [path], lambda: NOW_MS, settings())
+    first = LogManager(OsDisk(), [path], lambda: NOW_MS, settings(), random=Random(1))
     first.open_all()
-    second = LogManager(OsDisk(), [path], lambda: NOW_MS, settings())
+    second = LogManager(OsDisk(), [path], lambda: NOW_MS, settings(), random=Random(1))
     with pytest.raises(StorageError, match=r"in use by another broker \(it holds .*/\.lock\)"):
         second.open_all()
     first.close()

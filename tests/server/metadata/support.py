@@ -79,6 +79,7 @@ class Node:
         self.disk = MemDisk()
         self.clock = StillClock()
         self.random = Random(1)
+        self.log_random = Random(2)  # one for all starts: names of deleted directories are drawn
         texts = {"node.id": "1", "log.dirs": DIRECTORY} | {name.replace("_", "."): text for name, text in settings.items()}
         self.config, unknown = BrokerConfig.from_mapping(texts)
         assert not unknown
@@ -95,6 +96,7 @@ class Node:
             self.clock.now_ms,
             LogConfig.from_overrides({}, values),
             metadata_dir=self.config.metadata_log_dir,
+            random=self.log_random,
         )
         self.logs.lock()
         self.logs.format(CLUSTER_ID, self.config.node_id)
