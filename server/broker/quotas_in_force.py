@@ -1,4 +1,4 @@
-"""All quotas of a running broker, as its metadata and settings have them now: made by the broker when there is the first."""
+"""All quotas of a running broker, as its metadata and settings have them now. The broker makes this with the first of them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _OF_LISTENER: Final = "listener.name.{}." + MAX_RATE
 
 
 class QuotasInForce:
-    """`refresh` after each change of quotas or of the broker's settings."""
+    """What limits the clients of one broker. `refresh` is called after each change of quotas or of the broker's settings."""
 
     def __init__(self, context: BrokerContext, dispatch: Dispatch, listeners: Sequence[Listener]) -> None:
         self._context = context
@@ -49,7 +49,7 @@ class QuotasInForce:
             listener.rates = self._connections if limited else None
 
     def _rates(self) -> Mapping[str, int]:
-        """Connections a second, by listener: its own, or as many as come to the broker."""
+        """Returns the connections a second by listener: its own limit, or that of the broker."""
         context = self._context
         texts = context.settings.texts
         of_broker = context.settings[MAX_RATE]

@@ -42,7 +42,7 @@ class Chain:
         return True
 
     def compose(self, api: Api, traits: Traits, steps: Steps) -> Steps:
-        """The steps of an API with all links around them."""
+        """Returns the steps of an API with all links around them."""
         for _, link in sorted(self._links.items()):
             steps = link.around(api, traits, steps)
         return steps

@@ -16,7 +16,7 @@ FIELD = "error_code"
 
 
 class Places(NamedTuple):
-    """Where in a struct of one class error codes can stand."""
+    """The places where error codes can stand in a struct of one class."""
 
     has_code: bool
     structs: tuple[tuple[str, Places], ...]

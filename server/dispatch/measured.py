@@ -36,7 +36,7 @@ class RequestCounts:
 
     def __init__(self) -> None:
         self.requests = 0
-        """How many there were whose body was decoded."""
+        """The number of those whose body was decoded."""
         self.took = [0] * BUCKETS
         """Answers by the time they took: bucket n is for 2**(n-1) to 2**n - 1 ns. Those that closed the connection are not in."""
         self.took_ns = 0

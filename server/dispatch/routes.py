@@ -61,7 +61,7 @@ class Plan(NamedTuple):
 
     @property
     def number(self) -> int:
-        """The number of the route, by which it is found."""
+        """Returns the number by which the route is found."""
         return self.api.key << 16 | self.version
 
 
@@ -169,7 +169,7 @@ class Dispatch:
             self.routes = {number: self._compose(route.plan) for number, route in self.routes.items()}
 
     def _open_route(self, key: int, version: int) -> Route:
-        """The route of an API that nobody has asked for yet in this version. Raises CloseConnection where it is not served."""
+        """Makes the route of an API, asked for in this version for the first time. Raises CloseConnection if it is not served."""
         api = served(self._role).get(key)
         if api is None:
             raise CloseConnection(f"API key {key} is not served")
@@ -190,7 +190,7 @@ class Dispatch:
 
 
 def unsupported_api_versions(correlation_id: int) -> bytes:
-    """The answer in version 0, whatever was asked: error 35, and which versions of ApiVersions there are."""
+    """Returns the answer in version 0, whatever was asked: error 35, and which versions of ApiVersions there are."""
     from ottla.wire.messages.api_versions import ENCODE_RESPONSE, ApiVersion, ApiVersionsResponse
 
     api = APIS[API_VERSIONS]

@@ -19,7 +19,7 @@ _MOST_AT_A_TIME = 2
 
 
 class SpareDescriptors:
-    """`run` does something that needs two descriptors at a time, with the spare ones if there are no others."""
+    """Two descriptors that are held back. `run` does something that needs two at a time, with these if there are no others."""
 
     __slots__ = ("_fds",)
 
@@ -27,11 +27,11 @@ class SpareDescriptors:
         self._fds = _open()
 
     def run(self, action: Callable[[], T]) -> T:
-        """What `action` returns or raises. It may be called twice."""
+        """Calls `action`, twice if descriptors are wanting; returns or raises what it does."""
         try:
             return action()
         except (OSError, ImportError) as error:
-            if not self._fds or not _tells_of_none(error):
+            if not self._fds or not _is_exhaustion(error):
                 raise
         self.close()
         try:
@@ -48,15 +48,15 @@ class SpareDescriptors:
         self.close()
 
 
-def _tells_of_none(error: OSError | ImportError) -> bool:
-    """That there are no descriptors. The loader of compiled modules says it in words only."""
+def _is_exhaustion(error: OSError | ImportError) -> bool:
+    """Returns whether there were no descriptors. The loader of compiled modules says it in words only."""
     if isinstance(error, OSError):
         return error.errno in _NO_DESCRIPTORS
     return any(os.strerror(code) in str(error) for code in _NO_DESCRIPTORS)
 
 
 def _open() -> list[int]:
-    """Fewer, or none, where somebody else was quicker."""
+    """Opens descriptors to hold back; fewer, or none, where somebody else was quicker."""
     fds: list[int] = []
     with suppress(OSError):
         while len(fds) < _MOST_AT_A_TIME:

@@ -44,7 +44,7 @@ class BrokerCollector(Collector):
             yield family
 
     def pieces(self) -> Iterator[Family]:
-        """As `collect`, with large families in pieces, each of which is a family of that name; empty ones are left out."""
+        """Yields what `collect` does, with large families in pieces, each a family of that name; empty ones are left out."""
         monotonic = self._sources.context.clock.monotonic
         for metric in METRICS:
             samples = self._samples(metric)
@@ -79,7 +79,7 @@ class BrokerCollector(Collector):
 
 
 def _piece(samples: Iterator[Sample], monotonic: Callable[[], float]) -> list[Sample]:
-    """The next of them, as many as may be taken at a time; none when there are no more."""
+    """Takes the next samples, as many as may be taken at a time; returns none when there are no more."""
     piece: list[Sample] = []
     until = monotonic() + PIECE_SECONDS
     for sample in samples:
@@ -90,7 +90,7 @@ def _piece(samples: Iterator[Sample], monotonic: Callable[[], float]) -> list[Sa
 
 
 def _family(metric: Metric) -> Family:
-    """Counters are named without their `_total` there."""
+    """Returns an empty family of the library's, where counters are named without their `_total`."""
     name = metric.name.removesuffix("_total") if metric.kind == "counter" else metric.name
     return Family(name, metric.doc, metric.kind)
 
@@ -104,7 +104,7 @@ def _histogram(name: str, labels: dict[str, str], times: Times) -> Iterator[Samp
     yield Sample(f"{name}_sum", labels, times.sum_ns / _NS_PER_SECOND)
 
 
-class _One:
+class _SingleFamily:
     """A registry of one family, which is all that generate_latest wants of it."""
 
     def __init__(self, family: Family) -> None:
@@ -115,8 +115,8 @@ class _One:
 
 
 def text_of(family: Family, *, head: bool) -> bytes:
-    """The family as text, with or without the two lines that introduce it."""
-    text: bytes = generate_latest(_One(family))
+    """Returns the family as text, with or without the two lines that introduce it."""
+    text: bytes = generate_latest(_SingleFamily(family))
     return text if head else text.split(b"\n", 2)[2]
 
 

@@ -10,7 +10,7 @@ from ottla.server.metrics.sources import Sources
 
 
 def reasons_not_ready(sources: Sources) -> list[str]:
-    """What keeps the broker from serving clients as it should, a line each; empty when it is ready."""
+    """Returns why the broker does not serve clients as it should, a line for each reason; none when it is ready."""
     context = sources.context
     reasons = []
     if not sources.serving:

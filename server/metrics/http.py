@@ -55,7 +55,7 @@ class Refused(Exception):
 
 
 class Request(NamedTuple):
-    """What counts of a request."""
+    """The parts of a request that count here."""
 
     head_only: bool
     path: str
@@ -94,7 +94,7 @@ def _too_long() -> Refused:
 
 
 def _accepted(event: h11.Request) -> Request:
-    """What the responder needs of a request. Raises Refused for one that no page can be for."""
+    """Returns what the responder needs of a request. Raises Refused for one that no page can be for."""
     if not event.http_version.startswith(b"1."):
         raise Refused(HTTPStatus.HTTP_VERSION_NOT_SUPPORTED, "HTTP/1.1 is spoken here")
     if event.http_version != b"1.0" and not any(name == b"host" for name, _ in event.headers):
@@ -115,7 +115,7 @@ class HttpServer:
         self.long_page = asyncio.Lock()
 
     def page(self, path: str) -> Page:
-        """Refused where there is none."""
+        """Makes the page of a path. Raises Refused where there is none."""
         page = self.pages.get(path)
         if page is None:
             raise Refused(HTTPStatus.NOT_FOUND, f"there are {', '.join(self.pages)}")
@@ -161,7 +161,7 @@ class HttpConnection(asyncio.Protocol):
                 self._ask(request)
 
     def eof_received(self) -> bool:
-        """A client may be done with its side and still read; one that goes before its request is whole is gone."""
+        """Keeps the connection of a client that has sent all and may still read; drops one whose request is not whole."""
         return self._task is not None
 
     def connection_lost(self, error: Exception | None) -> None:
@@ -190,9 +190,9 @@ class HttpConnection(asyncio.Protocol):
         try:
             if page.is_long:
                 async with self._server.long_page:
-                    body = await _made(page)
+                    body = await _body_of(page)
             else:
-                body = await _made(page)
+                body = await _body_of(page)
         except Exception:
             logger.exception("a page failed")
             self._refuse(Refused(HTTPStatus.INTERNAL_SERVER_ERROR, _FAILED))
@@ -232,9 +232,10 @@ class HttpConnection(asyncio.Protocol):
             self._timer = None
 
 
-async def _made(page: Page) -> bytes:
+async def _body_of(page: Page) -> bytes:
+    """Makes a page, piece by piece, and gives the broker a turn after each."""
     parts: list[bytes] = []
     for piece in page.pieces:
         parts.append(piece)
-        await asyncio.sleep(0)  # the broker's turn
+        await asyncio.sleep(0)
     return b"".join(parts)

@@ -39,7 +39,7 @@ def summed(routes: Iterable[RequestCounts]) -> Times:
 
 
 def quantile_ns(took: Sequence[int], quantile: float) -> float:
-    """The time below which this share of the durations lies; 0.0 where there are none."""
+    """Returns the time in ns below which this share of the durations lies; 0.0 where there are none."""
     rank = quantile * sum(took)
     below = 0
     for bucket, count in enumerate(took):
@@ -59,12 +59,12 @@ class Window:
         self._next_begin: Mapping[Key, Sequence[int]] = {}
 
     def recent(self, key: Key, took: Sequence[int]) -> Sequence[int]:
-        """What came to these buckets since the window began."""
+        """Returns what came to these buckets since the window began."""
         before = self._begin.get(key)
         return took if before is None else [new - old for new, old in zip(took, before, strict=True)]
 
     def move(self, monotonic: float, took: Mapping[Key, Sequence[int]]) -> None:
-        """Called with all buckets as they are at a reading: the window after the next WINDOW_SECONDS begins there."""
+        """Takes all buckets as they are at a reading: the window after the next WINDOW_SECONDS begins there."""
         if self._since is None:
             self._since = monotonic
         elif monotonic - self._since >= WINDOW_SECONDS:

@@ -49,7 +49,7 @@ class Metric(NamedTuple):
 
 
 def single(value: Callable[[Sources], float]) -> Callable[[Sources], list[Row]]:
-    """Rows of a metric without labels."""
+    """Returns the rows of a metric without labels."""
     return lambda sources: [((), value(sources))]
 
 
@@ -57,7 +57,7 @@ def single(value: Callable[[Sources], float]) -> Callable[[Sources], list[Row]]:
 
 
 def traffic(*fields: str) -> Callable[[Sources], Iterator[Row]]:
-    """The sum of these counters of Traffic: of the whole broker under topic "", then of each topic that had any traffic."""
+    """Returns rows of the sum of these counters of Traffic: the whole broker under topic "", then each topic with traffic."""
 
     def value(of: Any) -> int:
         return sum(getattr(of, field) for field in fields)
@@ -74,7 +74,7 @@ def traffic(*fields: str) -> Callable[[Sources], Iterator[Row]]:
 
 
 def of_logs(value: Callable[[Any], int]) -> Callable[[Sources], Iterator[Row]]:
-    """A number of each partition's log, the metadata log included."""
+    """Returns rows of a number of each partition's log, the metadata log included."""
 
     def rows(sources: Sources) -> Iterator[Row]:
         for log in list(sources.logs.logs.values()):
@@ -136,7 +136,7 @@ def offset_count(sources: Sources) -> int:
 
 
 def committed(sources: Sources) -> Iterator[tuple[str, str, int, int, int | None]]:
-    """(group, topic, partition, offset, lag), of partitions that are here; lag is None where the partition is not."""
+    """Yields (group, topic, partition, offset, lag) of committed offsets; the lag is None where the partition is not here."""
     replicas = sources.context.replicas
     for shard in sources.context.groups.loaded_shards():
         for group_id in list(shard.groups):
@@ -176,7 +176,7 @@ def lag_sums(sources: Sources) -> Iterator[Row]:
 
 
 def partitions_that(holds: Callable[[Any], bool]) -> Callable[[Sources], list[Row]]:
-    """How many partitions of the cluster are like this."""
+    """Returns a row with the number of the cluster's partitions for which this holds."""
     return single(
         lambda sources: sum(
             holds(partition) for topic in sources.context.metadata.topics.values() for partition in topic.partitions.values()
@@ -185,7 +185,7 @@ def partitions_that(holds: Callable[[Any], bool]) -> Callable[[Sources], list[Ro
 
 
 def offline_replicas(sources: Sources) -> int:
-    """Those that the metadata places here, without those whose log is there and in a directory that works."""
+    """Counts those that the metadata places here, without those whose log is there and in a directory that works."""
     context = sources.context
     node_id = context.config.node_id
     placed = sum(node_id in each.replicas for topic in context.metadata.topics.values() for each in topic.partitions.values())
@@ -221,7 +221,7 @@ def late_transactions(sources: Sources) -> int:
 
 
 def is_controller(sources: Sources) -> int:
-    """The quorum is this node alone."""
+    """Returns 1 once the node is registered, since the quorum is this node alone."""
     return int(sources.context.config.node_id in sources.context.metadata.brokers)
 
 

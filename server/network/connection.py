@@ -240,7 +240,7 @@ class Connection(asyncio.BufferedProtocol):
     # Serving
 
     def _take(self, frame: memoryview) -> None:
-        """A whole frame: served now, or kept until its turn comes."""
+        """Serves a whole frame, or keeps it until its turn comes."""
         if self._out_bytes > TURN_BYTES:
             self._end_turn()
         if self._answer is None and not self._paused and not self._resting:
@@ -261,7 +261,7 @@ class Connection(asyncio.BufferedProtocol):
         self._backlog_bytes += size
 
     def _holds_enough(self) -> bool:
-        """Whether the frames that are kept are too many: those of this connection, or those of all."""
+        """Returns whether too many frames are kept, of this connection or of all."""
         counts, (requests, size) = self._counts, self._max_queued
         return (
             self._backlog_bytes > BACKLOG_BYTES
@@ -331,7 +331,7 @@ class Connection(asyncio.BufferedProtocol):
         return True
 
     def _answers_ready(self) -> None:
-        """One flush keeps many promises: their answers go out together, in the loop's next turn."""
+        """Sends the answers in the loop's next turn: one flush keeps many promises, and their answers go out together."""
         asyncio.get_running_loop().call_soon(self._send_ready)
 
     def _send_ready(self) -> None:
@@ -461,7 +461,7 @@ class Connection(asyncio.BufferedProtocol):
         part.length -= piece.length
 
     def _fail_sending(self, error: Exception) -> None:
-        """Half an answer is out and the rest will not come."""
+        """Closes at once, because half an answer is out and the rest will not come."""
         if not isinstance(error, ConnectionError):
             logger.error("%s is closed in the middle of an answer: %s", self.peer, error)
         self._closing = True
@@ -472,7 +472,7 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def waiting(self) -> bool:
-        """A request is being worked on."""
+        """Whether a request is being worked on."""
         return self._answer is not None
 
     def close(self, reason: str) -> None:
@@ -494,7 +494,7 @@ class Connection(asyncio.BufferedProtocol):
 
 
 def _descriptor(part: FileSlice) -> int:
-    """-1 where the file is none of the operating system's."""
+    """Returns the descriptor of the file, or -1 where it is none of the operating system's."""
     try:
         return part.file.fileno()
     except OSError:

@@ -48,7 +48,7 @@ class _Limit:
         self.rate = Rate(windows)
 
     def count(self, now_ms: int, longest_ms: int) -> int:
-        """One more; how long it has to wait."""
+        """Counts one more; returns how many ms it has to wait."""
         self.rate.record(1, now_ms)
         return min(self.rate.throttle_time_ms(self.limit, now_ms), longest_ms)
 
@@ -75,13 +75,13 @@ class ConnectionRates:
         self._hosts: set[asyncio.Task[None]] = set()
 
     def set_rates(self, broker: int, listeners: Mapping[str, int]) -> None:
-        """Connections a second, by listener's name."""
+        """Sets how many connections a second may come to the broker, and to each listener by its name."""
         self._broker.limit = broker
         for name, limit in listeners.items():
             self._listeners.setdefault(name, _Limit(self._windows)).limit = limit
 
     def set_quotas(self, quotas: Mapping[Entity, Mapping[str, float]]) -> None:
-        """Those of addresses among all quotas. Where a host stands for an address it is looked up, which takes a moment."""
+        """Sets the quotas of addresses, among all. Where a host stands for an address it is looked up, which takes a moment."""
         self._of_address = {}
         self._of_others = UNLIMITED
         for task in self._hosts:
@@ -108,7 +108,7 @@ class ConnectionRates:
             self._of_address[_plain(address)] = limit
 
     def admit(self, listener: str, host: str) -> Admission:
-        """A connection has come from `host`."""
+        """Counts a connection that has come from `host`; returns what becomes of it."""
         now_ms = int(self._clock.monotonic() * 1000)
         turn_ms = max(now_ms, self._free_ms.get(listener, 0))
         counted = [self._listeners[listener]] if listener in self._listeners else []
@@ -140,7 +140,7 @@ class ConnectionRates:
 
 
 def _plain(address: str) -> str:
-    """As connections write it."""
+    """Returns an address as connections write it."""
     parsed = ip_address(address)
     mapped = getattr(parsed, "ipv4_mapped", None)
     return str(mapped or parsed)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def why_no_frame(size: int) -> str:
-    """What is wrong with a size that no request has: the first bytes of other protocols are told by their names."""
+    """Returns what is wrong with a size that no request has; the first bytes of other protocols are recognised."""
     start = size.to_bytes(4, "big", signed=True)
     if start.startswith(b"\x16\x03"):  # a handshake record
         return "it speaks TLS, which this listener does not; security.protocol is PLAINTEXT here"

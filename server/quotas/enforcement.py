@@ -137,7 +137,7 @@ class ClientQuotas:
         return answer
 
     def _took_ns(self) -> int:
-        """Since the request was decoded; 0 for one that goes on after that."""
+        """Returns the time since the request was decoded; 0 for one that goes on after that."""
         took_ns = self._ticks() - self._started if self._started else 0
         self._started = 0
         return took_ns
@@ -147,13 +147,13 @@ class ClientQuotas:
             self._settle(served, answer.result())
 
     async def _settled(self, served: _Served, answer: Coroutine[Any, Any, Any]) -> Any:
-        """Handlers that are coroutines wait for nothing but the controller, which is done when it returns."""
+        """Waits for a handler that is a coroutine: it waits for nothing but the controller, which is done when it returns."""
         started = self._ticks()
         response = await answer
         return self._settle(served._replace(took_ns=served.took_ns + self._ticks() - started), response)
 
     def _settle(self, served: _Served, answer: Any) -> Any:
-        """The answer as it is to go out. What Fetch and the changes of topics were told already is in it."""
+        """Returns the answer as it is to go out. What handlers have set (Fetch, changes of topics) is in it already."""
         told_ms: int = getattr(answer, "throttle_time_ms", 0)
         throttle_time_ms = told_ms
         throttling = served.traits.throttling
@@ -183,7 +183,7 @@ class ClientQuotas:
         return int(self._clock.monotonic() * 1000)
 
     def _charge(self, ledger: Ledger[Rate], client: Client, value: float) -> int:
-        """Counts it; how long the client has to wait then."""
+        """Counts the value; returns how many ms the client has to wait then."""
         if not ledger.limited:
             return 0
         now_ms = self._now_ms()
@@ -211,14 +211,14 @@ class ClientQuotas:
         self._charge(self.request, served.client, served.took_ns * _PERCENT_OF_A_SECOND)
 
     def _most_at_once(self, client: Client) -> int:
-        """The bytes that a client may be answered which was quiet for all windows: more would be over its limit for ever."""
+        """Returns how many bytes a client may be answered after a quiet time: more would be over its limit for ever."""
         found = self.fetch.of(client, self._now_ms())
         if found is None:
             return _MOST_BYTES
         return min(int(found[1] * (self._windows.number - 1) * self._windows.size_ms / 1000), _MOST_BYTES)
 
     def charge_fetch(self, session: Session, client_id: str | None, size: int) -> int:
-        """For a Fetch that would be answered with `size` bytes: how long the client has to wait instead, or 0."""
+        """Counts a Fetch that would be answered with `size` bytes; returns how many ms the client has to wait instead, or 0."""
         client = _client(session, client_id)
         throttle_time_ms = self._charge_time(client, self._took_ns())
         now_ms = self._now_ms()
@@ -232,7 +232,7 @@ class ClientQuotas:
         return throttle_time_ms
 
     def permits(self, session: Session, client_id: str | None, *, strict: bool) -> Permits:
-        """For one request that makes or removes partitions."""
+        """Returns what one request may make and remove of partitions."""
         found = self.changes.of(_client(session, client_id), self._now_ms())
         return Permits() if found is None else _LimitedPermits(*found, self._now_ms(), strict=strict)
 
@@ -246,7 +246,7 @@ _MOST_BYTES: Final = 2**31 - 1
 
 
 class _LimitedPermits(Permits):
-    """What is left of a token bucket. A strict one refuses while there is nothing; the other lets through, and tells."""
+    """What is left of a token bucket. A strict one refuses while there is nothing; the other lets through, and sets the wait."""
 
     def __init__(self, bucket: TokenBucket, limit: float, now_ms: int, *, strict: bool) -> None:
         self._bucket = bucket

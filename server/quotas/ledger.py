@@ -18,7 +18,7 @@ FEW: Final = 1_000
 
 
 class Measure(Protocol):
-    """Rate or TokenBucket."""
+    """What a ledger measures with: a Rate or a TokenBucket."""
 
     def throttle_time_ms(self, limit: float, now_ms: int) -> int: ...
 
@@ -33,7 +33,7 @@ Client = tuple[str, str | None]
 
 
 class Ledger(Generic[M]):
-    """Of one kind of quota."""
+    """What was used up of one kind of quota."""
 
     __slots__ = ("_found", "_limits", "_look_at", "_make", "_windows", "limited", "shares")
 
@@ -42,19 +42,19 @@ class Ledger(Generic[M]):
         self._windows = windows
         self._limits = Limits({})
         self.limited = False
-        """There are limits."""
+        """Whether there are limits."""
         self._found: dict[Client, tuple[M, float] | None] = {}  # what was resolved since the limits last changed
         self._look_at = FEW
         self.shares: dict[Share, M] = {}
 
     def set_limits(self, values: Mapping[Entity, float]) -> None:
-        """From now on. What was used up stays so."""
+        """Sets the limits that count from now on. What was used up stays so."""
         self._limits = Limits(values)
         self.limited = bool(values)
         self._found.clear()
 
     def of(self, client: Client, now_ms: int) -> tuple[M, float] | None:
-        """The measure of the client's share, and its limit a second; None where it has no limit."""
+        """Returns the measure of the client's share, and its limit a second; None where it has no limit."""
         if client in self._found:
             return self._found[client]
         if len(self._found) >= FEW:

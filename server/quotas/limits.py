@@ -54,7 +54,7 @@ class Limited(NamedTuple):
 
 
 class Limits:
-    """Of one kind of quota. `values` are those that are set, by entity."""
+    """The limits of one kind of quota. `values` are those that are set, by entity."""
 
     __slots__ = ("_values",)
 
@@ -62,7 +62,7 @@ class Limits:
         self._values = values
 
     def of(self, user: str, client_id: str | None) -> Limited | None:
-        """None: no limit."""
+        """Returns the limit of a client, or None where it has none."""
         for of_user, of_client in _LEVELS:
             if of_client is _NAMED and not client_id:
                 continue

@@ -79,7 +79,7 @@ class Rate:
         return window
 
     def _look(self) -> None:
-        """The windows have changed."""
+        """Computes anew what follows from the windows, after they have changed."""
         ring = self._ring
         self._others = sum(window.sum for window in ring if window is not self._window)
         self._oldest_ms = min(window.start_ms for window in ring)
@@ -90,7 +90,7 @@ class Rate:
         return (self._others + self._window.sum) / (spanned_ms / 1000) if self._window is not None else 0.0
 
     def spanned_ms(self, now_ms: int) -> int:
-        """The time that the average is over: from the oldest window on, at least all full windows but one."""
+        """Returns the time in ms that the average is over: from the oldest window on, at least all full windows but one."""
         if now_ms >= self._stale_ms and self._ring:
             for window in self._ring:
                 if now_ms - window.last_ms >= self._windows.span_ms:
@@ -101,23 +101,23 @@ class Rate:
         return max(spanned_ms + max(missing, 0) * self._windows.size_ms, 1)
 
     def throttle_time_ms(self, limit: float, now_ms: int) -> int:
-        """How long to be quiet until the average is `limit` per second again; 0 where it is not above."""
+        """Returns how many ms to be quiet until the average is `limit` per second again; 0 where it is not above."""
         rate = self.per_second(now_ms)
         if rate <= limit:
             return 0
         return rounded_ms((rate - limit) / limit * self.spanned_ms(now_ms)) if limit > 0 else LONGEST_MS
 
     def now(self, now_ms: int) -> float:
-        """For who looks at it: the average."""
+        """Returns the average, for those who look at it."""
         return self.per_second(now_ms)
 
     def is_idle(self, now_ms: int) -> bool:
-        """Nothing that was counted matters any more: a new one would say the same, or nearly."""
+        """Returns whether nothing that was counted matters any more: a new one would say the same, or nearly."""
         return all(not window.sum or now_ms - window.last_ms >= self._windows.span_ms for window in self._ring)
 
 
 class TokenBucket:
-    """Full at first. `limit` is in tokens per second, and may be another at each call."""
+    """A bucket that is full at first. `limit` is in tokens per second, and may be another at each call."""
 
     __slots__ = ("_filled_ms", "_limit", "_tokens", "_windows")
 
@@ -128,7 +128,7 @@ class TokenBucket:
         self._filled_ms = 0
 
     def tokens(self, limit: float, now_ms: int) -> float:
-        """How many there are now; negative where it is overdrawn."""
+        """Returns how many there are now; negative where it is overdrawn."""
         self._limit = limit
         most = limit * self._windows.span_ms / 1000
         self._tokens = min(most, self._tokens + limit * (now_ms - self._filled_ms) / 1000)
@@ -139,21 +139,21 @@ class TokenBucket:
         self._tokens = self.tokens(limit, now_ms) - count
 
     def throttle_time_ms(self, limit: float, now_ms: int) -> int:
-        """How long until it is not overdrawn any more."""
+        """Returns how many ms it is until it is not overdrawn any more."""
         tokens = self.tokens(limit, now_ms)
         if tokens >= 0:
             return 0
         return rounded_ms(-tokens / limit * 1000) if limit > 0 else LONGEST_MS
 
     def now(self, now_ms: int) -> float:
-        """For who looks at it: what there is, by the limit that it had the last time."""
+        """Returns what there is, by the limit that it had the last time, for those who look at it."""
         return self.tokens(self._limit, now_ms)
 
     def is_idle(self, now_ms: int) -> bool:
-        """It is full, by the limit that it had the last time."""
+        """Returns whether it is full, by the limit that it had the last time."""
         return self.tokens(self._limit, now_ms) == self._limit * self._windows.span_ms / 1000
 
 
 def rounded_ms(value: float) -> int:
-    """As Java rounds: halves go up."""
+    """Rounds as Java does: halves go up."""
     return min(math.floor(value + 0.5), LONGEST_MS)
