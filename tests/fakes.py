@@ -17,6 +17,7 @@ from ottla.log.config import LogConfig
 from ottla.log.errors import StorageError
 from ottla.log.manager import LogManager
 from ottla.server.base.randomness import from_seed
+from ottla.server.broker import parts
 from ottla.server.metadata.controller_settings import current_settings
 from ottla.server.metadata.image import MetadataImage
 from ottla.server.partitions.fetch_sessions import FetchSessions
@@ -136,6 +137,7 @@ class MemoryBroker:
             fetch_sessions=FetchSessions(2, self.clock.now_ms, from_seed(1)),
             clock=self.clock,
             random=from_seed(1),
+            wiring=parts,
             flushing=Flushing(self.clock, run_at_once),
         )
 

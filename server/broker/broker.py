@@ -29,6 +29,7 @@ from ottla.log.manager import LogManager
 from ottla.server.base.clock import Clock, LoopClock
 from ottla.server.base.randomness import from_system, random_uuid
 from ottla.server.base.scheduler import Scheduler, flush_in_threads
+from ottla.server.broker import parts
 from ottla.server.broker.limits import limits_clients
 from ottla.server.coordination.internal_topic import InternalTopicLog
 from ottla.server.dispatch.routes import Dispatch
@@ -174,6 +175,7 @@ class Broker:
             fetch_sessions=FetchSessions(values["max.incremental.fetch.session.cache.slots"], clock.now_ms, self._random),
             clock=clock,
             random=self._random,
+            wiring=parts,
         )
         self._dispatch = self._make_dispatch(context, logs)
         await self._open_listeners(context, self._dispatch)

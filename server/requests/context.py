@@ -50,6 +50,25 @@ class ClientQuotas(Protocol):
         ...
 
 
+class Wiring(Protocol):
+    """Makes the parts that most brokers never need, out of those that every broker has (server/broker/parts.py).
+
+    What it takes to make them is imported with the first who asks, so a broker that needs none of them pays for none.
+    """
+
+    def transaction_coordinator(self, broker: BrokerContext, /) -> TransactionCoordinator: ...
+
+    def share_coordinator(self, broker: BrokerContext, /) -> ShareCoordinator: ...
+
+    def share_group_state(self, broker: BrokerContext, /) -> ShareGroupState: ...
+
+    def share_partitions(self, broker: BrokerContext, /) -> SharePartitions: ...
+
+    def client_telemetry(self, broker: BrokerContext, /) -> ClientTelemetry: ...
+
+    def flushing(self, broker: BrokerContext, /) -> Flushing: ...
+
+
 @dataclass(slots=True)
 class BrokerContext:
     """The parts of one running broker."""
@@ -67,6 +86,7 @@ class BrokerContext:
     clock: Clock
     random: Random
     """Where everything that is drawn by chance comes from (server/base/randomness.py)."""
+    wiring: Wiring
     kept_answers: KeptAnswers = field(default_factory=KeptAnswers)
     purgatory: Purgatory = field(init=False)
 
@@ -89,47 +109,35 @@ class BrokerContext:
     """None until an answer has to wait for an fsync; see `flusher`."""
 
     def transaction_coordinator(self) -> TransactionCoordinator:
+        """The coordinator of this broker, opened by the first who asks."""
         if self.transactions is None:
-            from ottla.server.txn.opening import open_transaction_coordinator
-
-            self.transactions = open_transaction_coordinator(
-                self.config, self.metadata, self.replicas, self.clock, self.producer_ids, self.groups
-            )
+            self.transactions = self.wiring.transaction_coordinator(self)
         return self.transactions
 
     def share_coordinator(self) -> ShareCoordinator:
+        """The share coordinator of this broker, opened by the first who asks."""
         if self.share_state is None:
-            from ottla.server.share_state.opening import open_share_coordinator
-
-            self.share_state = open_share_coordinator(self.config, self.metadata, self.replicas, self.clock, self.controller)
+            self.share_state = self.wiring.share_coordinator(self)
         return self.share_state
 
     def share_group_state(self) -> ShareGroupState:
-        from ottla.server.share.group_state import ShareGroupState
-
-        return ShareGroupState(self.groups, self.share_coordinator, self.metadata, self.clock)
+        """What carries out in the share coordinator what the coordinator of a group decides. It keeps nothing itself."""
+        return self.wiring.share_group_state(self)
 
     def share_partitions(self) -> SharePartitions:
+        """The share partitions that this broker leads, from the first fetch on."""
         if self.shares is None:
-            from ottla.server.share.share_partitions import SharePartitions
-
-            self.shares = SharePartitions(
-                self.share_coordinator(), self.settings, self.metadata, self.replicas, self.clock, self.controller
-            )
+            self.shares = self.wiring.share_partitions(self)
         return self.shares
 
     def client_telemetry(self) -> ClientTelemetry:
+        """The telemetry of clients, from the first that asks for its subscriptions on."""
         if self.telemetry is None:
-            from ottla.server.telemetry.subscriptions import ClientTelemetry
-
-            values = self.config.values
-            max_bytes, keeps = values["telemetry.max.bytes"], values["ottla.client.metrics"]
-            self.telemetry = ClientTelemetry(self.metadata, self.clock, self.random, max_bytes, keeps=keeps)
+            self.telemetry = self.wiring.client_telemetry(self)
         return self.telemetry
 
     def flusher(self) -> Flushing:
+        """What flushes for answers that wait, from the first on that does."""
         if self.flushing is None:
-            from ottla.server.partitions.flushing import Flushing
-
-            self.flushing = Flushing(self.clock)
+            self.flushing = self.wiring.flushing(self)
         return self.flushing

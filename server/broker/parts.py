@@ -1,0 +1,65 @@
+"""Wires the parts of a broker that most brokers never need, each with the first who asks for it (server/requests/context.py).
+
+A part takes what it uses as arguments and knows nothing of the broker around it; here is the one place that knows both. Its
+module is imported only when it is made: a broker without transactions, share groups or telemetry loads none of them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ottla.server.partitions.flushing import Flushing
+    from ottla.server.requests.context import BrokerContext
+    from ottla.server.share.group_state import ShareGroupState
+    from ottla.server.share.share_partitions import SharePartitions
+    from ottla.server.share_state.coordinator import ShareCoordinator
+    from ottla.server.telemetry.subscriptions import ClientTelemetry
+    from ottla.server.txn.coordinator import TransactionCoordinator
+
+
+def transaction_coordinator(broker: BrokerContext) -> TransactionCoordinator:
+    """A coordinator that has loaded nothing yet."""
+    from ottla.server.txn.opening import open_transaction_coordinator
+
+    return open_transaction_coordinator(
+        broker.config, broker.metadata, broker.replicas, broker.clock, broker.producer_ids, broker.groups
+    )
+
+
+def share_coordinator(broker: BrokerContext) -> ShareCoordinator:
+    """A share coordinator that has loaded nothing yet."""
+    from ottla.server.share_state.opening import open_share_coordinator
+
+    return open_share_coordinator(broker.config, broker.metadata, broker.replicas, broker.clock, broker.controller)
+
+
+def share_group_state(broker: BrokerContext) -> ShareGroupState:
+    """It opens the share coordinator only when it has something for it to do."""
+    from ottla.server.share.group_state import ShareGroupState
+
+    return ShareGroupState(broker.groups, broker.share_coordinator, broker.metadata, broker.clock)
+
+
+def share_partitions(broker: BrokerContext) -> SharePartitions:
+    """It follows the metadata from now on."""
+    from ottla.server.share.share_partitions import SharePartitions
+
+    persister = broker.share_coordinator()
+    return SharePartitions(persister, broker.settings, broker.metadata, broker.replicas, broker.clock, broker.controller)
+
+
+def client_telemetry(broker: BrokerContext) -> ClientTelemetry:
+    """It follows the metadata from now on."""
+    from ottla.server.telemetry.subscriptions import ClientTelemetry
+
+    values = broker.config.values
+    max_bytes, keeps = values["telemetry.max.bytes"], values["ottla.client.metrics"]
+    return ClientTelemetry(broker.metadata, broker.clock, broker.random, max_bytes, keeps=keeps)
+
+
+def flushing(broker: BrokerContext) -> Flushing:
+    """It flushes in threads."""
+    from ottla.server.partitions.flushing import Flushing
+
+    return Flushing(broker.clock)
