@@ -116,12 +116,6 @@ def room_order(root: Path = ROOT) -> list[str]:
     return [room(layer) for layer in _contract(root)["layers"]]
 
 
-def excused(root: Path = ROOT) -> set[tuple[str, str]]:
-    """The imports of a room above that the contract still allows, as (module, imported module)."""
-    pairs = (line.split(" -> ") for line in _contract(root).get("ignore_imports", []))
-    return {(source, target) for source, target in pairs}
-
-
 def arrows_up(edges: Graph, order: list[str]) -> list[tuple[str, str]]:
     """The imports, by module, that lead from a room to one that the order puts above it."""
     place = {name: number for number, name in enumerate(order)}

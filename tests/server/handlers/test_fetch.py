@@ -14,7 +14,7 @@ from ottla.server.base.promise import Promise
 from ottla.server.handlers import fetch as handler
 from ottla.wire.batch import iter_batches
 from ottla.wire.errors import ErrorCode
-from ottla.wire.messages.fetch import FetchPartition, FetchTopic
+from ottla.wire.messages.fetch import FetchPartition, FetchResponse, FetchTopic
 from tests.fakes import MemoryBroker
 from tests.log.support import batch
 from tests.server.handlers.data_calls import call, fetch, fetch_request, produce, read, versions
@@ -60,7 +60,7 @@ def test_every_version_reads(broker: MemoryBroker, version: int) -> None:
 def test_records_are_regions_of_the_file(broker: MemoryBroker) -> None:
     produce(broker, "t", ONE)
     answer = handler.handle(fetch_request("t", {0: 0}), broker.request(12, 1))
-    assert not isinstance(answer, asyncio.Future)
+    assert isinstance(answer, FetchResponse)
     assert isinstance(answer.responses[0].partitions[0].records, FileSlice)
 
 
