@@ -25,7 +25,7 @@ from ottla.log.errors import CorruptRecord, LogError, OffsetOutOfRange
 from ottla.log.transactions import aborted_in_read
 from ottla.server.base.errors import code_of
 from ottla.server.base.promise import Promise
-from ottla.server.partitions.fetch_sessions import TOPIC_IDS_SINCE, Fetching, Interest, Result
+from ottla.server.partitions.fetch_sessions import TOPIC_IDS_SINCE, CachedPartition, FetchContext, Result
 from ottla.server.partitions.leader_hints import leader_hint
 from ottla.server.partitions.replica import Replica
 from ottla.server.partitions.traffic import Traffic
@@ -88,7 +88,7 @@ class _Fetch:
 
     __slots__ = ("_by_id", "_fetching", "_follower", "_max_bytes", "_min_bytes", "_read_committed", "_request", "_unknown")
 
-    def __init__(self, body: FetchRequest, fetching: Fetching, request: Request, *, follower: bool) -> None:
+    def __init__(self, body: FetchRequest, fetching: FetchContext, request: Request, *, follower: bool) -> None:
         self._fetching = fetching
         self._request = request
         self._follower = follower
@@ -101,7 +101,7 @@ class _Fetch:
 
     def replicas(self) -> list[Replica]:
         """The partitions that the request waits for."""
-        found = map(self._find, self._fetching.interests.values())
+        found = map(self._find, self._fetching.partitions.values())
         return [replica for replica in found if replica is not None]
 
     def attempt(self, last: bool) -> FetchResponse | None:
@@ -111,25 +111,25 @@ class _Fetch:
         sent: list[tuple[Traffic, int]] = []
         found = 0
         ready = last
-        for interest in self._fetching.interests.values():
-            replica = self._find(interest)
-            if interest.name is None and replica is not None:
-                interest.name = replica.topic
+        for cached in self._fetching.partitions.values():
+            replica = self._find(cached)
+            if cached.name is None and replica is not None:
+                cached.name = replica.topic
             if replica is None:
-                why = self._why_missing(interest)
-                data = _refusal(interest.index, why, None if why is ErrorCode.INCONSISTENT_TOPIC_ID else [])
+                why = self._why_missing(cached)
+                data = _refusal(cached.index, why, None if why is ErrorCode.INCONSISTENT_TOPIC_ID else [])
                 if data.error_code in _UNKNOWN:  # no reason not to wait for the others
-                    unknown.append((interest, data))
+                    unknown.append((cached, data))
                     continue
             else:
-                data = self._read(replica, interest.request, max(0, self._max_bytes - found), min_one_batch=not found)
+                data = self._read(replica, cached.request, max(0, self._max_bytes - found), min_one_batch=not found)
             if data.records and replica is not None:
                 size = len(data.records)
                 found += size
                 sent.append((replica.traffic, size))
             elif data.error_code or data.diverging_epoch is not None:
                 ready = self._request.failed = True
-            results.append((interest, data))
+            results.append((cached, data))
         if len(unknown) != self._unknown:
             ready |= self._unknown is not None  # a topic came or went while we waited
             self._unknown = len(unknown)
@@ -142,8 +142,8 @@ class _Fetch:
         if quotas is not None and not self._follower:
             throttle_time_ms = quotas.charge_fetch(self._request.session, self._request.client_id, self._size(results))
             if throttle_time_ms:
-                told = self._fetching.tell_nothing()
-                return FetchResponse(throttle_time_ms, told.error_code, told.session_id)
+                empty = self._fetching.respond_empty()
+                return FetchResponse(throttle_time_ms, empty.error_code, empty.session_id)
         for traffic, size in sent:
             traffic.bytes_out += size
         response = answer(self._fetching, results)
@@ -158,24 +158,24 @@ class _Fetch:
         ENCODE_RESPONSE[self._request.api_version](FetchResponse(responses=_by_topic(self._fetching.preview(results))), parts)
         return _CORRELATION_ID + sum(map(len, parts))
 
-    def _find(self, interest: Interest) -> Replica | None:
-        replicas, topic = self._request.broker.replicas, interest.topic
-        return replicas.get_by_id(topic, interest.index) if isinstance(topic, bytes) else replicas.get(topic, interest.index)
+    def _find(self, cached: CachedPartition) -> Replica | None:
+        replicas, topic = self._request.broker.replicas, cached.topic
+        return replicas.get_by_id(topic, cached.index) if isinstance(topic, bytes) else replicas.get(topic, cached.index)
 
-    def _why_missing(self, interest: Interest) -> ErrorCode:
-        broker, topic = self._request.broker, interest.topic
+    def _why_missing(self, cached: CachedPartition) -> ErrorCode:
+        broker, topic = self._request.broker, cached.topic
         if isinstance(topic, bytes):
             image = broker.metadata.topics_by_id.get(topic)
             if image is None:
-                return self._of_lost_topic(interest)
-            topic = interest.name = image.name
-        return self._of_version(broker.replicas.why_missing(topic, interest.index))
+                return self._of_lost_topic(cached)
+            topic = cached.name = image.name
+        return self._of_version(broker.replicas.why_missing(topic, cached.index))
 
-    def _of_lost_topic(self, interest: Interest) -> ErrorCode:
+    def _of_lost_topic(self, cached: CachedPartition) -> ErrorCode:
         """Why nobody has this topic id. A session remembers its name, as Kafka's do: another topic may have it now."""
-        if interest.name is None:
+        if cached.name is None:
             return ErrorCode.UNKNOWN_TOPIC_ID
-        successor = self._request.broker.replicas.get(interest.name, interest.index)
+        successor = self._request.broker.replicas.get(cached.name, cached.index)
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if successor is None else ErrorCode.INCONSISTENT_TOPIC_ID
 
     def _of_version(self, code: ErrorCode) -> ErrorCode:
@@ -207,7 +207,7 @@ class _Fetch:
         except LogError as error:
             replica.traffic.failed_fetches += 1
             if isinstance(error, CorruptRecord):
-                replica.tell_damage(error)
+                replica.log_damage(error)
             return _refusal(asked.partition, self._of_version(code_of(error)))
         return PartitionData(
             asked.partition,
@@ -227,31 +227,31 @@ class _Fetch:
         """Names the leader beside each error that says it is another; returns where those leaders are."""
         metadata = self._request.broker.metadata
         endpoints: dict[int, NodeEndpoint] = {}
-        for interest, data in results:
+        for cached, data in results:
             if data.error_code not in _HINTED:
                 continue
-            topic = interest.topic
+            topic = cached.topic
             if isinstance(topic, bytes):
                 topic = metadata.topics_by_id[topic].name
-            hint = leader_hint(metadata, topic, interest.index, self._request.session.listener)
+            hint = leader_hint(metadata, topic, cached.index, self._request.session.listener)
             data.current_leader = LeaderIdAndEpoch(hint.leader_id, hint.leader_epoch)
             if hint.host is not None:
                 endpoints[hint.leader_id] = NodeEndpoint(hint.leader_id, hint.host, hint.port, hint.rack)
         return list(endpoints.values())
 
 
-def answer(fetching: Fetching, results: list[Result]) -> FetchResponse:
-    """The response, with what the session has to tell of the results."""
-    told = fetching.tell(results)
-    return FetchResponse(0, told.error_code, told.session_id, _by_topic(told.results))
+def answer(fetching: FetchContext, results: list[Result]) -> FetchResponse:
+    """The response, with those of the results that the session puts into it."""
+    response = fetching.respond(results)
+    return FetchResponse(0, response.error_code, response.session_id, _by_topic(response.results))
 
 
 def _by_topic(results: Sequence[Result]) -> list[FetchableTopicResponse]:
     """Neighbours of one topic share an entry."""
     topics: list[FetchableTopicResponse] = []
     last: str | bytes | None = None
-    for interest, data in results:
-        topic = interest.topic
+    for cached, data in results:
+        topic = cached.topic
         if topic == last:
             topics[-1].partitions.append(data)
             continue

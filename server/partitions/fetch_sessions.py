@@ -34,8 +34,8 @@ Key = tuple[str | bytes, int]
 """A partition as the request names it: by the topic's name, or, from version 13 on, by its id."""
 
 
-class Interest:
-    """A partition that somebody fetches: what was asked last, and what the client was told last (-1: nothing yet).
+class CachedPartition:
+    """A partition that somebody fetches: the last request for it, and what the last answer said (-1: there was none).
 
     `name` is the topic's, once it was found by its id; it stays when the topic goes.
     """
@@ -50,16 +50,16 @@ class Interest:
         self.high_watermark = -1
         self.log_start_offset = -1
 
-    def news(self, answer: PartitionData) -> bool:
-        """Does the answer tell the client anything? Remembers what it tells."""
-        told = self.is_news(answer)
-        # After an error the partition is told again when it is well, whatever its watermark.
+    def remember(self, answer: PartitionData) -> bool:
+        """Returns whether the answer says anything that the client does not know, and remembers what it says."""
+        is_news = self.is_news(answer)
+        # After an error the partition is in the next answer without one, whatever its high watermark.
         self.high_watermark = answer.high_watermark if answer.error_code == ErrorCode.NONE else -1
         self.log_start_offset = answer.log_start_offset
-        return told
+        return is_news
 
     def is_news(self, answer: PartitionData) -> bool:
-        """Would the answer tell the client anything?"""
+        """Returns whether the answer says anything that the client does not know."""
         return (
             bool(answer.records)
             or answer.error_code != ErrorCode.NONE
@@ -70,10 +70,10 @@ class Interest:
         )
 
 
-Result = tuple[Interest, "PartitionData"]
+Result = tuple[CachedPartition, "PartitionData"]
 
 
-class Told(NamedTuple):
+class SessionResponse(NamedTuple):
     """The part of an answer that sessions decide."""
 
     error_code: ErrorCode
@@ -84,13 +84,13 @@ class Told(NamedTuple):
 class FetchSession:
     """`epoch` is the one that the next request must have."""
 
-    __slots__ = ("created_ms", "epoch", "interests", "last_used_ms", "privileged", "session_id", "uses_topic_ids")
+    __slots__ = ("created_ms", "epoch", "last_used_ms", "partitions", "privileged", "session_id", "uses_topic_ids")
 
     def __init__(
-        self, session_id: int, interests: dict[Key, Interest], uses_topic_ids: bool, privileged: bool, now_ms: int
+        self, session_id: int, partitions: dict[Key, CachedPartition], uses_topic_ids: bool, privileged: bool, now_ms: int
     ) -> None:
         self.session_id = session_id
-        self.interests = interests
+        self.partitions = partitions
         self.uses_topic_ids = uses_topic_ids
         self.privileged = privileged
         self.created_ms = self.last_used_ms = now_ms
@@ -99,47 +99,50 @@ class FetchSession:
     @property
     def worth(self) -> tuple[bool, int]:
         """Followers' sessions are worth more than consumers', and then the larger more than the smaller."""
-        return self.privileged, len(self.interests)
+        return self.privileged, len(self.partitions)
 
 
-class Fetching:
+class FetchContext:
     """One fetch between its request and its answer: the partitions to look at, and what of the results goes into the answer."""
 
-    __slots__ = ("_create", "_epoch", "_session", "interests")
+    __slots__ = ("_create", "_epoch", "_session", "partitions")
 
     def __init__(
-        self, interests: dict[Key, Interest], session: FetchSession | None = None, create: Callable[[Fetching], int] | None = None
+        self,
+        partitions: dict[Key, CachedPartition],
+        session: FetchSession | None = None,
+        create: Callable[[FetchContext], int] | None = None,
     ) -> None:
-        self.interests = interests
+        self.partitions = partitions
         self._session = session
         self._epoch = session.epoch if session is not None else 0
         self._create = create
 
-    def tell(self, results: Sequence[Result]) -> Told:
-        """What the client is told of these results, in their order."""
+    def respond(self, results: Sequence[Result]) -> SessionResponse:
+        """Returns what of these results goes into the answer, in their order."""
         session = self._session
         if session is None:
             session_id = SESSIONLESS
             if self._create is not None:
                 session_id = self._create(self)
-                for interest, data in results:
-                    interest.news(data)
-            return Told(ErrorCode.NONE, session_id, results)
+                for cached, data in results:
+                    cached.remember(data)
+            return SessionResponse(ErrorCode.NONE, session_id, results)
         if session.epoch != self._epoch:  # a duplicate of this request overtook it
-            return Told(ErrorCode.INVALID_FETCH_SESSION_EPOCH, session.session_id, ())
-        told = []
-        interests = session.interests
+            return SessionResponse(ErrorCode.INVALID_FETCH_SESSION_EPOCH, session.session_id, ())
+        responded = []
+        partitions = session.partitions
         for result in results:
-            interest, data = result
-            if interest.news(data):
-                told.append(result)
+            cached, data = result
+            if cached.remember(data):
+                responded.append(result)
                 if data.records:  # its next turn is after the others
-                    key = (interest.topic, interest.index)
-                    interests[key] = interests.pop(key, interest)
-        return Told(ErrorCode.NONE, session.session_id, told)
+                    key = (cached.topic, cached.index)
+                    partitions[key] = partitions.pop(key, cached)
+        return SessionResponse(ErrorCode.NONE, session.session_id, responded)
 
     def preview(self, results: Sequence[Result]) -> Sequence[Result]:
-        """Those that `tell` would tell of."""
+        """Returns those that `respond` would put into the answer."""
         session = self._session
         if session is None:
             return results
@@ -147,13 +150,13 @@ class Fetching:
             return ()
         return [result for result in results if result[0].is_news(result[1])]
 
-    def tell_nothing(self) -> Told:
-        """For who has to wait (server/quotas): all there is to tell is told another time. No session begins with that."""
+    def respond_empty(self) -> SessionResponse:
+        """Answers a client that has to wait (server/quotas): a later answer says everything. No session begins with this."""
         session = self._session
         if session is None:
-            return Told(ErrorCode.NONE, SESSIONLESS, ())
+            return SessionResponse(ErrorCode.NONE, SESSIONLESS, ())
         is_this = session.epoch == self._epoch
-        return Told(ErrorCode.NONE if is_this else ErrorCode.INVALID_FETCH_SESSION_EPOCH, session.session_id, ())
+        return SessionResponse(ErrorCode.NONE if is_this else ErrorCode.INVALID_FETCH_SESSION_EPOCH, session.session_id, ())
 
 
 class FetchSessions:
@@ -169,17 +172,17 @@ class FetchSessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def begin(self, request: FetchRequest, version: int, *, privileged: bool = False) -> Fetching | ErrorCode:
+    def begin(self, request: FetchRequest, version: int, *, privileged: bool = False) -> FetchContext | ErrorCode:
         """What the request asks for, in its session; or the error where the session is not as the request believes."""
         by_id = version >= TOPIC_IDS_SINCE
         epoch = request.session_epoch
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             if request.session_id != SESSIONLESS:
                 self._sessions.pop(request.session_id, None)
-            interests = dict(_named(request, by_id))
+            partitions = dict(_named(request, by_id))
             if epoch == FINAL_EPOCH:
-                return Fetching(interests)
-            return Fetching(interests, create=lambda fetching: self._create(fetching.interests, by_id, privileged))
+                return FetchContext(partitions)
+            return FetchContext(partitions, create=lambda fetching: self._create(fetching.partitions, by_id, privileged))
         session = self._sessions.get(request.session_id)
         if session is None:
             return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
@@ -188,36 +191,36 @@ class FetchSessions:
         if session.uses_topic_ids != by_id:
             return ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
         self._update(session, request, by_id)
-        if not session.interests:
+        if not session.partitions:
             del self._sessions[session.session_id]
-            return Fetching(dict(_named(request, by_id)))  # as in Kafka, also what the request forgets at once
+            return FetchContext(dict(_named(request, by_id)))  # as in Kafka, also what the request forgets at once
         session.last_used_ms = self._now_ms()
         self._sessions[session.session_id] = self._sessions.pop(session.session_id)
         session.epoch = epoch + 1 if epoch < _MAX_INT32 else 1
-        return Fetching(session.interests, session)
+        return FetchContext(session.partitions, session)
 
     def _update(self, session: FetchSession, request: FetchRequest, by_id: bool) -> None:
-        interests = session.interests
-        for key, interest in _named(request, by_id):
-            known = interests.get(key)
+        partitions = session.partitions
+        for key, cached in _named(request, by_id):
+            known = partitions.get(key)
             if known is None:
-                interests[key] = interest
+                partitions[key] = cached
             else:
-                known.request = interest.request
+                known.request = cached.request
         for forgotten in request.forgotten_topics_data:
             topic: str | bytes = forgotten.topic_id if by_id else forgotten.topic
             for index in forgotten.partitions:
-                interests.pop((topic, index), None)
+                partitions.pop((topic, index), None)
 
-    def _create(self, interests: dict[Key, Interest], by_id: bool, privileged: bool) -> int:
+    def _create(self, partitions: dict[Key, CachedPartition], by_id: bool, privileged: bool) -> int:
         """The id of a new session, or SESSIONLESS where there is no room."""
         now_ms = self._now_ms()
-        if len(self._sessions) >= self._slots and not self._evict(now_ms, (privileged, len(interests))):
+        if len(self._sessions) >= self._slots and not self._evict(now_ms, (privileged, len(partitions))):
             return SESSIONLESS
         session_id = self._random.randint(1, _MAX_INT32)
         while session_id in self._sessions:
             session_id = self._random.randint(1, _MAX_INT32)
-        self._sessions[session_id] = FetchSession(session_id, interests, by_id, privileged, now_ms)
+        self._sessions[session_id] = FetchSession(session_id, partitions, by_id, privileged, now_ms)
         return session_id
 
     def _evict(self, now_ms: int, worth: tuple[bool, int]) -> bool:
@@ -241,10 +244,10 @@ class FetchSessions:
         return True
 
 
-def _named(request: FetchRequest, by_id: bool) -> list[tuple[Key, Interest]]:
+def _named(request: FetchRequest, by_id: bool) -> list[tuple[Key, CachedPartition]]:
     """The partitions in the request, in its order. A partition named twice is there twice: the later one counts."""
-    named: list[tuple[Key, Interest]] = []
+    named: list[tuple[Key, CachedPartition]] = []
     for topic in request.topics:
         name: str | bytes = topic.topic_id if by_id else topic.topic
-        named += [((name, partition.partition), Interest(name, partition)) for partition in topic.partitions]
+        named += [((name, partition.partition), CachedPartition(name, partition)) for partition in topic.partitions]
     return named

@@ -1,4 +1,6 @@
-"""Who leads a partition now, told along with "not me" (KIP-951): the client goes there without asking for metadata first."""
+"""The leader of a partition, which an answer names when it refuses with NOT_LEADER_OR_FOLLOWER (KIP-951): the client goes there
+without asking for metadata first.
+"""
 
 from __future__ import annotations
 

@@ -87,15 +87,17 @@ class Replica:
         for wake in watchers.values():
             wake()
 
-    def tell_damage(self, error: CorruptRecord) -> None:
-        """A reader came upon it, and will come again and again: a line in the log for each of the first few places is enough."""
+    def log_damage(self, error: CorruptRecord) -> None:
+        """Logs damage that a reader came upon. It will come again and again, so each of the first few places has one line."""
         what = str(error)
         if what not in self._damage and len(self._damage) < _MAX_DAMAGE_LINES:
             self._damage += (what,)
             logger.error("%s-%d is damaged, and whoever reads there is told so: %s", self.topic, self.partition, what)
 
     def check_epoch(self, current_leader_epoch: int) -> None:
-        """The leader epoch a client believes in (-1: it has none). FencedLeaderEpoch, UnknownLeaderEpoch."""
+        """Checks the leader epoch that a client believes in; -1 says that it knows none. Raises FencedLeaderEpoch or
+        UnknownLeaderEpoch.
+        """
         if current_leader_epoch in (-1, self.leader_epoch):
             return
         if current_leader_epoch < self.leader_epoch:

@@ -1,7 +1,7 @@
-"""The partitions this broker holds, as the rest of the server sees them: a log, who leads it, and who waits for it.
+"""The partitions that this broker holds, kept in step with the metadata.
 
-What exists follows from the metadata image alone: `Replicas` creates, deletes and reconfigures logs as the image tells of
-topics, and never decides anything itself. So the same code serves a standalone broker and one whose records come from a quorum.
+What exists follows from the metadata image alone: `Replicas` creates, deletes and reconfigures logs as topics in it change,
+and never decides anything itself. So the same code serves a standalone broker and one whose records come from a quorum.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ class Replicas:
         self._replicas: dict[tuple[str, int], Replica] = {}
         self._by_id: dict[tuple[bytes, int], Replica] = {}
         self.traffic: dict[str, Traffic] = {}
-        """By topic."""
+        """The traffic of each topic, by name."""
         self.past_traffic = Traffic()
-        """That of topics which are gone."""
+        """The traffic of topics which are gone."""
 
     def get(self, topic: str, partition: int) -> Replica | None:
         return self._replicas.get((topic, partition))
@@ -60,7 +60,7 @@ class Replicas:
         return self._by_id.get((topic_id, partition))
 
     def why_missing(self, topic: str, partition: int) -> ErrorCode:
-        """What a client is told of a partition that `get` does not have."""
+        """Returns the error for a client that asks for a partition which `get` does not have."""
         image = self._image.partition(topic, partition)
         if image is None:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -185,7 +185,7 @@ class ShareFetch:
         except LogError as error:
             source.replica.traffic.failed_fetches += 1
             if isinstance(error, CorruptRecord):
-                source.replica.tell_damage(error)
+                source.replica.log_damage(error)
             return Fetched(source.name, ShareError(code_of(error), None))
         if not acquired:
             return Fetched(source.name)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ottla.server.handlers.fetch import answer
-from ottla.server.partitions.fetch_sessions import EVICTION_MS, Fetching, FetchSession, FetchSessions
+from ottla.server.partitions.fetch_sessions import EVICTION_MS, FetchContext, FetchSession, FetchSessions
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.fetch import (
     EpochEndOffset,
@@ -58,9 +58,9 @@ class Client:
             return FetchResponse(error_code=fetching)
         return self.answer(fetching, results)
 
-    def answer(self, fetching: Fetching, results: dict[int, PartitionData] | None = None) -> FetchResponse:
+    def answer(self, fetching: FetchContext, results: dict[int, PartitionData] | None = None) -> FetchResponse:
         found = results or {}
-        return answer(fetching, [(each, found.get(each.index) or data(each.index)) for each in fetching.interests.values()])
+        return answer(fetching, [(each, found.get(each.index) or data(each.index)) for each in fetching.partitions.values()])
 
     def open(self, *indexes: int) -> int:
         response = self.fetch(ask(topics={"t": list(indexes)}))
@@ -138,8 +138,8 @@ def test_partitions_are_added_changed_and_forgotten() -> None:
     moved = ask(session, 2, {"t": [1]}, {"t": [0, 7]})
     moved.topics[0].partitions[0].fetch_offset = 99
     fetching = client.sessions.begin(moved, BY_NAME)
-    assert isinstance(fetching, Fetching)
-    assert [(each.index, each.request.fetch_offset) for each in fetching.interests.values()] == [(1, 99), (2, 10)]
+    assert isinstance(fetching, FetchContext)
+    assert [(each.index, each.request.fetch_offset) for each in fetching.partitions.values()] == [(1, 99), (2, 10)]
 
 
 def test_forgetting_everything_ends_the_session() -> None:
@@ -155,8 +155,8 @@ def test_partitions_with_records_go_to_the_end() -> None:
     session = client.open(0, 1, 2)
     client.fetch(ask(session, 1), {0: data(0, b"x")})
     fetching = client.sessions.begin(ask(session, 2), BY_NAME)
-    assert isinstance(fetching, Fetching)
-    assert [each.index for each in fetching.interests.values()] == [1, 2, 0]
+    assert isinstance(fetching, FetchContext)
+    assert [each.index for each in fetching.partitions.values()] == [1, 2, 0]
 
 
 def test_names_and_ids_do_not_mix() -> None:
@@ -173,8 +173,8 @@ def test_a_partition_named_twice_is_one_and_the_later_counts() -> None:
     request = ask(topics={"t": [0, 1]})
     request.topics[0].partitions.append(FetchPartition(0, fetch_offset=77))
     fetching = Client().sessions.begin(request, BY_NAME)
-    assert isinstance(fetching, Fetching)
-    assert [(each.index, each.request.fetch_offset) for each in fetching.interests.values()] == [(0, 77), (1, 10)]
+    assert isinstance(fetching, FetchContext)
+    assert [(each.index, each.request.fetch_offset) for each in fetching.partitions.values()] == [(0, 77), (1, 10)]
 
 
 def test_an_answer_that_was_overtaken_is_refused() -> None:
@@ -182,7 +182,7 @@ def test_an_answer_that_was_overtaken_is_refused() -> None:
     session = client.open(0)
     slow = client.sessions.begin(ask(session, 1), BY_NAME)
     client.fetch(ask(session, 2))
-    assert isinstance(slow, Fetching)
+    assert isinstance(slow, FetchContext)
     response = client.answer(slow, {0: data(0, b"x")})
     assert (response.error_code, response.responses) == (ErrorCode.INVALID_FETCH_SESSION_EPOCH, [])
 
@@ -240,7 +240,7 @@ def test_a_follower_evicts_a_consumer() -> None:
     client = Client(slots=1)
     consumer = client.open(0, 1, 2)
     fetching = client.sessions.begin(ask(topics={"t": [0]}), BY_NAME, privileged=True)
-    assert isinstance(fetching, Fetching)
+    assert isinstance(fetching, FetchContext)
     assert client.answer(fetching).session_id > 0
     assert client.fetch(ask(consumer, 1)).error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 

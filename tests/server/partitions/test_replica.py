@@ -38,7 +38,7 @@ def test_an_append_is_counted_with_its_bytes_and_messages() -> None:
 def test_damage_is_logged_once_a_place_and_only_for_the_first_ten(caplog: pytest.LogCaptureFixture) -> None:
     replica = replica_of(MemoryBroker({"t": 1}))
     for place in (0, 0, *range(20)):
-        replica.tell_damage(CorruptRecord(f"place {place}"))
+        replica.log_damage(CorruptRecord(f"place {place}"))
     assert [record.getMessage().rpartition(": ")[2] for record in caplog.records] == [f"place {place}" for place in range(10)]
     assert {record.name for record in caplog.records} == {"ottla.server.replicas"}
 
