@@ -43,7 +43,7 @@ def _ascending(values: array[int], strictly: bool) -> bool:
 
 
 def _words(data: bytes) -> array[int]:
-    """Big-endian int32s."""
+    """Returns the big-endian int32s in `data`."""
     words = array("i")
     words.frombytes(data)
     if sys.byteorder == "little":
@@ -100,7 +100,7 @@ class OffsetIndex:
         self._positions.extend([position for _, position in entries])
 
     def lookup(self, offset: int) -> int:
-        """Position of the last entry at or below `offset`; 0, the segment's start, if there is none."""
+        """Returns the position of the last entry at or below `offset`; 0, the segment's start, if there is none."""
         slot = bisect_right(self._offsets, offset - self.base_offset)
         return self._positions[slot - 1] if slot else 0
 
@@ -115,7 +115,7 @@ class OffsetIndex:
         return self.base_offset + self._offsets[slot] if slot < len(self._offsets) else None
 
     def last_position(self) -> int:
-        """Position of the last entry, 0 if there is none: where a walk to the segment's end starts."""
+        """Returns the position of the last entry, 0 if there is none: where a walk to the segment's end starts."""
         return self._positions[-1] if self._positions else 0
 
     def truncate_to(self, offset: int) -> None:
@@ -125,7 +125,7 @@ class OffsetIndex:
         del self._positions[slot:]
 
     def entries(self) -> list[tuple[int, int]]:
-        """(absolute offset, position) of each entry."""
+        """Returns (absolute offset, position) of each entry."""
         return [
             (self.base_offset + relative, position) for relative, position in zip(self._offsets, self._positions, strict=True)
         ]
@@ -196,7 +196,7 @@ class TimeIndex:
         self._offsets.extend([offset - base for _, offset in entries])
 
     def last(self) -> tuple[int, int]:
-        """(timestamp, absolute offset) of the last entry; (-1, base offset) if there is none."""
+        """Returns (timestamp, absolute offset) of the last entry; (-1, base offset) if there is none."""
         if not self._timestamps:
             return NO_TIMESTAMP, self.base_offset
         return self._timestamps[-1], self.base_offset + self._offsets[-1]
@@ -216,7 +216,7 @@ class TimeIndex:
         del self._timestamps[slot:]
 
     def entries(self) -> list[tuple[int, int]]:
-        """(timestamp, absolute offset) of each entry."""
+        """Returns (timestamp, absolute offset) of each entry."""
         return [(at, self.base_offset + relative) for at, relative in zip(self._timestamps, self._offsets, strict=True)]
 
     def encode(self) -> bytes:

@@ -122,7 +122,7 @@ class LogManager:
                     raise
 
     def _make_directory(self, path: str) -> None:
-        """With its parents, and durably: what is synced in a directory whose own name is lost is lost too."""
+        """Makes a directory with its parents, durably: what is synced in a directory whose own name is lost is lost too."""
         missing = []
         while not self._disk.is_dir(path or "."):  # a file in its way is told by its own name
             missing.append(path)
@@ -239,13 +239,13 @@ class LogManager:
             self.found_futures[topic_partition] = directory, name
 
     def opening_of_future(self, topic: str, partition: int, topic_id: bytes | None, name: str = "") -> Opening:
-        """For a copy on its way to another directory; `name` is its directory's, where it is known."""
+        """Returns how to open a copy on its way to another directory; `name` is its directory's, where it is known."""
         opening = self._opening(topic, partition, topic_id, self._config_for(topic))
         opening.directory = name
         return opening
 
     def prefer(self, topic: str, partition: int, path: str) -> None:
-        """Should the partition come, it is made in this directory."""
+        """Has the partition made in this directory, should it come."""
         if len(self.preferred) < _MAX_PREFERRED:
             self.preferred[topic, partition] = path
 
@@ -309,7 +309,7 @@ class LogManager:
         return log
 
     def _places(self, topic: str) -> list[LogDirectory]:
-        """Where partitions of this topic may lie."""
+        """Returns where partitions of this topic may lie."""
         paths = {self._metadata_dir} if topic == METADATA_TOPIC else self._log_dirs
         return [directory for directory in self.directories if directory.path in paths]
 
@@ -381,7 +381,7 @@ class LogManager:
         return self._sum(lambda log: 0 if (log.topic, log.partition) in self.in_cleaning else log.apply_retention(now_ms))
 
     def set_producer_expiration(self, expiration_ms: int) -> None:
-        """producer.id.expiration.ms, changed."""
+        """Takes a new producer.id.expiration.ms."""
         self._producer_expiration_ms = expiration_ms
         for log in self.logs.values():
             log.producer_expiration_ms = expiration_ms

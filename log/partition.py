@@ -178,7 +178,7 @@ class PartitionLog:
 
     @property
     def dirty(self) -> tuple[int, int]:
-        """(unflushed messages, when the log was last flushed in ms)."""
+        """Returns (unflushed messages, when the log was last flushed in ms)."""
         return self.unflushed, self.last_flush_ms
 
     # Appending
@@ -337,7 +337,7 @@ class PartitionLog:
             raise directory.fail(f"reading {self.path}", error) from error
 
     def iterate_batches(self, from_offset: int) -> Iterator[bytes]:
-        """Every whole batch from the one that holds `from_offset` to the log's end as it is now. Errors as `read`."""
+        """Yields every whole batch from the one that holds `from_offset` to the log's end as it is now. Errors as `read`."""
         if not self.log_start_offset <= from_offset <= self.log_end_offset:
             raise OffsetOutOfRange(f"offset {from_offset} is not in {self.log_start_offset}..{self.log_end_offset} of {self!r}")
         with self.directory.guard(f"reading {self.path}"):
@@ -355,7 +355,7 @@ class PartitionLog:
             return timestamps.max_timestamp_offset(self.segments)
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
-        """(epoch, end offset) as OffsetForLeaderEpoch answers: see LeaderEpochs.end_offset_for."""
+        """Returns (epoch, end offset) as OffsetForLeaderEpoch answers: see LeaderEpochs.end_offset_for."""
         return self.epochs.end_offset_for(epoch, self.log_end_offset)
 
     # Flushing

@@ -204,7 +204,7 @@ class ProducerStates:
 
     @property
     def first_open_offset(self) -> int | None:
-        """First offset of the oldest open transaction, decided by nobody yet."""
+        """Returns the first offset of the oldest open transaction, decided by nobody yet."""
         return next(iter(self._open_transactions), None)
 
     def first_unstable_offset(self, high_watermark: int) -> int | None:

@@ -127,7 +127,7 @@ def _load_snapshot(
 
 
 def _position_of(segment: Segment, offset: int) -> int:
-    """Where the first batch begins that reaches to `offset`; not by the index alone, which may hold anything."""
+    """Returns where the first batch begins that reaches to `offset`; not by the index alone, which may hold anything."""
     if segment.base_offset >= offset:
         return 0
     found = segment.locate(offset)

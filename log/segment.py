@@ -311,7 +311,7 @@ class Segment:
         return self._txn_index
 
     def change_txn_index(self) -> TxnIndex:
-        """`txn_index`, to be changed: it is written with the other indexes."""
+        """Returns `txn_index`, to be changed: it is written with the other indexes."""
         index = self.txn_index
         if index is NO_ABORTS:
             index = self._txn_index = TxnIndex(self.base_offset)
@@ -319,7 +319,7 @@ class Segment:
         return index
 
     def reset_txn_index(self) -> None:
-        """Nobody, whatever the file says; the markers will be gone through again."""
+        """Empties the transaction index, whatever the file says; the markers will be gone through again."""
         self._txn_index = NO_ABORTS
         if self._disk.exists(self.path(TXN_INDEX_SUFFIX)):
             self.change_txn_index()
@@ -377,7 +377,7 @@ class Segment:
         return found
 
     def next_offset(self) -> int:
-        """One past the last offset in the segment; the base offset if it is empty. CorruptRecord as `locate`."""
+        """Returns one past the last offset in the segment; the base offset if it is empty. CorruptRecord as `locate`."""
         try:
             return self._next_offset()
         except (CorruptIndex, CorruptRecord):
@@ -396,7 +396,7 @@ class Segment:
     # Building and writing indexes
 
     def reset_indexes(self) -> None:
-        """Empty indexes and no known timestamps, before `index_batch` is called for each batch from the first on."""
+        """Sets empty indexes and no known timestamps, before `index_batch` is called for each batch from the first on."""
         self._offset_index = OffsetIndex(self.base_offset, self._index_bytes)
         self._time_index = TimeIndex(self.base_offset, self._index_bytes)
         self._max_timestamp, self._offset_of_max = NO_TIMESTAMP, self.base_offset
@@ -522,5 +522,5 @@ class Segment:
         self.indexes_dirty = False
 
     def sync(self) -> None:
-        """fsync of the log file. May run in another thread."""
+        """Does an fsync of the log file, in any thread."""
         (self.file or self._disk.open(self.path(LOG_SUFFIX))).sync()

@@ -84,7 +84,7 @@ class Segments:
         return dropped
 
     def replace_all(self, segment: Segment) -> list[Segment]:
-        """One new segment instead of all."""
+        """Puts one new segment in the place of all; returns those."""
         dropped = self._all
         self._all, self._bases, self.active = [segment], [segment.base_offset], segment
         self._hints.clear()
@@ -158,7 +158,7 @@ class Segments:
         return None
 
     def _end(self, index: int, upto: int) -> int:
-        """Where in a segment reading up to offset `upto` ends."""
+        """Returns where in a segment reading up to offset `upto` ends."""
         segment = self._all[index]
         if index + 1 < len(self._all) and upto >= self._all[index + 1].base_offset:
             return segment.size
@@ -168,7 +168,7 @@ class Segments:
         return segment.size if position < 0 else position
 
     def batches(self, from_offset: int, upto: int) -> Iterator[memoryview]:
-        """Whole batches from the one that holds `from_offset`, while they start before `upto`, as they are on disk."""
+        """Yields whole batches from the one that holds `from_offset`, while they start before `upto`, as they are on disk."""
         found = self._find(from_offset)
         if found is None:
             return

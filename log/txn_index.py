@@ -57,7 +57,7 @@ class TxnIndex:
         return map(AbortedTransaction._make, columns)
 
     def clear(self) -> None:
-        """No entries."""
+        """Removes all entries."""
         self._producer_ids = array("q")
         self._first_offsets = array("q")
         self._last_offsets = array("q")

@@ -201,7 +201,7 @@ def _one_batch(buf: Buffer | None) -> BatchHeader:
 
 
 def _framed_size(buf: Buffer, pos: int) -> int | None:
-    """Size of the batch at `pos`; None if it is not all there. Raises where the bytes cannot be a batch we take."""
+    """Returns the size of the batch at `pos`; None if it is not all there. Raises where the bytes cannot be a batch we take."""
     left = len(buf) - pos
     if left < _MIN_FRAMED:
         return None

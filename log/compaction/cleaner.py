@@ -55,7 +55,7 @@ class Throttle:
     _free_at: float = field(default=0.0, init=False)
 
     def spend(self, size: int) -> None:
-        """`size` bytes were read or written."""
+        """Notes that `size` bytes were read or written."""
         self._unlooked += size
         if self._unlooked < min(self.look_every_bytes, self.bytes_per_second / 10):
             return
@@ -125,7 +125,7 @@ class Cleaner:
             self._map.latest_offset = (dirty[index + 1].base_offset if index + 1 < len(dirty) else job.uncleanable_offset) - 1
 
     def _note_segment(self, segment: Segment, transactions: CleanedTransactions) -> bool:
-        """False if the map is full."""
+        """Puts the keys of a segment's dirty batches into the map; returns False if that is full."""
         job, offsets, stats = self._job, self._map, self.stats
         first = segment.locate(job.dirty_offset)  # which does not believe the index
         start = segment.size if first is None else first.position
@@ -266,7 +266,7 @@ class _Output:
         self._parts, self._gathered = [], 0
 
     def end(self) -> None:
-        """Nothing more comes."""
+        """Writes the rest."""
         if self._gathered:
             self._write()
         self._segment.end_indexing()

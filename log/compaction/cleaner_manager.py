@@ -220,7 +220,7 @@ class LogCleaner:
         return swap
 
     def finish(self, cleaning: Cleaning, stats: CleaningStats) -> None:
-        """Every group is in its place. StorageError."""
+        """Ends a cleaning of which every group is in its place. StorageError."""
         if cleaning.is_void:
             self.give_up(cleaning)
             return
@@ -258,7 +258,7 @@ class LogCleaner:
         self.uncleanable[log.topic, log.partition] = reason
 
     def delete_old(self) -> int:
-        """Retention, and what lies below the log's start, for compacted logs; returns how many segments went."""
+        """Applies retention, and deletes what lies below the log's start, for compacted logs; returns how many segments went."""
         deleted = 0
         for log in self._compacted():
             try:
@@ -318,5 +318,5 @@ class LogCleaner:
 
 
 def unthrottled(_: CleaningJob) -> Throttle:
-    """No bound, and nobody to ask."""
+    """Returns a throttle without a bound, which asks nobody."""
     return Throttle(float("inf"), lambda: 0.0, lambda seconds: None)

@@ -10,7 +10,7 @@ from ottla.log.errors import LogError
 
 
 class CleaningAborted(LogError):
-    """Whoever ordered the cleaning does not want it any more. What it wrote is removed. Never sent."""
+    """The cleaning was called off. What it wrote is removed. Never sent."""
 
 
 class MapTooSmall(LogError):
@@ -45,7 +45,7 @@ class CleaningJob:
     bytes_per_second: float
 
     def fields(self) -> dict[str, Any]:
-        """By name, and not copied: there may be a hundred thousand producers."""
+        """Returns the fields by name, not copied: there may be a hundred thousand producers."""
         return {name: getattr(self, name) for name in self.__slots__}
 
 

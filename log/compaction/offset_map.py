@@ -216,7 +216,7 @@ def survivors(offsets: OffsetMap, buf: bytes, base_offset: i64, base_timestamp: 
 
 
 def encoded(value: i64) -> bytes:
-    """Zigzag varint."""
+    """Returns the zigzag varint of `value`."""
     if -64 <= value < 64:
         return bytes([int((value << 1) ^ (value >> 63))])
     out: list[int] = []

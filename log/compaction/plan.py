@@ -48,7 +48,7 @@ def is_compacted(log: PartitionLog) -> bool:
 
 
 def plan(log: PartitionLog, cleaned_upto: int | None, now_ms: int) -> CleaningPlan:
-    """`cleaned_upto` is the checkpoint's, None if it has none. CorruptRecord, OSError."""
+    """Returns how far the log may be cleaned. `cleaned_upto` is the checkpoint's, None if it has none. CorruptRecord, OSError."""
     dirty_offset, is_wrong = _dirty_offset(log, cleaned_upto)
     limit = max(dirty_offset, _uncleanable_offset(log, dirty_offset, now_ms))
     uncleanable_offset = log.segments[log.segments.floor(limit)].base_offset
@@ -64,19 +64,19 @@ def plan(log: PartitionLog, cleaned_upto: int | None, now_ms: int) -> CleaningPl
 
 
 def is_due(log: PartitionLog, found: CleaningPlan) -> bool:
-    """Shall the log be cleaned?"""
+    """Returns whether the log is to be cleaned."""
     if found.delay_ms > 0 and found.cleanable_bytes > 0:
         return True
     return found.dirty_ratio > log.config.min_cleanable_dirty_ratio
 
 
 def _segments(log: PartitionLog, from_offset: int, upto: int) -> list[Segment]:
-    """From the one that holds `from_offset` to the last that begins below `upto`."""
+    """Returns the segments from the one that holds `from_offset` to the last that begins below `upto`."""
     return log.segments.between(log.segments.floor(from_offset), upto)
 
 
 def _dirty_offset(log: PartitionLog, cleaned_upto: int | None) -> tuple[int, bool]:
-    """(from where the log is dirty, whether the checkpoint says something impossible)."""
+    """Returns (from where the log is dirty, whether the checkpoint says something impossible)."""
     if cleaned_upto is None:
         return log.log_start_offset, False
     if cleaned_upto < log.log_start_offset:

@@ -85,7 +85,7 @@ def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
 
 
 def read_offsets(disk: Disk, path: str) -> dict[TopicPartition, int]:
-    """(topic, partition) -> offset; empty if there is no file. CorruptSnapshot."""
+    """Returns (topic, partition) -> offset, empty if there is no file. CorruptSnapshot."""
     try:
         data = disk.read_bytes(path)
     except FileNotFoundError:
@@ -99,7 +99,7 @@ def read_offsets(disk: Disk, path: str) -> dict[TopicPartition, int]:
 
 
 def write_offsets(disk: Disk, path: str, offsets: Mapping[TopicPartition, int]) -> None:
-    """Durable when it returns. OSError."""
+    """Writes a checkpoint of offsets; it is durable on return. OSError."""
     disk.write_bytes(path, encode_offsets(offsets))
 
 

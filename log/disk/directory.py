@@ -159,17 +159,17 @@ class LogDirectory:
         self._save(checkpoint.RECOVERY_POINTS, {name: log.recovery_point for name, log in self._checkpointed().items()})
 
     def save_log_start_offsets(self) -> None:
-        """Only those that no file name says. StorageError."""
+        """Writes the log starts that no file name gives. StorageError."""
         logs = self._checkpointed().items()
         starts = {name: log.log_start_offset for name, log in logs if log.log_start_offset > log.first_base_offset}
         self._save(checkpoint.LOG_START_OFFSETS, starts)
 
     def save_high_watermarks(self) -> None:
-        """StorageError."""
+        """Writes the high watermarks. StorageError."""
         self._save(checkpoint.HIGH_WATERMARKS, {name: log.high_watermark for name, log in self._checkpointed().items()})
 
     def save_cleaned(self) -> None:
-        """Only partitions that are there. StorageError."""
+        """Writes up to where each partition that is there is clean. StorageError."""
         there = self._checkpointed()
         self._save(checkpoint.CLEANER_OFFSETS, {name: offset for name, offset in self.cleaned.items() if name in there})
 
@@ -189,7 +189,7 @@ class LogDirectory:
             self.save_cleaned()
 
     def had(self, partition: checkpoint.TopicPartition) -> bool:
-        """Did a checkpoint speak of the partition, of which there are no files?"""
+        """Returns whether a checkpoint names the partition, of which there are no files."""
         return partition in self.mentioned and partition not in self.partitions
 
     def forget(self, partition: checkpoint.TopicPartition) -> None:
@@ -203,7 +203,7 @@ class LogDirectory:
         self.forget_cleaned(partition)
 
     def save_all(self) -> None:
-        """All three. StorageError."""
+        """Writes all three checkpoints. StorageError."""
         self.save_recovery_points()
         self.save_log_start_offsets()
         self.save_high_watermarks()

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def _nobody_asks(checked_bytes: int) -> None:
-    """No progress is told."""
+    """Takes no notice of progress."""
 
 
 @dataclass(slots=True)

@@ -112,7 +112,7 @@ def open_log(directory: LogDirectory, opening: Opening) -> PartitionLog:
 
 
 def bytes_to_check(disk: Disk, directory: LogDirectory, opening: Opening) -> int:
-    """How many bytes of the partition an unclean stop has left to be read, at most. Only for telling: 0 where it goes wrong."""
+    """How many bytes of the partition an unclean stop has left to be read, at most. Only to be shown: 0 where it goes wrong."""
     if opening.clean:
         return 0
     path = f"{directory.path}/{opening.directory_name}"
@@ -262,7 +262,7 @@ class _Loader:
             raise CorruptLog(f"{segment!r}: {error}") from error
 
     def _make_missing_indexes(self, segment: Segment) -> None:
-        """Kafka expects the files beside each log, also beside an empty one."""
+        """Makes the index files that Kafka expects beside each log, also beside an empty one."""
         for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
             if segment.size == 0 and not self._disk.exists(segment.path(suffix)):
                 self._disk.open(segment.path(suffix), create=True).close()
@@ -292,7 +292,7 @@ class _Loader:
         self.epochs_changed |= epochs.truncate_from_start(start_offset)
 
     def _rebuild_epochs(self) -> None:
-        """From the headers of all segments."""
+        """Reads the epochs from the headers of all segments."""
         epochs = self.epochs
         epochs.clear()
         for segment in self.segments:

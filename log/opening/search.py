@@ -65,7 +65,7 @@ class Window:
         return value
 
     def is_zero(self, start: int) -> bool:
-        """Nothing but zeros to the end?"""
+        """Returns whether there is nothing but zeros to the end."""
         return all(bytes(piece).count(0) == len(piece) for piece in self.pieces(start, self.size))
 
     def header(self, position: int) -> BatchHeader | str:

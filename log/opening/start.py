@@ -138,7 +138,7 @@ class Start:
     # What is there
 
     def _prepare(self, directory: LogDirectory) -> _Work | None:
-        """None: the directory is offline."""
+        """Returns None if the directory is offline."""
         if directory.failed is not None:
             return None
         disk, path = self._disk, directory.path

@@ -82,12 +82,12 @@ def _finish_swaps(disk: Disk, path: str, swaps: list[str]) -> None:
 
 
 def _starts_one(name: str, ranges: list[tuple[int, int]]) -> bool:
-    """A producer snapshot at the first offset of what comes: it tells of what lies before."""
+    """Returns whether it is a producer snapshot at the first offset of what comes: that describes what lies before."""
     return name.endswith(SNAPSHOT_SUFFIX) and any(offset_in(name) == first for first, _ in ranges)
 
 
 def _covered(disk: Disk, path: str, name: str) -> tuple[int, int]:
-    """First offset and the one after the last of a `.swap` log."""
+    """Returns the first offset and the one after the last of a `.swap` log."""
     base = end = offset_in(name)
     file = disk.open(f"{path}/{name}")
     for batch in walk(file, 0, file.size):
