@@ -18,48 +18,33 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Final
 
 from ottla.log.config import LogConfig
 from ottla.log.disk.files import OsDisk
-from ottla.log.errors import InconsistentMetadata, StorageError
+from ottla.log.errors import StorageError
 from ottla.log.manager import LogManager
 from ottla.server.base.clock import Clock, LoopClock
-from ottla.server.base.randomness import from_system, random_uuid
-from ottla.server.base.scheduler import Scheduler, flush_in_threads
-from ottla.server.broker import parts
+from ottla.server.base.randomness import from_system
+from ottla.server.base.scheduler import Scheduler
+from ottla.server.broker.coordinator_updates import CoordinatorUpdates
 from ottla.server.broker.limits import limits_clients
-from ottla.server.coordination.internal_topic import InternalTopicLog
+from ottla.server.broker.passes import Compaction, schedule_passes
+from ottla.server.broker.start import format_directories, make_context, open_cluster, open_partitions, start_replicas
 from ottla.server.dispatch.routes import Dispatch
-from ottla.server.group.coordinator import TOPIC as CONSUMER_OFFSETS
-from ottla.server.group.coordinator import GroupCoordinator
-from ottla.server.group.settings import GroupSettings
 from ottla.server.handlers import CONTROLLER
-from ottla.server.metadata.controller_settings import current_settings
 from ottla.server.metadata.image import (
     BROKER,
     ConfigChanged,
     Endpoint,
-    PartitionChanged,
     QuotasChanged,
-    TopicCreated,
-    TopicDeleted,
-    TopicImage,
 )
-from ottla.server.metadata.names import SHARE_GROUP_STATE, TRANSACTION_STATE
-from ottla.server.metadata.opening import open_standalone
 from ottla.server.network.context import NetworkContext
 from ottla.server.network.listener import Listener
 from ottla.server.network.socket_settings import SocketSettings
-from ottla.server.network.sockets import bound_socket
-from ottla.server.partitions.fetch_sessions import FetchSessions
-from ottla.server.partitions.replicas import Replicas
 from ottla.server.requests.context import BrokerContext
 from ottla.server.settings.listeners import PROTOCOLS, SPOKEN
-from ottla.server.txn.producer_ids import ProducerIds
-from ottla.wire.primitives import uuid_to_text
 
 if TYPE_CHECKING:
     from random import Random
@@ -70,18 +55,12 @@ if TYPE_CHECKING:
     from ottla.server.metadata.cluster import Cluster
     from ottla.server.metrics.server import MetricsServer
     from ottla.server.metrics.sources import Sources
-    from ottla.server.partitions.cleaning import LogCleaning
     from ottla.server.settings.broker_config import BrokerConfig
 
 logger = logging.getLogger("ottla.server.broker")
 
 STOP_GRACE_SECONDS: Final = 0.05
 """How long a stop lets requests in work finish."""
-FLUSH_PASS_INTERVAL_MS: Final = 1_000
-"""How often flushes that a roll or flush.ms made due are looked for, whatever log.flush.scheduler.interval.ms says."""
-EXPIRE_TRANSACTIONAL_IDS: Final = "transaction.remove.expired.transaction.cleanup.interval.ms"
-DELETE_PASS_INTERVAL_MS: Final = 1_000
-"""How often files past their file.delete.delay.ms are looked for."""
 
 
 class Broker:
@@ -113,14 +92,14 @@ class Broker:
         self._random = random or from_system()
         self._logs: LogManager | None = None
         self._scheduler: Scheduler | None = None
-        self._cleaning: LogCleaning | None = None
+        self._compaction: Compaction | None = None
         self._dispatch: Dispatch | None = None
         self._quotas: QuotasInForce | None = None
         self._metrics: MetricsServer | None = None
         self.sources: Sources | None = None
         """What the metrics are read from; None where they are off."""
         self._broker_epoch = -1
-        self._new_topic: tuple[TopicImage, int] | None = None  # the last that was created, and with which offset of the metadata
+        self._coordinators: CoordinatorUpdates | None = None
         self._cluster: Cluster | None = None  # from its registration on
 
     @property
@@ -152,44 +131,18 @@ class Broker:
     async def _start(self) -> None:
         clock = self._clock = self._clock or LoopClock()
         logs = await self._open_logs(clock)
-        cluster = open_standalone(logs, self._disk, self.config, self.cluster_id, clock, self._random)
-        image, values, node_id = cluster.image, self.config.values, self.config.node_id
-        settings = current_settings(self.config, image)
-        replicas = Replicas(logs, image, settings)
-        groups = GroupCoordinator(
-            InternalTopicLog(replicas, image, CONSUMER_OFFSETS),
-            clock,
-            GroupSettings.from_broker(values),
-            node_id,
-            image,
-            self._random,
-        )
-        context = self.context = BrokerContext(
-            config=self.config,
-            settings=settings,
-            metadata=image,
-            controller=cluster.controller,
-            replicas=replicas,
-            groups=groups,
-            producer_ids=ProducerIds(cluster.controller),
-            fetch_sessions=FetchSessions(values["max.incremental.fetch.session.cache.slots"], clock.now_ms, self._random),
-            clock=clock,
-            random=self._random,
-            wiring=parts,
-        )
+        cluster = open_cluster(logs, self._disk, self.config, self.cluster_id, clock, self._random)
+        context = self.context = make_context(self.config, cluster, logs, clock, self._random)
         self._dispatch = self._make_dispatch(context, logs)
         await self._open_listeners(context, self._dispatch)
         await self._open_metrics()
         self._broker_epoch = cluster.register(self._endpoints(), rack=self.config.rack)
         self._cluster = cluster
-        self._start_replicas(context, cluster, logs)
-        groups.refresh()
-        if TRANSACTION_STATE in image.topics:
-            context.transaction_coordinator().refresh()
-        if SHARE_GROUP_STATE in image.topics:
-            context.share_coordinator().refresh()
+        start_replicas(context, cluster, logs)
+        self._coordinators = CoordinatorUpdates(context)
+        self._coordinators.start()
         self._reconfigure(context)
-        image.subscribe(self._follow)
+        context.metadata.subscribe(self._follow)
         self._begin_passes(context, logs, cluster)
         self._lose_directories(logs)
         for listener in self.listeners:
@@ -213,33 +166,9 @@ class Broker:
         )
         self._watch(logs)
         logs.lock()
-        self.cluster_id = self._agree_on_cluster_id(logs)
-        if None in logs.meta_properties().values():
-            self._try_addresses()
-        logs.format(self.cluster_id, self.config.node_id)
-        if logs.needs_recovery:
-            await self._recover(logs)
-        else:
-            logs.open_all()
+        self.cluster_id = format_directories(logs, self.config, self._wanted_cluster_id, self._random)
+        await open_partitions(logs)
         return logs
-
-    def _try_addresses(self) -> None:
-        """Before anything is formatted: OSError where an address is not to be had, so that such a start leaves nothing behind."""
-        settings = SocketSettings.from_broker(self.config.values)
-        for address in self.config.listeners:
-            bound_socket(address.host, address.port, settings).close()
-
-    @staticmethod
-    async def _recover(logs: LogManager) -> None:
-        """Opens the logs in a thread, for it may take minutes: who gives up the start meanwhile, at a signal, ends it at once."""
-        opening = asyncio.get_running_loop().run_in_executor(None, logs.open_all)
-        try:
-            await asyncio.shield(opening)
-        except asyncio.CancelledError:
-            logs.stop_opening()
-            await asyncio.wait([opening])
-            opening.exception()  # it was told to stop, and may have found something before it did
-            raise
 
     def _watch(self, logs: LogManager) -> None:
         loop = asyncio.get_running_loop()
@@ -266,31 +195,6 @@ class Broker:
                 self._cluster.lose_directories(failed, lost)
             except StorageError as error:
                 logger.error("the metadata do not say yet that %s failed: %s", ", ".join(sorted(failed)), error)
-
-    def _agree_on_cluster_id(self, logs: LogManager) -> str:
-        found = {meta.cluster_id for meta in logs.meta_properties().values() if meta is not None}
-        if not found:
-            return self._wanted_cluster_id or uuid_to_text(random_uuid(self._random))
-        cluster_id = found.pop()
-        if found:
-            raise InconsistentMetadata(f"the log directories belong to different clusters, {cluster_id} and {found.pop()}")
-        if self._wanted_cluster_id not in (None, cluster_id):
-            raise InconsistentMetadata(
-                f"{', '.join(self.config.log_dirs)} belongs to cluster {cluster_id}, not to {self._wanted_cluster_id}"
-            )
-        return cluster_id
-
-    def _start_replicas(self, context: BrokerContext, cluster: Cluster, logs: LogManager) -> None:
-        """Between several log directories partitions may be on their way; the code for that is loaded only then."""
-        if len(self.config.log_dirs) == 1:
-            context.replicas.start()
-            return
-        from ottla.server.partitions.log_dirs import LogDirs, promote
-
-        promote(logs, context.metadata, self.config.node_id)
-        context.replicas.start()
-        context.log_dirs = LogDirs(logs, context.replicas, cluster, context.metadata, context.clock, context.settings)
-        context.log_dirs.start()
 
     async def _open_listeners(self, context: BrokerContext, dispatch: Dispatch) -> None:
         network = NetworkContext(context.clock, context.purgatory)
@@ -355,38 +259,14 @@ class Broker:
         return endpoints
 
     def _follow(self, event: object) -> None:
-        """What the coordinators and the listeners have to know of the cluster."""
+        """Carries a change of the metadata to those who live with them: coordinators, listeners, limits of clients."""
         assert self.context is not None
-        match event:
-            case TopicDeleted(topic=topic):
-                self.context.groups.topic_deleted(topic.name)
-                self.context.groups.topic_changed(topic.name)
-                if topic.name == TRANSACTION_STATE:
-                    self.context.transaction_coordinator().refresh()
-                if self.context.share_state is not None:
-                    self.context.share_state.topic_deleted(topic.name, topic.topic_id)
-            case PartitionChanged(topic=topic, partition=index) if topic.name == CONSUMER_OFFSETS:
-                self.context.groups.follow(index)
-            case PartitionChanged(topic=topic, partition=index) if topic.name == TRANSACTION_STATE:
-                self.context.transaction_coordinator().follow(index)
-            case PartitionChanged(topic=topic, partition=index) if topic.name == SHARE_GROUP_STATE:
-                self.context.share_coordinator().follow(index)
-            case ConfigChanged(resource_type=kind) if kind == BROKER:
-                self._reconfigure(self.context)
-            case QuotasChanged():
-                self._limit_clients(self.context)
-        if isinstance(event, (TopicCreated, PartitionChanged)):
-            self._tell_groups(event)
-
-    def _tell_groups(self, event: TopicCreated | PartitionChanged) -> None:
-        """That a topic is not what it was; once for a new one, whatever the number of its partitions."""
-        assert self.context is not None
-        seen = (event.topic, self.context.metadata.highest_offset)
-        if isinstance(event, TopicCreated):
-            self._new_topic = seen
-        elif seen == self._new_topic or (event.previous is not None and event.previous.replicas == event.image.replicas):
-            return
-        self.context.groups.topic_changed(event.topic.name, is_new=isinstance(event, TopicCreated))
+        assert self._coordinators is not None
+        self._coordinators.follow(event)
+        if isinstance(event, ConfigChanged) and event.resource_type == BROKER:
+            self._reconfigure(self.context)
+        elif isinstance(event, QuotasChanged):
+            self._limit_clients(self.context)
 
     def _reconfigure(self, context: BrokerContext) -> None:
         """The broker's settings that count at once; those that are defaults of topics' are the replicas' business."""
@@ -410,63 +290,11 @@ class Broker:
         self._quotas.refresh()
 
     def _begin_passes(self, context: BrokerContext, logs: LogManager, cluster: Cluster) -> None:
-        values, settings, clock = self.config.values, context.settings, context.clock
-        scheduler = self._scheduler = Scheduler(clock)
-
-        def now(action: Callable[[int], object]) -> Callable[[], object]:
-            return lambda: action(clock.now_ms())
-
-        every = scheduler.every
-        every("retention", values["log.retention.check.interval.ms"], now(logs.retention_pass))
-        every(
-            "flush",
-            min(values["log.flush.scheduler.interval.ms"], FLUSH_PASS_INTERVAL_MS),
-            now(lambda ms: flush_in_threads(logs, ms)),
-        )
-        every("checkpoint", values["log.flush.offset.checkpoint.interval.ms"], logs.checkpoint_pass)
-        every("delete", DELETE_PASS_INTERVAL_MS, now(logs.delete_pass))
-        every("producer expiration", values["producer.id.expiration.check.interval.ms"], now(logs.expiration_pass))
-        if values["log.cleaner.enable"]:
-            every("cleaner", lambda: settings["log.cleaner.backoff.ms"], self._clean)
-        every("offset expiration", values["offsets.retention.check.interval.ms"], context.groups.expire)
-        every("transaction timeout", values["transaction.abort.timed.out.transaction.cleanup.interval.ms"], self._abort_overdue)
-        every("transactional id expiration", values[EXPIRE_TRANSACTIONAL_IDS], self._expire_transactional_ids)
-        every("cold share partitions", values["share.coordinator.cold.partition.snapshot.interval.ms"], self._snapshot_cold)
-        every("share state pruning", values["share.coordinator.state.topic.prune.interval.ms"], self._prune_share_state)
+        self._scheduler = Scheduler(context.clock)
+        self._compaction = Compaction(context, logs, self._disk, self.sources)
+        schedule_passes(self._scheduler, context, logs, self._compaction)
         for of_cluster in cluster.passes():
-            every(of_cluster.name, of_cluster.interval_ms, of_cluster.action)
-
-    def _abort_overdue(self) -> Awaitable[None] | None:
-        transactions = self.context.transactions if self.context is not None else None
-        return transactions.abort_overdue() if transactions is not None else None
-
-    def _expire_transactional_ids(self) -> None:
-        if self.context is not None and self.context.transactions is not None:
-            self.context.transactions.expire()
-
-    def _snapshot_cold(self) -> None:
-        if self.context is not None and self.context.share_state is not None:
-            self.context.share_state.snapshot_cold()
-
-    def _prune_share_state(self) -> None:
-        if self.context is not None and self.context.share_state is not None:
-            self.context.share_state.prune()
-
-    def _clean(self) -> Awaitable[None] | None:
-        """Compacts logs. Without a compacted topic, nothing of the cleaner is loaded."""
-        logs = self._logs
-        assert logs is not None
-        if self._cleaning is None:
-            if not any("compact" in log.config.cleanup_policy for log in logs.logs.values()):
-                return None
-            from ottla.server.partitions.cleaning import LogCleaning
-
-            assert self.context is not None
-            settings, clock = self.context.settings, self.context.clock
-            self._cleaning = LogCleaning(logs, self._disk, clock.now_ms, lambda: settings.values)
-            if self.sources is not None:
-                self.sources.cleaner = self._cleaning.cleaner
-        return self._cleaning.run_pass()
+            self._scheduler.every(of_cluster.name, of_cluster.interval_ms, of_cluster.action)
 
     async def stop(self) -> None:
         """Stops serving, makes everything durable and marks the stop as a clean one. StorageError where that fails."""
@@ -494,8 +322,8 @@ class Broker:
                     last_first.push_async_callback(self.context.log_dirs.stop)
             if self._scheduler is not None:
                 last_first.push_async_callback(self._scheduler.stop)
-            if self._cleaning is not None:
-                last_first.callback(self._cleaning.stop)
+            if self._compaction is not None:
+                last_first.callback(self._compaction.stop)
             for listener in reversed(self._all_listeners):
                 last_first.push_async_callback(listener.close, STOP_GRACE_SECONDS)
             if self.sources is not None:

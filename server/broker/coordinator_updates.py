@@ -1,0 +1,60 @@
+"""What the coordinators have to know of the cluster: which shards are theirs, and that a topic is not what it was.
+
+Transactions and share groups are loaded with their first request, or here, when their topic is there.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.server.metadata.image import PartitionChanged, TopicCreated, TopicDeleted
+from ottla.server.metadata.names import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE
+
+if TYPE_CHECKING:
+    from ottla.server.metadata.image import TopicImage
+    from ottla.server.requests.context import BrokerContext
+
+
+class CoordinatorUpdates:
+    """Call `start` once the replicas are there, and `follow` with every event of the image from then on."""
+
+    def __init__(self, context: BrokerContext) -> None:
+        self._context = context
+        self._new_topic: tuple[TopicImage, int] | None = None
+        """The last that was created, and with which offset of the metadata."""
+
+    def start(self) -> None:
+        """Loads the shards that this broker leads."""
+        topics = self._context.metadata.topics
+        self._context.groups.refresh()
+        if TRANSACTION_STATE in topics:
+            self._context.transaction_coordinator().refresh()
+        if SHARE_GROUP_STATE in topics:
+            self._context.share_coordinator().refresh()
+
+    def follow(self, event: object) -> None:
+        match event:
+            case TopicDeleted(topic=topic):
+                self._context.groups.topic_deleted(topic.name)
+                self._context.groups.topic_changed(topic.name)
+                if topic.name == TRANSACTION_STATE:
+                    self._context.transaction_coordinator().refresh()
+                if self._context.share_state is not None:
+                    self._context.share_state.topic_deleted(topic.name, topic.topic_id)
+            case PartitionChanged(topic=topic, partition=index) if topic.name == CONSUMER_OFFSETS:
+                self._context.groups.follow(index)
+            case PartitionChanged(topic=topic, partition=index) if topic.name == TRANSACTION_STATE:
+                self._context.transaction_coordinator().follow(index)
+            case PartitionChanged(topic=topic, partition=index) if topic.name == SHARE_GROUP_STATE:
+                self._context.share_coordinator().follow(index)
+        if isinstance(event, (TopicCreated, PartitionChanged)):
+            self._topic_changed(event)
+
+    def _topic_changed(self, event: TopicCreated | PartitionChanged) -> None:
+        """Groups hear of a topic that is not what it was; once for a new one, whatever the number of its partitions."""
+        seen = (event.topic, self._context.metadata.highest_offset)
+        if isinstance(event, TopicCreated):
+            self._new_topic = seen
+        elif seen == self._new_topic or (event.previous is not None and event.previous.replicas == event.image.replicas):
+            return
+        self._context.groups.topic_changed(event.topic.name, is_new=isinstance(event, TopicCreated))

@@ -1,0 +1,102 @@
+"""The recurring work of a broker: which pass runs how often. How a pass is run: server/base/scheduler.py.
+
+Transactions, share state and the cleaner are passed over while nobody has loaded them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Final
+
+from ottla.server.base.scheduler import flush_in_threads
+
+if TYPE_CHECKING:
+    from ottla.log.disk.files import Disk
+    from ottla.log.manager import LogManager
+    from ottla.server.base.scheduler import Scheduler
+    from ottla.server.metrics.sources import Sources
+    from ottla.server.partitions.cleaning import LogCleaning
+    from ottla.server.requests.context import BrokerContext
+
+FLUSH_PASS_INTERVAL_MS: Final = 1_000
+"""How often flushes that a roll or flush.ms made due are looked for, whatever log.flush.scheduler.interval.ms says."""
+DELETE_PASS_INTERVAL_MS: Final = 1_000
+"""How often files past their file.delete.delay.ms are looked for."""
+EXPIRE_TRANSACTIONAL_IDS: Final = "transaction.remove.expired.transaction.cleanup.interval.ms"
+
+
+def schedule_passes(scheduler: Scheduler, context: BrokerContext, logs: LogManager, compaction: Compaction) -> None:
+    """Gives the scheduler all passes but those of the cluster."""
+    values, settings, clock = context.config.values, context.settings, context.clock
+
+    def now(action: Callable[[int], object]) -> Callable[[], object]:
+        return lambda: action(clock.now_ms())
+
+    every, coordinators = scheduler.every, CoordinatorPasses(context)
+    every("retention", values["log.retention.check.interval.ms"], now(logs.retention_pass))
+    flush_interval_ms = min(values["log.flush.scheduler.interval.ms"], FLUSH_PASS_INTERVAL_MS)
+    every("flush", flush_interval_ms, now(lambda ms: flush_in_threads(logs, ms)))
+    every("checkpoint", values["log.flush.offset.checkpoint.interval.ms"], logs.checkpoint_pass)
+    every("delete", DELETE_PASS_INTERVAL_MS, now(logs.delete_pass))
+    every("producer expiration", values["producer.id.expiration.check.interval.ms"], now(logs.expiration_pass))
+    if values["log.cleaner.enable"]:
+        every("cleaner", lambda: settings["log.cleaner.backoff.ms"], compaction.run_pass)
+    every("offset expiration", values["offsets.retention.check.interval.ms"], context.groups.expire)
+    abort_interval_ms = values["transaction.abort.timed.out.transaction.cleanup.interval.ms"]
+    every("transaction timeout", abort_interval_ms, coordinators.abort_overdue)
+    every("transactional id expiration", values[EXPIRE_TRANSACTIONAL_IDS], coordinators.expire_transactional_ids)
+    snapshot_interval_ms = values["share.coordinator.cold.partition.snapshot.interval.ms"]
+    every("cold share partitions", snapshot_interval_ms, coordinators.snapshot_cold)
+    every("share state pruning", values["share.coordinator.state.topic.prune.interval.ms"], coordinators.prune_share_state)
+
+
+class CoordinatorPasses:
+    """The passes of coordinators that may not be loaded."""
+
+    def __init__(self, context: BrokerContext) -> None:
+        self._context = context
+
+    def abort_overdue(self) -> Awaitable[None] | None:
+        transactions = self._context.transactions
+        return transactions.abort_overdue() if transactions is not None else None
+
+    def expire_transactional_ids(self) -> None:
+        if self._context.transactions is not None:
+            self._context.transactions.expire()
+
+    def snapshot_cold(self) -> None:
+        if self._context.share_state is not None:
+            self._context.share_state.snapshot_cold()
+
+    def prune_share_state(self) -> None:
+        if self._context.share_state is not None:
+            self._context.share_state.prune()
+
+
+class Compaction:
+    """The cleaner's pass. Without a compacted topic, nothing of the cleaner is loaded."""
+
+    def __init__(self, context: BrokerContext, logs: LogManager, disk: Disk, sources: Sources | None) -> None:
+        self._context = context
+        self._logs = logs
+        self._disk = disk
+        self._sources = sources
+        self._cleaning: LogCleaning | None = None
+
+    def run_pass(self) -> Awaitable[None] | None:
+        """Compacts the logs that need it. Returns None while there is nothing to compact."""
+        if self._cleaning is None:
+            if not any("compact" in log.config.cleanup_policy for log in self._logs.logs.values()):
+                return None
+            from ottla.server.partitions.cleaning import LogCleaning
+
+            settings = self._context.settings
+            self._cleaning = LogCleaning(self._logs, self._disk, self._context.clock.now_ms, lambda: settings.values)
+            if self._sources is not None:
+                self._sources.cleaner = self._cleaning.cleaner
+        return self._cleaning.run_pass()
+
+    def stop(self) -> None:
+        """Ends what is being cleaned."""
+        if self._cleaning is not None:
+            self._cleaning.stop()

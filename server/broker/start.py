@@ -1,0 +1,125 @@
+"""The first half of a start: directories, partitions, which cluster, and the parts that handlers lean on.
+
+`open_cluster` is the only place that knows which implementation of Cluster a broker runs with.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from ottla.log.errors import InconsistentMetadata
+from ottla.server.base.randomness import random_uuid
+from ottla.server.broker import parts
+from ottla.server.coordination.internal_topic import InternalTopicLog
+from ottla.server.group.coordinator import TOPIC as CONSUMER_OFFSETS
+from ottla.server.group.coordinator import GroupCoordinator
+from ottla.server.group.settings import GroupSettings
+from ottla.server.metadata.controller_settings import current_settings
+from ottla.server.metadata.opening import open_standalone
+from ottla.server.network.socket_settings import SocketSettings
+from ottla.server.network.sockets import bound_socket
+from ottla.server.partitions.fetch_sessions import FetchSessions
+from ottla.server.partitions.replicas import Replicas
+from ottla.server.requests.context import BrokerContext
+from ottla.server.txn.producer_ids import ProducerIds
+from ottla.wire.primitives import uuid_to_text
+
+if TYPE_CHECKING:
+    from random import Random
+
+    from ottla.log.disk.files import Disk
+    from ottla.log.manager import LogManager
+    from ottla.server.base.clock import Clock
+    from ottla.server.metadata.cluster import Cluster
+    from ottla.server.settings.broker_config import BrokerConfig
+
+
+def format_directories(logs: LogManager, config: BrokerConfig, wanted_cluster_id: str | None, random: Random) -> str:
+    """Makes sure that the locked log directories are this node's of one cluster, formats those that are empty, and returns the
+    cluster's id. StorageError and its kinds; OSError where an address is not to be had, before anything is formatted, so that
+    such a start leaves nothing behind.
+    """
+    cluster_id = _agreed_cluster_id(logs, config, wanted_cluster_id) or uuid_to_text(random_uuid(random))
+    if None in logs.meta_properties().values():
+        settings = SocketSettings.from_broker(config.values)
+        for address in config.listeners:
+            bound_socket(address.host, address.port, settings).close()
+    logs.format(cluster_id, config.node_id)
+    return cluster_id
+
+
+def _agreed_cluster_id(logs: LogManager, config: BrokerConfig, wanted_cluster_id: str | None) -> str | None:
+    """The cluster of the formatted directories, or the one asked for; None where any will do. InconsistentMetadata."""
+    found = {meta.cluster_id for meta in logs.meta_properties().values() if meta is not None}
+    if not found:
+        return wanted_cluster_id
+    cluster_id = found.pop()
+    if found:
+        raise InconsistentMetadata(f"the log directories belong to different clusters, {cluster_id} and {found.pop()}")
+    if wanted_cluster_id not in (None, cluster_id):
+        raise InconsistentMetadata(f"{', '.join(config.log_dirs)} belongs to cluster {cluster_id}, not to {wanted_cluster_id}")
+    return cluster_id
+
+
+async def open_partitions(logs: LogManager) -> None:
+    """Opens every partition on disk. StorageError.
+
+    Recovery runs in a thread, for it may take minutes: a start that is given up meanwhile, at a signal, ends it at once.
+    """
+    if not logs.needs_recovery:
+        logs.open_all()
+        return
+    opening = asyncio.get_running_loop().run_in_executor(None, logs.open_all)
+    try:
+        await asyncio.shield(opening)
+    except asyncio.CancelledError:
+        logs.stop_opening()
+        await asyncio.wait([opening])
+        opening.exception()  # it was told to stop, and may have found something before it did
+        raise
+
+
+def open_cluster(logs: LogManager, disk: Disk, config: BrokerConfig, cluster_id: str, clock: Clock, random: Random) -> Cluster:
+    """Returns the cluster that the configuration asks for, with its image replayed. MetadataError, StorageError.
+
+    It is one of this broker alone; BrokerConfig refuses all others.
+    """
+    return open_standalone(logs, disk, config, cluster_id, clock, random)
+
+
+def make_context(config: BrokerConfig, cluster: Cluster, logs: LogManager, clock: Clock, random: Random) -> BrokerContext:
+    """Returns the parts of the broker; nothing of them follows the image yet."""
+    image, values = cluster.image, config.values
+    settings = current_settings(config, image)
+    replicas = Replicas(logs, image, settings)
+    offsets = InternalTopicLog(replicas, image, CONSUMER_OFFSETS)
+    return BrokerContext(
+        config=config,
+        settings=settings,
+        metadata=image,
+        controller=cluster.controller,
+        replicas=replicas,
+        groups=GroupCoordinator(offsets, clock, GroupSettings.from_broker(values), config.node_id, image, random),
+        producer_ids=ProducerIds(cluster.controller),
+        fetch_sessions=FetchSessions(values["max.incremental.fetch.session.cache.slots"], clock.now_ms, random),
+        clock=clock,
+        random=random,
+        wiring=parts,
+    )
+
+
+def start_replicas(context: BrokerContext, cluster: Cluster, logs: LogManager) -> None:
+    """Brings the logs in step with the image.
+
+    Between several log directories partitions may be on their way; the code for that is loaded only then.
+    """
+    if len(context.config.log_dirs) == 1:
+        context.replicas.start()
+        return
+    from ottla.server.partitions.log_dirs import LogDirs, promote
+
+    promote(logs, context.metadata, context.config.node_id)
+    context.replicas.start()
+    context.log_dirs = LogDirs(logs, context.replicas, cluster, context.metadata, context.clock, context.settings)
+    context.log_dirs.start()
