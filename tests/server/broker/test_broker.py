@@ -71,19 +71,27 @@ def test_it_serves_on_the_port_that_was_free_and_says_so() -> None:
 
 def test_one_seed_gives_the_same_ids_in_every_run() -> None:
     async def ids(seed: int) -> list[Any]:
-        storage = disk()
-        broker = Broker(config(), disk=storage, clock=ManualClock(), random=from_seed(seed))
+        clock = ManualClock()
+        settings = config(offsets_topic_num_partitions="1", log_roll_jitter_ms="1000000000")
+        broker = Broker(settings, disk=disk(), clock=clock, random=from_seed(seed))
         await broker.start()
         made = await ask(broker.port, create_topics, 7, CreateTopicsRequest([CreatableTopic(name, 2, 1) for name in "ab"], 1000))
         assert broker.context is not None
         broker_image = broker.context.metadata.brokers[1]
+        await ask(broker.port, find_coordinator, 2, find_coordinator.FindCoordinatorRequest("g"))
+        clock.advance()  # the topic for offsets is made
+        join = join_group.JoinGroupRequest("g", 10_000, 10_000, "", None, "consumer")
+        join.protocols = [join_group.JoinGroupRequestProtocol("range", b"")]
+        member_id = (await ask(broker.port, join_group, 4, join)).member_id
+        log = broker.context.replicas.logs.logs["a", 1]
         drawn = [broker.cluster_id, broker_image.incarnation_id, *broker_image.log_dirs, *(each.topic_id for each in made.topics)]
+        drawn += [member_id, log.segments.active.jitter_ms]
         await broker.stop()
         return drawn
 
     async def scenario() -> None:
         first = await ids(7)
-        assert len(set(map(str, first))) == 5
+        assert len(set(map(str, first))) == 7
         assert await ids(7) == first
         assert not set(map(str, await ids(8))) & set(map(str, first))
 

@@ -75,7 +75,7 @@ def test_coordinators_that_nobody_loaded_are_passed_over_and_others_asked() -> N
             each()
 
     run()
-    assert context.transactions is context.share_state is None
+    assert (context.transactions, context.share_state) == (None, None)
     coordinator = Coordinator()
     context.transactions = context.share_state = cast(Any, coordinator)
     run()
