@@ -278,6 +278,8 @@ class Copy:
             "no:cacheprovider",
             "-o",
             "timeout=60",
+            "-k",
+            "uncompiled or not compiled",  # there is no machine code in the copy
         ]
         environment = {**os.environ, "PYTHONPATH": str(self.root)}
         limit = max(SLOW_START, TIMES_AS_LONG * self.usual.get(tuple(tests), 300.0))
