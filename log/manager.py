@@ -224,7 +224,7 @@ class LogManager:
             elif (topic_partition := checkpoint.parse_directory_name(name)) is not None:
                 found.append(topic_partition)
             else:
-                _log.warning("%r is no partition and stays as it is", path)  # a name need not be text that can be written
+                _log.warning("%r is not a partition and is left as it is", path)  # a name need not be text that can be written
         return found
 
     def _found_future(self, directory: LogDirectory, name: str) -> None:
@@ -232,7 +232,7 @@ class LogManager:
 
         topic_partition = parse_future_name(name)
         if topic_partition is None:
-            _log.warning("%r is no partition and stays as it is", f"{directory.path}/{name}")
+            _log.warning("%r is not a partition and is left as it is", f"{directory.path}/{name}")
         elif topic_partition in self.found_futures:
             self.more_futures.append((topic_partition, directory, name))
         else:

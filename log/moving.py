@@ -149,7 +149,7 @@ class FutureLog:
         source.directory.forget_cleaned(name)
         log.directory.save_cleaned()  # which it is in only now
         log.directory.save_all()
-        _log.info("%s-%d is in %s now", *name, log.directory.path)
+        _log.info("%s-%d is now in %s", *name, log.directory.path)
 
 
 def _delete(source: PartitionLog) -> None:

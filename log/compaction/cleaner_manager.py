@@ -254,7 +254,7 @@ class LogCleaner:
 
     def leave_alone(self, log: PartitionLog, reason: str) -> None:
         """The log cannot be cleaned, and will not be until the broker starts again."""
-        _log.error("%s-%d is not compacted any more: %s", log.topic, log.partition, reason)
+        _log.error("%s-%d is no longer compacted: %s", log.topic, log.partition, reason)
         self.uncleanable[log.topic, log.partition] = reason
 
     def delete_old(self) -> int:

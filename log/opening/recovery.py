@@ -131,7 +131,7 @@ def _topic_id(disk: Disk, path: str, opening: Opening) -> bytes | None:
     except InconsistentMetadata as error:
         if opening.recovery_point > 0:
             raise
-        _log.warning("%s; the partition was never flushed, and gets the file anew", error)
+        _log.warning("%s; the partition was never flushed, and the file is written again", error)
         return None
 
 
@@ -184,7 +184,7 @@ class _Loader:
         self.segments = [self._segment(base, disk.size(f"{path}/{base:020d}{LOG_SUFFIX}")) for base in logs]
         for segment in self.segments[:-1]:
             if segment.size == 0 and segment.base_offset >= self._opening.cleaned_upto:
-                _log.warning("%r is empty, and no compaction did that: what was in it is lost", segment)
+                _log.warning("%r is empty, and not because of a compaction: its records are lost", segment)
 
     def _segment(self, base_offset: int, size: int) -> Segment:
         config = self._config

@@ -186,7 +186,7 @@ class Broker:
         failed = {directory.path for directory in logs.directories if directory.failed is not None}
         if self.config.metadata_log_dir in failed or failed.issuperset(self.config.log_dirs):
             if not self.offline.is_set():
-                logger.critical("no log directory works, or not that of the metadata: %s", ", ".join(sorted(failed)))
+                logger.critical("no log directory is usable, or the one of the metadata is not: %s", ", ".join(sorted(failed)))
                 self.offline.set()
             return
         if failed and self._scheduler is not None and self.context is not None and self._cluster is not None:
@@ -194,7 +194,7 @@ class Broker:
             try:
                 self._cluster.lose_directories(failed, lost)
             except StorageError as error:
-                logger.error("the metadata do not say yet that %s failed: %s", ", ".join(sorted(failed)), error)
+                logger.error("the metadata does not record yet that %s failed: %s", ", ".join(sorted(failed)), error)
 
     async def _open_listeners(self, context: BrokerContext, dispatch: Dispatch) -> None:
         network = NetworkContext(context.clock, context.purgatory)

@@ -222,7 +222,7 @@ class StandaloneController(Controller):
             try:
                 permits.take(self._settings.num_partitions)
             except Refused:
-                logger.debug("topic %s is not created now: who asked for it is over its quota of changes", name)
+                logger.debug("topic %s is not created now: the client has exceeded its controller mutation quota", name)
             else:
                 yield name
 

@@ -463,7 +463,7 @@ class Connection(asyncio.BufferedProtocol):
     def _fail_sending(self, error: Exception) -> None:
         """Closes at once, because half an answer is out and the rest will not come."""
         if not isinstance(error, ConnectionError):
-            logger.error("%s is closed in the middle of an answer: %s", self.peer, error)
+            logger.error("%s is closed in the middle of a response: %s", self.peer, error)
         self._closing = True
         self._sending.clear()
         self._transport.abort()

@@ -148,7 +148,7 @@ class LogCleaning:
                         return True
                     await self._swap(cleaning, result)
         except CleaningAborted:
-            logger.info("%r is called off", cleaning)
+            logger.info("%r is cancelled", cleaning)
         except (CorruptRecord, MapTooSmall) as error:
             cleaner.leave_alone(log, str(error))
         except WorkerDied as error:
@@ -156,7 +156,7 @@ class LogCleaning:
         except NoWorker as error:
             logger.warning("%r waits for the next pass: %s", cleaning, error)
         except StorageError as error:  # logged where the directory went offline, but descriptors and room are not
-            logger.warning("%r came to nothing: %s", cleaning, error)
+            logger.warning("%r failed: %s", cleaning, error)
         except OSError as error:
             if not cleaning.is_void:
                 log.directory.fail(f"compacting {log.path}", error)
@@ -166,7 +166,7 @@ class LogCleaning:
         try:
             cleaner.give_up(cleaning)
         except StorageError as error:
-            logger.warning("what %r left is not removed: %s", cleaning, error)
+            logger.warning("the remains of %r are not removed: %s", cleaning, error)
         return False
 
     async def _flush(self, cleaning: Cleaning) -> None:

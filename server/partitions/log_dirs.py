@@ -91,7 +91,11 @@ class LogDirs:
         """A move has one copy. What else is there of a partition that has its log was left by moves that failed."""
         for name, directory, directory_name in self._logs.more_futures:
             if self._replicas.get(*name) is None:
-                logger.warning("%s/%s is a copy of no partition that is here, and stays", directory.path, directory_name)
+                logger.warning(
+                    "%s/%s is a copy of a partition that is not on this broker, and is left in place",
+                    directory.path,
+                    directory_name,
+                )
                 continue
             logger.info("%s/%s is one copy too many and is removed", directory.path, directory_name)
             try:
@@ -186,7 +190,9 @@ class LogDirs:
         directory, directory_name = found
         replica = self._replicas.get(*name)
         if replica is None:
-            logger.warning("%s/%s is a copy of no partition that is here, and stays", directory.path, directory_name)
+            logger.warning(
+                "%s/%s is a copy of a partition that is not on this broker, and is left in place", directory.path, directory_name
+            )
             return
         if replica.log.directory is directory or self._logs.previous_broker_epoch is None:
             self._logs.drop_future(name)

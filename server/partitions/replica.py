@@ -92,7 +92,7 @@ class Replica:
         what = str(error)
         if what not in self._damage and len(self._damage) < _MAX_DAMAGE_LINES:
             self._damage += (what,)
-            logger.error("%s-%d is damaged, and whoever reads there is told so: %s", self.topic, self.partition, what)
+            logger.error("%s-%d is damaged, and readers of that place get an error: %s", self.topic, self.partition, what)
 
     def check_epoch(self, current_leader_epoch: int) -> None:
         """Checks the leader epoch that a client believes in; -1 says that it knows none. Raises FencedLeaderEpoch or

@@ -108,7 +108,7 @@ class Replicas:
             try:
                 self.logs.set_aside(topic, partition)
             except StorageError as error:
-                logger.error("%s-%d belongs to no topic and stays: %s", topic, partition, error)
+                logger.error("%s-%d belongs to no topic and is left in place: %s", topic, partition, error)
 
     def _on_event(self, event: object) -> None:
         match event:
@@ -174,7 +174,7 @@ class Replicas:
         try:
             self.logs.delete(topic, index)
         except StorageError as error:
-            logger.error("%s-%d is deleted, but its files stay: %s", topic, index, error)
+            logger.error("%s-%d is deleted, but its files are still there: %s", topic, index, error)
         replica.resign()
 
     # Settings

@@ -193,7 +193,7 @@ async def _serve(config: BrokerConfig) -> None:
     except (LogError, OSError) as error:
         raise CannotStart(f"log.dirs: the stop was not clean, the next start will recover: {error}") from error
     if broker.offline.is_set():
-        raise CannotStart("log.dirs: no directory works any more, the log says why; mend the disk and start again")
+        raise CannotStart("log.dirs: no directory is usable any more, and the log says why; repair the disk and start again")
     _log.info("stopped")
 
 
@@ -206,7 +206,7 @@ async def _start(broker: Broker, stop: asyncio.Event) -> bool:
         starting.cancel()
         await asyncio.wait((starting,))
     if starting.cancelled():
-        _log.warning("stopped before the start was over: the next start will recover")
+        _log.warning("stopped before the start was complete: the next start will run recovery")
         return False
     starting.result()
     return True

@@ -121,7 +121,7 @@ class DeadLetters:
                 if records and records[-1].offset >= last:
                     break
         except (LogError, CompressionError, ValueError) as error:
-            logger.error("%s-%d: records that are given up cannot be copied: %s", source.topic, source.partition, error)
+            logger.error("%s-%d: rejected records cannot be copied: %s", source.topic, source.partition, error)
         return found
 
     async def _create(self, name: str, partition: int, letters: list[Record]) -> None:
@@ -131,18 +131,18 @@ class DeadLetters:
         try:
             response = await self._controller.create_topics(CreateTopicsRequest([topic]))
         except LogError as error:
-            logger.error("%s is not created for dead letters: %s", name, error)
+            logger.error("%s cannot be created for dead letters: %s", name, error)
             return
         if name in self._image.topics:
             self._append(name, partition, letters)
         else:
-            logger.error("%s is not created for dead letters: %s", name, response.topics[0].error_message)
+            logger.error("%s cannot be created for dead letters: %s", name, response.topics[0].error_message)
 
     def _append(self, name: str, partition: int, letters: list[Record]) -> None:
         partitions = self._image.topics[name].partitions
         replica = self._replicas.get(name, partition % len(partitions))
         if replica is None or not replica.is_leader:
-            logger.error("%d dead letters are lost: partition %d of %s is not here", len(letters), partition, name)
+            logger.error("%d dead letters are lost: partition %d of %s is not on this broker", len(letters), partition, name)
             return
         for records in _portions(letters, replica.log.config.max_message_bytes):
             try:

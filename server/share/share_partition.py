@@ -133,7 +133,7 @@ class SharePartition:
         behind = start  # what was known before ends here
         for first, last, delivery_count, state in sorted(kept.batches):
             if first < behind or last < first or state not in _KEPT:
-                logger.error("%r: the state that was kept of %d to %d makes no sense", self, first, last)
+                logger.error("%r: the stored state of offsets %d to %d is inconsistent", self, first, last)
                 message = "What was kept of the group here makes no sense."
                 raise ShareError(ErrorCode.UNKNOWN_SERVER_ERROR, message)
             if first >= log_end:
@@ -346,7 +346,7 @@ class SharePartition:
         try:
             self._keep(changes)
         except ShareError as error:
-            logger.warning("%r: that locks of its records are over could not be written: %s", self, error)
+            logger.warning("%r: the end of record locks could not be written: %s", self, error)
             self._changed(changes)
 
     def close(self) -> None:

@@ -187,7 +187,7 @@ class SharePartitions:
             try:
                 found.release(session.key.member_id)
             except ShareError as error:
-                logger.warning("%r: what %s held stays locked: %s", found, session.key.member_id, error)
+                logger.warning("%r: the records of %s stay locked: %s", found, session.key.member_id, error)
                 self.fenced(found, error)
         group_id = session.key.group_id
         if not any(key.group_id == group_id for key in self._partitions):

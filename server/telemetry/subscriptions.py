@@ -13,7 +13,7 @@ A *client instance* is a client's own id, given by us with its first request. It
 came on, after three intervals of silence (at least a minute), or when 16,384 others came after it. Its requests keep time:
 
 - a Get before the interval is over since the last Get or Push: 89 THROTTLING_QUOTA_EXCEEDED, unless the last Push was refused
-  for 117 or 76, which a client mends by asking again;
+  for 117 or 76, which a client resolves by asking again;
 - a Push before the interval is over since the last one: 89, unless it is the client's last one (`terminating`); if another one
   follows all the same it is refused: 42 INVALID_REQUEST.
 
@@ -61,7 +61,7 @@ NEVER_MS: Final = -1
 _DEFAULT_INTERVAL_MS: Final = 300_000
 MAX_NUMBERS: Final = 100_000
 MAX_NUMBERS_OF_ONE: Final = 1000
-_MENDED_BY_GET: Final = (ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+_RESOLVED_BY_GET: Final = (ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
 _RESERVED: Final = (bytes(16), bytes(15) + b"\x01")
 
 
@@ -163,7 +163,7 @@ class ClientTelemetry:
         now_ms = self._clock.now_ms()
         if _is_due(now_ms, max(instance.last_get_ms, instance.last_push_ms), instance):
             instance.last_get_ms = now_ms
-        elif instance.last_error not in _MENDED_BY_GET:
+        elif instance.last_error not in _RESOLVED_BY_GET:
             return ErrorCode.THROTTLING_QUOTA_EXCEEDED
         instance.last_error = ErrorCode.NONE
         return instance_id, instance.subscription

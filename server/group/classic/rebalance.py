@@ -179,7 +179,7 @@ class Rebalance:
     def _session_over(self, group: ClassicGroup, member: Member) -> Result[None]:
         if member.keeps_session:
             return NOTHING  # it waits for us, not we for it; its session starts anew with the answer
-        logger.info("group %s: the session of %s is over", group.group_id, member.member_id)
+        logger.info("group %s: the session of %s has expired", group.group_id, member.member_id)
         self.drop(group, member)
         return self.after_removal(group, f"the session of {member.member_id} is over")
 
