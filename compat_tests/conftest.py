@@ -27,7 +27,6 @@ pytest.register_assert_rewrite("compat_tests.client_jobs", "compat_tests.program
 
 from compat_tests import forms  # noqa: E402 - after the line above
 from compat_tests.brokers import CLASSES, KINDS, Address, SharedBrokers  # noqa: E402
-from compat_tests.scheduling import SparkOnOneWorker, in_order  # noqa: E402
 from compat_tests.seen import LEDGER  # noqa: E402
 from compat_tests.topics import make_topics  # noqa: E402
 
@@ -68,13 +67,6 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 @pytest.hookimpl(trylast=True)  # after -m and -k, so that what is left out is what this run would have had
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     forms.leave_out(config, items)
-    items[:] = in_order(items)
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """With `--dist loadfile`: a worker takes a file of tests, and one of them all files that use Spark."""
-    return SparkOnOneWorker(config, log) if config.getoption("dist") == "loadfile" else None
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

@@ -236,5 +236,5 @@ def test_the_long_form_is_asked_for(form: str, full: str | None, tmp_path: Path,
         subprocess, "run", lambda command, env, **_: asked.update({" ".join(command[-2:]): env.get("OTTLA_FULL")})
     )
     script.run(form, tmp_path)
-    assert asked["scripts/test compat"] == full
+    assert asked["scripts/test compat"] == asked["scripts/test spark"] == full
     assert any("kafka_tests.py" in command for command in asked) == (form == "full")
