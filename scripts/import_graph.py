@@ -26,7 +26,9 @@ Graph = Mapping[str, Mapping[str, int]]
 
 def modules(root: Path = ROOT) -> dict[str, Path]:
     """The path of each module of ours, by its dotted name. A package is named without `__init__`."""
-    paths = [(path, ("ottla",)) for folder in FOLDERS for path in (root / folder).rglob("*.py")]
+    paths: list[tuple[Path, tuple[str, ...]]] = [
+        (path, ("ottla",)) for folder in FOLDERS for path in (root / folder).rglob("*.py")
+    ]
     paths += [(path, ()) for path in (root / "ottla").glob("*.py")]
     named = {}
     for path, above in paths:
