@@ -335,8 +335,8 @@ def cluster_of(
 
 def _client_properties(file: Path) -> dict[str, str]:
     """The settings of --client-config. A file that cannot be read is wrong usage."""
+    from ottla.log.config_def import ConfigError
     from ottla.log.properties import parse_properties
-    from ottla.log.settings import ConfigError
 
     try:
         return {key: value for key, value, _ in parse_properties(file.read_bytes())}

@@ -21,6 +21,7 @@ from ottla.commands.check_directory import CHECKPOINTS, LogDirectoryCheck, parti
 from ottla.commands.check_partition import PartitionCheck, SegmentState
 from ottla.commands.check_segment import holes
 from ottla.commands.findings import Mend
+from ottla.log.config_def import INT_MAX
 from ottla.log.disk import checkpoint
 from ottla.log.disk.checkpoint import LEADER_EPOCHS, PARTITION_METADATA, encode_partition_metadata, read_epochs
 from ottla.log.disk.files import Disk, OpenFiles
@@ -30,7 +31,6 @@ from ottla.log.names import LOG_SUFFIX, SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX, offse
 from ottla.log.rebuild import rebuild_txn_index
 from ottla.log.segment import Segment
 from ottla.log.segments import Segments
-from ottla.log.settings import INT_MAX
 
 COPY_BYTES: Final = 1024 * 1024
 INDEX_INTERVAL_BYTES: Final = 4096  # Kafka's default: any interval is right

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from ottla.log.settings import INT_MAX, LONG_MAX, ConfigError, ConfigType, Setting, Value
+from ottla.log.config_def import INT_MAX, LONG_MAX, ConfigError, ConfigType, Setting, Value
 
 if TYPE_CHECKING:
     from random import Random

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from ottla.log.settings import ConfigError
+from ottla.log.config_def import ConfigError
 
 _ESCAPES: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _SPACE: Final = " \t\f"

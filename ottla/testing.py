@@ -29,8 +29,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
+from ottla.log.config_def import ConfigError
 from ottla.log.disk.files import OsDisk, OsFile
-from ottla.log.settings import ConfigError
 from ottla.server.settings.broker_config import BrokerConfig
 from ottla.server.settings.broker_settings import advice
 

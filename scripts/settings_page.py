@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from ottla.log.config import TOPIC_SETTINGS
-from ottla.log.settings import ConfigType, Setting, Update, text_of
+from ottla.log.config_def import ConfigType, Setting, Update, text_of
 from ottla.server.settings.broker_settings import BROKER_SETTINGS, FIXED_HERE, OWN_SETTINGS, documentation
 from ottla.server.settings.group_settings import CLIENT_METRICS_SETTINGS, GROUP_SETTINGS
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
+from ottla.log.config_def import ConfigError
 from ottla.log.errors import LogDirLocked
-from ottla.log.settings import ConfigError
 from ottla.server.program import serve
 from ottla.testing import QUICK, Broker
 from ottla.wire.messages import create_topics, describe_configs, metadata

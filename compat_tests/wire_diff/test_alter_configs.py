@@ -16,7 +16,7 @@ from compat_tests.wire import Wire
 from compat_tests.wire_diff.same import check, same_answer
 from compat_tests.wire_diff.test_configs import BROKER, CLIENT_METRICS, GROUP, LOGGER, SET, TOPIC, Change, alter, describe
 from ottla.log.config import TOPIC_SETTINGS
-from ottla.log.settings import Setting
+from ottla.log.config_def import Setting
 from ottla.server.settings.broker_settings import BROKER_SETTINGS, FIXED_HERE
 from ottla.server.settings.group_settings import CLIENT_METRICS_SETTINGS, GROUP_SETTINGS
 from ottla.wire.messages import alter_configs

@@ -25,7 +25,7 @@ from compat_tests.wire import Wire
 from compat_tests.wire_diff.same import check, compare, normalise
 from compat_tests.wire_diff.test_configs import BROKER, CLIENT_METRICS, DELETE, GROUP, LOGGER, SET, TOPIC, Change, alter, describe
 from ottla.log.config import TOPIC_SETTINGS
-from ottla.log.settings import ConfigType, Setting, Update, text_of
+from ottla.log.config_def import ConfigType, Setting, Update, text_of
 from ottla.server.settings.broker_settings import BROKER_SETTINGS, OWN_DEFAULTS
 from ottla.server.settings.group_settings import GROUP_SETTINGS
 from ottla.wire.messages import create_topics, describe_configs

@@ -14,7 +14,7 @@ from ottla.server.broker import parts
 from ottla.server.coordination.internal_topic import InternalTopicLog
 from ottla.server.group.coordinator import TOPIC as CONSUMER_OFFSETS
 from ottla.server.group.coordinator import GroupCoordinator
-from ottla.server.group.settings import GroupSettings
+from ottla.server.group.coordinator_config import GroupCoordinatorConfig
 from ottla.server.metadata.controller_settings import current_settings
 from ottla.server.metadata.opening import open_standalone
 from ottla.server.network.socket_settings import SocketSettings
@@ -100,7 +100,7 @@ def make_context(config: BrokerConfig, cluster: Cluster, logs: LogManager, clock
         metadata=image,
         controller=cluster.controller,
         replicas=replicas,
-        groups=GroupCoordinator(offsets, clock, GroupSettings.from_broker(values), config.node_id, image, random),
+        groups=GroupCoordinator(offsets, clock, GroupCoordinatorConfig.from_broker(values), config.node_id, image, random),
         producer_ids=ProducerIds(cluster.controller),
         fetch_sessions=FetchSessions(values["max.incremental.fetch.session.cache.slots"], clock.now_ms, random),
         clock=clock,

@@ -16,9 +16,9 @@ from ottla.server.base.clock import Clock
 from ottla.server.coordination.java_hash import java_hash_bucket
 from ottla.server.coordination.runtime import CoordinatorLog, CoordinatorRuntime
 from ottla.server.group.cluster import Cluster
+from ottla.server.group.coordinator_config import GroupCoordinatorConfig
 from ottla.server.group.errors import GroupError
 from ottla.server.group.seam import Group
-from ottla.server.group.settings import GroupSettings
 from ottla.server.group.shard import Shard
 from ottla.wire.errors import ErrorCode
 
@@ -34,7 +34,7 @@ LONGEST_STRING = 32_767
 
 class GroupCoordinator:
     def __init__(
-        self, log: CoordinatorLog, clock: Clock, settings: GroupSettings, node_id: int, cluster: Cluster, random: Random
+        self, log: CoordinatorLog, clock: Clock, settings: GroupCoordinatorConfig, node_id: int, cluster: Cluster, random: Random
     ) -> None:
         self.settings = settings
         self._cluster = cluster

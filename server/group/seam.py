@@ -26,12 +26,12 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from ottla.server.base.clock import Clock
 from ottla.server.group.cluster import Cluster
+from ottla.server.group.coordinator_config import GroupCoordinatorConfig
 from ottla.server.group.errors import GroupError
 from ottla.server.group.kind import Kind
 from ottla.server.group.records import GroupRecord
 from ottla.server.group.requests import Commit, Committer, Join, JoinAnswer, Leaving, Sync, SyncAnswer, refused_join
 from ottla.server.group.result import Result
-from ottla.server.group.settings import GroupSettings
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.leave_group import LeaveGroupResponse
 
@@ -162,7 +162,7 @@ class GroupShard(Protocol):
     """What a group protocol sees of the shard that it serves (shard.py)."""
 
     clock: Clock
-    settings: GroupSettings
+    settings: GroupCoordinatorConfig
     cluster: Cluster
     random: Random
     """The source of member ids."""

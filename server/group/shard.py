@@ -18,6 +18,7 @@ from ottla.server.base.clock import Clock
 from ottla.server.coordination.shard import NO_PRODUCER_ID, CoordinatorShard
 from ottla.server.group.classic.group import ClassicGroup
 from ottla.server.group.cluster import Cluster
+from ottla.server.group.coordinator_config import GroupCoordinatorConfig
 from ottla.server.group.errors import GroupError
 from ottla.server.group.kind import Kind
 from ottla.server.group.offsets import Offsets
@@ -25,7 +26,6 @@ from ottla.server.group.records import GroupRecord, InTransaction, OffsetRecord,
 from ottla.server.group.requests import Commit, Committer, Join, JoinAnswer, Leaving, Sync, SyncAnswer
 from ottla.server.group.result import Result
 from ottla.server.group.seam import Group, GroupProtocol
-from ottla.server.group.settings import GroupSettings
 from ottla.server.metadata.names import CONSUMER_OFFSETS
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.leave_group import LeaveGroupResponse
@@ -63,7 +63,7 @@ class Shard(CoordinatorShard[GroupRecord]):
         leader_epoch: int,
         append: Callable[[bytes], Appended],
         clock: Clock,
-        settings: GroupSettings,
+        settings: GroupCoordinatorConfig,
         cluster: Cluster,
         random: Random,
     ) -> None:

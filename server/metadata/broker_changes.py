@@ -16,7 +16,7 @@ from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 from ottla.log.config import in_topic_unit
-from ottla.log.settings import ConfigError, ConfigType, Setting, Update
+from ottla.log.config_def import ConfigError, ConfigType, Setting, Update
 from ottla.server.metadata.controller_settings import ControllerSettings
 from ottla.server.metadata.image import MetadataImage
 from ottla.server.metadata.operation import Refused

@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any, Final, Protocol, TypeVar
 
 from ottla.log.config import TOPIC_SETTINGS
-from ottla.log.settings import ConfigError, ConfigType, Setting, text_of
+from ottla.log.config_def import ConfigError, ConfigType, Setting, text_of
 from ottla.server.metadata import broker_changes, eligible
 from ottla.server.metadata.controller_settings import ControllerSettings
 from ottla.server.metadata.image import BROKER, CLIENT_METRICS, GROUP, TOPIC, MetadataImage

@@ -16,7 +16,7 @@ from ottla.server.settings.rules import check_broker, check_group
 from ottla.wire.primitives import ZERO_UUID
 
 if TYPE_CHECKING:
-    from ottla.log.settings import Value
+    from ottla.log.config_def import Value
     from ottla.server.settings.broker_config import BrokerConfig
     from ottla.server.settings.sources import Sources
 

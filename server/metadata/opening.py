@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from ottla.log.config import LogConfig
+from ottla.log.config_def import LONG_MAX
 from ottla.log.errors import StorageError
-from ottla.log.settings import LONG_MAX
 from ottla.server.metadata import eligible, snapshot
 from ottla.server.metadata.controller_settings import ControllerSettings
 from ottla.server.metadata.feature_levels import FORMATTED_FEATURES

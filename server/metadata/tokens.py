@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from random import Random
 from typing import Any, Final, NamedTuple
 
-from ottla.log.settings import LONG_MAX
+from ottla.log.config_def import LONG_MAX
 from ottla.server.base.randomness import random_uuid
 from ottla.server.metadata.image import MetadataImage
 from ottla.server.metadata.operation import Outcome, Refused

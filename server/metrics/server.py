@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from ottla.log.settings import ConfigError
+from ottla.log.config_def import ConfigError
 from ottla.server.metrics.health import reasons_not_ready
 from ottla.server.network.socket_settings import SocketSettings
 from ottla.server.network.sockets import Bind, bound_socket

@@ -28,8 +28,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from ottla import __version__
+from ottla.log.config_def import ConfigError
 from ottla.log.errors import InconsistentMetadata, LogDirLocked, LogError
-from ottla.log.settings import ConfigError
 from ottla.server.settings.broker_config import BrokerConfig
 from ottla.server.settings.broker_settings import BROKER_SETTINGS, advice
 from ottla.server.settings.properties import LOG_LEVEL, Given, read_environment, read_file, read_overrides

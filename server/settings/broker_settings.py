@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Final
 
 from ottla.log.config import CLEANUP_POLICIES, COMPRESSION_TYPES, TIMESTAMP_TYPES, TOPIC_SETTINGS, check_gzip_level
-from ottla.log.settings import ConfigType, Setting, Update, Value
+from ottla.log.config_def import ConfigType, Setting, Update, Value
 from ottla.server.settings.group_settings import GROUP_SETTINGS
 from ottla.server.settings.table import coordinators, logs, network, nodes, security
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from ottla.log.settings import ConfigType, Setting, Value
+from ottla.log.config_def import ConfigType, Setting, Value
 
 _BOOLEAN, _STRING, _INT, _LONG, _LIST = (
     ConfigType.BOOLEAN,

@@ -16,7 +16,7 @@ import socket
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from ottla.log.settings import ConfigError
+from ottla.log.config_def import ConfigError
 
 PROTOCOLS: Final = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
 """Security protocols -> their numbers in RegisterBroker records."""

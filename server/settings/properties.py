@@ -17,8 +17,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from ottla.log.config_def import ConfigError
 from ottla.log.properties import parse_properties
-from ottla.log.settings import ConfigError
 
 RESERVED: Final = frozenset(
     f"KAFKA_{name}"

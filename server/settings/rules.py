@@ -16,7 +16,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Set
 from typing import Any, Final
 
-from ottla.log.settings import ConfigError
+from ottla.log.config_def import ConfigError
 from ottla.server.settings.broker_settings import SAME_IN_OTHER_UNITS
 
 _PROTOCOLS: Final = ("consumer", "share", "streams")

@@ -20,7 +20,7 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 from ottla.log.config import in_topic_unit, inherited
-from ottla.log.settings import ConfigError, ConfigType, Setting, Value
+from ottla.log.config_def import ConfigError, ConfigType, Setting, Value
 from ottla.server.settings.broker_settings import BROKER_SETTINGS, OWN_SETTINGS, base_name, is_hidden
 from ottla.server.settings.current import CurrentSettings
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ottla.log.errors import LogError
 from ottla.log.validate import Origin
 from ottla.server.partitions.replica import Replica
-from ottla.server.share.settings import ShareGroupSettings
+from ottla.server.share.share_group_config import ShareGroupConfig
 from ottla.server.share.states import GivenUp
 from ottla.wire.batch import HEADER_SIZE
 from ottla.wire.compression import CompressionError
@@ -58,7 +58,7 @@ class DeadLetters:
         self._controller = controller
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def send(self, group_id: str, settings: ShareGroupSettings, source: Replica, given_up: Sequence[GivenUp]) -> None:
+    def send(self, group_id: str, settings: ShareGroupConfig, source: Replica, given_up: Sequence[GivenUp]) -> None:
         """Of each offset that is given up at one time, if the group wants letters."""
         name, image = settings.dead_letter_topic, self._image
         if not name or image.features.get("share.version", 0) < SINCE_SHARE_VERSION:
@@ -90,7 +90,7 @@ class DeadLetters:
         return None
 
     def _letters(
-        self, group_id: str, settings: ShareGroupSettings, source: Replica, given_up: Sequence[GivenUp]
+        self, group_id: str, settings: ShareGroupConfig, source: Replica, given_up: Sequence[GivenUp]
     ) -> Iterator[Record]:
         now_ms = self._clock.now_ms()
         offsets = [(offset, *each) for each in given_up for offset in range(each.run.first, each.run.last + 1)]

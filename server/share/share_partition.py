@@ -26,7 +26,7 @@ from typing import Final, NamedTuple
 
 from ottla.server.base.clock import Cancellable, Clock
 from ottla.server.share.persister import Persister, ShareError, told
-from ottla.server.share.settings import ShareGroupSettings
+from ottla.server.share.share_group_config import ShareGroupConfig
 from ottla.server.share.states import (
     ACKNOWLEDGE_STATES,
     ACQUIRED,
@@ -90,7 +90,7 @@ class SharePartition:
         leader_epoch: int,
         persister: Persister,
         clock: Clock,
-        settings: Callable[[], ShareGroupSettings],
+        settings: Callable[[], ShareGroupConfig],
         give_up: Callable[[Sequence[GivenUp]], None] = lambda given_up: None,
     ) -> None:
         """`give_up` hears of what members rejected, or what was delivered too often, before it is archived."""

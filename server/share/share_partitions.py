@@ -17,7 +17,7 @@ from ottla.server.metadata.image import BROKER, GROUP, ConfigChanged, PartitionC
 from ottla.server.partitions.replica import Replica
 from ottla.server.share.persister import FENCING, Persister, ShareError
 from ottla.server.share.sessions import Named, SessionKey, ShareSession, ShareSessions, TopicIdPartition
-from ottla.server.share.settings import EARLIEST, LATEST, ShareGroupSettings, duration_ms
+from ottla.server.share.share_group_config import EARLIEST, LATEST, ShareGroupConfig, duration_ms
 from ottla.server.share.share_partition import Acknowledgement, SharePartition
 from ottla.server.share_state.state import SharePartition as SharePartitionKey
 from ottla.wire.errors import ErrorCode
@@ -58,20 +58,20 @@ class SharePartitions:
         self._clock = clock
         self._controller = controller
         self._partitions: dict[SharePartitionKey, SharePartition] = {}
-        self._group_settings: dict[str, ShareGroupSettings] = {}
+        self._group_settings: dict[str, ShareGroupConfig] = {}
         self._letters: DeadLetters | None = None
         image.subscribe(self._follow)
 
     def __len__(self) -> int:
         return len(self._partitions)
 
-    def settings(self, group_id: str) -> ShareGroupSettings:
+    def settings(self, group_id: str) -> ShareGroupConfig:
         found = self._group_settings.get(group_id)
         if found is None:
             if len(self._group_settings) >= MANY_GROUPS:
                 self._group_settings.clear()
             own = self._image.config_of(GROUP, group_id)
-            found = self._group_settings[group_id] = ShareGroupSettings.of_group(own, self._settings.values)
+            found = self._group_settings[group_id] = ShareGroupConfig.of_group(own, self._settings.values)
         return found
 
     @property
@@ -100,7 +100,7 @@ class SharePartitions:
         if not replica.is_leader:
             raise ShareError(ErrorCode.NOT_LEADER_OR_FOLLOWER, None)
 
-        def settings() -> ShareGroupSettings:
+        def settings() -> ShareGroupConfig:
             return self.settings(group_id)
 
         def give_up(given_up: Sequence[GivenUp]) -> None:

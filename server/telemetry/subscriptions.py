@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from crc32c import crc32c
 
-from ottla.log.settings import ConfigError
+from ottla.log.config_def import ConfigError
 from ottla.server.base.closing import Closes
 from ottla.server.base.randomness import random_uuid
 from ottla.server.metadata.image import CLIENT_METRICS, ConfigChanged

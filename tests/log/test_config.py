@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ottla.log.config import TOPIC_SETTINGS, LogConfig, in_topic_unit, inherited, validate_overrides
-from ottla.log.settings import ConfigError, InvalidSetting
+from ottla.log.config_def import ConfigError, InvalidSetting
 from ottla.server.settings.broker_settings import BROKER_SETTINGS
 
 

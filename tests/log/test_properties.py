@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from ottla.log.config_def import ConfigError
 from ottla.log.properties import parse_properties
-from ottla.log.settings import ConfigError
 
 
 def parsed(text: str) -> dict[str, str]:

@@ -18,8 +18,8 @@ from random import Random
 from ottla.server.base.clock import Clock
 from ottla.server.group.classic.group import ClassicGroup, State
 from ottla.server.group.classic.members import Member
+from ottla.server.group.coordinator_config import GroupCoordinatorConfig
 from ottla.server.group.result import NOTHING, Result
-from ottla.server.group.settings import GroupSettings
 from ottla.server.group.timers import Timer
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.join_group import JoinGroupResponse
@@ -31,7 +31,9 @@ logger = logging.getLogger("ottla.server.group")
 class Rebalance:
     """Works on the groups of one shard. `run` appends and replays a result (the shard's)."""
 
-    def __init__(self, clock: Clock, settings: GroupSettings, random: Random, run: Callable[[Result[None]], None]) -> None:
+    def __init__(
+        self, clock: Clock, settings: GroupCoordinatorConfig, random: Random, run: Callable[[Result[None]], None]
+    ) -> None:
         self.clock = clock
         self.settings = settings
         self.random = random

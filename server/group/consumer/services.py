@@ -15,7 +15,7 @@ from ottla.server.group.consumer.migration import Policy
 from ottla.server.group.consumer.timeouts import Timeouts
 from ottla.server.group.errors import GroupError
 from ottla.server.group.modern.epochs import DUE_NOW
-from ottla.server.group.modern.settings import GroupValues
+from ottla.server.group.modern.group_configs import GroupConfigs
 from ottla.server.group.modern.topics import Topics
 from ottla.server.group.result import Result
 from ottla.server.group.seam import GroupShard
@@ -32,7 +32,7 @@ class ConsumerServices:
         self.cluster = shard.cluster
         self.timeouts = timeouts
         self.lookups = lookups
-        self.values = GroupValues(shard.settings.broker, shard.cluster)
+        self.values = GroupConfigs(shard.settings.broker, shard.cluster)
         self.policy = Policy(str(self.values.broker_value("group.consumer.migration.policy")).lower())
         names = self.values.broker_value("group.consumer.assignors")
         assert isinstance(names, Iterable)

@@ -6,5 +6,5 @@ is to have what (the target), and leads every member there at its own pace.
 
 assignor.py is the contract of the algorithms, and java_order.py has the orders in which Kafka's see members and topics.
 topics.py is what groups see of the cluster's topics, metadata_hash.py the hash that stands for the topics of a group,
-epochs.py the numbers with a meaning of their own, settings.py the settings of a group, timers.py the deadlines of members.
+epochs.py the numbers with a meaning of their own, group_configs.py the settings of a group, timers.py the deadlines of members.
 """

@@ -20,8 +20,8 @@ from ottla.server.group.errors import GroupError
 from ottla.server.group.kind import Kind
 from ottla.server.group.modern.assignor import Assignment, AssignorError, GroupSpec, MemberSpec
 from ottla.server.group.modern.epochs import DUE_NOW, JOINING_EPOCH, LEAVING_EPOCH, LOOK_AGAIN_MS
+from ottla.server.group.modern.group_configs import GroupConfigs
 from ottla.server.group.modern.java_order import copied_capacity, hash_order, string_hash
-from ottla.server.group.modern.settings import GroupValues
 from ottla.server.group.modern.target import changed_targets
 from ottla.server.group.modern.timers import MemberTimers
 from ottla.server.group.modern.topics import Topics
@@ -83,7 +83,7 @@ class ShareProtocol(GroupProtocol[ShareGroup]):
     def __init__(self, shard: GroupShard) -> None:
         self._shard = shard
         self._timers = MemberTimers(shard.clock)
-        self._values = GroupValues(shard.settings.broker, shard.cluster)
+        self._values = GroupConfigs(shard.settings.broker, shard.cluster)
         self._topics = Topics(shard.cluster, self._refresh_groups)
         self._cleaning = False
 

@@ -30,7 +30,7 @@ from ottla.server.group.streams.answers import topology_value
 from ottla.server.group.streams.group import StreamsGroup, TaskOffsets
 from ottla.server.group.streams.member import Endpoint, StreamsMember
 from ottla.server.group.streams.reconcile import reconcile
-from ottla.server.group.streams.settings import StreamsSettings
+from ottla.server.group.streams.streams_group_config import StreamsGroupConfig
 from ottla.server.group.streams.target import Membership, make_target, may_assign, target_records
 from ottla.server.group.streams.tasks import NO_TASKS, NONE, Tasks, contained
 from ottla.server.group.streams.topology import ConfiguredTopology, Problem, Status, configure, required_topics
@@ -48,7 +48,7 @@ class HeartbeatContext(NamedTuple):
 
     cluster: Cluster
     topics: Topics
-    settings: StreamsSettings
+    settings: StreamsGroupConfig
     now_ms: int
     first_delay: Callable[[str, int], bool]
 

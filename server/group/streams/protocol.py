@@ -16,8 +16,8 @@ from typing import ClassVar, NamedTuple
 from ottla.server.group.errors import GroupError
 from ottla.server.group.kind import Kind
 from ottla.server.group.modern.epochs import JOINING_EPOCH, LEAVING_STATIC_EPOCH
+from ottla.server.group.modern.group_configs import GroupConfigs
 from ottla.server.group.modern.replaying import group_of
-from ottla.server.group.modern.settings import GroupValues
 from ottla.server.group.modern.timers import MemberTimers
 from ottla.server.group.modern.topics import Topics
 from ottla.server.group.records import GroupRecord, ProtocolRecord
@@ -29,7 +29,7 @@ from ottla.server.group.streams.group import StreamsGroup
 from ottla.server.group.streams.heartbeat import Heartbeat, HeartbeatContext, Outcome, known_static
 from ottla.server.group.streams.member import MemberState, StreamsMember
 from ottla.server.group.streams.records import current_record
-from ottla.server.group.streams.settings import StreamsSettings
+from ottla.server.group.streams.streams_group_config import StreamsGroupConfig
 from ottla.server.group.streams.target import delayed_target
 from ottla.server.group.streams.topology import InternalTopic
 from ottla.server.group.timers import Timer
@@ -66,7 +66,7 @@ class StreamsProtocol(GroupProtocol[StreamsGroup]):
         self._failed_topics: dict[str, tuple[str, float]] = {}
         """Internal topic -> why it was not created, and until when that holds."""
         self._topics = Topics(shard.cluster, self._refresh_groups)
-        self.settings = StreamsSettings(GroupValues(shard.settings.broker, shard.cluster))
+        self.settings = StreamsGroupConfig(GroupConfigs(shard.settings.broker, shard.cluster))
 
     # State
 

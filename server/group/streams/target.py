@@ -14,7 +14,7 @@ from ottla.server.group.streams.assignor import MemberSpec, assign
 from ottla.server.group.streams.group import StreamsGroup, TaskOffsets
 from ottla.server.group.streams.member import StreamsMember
 from ottla.server.group.streams.records import target_epoch_record, target_record
-from ottla.server.group.streams.settings import STANDBY_REPLICAS, AssignmentSettings, StreamsSettings
+from ottla.server.group.streams.streams_group_config import STANDBY_REPLICAS, AssignmentConfig, StreamsGroupConfig
 from ottla.server.group.streams.tasks import NO_TASKS, Tasks
 from ottla.server.group.streams.topology import ConfiguredTopology
 
@@ -71,7 +71,7 @@ def target_records(
     return [*changed, target_epoch_record(group_id, epoch, now_ms)]
 
 
-def delayed_target(group: StreamsGroup, settings: StreamsSettings, now_ms: int) -> list[ProtocolRecord]:
+def delayed_target(group: StreamsGroup, settings: StreamsGroupConfig, now_ms: int) -> list[ProtocolRecord]:
     """Returns the records of a group's first assignment, once its delay is over.
 
     There are none if all members have left, if no topology is known yet, or if the group has its assignment.
@@ -86,6 +86,6 @@ def delayed_target(group: StreamsGroup, settings: StreamsSettings, now_ms: int) 
     return target_records(group.group_id, membership.targets, targets, group.epoch, now_ms)
 
 
-def _recorded_replicas(recorded: Mapping[str, str], now: AssignmentSettings) -> int:
+def _recorded_replicas(recorded: Mapping[str, str], now: AssignmentConfig) -> int:
     text = recorded.get(STANDBY_REPLICAS, "")
     return int(text) if text.isdecimal() else now.standby_replicas

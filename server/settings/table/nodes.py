@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from ottla.log.settings import LONG_MAX
+from ottla.log.config_def import LONG_MAX
 
 if TYPE_CHECKING:
     from ottla.server.settings.table.row import Row

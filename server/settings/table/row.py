@@ -16,6 +16,6 @@ them.
 
 from __future__ import annotations
 
-from ottla.log.settings import Value
+from ottla.log.config_def import Value
 
 Row = tuple[str | Value | float, ...]

@@ -15,7 +15,7 @@ from ottla.log.errors import LogError
 from ottla.server.base.randomness import from_system
 from ottla.server.coordination.internal_topic import Appended
 from ottla.server.group.coordinator import GroupCoordinator
-from ottla.server.group.settings import GroupSettings
+from ottla.server.group.coordinator_config import GroupCoordinatorConfig
 from ottla.server.handlers import heartbeat, join_group, leave_group, offset_commit, offset_fetch, sync_group
 from ottla.server.requests.request import Request
 from ottla.server.requests.session import Session
@@ -139,7 +139,9 @@ class Broker:
             config_of=lambda kind, name: self.configs.get((kind, name), {}),
         )
         self.random = random or from_system()
-        self.groups = GroupCoordinator(self.log, self.clock, GroupSettings(**settings), NODE_ID, self.metadata, self.random)
+        self.groups = GroupCoordinator(
+            self.log, self.clock, GroupCoordinatorConfig(**settings), NODE_ID, self.metadata, self.random
+        )
 
     def context(self, version: int, client_id: str | None = "c", host: str = "127.0.0.1") -> Request:
         """A request of this version, as its handler sees it."""

@@ -10,9 +10,9 @@ from ottla.log.errors import CorruptLog
 from ottla.server.base.randomness import from_seed
 from ottla.server.coordination.runtime import LOAD_SLICE_SECONDS
 from ottla.server.group.coordinator import TOPIC
+from ottla.server.group.coordinator_config import LEAST_INITIAL_DELAY_MS, GroupCoordinatorConfig
 from ottla.server.group.errors import GroupError
 from ottla.server.group.records import MetadataRecord, OffsetRecord, encode_batch
-from ottla.server.group.settings import LEAST_INITIAL_DELAY_MS, GroupSettings
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.internal.group_metadata_key import GroupMetadataKey
 from ottla.wire.messages.internal.group_metadata_value import GroupMetadataValue, MemberMetadata
@@ -202,13 +202,13 @@ async def test_a_record_that_no_group_is_like_is_left_out(caplog: pytest.LogCapt
 
 
 def test_settings_come_from_the_brokers_by_name() -> None:
-    settings = GroupSettings.from_broker(
+    settings = GroupCoordinatorConfig.from_broker(
         {"group.max.size": 3, "offsets.retention.minutes": 2, "offsets.topic.compression.codec": "zstd", "other": "x"}
     )
-    assert settings == GroupSettings(max_size=3, offsets_retention_ms=120_000, offsets_codec=4)
-    assert GroupSettings.from_broker({"offsets.topic.compression.codec": 2}).offsets_codec == 2
-    assert GroupSettings.from_broker({}) == GroupSettings()
-    at_once = GroupSettings.from_broker({"group.initial.rebalance.delay.ms": 0})
+    assert settings == GroupCoordinatorConfig(max_size=3, offsets_retention_ms=120_000, offsets_codec=4)
+    assert GroupCoordinatorConfig.from_broker({"offsets.topic.compression.codec": 2}).offsets_codec == 2
+    assert GroupCoordinatorConfig.from_broker({}) == GroupCoordinatorConfig()
+    at_once = GroupCoordinatorConfig.from_broker({"group.initial.rebalance.delay.ms": 0})
     assert at_once.initial_rebalance_delay_ms == LEAST_INITIAL_DELAY_MS  # members that start together are one generation
 
 

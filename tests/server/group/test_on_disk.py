@@ -13,7 +13,7 @@ from ottla.log.validate import Origin
 from ottla.server.base.randomness import from_system
 from ottla.server.coordination.internal_topic import Appended
 from ottla.server.group.coordinator import TOPIC, GroupCoordinator
-from ottla.server.group.settings import GroupSettings
+from ottla.server.group.coordinator_config import GroupCoordinatorConfig
 from ottla.wire.errors import ErrorCode
 from tests.memdisk import MemDisk
 from tests.server.group.fakes import NODE_ID, Broker, Driver, GroupClock, answer_of, in_loop
@@ -55,7 +55,7 @@ def start(disk: MemDisk, clock: GroupClock, **settings: Any) -> Driver:
     broker = Broker(clock=clock)
     settings.setdefault("initial_rebalance_delay_ms", 0)
     broker.groups = GroupCoordinator(
-        Partitions(disk, clock), clock, GroupSettings(**settings), NODE_ID, broker.metadata, from_system()
+        Partitions(disk, clock), clock, GroupCoordinatorConfig(**settings), NODE_ID, broker.metadata, from_system()
     )
     broker.groups.refresh()
     return Driver(broker)

@@ -13,12 +13,12 @@ from ottla.server.base.randomness import from_seed
 from ottla.server.coordination.internal_topic import Appended
 from ottla.server.group.classic.group import ClassicGroup, new_group_record
 from ottla.server.group.classic.protocol import ClassicProtocol
+from ottla.server.group.coordinator_config import GroupCoordinatorConfig
 from ottla.server.group.errors import GroupError
 from ottla.server.group.kind import Kind
 from ottla.server.group.records import InTransaction, OffsetRecord, encode_batch
 from ottla.server.group.requests import Commit, Committer
 from ottla.server.group.result import NOTHING, Result
-from ottla.server.group.settings import GroupSettings
 from ottla.server.group.shard import PIECE_BYTES, PROTOCOLS, TOMBSTONE_BYTES, Shard
 from ottla.wire.batch import read_header
 from ottla.wire.errors import ErrorCode
@@ -51,7 +51,7 @@ class Written:
 
 def made(**settings: Any) -> tuple[Shard, Written, GroupClock]:
     written, clock = Written(), GroupClock()
-    shard = Shard(3, 0, written.append, clock, GroupSettings(**settings), Broker().metadata, from_seed(1))
+    shard = Shard(3, 0, written.append, clock, GroupCoordinatorConfig(**settings), Broker().metadata, from_seed(1))
     shard.loading = False
     return shard, written, clock
 

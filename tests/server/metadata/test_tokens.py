@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ottla.log.settings import LONG_MAX
+from ottla.log.config_def import LONG_MAX
 from ottla.server.metadata import tokens
 from ottla.server.metadata.image import MetadataImage
 from ottla.server.metadata.operation import Outcome

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from ottla.log.settings import ConfigError
+from ottla.log.config_def import ConfigError
 from ottla.server.broker.broker import Broker
 from tests.fakes import NOW_MS
 from tests.memdisk import MemDisk

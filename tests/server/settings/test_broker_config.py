@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from ottla.log.settings import ConfigError, InvalidSetting
+from ottla.log.config_def import ConfigError, InvalidSetting
 from ottla.server.settings.broker_config import BrokerConfig
 from ottla.server.settings.broker_settings import BROKER_SETTINGS, OWN_SETTINGS, advice, base_name
 

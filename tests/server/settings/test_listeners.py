@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from ottla.log.settings import ConfigError
+from ottla.log.config_def import ConfigError
 from ottla.server.settings.listeners import (
     ListenerAddress,
     check_advertised,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.log.settings import ConfigError
+from ottla.log.config_def import ConfigError
 from ottla.server.settings.properties import Given, read_environment, read_file, read_overrides
 
 

@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from ottla.log.settings import ConfigError
+from ottla.log.config_def import ConfigError
 from ottla.server.settings.broker_config import BrokerConfig
 from ottla.server.settings.broker_settings import BROKER_SETTINGS
 from ottla.server.settings.rules import AT_MOST, BELOW, check_group

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import pytest
 
 from ottla.log.config import TOPIC_SETTINGS
-from ottla.log.settings import Setting
+from ottla.log.config_def import Setting
 from ottla.server.settings.broker_settings import BROKER_SETTINGS, OWN_SETTINGS
 from ottla.server.settings.group_settings import CLIENT_METRICS_SETTINGS, GROUP_SETTINGS
 from scripts.settings_page import PAGE, WHY_IDLE, fits, page, why_idle

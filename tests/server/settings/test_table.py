@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ottla.log.config import TOPIC_SETTINGS
-from ottla.log.settings import ConfigError, ConfigType, Setting, Update, text_of
+from ottla.log.config_def import ConfigError, ConfigType, Setting, Update, text_of
 from ottla.server.settings.broker_settings import BROKER_SETTINGS, OWN_DEFAULTS, REMOVED, documentation
 from ottla.server.settings.group_settings import CLIENT_METRICS_SETTINGS, GROUP_SETTINGS
 from tests.server.settings.config_oracle import Answers, ask

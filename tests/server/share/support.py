@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from ottla.server.share.acquiring import Acquired, Wanted, acquire
 from ottla.server.share.log_reads import LogBatch
-from ottla.server.share.settings import ShareGroupSettings
+from ottla.server.share.share_group_config import ShareGroupConfig
 from ottla.server.share.share_partition import Acknowledgement, SharePartition
 from ottla.server.share.states import RecordState
 from ottla.server.share_state.batches import StateBatch, combine
@@ -18,7 +18,7 @@ from tests.fakes import ManualClock
 
 KEY = SharePartitionKey("g", b"t" * 16, 0)
 LOCK_SECONDS = 30
-SETTINGS = ShareGroupSettings(
+SETTINGS = ShareGroupConfig(
     delivery_count_limit=5,
     max_record_locks=2000,
     record_lock_duration_ms=LOCK_SECONDS * 1000,
@@ -76,7 +76,7 @@ class Partition:
         log: Sequence[tuple[int, int]] = (),
         *,
         persister: MemoryPersister | None = None,
-        settings: ShareGroupSettings = SETTINGS,
+        settings: ShareGroupConfig = SETTINGS,
         clock: ManualClock | None = None,
     ) -> None:
         self.log = list(log)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ottla.log.settings import ConfigError
+from ottla.log.config_def import ConfigError
 from ottla.server.dispatch.routes import Dispatch
 from ottla.server.metadata.image import CLIENT_METRICS
 from ottla.server.network.context import NetworkContext

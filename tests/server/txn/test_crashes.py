@@ -20,9 +20,9 @@ from ottla.log.validate import Origin
 from ottla.server.base.randomness import from_system
 from ottla.server.coordination.internal_topic import InternalTopicLog
 from ottla.server.group.coordinator import GroupCoordinator
+from ottla.server.group.coordinator_config import GroupCoordinatorConfig
 from ottla.server.group.records import InTransaction
 from ottla.server.group.requests import Commit, Committer
-from ottla.server.group.settings import GroupSettings
 from ottla.server.metadata.names import CONSUMER_OFFSETS, TRANSACTION_STATE
 from ottla.server.txn.coordinator import Producer, TransactionCoordinator
 from ottla.server.txn.errors import TransactionError
@@ -51,7 +51,9 @@ class Node:
         context = self.broker.context
         self.broker.image.features["transaction.version"] = version
         log = InternalTopicLog(self.broker.replicas, self.broker.image, CONSUMER_OFFSETS)
-        context.groups = GroupCoordinator(log, self.broker.clock, GroupSettings(), NODE_ID, self.broker.image, from_system())
+        context.groups = GroupCoordinator(
+            log, self.broker.clock, GroupCoordinatorConfig(), NODE_ID, self.broker.image, from_system()
+        )
         context.producer_ids = self  # type: ignore[assignment]
         context.groups.refresh()
         self.coordinator: TransactionCoordinator = context.transaction_coordinator()

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.server.group.modern.settings import GroupValues
+from ottla.server.group.modern.group_configs import GroupConfigs
 from ottla.server.group.streams import records
 from ottla.server.group.streams.group import StreamsGroup
 from ottla.server.group.streams.member import StreamsMember
-from ottla.server.group.streams.settings import StreamsSettings
+from ottla.server.group.streams.streams_group_config import StreamsGroupConfig
 from ottla.server.group.streams.target import Membership, delayed_target, make_target, may_assign, target_records
 from ottla.server.group.streams.tasks import NO_TASKS, Tasks
 from ottla.server.group.streams.topology import ConfiguredSubtopology, ConfiguredTopology, Problem, Status
@@ -83,10 +83,10 @@ def test_only_targets_that_differ_are_written_and_the_epoch_after_them() -> None
     ]
 
 
-def settings(**own: str) -> StreamsSettings:
+def settings(**own: str) -> StreamsGroupConfig:
     broker = Broker()
     broker.configs[32, "g"] = {name.replace("_", "."): value for name, value in own.items()}
-    return StreamsSettings(GroupValues({}, broker.metadata))
+    return StreamsGroupConfig(GroupConfigs({}, broker.metadata))
 
 
 AT_ONCE = {"streams_assignment_interval_ms": "0"}

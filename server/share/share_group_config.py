@@ -44,7 +44,7 @@ _BOUNDED: Final = {
 
 
 @dataclass(slots=True, frozen=True)
-class ShareGroupSettings:
+class ShareGroupConfig:
     delivery_count_limit: int
     max_record_locks: int
     record_lock_duration_ms: int
@@ -56,7 +56,7 @@ class ShareGroupSettings:
     copies_dead_letters: bool = False
 
     @classmethod
-    def of_group(cls, own: Mapping[str, str], broker: Mapping[str, Any]) -> ShareGroupSettings:
+    def of_group(cls, own: Mapping[str, str], broker: Mapping[str, Any]) -> ShareGroupConfig:
         """`own` are the texts that were set for the group, `broker` the broker's values."""
 
         def bounded(name: str) -> int:

@@ -17,7 +17,7 @@ _BROKER_RESOURCE: Final = 4
 _ALL_BROKERS: Final = ""
 
 
-class GroupValues:
+class GroupConfigs:
     """`broker` holds the values that the broker was started with, by name."""
 
     def __init__(self, broker: Mapping[str, object], cluster: Cluster) -> None:

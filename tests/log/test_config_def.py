@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from ottla.log.settings import ConfigError, ConfigType, InvalidSetting, Setting, Update, text_of
+from ottla.log.config_def import ConfigError, ConfigType, InvalidSetting, Setting, Update, text_of
 
 
 def setting(kind: ConfigType, **more: object) -> Setting:

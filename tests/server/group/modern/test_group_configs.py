@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.server.group.modern.settings import GroupValues
+from ottla.server.group.modern.group_configs import GroupConfigs
 from tests.server.group.fakes import Broker
 
 NAME = "consumer.session.timeout.ms"
@@ -15,13 +15,13 @@ BOUNDS: dict[str, object] = {
 }
 
 
-def values(own: str | None = None, all_brokers: str | None = None, bounds: dict[str, object] | None = None) -> GroupValues:
+def values(own: str | None = None, all_brokers: str | None = None, bounds: dict[str, object] | None = None) -> GroupConfigs:
     broker = Broker()
     if own is not None:
         broker.configs[32, "g"] = {NAME: own}
     if all_brokers is not None:
         broker.configs[4, ""] = {"group." + NAME: all_brokers}
-    return GroupValues(BOUNDS if bounds is None else bounds, broker.metadata)
+    return GroupConfigs(BOUNDS if bounds is None else bounds, broker.metadata)
 
 
 @pytest.mark.parametrize(

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ottla.server.group.modern.settings import GroupValues
+from ottla.server.group.modern.group_configs import GroupConfigs
 
 STANDBY_REPLICAS = "num.standby.replicas"
 RACK_TAGS = "rack.aware.assignment.tags"
 """As the group's record has them, for Kafka to compare: what changes here asks for another assignment."""
 
 
-class AssignmentSettings(NamedTuple):
+class AssignmentConfig(NamedTuple):
     """What an assignment is made by."""
 
     standby_replicas: int
@@ -24,10 +24,10 @@ class AssignmentSettings(NamedTuple):
         return recorded
 
 
-class StreamsSettings:
+class StreamsGroupConfig:
     """The settings of the groups of one shard, read when they are asked for: they may change at any time."""
 
-    def __init__(self, values: GroupValues) -> None:
+    def __init__(self, values: GroupConfigs) -> None:
         self._values = values
 
     def session_timeout_ms(self, group_id: str) -> int:
@@ -51,7 +51,7 @@ class StreamsSettings:
     def max_size(self) -> int:
         return self._values.broker_number("group.streams.max.size")
 
-    def assignment(self, group_id: str) -> AssignmentSettings:
+    def assignment(self, group_id: str) -> AssignmentConfig:
         most = self._values.broker_number("group.streams.max.standby.replicas")
         replicas = self._values.number(group_id, "streams.num.standby.replicas")
         if self._values.text(group_id, "streams.num.standby.replicas") is not None:
@@ -62,7 +62,7 @@ class StreamsSettings:
             listed = tuple(default) if isinstance(default, tuple | list) else ()
         else:
             listed = tuple(tag.strip() for tag in tags.split(",") if tag.strip())
-        return AssignmentSettings(replicas, listed)
+        return AssignmentConfig(replicas, listed)
 
     def assignor(self, group_id: str) -> str:
         """The name that is shown; there is one assignor."""

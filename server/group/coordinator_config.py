@@ -17,7 +17,7 @@ request is read, and hears of the others by its next heartbeat: fifty that start
 
 
 @dataclass(slots=True, frozen=True)
-class GroupSettings:
+class GroupCoordinatorConfig:
     """Defaults are Kafka's."""
 
     min_session_timeout_ms: int = 6_000
@@ -30,10 +30,10 @@ class GroupSettings:
     offsets_retention_ms: int = 7 * 24 * 60 * _MS_PER_MINUTE
     offsets_codec: int = compression.NONE
     broker: Mapping[str, object] = field(default_factory=dict, repr=False, compare=False)
-    """All of the broker's settings by name: those of the newer protocols are read from here (modern/settings.py)."""
+    """All of the broker's settings by name: those of the newer protocols are read from here (modern/group_configs.py)."""
 
     @classmethod
-    def from_broker(cls, values: Mapping[str, object]) -> GroupSettings:
+    def from_broker(cls, values: Mapping[str, object]) -> GroupCoordinatorConfig:
         """From the broker's settings by name; a missing one has its default. The codec may be a name or a code."""
         default = cls()
 

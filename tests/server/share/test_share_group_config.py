@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from ottla.server.settings.broker_settings import BROKER_SETTINGS
-from ottla.server.share.settings import ShareGroupSettings, duration_ms
+from ottla.server.share.share_group_config import ShareGroupConfig, duration_ms
 
 BROKER: dict[str, Any] = {name: setting.default for name, setting in BROKER_SETTINGS.items()}
 
 
 def test_defaults_are_the_brokers() -> None:
-    settings = ShareGroupSettings.of_group({}, BROKER | {"group.share.record.lock.duration.ms": 20_000})
-    assert settings == ShareGroupSettings(5, 2000, 20_000, True, False, "latest")
+    settings = ShareGroupConfig.of_group({}, BROKER | {"group.share.record.lock.duration.ms": 20_000})
+    assert settings == ShareGroupConfig(5, 2000, 20_000, True, False, "latest")
 
 
 def test_a_groups_own_settings() -> None:
@@ -26,13 +26,13 @@ def test_a_groups_own_settings() -> None:
         "share.isolation.level": "read_committed",
         "share.auto.offset.reset": "earliest",
     }
-    assert ShareGroupSettings.of_group(own, BROKER) == ShareGroupSettings(7, 300, 15_000, False, True, "earliest")
+    assert ShareGroupConfig.of_group(own, BROKER) == ShareGroupConfig(7, 300, 15_000, False, True, "earliest")
 
 
 def test_the_brokers_bounds_count_also_when_they_were_set_later() -> None:
     own = {"share.delivery.count.limit": "9", "share.record.lock.duration.ms": "15000"}
     broker = BROKER | {"group.share.max.delivery.count.limit": 6, "group.share.min.record.lock.duration.ms": 16_000}
-    settings = ShareGroupSettings.of_group(own, broker)
+    settings = ShareGroupConfig.of_group(own, broker)
     assert (settings.delivery_count_limit, settings.record_lock_duration_ms) == (6, 16_000)
 
 
