@@ -1,8 +1,9 @@
 """BrokerConfig: the values of the settings that one broker was started with.
 
 Text comes in (a file, the environment, the command line; server/settings/properties.py reads them), is parsed by the tables,
-checked against itself, and stands in `values` by Kafka's names: `config.values["num.partitions"]`. A part that needs a setting often
-copies it into a field of its own, once (GroupCoordinatorConfig, SocketSettings, ...); there is no magic attribute for every name.
+checked against itself, and stands in `values` by Kafka's names: `config.values["num.partitions"]`. A part that needs a setting
+often copies it into a field of its own, once (GroupCoordinatorConfig, SocketSettings and so on); there is no magic attribute for
+every name.
 
 A value that does not parse, or that contradicts another, is a ConfigError with one line that names the key and the remedy. A name
 that nobody knows is not an error, here as in Kafka, since plug-ins bring their own: `unknown` has them, and `advice()` says what
