@@ -1,4 +1,6 @@
-"""An internal topic as its coordinator sees it: append to a partition, read one from its start, who leads it."""
+"""This module is an internal topic as its coordinators see it: they append to a partition, read one from its start, and ask who
+leads it.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +18,11 @@ if TYPE_CHECKING:
     from ottla.server.partitions.replicas import Replicas
 
 Appended = tuple[int, Promise[None] | None]
-"""What an append to an internal topic gives: the batch's base offset, and a promise that is kept when the high watermark has
-passed the batch. There is no promise where it has passed it already, as it always has where the partition has one replica.
+"""An append to an internal topic returns the batch's base offset and a promise that is kept when the high watermark has passed
+the batch. The promise is None if it has passed it already, as it always has where the partition has one replica.
 
-The promise fails with what `append_error` (server/base/errors.py) turns into a code: NotLeaderOrFollower if this broker stops
-leading the partition first."""
+The promise fails with an exception that `append_error` (server/base/errors.py) turns into an error code; it is
+NotLeaderOrFollower if this broker stops leading the partition first."""
 
 
 class InternalTopicLog:
@@ -32,26 +34,26 @@ class InternalTopicLog:
         self._topic = topic
 
     def partition_count(self) -> int:
-        """0 while the topic does not exist."""
+        """Returns 0 while the topic does not exist."""
         topic = self._image.topics.get(self._topic)
         return len(topic.partitions) if topic is not None else 0
 
     def leader(self, partition: int) -> int | None:
-        """The leading broker's id; None without one."""
+        """Returns the leader's broker id, or None if there is no leader."""
         topic = self._image.topics.get(self._topic)
         image = topic.partitions.get(partition) if topic is not None else None
         return image.leader if image is not None and image.leader >= 0 else None
 
     def leader_epoch(self, partition: int) -> int:
-        """-1 without such a partition."""
+        """Returns the partition's leader epoch, or -1 if there is no such partition."""
         image = self._image.partition(self._topic, partition)
         return image.leader_epoch if image is not None else -1
 
     def append(self, partition: int, batch: bytes) -> Appended:
-        """Appends one batch, and flushes it where `flush.messages` makes that due.
+        """Appends one batch, and flushes it if `flush.messages` makes a flush due.
 
-        Raises NotLeaderOrFollower where another broker leads, StorageError where this broker does not hold the partition or
-        cannot make the batch durable, and the other errors of the log.
+        Raises NotLeaderOrFollower if another broker leads the partition, StorageError if this broker does not hold the partition
+        or cannot make the batch durable, and the other errors of the log.
         """
         replica = self._replica(partition)
         if not replica.is_leader:
@@ -59,17 +61,19 @@ class InternalTopicLog:
         info = replica.append(batch, origin=Origin.COORDINATOR)
         if not info.waits:
             return info.base_offset, None
-        from ottla.server.partitions.acknowledging import flush_and_promise  # with one replica it is hardly ever needed
+        from ottla.server.partitions.acknowledging import flush_and_promise  # hardly ever needed with one replica
 
         return info.base_offset, flush_and_promise(replica, info.last_offset + 1)
 
     def read(self, partition: int) -> Iterator[bytes]:
-        """All batches from the partition's start to its end. Errors as for `append`."""
+        """Yields all batches from the partition's start to its end. Raises StorageError if this broker does not hold the
+        partition.
+        """
         log = self._replica(partition).log
         return log.iterate_batches(log.log_start_offset)
 
     def delete_before(self, partition: int, offset: int) -> None:
-        """Records below `offset` count as gone. Errors as for `append`."""
+        """Deletes the records below `offset`, as DeleteRecords would. Raises StorageError and the other errors of the log."""
         self._replica(partition).log.delete_records_before(offset)
 
     def _replica(self, partition: int) -> Replica:

@@ -1,4 +1,6 @@
-"""Java's hash of a string, by which every Kafka broker finds the partition of an internal topic that a name belongs to."""
+"""This module computes Java's hash of a string, by which every Kafka broker finds the partition of an internal topic that a name
+belongs to.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +8,14 @@ import codecs
 import functools
 import struct
 
-codecs.lookup("utf-16-le")  # an import, which fails for the first name that needs it when the process has no descriptors left
+codecs.lookup("utf-16-le")  # loads the codec now: at the first use its import would fail if no file descriptors were left
 
 
 @functools.lru_cache(maxsize=10_000)
 def java_hash_bucket(text: str, buckets: int) -> int:
-    """`abs(text.hashCode()) % buckets` of Java, where the smallest int has the absolute value 0. Hashes UTF-16 units."""
+    """Returns what Kafka computes as `Utils.abs(text.hashCode()) % buckets`; its `abs` of the smallest int is 0. The hash is
+    taken over UTF-16 code units.
+    """
     value = 0
     for (unit,) in struct.iter_unpack("<H", text.encode("utf-16-le", "surrogatepass")):
         value = (31 * value + unit) & 0xFFFFFFFF

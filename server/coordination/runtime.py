@@ -1,12 +1,13 @@
-"""The shards of one internal topic on this broker: loaded when it leads their partitions, unloaded when it does not.
+"""The coordinator runtime keeps the shards of one internal topic: a shard is loaded when this broker becomes the leader of its
+partition and unloaded when it no longer is.
 
-Groups live in `__consumer_offsets`, transactions in `__transaction_state` and the state of share groups in `__share_group_state`;
-a partition of each is taken over in one way. It is read from its start, in slices of some milliseconds so that other requests are
-served in between; requests for it are answered COORDINATOR_LOAD_IN_PROGRESS meanwhile. One that cannot be read is not half
-loaded: the next request for it tries again.
+Groups are stored in `__consumer_offsets`, transactions in `__transaction_state` and the state of share groups in
+`__share_group_state`, and all three load in the same way. A partition is read from its start, in slices of some milliseconds so
+that other requests are served in between; meanwhile requests for it are answered COORDINATOR_LOAD_IN_PROGRESS. A partition that
+cannot be read is never left half loaded: the next request for it tries again.
 
-A shard belongs to a partition and a leader epoch. When this broker leads the partition in a newer epoch, another broker may have
-led it in between, and the shard is loaded anew.
+A shard belongs to one partition in one leader epoch. When this broker leads the partition in a newer epoch, another broker may
+have led it in between, so the shard is loaded anew.
 """
 
 from __future__ import annotations
@@ -28,37 +29,39 @@ LOAD_SLICE_SECONDS: Final = 0.02
 
 
 class CoordinatorLog(Protocol):
-    """The partitions of an internal topic, as `internal_topic.InternalTopicLog` gives access to them."""
+    """The partitions of an internal topic, as a runtime uses them. `internal_topic.InternalTopicLog` implements it."""
 
     def partition_count(self) -> int:
         """Returns 0 while the topic does not exist."""
         ...
 
     def leader(self, partition: int) -> int | None:
-        """Returns the leading broker's id; None without one."""
+        """Returns the leader's broker id, or None if there is no leader."""
         ...
 
     def leader_epoch(self, partition: int) -> int:
-        """Returns the epoch of the partition's leader; -1 without such a partition."""
+        """Returns the partition's leader epoch, or -1 if there is no such partition."""
         ...
 
     def append(self, partition: int, batch: bytes) -> Appended:
-        """Writes one batch. Returns its base offset, and a promise where it is not replicated yet. Raises log errors."""
+        """Writes one batch. Returns its base offset, and a promise if it is not replicated yet. Raises log errors."""
         ...
 
     def read(self, partition: int) -> Iterator[bytes]:
-        """Returns all batches from the partition's start to its end."""
+        """Yields all batches from the partition's start to its end."""
         ...
 
 
 S = TypeVar("S", bound=CoordinatorShard[Any])
 
 Make = Callable[[int, int, Callable[[bytes], "Appended"]], S]
-"""Returns an empty shard of a partition, led in an epoch, to which the function appends."""
+"""Creates an empty shard from a partition, its leader epoch and a function that appends a batch to the partition."""
 
 
 class CoordinatorRuntime(Generic[S]):
-    """The shards by partition, those that are loading among them. `loaded` and `unloaded` are called with each."""
+    """Holds the shards by partition, including those that are still loading. `loaded` and `unloaded` are called with each shard
+    when it has been loaded or unloaded.
+    """
 
     def __init__(
         self,
@@ -94,8 +97,8 @@ class CoordinatorRuntime(Generic[S]):
         return self._shards.values()
 
     def take_over(self, partition: int) -> S | None:
-        """Returns the shard, and begins to load it where it is not there; a small one is loaded when this returns. Returns None
-        where the partition is not led by this broker, or cannot be read.
+        """Returns the shard, and starts to load it if it is not there yet; a small shard is loaded by the time this returns.
+        Returns None if this broker does not lead the partition or cannot read it.
         """
         if partition not in self._shards and self._log.leader(partition) == self._node_id:
             log = self._log
@@ -121,7 +124,7 @@ class CoordinatorRuntime(Generic[S]):
         return self._log.leader(partition) == self._node_id and self._log.leader_epoch(partition) == shard.leader_epoch
 
     def unload(self, partition: int) -> None:
-        """Forgets the shard, if there is one; what waits in it is answered NOT_COORDINATOR."""
+        """Drops the shard, if there is one; requests that wait in it are answered NOT_COORDINATOR."""
         shard = self._shards.pop(partition, None)
         if shard is not None:
             shard.unload()

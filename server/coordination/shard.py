@@ -1,13 +1,15 @@
-"""One partition of an internal topic, as its coordinator keeps it: records first, then the state, then the answer.
+"""A coordinator shard is one partition of an internal topic as its coordinator keeps it: first the records change, then the
+state, and then the answer goes out.
 
-Groups, transactions and share state work in one way. An operation looks at the state and decides on records; they are appended as
-one batch, replayed at once, and the answer goes out when the partition's high watermark has passed them. So an operation that
-follows sees what is not replicated yet; its own answer therefore waits for the last append as well, also where it only reads, and
-nobody is told what a new leader might not know. What still waits when this broker loses the partition gets NOT_COORDINATOR.
+Groups, transactions and share state work in the same way. An operation looks at the state and decides on records. They are
+appended as one batch and replayed at once, and the answer goes out when the partition's high watermark has passed them. So the
+operations after it see state that is not replicated yet. Therefore their answers wait for the last append as well, even if they
+only read: no client ever learns anything that a new leader might not know. Requests that still wait when this broker loses the
+partition are answered NOT_COORDINATOR.
 
-With one replica everything is replicated when it is appended: there is no promise, and an answer costs one look at an attribute.
+With one replica every append is replicated at once: there is no promise, and an answer costs one look at an attribute.
 
-Kafka keeps timeline snapshots of a shard's state and reads the committed one; to wait gives the same promise.
+Kafka instead keeps timeline snapshots of a shard's state and reads the committed one; waiting gives the same guarantee.
 """
 
 from __future__ import annotations
@@ -41,7 +43,7 @@ _COMMIT_MARKER: Final = 1
 class CoordinatorShard(ABC, Generic[R]):
     """The shard of `partition` while this broker leads it in `leader_epoch`. `append` writes a batch to the partition.
 
-    A subclass has the state, which changes in `replay` and nowhere else.
+    A subclass holds the state, which only `replay` may change.
     """
 
     topic: ClassVar[str]
@@ -53,46 +55,48 @@ class CoordinatorShard(ABC, Generic[R]):
         self.loading = True
         """True until `load` has replayed the partition."""
         self.unreplicated: Promise[None] | None = None
-        """Kept when the last append is replicated; None where nothing waits for that."""
+        """The promise that is kept when the last append is replicated, or None if everything is replicated."""
         self._append = append
         self._waiting: deque[tuple[Promise[None], Callable[[ErrorCode], object]]] = deque()
-        """What waits for which append, in the order of the appends."""
+        """The promise of an append and the function to call once it is kept, in the order of the appends."""
 
-    # What a coordinator adds
+    # What each coordinator implements
 
     @abstractmethod
     def decode(self, key: Buffer, value: Buffer | None) -> R | None:
-        """Returns a record of the partition, or None for a kind that this coordinator does not know.
+        """Decodes a record of the partition. Returns None if its type is not known to this coordinator.
 
-        Raises one of wire.frame.MALFORMED for bytes that do not follow their schema.
+        Raises one of wire.frame.MALFORMED if the bytes do not follow their schema.
         """
 
     @abstractmethod
     def replay(self, record: R, offset: int, producer_id: int = NO_PRODUCER_ID) -> None:
-        """Makes a record true. `producer_id` is that of the transaction which the record is part of, if it is part of one."""
+        """Applies a record to the state. `producer_id` is that of the transaction that the record belongs to, if any."""
 
     @abstractmethod
     def refusal(self, code: ErrorCode) -> Exception:
-        """Returns the coordinator's own exception for an operation that is refused with `code`."""
+        """Returns this coordinator's exception for an operation that is refused with `code`."""
 
     def end_transaction(self, producer_id: int, *, committed: bool) -> None:
-        """Replays a marker in the partition itself."""
+        """Replays the control record that ends a transaction of `producer_id` in this partition."""
 
     def loaded(self) -> Iterator[None]:
-        """What is to be done once the partition is replayed, in steps."""
+        """Does what remains to be done once the partition is replayed; each step of the iterator is a pause for other work."""
         return iter(())
 
     # Append, then replay
 
     def write(self, batch: bytes, records: Sequence[R], producer_id: int = NO_PRODUCER_ID) -> None:
-        """Appends `records`, which are encoded as `batch`, and replays them. Raises `refusal`, and nothing has changed."""
+        """Appends `records`, which are encoded as `batch`, and replays them. If the append fails, raises `refusal` and changes
+        nothing.
+        """
         offset = self.append(batch)
         for record in records:
             self.replay(record, offset, producer_id)
             offset += 1
 
     def append(self, batch: bytes) -> int:
-        """Appends a batch whose records the caller replays. Returns its base offset; raises `refusal`."""
+        """Appends a batch whose records the caller will replay. Returns its base offset. Raises `refusal` if that fails."""
         try:
             base_offset, replicated = self._append(batch)
         except (LogError, NotLeaderOrFollower, OSError) as error:
@@ -107,15 +111,15 @@ class CoordinatorShard(ABC, Generic[R]):
     # Answers
 
     def answer(self, value: T) -> T | Promise[T]:
-        """Returns `value` if all that was appended is replicated, else a promise of it, which fails with the `refusal` of
-        NOT_COORDINATOR if the partition is lost first.
+        """Returns `value` if everything appended so far is replicated; otherwise a promise of it, which fails with the `refusal`
+        for NOT_COORDINATOR if this broker loses the partition first.
         """
         if self.unreplicated is None:
             return value
         promise: Promise[T] = Promise()
 
         def settle(code: ErrorCode) -> None:
-            if promise.done():  # the connection is gone
+            if promise.done():  # the connection was closed and cancelled it
                 return
             if code is ErrorCode.NONE:
                 promise.set_result(value)
@@ -126,12 +130,12 @@ class CoordinatorShard(ABC, Generic[R]):
         return promise
 
     def when_replicated(self, then: Callable[[ErrorCode], object]) -> None:
-        """Calls `then(NONE)` when all that was appended is replicated, which may be now, or `then(NOT_COORDINATOR)` if the
-        partition is lost first.
+        """Calls `then(NONE)` when everything appended so far is replicated, which may be now, or `then(NOT_COORDINATOR)` if this
+        broker loses the partition first.
         """
         if self.unreplicated is None:
             then(ErrorCode.NONE)
-        elif self.unreplicated.done():  # it failed
+        elif self.unreplicated.done():  # it failed, for a promise that was kept is removed at once
             then(ErrorCode.NOT_COORDINATOR)
         else:
             self._waiting.append((self.unreplicated, then))
@@ -150,7 +154,9 @@ class CoordinatorShard(ABC, Generic[R]):
             waiting.popleft()[1](ErrorCode.NONE)
 
     def fail(self) -> None:
-        """This broker is not the partition's coordinator any more: what waits gets NOT_COORDINATOR, and so does what comes."""
+        """Ends the shard, because this broker is no longer the partition's coordinator: requests that wait, and any that still
+        come, are answered NOT_COORDINATOR.
+        """
         self._append = _refuse_append
         lost: Promise[None] = Promise()
         lost.set_exception(NotLeaderOrFollower(f"partition {self.partition} of {self.topic} is lost"))
@@ -160,21 +166,23 @@ class CoordinatorShard(ABC, Generic[R]):
             then(ErrorCode.NOT_COORDINATOR)
 
     def unload(self) -> None:
-        """The partition is another broker's, or the epoch is over. A subclass also ends what it has under way."""
+        """Ends the shard when another broker leads the partition or its leader epoch is over. A subclass also ends its
+        own work.
+        """
         self.fail()
 
     # Loading
 
     def load(self, read: Callable[[], Iterator[bytes]]) -> Iterator[None]:
-        """Replays the partition, one batch a step; what `read` raises comes through.
+        """Replays the partition, one batch a step. Raises what `read` raises.
 
-        A batch that does not follow its schema is left out with a line in the log, as in Kafka: the others are worth having.
+        As in Kafka, a batch that does not follow its schema is logged and skipped, so that the others are not lost with it.
         """
         for batch in read():
             try:
                 self._replay_batch(batch)
             except MALFORMED as error:
-                self.logger.error("partition %d of %s: a batch was left out: %r", self.partition, self.topic, error)
+                self.logger.error("partition %d of %s: skipped a malformed batch: %r", self.partition, self.topic, error)
             yield
         self.loading = False
         yield from self.loaded()
@@ -194,4 +202,4 @@ class CoordinatorShard(ABC, Generic[R]):
 
 
 def _refuse_append(batch: bytes) -> Appended:
-    raise NotLeaderOrFollower("this broker coordinates the partition no more")
+    raise NotLeaderOrFollower("this broker no longer coordinates the partition")

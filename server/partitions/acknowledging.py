@@ -1,7 +1,8 @@
-"""When an append may be acknowledged: flushed as `flush.messages` asks, and, for acks=all, on all in-sync replicas.
+"""This module decides when an append may be acknowledged: once it is flushed as `flush.messages` asks and, for acks=all, once it
+is on all in-sync replicas.
 
 `AppendInfo.waits` says whether there is anything to wait for; with one replica and without `flush.messages` there never is, and
-this module is not loaded. A Produce waits for flushes that many share (flushing.py) and for the high watermark
+this module is not loaded. A Produce waits for a flush that it shares with others (flushing.py) and for the high watermark
 (high_watermark.py). A coordinator flushes within its append and waits for the high watermark only.
 """
 
@@ -29,8 +30,9 @@ def when_acknowledged(
     *,
     by_all: bool,
 ) -> None:
-    """Calls `acknowledged` once, now or later, when everything below `end_offset` is flushed as asked and, with `by_all`, on all
-    in-sync replicas. It gets a StorageError if the flush failed and NotLeaderOrFollower if this broker stopped leading first.
+    """Calls `acknowledged(None)` once, now or later, when everything below `end_offset` is flushed as asked and, with `by_all`,
+    is on all in-sync replicas. Calls it with a StorageError instead if the flush fails, and with NotLeaderOrFollower if this
+    broker stops leading the partition first.
     """
     wait = partial(_wait_for_replicas, replica, replica.role, end_offset, acknowledged) if by_all else acknowledged
     if replica.log.awaits_flush(end_offset):
@@ -40,8 +42,9 @@ def when_acknowledged(
 
 
 def flush_and_promise(replica: Replica, end_offset: int) -> Promise[None] | None:
-    """Flushes here and now if that is due, and promises that everything below `end_offset` is on all in-sync replicas. None where
-    it is already. Raises StorageError; the promise fails with NotLeaderOrFollower if this broker stops leading first.
+    """Flushes at once if a flush is due. Returns a promise that is kept when everything below `end_offset` is on all in-sync
+    replicas, or None if it is already. Raises StorageError if the flush fails; the promise fails with NotLeaderOrFollower if this
+    broker stops leading the partition first.
     """
     replica.flush_if_due(end_offset)
     promise: Promise[None] = Promise()
@@ -61,11 +64,13 @@ def flush_and_promise(replica: Replica, end_offset: int) -> Promise[None] | None
 def _wait_for_replicas(
     replica: Replica, role: object, end_offset: int, acknowledged: OnAcknowledged, error: Exception | None
 ) -> None:
-    """After the flush, which failed with `error` if that is not None. `role` is what the replica was when it appended."""
+    """Waits for the in-sync replicas after the flush, which failed if `error` is not None. `role` is the replica's role at the
+    time of the append.
+    """
     high_watermark = role.high_watermark if isinstance(role, Leader) else None
     if error is not None or high_watermark is None:
         acknowledged(error)
     elif replica.role is role:
         high_watermark.when_passed(end_offset, acknowledged)
     else:
-        acknowledged(NotLeaderOrFollower(f"{replica.topic}-{replica.partition} is not led from here any more"))
+        acknowledged(NotLeaderOrFollower(f"{replica.topic}-{replica.partition} is no longer led by this broker"))

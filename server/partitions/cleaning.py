@@ -1,14 +1,15 @@
-"""Where logs are compacted: every `log.cleaner.backoff.ms`, all that are due, outside the event loop's process.
+"""This module has logs compacted: every `log.cleaner.backoff.ms` it compacts all logs that are due, outside the event loop's
+process.
 
-What is decided, and what touches a log's segments, happens here on the loop (log/compaction/cleaner_manager.py) and takes
-microseconds, but for two checkpoint files a cleaning, which are synced there, as all are; the fsyncs of logs go to threads. The
-work itself is done by a worker process, begun when a log is due and ended when none is any more: an idle broker has none.
-`log.cleaner.threads` is how many there may be at once. Where files are not the system's own (a throwaway broker in a test) the
-same work is done in a thread of this process.
+Decisions, and everything that touches a log's segments, happen here on the loop (log/compaction/cleaner_manager.py) and take
+microseconds, except for two checkpoint files per cleaning, which are synced on the loop like all checkpoint files; the fsyncs of
+logs go to threads. The work itself is done by a worker process, which is started when a log is due and ended when no log is due
+any more: an idle broker has none. `log.cleaner.threads` limits how many there are at once. If the files are not the operating
+system's (a throwaway broker in a test keeps them in memory), the same work is done in a thread of this process.
 
-A worker that dies takes its cleaning with it and nothing else: what it was writing is removed, the log is tried again at the
-next pass, and left alone after the second time. Where none can be begun, the next pass tries again. A cleaning whose log is cut
-or deleted is called off by ending the worker.
+When a worker dies, only its current cleaning is lost: what it was writing is removed, and the next pass tries the log again.
+After a second death the log is left uncleaned. If no worker can be started, the next pass tries again. A cleaning whose log is
+truncated or deleted is cancelled by ending the worker.
 """
 
 from __future__ import annotations
@@ -39,9 +40,9 @@ logger = logging.getLogger("ottla.server.cleaning")
 
 _LINE_BYTES: Final = 1 << 26
 _LOOK_SECONDS: Final = 0.5
-"""How often a worker at work is compared with what became of its log."""
+"""How often to check whether a busy worker's log has been deleted or truncated."""
 _DEATHS: Final = 2
-"""A log is left alone after so many workers died over it."""
+"""After this many workers have died while cleaning a log, the log is left uncleaned."""
 _START: Final = "import sys; sys.path.insert(0, {root!r}); from ottla.log.compaction.process import main; sys.exit(main())"
 
 T = TypeVar("T")
@@ -49,32 +50,34 @@ Result = CleanedGroup | CleaningStats
 
 
 class WorkerDied(LogError):
-    """The process that did a cleaning ended in the middle of it. Never sent."""
+    """The worker process ended in the middle of a cleaning. Clients never see this error."""
 
 
 class NoWorker(LogError):
-    """The system gives us no process now. Says nothing of the log or its disk. Never sent."""
+    """The system cannot start a process now, which says nothing about the log or its disk. Clients never see this error."""
 
 
 class Worker(Protocol):
-    """Does cleanings, one at a time."""
+    """A worker carries out cleanings, one at a time."""
 
     def clean(self, cleaning: Cleaning) -> AsyncIterator[Result]:
-        """The groups as they are made, and the stats at the end. CleaningAborted, CorruptRecord, MapTooSmall, OSError,
-        NoWorker, WorkerDied. The worker writes nothing more for the cleaning when this has ended."""
+        """Yields the cleaned groups of segments as they are made, and the stats at the end. Raises CleaningAborted,
+        CorruptRecord, MapTooSmall, OSError, NoWorker or WorkerDied. Once this has ended, the worker writes nothing more for the
+        cleaning.
+        """
         ...
 
     async def close(self) -> None:
-        """No more cleanings come."""
+        """Ends the worker; no more cleanings come."""
         ...
 
     def call_off(self) -> None:
-        """End what is under way."""
+        """Cancels the cleaning that is under way."""
         ...
 
 
 def settings_from_broker(values: Mapping[str, Any]) -> CleanerSettings:
-    """`log.cleaner.*`."""
+    """Returns the broker's `log.cleaner.*` settings."""
     return CleanerSettings(
         threads=values["log.cleaner.threads"],
         dedupe_buffer_size=values["log.cleaner.dedupe.buffer.size"],
@@ -86,7 +89,7 @@ def settings_from_broker(values: Mapping[str, Any]) -> CleanerSettings:
 
 
 class LogCleaning:
-    """The passes. `values` gives the broker's settings as they are now: they count from the next pass on."""
+    """Runs the cleaning passes. `values` returns the broker's current settings; a change takes effect with the next pass."""
 
     def __init__(
         self,
@@ -105,22 +108,22 @@ class LogCleaning:
         self._stopped = False
 
     async def run_pass(self) -> None:
-        """Cleans what is due, until nothing is; then retention for compacted logs."""
+        """Cleans logs until none is due; then deletes old segments of compacted logs."""
         settings = self.cleaner.settings = settings_from_broker(self._values())
         await asyncio.gather(*(self._clean_due() for _ in range(settings.threads)))
         if not self._stopped:
             self.cleaner.delete_old()
 
     def stop(self) -> None:
-        """Ends the pass under way soon; the scheduler waits for it."""
+        """Makes the current pass end soon; the scheduler waits for it."""
         self._stopped = True
         for worker in self._workers:
             worker.call_off()
 
     async def _clean_due(self) -> None:
-        """What one of Kafka's cleaner threads does."""
+        """Cleans one due log after the other, as one of Kafka's cleaner threads does."""
         worker: Worker | None = None
-        tried: set[tuple[str, int]] = set()  # a log that fails is not tried again and again in one pass
+        tried: set[tuple[str, int]] = set()  # so that a log that fails is tried only once in a pass
         try:
             while not self._stopped and (cleaning := self.cleaner.next_cleaning(tried)) is not None:
                 tried.add(cleaning.partition)
@@ -135,7 +138,7 @@ class LogCleaning:
                 await worker.close()
 
     async def _clean(self, worker: Worker, cleaning: Cleaning) -> bool:
-        """True if the log is cleaner than before."""
+        """Cleans one log. Returns whether that succeeded; logs the reason if it did not."""
         cleaner, log = self.cleaner, cleaning.log
         try:
             await self._flush(cleaning)
@@ -148,14 +151,14 @@ class LogCleaning:
                         return True
                     await self._swap(cleaning, result)
         except CleaningAborted:
-            logger.info("%r is cancelled", cleaning)
+            logger.info("%r was cancelled", cleaning)
         except (CorruptRecord, MapTooSmall) as error:
             cleaner.leave_alone(log, str(error))
         except WorkerDied as error:
             self._note_death(cleaning, error)
         except NoWorker as error:
             logger.warning("%r waits for the next pass: %s", cleaning, error)
-        except StorageError as error:  # logged where the directory went offline, but descriptors and room are not
+        except StorageError as error:  # a directory that goes offline is logged elsewhere; a lack of descriptors or space is not
             logger.warning("%r failed: %s", cleaning, error)
         except OSError as error:
             if not cleaning.is_void:
@@ -166,7 +169,7 @@ class LogCleaning:
         try:
             cleaner.give_up(cleaning)
         except StorageError as error:
-            logger.warning("the remains of %r are not removed: %s", cleaning, error)
+            logger.warning("cannot remove the unfinished files of %r: %s", cleaning, error)
         return False
 
     async def _flush(self, cleaning: Cleaning) -> None:
@@ -200,7 +203,7 @@ async def _in_thread(action: Callable[[], T]) -> T:
 
 
 class ProcessWorker:
-    """A process (log/compaction/process.py), begun with the first cleaning."""
+    """A worker that is a process of its own (log/compaction/process.py), started with the first cleaning."""
 
     def __init__(self) -> None:
         self._process: asyncio.subprocess.Process | None = None
@@ -211,16 +214,16 @@ class ProcessWorker:
         try:
             return await asyncio.create_subprocess_exec(
                 sys.executable,
-                "-P",  # what lies in the working directory is not ours
+                "-P",  # never import from the working directory
                 "-c",
                 _START.format(root=root),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 limit=_LINE_BYTES,
-                start_new_session=True,  # Ctrl-C at the terminal is for the broker, which ends this one
+                start_new_session=True,  # Ctrl-C at the terminal must reach only the broker, which then ends the worker
             )
-        except OSError as error:  # no memory, no descriptors, no such program: our disk has no part in it
-            raise NoWorker(f"no process for it could be begun: {error}") from error
+        except OSError as error:  # no memory, no descriptors, no such program: none of these is a fault of the log's disk
+            raise NoWorker(f"no worker process could be started: {error}") from error
 
     async def clean(self, cleaning: Cleaning) -> AsyncIterator[Result]:
         """See Worker."""
@@ -240,7 +243,7 @@ class ProcessWorker:
                 await self._kill()
 
     async def _end_if_dead(self) -> None:
-        """One that was killed when it had nothing to do is no fault of the log that is next."""
+        """Discards a worker that was killed while idle, so that its death is not blamed on the next log."""
         process = self._process
         if process is not None and (process.returncode is not None or process.stdin is None or process.stdin.is_closing()):
             await self._kill()
@@ -250,25 +253,25 @@ class ProcessWorker:
         assert process.stdin is not None
         try:
             process.stdin.write(json.dumps(job.fields()).encode() + b"\n")
-        except RuntimeError as error:  # uvloop's, where its end is known already
-            raise WorkerDied("the process that was to clean it is gone") from error
+        except RuntimeError as error:  # uvloop raises it if it already knows that the process has ended
+            raise WorkerDied("the worker process has ended before it could start") from error
 
     async def _next(self, process: asyncio.subprocess.Process, cleaning: Cleaning) -> dict[str, Any]:
-        """The next line, unless the cleaning is called off before it comes."""
+        """Returns the worker's next message. Raises CleaningAborted if the cleaning is cancelled before one comes."""
         assert process.stdout is not None
         reading = asyncio.ensure_future(process.stdout.readline())
         try:
             while not reading.done():
                 await asyncio.wait((reading,), timeout=_LOOK_SECONDS)
                 if cleaning.is_void or self._called_off:
-                    raise CleaningAborted("nobody waits for it")
+                    raise CleaningAborted("the cleaning is no longer wanted")
             line = reading.result()
         finally:
             reading.cancel()
-        if not line.endswith(b"\n"):  # it may have died over a line
+        if not line.endswith(b"\n"):  # the end of its output, perhaps in the middle of a line
             status = await process.wait()
             self._process = None
-            raise WorkerDied(f"the process that cleaned it ended with status {status}")
+            raise WorkerDied(f"the worker process ended with status {status}")
         message: dict[str, Any] = json.loads(line)
         return message
 
@@ -286,7 +289,7 @@ class ProcessWorker:
             self._process.kill()
 
     async def close(self) -> None:
-        """See Worker. The process ends when its stdin does."""
+        """See Worker. The process ends when its stdin is closed."""
         process, self._process = self._process, None
         if process is not None:
             assert process.stdin is not None
@@ -305,7 +308,7 @@ def _raise(message: dict[str, Any]) -> None:
 
 
 class ThreadWorker:
-    """The same work in a thread of this process."""
+    """A worker that is a thread of this process."""
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
@@ -319,7 +322,7 @@ class ThreadWorker:
             while not self._called_off.wait(min(seconds, _LOOK_SECONDS)) and not cleaning.is_void:
                 if (seconds := until - time.monotonic()) <= 0:
                     return
-            raise CleaningAborted("nobody waits for it")
+            raise CleaningAborted("the cleaning is no longer wanted")
 
         cleaner = Cleaner(self._disk, cleaning.job, Throttle(cleaning.job.bytes_per_second, time.monotonic, wait))
         groups = cleaner.groups()

@@ -1,15 +1,15 @@
-"""Fetch sessions (KIP-227): a consumer names its partitions once, and afterwards only what changed; so do we in our answers.
+"""Fetch sessions (KIP-227): a consumer names its partitions once and afterwards only what changed, and so do our answers.
 
 A fetch with session epoch 0 asks for a session: it names everything, and the answer carries an id. From then on each fetch has
 the id and the next epoch, counted up by both sides, and lists only new or changed partitions and forgotten ones; the answer has
-only partitions with something to tell: records, an error, or a high watermark or log start that the client does not know.
-Epoch -1 ends the session, if there is one, and is answered without.
+only partitions with news: records, an error, or a high watermark or log start that the client does not know.
+Epoch -1 ends the session, if there is one, and is answered without one.
 
-Partitions that gave records go to the end of the session, so that with a small `max.bytes` each has its turn.
+Partitions that returned records go to the end of the session, so that with a small `max.bytes` each has its turn.
 
-There are `max.incremental.fetch.session.cache.slots`. When all are taken a newcomer evicts the session that was unused longest,
-if for two minutes; else, among those that are two minutes old, the one with the fewest partitions, if the newcomer has more. If
-there is none it gets no session (id 0) and goes on naming everything.
+There are `max.incremental.fetch.session.cache.slots` sessions. When all slots are taken, a new session evicts the one that was
+unused longest, if that is more than two minutes; else, among those older than two minutes, the one with the fewest partitions, if
+the new one has more. If neither exists, the client gets no session (id 0) and goes on naming everything.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ Key = tuple[str | bytes, int]
 
 
 class CachedPartition:
-    """A partition that somebody fetches: the last request for it, and what the last answer said (-1: there was none).
+    """A partition that a client fetches: the last request for it, and the offsets that the last answer gave (-1: no answer yet).
 
-    `name` is the topic's, once it was found by its id; it stays when the topic goes.
+    `name` is the topic's name once it was looked up by its id; it stays when the topic is deleted.
     """
 
     __slots__ = ("high_watermark", "index", "log_start_offset", "name", "request", "topic")
@@ -74,7 +74,7 @@ Result = tuple[CachedPartition, "PartitionData"]
 
 
 class SessionResponse(NamedTuple):
-    """The part of an answer that sessions decide."""
+    """The part of an answer that the session decides."""
 
     error_code: ErrorCode
     session_id: int
@@ -98,12 +98,12 @@ class FetchSession:
 
     @property
     def worth(self) -> tuple[bool, int]:
-        """Followers' sessions are worth more than consumers', and then the larger more than the smaller."""
+        """How much the session is worth keeping: followers' sessions before consumers', then larger ones before smaller ones."""
         return self.privileged, len(self.partitions)
 
 
 class FetchContext:
-    """One fetch between its request and its answer: the partitions to look at, and what of the results goes into the answer."""
+    """One fetch between its request and its answer: it knows which partitions to read and which results go into the answer."""
 
     __slots__ = ("_create", "_epoch", "_session", "partitions")
 
@@ -119,7 +119,7 @@ class FetchContext:
         self._create = create
 
     def respond(self, results: Sequence[Result]) -> SessionResponse:
-        """Returns what of these results goes into the answer, in their order."""
+        """Returns those of the results that go into the answer, in their order."""
         session = self._session
         if session is None:
             session_id = SESSIONLESS
@@ -142,7 +142,7 @@ class FetchContext:
         return SessionResponse(ErrorCode.NONE, session.session_id, responded)
 
     def preview(self, results: Sequence[Result]) -> Sequence[Result]:
-        """Returns those that `respond` would put into the answer."""
+        """Returns the results that `respond` would put into the answer, and changes nothing."""
         session = self._session
         if session is None:
             return results
@@ -151,7 +151,7 @@ class FetchContext:
         return [result for result in results if result[0].is_news(result[1])]
 
     def respond_empty(self) -> SessionResponse:
-        """Answers a client that has to wait (server/quotas): a later answer says everything. No session begins with this."""
+        """Returns an empty answer for a throttled client (server/quotas), which gets everything later. It begins no session."""
         session = self._session
         if session is None:
             return SessionResponse(ErrorCode.NONE, SESSIONLESS, ())
@@ -173,7 +173,9 @@ class FetchSessions:
         return len(self._sessions)
 
     def begin(self, request: FetchRequest, version: int, *, privileged: bool = False) -> FetchContext | ErrorCode:
-        """What the request asks for, in its session; or the error where the session is not as the request believes."""
+        """Returns the context of a fetch in its session, or the error to answer if the session is not what the request
+        assumes.
+        """
         by_id = version >= TOPIC_IDS_SINCE
         epoch = request.session_epoch
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
@@ -213,7 +215,7 @@ class FetchSessions:
                 partitions.pop((topic, index), None)
 
     def _create(self, partitions: dict[Key, CachedPartition], by_id: bool, privileged: bool) -> int:
-        """The id of a new session, or SESSIONLESS where there is no room."""
+        """Creates a session. Returns its id, or SESSIONLESS if there is no room for it."""
         now_ms = self._now_ms()
         if len(self._sessions) >= self._slots and not self._evict(now_ms, (privileged, len(partitions))):
             return SESSIONLESS
@@ -245,7 +247,9 @@ class FetchSessions:
 
 
 def _named(request: FetchRequest, by_id: bool) -> list[tuple[Key, CachedPartition]]:
-    """The partitions in the request, in its order. A partition named twice is there twice: the later one counts."""
+    """Returns the partitions of the request, in its order. A partition named twice is in the list twice; the later
+    entry counts.
+    """
     named: list[tuple[Key, CachedPartition]] = []
     for topic in request.topics:
         name: str | bytes = topic.topic_id if by_id else topic.topic

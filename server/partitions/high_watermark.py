@@ -1,17 +1,18 @@
-"""The high watermark of a partition with followers: how far all in-sync replicas have the leader's log, and who waits for that.
+"""This module keeps the high watermark of a partition with followers: the offset up to which all in-sync replicas have the
+leader's log. It also holds the requests that wait for it.
 
 Readers see records below the high watermark, and acks=all answers when it has passed the batch. It is the least log end among the
 in-sync replicas, the leader among them, and moves when the leader appends or flushes, when a follower's fetch shows how far that
 follower has come, and when the set of in-sync replicas changes. It never moves back. While fewer replicas are in sync than
-`min.insync.replicas` asks for it does not move at all (KIP-966): otherwise a leader whose followers fell behind would acknowledge
-records that nobody else has. More than there are replicas are never asked for. Kafka's rules are in `Partition`
-(`maybeIncrementLeaderHW`, `isUnderMinIsr`).
+`min.insync.replicas` requires, it does not move at all (KIP-966): otherwise a leader whose followers fell behind would
+acknowledge records that no other replica has. A setting larger than the number of replicas counts as that number. Kafka's rules
+are in `Partition` (`maybeIncrementLeaderHW`, `isUnderMinIsr`).
 
 The leader's own log end counts as far as it is flushed: the log calls `on_append` for an append that `flush.messages` holds back
 (log/flush.py) after its flush. So what the high watermark has passed is both flushed as asked and on all in-sync replicas.
 
-Where a partition has one replica there is none of this: `PartitionLog.on_append` is None, the log moves its own high watermark
-with each append, and this module is not loaded.
+A partition with one replica needs none of this: `PartitionLog.on_append` is None, the log moves its own high watermark with each
+append, and this module is not loaded.
 """
 
 from __future__ import annotations
@@ -29,21 +30,24 @@ UNKNOWN_END: Final = -1
 """The log end of a follower that has not fetched in this leader epoch."""
 
 OnAcknowledged = Callable[[Exception | None], object]
-"""What is called once an append counts; or, with the reason, once it is certain that it will not."""
+"""A function that is called with None once an append is acknowledged, or with the reason once it is certain that it will not be.
+"""
 
 
 class Led(Protocol):
-    """The partition: its log, and the fetches that wait for records (server/partitions/replica.py)."""
+    """A partition that this broker leads: its log, and the fetches that wait for its records (server/partitions/replica.py)."""
 
     log: PartitionLog
 
     def wake(self) -> None:
-        """Has the fetches that wait attempted again."""
+        """Lets the waiting fetches be attempted again."""
         ...
 
 
 class HighWatermark:
-    """See the module's docstring. One lives as long as this broker leads the partition, through changes of its replicas."""
+    """The high watermark of one partition (see the module's docstring). It lasts as long as this broker leads the partition,
+    through changes of its replicas.
+    """
 
     __slots__ = ("_follower_ends", "_in_sync", "_local_end", "_partition", "_waiting")
 
@@ -56,36 +60,38 @@ class HighWatermark:
         self._in_sync = frozenset(in_sync)
         self._local_end = local_end
         self._waiting: deque[tuple[int, OnAcknowledged]] = deque()
-        """(end offset, what to call), by end offset."""
+        """(end offset, function to call), by end offset."""
 
-    # What moves it
+    # Moving it
 
     def on_append(self, end_offset: int) -> bool:
-        """Returns whether an acknowledgement by all replicas has to wait. The leader's log calls it, which now ends at
-        `end_offset` and need not be flushed below that.
+        """Notes that the leader's log, which calls this, now ends at `end_offset` and needs no flush below that. Returns whether
+        an acknowledgement by all replicas has to wait.
 
-        Nobody is called from here, for the log is in the middle of an append; what waits hears of followers, which the append
-        does not change.
+        The log is in the middle of an append, so no waiting request is called from here. None has to be: an append alone moves
+        no follower, and requests wait for followers.
         """
         self._local_end = end_offset
         self._advance()
         return end_offset > self._partition.log.high_watermark
 
     def on_fetch(self, follower: int, end_offset: int) -> None:
-        """A follower's fetch begins at `end_offset`: it has everything below. A broker that is no replica does not count."""
+        """Notes that a follower's fetch begins at `end_offset`: it has everything below. Ignores a broker that is no replica."""
         if follower in self._follower_ends:
             self._follower_ends[follower] = end_offset
             self.update()
 
     def change_replicas(self, followers: Collection[int], in_sync: Collection[int], *, is_new_epoch: bool) -> None:
-        """The metadata changed. In a new leader epoch followers may have cut their logs: where they end is not known any more."""
+        """Follows a change of the metadata. In a new leader epoch followers may have truncated their logs, so their log ends are
+        unknown again.
+        """
         known = {} if is_new_epoch else self._follower_ends
         self._follower_ends = {follower: known.get(follower, UNKNOWN_END) for follower in followers}
         self._in_sync = frozenset(in_sync)
         self.update()
 
     def update(self) -> None:
-        """Moves the high watermark as far as it may go, wakes readers, and calls those who waited for it."""
+        """Moves the high watermark as far as it may go, wakes readers, and calls the functions that waited for it."""
         if self._advance():
             self._partition.wake()
         high_watermark, waiting = self._partition.log.high_watermark, self._waiting
@@ -106,10 +112,10 @@ class HighWatermark:
         log.high_watermark = offset
         return True
 
-    # Who waits for it
+    # Waiting for it
 
     def when_passed(self, end_offset: int, acknowledged: OnAcknowledged) -> None:
-        """Calls `acknowledged` once, at once if everything below `end_offset` is on all in-sync replicas already."""
+        """Calls `acknowledged(None)` when everything below `end_offset` is on all in-sync replicas, which may be now."""
         if end_offset <= self._partition.log.high_watermark:
             acknowledged(None)
         elif self._waiting and end_offset < self._waiting[-1][0]:  # a duplicate of an earlier batch
@@ -118,7 +124,9 @@ class HighWatermark:
             self._waiting.append((end_offset, acknowledged))
 
     def give_up(self, error: Exception) -> None:
-        """The leadership ended. Whoever waits is called with `error`: the next leader may not have the batch."""
+        """Calls every function that waits with `error`, because the leadership ended and the next leader may not have
+        the batch.
+        """
         waiting, self._waiting = self._waiting, deque()
         for _, acknowledged in waiting:
             acknowledged(error)

@@ -1,4 +1,4 @@
-"""The leader of a partition, which an answer names when it refuses with NOT_LEADER_OR_FOLLOWER (KIP-951): the client goes there
+"""Leader hints (KIP-951): an answer with NOT_LEADER_OR_FOLLOWER names the partition's leader, so that the client can turn to it
 without asking for metadata first.
 """
 
@@ -10,7 +10,9 @@ from ottla.server.metadata.image import MetadataImage
 
 
 class LeaderHint(NamedTuple):
-    """`leader_id` -1: nobody leads. `host` is None where the leader has no such listener."""
+    """The leader of a partition and its address. `leader_id` is -1 if there is no leader; `host` is None if the leader has no
+    listener of the name that was asked for.
+    """
 
     leader_id: int
     leader_epoch: int
@@ -20,7 +22,7 @@ class LeaderHint(NamedTuple):
 
 
 def leader_hint(image: MetadataImage, topic: str, index: int, listener: str) -> LeaderHint:
-    """The leader of a partition, and its address on the listener that the client came by."""
+    """Returns the leader of a partition and its address on `listener`, the one that the client is connected to."""
     partition = image.partition(topic, index)
     if partition is None:
         return LeaderHint(-1, -1, None, 0, None)

@@ -1,16 +1,19 @@
-"""Several log directories: the metadata is told what lies where, and partitions are moved between them (KIP-113, KIP-858).
+"""This module manages several log directories: it records in the metadata which partition is in which directory, and moves
+partitions between them (KIP-113, KIP-858).
 
-A new partition's directory is chosen where its log is made (log/manager.py: the one with the fewest), and the metadata learns of
-it afterwards, as Kafka's broker tells its controller: `directories` of a partition that says anything else is corrected, in one
-operation for all that a turn of the event loop brought. The same at a start, for whoever moved a partition by hand.
+A new partition's directory is chosen when its log is created (log/manager.py takes the one with the fewest partitions), and the
+metadata learns it afterwards, just as Kafka's broker reports it to its controller. If the `directories` of a partition say
+anything else, they are corrected, in one operation for everything that a turn of the event loop brought. The same happens at a
+start, for partitions that were moved by hand.
 
 A move (`move`) is a task: it reads a MiB of the log in a thread, appends it to the copy in slices of a millisecond
-(log/moving.py), and waits as long as `replica.alter.log.dirs.io.max.bytes.per.second` asks. As many run at once as
-`num.replica.alter.log.dirs.threads` says, by default one a directory; the rest wait. When nothing is left to copy, the copy is
-synced in a thread; then, between two turns of the loop, so that no append can come: the rest is copied, synced, the metadata
-changed, the copy put in the log's place, and its readers woken. A partition that is deleted, or wanted elsewhere, ends its move.
+(log/moving.py), and waits as long as `replica.alter.log.dirs.io.max.bytes.per.second` requires.
+`num.replica.alter.log.dirs.threads` limits how many moves run at once, by default to one per directory; the others wait. When
+nothing is left to copy, the copy is synced in a thread. Then, within one turn of the loop, so that no append can come between:
+the rest is copied and synced, the metadata changed, the copy put in the log's place, and its readers are woken. A move ends early
+if its partition is deleted or is to go somewhere else.
 
-Loaded where there is more than one log directory.
+The module is loaded if there is more than one log directory.
 """
 
 from __future__ import annotations
@@ -40,19 +43,21 @@ if TYPE_CHECKING:
 logger = logging.getLogger("ottla.server.log_dirs")
 
 _MAX_TAIL_BYTES: Final = 1 << 20
-"""What may be left to copy while everything else waits."""
+"""How much may be left to copy in the last step, during which everything else waits."""
 
 
 class Assigns(Protocol):
-    """Who writes the metadata: the controller."""
+    """The part of the controller that writes directory assignments to the metadata."""
 
     def assign_directories(self, assignments: Sequence[tuple[bytes, int, bytes]]) -> None:
-        """(topic id, partition, directory id) of replicas of this broker. StorageError."""
+        """Records the directories of this broker's replicas, as (topic id, partition, directory id). Raises StorageError."""
         ...
 
 
 class LogDirs:
-    """See the module's docstring. `start` once the replicas are there, `stop` before the logs are closed."""
+    """Manages the log directories (see the module's docstring). Call `start` once the replicas exist, and `stop` before the logs
+    are closed.
+    """
 
     def __init__(
         self,
@@ -77,7 +82,7 @@ class LogDirs:
         self._free_at = 0.0
         self._stopped = False
 
-    # Who lies where
+    # Which partition is where
 
     def start(self) -> None:
         for replica in self._replicas:
@@ -88,20 +93,20 @@ class LogDirs:
             self._spawn(topic_partition, partial(self._resume, topic_partition))
 
     def _remove_more_futures(self) -> None:
-        """A move has one copy. What else is there of a partition that has its log was left by moves that failed."""
+        """Removes surplus copies. A move has one copy; further ones of a partition that has its log were left by failed moves."""
         for name, directory, directory_name in self._logs.more_futures:
             if self._replicas.get(*name) is None:
                 logger.warning(
-                    "%s/%s is a copy of a partition that is not on this broker, and is left in place",
+                    "%s/%s is a copy of a partition that is not on this broker, so it is left in place",
                     directory.path,
                     directory_name,
                 )
                 continue
-            logger.info("%s/%s is one copy too many and is removed", directory.path, directory_name)
+            logger.info("removing %s/%s, a surplus copy of its partition", directory.path, directory_name)
             try:
                 remove_future(directory, directory_name, self._clock.now_ms())
             except StorageError as error:
-                logger.warning("%s/%s is not removed: %s", directory.path, directory_name, error)
+                logger.warning("cannot remove %s/%s: %s", directory.path, directory_name, error)
         self._logs.more_futures.clear()
 
     def _follow(self, event: object) -> None:
@@ -133,12 +138,14 @@ class LogDirs:
             try:
                 self._controller.assign_directories(wrong)
             except StorageError as error:
-                logger.error("the metadata does not say where %d partitions lie: %s", len(wrong), error)
+                logger.error("cannot record the log directories of %d partitions in the metadata: %s", len(wrong), error)
 
     # Moving
 
     def move(self, replica: Replica, path: str) -> None:
-        """Begins to move the partition into the directory, or goes on; if it lies there already, ends any move. StorageError."""
+        """Begins to move the partition into the directory `path`, or lets a move there go on; if the partition is already in it,
+        cancels any move. Raises StorageError.
+        """
         name = replica.topic, replica.partition
         future = self._logs.futures.get(name)
         found = self._logs.found_futures.get(name)
@@ -151,18 +158,18 @@ class LogDirs:
             return
         offline = next((directory for directory in self._logs.directories if directory.failed is not None), None)
         if offline is not None:  # it may hold a copy already
-            raise StorageError(f"nothing is moved while a log directory does not work: {offline.failed}")
+            raise StorageError(f"no partition is moved while a log directory is offline: {offline.failed}")
         directory = next(directory for directory in self._logs.directories if directory.path == path)
         opening = self._logs.opening_of_future(*name, replica.topic_id)
         try:
             future = create_future(directory, replica.log, opening)
         except StorageError:
-            with contextlib.suppress(OSError):  # no room, and what is half made would take some for ever
+            with contextlib.suppress(OSError):  # the disk may be full, and a half-made copy would take up space for ever
                 remove_tree(directory.disk, f"{path}/{opening.directory_name}")
             raise
         self._logs.futures[name] = future
         self._logs.preferred.pop(name, None)
-        logger.info("%s-%d moves to %s", *name, path)
+        logger.info("moving %s-%d to %s", *name, path)
         self._spawn(name, partial(self._run, future))
 
     def _cancel(self, name: TopicPartition) -> None:
@@ -183,7 +190,7 @@ class LogDirs:
             logger.error("%s-%d is not moved: %s", *name, error)
 
     async def _resume(self, name: TopicPartition) -> None:
-        """A move that the last stop interrupted."""
+        """Goes on with a move that the last stop interrupted."""
         found = self._logs.found_futures.get(name)
         if found is None:  # the topic was deleted first
             return
@@ -191,7 +198,9 @@ class LogDirs:
         replica = self._replicas.get(*name)
         if replica is None:
             logger.warning(
-                "%s/%s is a copy of a partition that is not on this broker, and is left in place", directory.path, directory_name
+                "%s/%s is a copy of a partition that is not on this broker, so it is left in place",
+                directory.path,
+                directory_name,
             )
             return
         if replica.log.directory is directory or self._logs.previous_broker_epoch is None:
@@ -200,7 +209,7 @@ class LogDirs:
                 self.move(replica, directory.path)
             return
         opening = self._logs.opening_of_future(*name, replica.topic_id, directory_name)
-        # Not in a thread: the files of a move that is called off meanwhile would go while it reads them.
+        # Not in a thread: if the move were cancelled meanwhile, its files would be deleted while the thread reads them.
         log = open_future(directory, opening, True)
         del self._logs.found_futures[name]
         future = self._logs.futures[name] = FutureLog(replica.log, log)
@@ -217,16 +226,16 @@ class LogDirs:
                     continue
                 try:
                     data = await loop.run_in_executor(None, future.read, found)
-                except TruncatedSlice:  # cut meanwhile: look again
+                except TruncatedSlice:  # the log was truncated meanwhile: look again
                     continue
                 await self._throttle(len(data))
                 for _ in future.take(data):
-                    await asyncio.sleep(0)  # everybody else's turn
+                    await asyncio.sleep(0)  # let everything else have a turn
                     if future.is_over():
                         return
 
     async def _throttle(self, size: int) -> None:
-        """Returns once these bytes may be written: all moves together keep below the setting."""
+        """Waits until `size` bytes may be written, so that all moves together stay within the configured rate."""
         rate: int = self._settings["replica.alter.log.dirs.io.max.bytes.per.second"]
         now = self._clock.monotonic()
         begin = max(now, self._free_at)
@@ -240,7 +249,9 @@ class LogDirs:
                 timer.cancel()
 
     async def _finish(self, future: FutureLog) -> bool:
-        """Swaps, unless too much came meanwhile. StorageError."""
+        """Puts the copy in the log's place, unless too much was appended meanwhile. Returns whether the move is over. Raises
+        StorageError.
+        """
         job = future.log.start_flush()
         if job is not None:
             try:
@@ -252,7 +263,7 @@ class LogDirs:
         if future.is_over():
             return True
         tail_bytes = 0
-        while (found := future.next_read()) is not None:  # nobody else runs from here on
+        while (found := future.next_read()) is not None:  # nothing else runs from here on
             tail_bytes += len(found)
             if tail_bytes > _MAX_TAIL_BYTES:
                 return False
@@ -273,12 +284,12 @@ class LogDirs:
         try:
             future.swap()
         finally:
-            if future.source.closed:  # if the copy has not got its name, its directory has failed and says so
+            if future.source.closed:  # if the copy could not be renamed, its directory has failed and has logged that
                 self._logs.adopt_future(future.log)
                 replica.replace_log(future.log)
 
     async def stop(self) -> None:
-        """Moves end where they are; a later start goes on."""
+        """Interrupts all moves; the next start goes on with them."""
         self._stopped = True
         tasks = list(self._moves.values())
         for task in tasks:
@@ -288,13 +299,14 @@ class LogDirs:
 
 
 def promote(logs: LogManager, image: MetadataImage, node_id: int) -> None:
-    """Before the replicas are made: copies that the metadata says are the partition, and that have no log beside them any more,
-    get the plain name. A crash came between the two renames of a swap. One that cannot be opened is unavailable, and so is a
-    partition of which there are several copies: nobody knows which of them is whole.
+    """Finishes swaps that a crash interrupted between their two renames; it is called before the replicas are created. A copy
+    that is in the directory which the metadata names, and that has no log beside it any more, gets the log's plain name. A
+    partition whose copy cannot be opened is unavailable, and so is one that has several copies: nothing tells which of them is
+    complete.
     """
     for name, directory, directory_name in logs.more_futures:
         if name not in logs.logs and name not in logs.unavailable and image.partition(*name) is not None:
-            logs.unavailable[name] = f"it has no log, and several copies, one of them {directory.path}/{directory_name}"
+            logs.unavailable[name] = f"it has no log but several copies, one of them {directory.path}/{directory_name}"
             logger.error("%s-%d stays offline: %s", *name, logs.unavailable[name])
     for name, (directory, directory_name) in list(logs.found_futures.items()):
         partition = image.partition(*name)
@@ -313,4 +325,4 @@ def promote(logs: LogManager, image: MetadataImage, node_id: int) -> None:
             continue
         del logs.found_futures[name]
         logs.adopt_future(log)
-        logger.warning("%s-%d: the move to %s, which a crash interrupted, is finished", *name, directory.path)
+        logger.warning("finished moving %s-%d to %s, which a crash had interrupted", *name, directory.path)

@@ -1,16 +1,19 @@
-"""Delayed operations: a fetch below its min.bytes waits in the purgatory until a partition that it watches grows, or time is up.
+"""The purgatory holds delayed operations: a fetch that finds less than its min.bytes waits here until a partition that it watches
+grows or its time is up.
 
-A `DelayedOperation` is one waiting request: a timer for its deadline, an entry among the `watchers` of each partition that it is
-about, and a function that attempts to answer. Everything that happens in between is a wake:
+A `DelayedOperation` is one waiting request. It has a timer for its deadline, an entry among the `watchers` of each partition that
+it asks for, and a function that attempts to answer. It is driven by wakes:
 
-- A partition that grows forgets all its watchers and wakes them. A wake only schedules one check in the `Purgatory`. The check
-  comes when the connection that appended has served all that it read, and before it is answered, or else in the event loop's next
-  turn. So a hundred appends of one read cost a delayed fetch one check, and an append never runs another request inside its own.
-- A check that finds too little watches those partitions again that forgot the operation; its deadline stays. The attempt at the
-  deadline has to answer.
+- A partition that grows removes all its watchers and wakes them. A wake only schedules one check in the `Purgatory`. The check
+  runs when the connection that appended has handled everything it read, and before that connection is answered, or else in the
+  event loop's next turn. So a hundred appends of one read cost a delayed fetch one check, and an append never runs another
+  request inside its own.
+- A check that still finds too little watches the partitions again that had removed the operation; its deadline stays. The attempt
+  at the deadline must return an answer.
 
-The answer is a `Promise`, which runs its callbacks at once, so a record reaches its consumer in the turn of the loop that brought
-it. Whoever gives up on the answer (a closed connection) cancels the promise, and nothing watches for it any more.
+The answer is a `Promise`, which runs its callbacks at once, so a record reaches its consumer in the same turn of the loop that
+brought it. When the answer is no longer wanted, because the connection was closed, the promise is cancelled, and the operation
+stops watching.
 """
 
 from __future__ import annotations
@@ -26,14 +29,14 @@ T = TypeVar("T")
 
 
 class Watchable(Protocol):
-    """What an operation can wait for: a partition (server/partitions/replica.py), or a share group's side of one."""
+    """Something that an operation can wait for: a partition (server/partitions/replica.py) or a share partition."""
 
     watchers: dict[object, Callable[[], None]]
-    """What to call when something changes, by owner. A wake takes the entry out and calls it, once."""
+    """The function to call when something changes, by owner. A wake removes the entry and calls the function once."""
 
 
 class Purgatory:
-    """The delayed operations of a broker that something happened to, until each has had its check."""
+    """The checks that are due for the delayed operations of a broker, because something happened to what they watch."""
 
     __slots__ = ("_checks", "clock")
 
@@ -42,26 +45,26 @@ class Purgatory:
         self._checks: deque[Callable[[], None]] = deque()
 
     def watch(self, watched: Iterable[Watchable], max_wait_ms: int, attempt: Callable[[bool], T | None]) -> Promise[T]:
-        """Promises what `attempt(last)` returns. It is called after each change of one of `watched` until it returns something,
-        and after `max_wait_ms` with `last` true, when it has to return something.
+        """Returns a promise of what `attempt(last)` returns. `attempt` is called after each change of one of `watched` until it
+        returns something other than None, and after `max_wait_ms` with `last` true, when it must do so.
         """
         return DelayedOperation(self, list(watched), max_wait_ms, attempt).promise
 
     def schedule(self, check: Callable[[], None]) -> None:
-        """Has `check` called once, by the next `run_checks` or in the event loop's next turn."""
+        """Lets `check` be called once, by the next `run_checks` or in the event loop's next turn."""
         if not self._checks:
             self.clock.call_later(0, self.run_checks)
         self._checks.append(check)
 
     def run_checks(self) -> None:
-        """Runs the checks that are scheduled now. Those which they schedule wait for the next run."""
+        """Runs the checks that are scheduled now. Checks that these schedule in turn wait for the next run."""
         for _ in range(len(self._checks)):
-            if self._checks:  # a check may end in another run
+            if self._checks:  # a check may itself have run the others
                 self._checks.popleft()()
 
 
 class DelayedOperation(Generic[T]):
-    """One waiting request. `promise` is of its answer."""
+    """One waiting request. `promise` is kept with its answer."""
 
     __slots__ = ("_attempt", "_check_scheduled", "_purgatory", "_timer", "_watched", "promise")
 
@@ -99,13 +102,13 @@ class DelayedOperation(Generic[T]):
     def _try(self, *, last: bool) -> None:
         try:
             answer = self._attempt(last)
-        except Exception as error:  # noqa: BLE001 - the request's own failure, which the promise's owner deals with
+        except Exception as error:  # noqa: BLE001 - the request's own failure, which the promise's owner handles
             self.promise.set_exception(error)
             return
         if answer is not None:
             self.promise.set_result(answer)
         else:
-            assert not last, "the last attempt has to answer"
+            assert not last, "the last attempt must return an answer"
 
     def _stop_watching(self, _: object) -> None:
         self._timer.cancel()

@@ -1,7 +1,8 @@
-"""One partition on this broker, as the rest of the server sees it: a log, who leads it, and who waits for it.
+"""A `Replica` is one partition on this broker as the rest of the server sees it: its log, its leader, and the requests that wait
+for it.
 
-With one replica the high watermark is the log's end and moves with the append. With followers it moves when they fetch
-(high_watermark.py). Either way `Replica.wake` has the waiting fetches attempted again.
+With one replica the high watermark is the log's end and moves with each append. With followers it moves when they fetch
+(high_watermark.py). Either way `Replica.wake` lets the waiting fetches be attempted again.
 """
 
 from __future__ import annotations
@@ -55,14 +56,15 @@ class Replica:
         self.leader_epoch = -1
         self.is_leader = False
         self.role: Leader | Follower | None = None
-        """See roles.py. `is_leader` says the same in an attribute, for those that ask once a request."""
+        """The replica's role (roles.py). `is_leader` repeats it as a plain attribute, for code that asks once a request."""
         self.watchers: dict[object, Callable[[], None]] = {}
-        """What to call when this partition changes, by owner: once, after which the owner watches again (purgatory.py)."""
+        """The functions to call when this partition changes, by owner. Each is called once; the owner may then watch again
+        (purgatory.py)."""
         self._damage: tuple[str, ...] = ()
 
     def append(self, records: Buffer | None, *, origin: Origin = Origin.CLIENT, zstd_allowed: bool = True) -> AppendInfo:
-        """Writes one batch as the leader and wakes those who wait for records. It raises the errors of
-        PartitionLog.append_as_leader. Where `AppendInfo.waits`, the acknowledgement has to (acknowledging.py).
+        """Writes one batch as the leader and wakes the requests that wait for records. Raises the errors of
+        PartitionLog.append_as_leader. If `AppendInfo.waits` is true, the acknowledgement has to wait (acknowledging.py).
         """
         info = self.log.append_as_leader(records, leader_epoch=self.leader_epoch, origin=origin, api_version_zstd_ok=zstd_allowed)
         traffic = self.traffic
@@ -74,29 +76,31 @@ class Replica:
         return info
 
     def flush_if_due(self, end_offset: int) -> None:
-        """Flushes here and now what `flush.messages` wants flushed before an append that ends at `end_offset` is acknowledged.
-        This is for those who may not wait for a flush that others share. Raises StorageError.
+        """Flushes at once what `flush.messages` wants flushed before an append that ends at `end_offset` is acknowledged.
+        Coordinators use this, since they cannot wait for a flush that others share. Raises StorageError.
         """
         if self.log.awaits_flush(end_offset):
             self.log.flush()
             self.wake()
 
     def wake(self) -> None:
-        """Has every delayed operation that watches checked again: records came, or the partition changed hands."""
+        """Lets every delayed operation that watches be checked again, because records came or the partition changed hands."""
         watchers, self.watchers = self.watchers, {}
         for wake in watchers.values():
             wake()
 
     def log_damage(self, error: CorruptRecord) -> None:
-        """Logs damage that a reader came upon. It will come again and again, so each of the first few places has one line."""
+        """Logs damage that a reader came upon. Readers will come upon it again and again, so each place is logged once, up to a
+        small number of places.
+        """
         what = str(error)
         if what not in self._damage and len(self._damage) < _MAX_DAMAGE_LINES:
             self._damage += (what,)
-            logger.error("%s-%d is damaged, and readers of that place get an error: %s", self.topic, self.partition, what)
+            logger.error("%s-%d is damaged; clients that read there get an error: %s", self.topic, self.partition, what)
 
     def check_epoch(self, current_leader_epoch: int) -> None:
-        """Checks the leader epoch that a client believes in; -1 says that it knows none. Raises FencedLeaderEpoch or
-        UnknownLeaderEpoch.
+        """Checks the leader epoch that a client assumes; -1 means that it knows none. Raises FencedLeaderEpoch if it is older
+        than the current one and UnknownLeaderEpoch if it is newer.
         """
         if current_leader_epoch in (-1, self.leader_epoch):
             return
@@ -104,10 +108,10 @@ class Replica:
             raise FencedLeaderEpoch(f"epoch {current_leader_epoch} is over, {self.leader_epoch} is current")
         raise UnknownLeaderEpoch(f"epoch {current_leader_epoch} has not begun, {self.leader_epoch} is current")
 
-    # What the metadata say
+    # Following the metadata
 
     def take_role(self, image: PartitionImage, node_id: int) -> None:
-        """Makes true what the metadata say of this partition: who leads it, and which replicas are in sync."""
+        """Takes over what the metadata says about this partition: who leads it, and which replicas are in sync."""
         is_new_epoch = image.leader_epoch != self.leader_epoch
         if self.leader_epoch < 0 and len(image.replicas) > 1:  # what followers have is not known: begin with what they had
             self.log.high_watermark = self.log.saved_high_watermark
@@ -119,7 +123,7 @@ class Replica:
         self.wake()
 
     def resign(self) -> None:
-        """The partition is not here any more: it was deleted or reassigned, or its log directory failed."""
+        """Gives up any role, because the partition is no longer here: it was deleted or reassigned, or its directory failed."""
         self._stop_leading(None)
         self.wake()
 
@@ -139,32 +143,34 @@ class Replica:
         self.is_leader = True
 
     def _count_followers(self, role: Leader, followers: Sequence[int], in_sync: Sequence[int], flushed_end: int) -> None:
-        """Has the high watermark follow this log alone, or, from what is `flushed_end` now, the followers, too."""
+        """Lets the high watermark follow this log alone or, beginning with `flushed_end`, the followers as well."""
         if not followers:
             self.log.on_append = None
             self.log.high_watermark = flushed_end
             return
-        from ottla.server.partitions.high_watermark import HighWatermark  # where every partition has one replica it is not needed
+        from ottla.server.partitions.high_watermark import HighWatermark  # not needed with one replica
 
         role.high_watermark = HighWatermark(self, followers, in_sync, flushed_end)
         self.log.on_append = role.high_watermark.on_append
         role.high_watermark.update()
 
     def _stop_leading(self, role: Follower | None) -> None:
-        """`role` is what the replica is from now on. Acknowledgements that wait for followers are refused."""
+        """Ends the leadership; `role` is the replica's role from now on. Requests that wait for followers are refused."""
         led, self.role, self.is_leader = self.role, role, False
         self.log.on_append = leave_to_leader
         if isinstance(led, Leader) and led.high_watermark is not None:
-            led.high_watermark.give_up(NotLeaderOrFollower(f"{self.topic}-{self.partition} is not led from here any more"))
+            led.high_watermark.give_up(NotLeaderOrFollower(f"{self.topic}-{self.partition} is no longer led by this broker"))
 
     def configure(self, config: LogConfig) -> None:
-        """Takes the topic's settings, which changed. `min.insync.replicas` may let the high watermark move."""
+        """Takes over the changed settings of the topic. A new `min.insync.replicas` may let the high watermark move."""
         self.log.config = config
         if isinstance(self.role, Leader) and self.role.high_watermark is not None:
             self.role.high_watermark.update()
 
     def replace_log(self, log: PartitionLog) -> None:
-        """The partition was moved to another log directory: `log` is the copy, which has everything and is flushed."""
+        """Puts `log` in the place of the old one after the partition was moved to another log directory. `log` is the copy, which
+        is complete and flushed.
+        """
         self.log = log
         if isinstance(self.role, Leader) and self.role.high_watermark is not None:
             self.role.high_watermark.on_append(log.log_end_offset)

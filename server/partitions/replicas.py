@@ -1,7 +1,7 @@
-"""The partitions that this broker holds, kept in step with the metadata.
+"""This module keeps the partitions that this broker holds in step with the metadata.
 
-What exists follows from the metadata image alone: `Replicas` creates, deletes and reconfigures logs as topics in it change,
-and never decides anything itself. So the same code serves a standalone broker and one whose records come from a quorum.
+The metadata image alone decides what exists: `Replicas` creates, deletes and reconfigures logs as topics in it change, and never
+decides anything itself. So the same code serves a standalone broker and one whose records come from a quorum.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ logger = logging.getLogger("ottla.server.replicas")
 
 
 class Replicas:
-    """All replicas of this broker, kept in step with the metadata image. `start` once the image is loaded."""
+    """All replicas of this broker, kept in step with the metadata image. Call `start` once the image is loaded."""
 
     def __init__(self, logs: LogManager, image: MetadataImage, settings: CurrentSettings) -> None:
         self.logs = logs
@@ -51,7 +51,7 @@ class Replicas:
         self.traffic: dict[str, Traffic] = {}
         """The traffic of each topic, by name."""
         self.past_traffic = Traffic()
-        """The traffic of topics which are gone."""
+        """The traffic of topics that were deleted."""
 
     def get(self, topic: str, partition: int) -> Replica | None:
         return self._replicas.get((topic, partition))
@@ -75,7 +75,7 @@ class Replicas:
     # Following the image
 
     def start(self) -> None:
-        """Take over what the image holds now, and follow it from here on."""
+        """Takes over what the image holds now, and follows it from then on."""
         self._cordon()
         for topic in list(self._image.topics.values()):
             for index, partition in topic.partitions.items():
@@ -84,8 +84,8 @@ class Replicas:
         self._image.subscribe(self._on_event)
 
     def drop_lost(self) -> dict[tuple[str, int], str | None]:
-        """Log directories failed: forgets what lay in them; the partitions that are led from here and have no log any more, each
-        with its directory as far as that is known.
+        """Drops the partitions whose log directory has failed. Returns the partitions that this broker leads and that have no log
+        any more, each with its directory's path, or None if that is not known.
         """
         dropped: dict[tuple[str, int], str] = {}
         for name, replica in list(self._replicas.items()):
@@ -101,7 +101,7 @@ class Replicas:
         }
 
     def _set_strays_aside(self) -> None:
-        """A crash can come after a topic is deleted and before its files are."""
+        """Sets aside logs that belong to no topic: a crash may have come after a topic was deleted and before its files were."""
         for topic, partition in list(self.logs.logs):
             if topic == CLUSTER_METADATA or self._image.partition(topic, partition) is not None:
                 continue
@@ -124,14 +124,14 @@ class Replicas:
                 self._reconfigure(resource_type, name)
 
     def _apply(self, topic: str, topic_id: bytes, index: int, image: PartitionImage, *, is_new: bool) -> None:
-        """Make what the image says of one partition true here."""
+        """Brings one partition on this broker in line with the image."""
         if self._node_id not in image.replicas:
             if (topic, index) in self._replicas:
                 self._remove(topic, index)
             return
         replica = self._replicas.get((topic, index))
         if replica is None and self._is_elsewhere(topic, index, image):
-            logger.error("%s-%d lies in a log directory that is not there; name all of them in log.dirs", topic, index)
+            logger.error("%s-%d is in a log directory that is missing; list all log directories in log.dirs", topic, index)
             return
         replica = replica or self._open(topic, topic_id, index, is_new=is_new)
         if replica is None:
@@ -139,14 +139,18 @@ class Replicas:
         replica.take_role(image, self._node_id)
 
     def _is_elsewhere(self, topic: str, index: int, image: PartitionImage) -> bool:
-        """It has no leader, and was in a directory that this broker had once: to make it anew would hide that."""
+        """Returns whether the partition has no leader and was in a directory that this broker once had. To create it anew would
+        hide its loss.
+        """
         if image.leader != NO_LEADER or self.logs.get(topic, index) is not None:
             return False
         directory_id = image.directory_of(self._node_id)
         return directory_id not in (UNASSIGNED, MIGRATING, *self.logs.directory_ids.values())
 
     def _open(self, topic: str, topic_id: bytes, index: int, *, is_new: bool) -> Replica | None:
-        """The log, made where it is missing. None, and a line in the log, where the disk refuses: clients are told 56."""
+        """Opens the partition, and creates its log if there is none. If the disk refuses, logs that and returns None; clients
+        then get KAFKA_STORAGE_ERROR.
+        """
         try:
             log = self._create(topic, topic_id, index, is_new=is_new)
         except StorageError as error:
@@ -162,7 +166,7 @@ class Replicas:
         try:
             return self.logs.create(topic, index, topic_id, config, is_new=is_new)
         except InconsistentMetadata as error:
-            logger.warning("%s-%d was another topic of that name and is deleted: %s", topic, index, error)
+            logger.warning("%s-%d belonged to an earlier topic of the same name and is deleted: %s", topic, index, error)
             self.logs.delete(topic, index)
             return self.logs.create(topic, index, topic_id, config)
 
@@ -180,7 +184,9 @@ class Replicas:
     # Settings
 
     def config_of(self, topic: str) -> LogConfig:
-        """The topic's settings: its own, else the dynamic broker ones, else those of the start, else Kafka's defaults."""
+        """Returns the topic's settings: its own, else the broker's dynamic ones, else those the broker was started with, else
+        Kafka's defaults.
+        """
         return self._config(topic, self._settings.values)
 
     def _config(self, topic: str, values: Mapping[str, Any]) -> LogConfig:
@@ -203,5 +209,5 @@ class Replicas:
                     replica.configure(config)
 
     def _cordon(self) -> None:
-        """New partitions keep clear of the directories of cordoned.log.dirs."""
+        """Keeps new partitions out of the directories of `cordoned.log.dirs`."""
         self.logs.cordoned = cordoned_paths(self._settings.values, [directory.path for directory in self.logs.directories])

@@ -1,6 +1,6 @@
-"""What a replica is to its partition: the leader, which is produced to and fetched from, or a follower of another broker's.
+"""A replica is either the leader of its partition, which clients produce to and fetch from, or a follower of another broker.
 
-The metadata say which (`Replica.take_role`):
+The metadata decides which (`Replica.take_role`):
 
 | the partition's leader | role |
 |---|---|
@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 
 class Leader:
-    """This broker leads. `high_watermark` is None where one replica counts: the log moves its own, and nobody waits for it."""
+    """The role of a replica whose broker leads the partition. With one replica `high_watermark` is None: the log moves its own,
+    and no request waits for it.
+    """
 
     __slots__ = ("high_watermark",)
 
@@ -29,7 +31,7 @@ class Leader:
 
 
 class Follower:
-    """The broker with the id `leader` leads."""
+    """The role of a replica while another broker, with the id `leader`, leads the partition."""
 
     __slots__ = ("leader",)
 
@@ -38,5 +40,7 @@ class Follower:
 
 
 def leave_to_leader(end_offset: int) -> bool:
-    """Stands for `PartitionLog.on_append` where this broker does not lead: only the leader says how far the high watermark is."""
+    """Is the `PartitionLog.on_append` of a partition that this broker does not lead: it leaves the high watermark alone, since
+    only the leader may move it.
+    """
     return True

@@ -1,14 +1,14 @@
-"""Counts of what goes in and out of a topic's partitions."""
+"""This module counts what goes in and out of a topic's partitions."""
 
 from __future__ import annotations
 
 
 class Traffic:
-    """What went in and out of a topic's partitions here since the broker started; plain integers that server/metrics reads.
+    """The traffic of a topic's partitions on this broker since it started, in plain integers that server/metrics reads.
 
-    `appends` are batches written, those of coordinators included, and `refused` those that the log of a partition refused;
-    `fetches` are looks at a partition, of which a parked request takes several, and `failed_fetches` those among them that ended
-    in an error. Kafka counts the same.
+    `appends` counts batches written, including those of coordinators, and `refused` those that the log of a partition refused;
+    `fetches` counts reads of a partition, of which a delayed fetch takes several, and `failed_fetches` those that ended in an
+    error. Kafka counts the same.
     """
 
     __slots__ = ("appends", "bytes_in", "bytes_out", "failed_fetches", "fetches", "messages_in", "refused")

@@ -225,7 +225,7 @@ def test_a_batch_that_does_not_follow_its_schema_is_left_out_as_a_whole(caplog: 
     shard = shard_over(log)
     assert len(list(shard.load(lambda: log.read(0)))) == 2
     assert shard.seen == [("b", "3", 2, -1)]
-    assert caplog.messages == ["partition 0 of __letters: a batch was left out: ValueError('a bad letter')"]
+    assert caplog.messages == ["partition 0 of __letters: skipped a malformed batch: ValueError('a bad letter')"]
 
 
 def test_what_follows_the_replay_is_done_in_steps_of_its_own() -> None:
