@@ -1,9 +1,11 @@
-"""One file an API, named as the API's module in wire/messages. The file's existence is its registration.
+"""Each API has one file here, named as the API's module in wire/messages; the existence of the file registers the API.
 
-Beside its contract each declares its traits (`TRAITS`, server/requests/traits.py): rights, quotas, what its answer may be.
+A module's docstring is the API's contract. Beside it the module declares its traits (`TRAITS`, server/requests/traits.py): the
+rights that it needs, the quota that it counts against, and what its answer may hold.
 
-`served()` is the list of them, with the versions that the protocol defines. Dispatch routes by it and ApiVersions advertises it,
-so the two cannot disagree. Modules are imported with their first request: a broker that nobody asks for groups never loads them.
+`served()` lists the APIs with the versions that the protocol defines. Dispatch routes by this list and ApiVersions advertises it,
+so the two cannot disagree. A module is imported with the first request for it: a broker that is never asked about groups never
+loads the code for them.
 """
 
 from __future__ import annotations

@@ -1,10 +1,12 @@
-"""AddOffsetsToTxn v0-4: a group's offsets become part of a producer's transaction (KIP-98).
+"""AddOffsetsToTxn v0-4 makes a group's offsets part of a producer's transaction (KIP-98).
 
-What is added is the group's partition of `__consumer_offsets`, which gets its marker with the others. Producers that speak
-transactions version 2 do without this request: TxnOffsetCommit v5 adds it.
+What is added is the group's partition of `__consumer_offsets`, which gets its marker together with the transaction's other
+partitions. Producers that speak transactions version 2 do not send this request, because TxnOffsetCommit v5 adds the partition
+itself.
 
-Errors: 15 COORDINATOR_NOT_AVAILABLE while there is no `__consumer_offsets`; 14, 16, 42 INVALID_REQUEST for an empty id, 49
-INVALID_PRODUCER_ID_MAPPING, 51 CONCURRENT_TRANSACTIONS, 90 PRODUCER_FENCED (47 INVALID_PRODUCER_EPOCH below v2).
+Errors: 15 COORDINATOR_NOT_AVAILABLE while `__consumer_offsets` does not exist; 14 COORDINATOR_LOAD_IN_PROGRESS and 16
+NOT_COORDINATOR; 42 INVALID_REQUEST for an empty transactional id; 49 INVALID_PRODUCER_ID_MAPPING; 51 CONCURRENT_TRANSACTIONS; 90
+PRODUCER_FENCED (47 INVALID_PRODUCER_EPOCH below v2).
 """
 
 from __future__ import annotations

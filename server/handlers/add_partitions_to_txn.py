@@ -1,11 +1,14 @@
-"""AddPartitionsToTxn v0-5: partitions become part of a producer's transaction, which begins with the first (KIP-98, KIP-890).
+"""AddPartitionsToTxn v0-5 makes partitions part of a producer's transaction, which begins with the first of them (KIP-98,
+KIP-890).
 
-- v0-3 come from producers, one transaction a request. v4 on come from brokers, several, which may be asked only whether they have
-  their partitions (verify_only): NONE or 120 TRANSACTION_ABORTABLE. Without an authorizer everybody is a broker.
-- All partitions of a transaction or none: if one does not exist it is 3 UNKNOWN_TOPIC_OR_PARTITION, the others 55
-  OPERATION_NOT_ATTEMPTED.
-- Errors, for all partitions of a transaction: 14, 15, 16 of the coordinator, 42 INVALID_REQUEST for an empty id, 49
-  INVALID_PRODUCER_ID_MAPPING, 51 CONCURRENT_TRANSACTIONS, 90 PRODUCER_FENCED (47 INVALID_PRODUCER_EPOCH below v2).
+- v0-3 come from producers and name one transaction. v4 and later come from brokers and name several. With `verify_only` the
+  broker only asks whether a transaction has these partitions: the answer is NONE or 120 TRANSACTION_ABORTABLE. Without an
+  authorizer every client may act as a broker.
+- Either all partitions of a transaction are added or none. If one of them does not exist it is answered 3
+  UNKNOWN_TOPIC_OR_PARTITION, and the others 55 OPERATION_NOT_ATTEMPTED.
+- Errors for all partitions of a transaction: the coordinator's 14 COORDINATOR_LOAD_IN_PROGRESS, 15 COORDINATOR_NOT_AVAILABLE and
+  16 NOT_COORDINATOR; 42 INVALID_REQUEST for an empty transactional id; 49 INVALID_PRODUCER_ID_MAPPING; 51
+  CONCURRENT_TRANSACTIONS; 90 PRODUCER_FENCED (47 INVALID_PRODUCER_EPOCH below v2).
 """
 
 from __future__ import annotations

@@ -1,9 +1,11 @@
-"""AddRaftVoter v0-1: another controller is to vote on the metadata (KIP-853); the rules: metadata/quorum.py.
+"""AddRaftVoter v0-1 asks that another controller join the voters of the metadata log (KIP-853); metadata/quorum.py has the rules.
 
-This node's quorum is itself alone: no request passes. v1's choice of when to be answered has no effect.
+This node is the only voter of its quorum, so no such request can succeed. The choice in v1 of when the answer is due has no
+effect.
 
-Errors: 7 REQUEST_TIMED_OUT (all else is right, and the voter not to be had), 35 UNSUPPORTED_VERSION (the configuration names the
-voters), 42 INVALID_REQUEST (no id, no directory, no address for controllers), 104 INCONSISTENT_CLUSTER_ID, 126 DUPLICATE_VOTER.
+Errors: 7 REQUEST_TIMED_OUT (the request is valid, but the new voter cannot be reached), 35 UNSUPPORTED_VERSION (the configuration
+names the voters), 42 INVALID_REQUEST (an id, a directory, or an address for controllers is missing), 104 INCONSISTENT_CLUSTER_ID,
+126 DUPLICATE_VOTER.
 """
 
 from __future__ import annotations

@@ -1,11 +1,14 @@
-"""AlterClientQuotas v0-1: set and remove quotas of users, client ids and addresses (KIP-546); the rules: metadata/quotas.py.
+"""AlterClientQuotas v0-1 sets and removes quotas of users, client ids and addresses (KIP-546); metadata/quotas.py has the rules.
 
-- An entity is a user, a client id, both, or an ip; a null name is the default for all of its kind. Each entity succeeds or fails
-  on its own and as a whole, and is answered once however often it is named. What is removed need not be there.
-- `validate_only` answers as if, and changes nothing. A change is in force when the answer is there.
-- Errors: 42 INVALID_REQUEST (no such kind of name or quota, an empty name, an ip with anything else or one that does not resolve,
-  a value that is not positive, not finite, too large or, of bytes and connections, not whole; an entity or a quota of it twice).
-  Of the whole request, for all its entities: 44 POLICY_VIOLATION (over 10,000 changes), 56 KAFKA_STORAGE_ERROR.
+- An entity is a user, a client id, both, or an ip; a null name stands for the default of its kind. Each entity succeeds or fails
+  as a whole and independently of the others, and is answered once however often it is named. Removing a quota that is not set
+  succeeds.
+- `validate_only` gives the same answer and changes nothing. A change is in force when the answer goes out.
+- Errors of an entity: 42 INVALID_REQUEST (an unknown kind of name or of quota; an empty name; an ip together with another name,
+  or one that does not resolve; a value that is not positive, not finite, too large, or, for bytes and connections, not whole; an
+  entity, or a quota of it, that is named twice).
+- Errors of the whole request, given for each of its entities: 44 POLICY_VIOLATION (more than 10,000 changes), 56
+  KAFKA_STORAGE_ERROR.
 """
 
 from __future__ import annotations

@@ -1,11 +1,13 @@
-"""AlterConfigs v0-2: give topics (2), brokers (4), client metrics (16) or groups (32) these settings, and no others.
+"""AlterConfigs v0-2 gives topics (2), brokers (4), client metrics (16) or groups (32) exactly the settings that it names.
 
-- The old way (KIP-133): what is not named goes back to its default. IncrementalAlterConfigs changes single settings.
-- Broker "" is all brokers; one with a number must be this one. `validate_only` answers as if, and changes nothing.
-- Each resource succeeds or fails on its own, and as a whole; they are answered in the order of the request.
-- Errors: 3 UNKNOWN_TOPIC_OR_PARTITION, 17 INVALID_TOPIC_EXCEPTION, 40 INVALID_CONFIG, 42 INVALID_REQUEST (another broker's, a
-  resource or a setting twice, a null value, a type without settings, which loggers are here), 44 POLICY_VIOLATION (over 10,000
-  settings), 56 KAFKA_STORAGE_ERROR. Where a resource comes twice, Kafka 4.4 gives no answer at all.
+- A setting that is not named goes back to its default (KIP-133). IncrementalAlterConfigs changes single settings instead.
+- Broker "" stands for all brokers; a broker's number must be that of this broker. `validate_only` gives the same answer and
+  changes nothing.
+- Each resource succeeds or fails as a whole and independently of the others. The answers come in the order of the request.
+- Errors: 3 UNKNOWN_TOPIC_OR_PARTITION, 17 INVALID_TOPIC_EXCEPTION, 40 INVALID_CONFIG, 42 INVALID_REQUEST (another broker; a
+  resource or a setting that is named twice; a null value; a type of resource without settings, which here includes loggers), 44
+  POLICY_VIOLATION (more than 10,000 settings), 56 KAFKA_STORAGE_ERROR. Kafka 4.4 gives no answer at all if a resource is named
+  twice.
 """
 
 from __future__ import annotations

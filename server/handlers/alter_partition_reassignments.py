@@ -1,14 +1,15 @@
-"""AlterPartitionReassignments v0-1: which brokers are to hold a partition (KIP-455, KIP-860).
+"""AlterPartitionReassignments v0-1 says which brokers are to hold a partition (KIP-455, KIP-860).
 
-One broker is the whole cluster, so its own id is the only target there is, and nothing has to be moved to it: a partition that is
-there already is answered with success, as by Kafka. `kafka-reassign-partitions` asks this before it moves a partition between log
-directories (AlterReplicaLogDirs).
+This broker is the whole cluster, so its own id is the only possible target and nothing ever has to move: a partition that is
+already here is answered with success, as by Kafka. `kafka-reassign-partitions` sends this request before it moves a partition
+between log directories (AlterReplicaLogDirs).
 
-- `replicas` null calls a move off: 85 NO_REASSIGNMENT_IN_PROGRESS.
-- 39 INVALID_REPLICA_ASSIGNMENT: none, one twice, or a broker that there is not. 3 UNKNOWN_TOPIC_OR_PARTITION.
-- A partition that came with the directory of a larger cluster and has replicas elsewhere stays as it is: 39, with a text.
-- A `timeout_ms` of nothing is 7 REQUEST_TIMED_OUT for everything; any other has no effect: the answer is at hand. v1's permission
-  to change the number of replicas has none, either.
+- Null `replicas` cancel a reassignment: there is none, so the answer is 85 NO_REASSIGNMENT_IN_PROGRESS.
+- 39 INVALID_REPLICA_ASSIGNMENT: no replicas, a broker named twice, or a broker that does not exist. 3 UNKNOWN_TOPIC_OR_PARTITION.
+- A partition that came with the data directory of a larger cluster and has replicas elsewhere stays as it is: 39
+  INVALID_REPLICA_ASSIGNMENT, with a message.
+- A `timeout_ms` of 0 or less is answered 7 REQUEST_TIMED_OUT for everything. Any other value has no effect, since the answer
+  never waits. Neither has the permission in v1 to change the number of replicas.
 """
 
 from __future__ import annotations

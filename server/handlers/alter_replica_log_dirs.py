@@ -1,12 +1,15 @@
-"""AlterReplicaLogDirs v1-2: moves partitions of this broker to another of its log directories, in the background (KIP-113).
+"""AlterReplicaLogDirs v1-2 moves partitions of this broker to another of its log directories, in the background (KIP-113).
 
-- Success says that the move has begun; DescribeLogDirs shows the copy with how far behind it is, until it is the partition.
-  Wanted in yet another directory it begins anew; wanted where the partition lies, the move is called off.
-- A partition that is not there or not on this broker is refused, and the directory remembered: should it come, it is made there.
-- A partition named for several directories goes to the last. Paths are compared as they are written: absolute, as in log.dirs.
-- Errors, each partition its own: 57 LOG_DIR_NOT_FOUND, 56 KAFKA_STORAGE_ERROR where that directory, the partition's or any other
-  is offline, 3 UNKNOWN_TOPIC_OR_PARTITION, 9 REPLICA_NOT_AVAILABLE where it is on other brokers, 17 INVALID_TOPIC_EXCEPTION for
-  a name that is too long to be moved.
+- Success means that the move has begun. DescribeLogDirs shows the copy and how far it lags, until the copy takes the partition's
+  place. A request for yet another directory starts the move afresh; a request for the directory that holds the partition cancels
+  the move.
+- For a partition that does not exist or is not on this broker the request fails, but the directory is remembered: if the
+  partition comes later, it is created there.
+- A partition that is named for several directories goes to the last of them. Paths are compared as written: absolute, as in
+  log.dirs.
+- Errors of each partition: 57 LOG_DIR_NOT_FOUND; 56 KAFKA_STORAGE_ERROR if that directory, the partition's own or any other is
+  offline; 3 UNKNOWN_TOPIC_OR_PARTITION; 9 REPLICA_NOT_AVAILABLE if other brokers hold it; 17 INVALID_TOPIC_EXCEPTION if the
+  topic's name is too long for the directory of a copy.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""AlterShareGroupOffsets v0: a share group without members begins anew at given offsets (KIP-932).
+"""AlterShareGroupOffsets v0 makes a share group without members start again at given offsets (KIP-932).
 
-- The group comes to be by that if there is none. What it did in the partitions before is forgotten.
-- 35 UNSUPPORTED_VERSION with the feature share.version at 0.
-- Errors of the group, with a text: 24 INVALID_GROUP_ID (""), 68 NON_EMPTY_GROUP, 69 GROUP_ID_NOT_FOUND for a group of another
-  kind, 14/15/16 of the coordinator. Of a partition, with a text: 3 UNKNOWN_TOPIC_OR_PARTITION, and what the share coordinator
-  says.
-- The answer waits for the share coordinator, whose topic may have to be made first.
+- If the group does not exist, the request creates it. What it did in these partitions before is forgotten.
+- 35 UNSUPPORTED_VERSION if the feature share.version is 0.
+- Errors of the group, with a message: 24 INVALID_GROUP_ID for "", 68 NON_EMPTY_GROUP, 69 GROUP_ID_NOT_FOUND for a group of
+  another kind, and the coordinator's 14 COORDINATOR_LOAD_IN_PROGRESS, 15 COORDINATOR_NOT_AVAILABLE and 16 NOT_COORDINATOR.
+- Errors of a partition, with a message: 3 UNKNOWN_TOPIC_OR_PARTITION, and whatever the share coordinator answers.
+- The answer waits for the share coordinator, whose topic may have to be created first.
 """
 
 from __future__ import annotations

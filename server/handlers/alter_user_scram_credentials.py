@@ -1,12 +1,12 @@
-"""AlterUserScramCredentials v0: give users SCRAM credentials and take them away (KIP-554); the rules: metadata/scram.py.
+"""AlterUserScramCredentials v0 sets and deletes the SCRAM credentials of users (KIP-554); metadata/scram.py has the rules.
 
-- Credentials are kept in the metadata and described by DescribeUserScramCredentials. Nobody logs in with them yet: there are no
-  SASL listeners.
-- Mechanisms: 1 SCRAM-SHA-256, 2 SCRAM-SHA-512. Iterations: 4,096 to 16,384.
-- Errors of a user: 33 UNSUPPORTED_SASL_MECHANISM, 35 UNSUPPORTED_VERSION (metadata.version before 3.5), 91 RESOURCE_NOT_FOUND
-  (nothing to delete), 92 DUPLICATE_RESOURCE (named more than once; then nothing of it is done), 93 UNACCEPTABLE_CREDENTIAL (no
-  name, iterations out of bounds), -1 UNKNOWN_SERVER_ERROR (an empty salted password, as in Kafka), 44 POLICY_VIOLATION (over
-  10,000 users), 56 KAFKA_STORAGE_ERROR.
+- Credentials are kept in the metadata, and DescribeUserScramCredentials lists them. Nobody can log in with them yet, because
+  there are no SASL listeners.
+- The mechanisms are 1 SCRAM-SHA-256 and 2 SCRAM-SHA-512, with 4,096 to 16,384 iterations.
+- Errors of a user: 33 UNSUPPORTED_SASL_MECHANISM, 35 UNSUPPORTED_VERSION (metadata.version is below 3.5), 91 RESOURCE_NOT_FOUND
+  (there is nothing to delete), 92 DUPLICATE_RESOURCE (the user is named more than once; then nothing is done for it), 93
+  UNACCEPTABLE_CREDENTIAL (no name, or iterations out of bounds), -1 UNKNOWN_SERVER_ERROR (an empty salted password, as in Kafka),
+  44 POLICY_VIOLATION (more than 10,000 users), 56 KAFKA_STORAGE_ERROR.
 """
 
 from __future__ import annotations

@@ -1,13 +1,15 @@
-"""ApiVersions v0-5: what this broker speaks (KIP-511, KIP-584, KIP-1242).
+"""ApiVersions v0-5 lists the APIs, versions and features that this broker serves (KIP-511, KIP-584, KIP-1242).
 
-- The list is that of the handlers there are (`handlers.served`), clients' telemetry only where it is wanted. Produce is
-  advertised from 0 although versions below 3 are refused: older librdkafka takes a higher minimum for one without compression.
-  At the controller's listener it is the list of what is served there.
-- v3 the client's software name and version, which must be sound: 42 INVALID_REQUEST. From then on also features, supported and
-  finalized: only those that this broker registers, whatever else a metadata log of somebody else's may name. Those that can be
-  turned off (a lowest level of 0) v3 does not name among the supported: old clients stumble over that.
-- v5 the cluster and node that the client believes to talk to, both or none (42): 129 REBOOTSTRAP_REQUIRED if it is mistaken.
-- A version that is too new is answered by dispatch, in version 0.
+- The APIs are those that have a handler (`handlers.served`); at the controller's listener, those that are served there. The two
+  of clients' telemetry are listed only if `ottla.client.metrics` is true. Produce is advertised from version 0 although versions
+  below 3 are refused, because older librdkafka takes a higher minimum for a broker without compression.
+- v3 brings the name and version of the client's software, which must be well formed: 42 INVALID_REQUEST otherwise. From v3 on the
+  answer also has the supported and the finalized features, but only those that this broker registers, whatever else the metadata
+  log of another cluster may name. v3 itself leaves out supported features that can be turned off (their lowest level is 0),
+  because old clients fail on them.
+- v5 brings the cluster and the node that the client believes it is talking to, both or neither (42 INVALID_REQUEST). If it is
+  mistaken the answer is 129 REBOOTSTRAP_REQUIRED.
+- Dispatch answers a version that is too new, in version 0.
 """
 
 from __future__ import annotations

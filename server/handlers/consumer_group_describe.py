@@ -1,11 +1,12 @@
-"""ConsumerGroupDescribe v0-1: epochs, assignor and members of consumer groups: what each has, and what it is to have (KIP-848).
+"""ConsumerGroupDescribe v0-1 describes consumer groups: epochs, assignor, and what each member has and is going to have
+(KIP-848).
 
-- What a member has includes what it is about to give up. Topics that do not exist any more are left out.
-- v1 the type of each member: 0 classic, 1 consumer.
-- With the feature group.version at 0: 35 UNSUPPORTED_VERSION for all.
-- Authorized operations, on request: without an authorizer all that exist for groups.
-- Errors, each group its own, with a text: 69 GROUP_ID_NOT_FOUND, also for a group of another kind; 24 INVALID_GROUP_ID (""), and
-  14/15/16 of the coordinator.
+- What a member has includes the partitions that it is about to give up. Topics that no longer exist are left out.
+- v1 adds the type of each member: 0 classic, 1 consumer.
+- If the feature group.version is 0, every group is answered 35 UNSUPPORTED_VERSION.
+- The authorized operations, if the client asks for them, are all that exist for groups, because there is no authorizer.
+- Errors of each group, with a message: 69 GROUP_ID_NOT_FOUND, also for a group of another kind; 24 INVALID_GROUP_ID for ""; and
+  the coordinator's 14 COORDINATOR_LOAD_IN_PROGRESS, 15 COORDINATOR_NOT_AVAILABLE and 16 NOT_COORDINATOR.
 """
 
 from __future__ import annotations

@@ -1,13 +1,16 @@
-"""ConsumerGroupHeartbeat v0-1: the one request of a consumer group's member: it joins, goes on, or leaves (KIP-848).
+"""ConsumerGroupHeartbeat v0-1 is the only request of a consumer group's member: with it a member joins, stays and leaves
+(KIP-848).
 
-- Epoch 0 joins, -1 leaves, -2 is a static member that will be back, anything above goes on. Nulls, and -1 for the rebalance
-  timeout, mean: as before.
-- v0 a member may come without an id and is given one; v1 it makes up its own, and may subscribe to an expression.
-- The answer has an assignment if there is something new in it: to who joins, who says all, and who has got or lost a partition.
-- With the feature group.version at 0 there is nothing of all that: 35 UNSUPPORTED_VERSION.
-- Errors, with a text: 42 INVALID_REQUEST, 24 INVALID_GROUP_ID for a name that no record can hold, 69 GROUP_ID_NOT_FOUND, 25
-  UNKNOWN_MEMBER_ID, 110 FENCED_MEMBER_EPOCH, 111 UNRELEASED_INSTANCE_ID, 82 FENCED_INSTANCE_ID, 112 UNSUPPORTED_ASSIGNOR, 81
-  GROUP_MAX_SIZE_REACHED, 128 INVALID_REGULAR_EXPRESSION; 14/15/16 of the coordinator.
+- Epoch 0 joins, -1 leaves, -2 means that a static member leaves and will return, and any higher epoch stays. A null field, or -1
+  for the rebalance timeout, means that nothing has changed.
+- In v0 a member may come without an id and is given one. In v1 it chooses its own, and may subscribe to a regular expression.
+- The answer has an assignment if it holds news for the member: if the member joins, sends all its fields, or has gained or lost a
+  partition.
+- If the feature group.version is 0, everything is answered 35 UNSUPPORTED_VERSION.
+- Errors, with a message: 42 INVALID_REQUEST; 24 INVALID_GROUP_ID for a name that no record can hold; 69 GROUP_ID_NOT_FOUND; 25
+  UNKNOWN_MEMBER_ID; 110 FENCED_MEMBER_EPOCH; 111 UNRELEASED_INSTANCE_ID; 82 FENCED_INSTANCE_ID; 112 UNSUPPORTED_ASSIGNOR; 81
+  GROUP_MAX_SIZE_REACHED; 128 INVALID_REGULAR_EXPRESSION; and the coordinator's 14 COORDINATOR_LOAD_IN_PROGRESS, 15
+  COORDINATOR_NOT_AVAILABLE and 16 NOT_COORDINATOR.
 """
 
 from __future__ import annotations

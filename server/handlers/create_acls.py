@@ -1,6 +1,6 @@
-"""CreateAcls v1-3: add access rules. There is no authorizer yet, and so every rule is refused with 54 SECURITY_DISABLED.
+"""CreateAcls v1-3 adds access rules. There is no authorizer yet, so every rule is refused with 54 SECURITY_DISABLED.
 
-- One rule with an unknown (0) resource type, pattern type, operation or permission closes the connection, as in Kafka.
+A rule with an unknown (0) resource type, pattern type, operation or permission closes the connection, as in Kafka.
 """
 
 from __future__ import annotations

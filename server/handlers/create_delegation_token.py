@@ -1,9 +1,11 @@
-"""CreateDelegationToken v1-3: a token that stands for whoever asks, or, since v3, for somebody else (KIP-48, KIP-373).
+"""CreateDelegationToken v1-3 creates a token that stands for the requester or, since v3, for another principal (KIP-48, KIP-373).
 
-- The rules: metadata/tokens.py; who may ask: security/delegation.py. Without an authorizer anybody may have one for anybody.
-- Errors, with all times -1: 64 DELEGATION_TOKEN_REQUEST_NOT_ALLOWED (the listener does not tell who asks: PLAINTEXT), 67
-  INVALID_PRINCIPAL_TYPE (a renewer that is no `User`). With times of 0: 35 UNSUPPORTED_VERSION (metadata.version before 3.6), 56
-  KAFKA_STORAGE_ERROR, 61 DELEGATION_TOKEN_AUTH_DISABLED (no delegation.token.secret.key).
+- metadata/tokens.py has the rules, and security/delegation.py says who may ask. Without an authorizer anybody may create a token
+  for anybody.
+- Errors, with all times -1: 64 DELEGATION_TOKEN_REQUEST_NOT_ALLOWED (the listener is PLAINTEXT and does not authenticate the
+  requester), 67 INVALID_PRINCIPAL_TYPE (a renewer is not of the type `User`).
+- Errors, with all times 0: 35 UNSUPPORTED_VERSION (metadata.version is below 3.6), 56 KAFKA_STORAGE_ERROR, 61
+  DELEGATION_TOKEN_AUTH_DISABLED (delegation.token.secret.key is not set).
 """
 
 from __future__ import annotations

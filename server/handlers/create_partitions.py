@@ -1,12 +1,14 @@
-"""CreatePartitions v0-3: more partitions for topics that exist, each with an answer of its own.
+"""CreatePartitions v0-3 adds partitions to existing topics; each topic gets its own answer.
 
-- `count` is the new total. Records that are there stay where they are: keys may map to other partitions from now on.
-- Replicas as the topic's others, placed by the controller or assigned by hand. `validate_only` checks and changes nothing.
-- A client over its quota of changes (controller_mutation_rate) is told how long to be quiet; since v3 (KIP-599) topics that may
-  get no partitions now are 89 THROTTLING_QUOTA_EXCEEDED.
-- Errors: 3 UNKNOWN_TOPIC_OR_PARTITION, 37 INVALID_PARTITIONS (no increase), 38 INVALID_REPLICATION_FACTOR, 39
-  INVALID_REPLICA_ASSIGNMENT, 42 INVALID_REQUEST (named twice), 56 KAFKA_STORAGE_ERROR. Of the whole request, for all
-  its topics: 7 REQUEST_TIMED_OUT (`timeout_ms` of 0 or less: nothing is done), 44 POLICY_VIOLATION (over 10,000 new partitions).
+- `count` is the new total. Existing records stay where they are, so a key may map to another partition from now on.
+- The new partitions have as many replicas as the topic's others, placed by the controller or assigned in the request.
+  `validate_only` makes all checks and changes nothing.
+- A client over its quota of changes (controller_mutation_rate) is told how long to wait. Since v3 (KIP-599) topics that may not
+  get partitions now are answered 89 THROTTLING_QUOTA_EXCEEDED.
+- Errors of a topic: 3 UNKNOWN_TOPIC_OR_PARTITION, 37 INVALID_PARTITIONS (`count` is no increase), 38 INVALID_REPLICATION_FACTOR,
+  39 INVALID_REPLICA_ASSIGNMENT, 42 INVALID_REQUEST (the topic is named twice), 56 KAFKA_STORAGE_ERROR.
+- Errors of the whole request, given for each topic: 7 REQUEST_TIMED_OUT (`timeout_ms` is 0 or less, and nothing is done), 44
+  POLICY_VIOLATION (more than 10,000 new partitions).
 """
 
 from __future__ import annotations

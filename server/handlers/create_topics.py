@@ -1,16 +1,19 @@
-"""CreateTopics v2-7: new topics, each with an answer of its own.
+"""CreateTopics v2-7 creates topics; each gets its own answer.
 
-- Partitions and replicas: given, or -1 for `num.partitions` and `default.replication.factor` (all versions; clients send it
-  since v4), or assigned by hand. With `validate_only` everything is checked and nothing made.
-- v5 (KIP-525) answers partition count, replicas and all settings with their sources; v7 the topic id.
-- A client over its quota of changes (controller_mutation_rate) is told how long to be quiet; since v6 (KIP-599) topics that it
-  may not make now are 89 THROTTLING_QUOTA_EXCEEDED.
-- The topic can be used when the answer is there. `timeout_ms` of 0 or less: nothing is done. Otherwise it does not matter to a
-  lone controller, which is never away.
-- Errors of the whole request, for every topic in it: 7 REQUEST_TIMED_OUT (no time), 44 POLICY_VIOLATION (over 10,000 partitions).
-- Errors: 17 INVALID_TOPIC_EXCEPTION (name, or a name that collides in '.' and '_'), 36 TOPIC_ALREADY_EXISTS, 40 INVALID_CONFIG,
-  37 INVALID_PARTITIONS, 38 INVALID_REPLICATION_FACTOR, 39 INVALID_REPLICA_ASSIGNMENT, 42 INVALID_REQUEST (named twice; both
-  counts and an assignment), 44 (over 10,000 partitions and settings), 56 KAFKA_STORAGE_ERROR.
+- The numbers of partitions and replicas are given; or -1, which stands for `num.partitions` and `default.replication.factor` in
+  every version, although clients send it only since v4; or they follow from an assignment in the request. With `validate_only`
+  everything is checked and nothing is created.
+- v5 (KIP-525) adds the partition count, the replicas and all settings with their sources to the answer; v7 adds the topic id.
+- A client over its quota of changes (controller_mutation_rate) is told how long to wait. Since v6 (KIP-599) topics that it may
+  not create now are answered 89 THROTTLING_QUOTA_EXCEEDED.
+- The topic can be used as soon as the answer is there. If `timeout_ms` is 0 or less nothing is done; any other value has no
+  effect, because the only controller is always there.
+- Errors of the whole request, given for each topic: 7 REQUEST_TIMED_OUT (no time), 44 POLICY_VIOLATION (more than 10,000
+  partitions).
+- Errors of a topic: 17 INVALID_TOPIC_EXCEPTION (the name is illegal, or equals another but for '.' and '_'), 36
+  TOPIC_ALREADY_EXISTS, 40 INVALID_CONFIG, 37 INVALID_PARTITIONS, 38 INVALID_REPLICATION_FACTOR, 39 INVALID_REPLICA_ASSIGNMENT, 42
+  INVALID_REQUEST (the topic is named twice, or has both counts and an assignment), 44 POLICY_VIOLATION (more than 10,000
+  partitions and settings), 56 KAFKA_STORAGE_ERROR.
 """
 
 from __future__ import annotations

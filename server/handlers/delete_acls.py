@@ -1,6 +1,7 @@
-"""DeleteAcls v1-3: remove the access rules that match filters. There is no authorizer yet: 54 SECURITY_DISABLED for every filter.
+"""DeleteAcls v1-3 removes the access rules that match filters. There is no authorizer yet, so every filter is answered 54
+SECURITY_DISABLED.
 
-- One filter with an unknown (0) resource type, pattern type, operation or permission closes the connection, as in Kafka.
+A filter with an unknown (0) resource type, pattern type, operation or permission closes the connection, as in Kafka.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
-"""DeleteGroups v0-3: groups without members go, with their offsets; share groups with what they did in partitions.
+"""DeleteGroups v0-3 deletes groups without members, with their offsets; of share groups also the state in their partitions.
 
-- A group named twice is answered once. v3 has room for a text; Kafka leaves it null for the errors below, and so do we.
-- Errors, each group its own: 69 GROUP_ID_NOT_FOUND, 68 NON_EMPTY_GROUP, and 14/15/16 of the coordinator.
+- A group that is named twice is answered once. v3 has a field for a message; Kafka leaves it null for the errors below, and so do
+  we.
+- Errors of each group: 69 GROUP_ID_NOT_FOUND, 68 NON_EMPTY_GROUP, and the coordinator's 14 COORDINATOR_LOAD_IN_PROGRESS, 15
+  COORDINATOR_NOT_AVAILABLE and 16 NOT_COORDINATOR.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
-"""DeleteRecords v0-2: move a partition's log start offset up (KIP-107).
+"""DeleteRecords v0-2 moves the log start offset of partitions up (KIP-107).
 
-- Offset -1 is the high watermark. An offset at or below the log's start changes nothing and answers the start there is.
-- A partition named twice is answered once: the later offset counts. A topic without partitions is not answered.
-- The files go with the next retention pass; records below the new start are out of range at once.
-- Errors: 1 OFFSET_OUT_OF_RANGE beyond the high watermark or below 0, 44 POLICY_VIOLATION on a topic that is only compacted,
-  3 UNKNOWN_TOPIC_OR_PARTITION, 6 NOT_LEADER_OR_FOLLOWER, 17 INVALID_TOPIC_EXCEPTION for an internal topic, 56
-  KAFKA_STORAGE_ERROR. With an error the low watermark is -1.
+- Offset -1 stands for the high watermark. An offset at or below the log start offset changes nothing, and the answer is the
+  current one.
+- A partition that is named twice is answered once, and the later offset counts. A topic without partitions is not answered.
+- Records below the new start are out of range at once; the files are deleted with the next retention pass.
+- Errors: 1 OFFSET_OUT_OF_RANGE beyond the high watermark or below 0, 44 POLICY_VIOLATION for a topic that is only compacted, 3
+  UNKNOWN_TOPIC_OR_PARTITION, 6 NOT_LEADER_OR_FOLLOWER, 17 INVALID_TOPIC_EXCEPTION for an internal topic, 56 KAFKA_STORAGE_ERROR.
+  With an error the low watermark is -1.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
-"""DeleteShareGroupOffsets v0: what a share group without members did in topics is forgotten (KIP-932).
+"""DeleteShareGroupOffsets v0 forgets what a share group without members did in topics (KIP-932).
 
-- 35 UNSUPPORTED_VERSION with the feature share.version at 0.
-- Errors of the group, with a text: 24 INVALID_GROUP_ID (""), 69 GROUP_ID_NOT_FOUND, also for a group of another kind, 68
-  NON_EMPTY_GROUP, 14/15/16 of the coordinator. Of a topic, with a text: 3 UNKNOWN_TOPIC_OR_PARTITION where there is no such topic
-  or nothing to forget, and what the share coordinator says.
-- A group that never began anywhere answers nothing of topics.
+- 35 UNSUPPORTED_VERSION if the feature share.version is 0.
+- Errors of the group, with a message: 24 INVALID_GROUP_ID for "", 69 GROUP_ID_NOT_FOUND, also for a group of another kind, 68
+  NON_EMPTY_GROUP, and the coordinator's 14 COORDINATOR_LOAD_IN_PROGRESS, 15 COORDINATOR_NOT_AVAILABLE and 16 NOT_COORDINATOR.
+- Errors of a topic, with a message: 3 UNKNOWN_TOPIC_OR_PARTITION if there is no such topic or the group has no state in it, and
+  whatever the share coordinator answers.
+- For a group that never started in any partition the answer names no topics.
 """
 
 from __future__ import annotations

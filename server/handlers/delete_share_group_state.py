@@ -1,7 +1,8 @@
-"""DeleteShareGroupState v0: a share group's state in partitions is forgotten (KIP-932); what is not known is forgotten already.
+"""DeleteShareGroupState v0 makes the share coordinator forget a share group's state in partitions (KIP-932).
 
-Errors of each partition, with a text: 42 INVALID_REQUEST for a negative number, 3 UNKNOWN_TOPIC_OR_PARTITION, 14, 16. What
-is empty is answered by nothing (server/share_state/answers.py).
+Deleting a state that does not exist succeeds. Errors of each partition, with a message: 42 INVALID_REQUEST for a negative number,
+3 UNKNOWN_TOPIC_OR_PARTITION, 14 COORDINATOR_LOAD_IN_PROGRESS, 16 NOT_COORDINATOR. server/share_state/answers.py says which empty
+requests are answered without results.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
-"""DeleteTopics v1-6: topics and all their records go.
+"""DeleteTopics v1-6 deletes topics and all their records.
 
-- By name; since v6 (KIP-516) by name or id. v5 texts with errors. The log's files go after `file.delete.delay.ms`.
-- A client over its quota of changes (controller_mutation_rate) is told how long to be quiet; since v5 (KIP-599) topics that may
-  not go now are 89 THROTTLING_QUOTA_EXCEEDED.
-- Errors: 3 UNKNOWN_TOPIC_OR_PARTITION, 100 UNKNOWN_TOPIC_ID, 42 INVALID_REQUEST (named twice, by both, by neither),
-  7 REQUEST_TIMED_OUT for every topic of the request (`timeout_ms` of 0 or less: nothing is done),
-  73 TOPIC_DELETION_DISABLED where `delete.topic.enable` is false (42 before v3, which did not know 73), 56 KAFKA_STORAGE_ERROR.
+- Topics are named; since v6 (KIP-516) by name or by id. v5 adds a message to errors. The files of the logs are deleted after
+  `file.delete.delay.ms`.
+- A client over its quota of changes (controller_mutation_rate) is told how long to wait. Since v5 (KIP-599) topics that may not
+  be deleted now are answered 89 THROTTLING_QUOTA_EXCEEDED.
+- Errors: 3 UNKNOWN_TOPIC_OR_PARTITION; 100 UNKNOWN_TOPIC_ID; 42 INVALID_REQUEST (the topic is named twice, by both name and id,
+  or by neither); 7 REQUEST_TIMED_OUT for every topic of the request (`timeout_ms` is 0 or less, and nothing is done); 73
+  TOPIC_DELETION_DISABLED if `delete.topic.enable` is false (42 before v3, which did not know 73); 56 KAFKA_STORAGE_ERROR.
 """
 
 from __future__ import annotations

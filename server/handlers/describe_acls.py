@@ -1,6 +1,7 @@
-"""DescribeAcls v1-3: the access rules that match a filter. There is no authorizer yet, and so the answer is 54 SECURITY_DISABLED.
+"""DescribeAcls v1-3 lists the access rules that match a filter. There is no authorizer yet, so the answer is 54
+SECURITY_DISABLED.
 
-- A filter with an unknown (0) resource type, pattern type, operation or permission closes the connection, as in Kafka.
+A filter with an unknown (0) resource type, pattern type, operation or permission closes the connection, as in Kafka.
 """
 
 from __future__ import annotations

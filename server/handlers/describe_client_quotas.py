@@ -1,10 +1,10 @@
-"""DescribeClientQuotas v0-1: the quotas of the client entities that a filter matches (KIP-546).
+"""DescribeClientQuotas v0-1 lists the quotas of the client entities that a filter matches (KIP-546).
 
-- An entity is a user, a client id, both, or an ip; a null name is the default for all of its kind. Quotas are doubles by key.
-- The filter has at most one component a kind of name. Match type 0 EXACT needs a name, 1 DEFAULT matches the default only, 2
-  SPECIFIED (any) either; both go without a name. `strict` leaves out entities that have other kinds of names, too. No components
-  match everything, and with `strict` nothing.
-- Errors, with null entries: 35 UNSUPPORTED_VERSION (no such kind of name), 42 INVALID_REQUEST (any other fault of the filter).
+- An entity is a user, a client id, both, or an ip; a null name stands for the default of its kind. Quotas are doubles by key.
+- The filter has at most one component for each kind of name. Match type 0 EXACT needs a name and matches it; 1 DEFAULT matches
+  the default only; 2 SPECIFIED matches every name and the default. The latter two come without a name. `strict` leaves out
+  entities that have other kinds of names as well. A filter without components matches everything, or nothing if it is `strict`.
+- Errors, with null entries: 35 UNSUPPORTED_VERSION (an unknown kind of name), 42 INVALID_REQUEST (any other fault of the filter).
 """
 
 from __future__ import annotations

@@ -1,14 +1,15 @@
-"""DescribeCluster v0-2: the cluster's id, its brokers and one to send administration to (KIP-700).
+"""DescribeCluster v0-2 gives the cluster's id, its brokers, and one that takes requests of administrators (KIP-700).
 
-- Addresses are those of the listener that the client came in by; a broker without that listener is left out.
-- `controller_id` is a broker that takes requests for the controller: any living one. -1 if there is
-  none.
-- v1 `endpoint_type` says what the client takes this endpoint for: 1 brokers, 2 controllers (KIP-919). At the
-  controller's listener the nodes are the registered controllers, by their addresses there, and `controller_id` is who leads: us.
-- v2 `include_fenced_brokers` has the fenced ones in the answer, too, each marked.
-- Operations are all there are, if the client asks: there is no authorizer.
-- Errors, without brokers: 35 UNSUPPORTED_VERSION (controllers, where metadata.version is too low for them to be registered), 114
-  MISMATCHED_ENDPOINT_TYPE (the other type; 42 INVALID_REQUEST in v0), 115 UNSUPPORTED_ENDPOINT_TYPE (any other number).
+- Addresses are those of the listener through which the client came; a broker without that listener is left out.
+- `controller_id` is a broker that takes requests for the controller: any living one, or -1 if there is none.
+- In v1 `endpoint_type` says what the client takes this endpoint for: 1 brokers, 2 controllers (KIP-919). At the controller's
+  listener the nodes are the registered controllers with their addresses there, and `controller_id` is the leader, which is this
+  node.
+- In v2 `include_fenced_brokers` asks for the fenced brokers as well; they are marked as such.
+- The authorized operations, if the client asks for them, are all there are, because there is no authorizer.
+- Errors, without brokers: 35 UNSUPPORTED_VERSION (controllers were asked for, and metadata.version is too low for them to be
+  registered), 114 MISMATCHED_ENDPOINT_TYPE (the endpoint is of the other type; 42 INVALID_REQUEST in v0), 115
+  UNSUPPORTED_ENDPOINT_TYPE (any other number).
 """
 
 from __future__ import annotations

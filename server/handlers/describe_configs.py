@@ -1,12 +1,13 @@
-"""DescribeConfigs v1-4: settings of topics (2), brokers (4), the broker's loggers (8), client metrics (16), groups (32).
+"""DescribeConfigs v1-4 lists settings of topics (2), brokers (4), the broker's loggers (8), client metrics (16) and groups (32).
 
-- v1 synonyms, sources; v3 documentation and types.
-- A resource's answer has all settings, or those of `configuration_keys` that it has; unknown keys are left out silently.
-- Synonyms are the other places that could give the value, the strongest first (server/settings/sources.py).
-- Broker "" is what was set for all brokers while they ran. A broker answers for itself only.
-- Sensitive values, and those of settings nobody knows, are null.
-- Errors: 3 UNKNOWN_TOPIC_OR_PARTITION, 17 INVALID_TOPIC_EXCEPTION, 42 INVALID_REQUEST; a resource type that does not exist is 42
-  for every resource of the request.
+- v1 answers sources and synonyms; v3 adds documentation and types.
+- The answer has all settings of a resource, or those of `configuration_keys` that the resource has; unknown keys are silently
+  left out.
+- Synonyms are all the places that could give the value, the strongest first (server/settings/sources.py).
+- Broker "" stands for what was set for all brokers while they were running. A broker answers for itself only.
+- The values of sensitive settings, and of settings that nobody knows, are null.
+- Errors: 3 UNKNOWN_TOPIC_OR_PARTITION, 17 INVALID_TOPIC_EXCEPTION, 42 INVALID_REQUEST. A resource type that does not exist makes
+  every resource of the request 42.
 """
 
 from __future__ import annotations

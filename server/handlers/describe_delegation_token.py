@@ -1,9 +1,9 @@
-"""DescribeDelegationToken v1-3: tokens, by their owners and renewers (KIP-48, KIP-373).
+"""DescribeDelegationToken v1-3 lists delegation tokens with their owners and renewers (KIP-48, KIP-373).
 
-- No owners (null) are all tokens, an empty list none. Expired tokens are described until they are swept.
-- v3 tells who asked for the token. Who may ask: security/delegation.py.
-- Errors: 61 DELEGATION_TOKEN_AUTH_DISABLED (no delegation.token.secret.key), 64 DELEGATION_TOKEN_REQUEST_NOT_ALLOWED (the
-  listener does not tell who asks: PLAINTEXT).
+- A null list of owners asks for all tokens, an empty one for none. Expired tokens are listed until the sweep removes them.
+- v3 adds who requested the token. security/delegation.py says who may ask.
+- Errors: 61 DELEGATION_TOKEN_AUTH_DISABLED (delegation.token.secret.key is not set), 64 DELEGATION_TOKEN_REQUEST_NOT_ALLOWED (the
+  listener is PLAINTEXT and does not authenticate the requester).
 """
 
 from __future__ import annotations

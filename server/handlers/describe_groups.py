@@ -1,9 +1,11 @@
-"""DescribeGroups v0-6: state, protocol, members and assignments of groups.
+"""DescribeGroups v0-6 describes classic groups: their state, protocol, members and assignments.
 
-- The protocol and what members told the leader are shown for a stable group only; assignments always, as far as they are known.
-- An unknown group, or one of a newer protocol, is Dead; v6 (KIP-1043) says 69 GROUP_ID_NOT_FOUND as well.
-- v3 authorized operations, on request: without an authorizer all that exist for groups. v4 static members.
-- Errors, each group its own: the above, and 14/15/16 of the coordinator.
+- The protocol, and the metadata that members gave their leader, are shown only while the group is stable; assignments are always
+  shown, as far as they are known.
+- An unknown group, or one of a newer protocol, is answered with the state Dead; v6 (KIP-1043) adds 69 GROUP_ID_NOT_FOUND.
+- v3 adds authorized operations on request: all that exist for groups, because there is no authorizer. v4 adds static members.
+- Errors of each group: the above, and the coordinator's 14 COORDINATOR_LOAD_IN_PROGRESS, 15 COORDINATOR_NOT_AVAILABLE and 16
+  NOT_COORDINATOR.
 """
 
 from __future__ import annotations

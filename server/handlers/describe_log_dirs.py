@@ -1,12 +1,13 @@
-"""DescribeLogDirs v1-5: what lies in each entry of log.dirs, and how full it is (KIP-113, KIP-827, KIP-1066).
+"""DescribeLogDirs v1-5 says what each entry of log.dirs holds and how full it is (KIP-113, KIP-827, KIP-1066).
 
-- Every directory is in the answer; `topics` null asks for all partitions in it, a list for those that are there of the ones it
-  names. What is not here is left out without an error. The metadata log is nobody's partition and never listed.
-- A partition's size is that of its segments. Its `offset_lag` is how far its end is behind the high watermark: 0 where it leads,
-  -1 for a log that no topic claims.
-- A copy on its way from another directory (AlterReplicaLogDirs) is a future one; its lag is how far it is behind the log's end.
-- v4 total and usable bytes of the file system. v5 `is_cordoned`: cordoned.log.dirs keeps new partitions out.
-- Errors, each directory its own: 56 KAFKA_STORAGE_ERROR, without partitions and with -1 for the bytes.
+- Every directory is in the answer. Null `topics` ask for all partitions in it; a list asks for those that it names. Partitions
+  that are not here are left out without an error. The metadata log is never listed.
+- The size of a partition is that of its segments. Its `offset_lag` is the distance from its end to the high watermark: 0 where
+  this broker leads, -1 for a log that belongs to no topic.
+- A copy on its way from another directory (AlterReplicaLogDirs) is marked as future, and its lag is the distance to the end of
+  the partition's log.
+- v4 adds total and usable bytes of the file system. v5 adds `is_cordoned`: cordoned.log.dirs keeps new partitions out.
+- Errors of each directory: 56 KAFKA_STORAGE_ERROR, without partitions and with -1 for the bytes.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""DescribeProducers v0: the idempotent and transactional producers that partitions remember (KIP-664).
+"""DescribeProducers v0 lists the idempotent and transactional producers that partitions remember (KIP-664).
 
-- Only the leader of a partition answers. A producer is remembered until it was silent for producer.id.expiration.ms.
-- `last_sequence` is -1 before the first batch of an epoch, `current_txn_start_offset` -1 without an open transaction,
-  `coordinator_epoch` -1 while no transaction ever ended here.
-- Partitions and topics named twice are answered twice.
-- Errors, each partition its own: 3 UNKNOWN_TOPIC_OR_PARTITION, 6 NOT_LEADER_OR_FOLLOWER, 17 INVALID_TOPIC_EXCEPTION, 56
-  KAFKA_STORAGE_ERROR. Those of the whole topic come with a message.
+- Only the leader of a partition answers. It remembers a producer until that has been silent for producer.id.expiration.ms.
+- `last_sequence` is -1 before the first batch of an epoch, `current_txn_start_offset` is -1 without an open transaction, and
+  `coordinator_epoch` is -1 as long as no transaction has ended here.
+- Partitions and topics that are named twice are answered twice.
+- Errors of each partition: 3 UNKNOWN_TOPIC_OR_PARTITION, 6 NOT_LEADER_OR_FOLLOWER, 17 INVALID_TOPIC_EXCEPTION, 56
+  KAFKA_STORAGE_ERROR. Those that concern the whole topic come with a message.
 """
 
 from __future__ import annotations

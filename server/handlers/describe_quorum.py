@@ -1,9 +1,9 @@
-"""DescribeQuorum v0-2: the voters of the metadata log, who leads them, and how far each has come (KIP-595, KIP-836, KIP-853).
+"""DescribeQuorum v0-2 lists the voters of the metadata log, their leader, and how far each has come (KIP-595, KIP-836, KIP-853).
 
-- The only partition with a quorum is `__cluster_metadata-0`, and it has to be asked for alone.
-- v1 adds when a replica last fetched and last was caught up: for the leader itself, now. v2 adds directory ids, messages and
-  where the voters listen.
-- Errors, of a partition: 3 UNKNOWN_TOPIC_OR_PARTITION.
+- Only `__cluster_metadata-0` has a quorum, and the request must name no other partition.
+- v1 adds when a replica last fetched and when it had last caught up: for the leader itself both are now. v2 adds directory ids,
+  messages, and the addresses of the voters.
+- Error of a partition: 3 UNKNOWN_TOPIC_OR_PARTITION.
 """
 
 from __future__ import annotations

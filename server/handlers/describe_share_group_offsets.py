@@ -1,10 +1,13 @@
-"""DescribeShareGroupOffsets v0-1: where share groups begin in partitions, and how much is left there (KIP-932; v1 KIP-1226).
+"""DescribeShareGroupOffsets v0-1 says where share groups start in partitions and how much is left there (KIP-932; v1 KIP-1226).
 
-- Topics null: all partitions in which the group has state. Otherwise those that are asked for, whether or not the group exists.
-- The start offset is -1 where the group has none: no state, no such topic or partition, a state that cannot be read now.
-- v1 lag: records from the start offset to the high watermark, less those that are done with; -1 where either is unknown.
-- With the feature share.version at 0: 35 UNSUPPORTED_VERSION of each group. Other errors of a group, with a text: 14/15/16 of its
-  coordinator, when all is asked for. Of a partition: why its high watermark is not known.
+- Null topics ask for all partitions in which the group has state; a list asks for those that it names, whether or not the group
+  exists.
+- The start offset is -1 if the group has none: if there is no state, no such topic or partition, or the state cannot be read now.
+- v1 adds the lag: the number of records from the start offset to the high watermark, without those that are finished; -1 if
+  either is unknown.
+- If the feature share.version is 0, every group is answered 35 UNSUPPORTED_VERSION. When all partitions are asked for, a group
+  may also be answered 14 COORDINATOR_LOAD_IN_PROGRESS, 15 COORDINATOR_NOT_AVAILABLE and 16 NOT_COORDINATOR of its coordinator,
+  with a message. The error of a partition says why its high watermark is unknown.
 """
 
 from __future__ import annotations

@@ -1,13 +1,14 @@
-"""DescribeTopicPartitions v0: topics and their partitions, page by page, eligible leader replicas included (KIP-966).
+"""DescribeTopicPartitions v0 lists topics and their partitions page by page, with eligible leader replicas (KIP-966).
 
-- No topics are all of them. Topics are answered in the order of their names, each once, and so unknown ones among the others.
-- A page ends after `response_partition_limit` partitions, and after `max.request.partition.size.limit` at the latest; it has one
-  at least. `next_cursor` says where the next page begins; a client sends it as `cursor`, with the same topics. Topics before the
-  cursor are left out. Behind the last partition of its topic the page goes on with the next topic.
-- A partition without a leader that the client could reach on its listener has leader -1, and no error.
-- Errors, of a topic: 3 UNKNOWN_TOPIC_OR_PARTITION, 17 INVALID_TOPIC_EXCEPTION; of every topic of the request, as it has them: 42
-  INVALID_REQUEST, where the cursor's topic is not among them or its partition is negative. With all topics asked for there is
-  nothing to carry that error, and the answer is empty.
+- An empty list asks for all topics. Each topic is answered once, in the order of the names; unknown ones stand among the others.
+- A page has at least one partition, and ends after `response_partition_limit` partitions or after
+  `max.request.partition.size.limit`, whichever is less. `next_cursor` says where the next page begins; the client sends it as
+  `cursor`, with the same topics. Topics before the cursor are left out. If the cursor is past the last partition of its topic,
+  the page begins with the next topic.
+- A partition whose leader has no address on the client's listener has leader -1, and no error.
+- Errors of a topic: 3 UNKNOWN_TOPIC_OR_PARTITION, 17 INVALID_TOPIC_EXCEPTION. 42 INVALID_REQUEST for every topic of the request,
+  in its order, if the cursor's topic is not among them or its partition is negative. When all topics are asked for, nothing can
+  carry that error, and the answer is empty.
 - Kafka 4.4 answers -1 for every topic if one has no name, and fails on cursors near 2**31; neither is imitated.
 """
 

@@ -1,7 +1,8 @@
-"""DescribeTransactions v0: what the coordinator knows of transactional ids (KIP-664).
+"""DescribeTransactions v0 says what the coordinator knows about transactional ids (KIP-664).
 
-Each id has its own answer, in the request's order: 105 TRANSACTIONAL_ID_NOT_FOUND, 42 INVALID_REQUEST for an empty one, 14, 16.
-Times are in ms since the epoch; -1: no transaction has begun.
+Each id has its own answer, in the order of the request. Its errors are 105 TRANSACTIONAL_ID_NOT_FOUND, 42 INVALID_REQUEST for an
+empty id, 14 COORDINATOR_LOAD_IN_PROGRESS and 16 NOT_COORDINATOR. Times are in ms since the epoch; -1 means that no transaction
+has begun.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""DescribeUserScramCredentials v0: which SCRAM credentials users have, without anything secret (KIP-554).
+"""DescribeUserScramCredentials v0 says which SCRAM credentials users have, without anything secret (KIP-554).
 
-- No users, null or an empty list, are all that have credentials. Mechanisms: 1 SCRAM-SHA-256, 2 SCRAM-SHA-512.
-- Errors of a user: 91 RESOURCE_NOT_FOUND, 92 DUPLICATE_RESOURCE (named more than once; then answered once).
+- A null or empty list asks for all users that have credentials. The mechanisms are 1 SCRAM-SHA-256 and 2 SCRAM-SHA-512.
+- Errors of a user: 91 RESOURCE_NOT_FOUND, 92 DUPLICATE_RESOURCE (the user is named more than once, and answered once).
 """
 
 from __future__ import annotations

@@ -1,10 +1,12 @@
-"""ElectLeaders v0-2: hold elections that an administrator asks for (KIP-183, KIP-460); the rules: metadata/elect_leaders.py.
+"""ElectLeaders v0-2 holds elections that an administrator asks for (KIP-183, KIP-460); metadata/elect_leaders.py has the rules.
 
-- v0 knows preferred elections only; v1 has a type (0 preferred, 1 unclean) and an error for the request as a whole.
-- No topics (null) are all partitions; those that need no election are then left out. A partition named twice is answered twice.
-- Errors, of a partition: 3 UNKNOWN_TOPIC_OR_PARTITION, 80 PREFERRED_LEADER_NOT_AVAILABLE, 83 ELIGIBLE_LEADERS_NOT_AVAILABLE, 84
-  ELECTION_NOT_NEEDED. Of the request, and then of each partition too: 7 REQUEST_TIMED_OUT (no time given), 42 INVALID_REQUEST (no
-  such type), 44 POLICY_VIOLATION (over 10,000 elections), 56 KAFKA_STORAGE_ERROR.
+- v0 knows only preferred elections. v1 adds a type (0 preferred, 1 unclean) and an error for the whole request.
+- Null topics ask for all partitions; those that need no election are then left out. A partition that is named twice is answered
+  twice.
+- Errors of a partition: 3 UNKNOWN_TOPIC_OR_PARTITION, 80 PREFERRED_LEADER_NOT_AVAILABLE, 83 ELIGIBLE_LEADERS_NOT_AVAILABLE, 84
+  ELECTION_NOT_NEEDED.
+- Errors of the request, which each of its partitions gets as well: 7 REQUEST_TIMED_OUT (`timeout_ms` is 0 or less), 42
+  INVALID_REQUEST (there is no such type), 44 POLICY_VIOLATION (more than 10,000 elections), 56 KAFKA_STORAGE_ERROR.
 """
 
 from __future__ import annotations

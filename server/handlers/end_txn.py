@@ -1,12 +1,14 @@
-"""EndTxn v0-5: commit or abort (KIP-98, KIP-890).
+"""EndTxn v0-5 commits or aborts a producer's transaction (KIP-98, KIP-890).
 
-- When the answer comes the decision is in the log, and the markers are in the partitions that could take them; the others follow.
-- v5: transactions version 2. The answer has the producer's next epoch, or its next id with epoch 0. An abort needs no
+- When the answer goes out, the decision is in the log, and the markers are in the partitions that could take them; the others
+  follow.
+- v5 is transactions version 2: the answer has the producer's next epoch, or its next id with epoch 0, and an abort needs no
   transaction.
-- The same end again, because the answer was lost, is a success.
-- Errors: 14, 15, 16 of the coordinator, 42 INVALID_REQUEST for an empty id, 48 INVALID_TXN_STATE for the other end or for none
-  that was begun, 49 INVALID_PRODUCER_ID_MAPPING, 51 CONCURRENT_TRANSACTIONS, 90 PRODUCER_FENCED (47 INVALID_PRODUCER_EPOCH below
-  v2), 56 KAFKA_STORAGE_ERROR where a new id was wanted and there is none.
+- Ending a transaction a second time in the same way, because the first answer was lost, succeeds.
+- Errors: the coordinator's 14 COORDINATOR_LOAD_IN_PROGRESS, 15 COORDINATOR_NOT_AVAILABLE and 16 NOT_COORDINATOR; 42
+  INVALID_REQUEST for an empty transactional id; 48 INVALID_TXN_STATE if the transaction ended the other way or none was begun; 49
+  INVALID_PRODUCER_ID_MAPPING; 51 CONCURRENT_TRANSACTIONS; 90 PRODUCER_FENCED (47 INVALID_PRODUCER_EPOCH below v2); 56
+  KAFKA_STORAGE_ERROR if a new producer id is needed and none can be had.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""ExpireDelegationToken v1-2: a token ends earlier, or at once (KIP-48).
+"""ExpireDelegationToken v1-2 makes a delegation token end earlier, or at once (KIP-48).
 
-- The rules: metadata/tokens.py; who may ask: security/delegation.py. A token is named by its HMAC.
-- Errors: 64 DELEGATION_TOKEN_REQUEST_NOT_ALLOWED (the listener does not tell who asks: PLAINTEXT), with a time of -1; 35
-  UNSUPPORTED_VERSION (metadata.version before 3.6), 56 KAFKA_STORAGE_ERROR, 61 DELEGATION_TOKEN_AUTH_DISABLED (no
-  delegation.token.secret.key), 62 DELEGATION_TOKEN_NOT_FOUND, 63 DELEGATION_TOKEN_OWNER_MISMATCH (neither owner nor renewer), 66
-  DELEGATION_TOKEN_EXPIRED.
+- The request names the token by its HMAC. metadata/tokens.py has the rules, and security/delegation.py says who may ask.
+- Errors: 64 DELEGATION_TOKEN_REQUEST_NOT_ALLOWED (the listener is PLAINTEXT and does not authenticate the requester), with a time
+  of -1; 35 UNSUPPORTED_VERSION (metadata.version is below 3.6), 56 KAFKA_STORAGE_ERROR, 61 DELEGATION_TOKEN_AUTH_DISABLED
+  (delegation.token.secret.key is not set), 62 DELEGATION_TOKEN_NOT_FOUND, 63 DELEGATION_TOKEN_OWNER_MISMATCH (the requester is
+  neither owner nor renewer), 66 DELEGATION_TOKEN_EXPIRED.
 """
 
 from __future__ import annotations

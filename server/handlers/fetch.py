@@ -1,19 +1,21 @@
-"""Fetch v4-18: records of many partitions, from given offsets on.
+"""Fetch v4-18 returns records of many partitions, from given offsets on.
 
-- The answer comes at once if there are `min_bytes`, if something is wrong with a partition, or if `max_wait_ms` is 0; else the
-  request waits until its partitions grow, and is answered with what there is when the time is over.
-- `max_bytes`, `fetch.max.bytes` and each partition's `partition_max_bytes` cut slices off wherever they fall, but the first
+- The answer comes at once if there are `min_bytes`, if something is wrong with a partition, or if `max_wait_ms` is 0. Otherwise
+  the request waits for its partitions to grow, and is answered with what there is when the time is over.
+- `max_bytes`, `fetch.max.bytes` and each partition's `partition_max_bytes` cut slices off at any byte, except that the first
   partition that has records gives at least one whole batch, so that every consumer gets past a large one.
-- Records are regions of segment files. They never pass the high watermark; with isolation level 1 (read committed) not the last
-  stable offset either, and the answer lists the aborted transactions that they may hold records of.
-- Who would go over its quota (consumer_byte_rate, request_percentage) hears nothing now but how long to be quiet; its session
-  stays as it was.
-- v7 sessions (server/partitions/fetch_sessions.py). v9 checks the leader epoch (74, 75). v11 rack: the leader is always
-  preferred. v12 LastFetchedEpoch: if the logs part before the offset, the answer says where (diverging epoch) and has no records.
-  v13 topic ids (100). v15 replica state. v16 tells who leads instead (KIP-951).
-- A follower that is none of the partition's replicas gets 6 NOT_LEADER_OR_FOLLOWER.
-- Errors: 1 OFFSET_OUT_OF_RANGE, 3 UNKNOWN_TOPIC_OR_PARTITION, 6, 56 KAFKA_STORAGE_ERROR (6 below v6), 70, 71, 74, 75, 100, 106
-  FETCH_SESSION_TOPIC_ID_ERROR. With an error all watermarks are -1.
+- Records are regions of segment files. They never pass the high watermark; with isolation level 1 (read committed) they do not
+  pass the last stable offset either, and the answer lists the aborted transactions whose records may be among them.
+- A client that would go over its quota (consumer_byte_rate, request_percentage) gets no records but the time to wait, and its
+  session stays as it was.
+- v7 adds sessions (server/partitions/fetch_sessions.py). v9 checks the leader epoch (74, 75). v11 adds the rack, without effect:
+  the leader is always the preferred replica. v12 adds LastFetchedEpoch: if the logs diverge before the offset, the answer says
+  where (diverging epoch) and has no records. v13 names topics by id (100). v15 adds the replica state. v16 names the current
+  leader beside errors (KIP-951).
+- A follower that is not a replica of the partition gets 6 NOT_LEADER_OR_FOLLOWER.
+- Errors: 1 OFFSET_OUT_OF_RANGE, 3 UNKNOWN_TOPIC_OR_PARTITION, 6 NOT_LEADER_OR_FOLLOWER, 56 KAFKA_STORAGE_ERROR (6 below v6), 70
+  FETCH_SESSION_ID_NOT_FOUND, 71 INVALID_FETCH_SESSION_EPOCH, 74 FENCED_LEADER_EPOCH, 75 UNKNOWN_LEADER_EPOCH, 100
+  UNKNOWN_TOPIC_ID, 106 FETCH_SESSION_TOPIC_ID_ERROR. With an error all watermarks are -1.
 """
 
 from __future__ import annotations

@@ -1,12 +1,14 @@
-"""FindCoordinator v0-6: which broker answers for a group, a transactional id, or a share group's part in a partition.
+"""FindCoordinator v0-6 names the broker that coordinates a group, a transactional id or a share partition.
 
-- Key type 0 (all that v0 knows) is a group: the leader of its partition of `__consumer_offsets`. Key type 1 is a transactional
-  id, and the topic `__transaction_state`. Key type 2 (v6, KIP-932) is a share partition, `group:topic id:partition`, and the
-  topic `__share_group_state`. The first call of a cluster's life creates the topic and hears 15 COORDINATOR_NOT_AVAILABLE, as
-  from Kafka; clients ask again a moment later.
-- 42 INVALID_REQUEST: another key type, with a text, or a share partition that is not written like one, without.
-- v4 (KIP-699) several keys, each with its own code; an empty list is answered by an empty list. "" is a good group id.
-- v1-3 carry a text even without an error: "NONE", as in Kafka.
+- Key type 0 (the only one in v0) is a group: its coordinator is the leader of its partition of `__consumer_offsets`. Key type 1
+  is a transactional id, and the topic is `__transaction_state`. Key type 2 (v6, KIP-932) is a share partition, `group:topic
+  id:partition`, and the topic is `__share_group_state`. The first call in the life of a cluster creates the topic and is answered
+  15 COORDINATOR_NOT_AVAILABLE, as by Kafka; clients ask again a moment later.
+- 42 INVALID_REQUEST for any other key type, with a message, and for a share partition that is not written like one, without a
+  message.
+- v4 (KIP-699) takes several keys, each with its own error code. An empty list is answered with an empty list. "" is a valid group
+  id.
+- v1-3 carry a message even without an error: "NONE", as in Kafka.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""GetTelemetrySubscriptions v0: which metrics a client is to push, and how often (KIP-714); the rules:
-server/telemetry/subscriptions.py.
+"""GetTelemetrySubscriptions v0 tells a client which metrics to push, and how often (KIP-714); server/telemetry/subscriptions.py
+has the rules.
 
-- ApiVersions advertises it if `ottla.client.metrics` is true. Else, as Kafka's without a reporter that takes clients' metrics, it
-  does not: then stock clients never ask.
-- An all-zero id gets a new one. Deltas are wanted, not totals; all codecs are taken.
-- Errors, with everything else at its default: 89 THROTTLING_QUOTA_EXCEEDED (asked again before the interval was over).
+- ApiVersions advertises this API if `ottla.client.metrics` is true. Otherwise it does not, like a Kafka without a reporter that
+  takes clients' metrics, and then stock clients never ask.
+- An all-zero client instance id is replaced by a new one. The broker wants deltas, not totals, and takes all codecs.
+- Error, with everything else at its default: 89 THROTTLING_QUOTA_EXCEEDED (the client asked again before its interval was over).
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""Heartbeat v0-4: a member is alive, and learns whether it must join again.
+"""Heartbeat v0-4 keeps a member of a group alive, and tells it when it has to join again.
 
-- 27 REBALANCE_IN_PROGRESS only while members are joining: after that a member learns it from its SyncGroup.
-- A group that is still being loaded answers 0, so that nobody gives up its place because the broker has just started.
-- v3 static members: 82 FENCED_INSTANCE_ID once another one took the place.
-- Errors: 24 INVALID_GROUP_ID, 22 ILLEGAL_GENERATION, 25 UNKNOWN_MEMBER_ID, and 15/16 of the coordinator.
+- 27 REBALANCE_IN_PROGRESS is answered only while members are joining; after that a member learns from its SyncGroup.
+- A group that is still being loaded answers 0, so that no member gives up its place because the broker has just started.
+- v3 adds static members: 82 FENCED_INSTANCE_ID once another member has taken the place.
+- Errors: 24 INVALID_GROUP_ID, 22 ILLEGAL_GENERATION, 25 UNKNOWN_MEMBER_ID, and the coordinator's 15 COORDINATOR_NOT_AVAILABLE and
+  16 NOT_COORDINATOR.
 """
 
 from __future__ import annotations

@@ -1,11 +1,14 @@
-"""IncrementalAlterConfigs v0-1: change some settings of topics, brokers, client metrics and groups, or levels of loggers.
+"""IncrementalAlterConfigs v0-1 changes single settings of topics, brokers, client metrics and groups, and levels of loggers.
 
-- Operations: 0 SET, 1 DELETE, 2 APPEND, 3 SUBTRACT (to and from a list). `validate_only` answers as if, and changes nothing.
-- Each resource succeeds or fails on its own, and as a whole.
-- The controller does all but the loggers, which are this broker's alone and forgotten when it stops: they take SET and DELETE.
-- Errors of loggers: 40 INVALID_CONFIG (no such logger or level), 42 INVALID_REQUEST (another broker's, another operation, a
-  resource or logger twice, a SET without a level, the root's level removed). The others are the controller's: 3, 17, 40, 42, 44;
-  and 56 KAFKA_STORAGE_ERROR.
+- The operations are 0 SET, 1 DELETE, and for lists 2 APPEND and 3 SUBTRACT. `validate_only` gives the same answer and changes
+  nothing.
+- Each resource succeeds or fails as a whole and independently of the others.
+- The controller changes everything but the loggers. Those belong to this broker alone, are forgotten when it stops, and take only
+  SET and DELETE.
+- Errors of loggers: 40 INVALID_CONFIG (there is no such logger or level), 42 INVALID_REQUEST (another broker, another operation,
+  a resource or a logger that is named twice, a SET without a level, a DELETE of the root logger's level).
+- Errors of everything else come from the controller: 3 UNKNOWN_TOPIC_OR_PARTITION, 17 INVALID_TOPIC_EXCEPTION, 40 INVALID_CONFIG,
+  42 INVALID_REQUEST, 44 POLICY_VIOLATION; and 56 KAFKA_STORAGE_ERROR.
 """
 
 from __future__ import annotations

@@ -1,12 +1,14 @@
-"""InitProducerId v0-5: an id for a producer, with which the broker tells its retries from new batches.
+"""InitProducerId v0-5 gives a producer an id, by which the broker tells its retries from new batches.
 
-- Without transactional id: a new id with epoch 0, whatever id and epoch (v3+) the producer had before.
-- With one: the id's producer, with its next epoch; whoever had an earlier one is fenced, and a transaction that is under way is
-  aborted (KIP-98). v3 with id and epoch: the producer goes on after an error (KIP-360).
-- Errors with one: 14, 15, 16 of the coordinator, 42 INVALID_REQUEST if it is empty, 50 INVALID_TRANSACTION_TIMEOUT if the timeout
-  is not in 1..`transaction.max.timeout.ms`, 51 CONCURRENT_TRANSACTIONS: ask again when the old transaction is ended, 90
-  PRODUCER_FENCED (47 INVALID_PRODUCER_EPOCH below v4).
-- Other errors: 42 for an id without an epoch or the other way round, 56 KAFKA_STORAGE_ERROR.
+- Without a transactional id the answer is a new id with epoch 0, whatever id and epoch (v3+) the producer had before.
+- With a transactional id the answer is the producer of that id with its next epoch: a producer with an earlier epoch is fenced,
+  and a transaction in progress is aborted (KIP-98). In v3 an id and an epoch in the request mean that the producer goes on after
+  an error (KIP-360).
+- Errors with a transactional id: the coordinator's 14 COORDINATOR_LOAD_IN_PROGRESS, 15 COORDINATOR_NOT_AVAILABLE and 16
+  NOT_COORDINATOR; 42 INVALID_REQUEST if the id is empty; 50 INVALID_TRANSACTION_TIMEOUT if the timeout is not in
+  1..`transaction.max.timeout.ms`; 51 CONCURRENT_TRANSACTIONS, after which the client asks again until the old transaction has
+  ended; 90 PRODUCER_FENCED (47 INVALID_PRODUCER_EPOCH below v4).
+- Other errors: 42 INVALID_REQUEST for an id without an epoch or an epoch without an id, 56 KAFKA_STORAGE_ERROR.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""InitializeShareGroupState v0: a share group begins in partitions, at a start offset and with a new state epoch (KIP-932).
+"""InitializeShareGroupState v0 starts a share group in partitions, at a start offset and with a new state epoch (KIP-932).
 
-Errors of each partition, with a text: 42 INVALID_REQUEST for a negative number, 124 FENCED_STATE_EPOCH, 3
-UNKNOWN_TOPIC_OR_PARTITION, 14, 16. What is empty is answered by nothing (server/share_state/answers.py).
+Errors of each partition, with a message: 42 INVALID_REQUEST for a negative number, 124 FENCED_STATE_EPOCH, 3
+UNKNOWN_TOPIC_OR_PARTITION, 14 COORDINATOR_LOAD_IN_PROGRESS, 16 NOT_COORDINATOR. server/share_state/answers.py says which empty
+requests are answered without results.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""JoinGroup v0-9: become a member of a group, and wait until all others have come too.
+"""JoinGroup v0-9 makes a client a member of a group, and answers when all other members have joined as well.
 
-- The answer waits for the end of the join phase; the connection may close meanwhile, the group does not mind.
-- v0 has no rebalance timeout: the session timeout stands in. v4 on, a new dynamic member is first told its id with
-  MEMBER_ID_REQUIRED (KIP-394). v5 static members (KIP-345). v7 protocol type in the answer. v8 a reason, for the log. v9 a
-  leader that came back as the same static member skips the assignment.
-- Errors: 24 INVALID_GROUP_ID, 26 INVALID_SESSION_TIMEOUT, 23 INCONSISTENT_GROUP_PROTOCOL, 25 UNKNOWN_MEMBER_ID,
-  79 MEMBER_ID_REQUIRED, 81 GROUP_MAX_SIZE_REACHED, 82 FENCED_INSTANCE_ID, 42 INVALID_REQUEST for names that the group's record
-  cannot hold, and 14/15/16 of the coordinator.
+- The answer waits for the end of the join phase. If the connection closes meanwhile, the group goes on as before.
+- v0 has no rebalance timeout, so the session timeout is used. From v4 on a new dynamic member is first given its id, with 79
+  MEMBER_ID_REQUIRED (KIP-394). v5 adds static members (KIP-345), v7 the protocol type in the answer, v8 a reason, which is
+  logged. In v9 a leader that returns as the same static member skips the assignment.
+- Errors: 24 INVALID_GROUP_ID; 26 INVALID_SESSION_TIMEOUT; 23 INCONSISTENT_GROUP_PROTOCOL; 25 UNKNOWN_MEMBER_ID; 79
+  MEMBER_ID_REQUIRED; 81 GROUP_MAX_SIZE_REACHED; 82 FENCED_INSTANCE_ID; 42 INVALID_REQUEST for names that the group's record
+  cannot hold; and the coordinator's 14 COORDINATOR_LOAD_IN_PROGRESS, 15 COORDINATOR_NOT_AVAILABLE and 16 NOT_COORDINATOR.
 """
 
 from __future__ import annotations

@@ -1,8 +1,10 @@
-"""LeaveGroup v0-5: members say goodbye, or an administrator removes them.
+"""LeaveGroup v0-5 removes members from a group: they leave, or an administrator removes them.
 
-- v3 on, several at once, each with its own code: by member id, or by group.instance.id alone. Before, one, with the code on top.
-- v5 a reason, for the log.
-- Errors: 24 INVALID_GROUP_ID, 25 UNKNOWN_MEMBER_ID, 82 FENCED_INSTANCE_ID, and 14/15/16 of the coordinator.
+- From v3 on a request names several members, by member id or by group.instance.id alone, and each has its own error code. Before
+  v3 it names one, and the error code is that of the answer.
+- v5 adds a reason, which is logged.
+- Errors: 24 INVALID_GROUP_ID, 25 UNKNOWN_MEMBER_ID, 82 FENCED_INSTANCE_ID, and the coordinator's 14 COORDINATOR_LOAD_IN_PROGRESS,
+  15 COORDINATOR_NOT_AVAILABLE and 16 NOT_COORDINATOR.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""ListConfigResources v0-1: the resources that settings can be asked of (KIP-1142).
+"""ListConfigResources v0-1 lists the resources whose settings can be described (KIP-1142).
 
-- v0 lists the subscriptions to client metrics. v1 lists the types asked for, each once; no types are all: topics (2), brokers
-  (4), the brokers' loggers (8), client metrics (16), groups (32).
-- Topics and brokers are listed whether or not they have settings of their own, subscriptions and groups only where they have.
-- Errors: 35 UNSUPPORTED_VERSION for the whole request where there is a type that does not exist.
+- v0 lists the subscriptions to client metrics. v1 lists the types that the client asks for, each once, or all if it names none:
+  topics (2), brokers (4), the brokers' loggers (8), client metrics (16) and groups (32).
+- Topics and brokers are listed whether or not they have settings of their own, subscriptions and groups only if they have.
+- Error: 35 UNSUPPORTED_VERSION for the whole request if it asks for a type that does not exist.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""ListGroups v0-5: the groups that this broker coordinates.
+"""ListGroups v0-5 lists the groups that this broker coordinates.
 
-- v4 filter by state, v5 by type: names without regard to case; one that nobody knows matches nothing.
-- Errors: 14 COORDINATOR_LOAD_IN_PROGRESS while a partition of `__consumer_offsets` is still being read.
+- v4 adds a filter by state and v5 one by type. The names in filters are compared without regard to case, and an unknown name
+  matches nothing.
+- Error: 14 COORDINATOR_LOAD_IN_PROGRESS while a partition of `__consumer_offsets` is still being read.
 """
 
 from __future__ import annotations

@@ -1,12 +1,13 @@
-"""ListOffsets v1-11: offsets by timestamp, or the special ones (KIP-79, KIP-734, KIP-405).
+"""ListOffsets v1-11 finds offsets by timestamp, and the special ones such as the latest (KIP-79, KIP-734, KIP-405).
 
-- -1 latest is the high watermark, for read_committed the last stable offset; -2 earliest and -4 earliest local are the log's
-  start; -3 (v7) the first record with the greatest timestamp. -5 (v9, latest tiered) and -6 (v11, earliest pending upload) name
-  offsets of tiered storage, which there is none of: -1.
-- A special timestamp that came with a later version, and any other negative one, is 35 UNSUPPORTED_VERSION.
-- Any other timestamp: the first record from it on, if the asker may read that far; -1 and no error where there is none.
-- v4 checks the leader epoch (74, 75) and answers the record's. A partition that is asked for twice is answered once, with 42
-  INVALID_REQUEST. A topic is answered once, and not at all if none of its partitions was asked for.
+- -1 (latest) is the high watermark or, for read_committed, the last stable offset. -2 (earliest) and -4 (earliest local) are the
+  log start offset. -3 (v7) is the first record with the greatest timestamp. -5 (v9, latest tiered) and -6 (v11, earliest pending
+  upload) are offsets of tiered storage, which does not exist here: the answer is -1.
+- A special timestamp that came with a later version, and any other negative one, is answered 35 UNSUPPORTED_VERSION.
+- Any other timestamp asks for the first record with at least this timestamp, as far as the client may read; the answer is -1
+  without an error if there is none.
+- v4 checks the leader epoch (74, 75) and answers that of the record. A partition that is named twice is answered once, with 42
+  INVALID_REQUEST. A topic is answered once, and not at all if no partition of it was asked for.
 - Errors: 3 UNKNOWN_TOPIC_OR_PARTITION, 6 NOT_LEADER_OR_FOLLOWER, 56 KAFKA_STORAGE_ERROR.
 """
 

@@ -1,9 +1,9 @@
-"""ListPartitionReassignments v0: which partitions are on their way to other replicas (KIP-455).
+"""ListPartitionReassignments v0 lists the partitions that are moving to other replicas (KIP-455).
 
-- `topics` null: all of them. Topics and partitions that are not being moved, or do not exist, are left out without an error.
-- A partition is on its way while its metadata names replicas to add or to remove; `replicas` are those it has meanwhile.
-- What this broker alone holds is never moved; partitions of a data directory that came from a larger cluster may be.
-- `timeout_ms` has no effect: the answer is at hand.
+- Null `topics` ask for all. Topics and partitions that are not moving, or do not exist, are left out without an error.
+- A partition is moving while its metadata names replicas to add or to remove; `replicas` are those that it has meanwhile.
+- A partition that only this broker holds never moves; partitions of a data directory that came from a larger cluster may.
+- `timeout_ms` has no effect, since the answer never waits.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""ListTransactions v0-2: the transactional ids that this broker coordinates (KIP-664).
+"""ListTransactions v0-2 lists the transactional ids that this broker coordinates (KIP-664).
 
-- Filters hold together; an empty one lets all pass. States by name; unknown ones are told, and match nothing. v1: only what has
-  run for longer than `duration_filter` ms (KIP-994). v2: a regular expression that the whole id matches (KIP-1152), of RE2: 115
-  INVALID_REGULAR_EXPRESSION.
-- 14 COORDINATOR_LOAD_IN_PROGRESS while some are unknown.
+- An id is listed if it passes all filters; an empty filter lets everything pass. States are given by name; unknown names match
+  nothing, and the answer lists them. v1 adds `duration_filter`: only transactions that have run for longer than so many ms
+  (KIP-994). v2 adds a regular expression of RE2 that the whole id has to match (KIP-1152): 128 INVALID_REGULAR_EXPRESSION if it
+  does not compile.
+- 14 COORDINATOR_LOAD_IN_PROGRESS while the transactions of some partition are not known yet.
 """
 
 from __future__ import annotations

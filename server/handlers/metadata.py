@@ -1,20 +1,21 @@
-"""Metadata v0-13: the brokers, and the topics a client asks for, with who leads their partitions.
+"""Metadata v0-13 lists the brokers, and the topics that a client asks for with the leaders of their partitions.
 
-- Which topics: all for a null list (v1+) or an empty one in v0; none for an empty list in v1+. Each topic is answered once.
-  Topics that exist come first, in the order asked for, then those that failed.
-- Addresses are those of the listener that the client came in by; a broker without that listener, or fenced, is left out.
-- Auto-creation (`auto.create.topics.enable`, and the request's wish since v4) happens after the answer: the first one says 3
-  UNKNOWN_TOPIC_OR_PARTITION, the client asks again. Only names that are legal are created.
-- v5 offline replicas, v7 leader epochs, v8 authorized operations (all of them: there is no authorizer), of the cluster until
-  v10, v10 topic ids in answers, v12 also in requests (with a null name), v13 an error for the whole answer (never set: it is
-  for brokers that gave up their cluster).
-- Errors of a topic: 3, 17 INVALID_TOPIC_EXCEPTION, 100 UNKNOWN_TOPIC_ID; 42 INVALID_REQUEST for every topic where an id or a
-  null name comes before v12. A topic with neither name nor id is 42, too; Kafka 4.4 answers -1 to everything then.
-- Errors of a partition: 5 LEADER_NOT_AVAILABLE; 72 LISTENER_NOT_FOUND (v6+) where its leader lacks the listener; in v0, which
-  knows no offline replicas, 9 REPLICA_NOT_AVAILABLE with the replicas that are there.
+- A null list (v1+), or an empty one in v0, asks for all topics; an empty list in v1+ asks for none. Each topic is answered once.
+  Topics that exist come first, in the order of the request, and then those that failed.
+- Addresses are those of the listener through which the client came; a broker that is fenced or lacks that listener is left out.
+- Topics are created (if `auto.create.topics.enable` allows it and, since v4, the request does) after the answer, which says 3
+  UNKNOWN_TOPIC_OR_PARTITION; the client asks again. Only topics with legal names are created.
+- v5 adds offline replicas, v7 leader epochs, v8 authorized operations (all of them, because there is no authorizer; those of the
+  cluster only until v10), v10 topic ids in answers, v12 topic ids in requests (with a null name), and v13 an error for the whole
+  answer (never set: it is for brokers that gave up their cluster).
+- Errors of a topic: 3 UNKNOWN_TOPIC_OR_PARTITION, 17 INVALID_TOPIC_EXCEPTION, 100 UNKNOWN_TOPIC_ID; 42 INVALID_REQUEST for every
+  topic if there is an id or a null name before v12. A topic with neither name nor id is 42 as well, where Kafka 4.4 answers -1 to
+  everything.
+- Errors of a partition: 5 LEADER_NOT_AVAILABLE; 72 LISTENER_NOT_FOUND (v6+) if its leader lacks the listener; in v0, which has no
+  offline replicas, 9 REPLICA_NOT_AVAILABLE with the replicas that are available.
 
-The answer to a null list is kept, encoded, until the metadata changes (server/requests/kept_answers.py), unless there is an error
-in it.
+The answer to a null list is kept, encoded, until the metadata changes (server/requests/kept_answers.py), unless it holds an
+error.
 """
 
 from __future__ import annotations

@@ -1,15 +1,18 @@
-"""OffsetCommit v2-10: a member, or a client that manages its partitions itself, stores how far it has read.
+"""OffsetCommit v2-10 stores how far a member of a group, or a client that manages its own partitions, has read.
 
-- Generation -1 without member: allowed as long as the group has no members; such a commit founds a group where there is none.
-- Fine while members join, 27 REBALANCE_IN_PROGRESS between join and sync. Offsets themselves are not checked against the log.
-- Retention time (v2-4) is honoured as Kafka does. v6 leader epoch, v7 static members, v9 says 69 GROUP_ID_NOT_FOUND where older
-  versions hear 22 ILLEGAL_GENERATION. v10 names topics by id.
-- Partitions that are refused for not existing come first in the answer. Once there are any, a topic named twice has one entry.
-  A topic without partitions is answered only if it does not exist.
-- A member of a consumer group (v9) may commit with an epoch of the past for what it has had since then (KIP-1251).
-- Errors, each partition its own: 3 UNKNOWN_TOPIC_OR_PARTITION, 100 UNKNOWN_TOPIC_ID, 12 OFFSET_METADATA_TOO_LARGE; for all of
-  them: 22, 25 UNKNOWN_MEMBER_ID, 27, 35 UNSUPPORTED_VERSION, 69, 82 FENCED_INSTANCE_ID, 113 STALE_MEMBER_EPOCH, and 14/15/16 of
-  the coordinator.
+- Generation -1 without a member id is allowed as long as the group has no members. Such a commit creates the group if there is
+  none.
+- A commit is accepted while members join, and is answered 27 REBALANCE_IN_PROGRESS between join and sync. Offsets are not checked
+  against the log.
+- A retention time (v2-4) is honoured as in Kafka. v6 adds the leader epoch and v7 static members. v9 answers 69
+  GROUP_ID_NOT_FOUND where older versions get 22 ILLEGAL_GENERATION. v10 names topics by id.
+- Partitions that do not exist come first in the answer. If there are any, a topic that is named twice has one entry. A topic
+  without partitions is answered only if it does not exist.
+- A member of a consumer group (v9) may commit with an earlier epoch for partitions that it has owned since then (KIP-1251).
+- Errors of each partition: 3 UNKNOWN_TOPIC_OR_PARTITION, 100 UNKNOWN_TOPIC_ID, 12 OFFSET_METADATA_TOO_LARGE. Errors of all of
+  them: 22 ILLEGAL_GENERATION, 25 UNKNOWN_MEMBER_ID, 27 REBALANCE_IN_PROGRESS, 35 UNSUPPORTED_VERSION, 69 GROUP_ID_NOT_FOUND, 82
+  FENCED_INSTANCE_ID, 113 STALE_MEMBER_EPOCH, and the coordinator's 14 COORDINATOR_LOAD_IN_PROGRESS, 15 COORDINATOR_NOT_AVAILABLE
+  and 16 NOT_COORDINATOR.
 """
 
 from __future__ import annotations

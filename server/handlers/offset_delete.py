@@ -1,12 +1,13 @@
-"""OffsetDelete v0: a group forgets its offsets of some partitions (KIP-496).
+"""OffsetDelete v0 makes a group forget its offsets of some partitions (KIP-496).
 
-- A partition without an offset is deleted as well as any other; a partition that does not exist is not, whatever the group has
-  of it. Partitions named twice are answered twice.
-- A consumer group keeps the offsets of topics that its members read (86 GROUP_SUBSCRIBED_TO_TOPIC), and of all topics while
-  nobody can tell which those are. Members of any other kind of group keep all of its offsets (68 NON_EMPTY_GROUP).
-- Partitions that are refused for not existing come first in the answer. Once there are any, a topic named twice has one entry.
-- Errors, of a partition: 3 UNKNOWN_TOPIC_OR_PARTITION, 86. Of the whole request, with no topics: 24 INVALID_GROUP_ID (the group
-  ""), 68, 69 GROUP_ID_NOT_FOUND, and 14/15/16 of the coordinator.
+- Deleting the offset of a partition that has none succeeds. A partition that does not exist is refused, whatever offset the group
+  has for it. Partitions that are named twice are answered twice.
+- A consumer group keeps the offsets of topics that its members read (86 GROUP_SUBSCRIBED_TO_TOPIC), and those of all topics while
+  nobody can tell which these are. Any other kind of group with members keeps all of its offsets (68 NON_EMPTY_GROUP).
+- Partitions that do not exist come first in the answer. If there are any, a topic that is named twice has one entry.
+- Errors of a partition: 3 UNKNOWN_TOPIC_OR_PARTITION, 86 GROUP_SUBSCRIBED_TO_TOPIC. Errors of the whole request, without topics:
+  24 INVALID_GROUP_ID for "", 68 NON_EMPTY_GROUP, 69 GROUP_ID_NOT_FOUND, and the coordinator's 14 COORDINATOR_LOAD_IN_PROGRESS, 15
+  COORDINATOR_NOT_AVAILABLE and 16 NOT_COORDINATOR.
 """
 
 from __future__ import annotations

@@ -1,11 +1,13 @@
-"""OffsetFetch v1-10: how far groups have read.
+"""OffsetFetch v1-10 says how far groups have read, by their committed offsets.
 
-- Offset -1, empty metadata and no error for whatever was never committed, be it partition, topic or group.
-- v2 null topics: all that are committed. v5 leader epochs. v7 require stable: 88 UNSTABLE_OFFSET_COMMIT for a partition with a
-  commit in an open transaction. v8 several groups, each with its own code. v9 member and epoch, of no meaning to classic groups.
-  v10 names topics by id: 100 UNKNOWN_TOPIC_ID for one that is not there; with null topics such are left out.
-- Errors, each group its own: 25 UNKNOWN_MEMBER_ID, 113 STALE_MEMBER_EPOCH, 22 ILLEGAL_GENERATION; 14/15/16 of the coordinator. v1
-  has no place for them but the partitions.
+- A partition, topic or group without a committed offset is answered with offset -1, empty metadata and no error.
+- In v2 null topics ask for everything that is committed. v5 adds leader epochs. v7 adds `require_stable`: 88
+  UNSTABLE_OFFSET_COMMIT for a partition with a commit in an open transaction. v8 takes several groups, each with its own error
+  code. v9 adds member and epoch, which have no meaning for classic groups. v10 names topics by id: 100 UNKNOWN_TOPIC_ID for one
+  that does not exist; if all are asked for, such topics are left out.
+- Errors of each group: 25 UNKNOWN_MEMBER_ID, 113 STALE_MEMBER_EPOCH, 22 ILLEGAL_GENERATION, and the coordinator's 14
+  COORDINATOR_LOAD_IN_PROGRESS, 15 COORDINATOR_NOT_AVAILABLE and 16 NOT_COORDINATOR. In v1 the partitions carry them, because it
+  has no other place.
 """
 
 from __future__ import annotations

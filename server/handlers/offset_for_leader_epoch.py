@@ -1,11 +1,12 @@
-"""OffsetForLeaderEpoch v2-4 (KIP-101, KIP-320): where a leader epoch ended in a partition's log.
+"""OffsetForLeaderEpoch v2-4 says where a leader epoch ended in a partition's log (KIP-101, KIP-320).
 
-- A consumer that hears of a new leader epoch, be it because the broker was restarted, asks this before it goes on: is its
-  position still part of the log, or was the log cut below it? kafka-python reads no more of a partition until it has an answer.
-- The answer is the greatest epoch of the log up to the one asked for, and the offset at which the next began, or the log's end;
-  -1 and -1 without an error where there is no such epoch.
-- Errors, each partition its own: 3 UNKNOWN_TOPIC_OR_PARTITION, 6 NOT_LEADER_OR_FOLLOWER, 74 FENCED_LEADER_EPOCH and
-  75 UNKNOWN_LEADER_EPOCH for the epoch that the asker believes to be current, 56 KAFKA_STORAGE_ERROR.
+- A consumer that learns of a new leader epoch, for instance because the broker was restarted, asks this before it goes on: is its
+  position still in the log, or was the log truncated below it? kafka-python reads nothing more of a partition until it has an
+  answer.
+- The answer is the greatest epoch of the log up to the one asked for, and the offset at which the next epoch began, or the end of
+  the log. If there is no such epoch, both are -1, without an error.
+- Errors of each partition: 3 UNKNOWN_TOPIC_OR_PARTITION, 6 NOT_LEADER_OR_FOLLOWER, 74 FENCED_LEADER_EPOCH and 75
+  UNKNOWN_LEADER_EPOCH for the epoch that the client believes to be current, 56 KAFKA_STORAGE_ERROR.
 """
 
 from __future__ import annotations

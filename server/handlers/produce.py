@@ -1,26 +1,28 @@
-"""Produce v3-13: append batches to partitions, one batch a partition.
+"""Produce v3-13 appends batches to partitions, one batch to each.
 
-- acks -1 and 1 answer once the batch is in the log of all replicas in sync, or in the leader's; with one replica that is the
-  same. fsync before the answer is for `flush.messages` to ask for, as in Kafka. acks -1 is 6 NOT_LEADER_OR_FOLLOWER where this
-  broker stops leading before the other replicas have the batch. acks 0 gets no answer; if anything went wrong the connection is
-  closed, so that the client looks around. Any other acks is 21 INVALID_REQUIRED_ACKS.
-- Each partition succeeds or fails by itself. The same partition twice in a request: the later batch counts. A topic
-  without partitions is not answered.
-- Produce never creates a topic. Internal topics are 17 INVALID_TOPIC_EXCEPTION. v13 names topics by id (100 UNKNOWN_TOPIC_ID).
-- A duplicate of one of the last five batches of an idempotent producer is a success, with the offset of the first time.
-- v7 zstd (76 below). v8 record errors and a text. v10 tells who leads instead (KIP-951).
+- acks -1 answers once the batch is in the logs of all in-sync replicas, acks 1 once it is in the leader's; with one replica that
+  is the same. As in Kafka, only `flush.messages` asks for an fsync before the answer. acks -1 is answered 6
+  NOT_LEADER_OR_FOLLOWER if this broker stops leading before the other replicas have the batch. acks 0 gets no answer; if anything
+  went wrong the connection is closed, so that the client looks for the leader again. Any other acks is 21 INVALID_REQUIRED_ACKS.
+- Each partition succeeds or fails by itself. If a request names a partition twice, the later batch counts. A topic without
+  partitions is not answered.
+- Produce never creates a topic. Internal topics are answered 17 INVALID_TOPIC_EXCEPTION. v13 names topics by id (100
+  UNKNOWN_TOPIC_ID).
+- A duplicate of one of the last five batches of an idempotent producer succeeds, with the offset of the first time.
+- v7 allows zstd (76 below it). v8 adds errors of records and a message. v10 names the current leader beside errors (KIP-951).
 - Where `flush.messages` makes a flush due (log.flush.interval.messages: for all topics), the answer comes after the fsync, which
-  many requests share (server/partitions/flushing.py). Only the answer waits: what the connection produces next is appended
+  many requests share (server/partitions/flushing.py). Only the answer waits: what the same connection produces next is appended
   meanwhile.
-- A transactional batch without a transactional id makes all partitions 53 TRANSACTIONAL_ID_AUTHORIZATION_FAILED. With an id its
-  partition has to be in the transaction (KIP-890): v12 puts it there, below it is 48 INVALID_TXN_STATE, from v11 120
-  TRANSACTION_ABORTABLE, if it is not (`transaction.partition.verification.enable`). Batches of several producers in one request
-  are 49 INVALID_PRODUCER_ID_MAPPING, as what the coordinator does not know; what it cannot say now is 19 NOT_ENOUGH_REPLICAS.
-- Errors, beside these: 2 CORRUPT_MESSAGE, 3 UNKNOWN_TOPIC_OR_PARTITION, 6 NOT_LEADER_OR_FOLLOWER, 10 MESSAGE_TOO_LARGE, 18
-  RECORD_LIST_TOO_LARGE, 32 INVALID_TIMESTAMP, 45 OUT_OF_ORDER_SEQUENCE_NUMBER, 47 INVALID_PRODUCER_EPOCH, 56
-  KAFKA_STORAGE_ERROR, 87 INVALID_RECORD. Offset and time are then -1; the log's start is told if it was the log that refused.
+- If a transactional batch comes without a transactional id, all partitions are answered 53 TRANSACTIONAL_ID_AUTHORIZATION_FAILED.
+  With an id, the partition has to be in the transaction (KIP-890): v12 adds it; below v12, if it is not there
+  (`transaction.partition.verification.enable`), the answer is 120 TRANSACTION_ABORTABLE since v11 and 48 INVALID_TXN_STATE
+  before. Batches of several producers in one request are answered 49 INVALID_PRODUCER_ID_MAPPING, and so is an id that the
+  coordinator does not know; if the coordinator cannot tell at the moment, the answer is 19 NOT_ENOUGH_REPLICAS.
+- Further errors: 2 CORRUPT_MESSAGE, 3 UNKNOWN_TOPIC_OR_PARTITION, 6 NOT_LEADER_OR_FOLLOWER, 10 MESSAGE_TOO_LARGE, 18
+  RECORD_LIST_TOO_LARGE, 32 INVALID_TIMESTAMP, 45 OUT_OF_ORDER_SEQUENCE_NUMBER, 47 INVALID_PRODUCER_EPOCH, 56 KAFKA_STORAGE_ERROR,
+  87 INVALID_RECORD. Offset and time are then -1; the answer has the log start offset if it was the log that refused.
 
-Records are views of the receive buffer: nothing here may wait before they are appended.
+Records are views of the receive buffer, so nothing here may wait before they are appended.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
-"""PushTelemetry v0: a client's metrics, checked, and kept for /metrics or dropped (KIP-714); the rules:
-server/telemetry/subscriptions.py.
+"""PushTelemetry v0 takes a client's metrics, checks them, and keeps them for /metrics or drops them (KIP-714);
+server/telemetry/subscriptions.py has the rules.
 
-- As GetTelemetrySubscriptions, it is advertised if `ottla.client.metrics` is true; without, what is pushed is dropped.
-- A push needs no Get before it, if it knows its subscription id.
-- Errors: 42 INVALID_REQUEST (a reserved id, or the next push after a terminating one), 76 UNSUPPORTED_COMPRESSION_TYPE, 87
-  INVALID_RECORD (does not decompress to telemetry.max.bytes or less, or is no OTLP where it is kept), 89
+- Like GetTelemetrySubscriptions it is advertised if `ottla.client.metrics` is true; otherwise everything that is pushed is
+  dropped.
+- A client that knows its subscription id may push without asking for its subscriptions first.
+- Errors: 42 INVALID_REQUEST (a reserved id, or a push after the terminating one), 76 UNSUPPORTED_COMPRESSION_TYPE, 87
+  INVALID_RECORD (the metrics do not decompress to telemetry.max.bytes or less, or are not OTLP and would have to be kept), 89
   THROTTLING_QUOTA_EXCEEDED, 117 UNKNOWN_SUBSCRIPTION_ID, 118 TELEMETRY_TOO_LARGE.
 """
 

@@ -1,8 +1,9 @@
-"""ReadShareGroupState v0: the leader of a partition asks how far a share group is there (KIP-932).
+"""ReadShareGroupState v0 tells the leader of a partition how far a share group has come there (KIP-932).
 
-Asking with a higher leader epoch than was seen fences the leaders before. Errors of each partition, with a text: 42
+A request with a higher leader epoch than the last fences the earlier leaders. Errors of each partition, with a message: 42
 INVALID_REQUEST for a negative number or a share partition that was not initialized, 74 FENCED_LEADER_EPOCH, 3
-UNKNOWN_TOPIC_OR_PARTITION, 14, 16. What is empty is answered by nothing (server/share_state/answers.py).
+UNKNOWN_TOPIC_OR_PARTITION, 14 COORDINATOR_LOAD_IN_PROGRESS, 16 NOT_COORDINATOR. server/share_state/answers.py says which empty
+requests are answered without results.
 """
 
 from __future__ import annotations

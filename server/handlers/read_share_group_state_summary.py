@@ -1,8 +1,9 @@
-"""ReadShareGroupStateSummary v0-1: how far a share group is in partitions, without the batches (KIP-932; v1 KIP-1226).
+"""ReadShareGroupStateSummary v0-1 says how far a share group has come in partitions, without the batches (KIP-932; v1 KIP-1226).
 
-v1 has how many records from the start offset on are done with, -1 where that is unknown. Of what was never initialized the start
-offset is -1. Errors of each partition, with a text: 42 INVALID_REQUEST for a negative number, 3 UNKNOWN_TOPIC_OR_PARTITION, 14,
-16. What is empty is answered by nothing (server/share_state/answers.py).
+v1 adds how many records from the start offset on are finished, or -1 if that is unknown. The start offset is -1 if the state was
+never initialized. Errors of each partition, with a message: 42 INVALID_REQUEST for a negative number, 3
+UNKNOWN_TOPIC_OR_PARTITION, 14 COORDINATOR_LOAD_IN_PROGRESS, 16 NOT_COORDINATOR. server/share_state/answers.py says which empty
+requests are answered without results.
 """
 
 from __future__ import annotations

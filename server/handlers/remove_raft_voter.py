@@ -1,9 +1,9 @@
-"""RemoveRaftVoter v0: a controller is to vote on the metadata no more (KIP-853); the rules: metadata/quorum.py.
+"""RemoveRaftVoter v0 asks that a controller leave the voters of the metadata log (KIP-853); metadata/quorum.py has the rules.
 
-This node's quorum is itself alone, and stays: no request passes.
+This node is the only voter of its quorum and stays one, so no such request can succeed.
 
-Errors: 35 UNSUPPORTED_VERSION (the configuration names the voters), 42 INVALID_REQUEST (no id, no directory), 104
-INCONSISTENT_CLUSTER_ID, 127 VOTER_NOT_FOUND (also for the last one, as in Kafka).
+Errors: 35 UNSUPPORTED_VERSION (the configuration names the voters), 42 INVALID_REQUEST (an id or a directory is missing), 104
+INCONSISTENT_CLUSTER_ID, 127 VOTER_NOT_FOUND (also for the last voter, as in Kafka).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""SaslAuthenticate v0-2: bytes of a login.
+"""SaslAuthenticate v0-2 carries the bytes of a SASL login.
 
-As SaslHandshake, it has its place before a login only, and is answered with 34 ILLEGAL_SASL_STATE on a listener without one; the
+Like SaslHandshake it belongs before a login only. On a listener without logins it is answered 34 ILLEGAL_SASL_STATE, and the
 connection goes on.
 """
 

@@ -1,7 +1,7 @@
-"""SaslHandshake v0-1: which mechanism a client wants to log in with.
+"""SaslHandshake v0-1 says which SASL mechanism a client wants to log in with.
 
-Every Kafka advertises it on every listener, but it has its place before a login only, and ours (PLAINTEXT) begin where a login
-would have ended. So the answer is 34 ILLEGAL_SASL_STATE, without mechanisms; the connection goes on.
+Every Kafka advertises this API on every listener, but it belongs before a login only, and on our listeners (PLAINTEXT) clients
+start where a login would have ended. So the answer is 34 ILLEGAL_SASL_STATE, without mechanisms, and the connection goes on.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
-"""ShareAcknowledge v1-2: what a member of a share group made of the records that it holds (KIP-932).
+"""ShareAcknowledge v1-2 says what became of the records that a member of a share group has acquired (KIP-932).
 
-- Within a share session (server/share/sessions.py) that a ShareFetch opened; epoch -1 ends it afterwards, and makes available
-  what the member still holds. 122 SHARE_SESSION_NOT_FOUND, 123 INVALID_SHARE_SESSION_EPOCH, also for epoch 0.
-- Each partition's acknowledgements are done and kept altogether, or not at all: 42 INVALID_REQUEST, 121 INVALID_RECORD_STATE
-  where the member does not hold the records (any more), 3 where nobody fetches from the partition, 6, 15, 100.
-- v2 renews locks (KIP-1222), where the request says so and the group may.
+- It belongs to a share session (server/share/sessions.py) that a ShareFetch opened. Epoch -1 ends the session afterwards and
+  releases what the member still holds. 122 SHARE_SESSION_NOT_FOUND, 123 INVALID_SHARE_SESSION_EPOCH, also for epoch 0.
+- The acknowledgements of a partition are carried out and stored together, or not at all: 42 INVALID_REQUEST; 121
+  INVALID_RECORD_STATE if the member does not hold the records, or no longer does; 3 UNKNOWN_TOPIC_OR_PARTITION if nobody fetches
+  from the partition; 6 NOT_LEADER_OR_FOLLOWER; 15 COORDINATOR_NOT_AVAILABLE; 100 UNKNOWN_TOPIC_ID.
+- v2 renews locks (KIP-1222), if the request asks for it and the group allows it.
 """
 
 from __future__ import annotations

@@ -1,16 +1,17 @@
-"""ShareFetch v1-2: records for a member of a share group, locked for it (KIP-932), and acknowledgements of earlier ones.
+"""ShareFetch v1-2 returns records to a member of a share group, locked for it, and takes acknowledgements of earlier ones
+(KIP-932).
 
-- In a share session (server/share/sessions.py): epoch 0 opens it, without acknowledgements; epoch -1 ends it and fetches
-  nothing. 122 SHARE_SESSION_NOT_FOUND, 123 INVALID_SHARE_SESSION_EPOCH, 133 SHARE_SESSION_LIMIT_REACHED, which is told after
-  `max_wait_ms`.
-- Waits, for records to read and for records to be available again, up to `max_wait_ms` for `min_bytes`
+- It belongs to a share session (server/share/sessions.py): epoch 0 opens one, without acknowledgements, and epoch -1 ends it and
+  fetches nothing. 122 SHARE_SESSION_NOT_FOUND, 123 INVALID_SHARE_SESSION_EPOCH, and 133 SHARE_SESSION_LIMIT_REACHED, which is
+  answered after `max_wait_ms`.
+- It waits up to `max_wait_ms` for `min_bytes`: for new records, and for records that become available again
   (server/share/fetching.py).
-- `max_records` is kept to as far as batches of the log allow, and strictly with acquire mode 1 (v2, KIP-1206). The records come
-  in whole batches: only the acquired offsets are the member's.
-- With `is_renew_ack` (v2, KIP-1222) all limits are 0 and nothing is fetched: the locks were renewed in order to last.
-- Acknowledgements are answered beside the records, with errors as in ShareAcknowledge.
-- Errors of partitions: 3, 6 NOT_LEADER_OR_FOLLOWER with the leader (KIP-951), 15 COORDINATOR_NOT_AVAILABLE while the group's
-  state cannot be had, 56, 100 UNKNOWN_TOPIC_ID.
+- `max_records` is observed as far as the batches of the log allow, and strictly with acquire mode 1 (v2, KIP-1206). The records
+  come in whole batches, of which only the acquired offsets are the member's.
+- With `is_renew_ack` (v2, KIP-1222) all limits are 0 and nothing is fetched: the client only renews locks.
+- Acknowledgements are answered beside the records, with the errors of ShareAcknowledge.
+- Errors of partitions: 3 UNKNOWN_TOPIC_OR_PARTITION, 6 NOT_LEADER_OR_FOLLOWER with the leader (KIP-951), 15
+  COORDINATOR_NOT_AVAILABLE while the group's state cannot be read, 56 KAFKA_STORAGE_ERROR, 100 UNKNOWN_TOPIC_ID.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""ShareGroupDescribe v1: epochs, members and assignments of share groups (KIP-932).
+"""ShareGroupDescribe v1 describes share groups: epochs, members and assignments (KIP-932).
 
-- Topics that do not exist any more are left out of assignments. There is one assignor, `simple`.
-- With the feature share.version at 0: 35 UNSUPPORTED_VERSION for all.
-- Authorized operations, on request: without an authorizer all that exist for groups.
-- Errors, each group its own, with a text: 69 GROUP_ID_NOT_FOUND, also for a group of another kind; 24 INVALID_GROUP_ID (""), and
-  14/15/16 of the coordinator.
+- Topics that no longer exist are left out of assignments. The only assignor is `simple`.
+- If the feature share.version is 0, every group is answered 35 UNSUPPORTED_VERSION.
+- The authorized operations, if the client asks for them, are all that exist for groups, because there is no authorizer.
+- Errors of each group, with a message: 69 GROUP_ID_NOT_FOUND, also for a group of another kind; 24 INVALID_GROUP_ID for ""; and
+  the coordinator's 14 COORDINATOR_LOAD_IN_PROGRESS, 15 COORDINATOR_NOT_AVAILABLE and 16 NOT_COORDINATOR.
 """
 
 from __future__ import annotations

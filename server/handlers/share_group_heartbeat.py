@@ -1,12 +1,13 @@
-"""ShareGroupHeartbeat v1: a member of a share group joins (epoch 0), goes on (its epoch) or leaves (-1) (KIP-932).
+"""ShareGroupHeartbeat v1 is how a member of a share group joins (epoch 0), stays (its own epoch) and leaves (-1) (KIP-932).
 
-- Member ids are the clients' own, of at most 36 characters. A first heartbeat names the subscribed topics.
-- The answer has the assignment when it is new to the member, or when the request names topics.
-- Partitions without state are begun with the share coordinator after the answer (server/share/group_state.py): members get them
-  with a later heartbeat.
-- Errors: 42 INVALID_REQUEST, 35 UNSUPPORTED_VERSION where share.version is 0, 69 GROUP_ID_NOT_FOUND, also for a group of another
-  kind, 25 UNKNOWN_MEMBER_ID, 110 FENCED_MEMBER_EPOCH, 81 GROUP_MAX_SIZE_REACHED, 14/15/16 of the coordinator. All but the last
-  have a text, unless it is the length of the member id that is wrong.
+- Clients choose their own member ids, of at most 36 characters. A first heartbeat names the subscribed topics.
+- The answer has the assignment if it is new to the member, or if the request names topics.
+- Partitions without state are initialized with the share coordinator after the answer (server/share/group_state.py), so members
+  get them with a later heartbeat.
+- Errors: 42 INVALID_REQUEST, 35 UNSUPPORTED_VERSION if share.version is 0, 69 GROUP_ID_NOT_FOUND, also for a group of another
+  kind, 25 UNKNOWN_MEMBER_ID, 110 FENCED_MEMBER_EPOCH, 81 GROUP_MAX_SIZE_REACHED, and the coordinator's 14
+  COORDINATOR_LOAD_IN_PROGRESS, 15 COORDINATOR_NOT_AVAILABLE and 16 NOT_COORDINATOR. All but the coordinator's have a message,
+  except for a member id of the wrong length.
 """
 
 from __future__ import annotations

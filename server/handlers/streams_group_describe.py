@@ -1,12 +1,14 @@
-"""StreamsGroupDescribe v0-1: epochs, topology and members of streams groups: the tasks each has, and is to have (KIP-1071).
+"""StreamsGroupDescribe v0-1 describes streams groups: epochs, topology, and the tasks that members have and will have (KIP-1071).
 
-- The topology's internal topics have their numbers of partitions once all of its topics are there, and before that those that the
-  application gave (0: to be worked out).
-- v1 the assignor's name; a description of the topology on request, which is 1 NOT_STORED: nothing here keeps any (KIP-1331).
-- Without the feature streams.version, or the protocol in `group.coordinator.rebalance.protocols`: 35 UNSUPPORTED_VERSION for all.
-- Authorized operations, on request: without an authorizer all that exist for groups.
-- Errors, each group its own: 69 GROUP_ID_NOT_FOUND, also for a group of another kind; 24 INVALID_GROUP_ID (""), and 14/15/16 of
-  the coordinator.
+- The topology's internal topics have their final numbers of partitions once all of its topics exist, and until then those that
+  the application gave (0: the broker works it out).
+- v1 adds the name of the assignor, and a description of the topology on request; its status is 1 NOT_STORED, because no
+  descriptions are kept here (KIP-1331).
+- Without the feature streams.version, or without the protocol in `group.coordinator.rebalance.protocols`, every group is answered
+  35 UNSUPPORTED_VERSION.
+- The authorized operations, if the client asks for them, are all that exist for groups, because there is no authorizer.
+- Errors of each group: 69 GROUP_ID_NOT_FOUND, also for a group of another kind; 24 INVALID_GROUP_ID for ""; and the coordinator's
+  14 COORDINATOR_LOAD_IN_PROGRESS, 15 COORDINATOR_NOT_AVAILABLE and 16 NOT_COORDINATOR.
 """
 
 from __future__ import annotations

@@ -1,16 +1,20 @@
-"""StreamsGroupHeartbeat v0-1: the one request of a streams group's member: it joins, goes on, or leaves (KIP-1071).
+"""StreamsGroupHeartbeat v0-1 is the only request of a streams group's member: with it a member joins, stays and leaves
+(KIP-1071).
 
-- Epoch 0 joins and brings the topology, -1 leaves, -2 is a static member that will be back, anything above goes on. Nulls, and -1
-  for the rebalance timeout, mean: as before.
-- The answer has tasks if there is something new in them, endpoints if the member does not know the latest, and statuses: what is
-  wrong with the topology or the topics, that the first or next assignment waits, that somebody wants the application to stop.
+- Epoch 0 joins and brings the topology, -1 leaves, -2 means that a static member leaves and will return, and any higher epoch
+  stays. A null field, or -1 for the rebalance timeout, means that nothing has changed.
+- The answer has tasks if they have changed, endpoints if the member does not know the latest, and statuses: what is wrong with
+  the topology or its topics, that the first or the next assignment is delayed, that a member wants the application to shut down.
 - Internal topics that the topology needs and that do not exist are created before the answer goes out, which still calls them
-  missing. What cannot be created is tried again after two heartbeats; until then the status says why.
-- v1 the status 6 MISSING_CLIENT_TAGS; whether a description of the topology is wanted: never, that needs a plugin (KIP-1331).
-- Without the feature streams.version, or the protocol in `group.coordinator.rebalance.protocols`: 35 UNSUPPORTED_VERSION.
-- Errors, with a text: 42 INVALID_REQUEST, 24 INVALID_GROUP_ID for a name that no record can hold, 69 GROUP_ID_NOT_FOUND, 25
-  UNKNOWN_MEMBER_ID, 110 FENCED_MEMBER_EPOCH, 111 UNRELEASED_INSTANCE_ID, 82 FENCED_INSTANCE_ID, 81 GROUP_MAX_SIZE_REACHED,
-  130 STREAMS_INVALID_TOPOLOGY; 14/15/16 of the coordinator.
+  missing. If a topic cannot be created, the broker tries again after two heartbeats; until then the status says why.
+- v1 adds the status 6 MISSING_CLIENT_TAGS, and whether the broker wants a description of the topology: it never does, since
+  keeping one needs a plugin (KIP-1331).
+- Without the feature streams.version, or without the protocol in `group.coordinator.rebalance.protocols`, everything is answered
+  35 UNSUPPORTED_VERSION.
+- Errors, with a message: 42 INVALID_REQUEST; 24 INVALID_GROUP_ID for a name that no record can hold; 69 GROUP_ID_NOT_FOUND; 25
+  UNKNOWN_MEMBER_ID; 110 FENCED_MEMBER_EPOCH; 111 UNRELEASED_INSTANCE_ID; 82 FENCED_INSTANCE_ID; 81 GROUP_MAX_SIZE_REACHED; 130
+  STREAMS_INVALID_TOPOLOGY; and the coordinator's 14 COORDINATOR_LOAD_IN_PROGRESS, 15 COORDINATOR_NOT_AVAILABLE and 16
+  NOT_COORDINATOR.
 """
 
 from __future__ import annotations

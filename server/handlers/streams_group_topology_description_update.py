@@ -1,7 +1,7 @@
-"""StreamsGroupTopologyDescriptionUpdate v0: a member gives the broker a description of its topology to keep (KIP-1331).
+"""StreamsGroupTopologyDescriptionUpdate v0 gives the broker a description of a member's topology to keep (KIP-1331).
 
-- Descriptions are kept by a plugin, a Java class; there is none here, nor in a Kafka with its defaults. So nobody is ever asked
-  for one, and whoever gives one all the same is told 35 UNSUPPORTED_VERSION, with a text.
+Kafka leaves the keeping to a plugin, a Java class; there is none here, nor in a Kafka with default settings. So the broker never
+asks for a description, and a client that sends one all the same is answered 35 UNSUPPORTED_VERSION, with a message.
 """
 
 from __future__ import annotations

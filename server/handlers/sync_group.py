@@ -1,9 +1,10 @@
-"""SyncGroup v0-5: the leader brings the assignments of its generation, the others fetch theirs.
+"""SyncGroup v0-5 brings the leader's assignments for its generation, and gives every member its own.
 
-- Waits until the leader has come; at once in a stable group.
-- v3 static members. v5 (KIP-559) protocol type and name are mandatory and must be the group's: 23 INCONSISTENT_GROUP_PROTOCOL.
-- Errors: 24 INVALID_GROUP_ID, 22 ILLEGAL_GENERATION, 25 UNKNOWN_MEMBER_ID, 27 REBALANCE_IN_PROGRESS, 82 FENCED_INSTANCE_ID,
-  and 14/15/16 of the coordinator.
+- The answer waits until the leader's request has come; in a stable group it comes at once.
+- v3 adds static members. In v5 (KIP-559) protocol type and name are mandatory and must be the group's: 23
+  INCONSISTENT_GROUP_PROTOCOL.
+- Errors: 24 INVALID_GROUP_ID, 22 ILLEGAL_GENERATION, 25 UNKNOWN_MEMBER_ID, 27 REBALANCE_IN_PROGRESS, 82 FENCED_INSTANCE_ID, and
+  the coordinator's 14 COORDINATOR_LOAD_IN_PROGRESS, 15 COORDINATOR_NOT_AVAILABLE and 16 NOT_COORDINATOR.
 """
 
 from __future__ import annotations

@@ -1,13 +1,14 @@
-"""TxnOffsetCommit v0-6: a transactional producer stores how far the group has read whose records it processes (KIP-98, KIP-447).
+"""TxnOffsetCommit v0-6 stores, as part of a transaction, how far the producer's group has read (KIP-98, KIP-447).
 
-- The offsets count when the producer's transaction is committed; until then OffsetFetch with require_stable waits for them.
-- v3 the group's member, static or not, and generation are checked as by OffsetCommit, but for 27 REBALANCE_IN_PROGRESS. Without
-  them anybody may commit.
-- The group's partition of `__consumer_offsets` has to be in the transaction (AddOffsetsToTxn); v5 puts it there (KIP-890). v6
-  names topics by id, and says 69 GROUP_ID_NOT_FOUND and 113 STALE_MEMBER_EPOCH where older versions hear 22 ILLEGAL_GENERATION.
-- Errors, each partition its own: 3 UNKNOWN_TOPIC_OR_PARTITION, 100 UNKNOWN_TOPIC_ID, 12 OFFSET_METADATA_TOO_LARGE; for all
-  partitions: 14 (15 below v2), 15, 16 of a coordinator, 22, 25, 47 INVALID_PRODUCER_EPOCH, 48 INVALID_TXN_STATE (v4: 120
-  TRANSACTION_ABORTABLE), 49 INVALID_PRODUCER_ID_MAPPING, 51 CONCURRENT_TRANSACTIONS, 82.
+- The offsets take effect when the transaction is committed; until then OffsetFetch with require_stable is told to wait for them.
+- v3 adds the group's member, static or not, and its generation. They are checked as in OffsetCommit, except for 27
+  REBALANCE_IN_PROGRESS. Without them anybody may commit.
+- The group's partition of `__consumer_offsets` has to be in the transaction (AddOffsetsToTxn); v5 adds it (KIP-890). v6 names
+  topics by id, and answers 69 GROUP_ID_NOT_FOUND and 113 STALE_MEMBER_EPOCH where older versions get 22 ILLEGAL_GENERATION.
+- Errors of each partition: 3 UNKNOWN_TOPIC_OR_PARTITION, 100 UNKNOWN_TOPIC_ID, 12 OFFSET_METADATA_TOO_LARGE.
+- Errors of all partitions: 14 COORDINATOR_LOAD_IN_PROGRESS (15 below v2), 15 COORDINATOR_NOT_AVAILABLE or 16 NOT_COORDINATOR of a
+  coordinator, 22 ILLEGAL_GENERATION, 25 UNKNOWN_MEMBER_ID, 47 INVALID_PRODUCER_EPOCH, 48 INVALID_TXN_STATE (v4: 120
+  TRANSACTION_ABORTABLE), 49 INVALID_PRODUCER_ID_MAPPING, 51 CONCURRENT_TRANSACTIONS, 82 FENCED_INSTANCE_ID.
 """
 
 from __future__ import annotations

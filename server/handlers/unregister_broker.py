@@ -1,6 +1,7 @@
-"""UnregisterBroker v0: a broker that is gone for good leaves the cluster; the rules: metadata/membership.py.
+"""UnregisterBroker v0 removes a broker that is gone for good from the cluster; metadata/membership.py has the rules.
 
-- Errors: 42 INVALID_REQUEST (this very broker, which Kafka would let go), 56 KAFKA_STORAGE_ERROR, 102 BROKER_ID_NOT_REGISTERED.
+Errors: 42 INVALID_REQUEST (it names this very broker, which Kafka would remove), 56 KAFKA_STORAGE_ERROR, 102
+BROKER_ID_NOT_REGISTERED.
 """
 
 from __future__ import annotations

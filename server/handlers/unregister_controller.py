@@ -1,7 +1,7 @@
-"""UnregisterController v0: a controller that is gone for good leaves the cluster; the rules: metadata/membership.py.
+"""UnregisterController v0 removes a controller that is gone for good from the cluster; metadata/membership.py has the rules.
 
-- Errors: 35 UNSUPPORTED_VERSION (metadata.version before 4.4), 42 INVALID_REQUEST (this very controller), 56
-  KAFKA_STORAGE_ERROR, 136 CONTROLLER_ID_NOT_REGISTERED.
+Errors: 35 UNSUPPORTED_VERSION (metadata.version is below 4.4), 42 INVALID_REQUEST (it names this very controller), 56
+KAFKA_STORAGE_ERROR, 136 CONTROLLER_ID_NOT_REGISTERED.
 """
 
 from __future__ import annotations

@@ -1,9 +1,11 @@
-"""UpdateFeatures v0-2: raise and lower the levels that the cluster has agreed on (KIP-584); the rules: metadata/features.py.
+"""UpdateFeatures v0-2 raises and lowers the feature levels that the cluster has agreed on (KIP-584); metadata/features.py has the
+rules.
 
-- v0 can only raise levels: its permission to lower them has no effect, as in Kafka. v1 says which kind of downgrade is meant
-  (0 unknown, 1 upgrade, 2 safe, 3 unsafe) and may ask for the checks only.
-- A success is answered for each feature in v0 and v1, an error only for the whole; v2 has nothing but that (KIP-1022).
-- `timeout_ms` has no effect: the answer is at hand.
+- v0 can only raise levels: its permission to lower them has no effect, as in Kafka. v1 says which kind of change is meant (0
+  unknown, 1 upgrade, 2 safe downgrade, 3 unsafe downgrade), and may ask for the checks only.
+- v0 and v1 answer a success for each feature, but an error only for the whole request; v2 has only the error of the request
+  (KIP-1022).
+- `timeout_ms` has no effect, since the answer never waits.
 - Errors: 56 KAFKA_STORAGE_ERROR, 95 INVALID_UPDATE_VERSION.
 """
 

@@ -1,9 +1,9 @@
-"""WriteShareGroupState v0-1: the leader of a partition says how far a share group is there (KIP-932; v1 KIP-1226).
+"""WriteShareGroupState v0-1 stores how far a share group has come in a partition, as its leader says (KIP-932; v1 KIP-1226).
 
-v1 has how many records from the start offset on are done with; without it that is unknown from here on (-1). Errors of each
-partition, with a text: 42 INVALID_REQUEST for a negative number or a share partition that was not initialized, 74
-FENCED_LEADER_EPOCH, 124 FENCED_STATE_EPOCH, 3 UNKNOWN_TOPIC_OR_PARTITION, 14, 16. What is empty is answered by nothing
-(server/share_state/answers.py).
+v1 adds how many records from the start offset on are finished; after a v0 request that is unknown (-1). Errors of each partition,
+with a message: 42 INVALID_REQUEST for a negative number or a share partition that was not initialized, 74 FENCED_LEADER_EPOCH,
+124 FENCED_STATE_EPOCH, 3 UNKNOWN_TOPIC_OR_PARTITION, 14 COORDINATOR_LOAD_IN_PROGRESS, 16 NOT_COORDINATOR.
+server/share_state/answers.py says which empty requests are answered without results.
 """
 
 from __future__ import annotations

@@ -1,16 +1,16 @@
-"""WriteTxnMarkers v1-2: end transactions in the partitions that they wrote to (KIP-98).
+"""WriteTxnMarkers v1-2 ends transactions in the partitions that they wrote to (KIP-98).
 
-Transaction coordinators send it, and admins who abort a transaction that hangs (KIP-664); nobody asks whether there is a
-transaction. A marker is one control batch a partition, appended as the leader.
+Transaction coordinators send it, and so do administrators who abort a hanging transaction (KIP-664); nothing checks whether there
+is a transaction. A marker is one control batch for each partition, appended as the leader.
 
-- Each partition succeeds or fails by itself. Answered once a producer id: of several markers of a producer for one partition
-  the last one's result counts. A marker without partitions is not answered.
-- v2 tells the transaction version: from 2 on (KIP-890) a marker's epoch has to be above that of what it ends.
-- A marker in `__consumer_offsets` makes the offsets count that the transaction committed, or drops them.
+- Each partition succeeds or fails by itself. Each producer id is answered once: of several markers of a producer for one
+  partition the result of the last one counts. A marker without partitions is not answered.
+- v2 adds the transaction version: from 2 on (KIP-890) the epoch of a marker has to be above that of the transaction it ends.
+- A marker in `__consumer_offsets` makes the offsets that the transaction committed take effect, or drops them.
 - The answer comes when the markers are on all in-sync replicas and, where `flush.messages` makes a flush due, after the fsync.
-- Errors: 3 UNKNOWN_TOPIC_OR_PARTITION, also of one that this broker does not have; 6 NOT_LEADER_OR_FOLLOWER, also while the
-  groups of a partition are loading; 42 INVALID_REQUEST for a producer id, epoch or transaction version below 0; 47
-  INVALID_PRODUCER_EPOCH, 52 TRANSACTION_COORDINATOR_FENCED, 56 KAFKA_STORAGE_ERROR.
+- Errors: 3 UNKNOWN_TOPIC_OR_PARTITION, also for a partition that this broker does not have; 6 NOT_LEADER_OR_FOLLOWER, also while
+  the groups of a partition are loading; 42 INVALID_REQUEST for a producer id, epoch or transaction version below 0; 47
+  INVALID_PRODUCER_EPOCH; 52 TRANSACTION_COORDINATOR_FENCED; 56 KAFKA_STORAGE_ERROR.
 """
 
 from __future__ import annotations
