@@ -37,10 +37,10 @@ def handle(body: AddOffsetsToTxnRequest, request: Request) -> AddOffsetsToTxnRes
         return AddOffsetsToTxnResponse(error_code=error.code)
     except TransactionError as error:
         return _refusal(error, request.api_version)
-    return AddOffsetsToTxnResponse() if added is None else _later(added, request.api_version)
+    return AddOffsetsToTxnResponse() if added is None else _answer_later(added, request.api_version)
 
 
-async def _later(added: Awaitable[None], version: int) -> AddOffsetsToTxnResponse:
+async def _answer_later(added: Awaitable[None], version: int) -> AddOffsetsToTxnResponse:
     try:
         await added
     except TransactionError as error:

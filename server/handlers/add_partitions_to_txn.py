@@ -54,7 +54,7 @@ def handle(
         names = [each.transactional_id for each in body.transactions]
         answers = [_add(each, request) for each in body.transactions]
         now = [each for each in answers if isinstance(each, list)]
-        return _batched(names, now) if len(now) == len(answers) else _batched_later(names, answers)
+        return _batched_answer(names, now) if len(now) == len(answers) else _batched_answer_later(names, answers)
     only = AddPartitionsToTxnTransaction(
         body.v3_and_below_transactional_id,
         body.v3_and_below_producer_id,
@@ -62,23 +62,25 @@ def handle(
         topics=body.v3_and_below_topics,
     )
     answer = _add(only, request)
-    return _single(answer) if isinstance(answer, list) else _single_later(answer)
+    return _single_answer(answer) if isinstance(answer, list) else _single_answer_later(answer)
 
 
-def _single(results: _Results) -> AddPartitionsToTxnResponse:
+def _single_answer(results: _Results) -> AddPartitionsToTxnResponse:
     return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results)
 
 
-async def _single_later(answer: Awaitable[_Results]) -> AddPartitionsToTxnResponse:
-    return _single(await answer)
+async def _single_answer_later(answer: Awaitable[_Results]) -> AddPartitionsToTxnResponse:
+    return _single_answer(await answer)
 
 
-def _batched(names: Sequence[str], answers: Sequence[_Results]) -> AddPartitionsToTxnResponse:
+def _batched_answer(names: Sequence[str], answers: Sequence[_Results]) -> AddPartitionsToTxnResponse:
     return AddPartitionsToTxnResponse(results_by_transaction=list(map(AddPartitionsToTxnResult, names, answers)))
 
 
-async def _batched_later(names: Sequence[str], answers: Sequence[_Results | Awaitable[_Results]]) -> AddPartitionsToTxnResponse:
-    return _batched(names, [each if isinstance(each, list) else await each for each in answers])
+async def _batched_answer_later(
+    names: Sequence[str], answers: Sequence[_Results | Awaitable[_Results]]
+) -> AddPartitionsToTxnResponse:
+    return _batched_answer(names, [each if isinstance(each, list) else await each for each in answers])
 
 
 def _add(transaction: AddPartitionsToTxnTransaction, request: Request) -> _Results | Awaitable[_Results]:
@@ -89,51 +91,59 @@ def _add(transaction: AddPartitionsToTxnTransaction, request: Request) -> _Resul
             each: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if each in missing else ErrorCode.OPERATION_NOT_ATTEMPTED
             for each in partitions
         }
-        return _each(codes)
+        return _results_by_topic(codes)
     coordinator = request.broker.transaction_coordinator()
     producer = (transaction.transactional_id, transaction.producer_id, transaction.producer_epoch)
     batched = request.api_version >= BATCHED_SINCE
     try:
         if transaction.verify_only:
             verified = coordinator.verify_partitions(*producer, partitions)
-            return _each(verified) if isinstance(verified, dict) else _later(verified, transaction.topics, request.api_version)
+            return (
+                _results_by_topic(verified)
+                if isinstance(verified, dict)
+                else _results_later(verified, transaction.topics, request.api_version)
+            )
         version = CLIENT_VERSION_OF_BROKERS if batched else 0
         added = coordinator.add_partitions(*producer, partitions, client_version=version)
     except TransactionError as error:
-        return _refused(transaction.topics, error, request.api_version)
-    return _all(transaction.topics, ErrorCode.NONE) if added is None else _later(added, transaction.topics, request.api_version)
+        return _refusal(transaction.topics, error, request.api_version)
+    return (
+        _same_result(transaction.topics, ErrorCode.NONE)
+        if added is None
+        else _results_later(added, transaction.topics, request.api_version)
+    )
 
 
-async def _later(
+async def _results_later(
     answer: Awaitable[dict[TopicPartition, ErrorCode] | None], topics: Sequence[AddPartitionsToTxnTopic], version: int
 ) -> _Results:
-    """Waits for what the coordinator answers: codes where partitions are verified, None where they are added."""
+    """Waits for the coordinator, which answers a code for each verified partition, or None once all are added."""
     try:
         codes = await answer
     except TransactionError as error:
-        return _refused(topics, error, version)
-    return _all(topics, ErrorCode.NONE) if codes is None else _each(codes)
+        return _refusal(topics, error, version)
+    return _same_result(topics, ErrorCode.NONE) if codes is None else _results_by_topic(codes)
 
 
-def _refused(topics: Sequence[AddPartitionsToTxnTopic], error: TransactionError, version: int) -> _Results:
-    return _all(topics, error.code_for(knows_fencing=version >= FENCED_SINCE))
+def _refusal(topics: Sequence[AddPartitionsToTxnTopic], error: TransactionError, version: int) -> _Results:
+    return _same_result(topics, error.code_for(knows_fencing=version >= FENCED_SINCE))
 
 
 def _partitions(topics: Sequence[AddPartitionsToTxnTopic]) -> list[TopicPartition]:
-    """Each once, in the request's order."""
+    """Returns the partitions in the order of the request, each once."""
     return list(dict.fromkeys((topic.name, partition) for topic in topics for partition in topic.partitions))
 
 
-def _all(topics: Sequence[AddPartitionsToTxnTopic], code: ErrorCode) -> list[AddPartitionsToTxnTopicResult]:
-    """One code for the whole transaction, in the shape of the request."""
+def _same_result(topics: Sequence[AddPartitionsToTxnTopic], code: ErrorCode) -> list[AddPartitionsToTxnTopicResult]:
+    """Returns the same code for every partition of a transaction, in the shape of the request."""
     return [
         AddPartitionsToTxnTopicResult(topic.name, [AddPartitionsToTxnPartitionResult(each, code) for each in topic.partitions])
         for topic in topics
     ]
 
 
-def _each(codes: dict[TopicPartition, ErrorCode]) -> list[AddPartitionsToTxnTopicResult]:
-    """To each partition its own; named twice it is answered once, and a topic without partitions not at all."""
+def _results_by_topic(codes: dict[TopicPartition, ErrorCode]) -> list[AddPartitionsToTxnTopicResult]:
+    """Returns each partition's own code. One that was named twice is answered once, a topic without partitions not at all."""
     topics: dict[str, list[AddPartitionsToTxnPartitionResult]] = {}
     for (topic, partition), code in codes.items():
         topics.setdefault(topic, []).append(AddPartitionsToTxnPartitionResult(partition, code))

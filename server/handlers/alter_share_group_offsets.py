@@ -52,15 +52,15 @@ def handle(body: AlterShareGroupOffsetsRequest, request: Request) -> Answer:
 def _read(
     body: AlterShareGroupOffsetsRequest, request: Request
 ) -> tuple[AlterShareGroupOffsetsResponse, dict[bytes, dict[int, int]], ByTopic]:
-    """The answer if all goes well, the offsets by topic id and partition, and their topics."""
-    told: dict[str, AlterShareGroupOffsetsResponseTopic] = {}
+    """Returns the answer if all goes well, the offsets by topic id and partition, and the existing partitions by topic id."""
+    answers: dict[str, AlterShareGroupOffsetsResponseTopic] = {}
     offsets: dict[bytes, dict[int, int]] = {}
     topics: ByTopic = {}
     missing = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     now_ms = request.broker.clock.now_ms()
     for asked in body.topics:
         topic = request.broker.metadata.topics.get(asked.topic_name)
-        answer = told.setdefault(asked.topic_name, AlterShareGroupOffsetsResponseTopic(asked.topic_name))
+        answer = answers.setdefault(asked.topic_name, AlterShareGroupOffsetsResponseTopic(asked.topic_name))
         for each in asked.partitions:
             known = topic is not None and each.partition_index in topic.partitions
             if topic is not None and known:
@@ -70,7 +70,7 @@ def _read(
         if topic is not None:
             answer.topic_id = topic.topic_id
             topics[topic.topic_id] = TopicPartitions(topic.name, frozenset(offsets.get(topic.topic_id, ())), now_ms)
-    return AlterShareGroupOffsetsResponse(responses=list(told.values())), offsets, topics
+    return AlterShareGroupOffsetsResponse(responses=list(answers.values())), offsets, topics
 
 
 def _carry_out(

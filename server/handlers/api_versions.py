@@ -35,11 +35,11 @@ from ottla.wire.messages.api_versions import (
 TRAITS = Traits(Open("a client asks for it before anybody knows who it is"), before_authentication=True)
 
 MIN_LEVEL_ZERO_SINCE: Final = 4
-"""The version that may say that a feature's lowest level is 0."""
+"""The version of ApiVersions from which on clients understand that a feature's lowest level is 0."""
 TELEMETRY: Final = frozenset({71, 72})
-"""Served to who asks, and advertised where somebody wants clients' metrics: stock clients ask whoever advertises it."""
+"""The telemetry APIs are always served, but advertised only if metrics are wanted, because stock clients use what is listed."""
 ADVERTISED_FROM: Final = {0: 0}
-"""Lowest versions that differ from what is served."""
+"""The lowest versions to advertise, by API key, where they differ from those that are served."""
 _SOUND: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
 _ANY_NODE: Final = -1
 

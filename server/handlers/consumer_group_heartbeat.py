@@ -73,15 +73,15 @@ def _check(body: ConsumerGroupHeartbeatRequest, version: int) -> None:
             raise _invalid(f"The {what} is empty.")
     if epoch == JOINING_EPOCH:
         if body.rebalance_timeout_ms == -1:
-            raise _invalid("Who joins has to say its rebalance timeout.")
+            raise _invalid("A joining member has to give its rebalance timeout.")
         if body.topic_partitions is None or body.topic_partitions:
-            raise _invalid("Who joins has no partitions.")
+            raise _invalid("A joining member has no partitions yet.")
         if body.subscribed_topic_names is None and body.subscribed_topic_regex is None:
-            raise _invalid("Who joins has to say what it subscribes to, be it nothing.")
+            raise _invalid("A joining member has to give its subscription, even if that is empty.")
     elif epoch == LEAVING_STATIC_EPOCH and body.instance_id is None:
-        raise _invalid("Only a static member can go and come back.")
+        raise _invalid("Only a static member can leave and return.")
     elif epoch < LEAVING_STATIC_EPOCH:
-        raise _invalid(f"{epoch} is no epoch.")
+        raise _invalid(f"{epoch} is not a valid epoch.")
     texts = (body.member_id, body.instance_id, body.rack_id, body.subscribed_topic_regex)
     if any(text is not None and len(text.encode()) > LONGEST_STRING for text in texts):
         raise _invalid("An id, rack or expression is longer than a record can hold.")

@@ -32,7 +32,7 @@ TRAITS = Traits(Inside(Need(Operation.DELETE, Resource.GROUP), Need(Operation.RE
 
 NO_TOPIC: Final = "This server does not host this topic-partition."
 NOTHING_TO_DELETE: Final = "There is no offset information to delete."
-"""In Kafka's words, which kafka-share-groups prints."""
+"""The message is Kafka's, since kafka-share-groups prints it."""
 
 
 def handle(body: DeleteShareGroupOffsetsRequest, request: Request) -> DeleteShareGroupOffsetsResponse:
@@ -53,7 +53,7 @@ def handle(body: DeleteShareGroupOffsetsRequest, request: Request) -> DeleteShar
 def _delete(
     protocol: ShareProtocol, group: ShareGroup, names: Iterable[str], request: Request
 ) -> list[DeleteShareGroupOffsetsResponseTopic]:
-    """The record that says what is deleting, the share coordinator, the record that says what is deleted."""
+    """Writes a record of what is being deleted, has the share coordinator delete it, and writes a record that it is gone."""
     had = group.state_partitions
     refused: list[DeleteShareGroupOffsetsResponseTopic] = []
     partitions: dict[bytes, Iterable[int]] = {}
@@ -75,8 +75,8 @@ def _delete(
     if deleted:
         protocol.change_state_partitions(group, group.state_partitions.deleted(deleted))
     for topic_id, error in outcome.items():
-        told = DeleteShareGroupOffsetsResponseTopic(topics[topic_id], topic_id)
+        result = DeleteShareGroupOffsetsResponseTopic(topics[topic_id], topic_id)
         if error is not None:
-            told.error_code, told.error_message = error.code, error.text
-        refused.append(told)
+            result.error_code, result.error_message = error.code, error.text
+        refused.append(result)
     return refused

@@ -35,7 +35,7 @@ ANY: Final = 2
 
 
 class Anything:
-    """The name that every name matches."""
+    """Stands for a name that every name matches."""
 
 
 ANYTHING: Final = Anything()
@@ -55,7 +55,10 @@ def handle(body: DescribeClientQuotasRequest, request: Request) -> DescribeClien
 
 
 def _filter(components: Iterable[ComponentData]) -> dict[str, str | Anything | None]:
-    """Kind of name -> the name to have, None for the default. Refused: 35, 42; the first fault counts."""
+    """Returns, for each kind of name, the name that an entity must have; None is the default.
+
+    Raises Refused with 35 or 42 for the first fault of the filter.
+    """
     wanted: dict[str, str | Anything | None] = {}
     for component in components:
         kind = component.entity_type
@@ -64,19 +67,19 @@ def _filter(components: Iterable[ComponentData]) -> dict[str, str | Anything | N
         if kind in wanted:
             raise Refused(ErrorCode.INVALID_REQUEST, f"The filter has more than one component of type '{kind}'.")
         if kind not in (USER, CLIENT_ID, IP):
-            raise Refused(ErrorCode.UNSUPPORTED_VERSION, f"There are no entities of type '{kind}'.")
+            raise Refused(ErrorCode.UNSUPPORTED_VERSION, f"There is no entity type '{kind}'.")
         wanted[kind] = _name(component)
     if IP in wanted and len(wanted) > 1:
-        raise Refused(ErrorCode.INVALID_REQUEST, "No entity has an ip together with a user or a client id.")
+        raise Refused(ErrorCode.INVALID_REQUEST, "An entity with an ip can have neither a user nor a client id.")
     return wanted
 
 
 def _name(component: ComponentData) -> str | Anything | None:
-    """Refused: 42."""
+    """Returns the name that a component asks for; None is the default. Raises Refused with 42."""
     if component.match_type not in (EXACT, DEFAULT, ANY):
-        raise Refused(ErrorCode.INVALID_REQUEST, f"{component.match_type} is no match type.")
+        raise Refused(ErrorCode.INVALID_REQUEST, f"{component.match_type} is not a match type.")
     if (component.match is None) == (component.match_type == EXACT):
-        raise Refused(ErrorCode.INVALID_REQUEST, "A component needs a name to match exactly, and has none otherwise.")
+        raise Refused(ErrorCode.INVALID_REQUEST, "A component has a name if it matches exactly, and only then.")
     return ANYTHING if component.match_type == ANY else component.match
 
 

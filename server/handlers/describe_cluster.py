@@ -34,7 +34,7 @@ TRAITS = Traits(Open("everybody may know the brokers; the bit field says which r
 BROKERS: Final = 1
 CONTROLLERS: Final = 2
 ENDPOINT_TYPE_SINCE: Final = 1
-"""The version in which a client can say what it takes the endpoint for; before, that is brokers."""
+"""The version since which a client can say what it takes the endpoint for; before, it always meant brokers."""
 _NAMES: Final = {BROKERS: "brokers", CONTROLLERS: "controllers"}
 
 

@@ -67,14 +67,14 @@ def handle(body: DescribeConfigsRequest, request: Request) -> DescribeConfigsRes
 
 
 class _Describer:
-    """One request. Its resources share the levels of settings, and the entries of what they do not have of their own."""
+    """Answers one request. Its resources share the levels of settings, and the entries for values that are not their own."""
 
     def __init__(self, body: DescribeConfigsRequest, broker: BrokerContext) -> None:
         self._body = body
         self._broker = broker
         self._sources = Sources(broker.settings)
         self._entries: dict[int, tuple[Described, DescribeConfigsResourceResult]] = {}
-        """By the identity of what is described, which is kept beside it so that no other gets the same."""
+        """Entries by the identity of the value described, which is kept beside its entry so that no other can get the same id."""
 
     def describe(self, resource: DescribeConfigsResource) -> DescribeConfigsResult:
         kind, name, keys = resource.resource_type, resource.resource_name, frozenset(resource.configuration_keys or ())
@@ -158,11 +158,11 @@ _KINDS: Final[dict[int, Callable[[str, BrokerContext, Sources], Iterable[Describ
 
 
 def _check_own_id(name: str, broker: BrokerContext) -> None:
-    """Spelled as Java reads numbers: "+1" and "01" are 1."""
+    """Checks that the name is this broker's id. Numbers are read as Java reads them: "+1" and "01" are 1. Raises Refused."""
     node_id = broker.config.node_id
     number = _NUMBER.fullmatch(name)
     if number is None:
-        raise Refused(ErrorCode.INVALID_REQUEST, f"A broker is named by its number, and '{name}' is none.")
+        raise Refused(ErrorCode.INVALID_REQUEST, f"A broker is named by its number, and '{name}' is not a number.")
     sign, digits = number[1], number[2].lstrip("0") or "0"
     if len(digits) > _LONGEST_ID or int(sign + digits) != node_id:
         raise Refused(ErrorCode.INVALID_REQUEST, f"This is broker {node_id} and cannot answer for broker {name}.")

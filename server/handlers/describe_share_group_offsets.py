@@ -47,7 +47,7 @@ def _describe(group: DescribeShareGroupOffsetsRequestGroup, request: Request) ->
     if not is_enabled(request.broker.metadata):
         return DescribeShareGroupOffsetsResponseGroup(group.group_id, [], ErrorCode.UNSUPPORTED_VERSION)
     if group.topics is not None:
-        return DescribeShareGroupOffsetsResponseGroup(group.group_id, _asked(group.group_id, group.topics, request))
+        return DescribeShareGroupOffsetsResponseGroup(group.group_id, _describe_topics(group.group_id, group.topics, request))
     try:
         found = request.broker.groups.shard(group.group_id).protocol(ShareProtocol).initialized_partitions(group.group_id)
     except GroupError as error:
@@ -59,10 +59,10 @@ def _describe(group: DescribeShareGroupOffsetsRequestGroup, request: Request) ->
     )
 
 
-def _asked(
+def _describe_topics(
     group_id: str, topics: Iterable[DescribeShareGroupOffsetsRequestTopic], request: Request
 ) -> list[DescribeShareGroupOffsetsResponseTopic]:
-    """A topic that is named twice is answered once, unless there is no such topic."""
+    """Describes the topics that were asked for. One that is named twice is answered once, unless it does not exist."""
     there: dict[str, list[int]] = {}
     missing = []
     for topic in topics:
@@ -94,5 +94,5 @@ def _partition(
         code = ErrorCode.NOT_LEADER_OR_FOLLOWER if replica else request.broker.replicas.why_missing(name, partition)
         return DescribeShareGroupOffsetsResponsePartition(partition, error_code=code, error_message=code.name)
     lag = replica.log.high_watermark - found.start_offset - found.delivery_complete_count
-    lag = min(max(lag, -_LAST_INT64 - 1), _LAST_INT64)  # the start may be any number: nobody checks what is written
+    lag = min(max(lag, -_LAST_INT64 - 1), _LAST_INT64)  # the start may be any number, since nothing checks what is written
     return DescribeShareGroupOffsetsResponsePartition(partition, found.start_offset, found.leader_epoch, lag)

@@ -43,18 +43,20 @@ def handle(body: DescribeTopicPartitionsRequest, request: Request) -> DescribeTo
         return DescribeTopicPartitionsResponse(topics=[DescribeTopicPartitionsResponseTopic(code, name) for name in asked])
     names = set(asked) or image.topics.keys()
     if cursor is not None:
-        names = {name for name in names if _order(name) >= _order(cursor.topic_name)}
+        names = {name for name in names if _sort_key(name) >= _sort_key(cursor.topic_name)}
     limit: int = request.broker.config.values["max.request.partition.size.limit"]
-    return _page(sorted(names, key=_order), cursor, max(1, min(limit, body.response_partition_limit)), request)
+    return _make_page(sorted(names, key=_sort_key), cursor, max(1, min(limit, body.response_partition_limit)), request)
 
 
-def _order(name: str) -> bytes:
-    """Kafka compares strings by their UTF-16 units."""
+def _sort_key(name: str) -> bytes:
+    """Returns what to sort names by: Kafka compares strings by their UTF-16 units."""
     return name.encode("utf-16-be")
 
 
-def _page(names: Iterable[str], cursor: RequestCursor | None, limit: int, request: Request) -> DescribeTopicPartitionsResponse:
-    """`names` begin with the cursor's, if its topic is there."""
+def _make_page(
+    names: Iterable[str], cursor: RequestCursor | None, limit: int, request: Request
+) -> DescribeTopicPartitionsResponse:
+    """Returns one page. The first of `names` is that of the cursor's topic, if it exists."""
     view = _View(request.broker.metadata, request.session.listener)
     answer = DescribeTopicPartitionsResponse()
     for name in names:
@@ -80,7 +82,7 @@ def _page(names: Iterable[str], cursor: RequestCursor | None, limit: int, reques
 
 
 class _View:
-    """The image as clients of one listener see it."""
+    """Shows the metadata image as clients of one listener see it."""
 
     def __init__(self, image: MetadataImage, listener: str) -> None:
         self.image = image

@@ -33,7 +33,7 @@ def handle(body: DescribeUserScramCredentialsRequest, request: Request) -> Descr
 
 
 def _infos(image: MetadataImage) -> dict[str, list[CredentialInfo]]:
-    """Of each user, in the order of mechanisms."""
+    """Returns the credentials of each user, in the order of mechanisms."""
     found: dict[str, list[CredentialInfo]] = {}
     for record in credentials(image):
         found.setdefault(record.name, []).append(CredentialInfo(record.mechanism, record.iterations))

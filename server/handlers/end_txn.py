@@ -40,10 +40,10 @@ def handle(body: EndTxnRequest, request: Request) -> EndTxnResponse | Awaitable[
         return _refusal(error, request.api_version)
     if isinstance(ended, Producer):
         return EndTxnResponse(0, ErrorCode.NONE, *ended)
-    return _later(ended, request.api_version)
+    return _answer_later(ended, request.api_version)
 
 
-async def _later(ended: Awaitable[Producer], version: int) -> EndTxnResponse:
+async def _answer_later(ended: Awaitable[Producer], version: int) -> EndTxnResponse:
     try:
         return EndTxnResponse(0, ErrorCode.NONE, *await ended)
     except TransactionError as error:

@@ -86,7 +86,7 @@ def handle(body: FetchRequest, request: Request) -> FetchResponse | Promise[Fetc
 
 
 class _Fetch:
-    """One request, attempted once or, when it has to wait, several times."""
+    """Carries out one request, in one attempt or, if it has to wait, in several."""
 
     __slots__ = ("_by_id", "_fetching", "_follower", "_max_bytes", "_min_bytes", "_read_committed", "_request", "_unknown")
 
@@ -99,15 +99,15 @@ class _Fetch:
         self._max_bytes = min(body.max_bytes, request.broker.config.values["fetch.max.bytes"])
         self._min_bytes = min(body.min_bytes, self._max_bytes)
         self._unknown: int | None = None
-        """Partitions that do not exist, at the first look."""
+        """How many of its partitions did not exist at the previous attempt; None before the first."""
 
     def replicas(self) -> list[Replica]:
-        """The partitions that the request waits for."""
+        """Returns the partitions that the request waits for."""
         found = map(self._find, self._fetching.partitions.values())
         return [replica for replica in found if replica is not None]
 
     def attempt(self, last: bool) -> FetchResponse | None:
-        """The answer, or None where it is worth waiting; the last attempt gives one always."""
+        """Returns the answer, or None if it is worth waiting; the last attempt always returns one."""
         results: list[Result] = []
         unknown: list[Result] = []
         sent: list[tuple[Traffic, int]] = []
@@ -120,7 +120,7 @@ class _Fetch:
             if replica is None:
                 why = self._why_missing(cached)
                 data = _refusal(cached.index, why, None if why is ErrorCode.INCONSISTENT_TOPIC_ID else [])
-                if data.error_code in _UNKNOWN:  # no reason not to wait for the others
+                if data.error_code in _UNKNOWN:  # the request still waits for its other partitions
                     unknown.append((cached, data))
                     continue
             else:
@@ -155,7 +155,7 @@ class _Fetch:
         return response
 
     def _size(self, results: list[Result]) -> int:
-        """Bytes of the answer, with its correlation id, without what it says of other leaders."""
+        """Returns the bytes of the answer, with its correlation id but without the names of other leaders."""
         parts: list[Any] = []
         ENCODE_RESPONSE[self._request.api_version](FetchResponse(responses=_by_topic(self._fetching.preview(results))), parts)
         return _CORRELATION_ID + sum(map(len, parts))
@@ -169,25 +169,30 @@ class _Fetch:
         if isinstance(topic, bytes):
             image = broker.metadata.topics_by_id.get(topic)
             if image is None:
-                return self._of_lost_topic(cached)
+                return self._why_topic_is_lost(cached)
             topic = cached.name = image.name
-        return self._of_version(broker.replicas.why_missing(topic, cached.index))
+        return self._code_for_version(broker.replicas.why_missing(topic, cached.index))
 
-    def _of_lost_topic(self, cached: CachedPartition) -> ErrorCode:
-        """Why nobody has this topic id. A session remembers its name, as Kafka's do: another topic may have it now."""
+    def _why_topic_is_lost(self, cached: CachedPartition) -> ErrorCode:
+        """Returns the error for a topic id that does not exist any more.
+
+        A session remembers the topic's name, as in Kafka, and another topic may have that name now.
+        """
         if cached.name is None:
             return ErrorCode.UNKNOWN_TOPIC_ID
         successor = self._request.broker.replicas.get(cached.name, cached.index)
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if successor is None else ErrorCode.INCONSISTENT_TOPIC_ID
 
-    def _of_version(self, code: ErrorCode) -> ErrorCode:
-        """Clients below v6 do not know that a storage error can be retried; this makes them look for another leader."""
+    def _code_for_version(self, code: ErrorCode) -> ErrorCode:
+        """Returns the code for the request's version: clients below v6 do not know that a storage error can be retried, and this
+        makes them look for another leader.
+        """
         if code == ErrorCode.KAFKA_STORAGE_ERROR and self._request.api_version < STORAGE_ERROR_SINCE:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         return code
 
     def _read(self, replica: Replica, asked: FetchPartition, max_bytes: int, *, min_one_batch: bool) -> PartitionData:
-        """What one partition has for this request: a region of its log, and how far that goes."""
+        """Returns what one partition has for this request: a region of its log and the log's watermarks, or an error."""
         log = replica.log
         replica.traffic.fetches += 1
         try:
@@ -197,20 +202,20 @@ class _Fetch:
                 return _refusal(asked.partition, ErrorCode.NOT_LEADER_OR_FOLLOWER)
             high_watermark, stable = log.high_watermark, log.last_stable_offset
             if asked.last_fetched_epoch >= 0:
-                parting = _parting(replica, asked)
+                parting = _find_divergence(replica, asked)
                 if parting is not None:
                     data = PartitionData(asked.partition, 0, high_watermark, stable, log.log_start_offset, parting)
-                    data.aborted_transactions = None  # as Kafka, though a reader of committed records gets a list otherwise
+                    data.aborted_transactions = None  # as in Kafka, although a reader of committed records otherwise gets a list
                     return data
             limit = min(max_bytes, max(0, asked.partition_max_bytes))
             upto = stable if self._read_committed else high_watermark
             records = log.read(asked.fetch_offset, limit, upto=upto, min_one_batch=min_one_batch)
-            aborted = _aborted(log, asked.fetch_offset, upto, limit, records) if self._read_committed else None
+            aborted = _aborted_transactions(log, asked.fetch_offset, upto, limit, records) if self._read_committed else None
         except LogError as error:
             replica.traffic.failed_fetches += 1
             if isinstance(error, CorruptRecord):
                 replica.log_damage(error)
-            return _refusal(asked.partition, self._of_version(code_of(error)))
+            return _refusal(asked.partition, self._code_for_version(code_of(error)))
         return PartitionData(
             asked.partition,
             0,
@@ -226,7 +231,7 @@ class _Fetch:
         )
 
     def _add_hints(self, results: list[Result]) -> list[NodeEndpoint]:
-        """Names the leader beside each error that says it is another; returns where those leaders are."""
+        """Names the current leader beside each error that says that it is elsewhere; returns the addresses of these leaders."""
         metadata = self._request.broker.metadata
         endpoints: dict[int, NodeEndpoint] = {}
         for cached, data in results:
@@ -243,13 +248,13 @@ class _Fetch:
 
 
 def answer(fetching: FetchContext, results: list[Result]) -> FetchResponse:
-    """The response, with those of the results that the session puts into it."""
+    """Returns the response, with those of the results that the session puts into it."""
     response = fetching.respond(results)
     return FetchResponse(0, response.error_code, response.session_id, _by_topic(response.results))
 
 
 def _by_topic(results: Sequence[Result]) -> list[FetchableTopicResponse]:
-    """Neighbours of one topic share an entry."""
+    """Returns the results with one entry for each run of neighbours of the same topic."""
     topics: list[FetchableTopicResponse] = []
     last: str | bytes | None = None
     for cached, data in results:
@@ -265,8 +270,11 @@ def _by_topic(results: Sequence[Result]) -> list[FetchableTopicResponse]:
     return topics
 
 
-def _parting(replica: Replica, asked: FetchPartition) -> EpochEndOffset | None:
-    """Where the asker's log and ours part, if that is before the offset it asks for. OffsetOutOfRange where we cannot know."""
+def _find_divergence(replica: Replica, asked: FetchPartition) -> EpochEndOffset | None:
+    """Returns where the client's log and ours diverge, if that is before the offset that it asks for, or None.
+
+    Raises OffsetOutOfRange if this cannot be known.
+    """
     log = replica.log
     epoch, end_offset = log.end_offset_for_epoch(asked.last_fetched_epoch)
     if epoch < 0 or end_offset < 0:
@@ -278,11 +286,13 @@ def _parting(replica: Replica, asked: FetchPartition) -> EpochEndOffset | None:
     return None
 
 
-def _aborted(
+def _aborted_transactions(
     log: PartitionLog, fetch_offset: int, upto: int, limit: int, records: FileSlice | None
 ) -> list[AbortedTransaction] | None:
-    """Whose records among those the reader has to drop. Without records as in Kafka: where the limit was used up, who would be
-    told of first; null where the first batch did not fit.
+    """Returns the aborted transactions whose records the reader has to drop from `records`.
+
+    Where nothing was read the answer is Kafka's: None if the first batch did not fit; and if the limit was used up already, the
+    transactions that concern the fetch offset itself.
     """
     if fetch_offset >= upto:
         return []

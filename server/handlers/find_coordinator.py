@@ -73,7 +73,7 @@ def _find(key: str, key_type: int, request: Request) -> Coordinator:
 
 
 def _names_share_partition(key: str, version: int) -> bool:
-    from ottla.server.share_state.state import parse_key  # where nobody has share groups it is not needed
+    from ottla.server.share_state.state import parse_key  # not loaded by brokers without share groups
 
     return version >= _SHARE_SINCE and parse_key(key) is not None
 

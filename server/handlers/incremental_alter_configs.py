@@ -47,7 +47,7 @@ DELETE: Final = 1
 async def handle(body: IncrementalAlterConfigsRequest, request: Request) -> IncrementalAlterConfigsResponse:
     times = Counter(each.resource_name for each in body.resources if each.resource_type == LOGGER)
     elsewhere = [each for each in body.resources if each.resource_type != LOGGER]
-    answers = iter(await _by_controller(elsewhere, body.validate_only, request) if elsewhere else [])
+    answers = iter(await _alter_by_controller(elsewhere, body.validate_only, request) if elsewhere else [])
     responses = []
     for resource in body.resources:
         if resource.resource_type != LOGGER:
@@ -68,10 +68,10 @@ async def handle(body: IncrementalAlterConfigsRequest, request: Request) -> Incr
     return IncrementalAlterConfigsResponse(responses=responses)
 
 
-async def _by_controller(
+async def _alter_by_controller(
     resources: list[AlterConfigsResource], validate_only: bool, request: Request
 ) -> list[AlterConfigsResourceResponse]:
-    """Answers in the order of `resources`."""
+    """Has the controller change the settings; returns the answers in the order of `resources`."""
     try:
         response = await request.broker.controller.incremental_alter_configs(
             IncrementalAlterConfigsRequest(resources, validate_only)
@@ -83,7 +83,7 @@ async def _by_controller(
 
 
 def _check_loggers(resource: AlterConfigsResource, node_id: int) -> None:
-    """Whether all changes can be made. Refused."""
+    """Checks that all changes can be made. Raises Refused."""
     if resource.resource_name != str(node_id):
         text = f"This is broker {node_id}; its loggers are not those of '{resource.resource_name}'."
         raise Refused(ErrorCode.INVALID_REQUEST, text)
@@ -92,14 +92,14 @@ def _check_loggers(resource: AlterConfigsResource, node_id: int) -> None:
         raise Refused(ErrorCode.INVALID_REQUEST, "A request may name each setting of a resource only once.")
     nulls = [config.name for config in resource.configs if config.value is None and config.config_operation != DELETE]
     if nulls:
-        raise Refused(ErrorCode.INVALID_REQUEST, f"Only DELETE goes without a value: {', '.join(nulls)}.")
+        raise Refused(ErrorCode.INVALID_REQUEST, f"Every operation but DELETE needs a value: {', '.join(nulls)}.")
     for config in resource.configs:
         _check_logger(config)
 
 
 def _check_logger(config: AlterableConfig) -> None:
     if config.config_operation not in (SET, DELETE):
-        raise Refused(ErrorCode.INVALID_REQUEST, "Levels of loggers take SET and DELETE only.")
+        raise Refused(ErrorCode.INVALID_REQUEST, "The level of a logger can only be SET or DELETEd.")
     reason = loggers.check(config.name, config.value if config.config_operation == SET else None)
     if reason is not None:
         raise Refused(ErrorCode.INVALID_CONFIG, reason)

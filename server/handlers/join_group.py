@@ -27,7 +27,7 @@ from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
 TRAITS = Traits(Inside(Need(Operation.READ, Resource.GROUP)))
 
 LONGEST_NAME: Final = LONGEST_STRING - 100
-"""In bytes: a member id is made of a name and a uuid."""
+"""The limit in bytes of a name, which leaves room for the uuid in a member id."""
 
 
 def handle(body: JoinGroupRequest, request: Request) -> JoinGroupResponse | asyncio.Future[JoinGroupResponse]:

@@ -30,7 +30,7 @@ def handle(body: LeaveGroupRequest, request: Request) -> LeaveGroupResponse:
     except GroupError as error:
         if error.code is not ErrorCode.UNKNOWN_MEMBER_ID:
             return LeaveGroupResponse(error_code=error.code)
-        # There is no such group: then none of them is a member.
+        # There is no such group, so none of them is a member.
         response = LeaveGroupResponse(
             members=[
                 MemberResponse(member_id=leaver.member_id, group_instance_id=leaver.instance_id, error_code=error.code)

@@ -100,7 +100,7 @@ def _partition(
 
 
 def _find(replica: Replica, timestamp: int, committed_only: bool) -> TimestampOffset | None:
-    """None where no record fits. LogError, OSError."""
+    """Finds the offset for a timestamp; returns None if no record fits. Raises LogError and OSError."""
     log = replica.log
     end = log.last_stable_offset if committed_only else log.high_watermark
     if timestamp == LATEST:

@@ -29,7 +29,7 @@ def handle(body: ListTransactionsRequest, request: Request) -> ListTransactionsR
     producer_ids = set(body.producer_id_filters)
     pattern = None
     if body.transactional_id_pattern:
-        import re2  # loaded by who asks
+        import re2  # loaded by the first request that needs it
 
         quiet = re2.Options()
         quiet.log_errors = False

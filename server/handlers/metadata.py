@@ -88,7 +88,7 @@ def _answer(body: MetadataRequest, request: Request) -> MetadataResponse:
     if asked is None or (version == 0 and not asked):
         topics = [view.topic(topic) for topic in image.topics.values()]
     else:
-        topics = _asked_for(asked, body.allow_auto_topic_creation, view, request)
+        topics = _topics_asked_for(asked, body.allow_auto_topic_creation, view, request)
     return MetadataResponse(
         brokers=[view.broker(broker) for broker in brokers.values()],
         cluster_id=image.cluster_id,
@@ -100,8 +100,10 @@ def _answer(body: MetadataRequest, request: Request) -> MetadataResponse:
     )
 
 
-def _asked_for(asked: Iterable[MetadataRequestTopic], create: bool, view: _View, request: Request) -> list[MetadataResponseTopic]:
-    """Each topic once; asks the controller to create those that are missing and may be."""
+def _topics_asked_for(
+    asked: Iterable[MetadataRequestTopic], create: bool, view: _View, request: Request
+) -> list[MetadataResponseTopic]:
+    """Returns each topic once; asks the controller to create those that are missing and may be created."""
     image = view.image
     found: dict[str, MetadataResponseTopic] = {}
     failed: dict[str | bytes, MetadataResponseTopic] = {}
@@ -130,7 +132,7 @@ def _asked_for(asked: Iterable[MetadataRequestTopic], create: bool, view: _View,
 
 
 class _View:
-    """The image as a client of one listener and version sees it."""
+    """Shows the metadata image as a client of one listener and version sees it."""
 
     def __init__(self, image: MetadataImage, brokers: dict[int, BrokerImage], request: Request, operations: int) -> None:
         self.image = image
@@ -175,7 +177,7 @@ class _View:
         return MetadataResponsePartition(error, index, leader, partition.leader_epoch, replicas, isr, offline)
 
     def _is_offline(self, partition: PartitionImage, at: int) -> bool:
-        """Its broker is not there, or the log directory is not that it lies in (KIP-858)."""
+        """Returns whether a replica's broker is not alive, or the log directory that holds the replica is offline (KIP-858)."""
         broker_id = partition.replicas[at]
         if not self._is_alive(broker_id):
             return True

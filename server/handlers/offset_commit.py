@@ -40,9 +40,9 @@ def handle(body: OffsetCommitRequest, request: Request) -> OffsetCommitResponse:
     refused: dict[tuple[str, bytes], OffsetCommitResponseTopic] = {}
     topics = [answer for topic in body.topics if (answer := _read_topic(topic, request, commits, refused)).partitions]
     accepted = [partition for topic in topics for partition in topic.partitions]
-    response = OffsetCommitResponse(topics=_merged(refused, topics) if refused else topics)
+    response = OffsetCommitResponse(topics=_merge(refused, topics) if refused else topics)
     if not accepted:
-        return response  # nothing that could be stored: as in Kafka, the group is not even asked
+        return response  # there is nothing to store, so as in Kafka the group is not even looked at
     try:
         request.broker.groups.shard(group_id).commit(
             group_id,
@@ -63,8 +63,9 @@ def _read_topic(
     commits: list[Commit],
     refused: dict[tuple[str, bytes], OffsetCommitResponseTopic],
 ) -> OffsetCommitResponseTopic:
-    """The answer for the partitions that exist, which is the group's to give. What can be stored goes to `commits`, a topic or
-    partitions that are not there to `refused`.
+    """Returns the answer for the partitions that exist, which the group decides on later.
+
+    Offsets that can be stored are added to `commits`; topics and partitions that do not exist to `refused`.
     """
     by_id = request.api_version >= 10
     metadata = request.broker.metadata
@@ -90,7 +91,7 @@ def _read_topic(
     return OffsetCommitResponseTopic(topic.name, topic.topic_id, answers)
 
 
-def _merged(
+def _merge(
     refused: dict[tuple[str, bytes], OffsetCommitResponseTopic], topics: list[OffsetCommitResponseTopic]
 ) -> list[OffsetCommitResponseTopic]:
     for topic in topics:

@@ -34,11 +34,11 @@ def handle(body: OffsetDeleteRequest, request: Request) -> OffsetDeleteResponse:
     except GroupError as error:
         return OffsetDeleteResponse(error.code)
     deleted = [_topic(name, indexes, code) for (name, indexes), code in zip(present, codes, strict=True)]
-    return OffsetDeleteResponse(topics=_merged(missing, deleted) if missing else deleted)
+    return OffsetDeleteResponse(topics=_merge(missing, deleted) if missing else deleted)
 
 
 def _split(body: OffsetDeleteRequest, request: Request) -> tuple[list[OffsetDeleteResponseTopic], list[tuple[str, list[int]]]]:
-    """The answers for partitions that do not exist, and those that do."""
+    """Returns the answers for partitions that do not exist, and the partitions that do exist, by topic."""
     missing: list[OffsetDeleteResponseTopic] = []
     present: list[tuple[str, list[int]]] = []
     for topic in body.topics:
@@ -58,8 +58,8 @@ def _topic(name: str, indexes: list[int], code: ErrorCode) -> OffsetDeleteRespon
     return OffsetDeleteResponseTopic(name, [OffsetDeleteResponsePartition(index, code) for index in indexes])
 
 
-def _merged(*answers: list[OffsetDeleteResponseTopic]) -> list[OffsetDeleteResponseTopic]:
-    """One entry a topic, in the order in which they first come."""
+def _merge(*answers: list[OffsetDeleteResponseTopic]) -> list[OffsetDeleteResponseTopic]:
+    """Returns one entry for each topic, in the order in which topics first appear."""
     by_name: dict[str, OffsetDeleteResponseTopic] = {}
     for topic in (topic for answer in answers for topic in answer):
         if topic.name in by_name:

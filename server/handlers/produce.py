@@ -14,10 +14,10 @@
   many requests share (server/partitions/flushing.py). Only the answer waits: what the same connection produces next is appended
   meanwhile.
 - If a transactional batch comes without a transactional id, all partitions are answered 53 TRANSACTIONAL_ID_AUTHORIZATION_FAILED.
-  With an id, the partition has to be in the transaction (KIP-890): v12 adds it; below v12, if it is not there
-  (`transaction.partition.verification.enable`), the answer is 120 TRANSACTION_ABORTABLE since v11 and 48 INVALID_TXN_STATE
-  before. Batches of several producers in one request are answered 49 INVALID_PRODUCER_ID_MAPPING, and so is an id that the
-  coordinator does not know; if the coordinator cannot tell at the moment, the answer is 19 NOT_ENOUGH_REPLICAS.
+  With an id, the partition has to be in the transaction (KIP-890). v12 adds it. Below v12 the broker checks that it is there, if
+  `transaction.partition.verification.enable` is true; if it is not there, the answer is 120 TRANSACTION_ABORTABLE since v11 and
+  48 INVALID_TXN_STATE before. Batches of several producers in one request are answered 49 INVALID_PRODUCER_ID_MAPPING, and so is
+  an id that the coordinator does not know; if the coordinator cannot tell at the moment, the answer is 19 NOT_ENOUGH_REPLICAS.
 - Further errors: 2 CORRUPT_MESSAGE, 3 UNKNOWN_TOPIC_OR_PARTITION, 6 NOT_LEADER_OR_FOLLOWER, 10 MESSAGE_TOO_LARGE, 18
   RECORD_LIST_TOO_LARGE, 32 INVALID_TIMESTAMP, 45 OUT_OF_ORDER_SEQUENCE_NUMBER, 47 INVALID_PRODUCER_EPOCH, 56 KAFKA_STORAGE_ERROR,
   87 INVALID_RECORD. Offset and time are then -1; the answer has the log start offset if it was the log that refused.
@@ -102,12 +102,12 @@ _NOT_THE_LOG: Final = (
 
 
 _Key = tuple[str, bytes, int]
-"""A partition as a request names it: its topic's name or id, and the index."""
+"""A partition as a request names it: the name and the id of its topic, one of which is empty, and its index."""
 _NONE: Final[Mapping[_Key, ErrorCode]] = {}
 
 
 class _Owed(NamedTuple):
-    """An append whose acknowledgement has to wait: for a flush, or for other replicas."""
+    """Remembers an append whose acknowledgement has to wait for a flush or for other replicas."""
 
     replica: Replica
     end_offset: int
@@ -117,10 +117,10 @@ class _Owed(NamedTuple):
 def handle(body: ProduceRequest, request: Request) -> ProduceResponse | Acknowledgement[ProduceResponse] | None:
     topics = body.topic_data
     if len(topics) != 1 or len(topics[0].partition_data) != 1:
-        topics = _each_once(topics)
+        topics = _merge_duplicates(topics)
     nameless, unverified = False, _NONE
     if body.transactional_id is not None:
-        unverified = _unverified(topics, body.transactional_id, request)
+        unverified = _find_unverified(topics, body.transactional_id, request)
     elif _has_transactional_batches(topics):
         nameless = True
     responses: list[TopicProduceResponse] = []
@@ -156,13 +156,13 @@ def handle(body: ProduceRequest, request: Request) -> ProduceResponse | Acknowle
 def _answer_when_acknowledged(
     owed: list[_Owed], responses: list[TopicProduceResponse], acks: int, failed: bool, request: Request
 ) -> Acknowledgement[ProduceResponse] | None:
-    """The answer, once the last of what is owed is acknowledged or refused."""
-    from ottla.server.partitions.acknowledging import when_acknowledged  # by default nobody has to wait
+    """Returns a promise of the answer, kept once the last append in `owed` is acknowledged or refused; None for acks 0."""
+    from ottla.server.partitions.acknowledging import when_acknowledged  # by default no answer has to wait
 
     flusher = request.broker.flusher
     if acks == NOBODY:
         for replica, end_offset, _ in owed:
-            when_acknowledged(replica, end_offset, flusher, _nobody_asked, by_all=False)
+            when_acknowledged(replica, end_offset, flusher, _ignore_outcome, by_all=False)
         if failed:
             raise CloseConnection(f"acks is 0 and there are errors: {_summary(responses)}")
         return None
@@ -190,14 +190,14 @@ def _answer_when_acknowledged(
     return promise
 
 
-def _nobody_asked(error: Exception | None) -> None:
-    """acks is 0: the client is not told what became of it. A directory that went offline is in the log."""
+def _ignore_outcome(error: Exception | None) -> None:
+    """Does nothing: with acks 0 the client wants no answer. A directory that went offline has already been logged."""
 
 
 def _append(
     topic: TopicProduceData, data: PartitionProduceData, body: ProduceRequest, request: Request, owed: list[_Owed]
 ) -> PartitionProduceResponse:
-    """The answer for one partition; it is in `owed`, too, if it may not go out yet."""
+    """Appends one partition's batch and returns its answer; adds it to `owed` as well if it must not go out yet."""
     index, records, version = data.index, data.records, request.api_version
     replica = _replica(topic, index, request)
     if replica is None or not replica.is_leader:
@@ -222,8 +222,8 @@ def _replica(topic: TopicProduceData, index: int, request: Request) -> Replica |
     return replicas.get(topic.name, index) if request.api_version < TOPIC_IDS_SINCE else replicas.get_by_id(topic.topic_id, index)
 
 
-def _each_once(topics: list[TopicProduceData]) -> list[TopicProduceData]:
-    """The topics with each partition once, the later of two batches for one. Topics without partitions are left out."""
+def _merge_duplicates(topics: list[TopicProduceData]) -> list[TopicProduceData]:
+    """Returns the topics with each partition once: of two batches for it, the later. Leaves out topics without partitions."""
     merged: dict[tuple[str, bytes], dict[int, PartitionProduceData]] = {}
     for topic in topics:
         if not topic.partition_data:
@@ -235,9 +235,9 @@ def _each_once(topics: list[TopicProduceData]) -> list[TopicProduceData]:
 # Transactions
 
 
-def _unverified(topics: list[TopicProduceData], transactional_id: str, request: Request) -> Mapping[_Key, ErrorCode]:
-    """What is refused because the coordinator does not have, or take, its partition among those of the transaction."""
-    from ottla.server.txn.verification import (  # where nobody has transactions it is not needed
+def _find_unverified(topics: list[TopicProduceData], transactional_id: str, request: Request) -> Mapping[_Key, ErrorCode]:
+    """Returns the partitions to refuse, with their errors, because they are not in the transaction and cannot be added to it."""
+    from ottla.server.txn.verification import (  # not loaded by brokers without transactions
         TRANSIENT,
         Entry,
         refused_entries,
@@ -286,7 +286,7 @@ def _has_transactional_batches(topics: list[TopicProduceData]) -> bool:
 
 
 def _is_transactional(records: Buffer | None) -> bool:
-    """Whether the first batch is of a transaction, if there is a whole batch at all."""
+    """Returns whether the records begin with a whole batch and this batch belongs to a transaction."""
     if records is None or len(records) < HEADER_SIZE or not records[_ATTRIBUTES_AT] & TRANSACTIONAL_BIT:
         return False
     length: int = _BATCH_LENGTH.unpack_from(records)[0]
@@ -308,7 +308,7 @@ def _unverified_refusal(topic: TopicProduceData, index: int, code: ErrorCode, re
     if code is ErrorCode.INVALID_TXN_STATE:
         answer.error_message = "The partition was not added to the transaction."
     elif code is ErrorCode.NOT_ENOUGH_REPLICAS:
-        answer.error_message = "The transaction coordinator cannot say now whether the partition is in the transaction."
+        answer.error_message = "The transaction coordinator cannot tell now whether the partition is in the transaction."
     return answer
 
 
@@ -337,7 +337,7 @@ def _refused_by_log(index: int, error: Exception, replica: Replica) -> Partition
 
 
 def _summary(responses: list[TopicProduceResponse]) -> str:
-    """What went wrong where, for the log."""
+    """Returns the errors by partition, as text for the log."""
     return ", ".join(
         f"{topic.name or topic.topic_id.hex()}-{answer.index}: {ErrorCode(answer.error_code).name}"
         for topic in responses
@@ -347,7 +347,7 @@ def _summary(responses: list[TopicProduceResponse]) -> str:
 
 
 def _add_hints(responses: list[TopicProduceResponse], request: Request) -> list[NodeEndpoint]:
-    """Names the leader beside each NOT_LEADER_OR_FOLLOWER; returns where those leaders are."""
+    """Names the current leader beside each NOT_LEADER_OR_FOLLOWER; returns the addresses of these leaders."""
     metadata = request.broker.metadata
     endpoints: dict[int, NodeEndpoint] = {}
     for topic in responses:

@@ -74,7 +74,7 @@ def handle(body: ShareFetchRequest, request: Request) -> ShareFetchResponse | Pr
 
 
 def _renew_error(body: ShareFetchRequest) -> ShareError | None:
-    """Who renews locks does not fetch."""
+    """Returns the error of a request that renews locks and asks for records as well, or None."""
     if not body.is_renew_ack:
         return None
     limits = {
@@ -88,7 +88,7 @@ def _renew_error(body: ShareFetchRequest) -> ShareError | None:
 
 
 def _session(body: ShareFetchRequest, shares: SharePartitions, request: Request) -> ShareSession:
-    """The session that the request belongs to, as it is from now on. ShareError."""
+    """Returns the session that the request belongs to, already changed as the request asks. Raises ShareError."""
     assert body.group_id is not None
     assert body.member_id is not None
     key = SessionKey(body.group_id, body.member_id)
@@ -119,7 +119,7 @@ def _refusal(error: ShareError) -> ShareFetchResponse:
 
 
 class _Fetching:
-    """One request between its session and its answer. The acknowledgements are done when this is made."""
+    """Carries out one request of a session. Its acknowledgements have been carried out when the object is made."""
 
     def __init__(self, body: ShareFetchRequest, session: ShareSession, shares: SharePartitions, request: Request) -> None:
         self._request = request
@@ -134,8 +134,8 @@ class _Fetching:
                 shares, image, session.key, body.topics, request.api_version, renews=body.is_renew_ack
             )
         self._missing: list[Fetched] = []
-        wanted = [] if self._epoch == FINAL_EPOCH or body.is_renew_ack else list(self._existing())
-        if wanted and self._epoch > INITIAL_EPOCH:  # each has its turn to be the first
+        wanted = [] if self._epoch == FINAL_EPOCH or body.is_renew_ack else list(self._existing_partitions())
+        if wanted and self._epoch > INITIAL_EPOCH:  # every partition gets its turn to be the first
             turn = self._epoch % len(wanted)
             wanted = wanted[turn:] + wanted[:turn]
         max_bytes = min(body.max_bytes, request.broker.config.values["fetch.max.bytes"])
@@ -151,8 +151,8 @@ class _Fetching:
         self.watched = self._fetch.watched
         self.waits_for_nothing = not self.watched
 
-    def _existing(self) -> Iterator[TopicIdPartition]:
-        """The session's partitions that there are. Those that there are not are told of at the end."""
+    def _existing_partitions(self) -> Iterator[TopicIdPartition]:
+        """Yields the session's partitions that exist. The answer names the others at its end."""
         topics = self._request.broker.metadata.topics_by_id
         for partition, name in self._session.partitions.items():
             topic = topics.get(partition[0])

@@ -74,7 +74,7 @@ def _check(body: ShareGroupHeartbeatRequest) -> None:
     elif body.rack_id is not None and not body.rack_id.strip():
         wrong = "The rack id is empty."
     elif body.member_epoch == JOINING_EPOCH and not body.subscribed_topic_names:
-        wrong = "Who joins names topics."
+        wrong = "A joining member has to name its topics."
     elif body.member_epoch < LEAVING_EPOCH:
         wrong = f"{body.member_epoch} is no member epoch."
     if wrong is not None:

@@ -47,7 +47,7 @@ from ottla.wire.messages.streams_group_describe import (
 TRAITS = Traits(Inside(Need(Operation.DESCRIBE, Resource.GROUP), Need(Operation.DESCRIBE, Resource.TOPIC)))
 
 NOT_STORED: Final = 1
-"""The status of a description that was asked for."""
+"""The status of a topology description that the client asked for and that the broker does not keep."""
 
 
 def handle(body: StreamsGroupDescribeRequest, request: Request) -> StreamsGroupDescribeResponse:

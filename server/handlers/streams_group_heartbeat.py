@@ -63,15 +63,15 @@ async def handle(body: StreamsGroupHeartbeatRequest, request: Request) -> Stream
     except GroupError as error:
         return StreamsGroupHeartbeatResponse(error_code=error.code, error_message=error.message or error.code.name)
     if answer.missing:
-        await _create(body.group_id, answer, protocol, request)
+        await _create_missing(body.group_id, answer, protocol, request)
     return answer.response
 
 
-# What is wrong with a request, whatever the group
+# Requests that are wrong whatever the group is
 
 
 def _check(body: StreamsGroupHeartbeatRequest) -> None:
-    """GroupError: INVALID_REQUEST, STREAMS_INVALID_TOPOLOGY."""
+    """Raises GroupError with INVALID_REQUEST or STREAMS_INVALID_TOPOLOGY if the request is wrong whatever the group is."""
     epoch, topology = body.member_epoch, body.topology
     if topology is not None:
         _check_topics(topology)
@@ -89,26 +89,26 @@ def _check(body: StreamsGroupHeartbeatRequest) -> None:
     if epoch == JOINING_EPOCH:
         _check_join(body)
     elif epoch == LEAVING_STATIC_EPOCH and body.instance_id is None:
-        raise _invalid("Only a static member can go and come back.")
+        raise _invalid("Only a static member can leave and return.")
     elif epoch < LEAVING_STATIC_EPOCH:
-        raise _invalid(f"{epoch} is no epoch.")
+        raise _invalid(f"{epoch} is not a valid epoch.")
     if None in roles and any(role is not None for role in roles):
-        raise _invalid("Who says what tasks it has, says it of all three kinds.")
+        raise _invalid("A member that lists its tasks has to list all three kinds.")
     if epoch != JOINING_EPOCH and topology is not None:
-        raise _invalid("Only who joins brings a topology.")
+        raise _invalid("Only a joining member brings a topology.")
 
 
 def _check_join(body: StreamsGroupHeartbeatRequest) -> None:
     if body.rebalance_timeout_ms == -1:
-        raise _invalid("Who joins has to say its rebalance timeout.")
+        raise _invalid("A joining member has to give its rebalance timeout.")
     if any(tasks != [] for tasks in (body.active_tasks, body.standby_tasks, body.warmup_tasks)):
-        raise _invalid("Who joins has no tasks, and says so.")
+        raise _invalid("A joining member has to send empty lists of tasks.")
     if body.topology is None:
-        raise _invalid("Who joins brings a topology.")
+        raise _invalid("A joining member has to bring a topology.")
     for each in body.topology.subtopologies:
         for topic in each.state_changelog_topics:
             if topic.partitions:
-                text = f"The number of partitions of changelog topic {topic.name} is not the member's to say."
+                text = f"The broker sets the number of partitions of changelog topic {topic.name}, not the member."
                 raise GroupError(ErrorCode.STREAMS_INVALID_TOPOLOGY, text)
 
 
@@ -125,12 +125,13 @@ def _check_topics(topology: Topology) -> None:
     }
     broker_owned = sorted(names & INTERNAL_TOPICS)
     if broker_owned:
-        raise GroupError(ErrorCode.STREAMS_INVALID_TOPOLOGY, f"Topics of the broker's own: {named(broker_owned)}.")
+        text = f"The topology uses internal topics of the broker: {named(broker_owned)}."
+        raise GroupError(ErrorCode.STREAMS_INVALID_TOPOLOGY, text)
     illegal = sorted(name for name in names if invalid_reason(name) is not None)
     if illegal:
-        raise GroupError(ErrorCode.STREAMS_INVALID_TOPOLOGY, f"No topic can have such a name: {named(illegal)}.")
+        raise GroupError(ErrorCode.STREAMS_INVALID_TOPOLOGY, f"These are not legal topic names: {named(illegal)}.")
     if any(each.source_topic_regex for each in topology.subtopologies):
-        raise _invalid("Source topics have names; expressions are not supported.")
+        raise _invalid("Source topics have to be named; regular expressions are not supported.")
     ids = [each.subtopology_id for each in topology.subtopologies]
     if len(set(ids)) < len(ids):
         raise GroupError(ErrorCode.STREAMS_INVALID_TOPOLOGY, "Two subtopologies have the same id.")
@@ -143,22 +144,22 @@ def _invalid(text: str) -> GroupError:
 # Internal topics
 
 
-async def _create(group_id: str, answer: Answer, protocol: StreamsProtocol, request: Request) -> None:
-    """Create what is missing. Failures of a moment ago are told with the status that says what is missing."""
+async def _create_missing(group_id: str, answer: Answer, protocol: StreamsProtocol, request: Request) -> None:
+    """Creates the internal topics that are missing. Recent failures are added to the status that lists the missing topics."""
     wanted = protocol.topics_to_create(answer.missing)
     failures = protocol.failures(answer.missing)
     if failures:
-        told = ", ".join(f"{name} ({failures[name]})" for name in sorted(failures)[:3])
+        reasons = ", ".join(f"{name} ({failures[name]})" for name in sorted(failures)[:3])
         for status in answer.response.status or ():
             if status.status_code == Status.MISSING_INTERNAL_TOPICS:
-                status.status_detail += f" They could not be created: {told}."
+                status.status_detail += f" They could not be created: {reasons}."
     if wanted:
-        for name, why in (await _created({name: answer.missing[name] for name in wanted}, request)).items():
+        for name, why in (await _create_topics({name: answer.missing[name] for name in wanted}, request)).items():
             protocol.creation_failed(group_id, name, why)
 
 
-async def _created(topics: Mapping[str, InternalTopic], request: Request) -> dict[str, str]:
-    """Create topics; why some could not be, by name."""
+async def _create_topics(topics: Mapping[str, InternalTopic], request: Request) -> dict[str, str]:
+    """Creates topics; returns, by name, why some of them could not be created."""
     wanted = [
         CreatableTopic(
             topic.name,

@@ -94,7 +94,7 @@ def _read_topic(
     commits: list[Commit],
     accepted: list[TxnOffsetCommitResponsePartition],
 ) -> TxnOffsetCommitResponseTopic:
-    """The answer for one topic. What can be stored goes to `commits`, and what the group decides about to `accepted`."""
+    """Returns the answer for one topic. Adds offsets to store to `commits`, and answers of existing partitions to `accepted`."""
     by_id, metadata = request.api_version >= TOPIC_IDS_SINCE, request.broker.metadata
     image = metadata.topics_by_id.get(topic.topic_id) if by_id else metadata.topics.get(topic.name)
     missing = ErrorCode.UNKNOWN_TOPIC_ID if image is None and by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -47,7 +47,7 @@ _Partition = tuple[str, int]
 
 
 class _Writing:
-    """One request: what came of each partition so far, and which appends are not acknowledged yet."""
+    """Carries out one request: holds each partition's result so far, and the appends that are not acknowledged yet."""
 
     def __init__(self, request: Request) -> None:
         self._request = request
@@ -90,7 +90,7 @@ class _Writing:
             if left == 0 and not promise.done():  # the connection may have gone
                 promise.set_result(self.answer())
 
-        from ottla.server.partitions.acknowledging import when_acknowledged  # hardly anybody has to wait
+        from ottla.server.partitions.acknowledging import when_acknowledged  # hardly any answer has to wait
 
         flusher = self._request.broker.flusher
         for producer_id, partition, replica, end_offset in self.owed:
