@@ -1,6 +1,6 @@
-"""What the coordinators have to know of the cluster: which shards are theirs, and that a topic is not what it was.
+"""Tells the coordinators what they have to know about the cluster: which shards are theirs, and that a topic has changed.
 
-Transactions and share groups are loaded with their first request, or here, when their topic is there.
+The coordinators of transactions and share groups are loaded with their first request, or here, if their topic exists.
 """
 
 from __future__ import annotations

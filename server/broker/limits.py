@@ -1,4 +1,6 @@
-"""Whether anything limits the clients of a broker: the code that does it (quotas_in_force.py) is loaded only then."""
+"""Finds out whether anything limits the clients of a broker. The code that enforces limits (quotas_in_force.py) is loaded only
+then.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Wires the parts of a broker that most brokers never need, each with the first who asks for it (server/requests/context.py).
+"""Makes the parts of a broker that most brokers never need, each when it is first asked for (server/requests/context.py).
 
-A part takes what it uses as arguments and knows nothing of the broker around it; here is the one place that knows both. Its
-module is imported only when it is made: a broker without transactions, share groups or telemetry loads none of them.
+A part gets what it uses as arguments and knows nothing of the broker around it; this module is the one place that knows both. The
+module of a part is imported only when the part is made: a broker without transactions, share groups or telemetry loads none of
+them.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The recurring work of a broker: which pass runs how often. How a pass is run: server/base/scheduler.py.
+"""Schedules the recurring work of a broker: which pass runs how often. server/base/scheduler.py runs them.
 
-Transactions, share state and the cleaner are passed over while nobody has loaded them.
+The passes for transactions, share state and the cleaner do nothing as long as these are not loaded.
 """
 
 from __future__ import annotations

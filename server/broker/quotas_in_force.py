@@ -1,4 +1,4 @@
-"""All quotas of a running broker, as its metadata and settings have them now. The broker makes this with the first of them."""
+"""Applies all quotas of a running broker, as its metadata and settings have them now. It is loaded with the first quota."""
 
 from __future__ import annotations
 

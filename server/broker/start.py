@@ -1,4 +1,4 @@
-"""The first half of a start: directories, partitions, which cluster, and the parts that handlers lean on.
+"""The first half of a start: it opens directories and partitions, finds out the cluster, and makes the parts that handlers use.
 
 `open_cluster` is the only place that knows which implementation of Cluster a broker runs with.
 """

@@ -1,9 +1,9 @@
-"""What stands before and after the handlers, put together in one place.
+"""The chain of links puts together, in one place, what happens before and after the handlers.
 
-A route is made of the steps of one API: decode, handle, encode. Links stand around them, each for one purpose: quotas today; the
-faults of a test kit, an authorizer and an audit log find their places here, too. The steps are composed when a route is made, and
-all routes are made anew when a link comes or goes. Nothing is changed in a route that exists: a request that waits is answered
-by the route that it began with. Without links the steps are the handler's own, so what is not there costs nothing.
+A route is made of the steps of one API: decode, handle, encode. Links stand around these steps, each for one purpose: quotas
+today, and the faults of a test kit; an authorizer and an audit log will find their places here as well. The steps are composed
+when a route is made, and all routes are made anew when a link comes or goes. An existing route never changes: a request that
+waits is answered by the route that it began with. Without links the steps are the handler's own, so a missing link costs nothing.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from ottla.wire.api import Api
 
 
 class Place(IntEnum):
-    """Where a link stands, whenever it comes. The lowest is next to the handler, the highest sees a request first."""
+    """Gives each link its place, whenever it comes. The lowest is next to the handler; the highest sees a request first."""
 
     QUOTAS = 0
     FAULTS = 1
-    """What a test kit does to requests stands outside, so that a request that never arrives is counted against nobody."""
+    """The faults of a test kit are outside the quotas, so that a request that never arrives is counted against nobody."""
 
 
 class Chain:
-    """The links of one dispatch; at most one in each place."""
+    """Holds the links of one dispatch, at most one in each place."""
 
     __slots__ = ("_links",)
 
@@ -32,7 +32,7 @@ class Chain:
         self._links: dict[Place, Link] = {}
 
     def put(self, place: Place, link: Link | None) -> bool:
-        """Puts a link into its place, or takes out what is there; returns whether anything changed."""
+        """Puts a link into its place, or with None takes out the one that is there; returns whether anything changed."""
         if self._links.get(place) is link:
             return False
         if link is None:

@@ -1,9 +1,11 @@
-"""Which error codes an answer holds, for the count of errors by API and code.
+"""Finds the error codes in an answer, for the count of errors by API and code.
 
-Every non-zero field called `error_code` counts, wherever in the answer it stands: an answer with ten failed partitions has ten.
-Where they can be is read off the message's class once, when its route is made; parts that cannot hold any are not walked.
+Every non-zero field called `error_code` counts, wherever it stands in the answer: an answer with ten failed partitions has ten.
+The places where such fields can be are read off the message's class once, when its route is made, and parts of a message that
+cannot hold any are skipped.
 
-Produce and Fetch are not walked at all unless they say so (`Request.failed`): they see every partition anyway.
+The answers of Produce and Fetch are searched only if their handlers say so (`Request.failed`), since these look at every
+partition anyway.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ FIELD = "error_code"
 
 
 class Places(NamedTuple):
-    """The places where error codes can stand in a struct of one class."""
+    """Says where error codes can stand in a struct of one class."""
 
     has_code: bool
     structs: tuple[tuple[str, Places], ...]
@@ -27,6 +29,7 @@ class Places(NamedTuple):
 
 
 def places_in(message: type[WireStruct]) -> Places:
+    """Returns the places in a message's class, those in nested structs included."""
     inside = [(field, places_in(kind), is_list) for field, kind, is_list in message.NESTED]
     structs = tuple((field, places) for field, places, is_list in inside if places and not is_list)
     lists = tuple((field, places) for field, places, is_list in inside if places and is_list)
@@ -34,7 +37,7 @@ def places_in(message: type[WireStruct]) -> Places:
 
 
 def count_errors(answer: Any, places: Places, counts: dict[int, int]) -> None:
-    """Adds the codes in `answer`, a struct of the class that `places` were read off, to `counts`."""
+    """Adds the error codes in `answer` to `counts`; `places` were read off the class of `answer`."""
     if places.has_code:
         code = answer.error_code
         if code:

@@ -1,7 +1,7 @@
-"""Dispatch with its requests counted and timed, for the metrics; a broker without metrics never loads this.
+"""A dispatch that counts and times its requests for the metrics; a broker without metrics never loads it.
 
-Each route counts its requests, its answers by how long they took, a promised one until it is given, and the error codes in them.
-All of it is plain integers, which server/metrics reads when somebody asks.
+Each route counts its requests, the error codes in its answers, and its answers by how long they took; the time of a promised
+answer runs until the promise is kept. All counts are plain integers, which server/metrics reads when somebody asks for them.
 """
 
 from __future__ import annotations
@@ -23,22 +23,23 @@ from ottla.server.requests.session import Session
 from ottla.wire.primitives import Buffer, Parts, WireStruct
 
 BUCKETS: Final = 65
-"""The number of buckets of time: the last is for what took 2**63 ns and more, which nothing does."""
+"""The number of buckets of time; the last is for 2**63 ns and more, which nothing takes."""
 
 Ticks = Callable[[], int]
 """A clock of nanoseconds that never goes back, such as time.perf_counter_ns."""
 
 
 class RequestCounts:
-    """What came of the requests of one route."""
+    """Counts the requests of one route and how they ended."""
 
     __slots__ = ("errors", "requests", "took", "took_ns")
 
     def __init__(self) -> None:
         self.requests = 0
-        """The number of those whose body was decoded."""
+        """The number of requests whose body was decoded."""
         self.took = [0] * BUCKETS
-        """Answers by the time they took: bucket n is for 2**(n-1) to 2**n - 1 ns. Those that closed the connection are not in."""
+        """The numbers of answers by the time they took: bucket n is for 2**(n-1) to 2**n - 1 ns. A request that closed its
+        connection is not counted."""
         self.took_ns = 0
         """The sum of these times."""
         self.errors: dict[int, int] = {}
@@ -56,7 +57,7 @@ class Stopwatch:
 
 
 class MeasuredRoute(Route):
-    """A route that counts."""
+    """Serves requests as Route does, and counts and times them."""
 
     __slots__ = ("_counts", "_error_places", "_watch")
 
@@ -89,7 +90,7 @@ class MeasuredRoute(Route):
         return frame
 
     def _note(self, response: Any, started: int, request: Request) -> None:
-        """Counts an answer that is done; None for one that nobody wants. One that was kept encoded has no errors."""
+        """Counts a finished answer; None stands for one that the client did not want. A kept answer (Encoded) has no errors."""
         counts = self._counts
         took = self._watch.ticks() - started
         counts.took_ns += took
@@ -101,7 +102,7 @@ class MeasuredRoute(Route):
 
 
 class MeasuredDispatch(Dispatch):
-    """See the module's docstring."""
+    """Serves requests as Dispatch does, and measures them; see the module's docstring."""
 
     __slots__ = ("_watch", "counts")
 
@@ -109,7 +110,7 @@ class MeasuredDispatch(Dispatch):
         super().__init__(broker, role)
         self._watch = Stopwatch(ticks)
         self.counts: dict[int, RequestCounts] = {}
-        """By the numbers of the routes. They outlive the routes, which are made anew when a link comes or goes."""
+        """The counts by the number of the route. They outlive the routes, which are made anew when a link comes or goes."""
 
     def serve(self, frame: Buffer, session: Session) -> bytes | Parts | Waiting | None:
         self._watch.started = self._watch.ticks()

@@ -1,19 +1,19 @@
 """From the bytes of a request to the parts of its answer: header, route, decode, handle, encode.
 
-A route is one API at one version: two functions of the generated codecs and the handler's `handle`, with the links around them
-that there are at the time (chain.py). It is made when the first such request comes, which is also when the handler and the
-message classes are imported. Counting and timing, for the metrics, is done by another kind of route (measured.py).
+A route is one API at one version: two functions of the generated codecs, the handler's `handle`, and the links that stand around
+them at the time (chain.py). It is made when the first such request comes, which is also when the handler and the message classes
+are imported. Another kind of route counts and times requests for the metrics (measured.py).
 
-How Kafka treats what it cannot serve, and so do we: an unknown key or version, or bytes that are no such request, close the
-connection. The one exception is an ApiVersions that is too new, which is answered in version 0, so that a client of the future
-can step down (KIP-511). More bytes than the request needs are ignored.
+Requests that cannot be served are treated as in Kafka: an unknown API key or version, or bytes that do not decode, close the
+connection. The one exception is an ApiVersions request that is too new, which is answered in version 0, so that a client of the
+future can step down (KIP-511). Bytes beyond the end of the request are ignored.
 
-**Who may keep what.** The frame may lie in the receive buffer that all connections share, so nothing of it may live on when
-`serve` returns. Decoders copy every field but one kind: `records`, which stay a view. Among requests only Produce has those, and
-its handler appends before it does anything else. A handler that waits *before* it is done with a view has to copy it.
+**What may be kept.** The frame may lie in the receive buffer that all connections share, so nothing may refer to it once `serve`
+has returned. Decoders copy every field except `records`, which stay a view. Among requests only Produce has those, and its
+handler appends them before it does anything else. A handler that waits *before* it is done with a view has to copy it.
 
-A handler's exception is our bug: it is logged once, with its traceback, and the connection is closed, since no answer would be
-honest. `CloseConnection` is how a handler closes on purpose.
+An exception in a handler is a bug of ours: it is logged once, with its traceback, and the connection is closed, since no answer
+would be honest. A handler closes the connection on purpose by raising `CloseConnection`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from typing import Any, Final, NamedTuple
 from ottla.server.base.errors import CloseConnection
 from ottla.server.base.promise import Promise
 from ottla.server.dispatch.chain import Chain, Place
-from ottla.server.dispatch.spare_descriptors import SpareDescriptors
+from ottla.server.dispatch.reserved_descriptors import ReservedDescriptors
 from ottla.server.handlers import BROKER, served
 from ottla.server.requests.context import BrokerContext
 from ottla.server.requests.kept_answers import Encoded
@@ -50,13 +50,13 @@ _HEAD_TAGS: Final = Struct(">iix")
 
 
 class Plan(NamedTuple):
-    """What a route is made from, each time anew."""
+    """Holds what a route is made from, each time anew."""
 
     api: Api
     version: int
     traits: Traits
     own_steps: Steps
-    """The codecs' and the handler's functions, with no link around them."""
+    """The functions of the codecs and the handler, without any link around them."""
     response: type[WireStruct]
 
     @property
@@ -66,7 +66,7 @@ class Plan(NamedTuple):
 
 
 class Route:
-    """One API at one version."""
+    """Serves one API at one version."""
 
     __slots__ = ("decode", "encode", "handle", "head", "plan", "regions")
 
@@ -77,12 +77,12 @@ class Route:
         self.encode = steps.encode
         flexible = plan.version >= plan.api.flexible_from and plan.api.key != API_VERSIONS
         self.head = _HEAD_TAGS if flexible else _HEAD
-        """Size and correlation id, and in flexible versions the header's tagged fields, of which there are none."""
+        """Packs the size and the correlation id, and in flexible versions the header's tagged fields, of which there are none."""
         self.regions = plan.traits.answers_with_regions
-        """The answer may hold regions of files: its parts are not joined."""
+        """True if the answer may hold regions of files, so that its parts must not be joined."""
 
     def answer(self, body: Any, request: Request) -> bytes | Parts | Waiting | None:
-        """Has the request handled; returns what `Dispatch.serve` does. Raises CloseConnection."""
+        """Calls the handler; returns what `Dispatch.serve` returns. Raises CloseConnection."""
         try:
             response = self.handle(body, request)
             if isinstance(response, WireStruct):
@@ -103,7 +103,7 @@ class Route:
             raise log_failure(error, waiting.request) from error
 
     def frame(self, response: Any, correlation_id: int) -> bytes | Parts:
-        """Encodes an answer; returns its frame, in parts where there may be regions of files in it."""
+        """Encodes an answer; returns its frame, in parts if it may hold regions of files."""
         parts: Parts = []
         if type(response) is Encoded:
             parts.append(response.body)
@@ -117,30 +117,33 @@ class Route:
 
 
 class Waiting(NamedTuple):
-    """A request whose answer comes later; `route.finish` makes its frame then."""
+    """Stands for a request whose answer comes later; `route.finish` then makes its frame."""
 
     answer: Awaitable[Any]
     route: Route
     request: Request
     started: int = 0
-    """When the request came, in the ticks of a route that measures; 0 of all others."""
+    """When the request came, in the ticks of a route that measures; 0 for all other routes."""
 
 
 class Dispatch:
-    """The routes that somebody asked for, by key << 16 | version. `role` is that of the listeners whose requests it serves."""
+    """Serves the requests of listeners of one `role`.
 
-    __slots__ = ("_broker", "_chain", "_role", "_spare", "routes")
+    `routes` holds the routes that were needed so far, by API key << 16 | version.
+    """
+
+    __slots__ = ("_broker", "_chain", "_reserved", "_role", "routes")
 
     def __init__(self, broker: BrokerContext, role: str = BROKER) -> None:
         self._broker = broker
         self._chain = Chain()
         self._role = role
-        self._spare = SpareDescriptors()
+        self._reserved = ReservedDescriptors()
         self.routes: dict[int, Route] = {}
 
     def serve(self, frame: Buffer, session: Session) -> bytes | Parts | Waiting | None:
-        """Answers one request: with a frame, in parts if there are regions of files in it; or Waiting; or None where the client
-        wants no answer.
+        """Serves one request; returns the frame of its answer, in parts if it may hold regions of files; or Waiting if the answer
+        comes later; or None if the client wants no answer.
 
         Raises CloseConnection.
         """
@@ -154,22 +157,22 @@ class Dispatch:
         if route is None:
             if key == API_VERSIONS and not 0 <= version <= APIS[API_VERSIONS].max_version:
                 return unsupported_api_versions(correlation_id)
-            route = self._spare.run(lambda: self._open_route(key, version))
+            route = self._reserved.run(lambda: self._open_route(key, version))
         try:
             body, end = route.decode(frame, pos)
         except MALFORMED as error:
             raise CloseConnection(f"{APIS[key].name} v{version} does not decode: {error!r}") from None
         if end > len(frame):
-            raise CloseConnection(f"{APIS[key].name} v{version} ends {end - len(frame)} bytes behind its frame")
+            raise CloseConnection(f"{APIS[key].name} v{version} ends {end - len(frame)} bytes after its frame")
         return route.answer(body, Request(self._broker, session, key, version, correlation_id, client_id))
 
     def put(self, place: Place, link: Link | None) -> None:
-        """Puts a link into its place around all handlers, or takes out what is there. All routes are made anew."""
+        """Puts a link into its place around all handlers, or with None takes it out. All routes are made anew."""
         if self._chain.put(place, link):
             self.routes = {number: self._compose(route.plan) for number, route in self.routes.items()}
 
     def _open_route(self, key: int, version: int) -> Route:
-        """Makes the route of an API, asked for in this version for the first time. Raises CloseConnection if it is not served."""
+        """Makes the route of an API at a version, with its first request. Raises CloseConnection if the API is not served."""
         api = served(self._role).get(key)
         if api is None:
             raise CloseConnection(f"API key {key} is not served")
@@ -190,7 +193,7 @@ class Dispatch:
 
 
 def unsupported_api_versions(correlation_id: int) -> bytes:
-    """Returns the answer in version 0, whatever was asked: error 35, and which versions of ApiVersions there are."""
+    """Returns an answer in version 0, whatever the request's version: error 35, and the supported versions of ApiVersions."""
     from ottla.wire.messages.api_versions import ENCODE_RESPONSE, ApiVersion, ApiVersionsResponse
 
     api = APIS[API_VERSIONS]
@@ -202,7 +205,7 @@ def unsupported_api_versions(correlation_id: int) -> bytes:
 
 
 def log_failure(error: BaseException, request: Request) -> CloseConnection:
-    """Logs a bug of ours, with its traceback; returns the error by which the connection is closed."""
+    """Logs a bug of ours, with its traceback; returns the error that closes the connection."""
     api, version = APIS[request.api_key], request.api_version
     host, client_id = request.session.client_host, request.client_id
     logger.error("%s v%d of %s (%s) failed", api.name, version, host, client_id, exc_info=error)

@@ -1,4 +1,4 @@
-"""The log cleaner's metrics, as rows for server/metrics/table.py. Before there was anything to compact they are 0."""
+"""The metrics of the log cleaner, as rows for server/metrics/table.py. They are 0 until there is a log to compact."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What clients pushed of their own metrics (KIP-714), as rows for server/metrics/table.py; server/telemetry/subscriptions.py
-keeps it.
+"""The metrics that clients have pushed (KIP-714), as rows for server/metrics/table.py; server/telemetry/subscriptions.py keeps
+them.
 
-Every client names its metrics and their attributes as it likes, so they are values of labels here and not names of metrics.
+Every client names its metrics and their attributes as it likes, so here these are values of labels and not names of metrics.
 """
 
 from __future__ import annotations

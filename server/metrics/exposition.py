@@ -1,8 +1,8 @@
-"""Rows become Prometheus' text format, by prometheus_client.
+"""Turns rows into Prometheus' text format, with prometheus_client.
 
-`BrokerCollector` is a collector as that library understands it: register it in any registry. `Exposition.pieces` gives the same
-as text in pieces of at most PIECE samples, or of what took PIECE_SECONDS to find: one sample may be the sum of a group's lags in
-a thousand partitions. Between two pieces the broker serves its clients.
+`BrokerCollector` is a collector as that library defines it, and can be registered in any registry. `Exposition.pieces` gives the
+same text in pieces of at most PIECE samples, or of as many as PIECE_SECONDS were enough for: one sample may be the sum of a
+group's lags in a thousand partitions. Between two pieces the broker serves its clients.
 """
 
 from __future__ import annotations

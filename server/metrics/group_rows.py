@@ -1,6 +1,6 @@
-"""How many groups of each protocol this broker coordinates, and in which states they are, as rows for server/metrics/table.py.
+"""The numbers of groups that this broker coordinates, by protocol and by state, as rows for server/metrics/table.py.
 
-Names and labels are those of Kafka's group-coordinator-metrics. A state that no group is in has its row: 0.
+Names and labels are those of Kafka's group-coordinator-metrics. A state without groups has a row of 0.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Whether the broker is ready, and if not, why.
+"""Says whether the broker is ready, and if not, why.
 
-`/healthz` needs no judgement: it is answered by the broker's own event loop, so one that hangs does not answer at all, which
-every prober takes for a failure. `/readyz` is for whoever sends clients here.
+`/healthz` needs no decision: the broker's own event loop answers it, so a broker that hangs does not answer at all, which every
+prober takes for a failure. `/readyz` is for load balancers and whatever else sends clients here.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""A responder for HTTP/1.x on the broker's event loop, as small as three pages need: GET and HEAD, one request a connection.
+"""Answers HTTP/1.x on the broker's event loop, as simply as three pages allow: GET and HEAD, one request for each connection.
 
-The protocol is h11's business: what a request's head is, and how an answer is written. What is ours are the bounds, so that
-nobody disturbs the broker: on the size of a request's head, on the number of connections and on the time that each may take.
-After its answer a connection is closed, so nothing is pipelined. A page is made of pieces, between which the loop serves others.
+h11 implements the protocol: it parses the head of a request and writes that of an answer. Our part is the bounds, so that no
+client disturbs the broker: on the size of a request's head, on the number of connections, and on the time that each may take. A
+connection is closed after its answer, so nothing is pipelined. A page is made in pieces, between which the loop serves others.
 
-What is wrong is answered where HTTP has a code for it: 400 for what is not HTTP, 404 for an unknown page, 405 for another method,
-408 for a client that is too slow, 431 for a head that is too long, 505 for another version.
+Errors have the codes that HTTP has for them: 400 for what is not HTTP, 404 for an unknown page, 405 for another method, 408 for a
+client that is too slow, 431 for a head that is too long, 505 for another version.
 """
 
 from __future__ import annotations

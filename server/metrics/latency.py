@@ -1,10 +1,11 @@
-"""How long requests took: from buckets that double to quantiles.
+"""Computes quantiles of how long requests took, from buckets whose bounds double.
 
-Bucket n of a route's `took` counts what took 2**(n-1) to 2**n - 1 ns. So a quantile is known to a factor of two, and is put
-between the bucket's ends in proportion, as Prometheus does it with histograms. Times are sums of integers, never samples.
+Bucket n of a route's `took` counts the requests that took 2**(n-1) to 2**n - 1 ns. So a quantile is known to a factor of two; it
+is placed between the bounds of its bucket in proportion, as Prometheus does with histograms. Times are sums of integers, never
+samples.
 
-Quantiles are of the last five to ten minutes, as Kafka's lean to the last five: `Window` keeps the buckets of some time ago and
-takes them off. It moves on when it is read, so with no reader nothing happens; with several all see the same window.
+Quantiles cover the last five to ten minutes, as Kafka's lean to the last five: `Window` keeps the buckets of an earlier time and
+subtracts them. It moves on when it is read, so without a reader nothing happens, and several readers all see the same window.
 """
 
 from __future__ import annotations

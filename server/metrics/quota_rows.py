@@ -1,4 +1,4 @@
-"""What clients use of their quotas, as rows for server/metrics/table.py: of those who have a limit and did something of late."""
+"""What clients use of their quotas, as rows for server/metrics/table.py, for those that have a limit and were active recently."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The address where metrics and health are served, opened and closed with the broker."""
+"""Opens and closes, with the broker, the address at which metrics and health are served."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What metrics are read from: the parts of one running broker."""
+"""The parts of a running broker that metrics are read from."""
 
 from __future__ import annotations
 

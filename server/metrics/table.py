@@ -1,12 +1,13 @@
-"""Every metric: name, kind, labels, what it means, and how its rows come about.
+"""Lists every metric: its name, kind, labels, meaning, and the function that makes its rows.
 
-Names are those under which the JMX exporter's usual rules show Kafka's own (`kafka_server_brokertopicmetrics_bytesin_total`), and
-those of kafka-exporter for consumer groups; what Kafka has no name for begins with `ottla_`. Kinds are Prometheus'; a counter's
-name ends in `_total`, and it starts at 0 with the process.
+Names are those under which the JMX exporter's usual rules show Kafka's own metrics
+(`kafka_server_brokertopicmetrics_bytesin_total`), and for consumer groups those of kafka-exporter. Names of metrics that Kafka
+does not have begin with `ottla_`. Kinds are Prometheus'; the name of a counter ends in `_total`, and a counter starts at 0 with
+the process.
 
-`rows` gives (values of the labels, number), or Times in place of the number where the kind is summary or histogram. A reader may
-stop in the middle and let the broker run: so rows are made from copies of whatever may change meanwhile, never while iterating
-over it, and what is gone by then is left out.
+`rows` yields (values of the labels, number), or Times instead of the number if the kind is summary or histogram. A reader may
+stop in the middle and let the broker run. So rows are made from copies of whatever may change meanwhile, never while iterating
+over it, and what has gone by then is left out.
 """
 
 from __future__ import annotations

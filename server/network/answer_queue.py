@@ -1,10 +1,11 @@
-"""Answers to Produce in their order: one waits for an fsync, and those behind it, served already, must not overtake it.
+"""Keeps the answers to Produce requests in order: those that are ready must not overtake one that waits for an fsync.
 
-A batch whose acknowledgement waits is in the log. So nothing hinders the next Produce of the same connection from being appended,
-too, and then all that the connection has in flight shares an fsync. What a client can see is as if one had been served after the
-other: answers in the order of the requests, and nothing that is not a Produce is served before the queue is empty.
+A batch whose acknowledgement waits is already in the log, so nothing prevents the next Produce of the same connection from being
+appended too; then everything that the connection has in flight shares one fsync. To the client it looks as if the requests had
+been served one after the other: the answers come in the order of the requests, and no other request is served before the queue is
+empty.
 
-A queue begins with the first answer that waits and ends with the last one in it.
+A queue begins with the first answer that waits and ends with the last answer in it.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ if TYPE_CHECKING:
     from ottla.server.requests.session import Session
 
 MAX_ANSWERS: Final = 64
-"""Answers in one queue; the frames behind them are kept."""
+"""The most answers in one queue; the connection keeps the frames behind them."""
 _PRODUCE: Final = b"\0\0"
-"""Its key, with which a frame begins."""
+"""The API key of Produce, with which its frames begin."""
 
 
 class _Entry:
-    """An answer in the queue: its bytes, or why the connection ends here, or None while the promise is not kept."""
+    """Holds the bytes of one answer, or why the connection ends here, or None as long as the promise is not kept."""
 
     __slots__ = ("answer", "promise")
 
@@ -37,7 +38,7 @@ class _Entry:
 
 
 class AnswerQueue:
-    """The queue of one connection. `ready` is called whenever its first answer has come; `take_ready` takes it out, and more."""
+    """Queues answers of one connection. It calls `ready` whenever its first answer has come; `take_ready` takes answers out."""
 
     __slots__ = ("_entries", "_ready", "_serve", "_session")
 
@@ -58,12 +59,12 @@ class AnswerQueue:
         return len(self._entries)
 
     def admits(self, frame: bytes | memoryview) -> bool:
-        """Returns whether this request may be served now."""
+        """Returns whether the request in this frame may be served now, so that its answer joins the queue."""
         entries = self._entries
         return frame[:2] == _PRODUCE and len(entries) < MAX_ANSWERS and not isinstance(entries[-1].answer, CloseConnection)
 
     def serve(self, frame: memoryview) -> None:
-        """Serves a request that is admitted; its answer, if there is one, is the last of the queue."""
+        """Serves a request that the queue admits; its answer, if there is one, is the last of the queue."""
         try:
             response = self._serve(frame, self._session)
         except CloseConnection as reason:
@@ -93,7 +94,7 @@ class AnswerQueue:
             self._ready()
 
     def take_ready(self) -> tuple[list[bytes], CloseConnection | None]:
-        """Takes out the answers that have come, from the first on; returns them, and why the connection ends behind them."""
+        """Takes out the answers that have come, from the first on; returns them and, or None, why the connection then ends."""
         entries = self._entries
         answers: list[bytes] = []
         while entries and (answer := entries[0].answer) is not None:
@@ -104,7 +105,7 @@ class AnswerQueue:
         return answers, None
 
     def cancel(self) -> None:
-        """Gives the answers up, because nobody is left to hear them."""
+        """Gives up the answers, because the client has gone."""
         entries, self._entries = self._entries, deque()
         for entry in entries:
             if entry.promise is not None:

@@ -38,7 +38,7 @@ from ottla.log.errors import StorageError
 from ottla.server.base.errors import CloseConnection
 from ottla.server.base.promise import Acknowledgement, Promise
 from ottla.server.dispatch.routes import Waiting
-from ottla.server.network.no_frame import why_no_frame
+from ottla.server.network.bad_frames import describe_bad_size
 from ottla.server.requests.session import Session
 
 if TYPE_CHECKING:
@@ -51,17 +51,17 @@ _SIZE: Final = Struct(">i")
 BACKLOG_FRAMES: Final = 256
 BACKLOG_BYTES: Final = 1024 * 1024
 HIGH_WATER: Final = 64 * 1024
-"""So many unsent bytes inside the transport and we stop working for this client until it has read them."""
+"""With so many unsent bytes in the transport nothing more is served for this client until it has read them."""
 PIECE_BYTES: Final = 256 * 1024
 JOINED_BYTES: Final = 8 * 1024
-"""Regions up to this, of one write together, are read and sent with the bytes around them: one call and one packet, not three."""
+"""Regions of up to so many bytes together are read and sent with the bytes around them: one call and one packet, not three."""
 TURN_BYTES: Final = 128 * 1024
 REQUEST_COST: Final = 64
-"""In bytes of answers: what a request adds to its turn besides its answer."""
+"""What a request adds to its turn besides its answer, in bytes of answers."""
 
 
 class Connection(asyncio.BufferedProtocol):
-    """See the module's docstring. Its owner holds it from connection_made to connection_lost."""
+    """Serves one client; see the module's docstring. Its owner refers to it from connection_made to connection_lost."""
 
     __slots__ = (
         "_answer",
@@ -111,31 +111,31 @@ class Connection(asyncio.BufferedProtocol):
         self._max_request_bytes = settings.max_request_bytes
         self._max_queued = settings.max_queued_requests, settings.max_queued_bytes
         self._partial = b""  # the beginning of a small frame, or of its size
-        self._frame: bytearray | None = None  # a large frame on its way, `_filled` bytes of `_size`
+        self._frame: bytearray | None = None  # a large frame of `_size` bytes, of which `_filled` have come
         self._filled = 0
         self._size = 0
         self._answer: asyncio.Future[Any] | Promise[Any] | AnswerQueue | None = None  # the request that waits
-        self._queue: AnswerQueue | None = None  # the same, where it is Produce requests that wait for fsyncs
+        self._queue: AnswerQueue | None = None  # the same object, if Produce requests wait for fsyncs
         self._backlog: deque[bytes] = deque()  # frames behind it
         self._backlog_bytes = 0
         self._reading = True
-        self._resting = False  # the turn is over, the next is called for; or it is muted
-        self._mutes = 0  # how often, for as long as the longest of them lasts
-        self._out_bytes = 0  # what this turn made
-        self._out: list[Any] = []  # parts of answers, not handed over yet; with regions among them if `_regions`
+        self._resting = False  # the turn is over and the next is scheduled, or the client is muted
+        self._mutes = 0  # how many mutes have not ended yet
+        self._out_bytes = 0  # bytes of answers in this turn
+        self._out: list[Any] = []  # parts of answers that the transport does not have yet, with regions among them if `_regions`
         self._regions = False
-        self._sending: deque[bytes | FileSlice] = deque()  # what the transport does not take now
+        self._sending: deque[bytes | FileSlice] = deque()  # what the transport has no room for now
         self._paused = False  # the transport is full
         self._closing = False
         self.active = True
-        """Set by all that moves; the idle sweep clears it."""
+        """Set by everything that happens here; the listener's sweep for idle connections clears it."""
 
     # The transport's calls
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         peer = transport.get_extra_info("peername")
-        host, port = peer[:2] if isinstance(peer, tuple) else ("unknown", 0)  # gone already
+        host, port = peer[:2] if isinstance(peer, tuple) else ("unknown", 0)  # the client has already gone
         self.host: str = host.removeprefix("::ffff:")
         self.peer = f"{self.host}:{port}"
         owner = self._owner
@@ -144,8 +144,8 @@ class Connection(asyncio.BufferedProtocol):
         self._fd = -1 if encrypted else transport.get_extra_info("socket").fileno()
         refusal = owner.admit(self)
         if refusal is not None:
-            logger.warning("%s is refused: %s", self.peer, refusal)
-            if not self._resting:  # else the owner ends it later
+            logger.warning("refused the connection of %s: %s", self.peer, refusal)
+            if not self._resting:  # otherwise the owner closes it later
                 self.abort()
             return
         self._transport.set_write_buffer_limits(high=HIGH_WATER, low=0)
@@ -153,10 +153,10 @@ class Connection(asyncio.BufferedProtocol):
     def connection_lost(self, error: Exception | None) -> None:
         self._closing = True
         if error is not None and not isinstance(error, ConnectionError):
-            logger.info("%s is lost: %s", self.peer, error)
+            logger.info("lost the connection of %s: %s", self.peer, error)
         answer = self._answer
         if answer is not None and not isinstance(answer, asyncio.Task):
-            answer.cancel()  # nobody is left to hear it; a task is somewhere in the middle of its work and goes on
+            answer.cancel()  # nobody wants it any more; but a task is in the middle of its work and goes on
             self._answer = self._queue = None
         self._count_backlog(-len(self._backlog), -self._backlog_bytes)
         self._backlog.clear()
@@ -193,7 +193,8 @@ class Connection(asyncio.BufferedProtocol):
             self._fill(count)
         else:
             self._take_frames(len(self._partial) + count)
-        self._purgatory.run_checks()  # before this client hears of its append, as in Kafka: who waits for it waited longer
+        # As in Kafka, requests that this client's append completes are answered before the client: they have waited longer.
+        self._purgatory.run_checks()
         if self._out:
             self._flush()
 
@@ -204,7 +205,7 @@ class Connection(asyncio.BufferedProtocol):
         while end - at >= 4 and not self._closing:
             size: int = _SIZE.unpack_from(view, at)[0]
             if not 0 < size <= self._max_request_bytes:
-                self.close(why_no_frame(size))
+                self.close(describe_bad_size(size))
                 return
             start = at + 4
             if end - start >= size:
@@ -233,7 +234,7 @@ class Connection(asyncio.BufferedProtocol):
             self._frame = None
             self._take(memoryview(frame)[: self._size])
             self._buffers.give_back(frame)
-        elif self._filled == len(frame):  # a new one: the transport still holds a view of the old, which so cannot grow
+        elif self._filled == len(frame):  # the transport still holds a view of this buffer, so it cannot grow
             self._frame = self._buffers.take(self._size, self._filled)
             self._frame[: self._filled] = frame
 
@@ -289,7 +290,7 @@ class Connection(asyncio.BufferedProtocol):
     def _wait(self, waiting: Waiting) -> None:
         promised = waiting.answer
         if type(promised) is Acknowledgement:
-            from ottla.server.network.answer_queue import AnswerQueue  # where nothing waits for an fsync, it is not needed
+            from ottla.server.network.answer_queue import AnswerQueue  # not loaded as long as nothing waits for an fsync
 
             self._answer = self._queue = AnswerQueue(waiting, self._serve, self._session, self._answers_ready)
             return
@@ -305,7 +306,7 @@ class Connection(asyncio.BufferedProtocol):
     def _answered(self, answer: asyncio.Future[Any] | Promise[Any], waiting: Waiting) -> None:
         self._answer = None
         if answer.cancelled():
-            self.close("its request was given up")
+            self.close("its request was cancelled")
             return
         try:
             response = waiting.route.finish(answer, waiting)
@@ -324,7 +325,7 @@ class Connection(asyncio.BufferedProtocol):
         self._work_off_backlog()
 
     def _serve_queued(self, frame: memoryview) -> bool:
-        """Serves a request whose answer is queued behind others; returns False where there is no queue that admits it."""
+        """Serves a request whose answer is queued behind others; returns False if there is no queue or it does not admit it."""
         if self._queue is None or not self._queue.admits(frame):
             return False
         self._queue.serve(frame)
@@ -384,7 +385,7 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.pause_reading()
 
     def mute(self, throttle_time_ms: int) -> None:
-        """Serves nothing more and reads nothing for so long: its client is over a quota (server/quotas)."""
+        """Serves nothing and reads nothing for so many ms, because the client is over a quota (server/quotas)."""
         self._mutes += 1
         self._resting = True
         self._stop_reading()
@@ -442,7 +443,7 @@ class Connection(asyncio.BufferedProtocol):
                 sending.popleft()
 
     def _send_some(self, part: FileSlice) -> None:
-        """Sends the beginning of a region and cuts it off: by sendfile while the transport holds nothing back, else one piece."""
+        """Sends the beginning of a region and cuts it off the region: with sendfile if the transport is empty, else one piece."""
         source = _descriptor(part) if self._fd >= 0 and self._transport.get_write_buffer_size() == 0 else -1
         if source >= 0:
             try:
@@ -451,7 +452,7 @@ class Connection(asyncio.BufferedProtocol):
                 pass
             else:
                 if sent == 0:
-                    raise StorageError(f"{part!r} was cut while it was being sent")
+                    raise StorageError(f"{part!r} was truncated while it was being sent")
                 part.position += sent
                 part.length -= sent
                 return
@@ -461,9 +462,9 @@ class Connection(asyncio.BufferedProtocol):
         part.length -= piece.length
 
     def _fail_sending(self, error: Exception) -> None:
-        """Closes at once, because half an answer is out and the rest will not come."""
+        """Closes at once, because part of an answer has been sent and the rest cannot be."""
         if not isinstance(error, ConnectionError):
-            logger.error("%s is closed in the middle of a response: %s", self.peer, error)
+            logger.error("closed the connection of %s in the middle of a response: %s", self.peer, error)
         self._closing = True
         self._sending.clear()
         self._transport.abort()
@@ -476,9 +477,9 @@ class Connection(asyncio.BufferedProtocol):
         return self._answer is not None
 
     def close(self, reason: str) -> None:
-        """Closes after what is already answered; the reason goes to the log."""
+        """Closes the connection once the answers so far are sent, and logs the reason."""
         if not self._closing:
-            logger.info("%s (%s) is closed: %s", self.peer, self._session.client_id, reason)
+            logger.info("closed the connection of %s (%s): %s", self.peer, self._session.client_id, reason)
             self.close_quietly()
 
     def close_quietly(self) -> None:
@@ -488,13 +489,13 @@ class Connection(asyncio.BufferedProtocol):
         self._transport.close()
 
     def abort(self) -> None:
-        """Closes at once, whatever is still unsent."""
+        """Closes the connection at once, whatever is still unsent."""
         self._closing = True
         self._transport.abort()
 
 
 def _descriptor(part: FileSlice) -> int:
-    """Returns the descriptor of the file, or -1 where it is none of the operating system's."""
+    """Returns the descriptor of the region's file, or -1 if the operating system has none for it."""
     try:
         return part.file.fileno()
     except OSError:

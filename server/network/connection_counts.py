@@ -1,10 +1,10 @@
-"""The counts that the limits of a broker's sockets are about, over all of its listeners."""
+"""Counts what the limits of a broker's sockets apply to, over all of its listeners."""
 
 from __future__ import annotations
 
 
 class ConnectionCounts:
-    """Open connections, and what they have sent that waits."""
+    """Counts open connections, and the requests that they have sent and that wait."""
 
     __slots__ = ("connections", "from_host", "queued_bytes", "queued_requests")
 
@@ -12,9 +12,9 @@ class ConnectionCounts:
         self.connections = 0
         """Open connections of all listeners, for `max.connections`."""
         self.from_host: dict[str, int] = {}
-        """The same by the client's address, for `max.connections.per.ip`."""
+        """Open connections by the client's address, for `max.connections.per.ip`."""
         self.queued_requests = 0
-        """Whole requests that wait, in a copy, for the answer before theirs, for `queued.max.requests`."""
+        """Copies of whole requests that wait for the answer to an earlier one, for `queued.max.requests`."""
         self.queued_bytes = 0
         """The bytes of these requests, for `queued.max.request.bytes`."""
 
@@ -24,7 +24,7 @@ class ConnectionCounts:
         self.from_host[host] = self.from_host.get(host, 0) + 1
 
     def remove(self, host: str) -> None:
-        """Counts it no longer."""
+        """Stops counting a connection from this address."""
         self.connections -= 1
         left = self.from_host[host] - 1
         if left:

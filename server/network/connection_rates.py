@@ -1,14 +1,14 @@
-"""How fast new connections may come (KIP-612): to the broker, to each listener, and from each address.
+"""Limits how fast new connections may come (KIP-612): to the broker, to each listener, and from each address.
 
-`max.connection.creation.rate` is the broker's limit, and that of each listener that has none of its own
-(`listener.name.<name>.max.connection.creation.rate`). A connection over it is late: nothing of it is read until its turn, and
-those behind it at the same listener come after it. The listener that brokers use among themselves is only under its own limit,
-where there are others.
+`max.connection.creation.rate` is the limit of the broker, and of each listener that has none of its own
+(`listener.name.<name>.max.connection.creation.rate`). A connection above this limit is delayed: nothing of it is read until its
+turn, and later connections to the same listener come after it. If there are several listeners, the one that brokers use among
+themselves is subject only to its own limit.
 
-`connection_creation_rate` is a quota of an address, or of every address. A connection over it is none: it is closed when it would
-have been in time, unread, and counts for nobody.
+`connection_creation_rate` is a quota of one address, or of every address. A connection above this quota is refused: after the
+delay that the quota demands it is closed unread, and it counts for none of the limits.
 
-No wait is longer than one window (`quota.window.size.seconds`).
+No delay is longer than one window (`quota.window.size.seconds`).
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ UNLIMITED: Final = 2**31 - 1
 
 
 class Admission(NamedTuple):
-    """What becomes of a new connection: served after `wait_ms`, or, if it is `refused`, closed then."""
+    """Says what happens to a new connection: it is served after `wait_ms`, or, if it is `refused`, closed then."""
 
     wait_ms: int
     refused: bool
 
 
 class _Limit:
-    """A rate of connections, and how many a second there may be."""
+    """Holds a rate of connections, and the limit per second."""
 
     __slots__ = ("limit", "rate")
 
@@ -48,7 +48,7 @@ class _Limit:
         self.rate = Rate(windows)
 
     def count(self, now_ms: int, longest_ms: int) -> int:
-        """Counts one more; returns how many ms it has to wait."""
+        """Counts a new connection; returns how many ms it has to wait."""
         self.rate.record(1, now_ms)
         return min(self.rate.throttle_time_ms(self.limit, now_ms), longest_ms)
 
@@ -57,8 +57,10 @@ class _Limit:
 
 
 class ConnectionRates:
-    """The rates of one broker. `protected` is the listener among several that brokers use among themselves; `resolve` looks up a
-    host's address."""
+    """Holds the connection rates of one broker.
+
+    `protected` is the listener that brokers use among themselves, if there are several; `resolve` looks up the address of a host.
+    """
 
     def __init__(self, windows: Windows, clock: Clock, protected: str | None = None, resolve: Resolve = address_of_host) -> None:
         self._windows = windows
@@ -75,13 +77,13 @@ class ConnectionRates:
         self._hosts: set[asyncio.Task[None]] = set()
 
     def set_rates(self, broker: int, listeners: Mapping[str, int]) -> None:
-        """Sets how many connections a second may come to the broker, and to each listener by its name."""
+        """Sets the limits of connections per second: that of the broker, and those of listeners by their names."""
         self._broker.limit = broker
         for name, limit in listeners.items():
             self._listeners.setdefault(name, _Limit(self._windows)).limit = limit
 
     def set_quotas(self, quotas: Mapping[Entity, Mapping[str, float]]) -> None:
-        """Sets the quotas of addresses, among all. Where a host stands for an address it is looked up, which takes a moment."""
+        """Sets the quotas of addresses, which are among `quotas`. A host name is looked up first, which takes a moment."""
         self._of_address = {}
         self._of_others = UNLIMITED
         for task in self._hosts:
@@ -103,12 +105,12 @@ class ConnectionRates:
         try:
             address = await self._resolve(host)
         except (OSError, UnicodeError) as error:
-            logger.error("the quota of host %s has no effect: %s", host, error)
+            logger.error("the quota of host %s has no effect, because its address cannot be looked up: %s", host, error)
         else:
             self._of_address[_plain(address)] = limit
 
     def admit(self, listener: str, host: str) -> Admission:
-        """Counts a connection that has come from `host`; returns what becomes of it."""
+        """Counts a new connection from `host` to a listener; returns what happens to it."""
         now_ms = int(self._clock.monotonic() * 1000)
         turn_ms = max(now_ms, self._free_ms.get(listener, 0))
         counted = [self._listeners[listener]] if listener in self._listeners else []
@@ -140,7 +142,7 @@ class ConnectionRates:
 
 
 def _plain(address: str) -> str:
-    """Returns an address as connections write it."""
+    """Returns an address in the form in which connections have it."""
     parsed = ip_address(address)
     mapped = getattr(parsed, "ipv4_mapped", None)
     return str(mapped or parsed)

@@ -1,4 +1,4 @@
-"""What all listeners of a broker have in common."""
+"""The parts of the network that all listeners of a broker share."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class NetworkContext:
-    """The parameters of one broker's network. `bind` and `serve_socket` are the operating system's and the event loop's part."""
+    """Holds the parameters of one broker's network. `bind` calls the operating system, `serve_socket` the event loop."""
 
     clock: Clock
     purgatory: Purgatory
-    """What appends complete of waiting requests is looked for before the client that appended hears of it."""
+    """Requests that wait for records. The ones that an append completes are found before the client that appended is answered."""
     bind: Bind = bound_socket
     serve_socket: ServeSocket = loop_server
     buffers: ReceiveBuffers = field(default_factory=ReceiveBuffers)

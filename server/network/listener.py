@@ -1,8 +1,9 @@
-"""A listener: an address that clients connect to, and the connections that it has.
+"""A listener is an address that clients connect to, together with its connections.
 
-It admits connections (`max.connections`, `max.connections.per.ip`), closes the idle ones (`connections.max.idle.ms`) and ends
-all of them at a stop. Idleness is found by a sweep, ten in the idle time: a connection that moved since the last one has its flag
-`active` set. A timer a connection, put off with every request, would cost each request more than its decoding does.
+It admits connections (`max.connections`, `max.connections.per.ip`), closes idle ones (`connections.max.idle.ms`), and ends all of
+them when the broker stops. A sweep, which runs ten times in the idle time, finds idle connections: a connection that was used
+since the last sweep has its flag `active` set. A timer for each connection, postponed with every request, would cost each request
+more than decoding it does.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ if TYPE_CHECKING:
 logger = logging.getLogger("ottla.server.listener")
 
 SWEEPS: Final = 10
-"""Sweeps in one connections.max.idle.ms."""
+"""The number of sweeps in one connections.max.idle.ms."""
 
 
 class Listener:
-    """One address. `name` is the listener's in the setting `listeners`; `port` is known once it is open."""
+    """Listens at one address. `name` is its name in the setting `listeners`; `port` is known once it is open."""
 
     def __init__(self, name: str, context: NetworkContext, dispatch: Serves, settings: SocketSettings) -> None:
         self.name = name
@@ -36,9 +37,9 @@ class Listener:
         self.settings = settings
         self.port = 0
         self.connections: dict[Connection, int] = {}
-        """Open connections, and for how many sweeps nothing moved there."""
+        """The open connections, each with the number of sweeps for which it has been idle."""
         self.rates: ConnectionRates | None = None
-        """How fast connections may come; None where nothing limits that."""
+        """Limits how fast connections may come; None if nothing does."""
         self.accepted = 0
         self.refused = 0
         self._turned_away: set[Connection] = set()  # connections that will be closed, unread
@@ -50,9 +51,9 @@ class Listener:
     # Open and close
 
     async def open(self, host: str | None, port: int) -> None:
-        """Takes the address; clients can connect once `accept` is called. No host is every interface, port 0 a free one.
+        """Binds the address; clients can connect once `accept` is called. No host means every interface, port 0 a free port.
 
-        Raises OSError where the address is not to be had.
+        Raises OSError if the address cannot be bound.
         """
         context, settings = self.context, self.settings
         sock = context.bind(host, port, settings)
@@ -60,7 +61,7 @@ class Listener:
         self._server = await context.serve_socket(lambda: Connection(self), sock, settings.backlog)
 
     async def accept(self) -> None:
-        """Lets clients in. Raises OSError where somebody else has come to listen at the address meanwhile."""
+        """Lets clients connect. Raises OSError if another process has begun to listen at the address meanwhile."""
         assert self._server is not None
         await self._server.start_serving()
         if self.settings.max_idle_ms > 0:
@@ -72,7 +73,7 @@ class Listener:
         return self._server is not None and self._server.is_serving()
 
     def stop_accepting(self) -> None:
-        """Gives the address up; connections stay."""
+        """Gives up the address; connections stay open."""
         if self._server is not None:
             self._server.close()
             self._server = None
@@ -81,7 +82,9 @@ class Listener:
             self._sweep_timer = None
 
     async def close(self, grace_seconds: float) -> None:
-        """Ends all connections. Requests in work and answers half sent have the grace, those that wait for records none."""
+        """Ends all connections. Running requests and half-sent answers get the grace period; requests that wait for records do
+        not.
+        """
         self.stop_accepting()
         tasks = list(self._tasks)
         if tasks:
@@ -98,7 +101,7 @@ class Listener:
                 for connection in list(self.connections):
                     connection.abort()
 
-    # What connections say
+    # Called by connections
 
     def admit(self, connection: Connection) -> str | None:
         """Lets a new connection in and returns None, or returns why not."""
@@ -116,7 +119,7 @@ class Listener:
                 self._turned_away.add(connection)
                 self.context.clock.call_later(wait_ms / 1000, connection.abort)
                 connection.mute(wait_ms)
-                return f"connections come too fast from {host}; it is closed in {wait_ms} ms"
+                return f"{host} opens connections too fast; this one is closed in {wait_ms} ms"
             if wait_ms:
                 connection.mute(wait_ms)
         self.accepted += 1
@@ -125,16 +128,16 @@ class Listener:
         return None
 
     def forget(self, connection: Connection) -> None:
-        """Takes note that the connection is gone."""
+        """Forgets a connection that has ended."""
         self._turned_away.discard(connection)
         if self.connections.pop(connection, None) is None:
-            return  # it was never let in
+            return  # it was never admitted
         self.context.counts.remove(connection.host)
         if not self.connections:
             self._empty.set()
 
     def keep(self, task: asyncio.Task[Any]) -> None:
-        """Holds a request's task until it is done, also when its connection goes."""
+        """Refers to a request's task until it is done, even if its connection ends."""
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -152,7 +155,7 @@ class Listener:
                 self.connections[connection] = still + 1
             elif still + 1 == SWEEPS:
                 self.connections[connection] = still + 1
-                connection.close(f"nothing happened for connections.max.idle.ms ({self.settings.max_idle_ms})")
+                connection.close(f"it was idle for connections.max.idle.ms ({self.settings.max_idle_ms})")
             else:
-                connection.abort()  # it does not take what is still to be sent, either
+                connection.abort()  # the client does not even read what is still to be sent
         self._schedule_sweep()

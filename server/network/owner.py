@@ -1,6 +1,7 @@
-"""What a connection knows of the listener that it belongs to, and of what serves its requests.
+"""What a connection knows about the listener that it belongs to, and about the dispatch that serves its requests.
 
-So connections stand below listeners, and a test can own one without a listener.
+Because of these protocols connections are below listeners in the order of imports, and a test can use a connection without a
+listener.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ if TYPE_CHECKING:
 
 
 class Serves(Protocol):
-    """What answers the requests of a session: server.dispatch.routes.Dispatch, which says how."""
+    """Declares what serves the requests of a session: `serve` of server.dispatch.routes.Dispatch."""
 
     def serve(self, frame: Buffer, session: Session, /) -> bytes | Parts | Waiting | None: ...
 
 
 class Owner(Protocol):
-    """A listener, as its connections see it."""
+    """Declares a listener as its connections see it."""
 
     name: str
     """The listener's name in the setting `listeners`."""
@@ -36,7 +37,7 @@ class Owner(Protocol):
         ...
 
     def forget(self, connection: Any) -> None:
-        """Takes note that the connection is gone."""
+        """Forgets a connection that has ended."""
 
     def keep(self, task: asyncio.Task[Any]) -> None:
-        """Holds a request's task until it is done, also when its connection goes."""
+        """Refers to a request's task until it is done, even if its connection ends."""

@@ -1,4 +1,4 @@
-"""The buffers that all connections of a broker are filled from."""
+"""The buffers that receive what clients send, for all connections of a broker."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ RECEIVE_BYTES: Final = 256 * 1024
 FIRST_BUFFER: Final = 4 * 1024
 GROWTH: Final = 4
 KEPT_BYTES: Final = 1024 * 1024 + 128 * 1024
-"""Frames up to this size are filled into kept buffers: batches of Kafka's default max.message.bytes fit."""
+"""Frames up to this size go into kept buffers; batches of Kafka's default max.message.bytes fit."""
 KEPT_BUFFERS: Final = 4
 
 
 class ReceiveBuffers:
-    """The buffers of one event loop. `view` is the one that every read goes to.
+    """Holds the buffers of one event loop. `view` is the one that every read fills.
 
-    A frame up to `small_frame` bytes that is not whole yet waits as a copy, and is put in front of the next read, which then
-    still brings as much as it can. Large frames take one of the buffers that are kept, as long as there is one.
+    A frame of up to `small_frame` bytes that is not whole yet waits as a copy, which is put in front of the next read; there is
+    still room for a large read behind it. Large frames take one of the kept buffers, as long as there is one.
     """
 
     __slots__ = ("_kept", "small_frame", "view")
@@ -27,13 +27,13 @@ class ReceiveBuffers:
         self._kept: list[bytearray] = []
 
     def take(self, size: int, received: int) -> bytearray:
-        """Returns a buffer for a frame of `size` bytes of which `received` are here: it need not hold all of them yet."""
+        """Returns a buffer for a frame of `size` bytes, of which `received` have come: it need not hold the whole frame yet."""
         grown = max(FIRST_BUFFER, GROWTH * received)
         if size <= KEPT_BYTES and self._kept:
             return self._kept.pop()
         return bytearray(KEPT_BYTES if KEPT_BYTES // 2 < size <= min(grown, KEPT_BYTES) else min(size, grown))
 
     def give_back(self, buffer: bytearray) -> None:
-        """Keeps the buffer for another frame, if it is one of those that are kept, once the frame in it was served."""
+        """Takes back a buffer whose frame has been served, and keeps it for another frame if it has the right size."""
         if len(buffer) == KEPT_BYTES and len(self._kept) < KEPT_BUFFERS:
             self._kept.append(buffer)

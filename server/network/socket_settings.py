@@ -1,4 +1,4 @@
-"""The broker settings that sockets depend on."""
+"""The settings of the broker that its sockets depend on."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from typing import Any, Final
 from ottla.server.settings.rules import limit_of_address
 
 KAFKA_BUFFER_BYTES: Final = 102_400
-"""Kafka's default of both buffers' sizes."""
+"""Kafka's default size of both socket buffers."""
 
 
 @dataclass(slots=True, frozen=True)
 class SocketSettings:
-    """The values of one moment. A buffer of -1 bytes leaves its size to the kernel, which goes by demand; -1 queued bytes are no
-    bound."""
+    """Holds the values at one moment. A buffer of -1 bytes leaves its size to the kernel, which adapts it to demand; -1 queued
+    bytes mean that there is no limit.
+    """
 
     max_request_bytes: int = 104_857_600
     max_idle_ms: int = 600_000
@@ -30,9 +31,10 @@ class SocketSettings:
 
     @classmethod
     def from_broker(cls, values: Mapping[str, Any]) -> SocketSettings:
-        """Returns what the broker's settings by name say; a missing one has its default.
+        """Reads the broker's settings, given by name; a missing one has its default.
 
-        A size that is set keeps the kernel from sizing by demand, so Kafka's default of 100 KiB, which nobody chose, sets none.
+        An explicit buffer size keeps the kernel from adapting the buffer to demand, so Kafka's default of 100 KiB, which nobody
+        chose, counts as none.
         """
         default = cls()
 
@@ -58,13 +60,13 @@ class SocketSettings:
         )
 
     def max_from(self, host: str) -> int:
-        """Returns how many connections there may be from this address."""
+        """Returns how many connections a client address may have."""
         return self.per_ip_overrides.get(host, self.max_connections_per_ip)
 
 
 def _overrides(text: str | None) -> dict[str, int]:
     """Reads `max.connections.per.ip.overrides`, which is "address:count,address:count".
 
-    A part that is malformed counts as not there: somebody with other rules wrote it while their broker ran.
+    A malformed part is ignored: a broker with other rules let it be set at run time.
     """
     return dict(limit for limit in map(limit_of_address, (text or "").split(",")) if limit is not None)

@@ -1,6 +1,6 @@
-"""The operating system's sockets: how addresses are taken, and how the event loop serves them.
+"""How addresses are bound, and how the event loop serves them.
 
-Listeners, and the metrics' pages, get both functions as parameters, so that a test can hand them a network of its own.
+Listeners and the metrics pages get both functions as parameters, so that a test can give them a network of its own.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from typing import Any
 from ottla.server.network.socket_settings import SocketSettings
 
 Bind = Callable[[str | None, int, SocketSettings], socket.socket]
-"""Takes an address: host, port and settings. See `bound_socket`."""
+"""Binds an address, given as host, port and settings. See `bound_socket`."""
 ServeSocket = Callable[[Callable[[], asyncio.BaseProtocol], socket.socket, int], Awaitable[asyncio.Server]]
-"""Makes a server of a bound socket: what makes a connection's protocol, socket and backlog. See `loop_server`."""
+"""Makes a server from a factory of protocols, a bound socket and a backlog. See `loop_server`."""
 
 Resolve = Callable[[str], Awaitable[str]]
 """Looks up the address of a host. See `address_of_host`."""
 
 
 def bound_socket(host: str | None, port: int, settings: SocketSettings) -> socket.socket:
-    """Returns a socket bound to the address, IPv4 where a name has both; for no host, to every interface of both.
+    """Returns a socket bound to the address: the IPv4 one if a name has both. Without a host it is every interface, of both.
 
-    Raises OSError where the address is not to be had.
+    Raises OSError if the address cannot be bound.
     """
     if host:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
@@ -36,7 +36,7 @@ def bound_socket(host: str | None, port: int, settings: SocketSettings) -> socke
 
 
 def _bound(family: socket.AddressFamily, address: Any, settings: SocketSettings) -> socket.socket:
-    """Binds a new socket; those that it accepts inherit all that is set here."""
+    """Binds a new socket; the sockets of its connections inherit all options that are set here."""
     sock = socket.socket(family, socket.SOCK_STREAM)
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -60,6 +60,9 @@ async def loop_server(factory: Callable[[], asyncio.BaseProtocol], sock: socket.
 
 
 async def address_of_host(host: str) -> str:
-    """Returns the first address of a host, by the running event loop. Raises OSError, or UnicodeError for what is no name."""
+    """Returns the first address of a host, looked up by the running event loop.
+
+    Raises OSError, or UnicodeError if the text cannot be a host name.
+    """
     found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
     return str(found[0][4][0])

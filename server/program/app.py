@@ -1,4 +1,4 @@
-"""The command line as typer describes it. server/program/cli.py tells when it is loaded, and when not."""
+"""Describes the command line to typer. server/program/cli.py decides when this is loaded."""
 
 from __future__ import annotations
 

@@ -1,14 +1,15 @@
 """`ottla serve`: from settings to a running broker, and from a signal to a clean stop.
 
-Settings come from, the later the stronger: the table's defaults, the properties file, the `KAFKA_*` environment, `--override`,
-the options that have a name of their own. Two lines on standard output say that the broker is there: ours, with the bootstrap
-address, the data directory and the cluster, and Kafka's `[KafkaServer id=1] started`, for which tools wait. The log goes to
-standard error.
+Settings come from these sources, of which a later one overrides an earlier: the defaults of the table, the properties file, the
+`KAFKA_*` environment, `--override`, and the options that have a name of their own. Two lines on standard output say that the
+broker is ready: our own, with the bootstrap address, the data directory and the cluster, and Kafka's `[KafkaServer id=1]
+started`, for which tools wait. The log goes to standard error.
 
-Whatever keeps the broker from starting is one line on standard error that names the setting and what to do, and exit code 1. A
-traceback is a bug of ours. SIGTERM and SIGINT are a clean stop with exit code 0; a second one ends the process at once.
+If the broker cannot start, one line on standard error names the setting and what to do, and the exit code is 1. A traceback is a
+bug of ours. SIGTERM and SIGINT stop the broker cleanly with exit code 0; a second signal ends the process at once.
 
-typer and rich are not imported on this way (server/program/cli.py tells how): they cost a sixth of the time to the first answer.
+typer and rich are not imported on this path (server/program/cli.py explains how): they would cost a sixth of the time to the
+first answer.
 """
 
 from __future__ import annotations

@@ -1,24 +1,26 @@
-"""Client quotas in force: who is over a limit is told for how long, and not read from until then.
+"""Enforces client quotas: a client that is over a limit is told how long to wait, and until then nothing is read from it.
 
-Nothing of this is loaded while there is no quota. With the first one it becomes a link of dispatch (server/dispatch/chain.py),
-which stands around every handler's `decode` and `handle`, and with the last one gone it is taken out again. So where nobody is
-limited a request takes no step more. What a request counts for, its handler declares (`Throttling` in server/requests/traits.py).
+Nothing of this is loaded while there is no quota. With the first quota it becomes a link of dispatch (server/dispatch/chain.py),
+which stands around every handler's `decode` and `handle`, and with the last quota it is taken out again. So as long as nobody is
+limited a request takes no extra step. Each handler declares what its requests count for (`Throttling` in
+server/requests/traits.py).
 
-What counts, for whoever has a limit (limits.py says which, rates.py how it is measured):
+For clients that have a limit (limits.py finds it, rates.py measures), these count:
 
-- `producer_byte_rate`: the bytes of Produce requests, whole.
-- `consumer_byte_rate`: the bytes of Fetch and ShareFetch answers. A Fetch that goes over is not counted: it is answered empty,
-  and its session stays as it was. What can never be had within the limit is cut off beforehand (`max_bytes`). A ShareFetch gets
-  its records, and counts: they are acquired for it already. Kafka keeps them from the member, and from all others by their locks.
-- `request_percentage`: the time that requests take here, from their decoding to their handler's answer, in percent of one thread;
-  what a parked request does when it is woken is not in. At most one window's length is waited for it. Requests that nobody waits
-  for are counted against no limit: Produce without acks, and what only brokers send.
-- `controller_mutation_rate`: partitions that CreateTopics, CreatePartitions and DeleteTopics make and remove, and those that they
-  would if they did not only validate. Newer versions refuse what the client may not do now, each topic by itself (89
-  THROTTLING_QUOTA_EXCEEDED); older ones do it.
+- `producer_byte_rate`: all bytes of Produce requests.
+- `consumer_byte_rate`: the bytes of Fetch and ShareFetch answers. A Fetch that would go over the limit is not counted: its answer
+  is empty, and its session stays as it was. `max_bytes` is first lowered to what the limit can ever allow. A ShareFetch gets its
+  records and counts, because they are acquired for it already; Kafka withholds them from the member, and by their locks from all
+  others.
+- `request_percentage`: the time that requests take here, from decoding to the handler's answer, in percent of one thread, without
+  what a parked request does when it is woken. The wait for it is at most the length of one window. Requests for which no client
+  waits are not counted: Produce without acks, and those that only brokers send.
+- `controller_mutation_rate`: the partitions that CreateTopics, CreatePartitions and DeleteTopics create and delete, or would if
+  they did not only validate. Newer versions refuse, topic by topic, what the client may not do now (89
+  THROTTLING_QUOTA_EXCEEDED); older versions carry it out.
 
-Of several waits the longest is in the answer's `throttle_time_ms`, if its version has one. The answer goes out at once, and the
-connection is muted then. All clients of a plain listener are one user, ANONYMOUS.
+If there are several waits, the longest is in the answer's `throttle_time_ms`, provided that its version has this field. The
+answer goes out at once, and then the connection is muted. All clients of a plain listener are one user, ANONYMOUS.
 """
 
 from __future__ import annotations
@@ -52,16 +54,16 @@ from ottla.wire.errors import ErrorCode
 from ottla.wire.primitives import Buffer, Parts, WireStruct
 
 _READS: Final = frozenset({Throttling.FETCH, Throttling.ANSWER})
-"""Whose answers are records."""
+"""The kinds of requests that are answered with records."""
 _WITHOUT_TIME: Final = frozenset({Throttling.FETCH, Throttling.NOTHING})
-"""Whose time is not counted with the answer: it was by the handler, or it is no client's."""
+"""The kinds of requests whose time is not counted with the answer: the handler has counted it, or no client sent the request."""
 _INT: Final = Struct(">i")
 _PERCENT_OF_A_SECOND: Final = 1e-7
-"""A nanosecond is so many percent of a second."""
+"""What one nanosecond is in percent of a second."""
 
 
 class _Served(NamedTuple):
-    """A request whose answer is to be settled."""
+    """Holds what has to be known of a request when its answer is charged to its client."""
 
     traits: Traits
     encode: Encode
@@ -73,8 +75,9 @@ class _Served(NamedTuple):
 
 
 class ClientQuotas:
-    """The quotas of one broker, a link of its dispatch. `windows` are for rates, `changes` for changes of metadata; `ticks` is a
-    clock of nanoseconds, which times requests.
+    """Enforces the quotas of one broker, as a link of its dispatch.
+
+    `windows` are those of rates, `changes` those of changes of metadata; `ticks` is a clock of nanoseconds that times requests.
     """
 
     def __init__(self, clock: Clock, windows: Windows, changes: Windows, ticks: Callable[[], int]) -> None:
@@ -95,7 +98,7 @@ class ClientQuotas:
         self._size = 0  # the bytes of its frame
 
     def set_quotas(self, quotas: Mapping[Entity, Mapping[str, float]]) -> bool:
-        """Sets what counts from now on; returns whether anything does."""
+        """Sets the quotas from now on; returns whether there are any."""
         for key, ledger in self._ledgers.items():
             ledger.set_limits({entity: values[key] for entity, values in quotas.items() if key in values})
         return any(ledger.limited for ledger in self._ledgers.values())
@@ -103,7 +106,7 @@ class ClientQuotas:
     # Around a request
 
     def around(self, api: Api, traits: Traits, steps: Steps) -> Steps:
-        """Returns steps that measure a request, have it handled, and settle what it costs its client (`Link.around`)."""
+        """Returns steps that measure a request, call its handler, and charge its client for it (`Link.around`)."""
         decode, handle, encode = steps
         return Steps(partial(self._decode, decode), partial(self._handle, traits, handle, encode), encode)
 
@@ -127,17 +130,17 @@ class ClientQuotas:
         if answer is None:
             self._mute(served, self._charge_produced(served))
         elif isinstance(answer, Promise):
-            if traits.throttling is Throttling.FETCH:  # when its answer comes, nothing will know when it began
+            if traits.throttling is Throttling.FETCH:  # when its answer comes, nothing knows any more when it began
                 self._count_time(served)
             answer.add_done_callback(lambda done: done.answer is not None and self._settle(served, done.answer))
         elif asyncio.isfuture(answer):
             answer.add_done_callback(partial(self._settle_future, served))
         else:
-            return self._settled(served, answer)
+            return self._settle_later(served, answer)
         return answer
 
     def _took_ns(self) -> int:
-        """Returns the time since the request was decoded; 0 for one that goes on after that."""
+        """Returns the ns since the request was decoded; 0 at any further call for the same request."""
         took_ns = self._ticks() - self._started if self._started else 0
         self._started = 0
         return took_ns
@@ -146,16 +149,20 @@ class ClientQuotas:
         if not answer.cancelled() and answer.exception() is None:
             self._settle(served, answer.result())
 
-    async def _settled(self, served: _Served, answer: Coroutine[Any, Any, Any]) -> Any:
-        """Waits for a handler that is a coroutine: it waits for nothing but the controller, which is done when it returns."""
+    async def _settle_later(self, served: _Served, answer: Coroutine[Any, Any, Any]) -> Any:
+        """Waits for a handler that is a coroutine, and charges for all of its time, since it waits for nothing but the
+        controller."""
         started = self._ticks()
         response = await answer
         return self._settle(served._replace(took_ns=served.took_ns + self._ticks() - started), response)
 
     def _settle(self, served: _Served, answer: Any) -> Any:
-        """Returns the answer as it is to go out. What handlers have set (Fetch, changes of topics) is in it already."""
-        told_ms: int = getattr(answer, "throttle_time_ms", 0)
-        throttle_time_ms = told_ms
+        """Charges the client for an answer, and returns the answer as it goes out.
+
+        If the handler has set a throttle time (Fetch, changes of topics), the answer holds it already.
+        """
+        set_by_handler_ms: int = getattr(answer, "throttle_time_ms", 0)
+        throttle_time_ms = set_by_handler_ms
         throttling = served.traits.throttling
         if throttling is Throttling.PRODUCE:
             throttle_time_ms = max(throttle_time_ms, self._charge_produced(served))
@@ -164,7 +171,7 @@ class ClientQuotas:
         if throttling not in _WITHOUT_TIME:
             throttle_time_ms = max(throttle_time_ms, self._charge_time(served.client, served.took_ns))
         self._mute(served, throttle_time_ms)
-        if throttle_time_ms == told_ms:
+        if throttle_time_ms == set_by_handler_ms:
             return answer
         if type(answer) is Encoded:
             return _with_throttle_time(served, answer, throttle_time_ms)
@@ -183,11 +190,11 @@ class ClientQuotas:
         return int(self._clock.monotonic() * 1000)
 
     def _charge(self, ledger: Ledger[Rate], client: Client, value: float) -> int:
-        """Counts the value; returns how many ms the client has to wait then."""
+        """Counts what a client has used; returns how many ms it now has to wait."""
         if not ledger.limited:
             return 0
         now_ms = self._now_ms()
-        found = ledger.of(client, now_ms)
+        found = ledger.measure_of(client, now_ms)
         if found is None:
             return 0
         rate, limit = found
@@ -198,7 +205,7 @@ class ClientQuotas:
         return self._charge(self.produce, served.client, served.size)
 
     def _charge_answer(self, served: _Served, answer: Any) -> int:
-        if self.fetch.of(served.client, self._now_ms()) is None:
+        if self.fetch.measure_of(served.client, self._now_ms()) is None:
             return 0
         parts: Parts = []
         served.encode(answer, parts)
@@ -211,8 +218,8 @@ class ClientQuotas:
         self._charge(self.request, served.client, served.took_ns * _PERCENT_OF_A_SECOND)
 
     def _most_at_once(self, client: Client) -> int:
-        """Returns how many bytes a client may be answered after a quiet time: more would be over its limit for ever."""
-        found = self.fetch.of(client, self._now_ms())
+        """Returns the most bytes that an answer to a client can have without being over its limit even after a quiet time."""
+        found = self.fetch.measure_of(client, self._now_ms())
         if found is None:
             return _MOST_BYTES
         return min(int(found[1] * (self._windows.number - 1) * self._windows.size_ms / 1000), _MOST_BYTES)
@@ -222,7 +229,7 @@ class ClientQuotas:
         client = _client(session, client_id)
         throttle_time_ms = self._charge_time(client, self._took_ns())
         now_ms = self._now_ms()
-        found = self.fetch.of(client, now_ms)
+        found = self.fetch.measure_of(client, now_ms)
         if found is not None:
             rate, limit = found
             rate.record(size, now_ms)
@@ -232,8 +239,8 @@ class ClientQuotas:
         return throttle_time_ms
 
     def permits(self, session: Session, client_id: str | None, *, strict: bool) -> Permits:
-        """Returns what one request may make and remove of partitions."""
-        found = self.changes.of(_client(session, client_id), self._now_ms())
+        """Returns how many partitions one request may create and delete."""
+        found = self.changes.measure_of(_client(session, client_id), self._now_ms())
         return Permits() if found is None else _LimitedPermits(*found, self._now_ms(), strict=strict)
 
     def used(self, quota: str) -> list[tuple[Share, float]]:
@@ -246,7 +253,7 @@ _MOST_BYTES: Final = 2**31 - 1
 
 
 class _LimitedPermits(Permits):
-    """What is left of a token bucket. A strict one refuses while there is nothing; the other lets through, and sets the wait."""
+    """Gives out what is left of a token bucket. A strict one refuses when nothing is left; any other only sets the wait."""
 
     def __init__(self, bucket: TokenBucket, limit: float, now_ms: int, *, strict: bool) -> None:
         self._bucket = bucket
@@ -269,7 +276,7 @@ def _client(session: Session, client_id: str | None) -> Client:
 
 
 def _with_throttle_time(served: _Served, answer: Encoded, throttle_time_ms: int) -> Encoded:
-    """Puts the time into an answer that was kept encoded, whose first field it is in versions that have it."""
+    """Puts the throttle time into a kept, encoded answer, where it is the first field in versions that have it."""
     since = served.traits.kept_throttle_time_since
     if since is None or served.version < since:
         return answer

@@ -1,15 +1,16 @@
-"""Whose limit counts: one quota's entities, resolved for a client by Kafka's eight levels.
+"""Finds the limit that applies to a client among the entities of one quota, by Kafka's eight levels.
 
 The most specific entity wins, and a user is more specific than a client id:
 
     user + client id   >  user + every client id   >  user   >  every user + client id  >  every user + every client id
                        >  every user               >  client id  >  every client id
 
-Who matches an entity with a client id shares its limit with those of the same user and client id; who matches one with a user
-only, with all of that user; and so on: the `Share`. A default is a limit for each name, not one for all of them together.
+A client that matches an entity with a client id shares its limit with clients of the same user and client id; one that matches
+an entity with only a user shares it with all clients of that user; and so on. This is its `Share`. A default is a limit for each
+name, not one limit for all names together.
 
-A client without an id, null or empty, matches the levels of every client id and has no share there: it falls to the level of its
-user, if that has one, and is unlimited otherwise. Kafka's way.
+A client without an id, null or empty, matches the levels of every client id but has no share there. As in Kafka it then gets the
+limit of its user, if there is one, and is unlimited otherwise.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from ottla.server.metadata.quotas import CLIENT_ID, USER, Entity
 
 
 class _Part(enum.Enum):
-    """What an entity of a level says of the user, or the client id."""
+    """Says what the entities of a level say about the user, or about the client id."""
 
     NAMED = 1
     EVERY = 2
@@ -40,29 +41,29 @@ _LEVELS: Final = (
     (_ABSENT, _NAMED),
     (_ABSENT, _EVERY),
 )
-"""(user, client id), the most specific first."""
+"""The levels as (user, client id), the most specific first."""
 
 Share = tuple[str, str]
-"""(user, client id) of those who use up a limit together; "" is any."""
+"""The (user, client id) of clients that share a limit; "" stands for any."""
 
 
 class Limited(NamedTuple):
-    """A client's limit, in units per second."""
+    """Gives the limit of a client, in units per second, and the share that it applies to."""
 
     share: Share
     limit: float
 
 
 class Limits:
-    """The limits of one kind of quota. `values` are those that are set, by entity."""
+    """Holds the limits of one kind of quota. `values` are the limits that are set, by entity."""
 
     __slots__ = ("_values",)
 
     def __init__(self, values: Mapping[Entity, float]) -> None:
         self._values = values
 
-    def of(self, user: str, client_id: str | None) -> Limited | None:
-        """Returns the limit of a client, or None where it has none."""
+    def find(self, user: str, client_id: str | None) -> Limited | None:
+        """Returns the limit of a client, or None if it has none."""
         for of_user, of_client in _LEVELS:
             if of_client is _NAMED and not client_id:
                 continue
@@ -71,10 +72,10 @@ class Limits:
                 continue
             if of_client is _ABSENT or client_id:
                 return Limited(("" if of_user is _ABSENT else user, "" if of_client is _ABSENT else client_id or ""), limit)
-            return None if of_user is _ABSENT else self._of_user(user)
+            return None if of_user is _ABSENT else self._find_for_user(user)
         return None
 
-    def _of_user(self, user: str) -> Limited | None:
+    def _find_for_user(self, user: str) -> Limited | None:
         for of_user in (_NAMED, _EVERY):
             limit = self._values.get(_entity(of_user, _ABSENT, user, None))
             if limit is not None:

@@ -1,6 +1,7 @@
-"""The broker's parts as handlers see them: they come with each request (server/requests/request.py).
+"""The parts of the broker that handlers use, which come with each request (server/requests/request.py).
 
-So handlers import none of the layers above them, and a handler's test builds a BrokerContext from whatever parts it needs.
+In this way handlers import none of the layers above them, and a handler's test builds a BrokerContext from just the parts that it
+needs.
 """
 
 from __future__ import annotations
@@ -35,25 +36,28 @@ if TYPE_CHECKING:
 
 
 class ClientQuotas(Protocol):
-    """What handlers ask of the quotas of clients (server/quotas)."""
+    """Declares what handlers need of the clients' quotas (server/quotas)."""
 
     def charge_fetch(self, session: Session, client_id: str | None, size: int) -> int:
-        """For a Fetch that would be answered with `size` bytes: how many ms the client has to wait instead, or 0."""
+        """Counts a Fetch that would be answered with `size` bytes; returns how many ms the client has to wait instead, or 0."""
         ...
 
     def permits(self, session: Session, client_id: str | None, *, strict: bool) -> Permits:
-        """For a request that makes or removes partitions."""
+        """Returns the permits of a request that creates or deletes partitions; a strict one refuses when nothing is left."""
         ...
 
     def used(self, quota: str) -> list[tuple[tuple[str, str], float]]:
-        """For metrics: (user, client id) of those who share a limit of this quota, "" for any, and what they use a second."""
+        """Returns, for the metrics, what the clients that share a limit of this quota use per second, or have left of it.
+
+        A share is (user, client id), where "" stands for any.
+        """
         ...
 
 
 class Wiring(Protocol):
-    """Makes the parts that most brokers never need, out of those that every broker has (server/broker/parts.py).
+    """Makes the parts that most brokers never need from those that every broker has (server/broker/parts.py).
 
-    What it takes to make them is imported with the first who asks, so a broker that needs none of them pays for none.
+    Their code is imported when they are first asked for, so a broker that needs none of them pays for none.
     """
 
     def transaction_coordinator(self, broker: BrokerContext, /) -> TransactionCoordinator: ...
@@ -71,12 +75,12 @@ class Wiring(Protocol):
 
 @dataclass(slots=True)
 class BrokerContext:
-    """The parts of one running broker."""
+    """Holds the parts of one running broker."""
 
     config: BrokerConfig
-    """What the broker was started with."""
+    """The settings that the broker was started with."""
     settings: CurrentSettings
-    """What counts now."""
+    """The settings as they are now."""
     metadata: MetadataImage
     controller: Controller
     replicas: Replicas
@@ -85,7 +89,7 @@ class BrokerContext:
     fetch_sessions: FetchSessions
     clock: Clock
     random: Random
-    """Where everything that is drawn by chance comes from (server/base/randomness.py)."""
+    """The source of everything random (server/base/randomness.py)."""
     wiring: Wiring
     kept_answers: KeptAnswers = field(default_factory=KeptAnswers)
     purgatory: Purgatory = field(init=False)
@@ -98,46 +102,46 @@ class BrokerContext:
     quotas: ClientQuotas | None = None
     """None until somebody's quota is set."""
     log_dirs: LogDirs | None = None
-    """None where there is one log directory: nothing can be moved."""
+    """None if there is only one log directory, since then nothing can be moved."""
     transactions: TransactionCoordinator | None = None
-    """None until somebody has to do with transactions; see `transaction_coordinator`."""
+    """None until a request concerns transactions; see `transaction_coordinator`."""
     share_state: ShareCoordinator | None = None
-    """None until somebody has to do with share groups; see `share_coordinator`."""
+    """None until a request concerns share groups; see `share_coordinator`."""
     shares: SharePartitions | None = None
     """None until a member of a share group fetches; see `share_partitions`."""
     flushing: Flushing | None = None
     """None until an answer has to wait for an fsync; see `flusher`."""
 
     def transaction_coordinator(self) -> TransactionCoordinator:
-        """The coordinator of this broker, opened by the first who asks."""
+        """Returns the transaction coordinator of this broker; the first call opens it."""
         if self.transactions is None:
             self.transactions = self.wiring.transaction_coordinator(self)
         return self.transactions
 
     def share_coordinator(self) -> ShareCoordinator:
-        """The share coordinator of this broker, opened by the first who asks."""
+        """Returns the share coordinator of this broker; the first call opens it."""
         if self.share_state is None:
             self.share_state = self.wiring.share_coordinator(self)
         return self.share_state
 
     def share_group_state(self) -> ShareGroupState:
-        """What carries out in the share coordinator what the coordinator of a group decides. It keeps nothing itself."""
+        """Returns what carries out, in the share coordinator, decisions of a group's coordinator. It has no state of its own."""
         return self.wiring.share_group_state(self)
 
     def share_partitions(self) -> SharePartitions:
-        """The share partitions that this broker leads, from the first fetch on."""
+        """Returns the share partitions that this broker leads; the first call makes them."""
         if self.shares is None:
             self.shares = self.wiring.share_partitions(self)
         return self.shares
 
     def client_telemetry(self) -> ClientTelemetry:
-        """The telemetry of clients, from the first that asks for its subscriptions on."""
+        """Returns the telemetry of clients; the first call makes it."""
         if self.telemetry is None:
             self.telemetry = self.wiring.client_telemetry(self)
         return self.telemetry
 
     def flusher(self) -> Flushing:
-        """What flushes for answers that wait, from the first on that does."""
+        """Returns what flushes logs for answers that wait; the first call makes it."""
         if self.flushing is None:
             self.flushing = self.wiring.flushing(self)
         return self.flushing

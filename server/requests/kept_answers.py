@@ -1,8 +1,8 @@
-"""Answers that are kept encoded for as long as they are right.
+"""Answers that are kept in their encoded form for as long as they are right.
 
-Clients that follow a pattern of topics, and tools that list them, ask for the metadata of all topics again and again; between two
-changes of the metadata the answer is the same, and making it costs 2 us a partition on the event loop, where Kafka's runs in one
-thread of many. So the handler keeps it, as the bytes that go out.
+Clients that subscribe to a pattern of topics, and tools that list topics, ask for the metadata of all topics again and again.
+Between two changes of the metadata the answer is the same, and making it costs 2 us a partition on the event loop, where Kafka
+has many threads for it. So the handler keeps the bytes that go out.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from ottla.wire.primitives import WireStruct
 
 MAX_ANSWERS: Final = 8
 MAX_BYTES: Final = 8 * 1024 * 1024
-"""Of all answers that are kept."""
+"""The limit of all kept answers together."""
 
 
 class Encoded(WireStruct):
-    """An answer in the version of its request, encoded already: `body` is all behind the header. There is no error in it."""
+    """Holds an answer encoded in the version of its request: `body` is everything after the header. It has no errors."""
 
     __slots__ = ("body",)
 
@@ -27,7 +27,10 @@ class Encoded(WireStruct):
 
 
 class KeptAnswers:
-    """Of one broker. `changes` is the image's count of changes that an answer was made from; another one empties the store."""
+    """Stores the kept answers of one broker.
+
+    `changes` is the metadata image's count of changes when an answer was made; a different count empties the store.
+    """
 
     __slots__ = ("_answers", "_bytes", "_changes")
 
@@ -40,7 +43,7 @@ class KeptAnswers:
         return self._answers.get(question) if changes == self._changes else None
 
     def keep(self, changes: int, question: Hashable, body: bytes) -> Encoded:
-        """The answer, kept if there is room."""
+        """Returns the answer, and keeps it if there is room."""
         if changes != self._changes:
             self._changes, self._bytes = changes, 0
             self._answers.clear()

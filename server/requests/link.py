@@ -1,4 +1,4 @@
-"""A link is something that stands before and after handlers, such as quotas; server/dispatch/chain.py puts links in order."""
+"""Links do something before and after handlers, for instance enforce quotas; server/dispatch/chain.py puts them in order."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from ottla.wire.primitives import Buffer, Parts
 Decode = Callable[[Buffer, int], tuple[Any, int]]
 """Takes a frame and the position where the request's body begins; returns the body and the position where it ends."""
 Handle = Callable[[Any, Request], Any]
-"""Takes a request's body, and the request; returns the answer, or an awaitable of it, or None where the client wants none."""
+"""Takes a request's body and the request; returns the answer, an awaitable of it, or None if the client wants no answer."""
 Encode = Callable[[Any, Parts], None]
 """Appends the bytes of an answer to the parts."""
 
 
 class Steps(NamedTuple):
-    """What is done with the requests of one API in one version, one step after the other."""
+    """Holds the three steps that serve a request of one API in one version, in their order."""
 
     decode: Decode
     handle: Handle
@@ -27,8 +27,8 @@ class Steps(NamedTuple):
 
 
 class Link(Protocol):
-    """What wants to stand around the handlers."""
+    """Declares what can stand around the handlers."""
 
     def around(self, api: Api, traits: Traits, steps: Steps) -> Steps:
-        """Returns the steps with the link's own around them, and `steps` itself where the API is none of its business."""
+        """Returns the steps with the link's own around them, or `steps` itself if the link has nothing to do with the API."""
         ...

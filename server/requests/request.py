@@ -1,7 +1,7 @@
-"""A request as its handler gets it, without the body: what its header says, whose it is, and the broker that serves it.
+"""A request as its handler gets it, without the body: the fields of its header, its session, and the broker that serves it.
 
-Each request has its own, which nothing overwrites when the next one comes: an answer that is given later finds the same here.
-Dispatch makes one for every request, so it is compiled, has few fields, and computes nothing.
+Each request is an object of its own that the next request does not overwrite, so an answer that is given later finds the same
+values. Dispatch makes one for every request, so the class is compiled, has few fields, and computes nothing.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Request:
-    """One request of a session."""
+    """Holds what handlers need to know about one request of a session."""
 
     __slots__ = ("api_key", "api_version", "broker", "client_id", "correlation_id", "failed", "session")
 
@@ -36,12 +36,12 @@ class Request:
         self.correlation_id = correlation_id
         self.client_id = client_id
         self.failed = False
-        """Set by the handlers of Produce and Fetch when there are errors in their answer; those of other APIs' are looked for."""
+        """Set by the handlers of Produce and Fetch if their answer holds errors; the answers of other APIs are searched."""
 
     def permits(self, strict_since: int) -> Permits:
-        """What the quota of its client lets it make and remove of partitions.
+        """Returns how many partitions the client's quota lets this request create and delete.
 
-        From version `strict_since` of the API on, the client knows what a refusal is.
+        From version `strict_since` of the API on, the client understands that some of them are refused.
         """
         quotas = self.broker.quotas
         if quotas is None:

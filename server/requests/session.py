@@ -1,7 +1,7 @@
-"""A session: one client's connection as handlers, quotas, share groups and telemetry see it.
+"""A session is one client's connection as handlers, quotas, share groups and telemetry see it.
 
-It begins when the connection is accepted and ends with it. Who keeps something for as long as a connection lives keeps it by the
-session, and subscribes to its end; so the network layer knows nobody who does.
+It begins when the connection is accepted and ends with it. Code that keeps something for the life of a connection keeps it by the
+session and subscribes to the session's end; so the network layer need not know any of that code.
 """
 
 from __future__ import annotations
@@ -15,15 +15,18 @@ UNKNOWN_SOFTWARE: Final = ("unknown", "unknown")
 
 
 class Mutes(Protocol):
-    """The network's side of a session."""
+    """Declares what a session needs of its connection."""
 
     def mute(self, throttle_time_ms: int) -> None:
-        """Neither reads nor serves any more requests for so many milliseconds."""
+        """Reads and serves no more requests for so many milliseconds."""
         ...
 
 
 class Session:
-    """`listener` is the name of the listener that the client came by. Sessions are compared by identity only."""
+    """Represents one client's connection. Sessions are compared by identity only.
+
+    `listener` is the name of the listener that the client connected to.
+    """
 
     __slots__ = (
         "_connection",
@@ -49,7 +52,7 @@ class Session:
         self.client_host = client_host
         self.client_port = client_port
         self.client_id: str | None = None
-        """What the latest request called its client; for log lines. Each request has its own."""
+        """The client id of the latest request, for log lines. Each request has its own."""
         self.client_software: tuple[str, str] = UNKNOWN_SOFTWARE
         """The name and version of the client's library, as its ApiVersions gave them (KIP-511)."""
         self.principal = principal
@@ -58,7 +61,7 @@ class Session:
         self._on_close: list[Callable[[Session], object]] = []
 
     def mute(self, throttle_time_ms: int) -> None:
-        """Stops reading from this client and serving it for so long, because it is over a quota. Does nothing once it is gone."""
+        """Stops reading from this client and serving it for so many ms, because it is over a quota, unless it has gone."""
         if self._connection is not None:
             self._connection.mute(throttle_time_ms)
 
@@ -70,9 +73,9 @@ class Session:
             self._on_close.append(callback)
 
     def close(self) -> None:
-        """Says that the connection is gone to everybody who subscribed, in the order in which they did.
+        """Calls everybody who subscribed to the end of the connection, in the order of their subscriptions.
 
-        Session and connection refer to each other, a ring that only the cycle collector would find: it ends here.
+        Session and connection refer to each other, a cycle that only the garbage collector would find, so it is broken here.
         """
         self.is_closed = True
         self._connection = None

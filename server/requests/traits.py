@@ -1,7 +1,7 @@
 """What a handler declares about itself, in its own file, so that no table elsewhere has to be kept in step with it.
 
-Each module of server/handlers has `TRAITS`. Dispatch reads them when it makes the route, and hands them to the links that stand
-around the handler (server/dispatch/chain.py): quotas today. `rights` is what an authorizer will go by, and
+Each module of server/handlers has `TRAITS`. Dispatch reads them when it makes the route, and hands them to the links around the
+handler (server/dispatch/chain.py), which are quotas today. `rights` are what an authorizer will check, and
 `before_authentication` is for listeners where clients have to log in.
 """
 
@@ -14,33 +14,33 @@ from ottla.server.security.rights import Rights
 
 
 class Throttling(Enum):
-    """What of a request counts against its client's quotas."""
+    """Says what of a request counts against its client's quotas."""
 
     REQUEST = auto()
-    """Only the time it takes (`request_percentage`). What follows adds something to that."""
+    """Only the time it takes counts (`request_percentage`). The members below count something else as well."""
     PRODUCE = auto()
     """The bytes of the request (`producer_byte_rate`)."""
     FETCH = auto()
-    """The bytes of the answer (`consumer_byte_rate`). The handler charges them, and the time, before it decides on its answer."""
+    """The bytes of the answer count (`consumer_byte_rate`). The handler charges them, and the time, before it decides on it."""
     ANSWER = auto()
-    """The bytes of the answer (`consumer_byte_rate`), which goes out whatever they are."""
+    """The bytes of the answer count (`consumer_byte_rate`), and it goes out whatever they are."""
     CONTROLLER_MUTATION = auto()
-    """The partitions that it makes or removes (`controller_mutation_rate`): its handler asks for permits (`Request.permits`)."""
+    """The partitions that it creates or deletes count (`controller_mutation_rate`): its handler asks for `Request.permits`."""
     NOTHING = auto()
-    """It is no client's request but a broker's, so not even its time counts."""
+    """Nothing counts, not even the time, because a broker sent the request and not a client."""
 
 
 class Traits(NamedTuple):
-    """The declaration of one handler."""
+    """Declares what dispatch and its links have to know about one handler."""
 
     rights: Rights
     throttling: Throttling = Throttling.REQUEST
     broker_only: bool = False
-    """It is not served at the controller's listeners, although the protocol has the API there, too."""
+    """The API is not served at the controller's listeners, although the protocol has it there as well."""
     before_authentication: bool = False
-    """A client may ask for it before it has logged in."""
+    """A client may send the request before it has logged in."""
     answers_with_regions: bool = False
-    """Its answer may hold regions of log files, so it goes out in parts."""
+    """The answer may hold regions of log files, so it goes out in parts."""
     reports_failure: bool = False
     """The handler sets `Request.failed` when its answer holds errors; other handlers' answers are searched for error codes."""
     kept_throttle_time_since: int | None = None

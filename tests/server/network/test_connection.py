@@ -218,7 +218,8 @@ def test_who_speaks_another_protocol_is_told_so_in_the_log(first: bytes, said: s
         peer.send(first)
     assert peer.transport.closed
     (record,) = caplog.records
-    assert f"is closed: it speaks {said}" in record.message
+    assert record.message.startswith("closed the connection of ")
+    assert f": it speaks {said}" in record.message
 
 
 def test_the_limit_counts_for_frames_that_came_whole() -> None:
@@ -235,7 +236,7 @@ def test_what_is_behind_a_bad_request_is_not_served(caplog: pytest.LogCaptureFix
         peer.send(framed(b"good") + framed(b"bad") + framed(b"good again"))
     assert peer.received() == [b"good"]
     assert peer.dispatch.served == [b"good", b"bad"]
-    assert [record.getMessage() for record in caplog.records] == ["10.0.0.1:4321 (None) is closed: it is bad"]
+    assert [record.getMessage() for record in caplog.records] == ["closed the connection of 10.0.0.1:4321 (None): it is bad"]
 
 
 # Order

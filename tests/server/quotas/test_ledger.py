@@ -16,46 +16,46 @@ def ledger_of(limit: float = 10.0) -> Ledger[Rate]:
 
 def test_clients_of_one_share_have_one_measure() -> None:
     ledger = ledger_of()
-    one, other = ledger.of(("u", "c"), 0), ledger.of(("v", "c"), 0)
+    one, other = ledger.measure_of(("u", "c"), 0), ledger.measure_of(("v", "c"), 0)
     assert one is not None
     assert other is not None
     assert one[0] is other[0]
     assert list(ledger.shares) == [("", "c")]
-    assert ledger.of(("u", ""), 0) is None
+    assert ledger.measure_of(("u", ""), 0) is None
 
 
 def test_a_new_limit_finds_what_was_used_up() -> None:
     ledger = ledger_of()
-    found = ledger.of(("u", "c"), 0)
+    found = ledger.measure_of(("u", "c"), 0)
     assert found is not None
     found[0].record(1000, 0)
     ledger.set_limits({(("client-id", "c"),): 50.0})
     assert ledger.limited
-    again = ledger.of(("u", "c"), 0)
+    again = ledger.measure_of(("u", "c"), 0)
     assert again == (found[0], 50.0)
     ledger.set_limits({})
     assert not ledger.limited
-    assert ledger.of(("u", "c"), 0) is None
+    assert ledger.measure_of(("u", "c"), 0) is None
 
 
 def test_who_was_quiet_for_all_windows_is_forgotten_when_there_are_many() -> None:
     ledger = ledger_of()
     for n in range(FEW):
-        found = ledger.of(("u", str(n)), 0)
+        found = ledger.measure_of(("u", str(n)), 0)
         assert found is not None
         found[0].record(1, 0)
-    busy = ledger.of(("u", "7"), 5_000)
+    busy = ledger.measure_of(("u", "7"), 5_000)
     assert busy is not None
     busy[0].record(1, 5_000)
-    ledger.of(("u", "one more"), 11_000)
+    ledger.measure_of(("u", "one more"), 11_000)
     assert list(ledger.shares) == [("", "7"), ("", "one more")]
-    assert ledger.of(("u", "7"), 11_000) == busy
+    assert ledger.measure_of(("u", "7"), 11_000) == busy
 
 
 def test_nobody_is_forgotten_whose_use_matters() -> None:
     ledger = ledger_of()
     for n in range(FEW + 10):
-        found = ledger.of(("u", str(n)), 0)
+        found = ledger.measure_of(("u", str(n)), 0)
         assert found is not None
         found[0].record(1, 0)
     assert len(ledger.shares) == FEW + 10
@@ -65,12 +65,12 @@ def test_who_was_forgotten_is_not_measured_elsewhere() -> None:
     """What is resolved and what is measured are kept apart, and each is forgotten at its own time."""
     ledger = ledger_of()
     for n in range(FEW):
-        ledger.of(("u", str(n)), 0)
+        ledger.measure_of(("u", str(n)), 0)
     ledger.set_limits({(("client-id", None),): 20.0})
-    before = ledger.of(("u", "8"), 0)
-    ledger.of(("u", "one more"), 11_000)
+    before = ledger.measure_of(("u", "8"), 0)
+    ledger.measure_of(("u", "one more"), 11_000)
     assert list(ledger.shares) == [("", "one more")]
-    after = ledger.of(("u", "8"), 11_000)
+    after = ledger.measure_of(("u", "8"), 11_000)
     assert before is not None
     assert after is not None
     assert after[0] is ledger.shares["", "8"] is not before[0]

@@ -9,11 +9,11 @@ import sys
 
 import pytest
 
-from ottla.server.dispatch.spare_descriptors import SpareDescriptors
+from ottla.server.dispatch.reserved_descriptors import ReservedDescriptors
 
 
 def test_it_is_given_away_for_one_more_try() -> None:
-    spare = SpareDescriptors()
+    reserved = ReservedDescriptors()
     before = len(os.listdir("/proc/self/fd"))
     during: list[int] = []
 
@@ -23,13 +23,13 @@ def test_it_is_given_away_for_one_more_try() -> None:
             raise OSError(errno.EMFILE, "too many")
         return "done"
 
-    assert spare.run(action) == "done"
+    assert reserved.run(action) == "done"
     assert during == [before, before - 2]
     assert len(os.listdir("/proc/self/fd")) == before
 
 
 def test_what_is_raised_for_other_reasons_or_twice_is_passed_on() -> None:
-    spare, calls = SpareDescriptors(), []
+    reserved, calls = ReservedDescriptors(), []
 
     def action(code: int) -> None:
         calls.append(code)
@@ -37,7 +37,7 @@ def test_what_is_raised_for_other_reasons_or_twice_is_passed_on() -> None:
 
     for code in (errno.EIO, errno.ENFILE):
         with pytest.raises(OSError, match="it failed"):
-            spare.run(lambda code=code: action(code))  # type: ignore[misc]
+            reserved.run(lambda code=code: action(code))  # type: ignore[misc]
     assert calls == [errno.EIO, errno.ENFILE, errno.ENFILE]
 
 
@@ -51,7 +51,7 @@ resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) - 1
 try:
     os.open(os.devnull, os.O_RDONLY)
 except OSError:
-    print(dispatch._spare.run(lambda: dispatch._open_route(1, 12)).head)
+    print(dispatch._reserved.run(lambda: dispatch._open_route(1, 12)).head)
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60)
     assert (done.returncode, done.stderr) == (0, "")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.server.network.no_frame import why_no_frame
+from ottla.server.network.bad_frames import describe_bad_size
 
 
 @pytest.mark.parametrize(
@@ -21,4 +21,4 @@ from ottla.server.network.no_frame import why_no_frame
     ],
 )
 def test_the_reason_names_what_it_is(begin: bytes, reason: str) -> None:
-    assert reason in why_no_frame(int.from_bytes(begin, "big", signed=True))
+    assert reason in describe_bad_size(int.from_bytes(begin, "big", signed=True))

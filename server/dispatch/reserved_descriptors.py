@@ -1,7 +1,7 @@
-"""Descriptors kept for the moment when there is no other: loading a module opens files, two at a time where it is compiled.
+"""Reserves file descriptors for loading modules when all others are in use.
 
-Handlers are loaded with the first request of their kind. Where descriptors have run out by then, that request would be answered
-by closing its connection, and no new one could come.
+Loading a module opens files, two at a time if it is compiled, and handlers are loaded with the first request of their kind. If
+descriptors have run out by then, that request could only be answered by closing its connection, and no new one could come.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ _NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
 _MOST_AT_A_TIME = 2
 
 
-class SpareDescriptors:
-    """Two descriptors that are held back. `run` does something that needs two at a time, with these if there are no others."""
+class ReservedDescriptors:
+    """Holds back two descriptors. `run` calls an action that may need two at a time, and frees these if there are no others."""
 
     __slots__ = ("_fds",)
 
@@ -27,7 +27,7 @@ class SpareDescriptors:
         self._fds = _open()
 
     def run(self, action: Callable[[], T]) -> T:
-        """Calls `action`, twice if descriptors are wanting; returns or raises what it does."""
+        """Calls `action`, and calls it again if descriptors had run out; returns what it returns and raises what it raises."""
         try:
             return action()
         except (OSError, ImportError) as error:
@@ -49,14 +49,14 @@ class SpareDescriptors:
 
 
 def _is_exhaustion(error: OSError | ImportError) -> bool:
-    """Returns whether there were no descriptors. The loader of compiled modules says it in words only."""
+    """Returns whether descriptors had run out. The loader of compiled modules says so only in the text of its error."""
     if isinstance(error, OSError):
         return error.errno in _NO_DESCRIPTORS
     return any(os.strerror(code) in str(error) for code in _NO_DESCRIPTORS)
 
 
 def _open() -> list[int]:
-    """Opens descriptors to hold back; fewer, or none, where somebody else was quicker."""
+    """Opens descriptors to hold back; fewer, or none, if others have taken the last ones first."""
     fds: list[int] = []
     with suppress(OSError):
         while len(fds) < _MOST_AT_A_TIME:
