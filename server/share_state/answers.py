@@ -1,8 +1,8 @@
-"""How the five requests to the share coordinator are answered: partition by partition, each with its own code.
+"""This module answers the five requests to the share coordinator partition by partition, each with its own error code.
 
-The answers come grouped by topic; a share partition that is named twice is dealt with twice and answered once. A request without
-a group id or topics does nothing and is answered by nothing, as in Kafka, and so does one with a topic that has no partitions,
-unless `empty_topics`: those are left out then.
+The answers are grouped by topic; a share partition that is named twice is processed twice and answered once. As in Kafka, a
+request without a group id or topics does nothing and gets an empty answer. So does a request with a topic that has no partitions,
+unless `empty_topics` is true; then such topics are left out.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ def answer_each(
     *,
     empty_topics: bool = False,
 ) -> list[tuple[bytes, list[R]]]:
-    """(topic id, answers) of what `ask` says of each partition, or `refuse` where it raises."""
+    """Calls `ask` for each partition. Returns, for each topic id, what it returned, or what `refuse` returned if it raised."""
     if not group_id or not (empty_topics or all(topic.partitions for topic in topics)):
         return []
     answers: dict[bytes, dict[int, R]] = {}
     for topic in topics:
         found = answers.setdefault(topic.topic_id, {})
-        for each in topic.partitions:
+        for asked in topic.partitions:
             try:
-                found[each.partition] = ask(topic.topic_id, each)
+                found[asked.partition] = ask(topic.topic_id, asked)
             except ShareStateError as error:
-                found[each.partition] = refuse(each.partition, error)
+                found[asked.partition] = refuse(asked.partition, error)
     return [(topic_id, list(found.values())) for topic_id, found in answers.items() if found]

@@ -1,8 +1,8 @@
-"""Batches of offsets in one delivery state, and how two lists of them become one (KIP-932).
+"""This module merges lists of state batches (KIP-932): a state batch is a range of offsets in one delivery state.
 
 Where batches overlap, the later state counts: the higher delivery count, and with equal counts the higher delivery state. So the
-order in which they arrived does not matter. What lies below the start offset is left out, and neighbours in the same state become
-one batch, so there is one list for any history, and both brokers answer it.
+order in which they arrived does not matter. Offsets below the start offset are dropped, and neighbours in the same state become
+one batch. So any history leads to exactly one list, the same as Kafka's.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ NO_OFFSET: Final = -1
 
 
 class StateBatch(NamedTuple):
-    """Offsets `first_offset`..`last_offset`, both included. Compared by offsets, then by how late the state is."""
+    """The offsets `first_offset` to `last_offset`, both included, and their state. Batches compare by offsets, then by state."""
 
     first_offset: int
     last_offset: int
     delivery_count: int
     delivery_state: int
-    """0 available, 2 acknowledged, 4 archived. Acquired (1) and archiving (3) are never kept."""
+    """0 is available, 2 acknowledged and 4 archived. Acquired (1) and archiving (3) are never kept."""
 
     @property
     def lateness(self) -> tuple[int, int]:
@@ -29,14 +29,14 @@ class StateBatch(NamedTuple):
 
 
 def combine(kept: Iterable[StateBatch], new: Iterable[StateBatch], start_offset: int) -> tuple[StateBatch, ...]:
-    """One list in the order of offsets, without overlaps, from `start_offset` on (NO_OFFSET: everything)."""
-    work = [batch for each in (*kept, *new) if (batch := _cut(each, start_offset)) is not None]
+    """Merges two lists into one in the order of offsets, without overlaps, from `start_offset` on (NO_OFFSET: everything)."""
+    work = [rest for batch in (*kept, *new) if (rest := _cut_below(batch, start_offset)) is not None]
     heapq.heapify(work)
     done: list[StateBatch] = []
     while work:
         batch = heapq.heappop(work)
         if work and work[0].first_offset <= batch.last_offset:
-            for piece in _parted(batch, heapq.heappop(work)):
+            for piece in _resolve_overlap(batch, heapq.heappop(work)):
                 heapq.heappush(work, piece)
         elif done and done[-1].last_offset + 1 == batch.first_offset and done[-1].lateness == batch.lateness:
             done[-1] = done[-1]._replace(last_offset=batch.last_offset)
@@ -45,14 +45,15 @@ def combine(kept: Iterable[StateBatch], new: Iterable[StateBatch], start_offset:
     return tuple(done)
 
 
-def _cut(batch: StateBatch, start_offset: int) -> StateBatch | None:
+def _cut_below(batch: StateBatch, start_offset: int) -> StateBatch | None:
+    """Returns the part of the batch from `start_offset` on, or None if there is none."""
     if start_offset == NO_OFFSET or batch.first_offset >= start_offset:
         return batch
     return batch._replace(first_offset=start_offset) if batch.last_offset >= start_offset else None
 
 
-def _parted(first: StateBatch, second: StateBatch) -> Iterable[StateBatch]:
-    """Two batches that overlap, of which `second` does not begin before `first`, as batches that do not."""
+def _resolve_overlap(first: StateBatch, second: StateBatch) -> Iterable[StateBatch]:
+    """Yields batches that do not overlap in place of two that do. `second` must not begin before `first`."""
     if first.lateness == second.lateness:
         yield first._replace(last_offset=max(first.last_offset, second.last_offset))
         return

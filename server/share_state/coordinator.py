@@ -1,12 +1,12 @@
-"""The share coordinator: keeps what share groups have done with the records of partitions (KIP-932).
+"""The share coordinator keeps what share groups have done with the records of partitions (KIP-932).
 
-A share partition (group id, topic id, partition) lives in partition abs(Java's hash of its key) mod the partition count of
-`__share_group_state`, where the key is `group:topic id:partition`; the leader of that partition coordinates it, loads it when it
-takes over (shard.py, server/coordination/), and forgets it when it loses it.
+A share partition (group id, topic id, partition) belongs to partition abs(Java's hash of its key) mod the partition count of
+`__share_group_state`, where the key is `group:topic id:partition`. The leader of that partition coordinates it: it loads the
+partition when it takes it over (shard.py, server/coordination/), and unloads it when it loses it.
 
-The methods are plain: the leaders of share partitions are on the same broker while the cluster has one, and call them without a
-request. All of them raise ShareStateError: the codes of shard.py, and NOT_COORDINATOR (also while there is no topic),
-COORDINATOR_LOAD_IN_PROGRESS.
+The methods are plain functions: while the cluster has one broker, the leaders of share partitions are on it too and call them
+without a request. All of them raise ShareStateError with the codes of shard.py, or with NOT_COORDINATOR (also while there is no
+topic) or COORDINATOR_LOAD_IN_PROGRESS.
 """
 
 from __future__ import annotations
@@ -32,24 +32,24 @@ logger = logging.getLogger("ottla.server.share_state")
 
 
 class ShareStateLog(CoordinatorLog, Protocol):
-    """The partitions of `__share_group_state`."""
+    """The partitions of `__share_group_state`, as the share coordinator uses them."""
 
     def delete_before(self, partition: int, offset: int) -> None:
-        """Records below `offset` count as gone. Raises log errors."""
+        """Deletes the records below `offset`, as DeleteRecords would. Raises log errors."""
         ...
 
 
 class ShareCoordinatorSettings(NamedTuple):
-    """Defaults are Kafka's."""
+    """The settings of the share coordinator; the defaults are Kafka's."""
 
     updates_per_snapshot: int = 500
     cold_interval_ms: int = 300_000
     codec: int = 0
-    """That records are compressed by."""
+    """The compression codec of the records."""
 
 
 class ReadState(NamedTuple):
-    """What the leader of a share partition begins with."""
+    """The state that the leader of a share partition begins with."""
 
     state_epoch: int
     start_offset: int
@@ -58,7 +58,9 @@ class ReadState(NamedTuple):
 
 
 class Summary(NamedTuple):
-    """What an admin is told. Without state: epochs 0, start offset -1, count -1."""
+    """The summary of a share partition for admin clients. If there is no state, the epochs are 0, and start offset and
+    count -1.
+    """
 
     state_epoch: int
     leader_epoch: int
@@ -67,8 +69,8 @@ class Summary(NamedTuple):
 
 
 class ShareCoordinator:
-    """`exists(topic id, partition)` says whether the cluster has that partition; `create_topic` begins to create
-    `__share_group_state`.
+    """The share coordinator of this broker. `exists(topic id, partition)` returns whether the cluster has that partition;
+    `create_topic` begins to create `__share_group_state`.
     """
 
     def __init__(
@@ -91,14 +93,16 @@ class ShareCoordinator:
     # Routing
 
     def has_topic(self) -> bool:
-        """Whether there is `__share_group_state`; if not, it is some time after this call returns."""
+        """Returns whether `__share_group_state` exists. If it does not, begins to create it."""
         if self._log.partition_count() == 0:
             self._create_topic()
             return False
         return True
 
     def partition_for(self, name: SharePartition) -> int:
-        """The partition of `__share_group_state` that a share partition belongs to. ShareStateError without a topic."""
+        """Returns the partition of `__share_group_state` that a share partition belongs to. Raises ShareStateError without a
+        topic.
+        """
         count = self._log.partition_count()
         if count == 0:
             raise ShareStateError(ErrorCode.NOT_COORDINATOR)
@@ -115,12 +119,14 @@ class ShareCoordinator:
     # Operations
 
     def initialize(self, group_id: str, topic_id: bytes, partition: int, state_epoch: int, start_offset: int) -> None:
-        """The share group begins at `start_offset` (-1: the leader of the partition is to find out), with a new state epoch."""
+        """Lets the share group begin at `start_offset` with a new state epoch. With -1 the partition's leader finds the
+        offset.
+        """
         name = SharePartition(group_id, topic_id, partition)
         self._shard(name).initialize(name, state_epoch, start_offset)
 
     def read(self, group_id: str, topic_id: bytes, partition: int, leader_epoch: int) -> ReadState:
-        """To the partition's leader, which fences those before it by that."""
+        """Returns the state to the partition's leader and fences the former leaders."""
         name = SharePartition(group_id, topic_id, partition)
         state = self._shard(name).read(name, leader_epoch)
         return ReadState(state.state_epoch, state.start_offset, state.delivery_complete_count, state.batches)
@@ -136,18 +142,18 @@ class ShareCoordinator:
         delivery_complete_count: int,
         state_batches: Iterable[StateBatch],
     ) -> None:
-        """New states of offsets, and the start offset, below which everything is done with; it never goes back."""
+        """Writes new states of offsets, and the start offset, below which nothing is delivered again; it never goes back."""
         name = SharePartition(group_id, topic_id, partition)
         batches = tuple(state_batches)
         self._shard(name).update(name, state_epoch, leader_epoch, start_offset, delivery_complete_count, batches)
 
     def delete(self, group_id: str, topic_id: bytes, partition: int) -> None:
-        """Forgets the share partition, if it is known."""
+        """Deletes the share partition, if it is known."""
         name = SharePartition(group_id, topic_id, partition)
         self._shard(name).delete(name)
 
     def read_summary(self, group_id: str, topic_id: bytes, partition: int, leader_epoch: int) -> Summary:
-        """Without batches; whoever asks, in whichever epoch."""
+        """Returns the state without its batches. The leader epoch is not checked."""
         name = SharePartition(group_id, topic_id, partition)
         state = self._shard(name).summary(name)
         if state is None:
@@ -155,24 +161,26 @@ class ShareCoordinator:
         return Summary(state.state_epoch, state.leader_epoch, state.start_offset, state.delivery_complete_count)
 
     def find(self, name: SharePartition) -> ShareState | None:
-        """All that is kept, for looking at."""
+        """Returns the whole state, for inspection, or None if the share partition is unknown."""
         return self._shard(name).find(name)
 
     # Passes
 
     def topic_deleted(self, topic: str, topic_id: bytes) -> None:
-        """Forgets what was kept of it."""
+        """Deletes the share partitions of a deleted topic."""
         if topic == TOPIC:
             self.refresh()
         else:
             self._on_each(lambda shard: shard.forget_topics((topic_id,)))
 
     def snapshot_cold(self) -> None:
-        """Every share.coordinator.cold.partition.snapshot.interval.ms."""
+        """Writes new snapshots of cold share partitions. This runs every
+        share.coordinator.cold.partition.snapshot.interval.ms.
+        """
         self._on_each(lambda shard: shard.snapshot_cold(self.settings.cold_interval_ms))
 
     def prune(self) -> None:
-        """Moves the start of each partition to the first record that counts. Every
+        """Moves the start of each partition to the first record that counts. This runs every
         share.coordinator.state.topic.prune.interval.ms.
         """
         self._on_each(self._prune)
@@ -182,7 +190,7 @@ class ShareCoordinator:
         if offset is not None:
             self._log.delete_before(shard.partition, offset)
             shard.pruned(offset)
-            logger.info("partition %d of %s begins at offset %d now", shard.partition, TOPIC, offset)
+            logger.info("partition %d of %s now begins at offset %d", shard.partition, TOPIC, offset)
 
     def _on_each(self, action: Callable[[ShareStateShard], object]) -> None:
         for shard in list(self._shards.values()):
@@ -196,11 +204,11 @@ class ShareCoordinator:
     # Leadership
 
     def refresh(self) -> None:
-        """Loads all partitions that this broker leads and unloads the others. Called at the start."""
+        """Loads all partitions that this broker leads and unloads the others. This runs at the start."""
         self._shards.refresh()
 
     def follow(self, partition: int) -> None:
-        """The leader of one partition may have changed: loads it or unloads it."""
+        """Loads or unloads one partition, whose leader may have changed."""
         self._shards.follow(partition)
 
     def close(self) -> None:
@@ -214,4 +222,4 @@ class ShareCoordinator:
 
     def _loaded(self, shard: ShareStateShard) -> None:
         if len(shard):
-            logger.info("partition %d of %s is loaded: %d share partitions", shard.partition, TOPIC, len(shard))
+            logger.info("loaded partition %d of %s: %d share partitions", shard.partition, TOPIC, len(shard))

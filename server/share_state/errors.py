@@ -1,4 +1,4 @@
-"""A refusal by the share coordinator: a code of Kafka's table."""
+"""A `ShareStateError` is a refusal by the share coordinator; it carries one of Kafka's error codes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from ottla.wire.errors import ErrorCode
 
 
 class ShareStateError(Exception):
-    """The operation was refused; nothing has changed. `text` is for who asked."""
+    """The operation was refused and has changed nothing. `text` is the error message for the client."""
 
     def __init__(self, code: ErrorCode, text: str = "") -> None:
         super().__init__(text or code.name)

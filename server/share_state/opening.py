@@ -1,4 +1,4 @@
-"""The share coordinator of a broker, over the broker's own partitions of `__share_group_state`."""
+"""This module opens the share coordinator of a broker over the broker's own partitions of `__share_group_state`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def open_share_coordinator(
     config: BrokerConfig, image: MetadataImage, replicas: Replicas, clock: Clock, controller: Controller
 ) -> ShareCoordinator:
-    """Returns the coordinator, which loads a partition of `__share_group_state` when it is asked for, or by `refresh`."""
+    """Returns the coordinator. It loads a partition of `__share_group_state` with the first request for it, or by `refresh`."""
     values = config.values
 
     def exists(topic_id: bytes, partition: int) -> bool:

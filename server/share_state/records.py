@@ -1,8 +1,9 @@
-"""Records of `__share_group_state`: snapshots, updates of them, and tombstones of share partitions that are forgotten.
+"""This module encodes and decodes the records of `__share_group_state`: snapshots, updates of them, and tombstones of deleted
+share partitions.
 
-Keys: ShareSnapshotKey (type 0) and ShareUpdateKey (type 1): group id, topic id, partition. Values: ShareSnapshotValue and
-ShareUpdateValue, version 0. Keys begin with their type, values with their version, as int16. A snapshot without a value is a
-tombstone. One record a batch, as Kafka writes them.
+The keys are ShareSnapshotKey (type 0) and ShareUpdateKey (type 1), of group id, topic id and partition. The values are
+ShareSnapshotValue and ShareUpdateValue, version 0. Keys begin with their type, values with their version, as int16. A snapshot
+without a value is a tombstone. As in Kafka, the batch of a write has one record.
 """
 
 from __future__ import annotations
@@ -27,11 +28,11 @@ VALUE_VERSION: Final = 0
 _INT16: Final = struct.Struct(">h")
 
 Change = tuple[SharePartition, ShareState | ShareUpdate | None]
-"""One record: None where the share partition is forgotten."""
+"""The content of one record: the share partition, and its snapshot, its update, or None for a tombstone."""
 
 
 def encode(changes: Sequence[Change], timestamp_ms: int, codec: int = 0) -> bytes:
-    """As one batch, compressed by `codec`."""
+    """Encodes the changes as one batch, compressed by `codec`."""
     records = [Record(0, timestamp_ms, _key(name, change), _value(change), []) for name, change in changes]
     return build_batch(records, codec=codec, base_sequence=0)
 
@@ -57,7 +58,7 @@ def _value(change: ShareState | ShareUpdate | None) -> bytes | None:
             change.leader_epoch,
             change.start_offset,
             change.delivery_complete_count,
-            [update_value.StateBatch(*each[:2], each.delivery_state, each.delivery_count) for each in change.batches],
+            [update_value.StateBatch(*batch[:2], batch.delivery_state, batch.delivery_count) for batch in change.batches],
         )
         update_value.ENCODE[VALUE_VERSION](update, out)
     else:
@@ -69,15 +70,15 @@ def _value(change: ShareState | ShareUpdate | None) -> bytes | None:
             change.delivery_complete_count,
             change.created_ms,
             change.written_ms,
-            [snapshot_value.StateBatch(*each[:2], each.delivery_state, each.delivery_count) for each in change.batches],
+            [snapshot_value.StateBatch(*batch[:2], batch.delivery_state, batch.delivery_count) for batch in change.batches],
         )
         snapshot_value.ENCODE[VALUE_VERSION](snapshot, out)
     return b"".join(out)
 
 
 def decode(key: Buffer, value: Buffer | None) -> Change | None:
-    """None for a kind of record that is not ours. Raises ValueError, IndexError or struct.error (wire.frame.MALFORMED) for bytes
-    that do not follow their schema.
+    """Decodes a record. Returns None for a record of another type. Raises ValueError, IndexError or struct.error
+    (wire.frame.MALFORMED) for bytes that do not follow their schema.
     """
     kind = _INT16.unpack_from(key)[0]
     if kind == SNAPSHOT:
@@ -92,7 +93,7 @@ def decode(key: Buffer, value: Buffer | None) -> Change | None:
 def _version(value: Buffer) -> int:
     version: int = _INT16.unpack_from(value)[0]
     if version != VALUE_VERSION:
-        raise ValueError(f"a value of version {version}, which is not known")
+        raise ValueError(f"a value has the unknown version {version}")
     return version
 
 
@@ -122,7 +123,7 @@ def _update(value: Buffer) -> ShareUpdate:
 
 
 def _batches(found: Sequence[snapshot_value.StateBatch | update_value.StateBatch]) -> tuple[StateBatch, ...]:
-    for each in found:
-        if each.last_offset < each.first_offset:  # `combine` would never be done with it; no request can have brought it either
-            raise ValueError(f"a batch of offsets {each.first_offset} to {each.last_offset}")
-    return tuple(StateBatch(each.first_offset, each.last_offset, each.delivery_count, each.delivery_state) for each in found)
+    for batch in found:
+        if batch.last_offset < batch.first_offset:  # requests with it are refused, and `combine` would never end
+            raise ValueError(f"a state batch has the offsets {batch.first_offset} to {batch.last_offset}")
+    return tuple(StateBatch(batch.first_offset, batch.last_offset, batch.delivery_count, batch.delivery_state) for batch in found)

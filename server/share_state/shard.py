@@ -1,12 +1,12 @@
-"""One partition of `__share_group_state`: the share partitions that hash to it.
+"""A `ShareStateShard` is one partition of `__share_group_state`: the share partitions that hash to it.
 
-A change is written and then believed; loading is the same `replay` over what is left of the log. A write is a small update record
-until so many of them follow a snapshot that the next one is a snapshot again. What lies before the oldest snapshot that still
-counts is redundant: `prune` moves the log's start there. A share partition that nobody writes to would hold it back, so
-`snapshot_cold` writes its snapshot anew.
+A change is first written and then applied; loading is the same `replay` over what is left of the log. A write is a small update
+record until a certain number of them follow a snapshot; then the next write is a snapshot again. Records before the oldest
+snapshot that still counts are redundant: the coordinator's `prune` moves the log's start there. A share partition without writes
+would hold it back, so `snapshot_cold` writes its snapshot anew.
 
-Epochs fence: a request with a lower leader epoch than was seen comes from a former leader of the partition, one with a lower
-state epoch from before the share group's offsets were set.
+Epochs fence: a request with a lower leader epoch than the highest seen comes from a former leader of the partition, and one with
+a lower state epoch from before the share group's offsets were reset.
 """
 
 from __future__ import annotations
@@ -30,27 +30,27 @@ if TYPE_CHECKING:
 
 TOPIC: Final = "__share_group_state"
 MAX_RECORDS_PER_BATCH: Final = 500
-"""Of snapshots and tombstones that are written together."""
+"""The most snapshots or tombstones that are written in one batch."""
 
 
 @dataclass(slots=True)
 class _Kept:
-    """A share partition's state, and what else counts about it."""
+    """A share partition's state, with the epochs and positions that go with it."""
 
     state: ShareState
     leader_epoch: int
-    """The highest that was seen."""
+    """The highest leader epoch that was seen."""
     state_epoch: int
-    """Likewise."""
+    """The highest state epoch that was seen."""
     updates: int = 0
-    """Since the last snapshot that ended a row of updates."""
+    """The number of updates since the last snapshot that replaced updates."""
     snapshot_offset: int = 0
-    """Where the last snapshot lies in the log."""
+    """The offset of the last snapshot in the log."""
 
 
 class ShareStateShard(CoordinatorShard[Change]):
-    """After `updates_per_snapshot` updates of a share partition comes a snapshot; `exists(topic id, partition)` says whether the
-    cluster has that partition.
+    """The share partitions of one partition. A snapshot follows after `updates_per_snapshot` updates of a share partition;
+    `exists(topic id, partition)` returns whether the cluster has that partition.
     """
 
     topic = TOPIC
@@ -76,7 +76,7 @@ class ShareStateShard(CoordinatorShard[Change]):
         self._pruned = -1
 
     def __len__(self) -> int:
-        """Share partitions."""
+        """Returns the number of share partitions."""
         return len(self._kept)
 
     def names(self) -> list[SharePartition]:
@@ -89,10 +89,12 @@ class ShareStateShard(CoordinatorShard[Change]):
     # Changes
 
     def _write(self, changes: Sequence[Change]) -> None:
-        """Appends changes and replays them. ShareStateError: it could not be written, and nothing has changed."""
-        for at in range(0, len(changes), MAX_RECORDS_PER_BATCH):
-            some = changes[at : at + MAX_RECORDS_PER_BATCH]
-            self.write(encode(some, self._clock.now_ms(), self._codec), some)
+        """Appends changes and replays them, batch by batch. Raises ShareStateError if a batch cannot be written; it and what
+        follows then changes nothing.
+        """
+        for start in range(0, len(changes), MAX_RECORDS_PER_BATCH):
+            batch = changes[start : start + MAX_RECORDS_PER_BATCH]
+            self.write(encode(batch, self._clock.now_ms(), self._codec), batch)
 
     def decode(self, key: Buffer, value: Buffer | None) -> Change | None:
         return decode(key, value)
@@ -115,7 +117,7 @@ class ShareStateShard(CoordinatorShard[Change]):
             kept.state_epoch = max(kept.state_epoch, change.state_epoch)
             kept.updates = 0 if kept.updates >= self._updates_per_snapshot else kept.updates
             kept.snapshot_offset = offset
-        elif kept is None:  # its snapshot is lost; as in Kafka, what is there counts
+        elif kept is None:  # its snapshot is lost; as in Kafka, the update alone counts
             blank = ShareState(change.snapshot_epoch, 0, change.leader_epoch, change.start_offset)
             self._kept[name] = _Kept(updated(blank, change), change.leader_epoch, 0, 1, offset)
         else:
@@ -126,8 +128,8 @@ class ShareStateShard(CoordinatorShard[Change]):
     # Requests
 
     def initialize(self, name: SharePartition, state_epoch: int, start_offset: int) -> None:
-        """The share group begins at `start_offset`, whatever it did before. ShareStateError: INVALID_REQUEST,
-        FENCED_STATE_EPOCH, UNKNOWN_TOPIC_OR_PARTITION.
+        """Lets the share group begin at `start_offset`, whatever it did before. Raises ShareStateError: INVALID_REQUEST,
+        FENCED_STATE_EPOCH or UNKNOWN_TOPIC_OR_PARTITION.
         """
         self._check_numbers(name, state_epoch)
         kept = self._kept.get(name)
@@ -141,8 +143,8 @@ class ShareStateShard(CoordinatorShard[Change]):
         self._write([(name, state)])
 
     def read(self, name: SharePartition, leader_epoch: int) -> ShareState:
-        """To a partition's leader. One with a higher leader epoch than was seen fences all before it. ShareStateError:
-        INVALID_REQUEST, FENCED_LEADER_EPOCH, UNKNOWN_TOPIC_OR_PARTITION.
+        """Returns the state to the partition's leader. A leader epoch higher than any seen before fences the former leaders.
+        Raises ShareStateError: INVALID_REQUEST, FENCED_LEADER_EPOCH or UNKNOWN_TOPIC_OR_PARTITION.
         """
         self._check_numbers(name, leader_epoch)
         kept = self._known(name, leader_epoch)
@@ -161,8 +163,8 @@ class ShareStateShard(CoordinatorShard[Change]):
         delivery_complete_count: int,
         batches: Sequence[StateBatch],
     ) -> None:
-        """What a share partition's leader has to say. ShareStateError: INVALID_REQUEST, FENCED_LEADER_EPOCH, FENCED_STATE_EPOCH,
-        UNKNOWN_TOPIC_OR_PARTITION.
+        """Writes what a share partition's leader reports. Raises ShareStateError: INVALID_REQUEST, FENCED_LEADER_EPOCH,
+        FENCED_STATE_EPOCH or UNKNOWN_TOPIC_OR_PARTITION.
         """
         self._check_numbers(name, leader_epoch, state_epoch)
         if any(batch.last_offset < batch.first_offset for batch in batches):
@@ -180,8 +182,8 @@ class ShareStateShard(CoordinatorShard[Change]):
         delivery_complete_count: int,
         batches: Sequence[StateBatch],
     ) -> ShareState | ShareUpdate:
-        """A write as a record: an update, or a snapshot where enough updates followed the last one. Start offsets never go back,
-        nor does the count while the start is the same: a write may be late.
+        """Returns the record of a write: an update, or a snapshot if enough updates followed the last one. Since a write may
+        arrive late, the start offset never goes back, nor does the count while the start offset is the same.
         """
         state = kept.state
         if start_offset == state.start_offset:
@@ -205,15 +207,17 @@ class ShareStateShard(CoordinatorShard[Change]):
         )
 
     def summary(self, name: SharePartition) -> ShareState | None:
-        """For who describes a share group; None: nothing is kept. ShareStateError: INVALID_REQUEST,
-        UNKNOWN_TOPIC_OR_PARTITION.
+        """Returns the state for describing a share group, or None if the share partition is unknown. Raises ShareStateError:
+        INVALID_REQUEST or UNKNOWN_TOPIC_OR_PARTITION.
         """
         self._check_numbers(name)
         self._check_exists(name)
         return self.find(name)
 
     def delete(self, name: SharePartition) -> None:
-        """Forgets it; what is not known is forgotten already. ShareStateError: INVALID_REQUEST, UNKNOWN_TOPIC_OR_PARTITION."""
+        """Deletes the share partition; an unknown one counts as deleted already. Raises ShareStateError: INVALID_REQUEST or
+        UNKNOWN_TOPIC_OR_PARTITION.
+        """
         self._check_numbers(name)
         self._check_exists(name)
         if name in self._kept:
@@ -246,16 +250,16 @@ class ShareStateShard(CoordinatorShard[Change]):
     # Passes
 
     def forget_topics(self, topic_ids: Collection[bytes]) -> None:
-        """These topics are deleted. ShareStateError."""
+        """Deletes the share partitions of deleted topics. Raises ShareStateError."""
         self._write([(name, None) for name in self._kept if name.topic_id in topic_ids])
 
     def snapshot_cold(self, interval_ms: int) -> int:
-        """Writes snapshots of share partitions anew that were not written for so long, while others are; returns how many.
-        ShareStateError.
+        """Writes the snapshots of those share partitions anew that were not written for `interval_ms`. Returns how many there
+        were. Raises ShareStateError.
         """
         states = [kept.state for kept in self._kept.values()]
         if all(state.created_ms != state.written_ms for state in states):
-            return 0  # nobody writes at all: then nothing is won
+            return 0  # nothing is being written, so new snapshots would not let anything be pruned
         now_ms = self._clock.now_ms()
         cold: list[Change] = [
             (name, kept.state._replace(snapshot_epoch=kept.state.snapshot_epoch + 1, written_ms=now_ms))
@@ -266,10 +270,10 @@ class ShareStateShard(CoordinatorShard[Change]):
         return len(cold)
 
     def redundant_before(self) -> int | None:
-        """The offset from which on records count; None where that is not known, or was told already."""
+        """Returns the offset of the first record that counts, or None if it is unknown or the log was pruned to it already."""
         oldest = min((kept.snapshot_offset for kept in self._kept.values()), default=self._last_tombstone)
         return oldest if oldest is not None and oldest > max(self._pruned, 0) else None
 
     def pruned(self, offset: int) -> None:
-        """The log begins at `offset` now."""
+        """Notes that the log now begins at `offset`."""
         self._pruned = offset

@@ -1,7 +1,7 @@
-"""What is kept of one share partition: how far a share group is in a partition of a topic.
+"""This module is the state of one share partition: how far a share group has got in a partition of a topic.
 
-Two kinds of records change it. A snapshot says everything. An update says what a write brought, and is laid over what was there.
-Both have the epoch of the snapshot that they belong to.
+Two kinds of records change it. A snapshot replaces the whole state. An update holds what one write changed, and is merged into
+the state before it. Both carry the epoch of the snapshot that they belong to.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _INT: Final = re.compile(r"[+-]?[0-9]{1,10}")
 
 
 class SharePartition(NamedTuple):
-    """The name of a share partition."""
+    """The name of a share partition: a share group and a partition of a topic."""
 
     group_id: str
     topic_id: bytes
@@ -26,12 +26,14 @@ class SharePartition(NamedTuple):
 
 
 def key_of(name: SharePartition) -> str:
-    """As FindCoordinator is asked with it: `group:topic id:partition`."""
+    """Returns the key of a share partition in FindCoordinator: `group:topic id:partition`."""
     return f"{name.group_id}:{uuid_to_text(name.topic_id)}:{name.partition}"
 
 
 def parse_key(key: str) -> SharePartition | None:
-    """The opposite of `key_of`; None if that cannot have been its answer. As Kafka reads it: colons at the end do not count."""
+    """Returns the share partition of a key, or None if `key_of` cannot have returned that key. As in Kafka, colons at the end are
+    ignored.
+    """
     parts = key.rstrip(":").rsplit(":", 2)
     if len(parts) != 3 or not parts[0].strip() or _INT.fullmatch(parts[2]) is None:
         return None
@@ -42,8 +44,9 @@ def parse_key(key: str) -> SharePartition | None:
 
 
 class ShareState(NamedTuple):
-    """`delivery_complete_count`: of the records from `start_offset` on, how many are done with (KIP-1226); -1 unknown. Times in
-    ms since the epoch: `created_ms` of the snapshot, `written_ms` as well, except where it is a copy of one that grew cold.
+    """The state of a share partition. `delivery_complete_count` is how many of the records from `start_offset` on need no further
+    delivery (KIP-1226), or -1 if that is unknown. Times are in ms since the epoch: `created_ms` is when the snapshot was created,
+    and `written_ms` is the same unless the snapshot is a copy of a cold one.
     """
 
     snapshot_epoch: int
@@ -57,7 +60,7 @@ class ShareState(NamedTuple):
 
 
 class ShareUpdate(NamedTuple):
-    """What one write brought; -1 stands for what it leaves as it is."""
+    """The changes of one write; -1 stands for a value that it leaves as it is."""
 
     snapshot_epoch: int
     leader_epoch: int
@@ -67,7 +70,7 @@ class ShareUpdate(NamedTuple):
 
 
 def updated(state: ShareState, update: ShareUpdate) -> ShareState:
-    """`state` with `update` laid over it."""
+    """Returns `state` with `update` merged into it."""
     start_offset = state.start_offset if update.start_offset == NO_OFFSET else update.start_offset
     return state._replace(
         leader_epoch=state.leader_epoch if update.leader_epoch == NO_EPOCH else update.leader_epoch,

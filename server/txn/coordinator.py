@@ -1,13 +1,13 @@
-"""The transaction coordinator (KIP-98, KIP-360, KIP-890): who may write under a transactional id, and how its transactions end.
+"""The transaction coordinator (KIP-98, KIP-360, KIP-890) decides which producer may write under a transactional id, and ends its
+transactions.
 
-An id lives in partition abs(Java's hash of it) mod the partition count of `__transaction_state`; the leader of that partition
-coordinates it: it loads the partition when it takes it over, and forgets it when it loses it (shard.py, server/coordination/).
+An id belongs to partition abs(Java's hash of it) mod the partition count of `__transaction_state`; the leader of that partition
+coordinates it. It loads the partition when it takes it over, and unloads it when it loses it (shard.py, server/coordination/).
 
-Every operation is a look at the id's Transaction, a pure step (state.py), one record. No operation waits for another one: where
-one replica counts and all partitions are on this broker, what an EndTxn decides is written, marked in the partitions and
-completed in the turn that brought it, so CONCURRENT_TRANSACTIONS is answered only where a partition could not take its marker, or
-where a producer that is taking over must let the old one's transaction end first. Otherwise answers come when they are
-replicated.
+Every operation looks at the id's Transaction, takes a pure step (state.py) and writes one record. No operation waits for another
+one. With one replica, and all partitions on this broker, an EndTxn is decided, marked in the partitions and completed within the
+turn of the loop that brought it. So CONCURRENT_TRANSACTIONS is answered only if a partition could not take its marker, or if a
+producer that takes over an id has to let the old one's transaction end first. Otherwise answers go out when they are replicated.
 """
 
 from __future__ import annotations
@@ -33,18 +33,19 @@ if TYPE_CHECKING:
 logger = logging.getLogger("ottla.server.txn")
 
 LONGEST_STRING: Final = 32_767
-"""In bytes: the keys of `__transaction_state` have lengths of 16 bits, which newer requests do not."""
+"""The longest transactional id, in bytes: the keys of `__transaction_state` have lengths of 16 bits, while newer requests may
+have longer strings."""
 
 
 class TransactionSettings(NamedTuple):
-    """Defaults are Kafka's."""
+    """The settings of the transaction coordinator; the defaults are Kafka's."""
 
     max_timeout_ms: int = 900_000
     id_expiration_ms: int = 604_800_000
 
 
 class Producer(NamedTuple):
-    """What InitProducerId and EndTxn answer."""
+    """The producer id and epoch that InitProducerId and EndTxn answer."""
 
     producer_id: int
     producer_epoch: int
@@ -53,12 +54,14 @@ class Producer(NamedTuple):
 T = TypeVar("T")
 
 
-async def _answered(answer: T | Promise[T]) -> T:
+async def _wait_for(answer: T | Promise[T]) -> T:
     return await answer if isinstance(answer, Promise) else answer
 
 
 class TransactionCoordinator:
-    """`next_producer_id` gives ids that nobody had before; `transaction_version` is the cluster's finalized level of it."""
+    """The coordinator of this broker. `next_producer_id` returns ids that were never used before; `transaction_version` returns
+    the cluster's finalized level of that feature.
+    """
 
     def __init__(
         self,
@@ -83,19 +86,21 @@ class TransactionCoordinator:
 
     @property
     def has_topic(self) -> bool:
-        """Whether `__transaction_state` exists."""
+        """Returns whether `__transaction_state` exists."""
         return self._log.partition_count() > 0
 
     def partition_for(self, transactional_id: str) -> int:
-        """The partition of `__transaction_state` that the id belongs to. TransactionError while there is no such topic."""
+        """Returns the partition of `__transaction_state` that the id belongs to. Raises TransactionError
+        COORDINATOR_NOT_AVAILABLE while there is no such topic.
+        """
         count = self._log.partition_count()
         if count == 0:
             raise TransactionError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         return java_hash_bucket(transactional_id, count)
 
     def shard(self, transactional_id: str) -> TransactionShard:
-        """Where the id lives. TransactionError: INVALID_REQUEST if it is empty or no record could hold it,
-        COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS.
+        """Returns the shard that the id belongs to. Raises TransactionError: INVALID_REQUEST if the id is empty or too long for a
+        record, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR or COORDINATOR_LOAD_IN_PROGRESS.
         """
         if not 0 < len(transactional_id.encode()) <= LONGEST_STRING:
             raise TransactionError(ErrorCode.INVALID_REQUEST)
@@ -109,11 +114,13 @@ class TransactionCoordinator:
         return shard
 
     def find(self, transactional_id: str) -> Transaction | None:
-        """What is known of the id. TransactionError as `shard`."""
+        """Returns the id's transaction, or None if the id is unknown. Raises TransactionError as `shard` does."""
         return self.shard(transactional_id).transactions.get(transactional_id)
 
     def all_transactions(self) -> Iterator[Transaction]:
-        """All that this broker coordinates. TransactionError COORDINATOR_LOAD_IN_PROGRESS while some are unknown."""
+        """Yields all transactions that this broker coordinates. Raises TransactionError COORDINATOR_LOAD_IN_PROGRESS while some
+        partitions are loading.
+        """
         self.refresh()
         if any(shard.loading for shard in self._shards.values()):
             raise TransactionError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
@@ -130,10 +137,11 @@ class TransactionCoordinator:
     # Operations
 
     async def init_producer_id(self, transactional_id: str, timeout_ms: int, expected: Expected | None) -> Producer:
-        """A producer starts under this id, or goes on after an error (`expected` is what it had): all others are fenced.
+        """Lets a producer start under this id, or go on after an error (`expected` is the id and epoch that it had), and fences
+        all others.
 
-        TransactionError: as `shard`, INVALID_TRANSACTION_TIMEOUT, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS: a transaction under
-        way was just aborted, ask again. StorageError where no producer id can be had.
+        Raises TransactionError: as `shard`, INVALID_TRANSACTION_TIMEOUT, PRODUCER_FENCED, or CONCURRENT_TRANSACTIONS if an open
+        transaction was just aborted, so that the client asks again. Raises StorageError if there is no new producer id to give.
         """
         if not transactional_id:
             raise TransactionError(ErrorCode.INVALID_REQUEST)
@@ -152,11 +160,11 @@ class TransactionCoordinator:
                     await self._fence(transaction)
                     raise TransactionError(ErrorCode.CONCURRENT_TRANSACTIONS)
             if transaction is None or (new_id == NO_PRODUCER_ID and state.init_needs_id(transaction, expected)):
-                new_id = await self._next_producer_id()  # and while we wait another may have come: look again
+                new_id = await self._next_producer_id()  # another producer may come during the wait: look again
                 continue
-            anew = state.begin_anew(transaction, timeout_ms, expected, now_ms, new_id)
-            shard.write_transaction(anew)
-            return await _answered(shard.answer(Producer(anew.producer_id, anew.producer_epoch)))
+            begun = state.begin_anew(transaction, timeout_ms, expected, now_ms, new_id)
+            shard.write_transaction(begun)
+            return await _wait_for(shard.answer(Producer(begun.producer_id, begun.producer_epoch)))
 
     def add_partitions(
         self,
@@ -167,8 +175,8 @@ class TransactionCoordinator:
         *,
         client_version: int = 0,
     ) -> Promise[None] | None:
-        """Adds partitions to the producer's transaction, which begins with the first. TransactionError: as `shard`,
-        INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS.
+        """Adds partitions to the producer's transaction, and begins it if none is open. Raises TransactionError: as `shard`,
+        INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED or CONCURRENT_TRANSACTIONS.
         """
         shard, transaction = self._known(transactional_id)
         state.check_owner(transaction, producer_id, producer_epoch)
@@ -180,21 +188,22 @@ class TransactionCoordinator:
     def verify_partitions(
         self, transactional_id: str, producer_id: int, producer_epoch: int, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, ErrorCode] | Promise[dict[TopicPartition, ErrorCode]]:
-        """Returns NONE for the partitions that are in the transaction and TRANSACTION_ABORTABLE for the others. TransactionError
-        as `add_partitions`.
+        """Returns NONE for the partitions that are in the transaction and TRANSACTION_ABORTABLE for the others. Raises
+        TransactionError as `add_partitions` does.
         """
         shard, transaction = self._known(transactional_id)
         state.check_owner(transaction, producer_id, producer_epoch)
+        known = transaction.partitions
         return shard.answer(
-            {each: ErrorCode.NONE if each in transaction.partitions else ErrorCode.TRANSACTION_ABORTABLE for each in partitions}
+            {partition: ErrorCode.NONE if partition in known else ErrorCode.TRANSACTION_ABORTABLE for partition in partitions}
         )
 
     def end(
         self, transactional_id: str, producer_id: int, producer_epoch: int, *, commit: bool, version: int
     ) -> Producer | Awaitable[Producer]:
-        """Commits or aborts. Returns what the producer is afterwards, with `version` 2. TransactionError: see
-        `state.check_end`, and as `shard`. There is something to wait for where the epochs are used up, and until the decision is
-        replicated.
+        """Commits or aborts the transaction. Returns the producer's id and epoch afterwards, which `version` 2 changes; they have
+        to be awaited if the epochs are used up, or until the decision is replicated. Raises TransactionError as `shard` and
+        `state.check_end` do.
         """
         shard, transaction = self._known(transactional_id)
         answered = state.check_end(transaction, producer_id, producer_epoch, commit=commit, version=version)
@@ -212,60 +221,66 @@ class TransactionCoordinator:
             raise TransactionError(ErrorCode.CONCURRENT_TRANSACTIONS)
         version = state.EPOCH_BUMP_SINCE
         decided = state.end(transaction, self._clock.now_ms(), commit=commit, version=version, new_producer_id=new_id)
-        return await _answered(self._finish(shard, decided))
+        return await _wait_for(self._finish(shard, decided))
 
     def _finish(self, shard: TransactionShard, decided: Transaction) -> Producer | Promise[Producer]:
         after = shard.end(decided)
         return shard.answer(Producer(after.producer_id, after.producer_epoch))
 
     async def _fence(self, seen: Transaction) -> None:
-        """Aborts a transaction without its producer. TransactionError where that could not be written."""
+        """Aborts a transaction without its producer, if it has not changed since it was `seen`. Raises TransactionError if that
+        cannot be written.
+        """
         version, new_id = self._version(), NO_PRODUCER_ID
         if version >= state.EPOCH_BUMP_SINCE and seen.is_exhausted:
             new_id = await self._next_producer_id()
         shard, transaction = self._known(seen.transactional_id)
         if transaction is seen:
             fenced = state.fence(transaction, self._clock.now_ms(), version=version, new_producer_id=new_id)
-            await _answered(self._finish(shard, fenced))
+            await _wait_for(self._finish(shard, fenced))
 
     # Passes
 
     async def abort_overdue(self) -> None:
-        """Aborts what is open longer than its client asked for; every `…abort.timed.out.transaction.cleanup.interval.ms`."""
+        """Aborts the transactions that have been open for longer than their timeout. This runs every
+        `transaction.abort.timed.out.transaction.cleanup.interval.ms`.
+        """
         for shard in list(self._shards.values()):
             for transaction in shard.overdue(self._clock.now_ms()) if not shard.loading else ():
                 try:
                     await self._fence(transaction)
                 except (TransactionError, LogError) as error:
-                    logger.warning("%s is overdue and cannot be aborted now: %s", transaction.transactional_id, error)
+                    logger.warning("cannot abort the timed-out transaction of %s now: %s", transaction.transactional_id, error)
                 else:
-                    logger.info("%s was open for longer than its timeout and is aborted", transaction.transactional_id)
+                    logger.info("aborted the transaction of %s, which had timed out", transaction.transactional_id)
 
     def expire(self) -> None:
-        """Forgets ids that nobody used for long. Every transaction.remove.expired.transaction.cleanup.interval.ms."""
+        """Removes transactional ids that were not used for a long time. This runs every
+        `transaction.remove.expired.transaction.cleanup.interval.ms`.
+        """
         for shard in self._shards.values():
             if shard.loading:
                 continue
             try:
                 expired = shard.expire(self.settings.id_expiration_ms)
             except TransactionError as error:
-                logger.warning("transactional ids of partition %d did not expire: %s", shard.partition, error)
+                logger.warning("cannot remove expired transactional ids from partition %d: %s", shard.partition, error)
                 continue
             if expired:
-                logger.info("%d transactional ids of partition %d expired", expired, shard.partition)
+                logger.info("removed %d expired transactional ids from partition %d", expired, shard.partition)
 
     # Leadership
 
     def refresh(self) -> None:
-        """Loads all partitions that this broker leads and unloads the others. Called at the start."""
+        """Loads all partitions that this broker leads and unloads the others. This runs at the start."""
         self._shards.refresh()
 
     def follow(self, partition: int) -> None:
-        """The leader of one partition may have changed: loads it or unloads it."""
+        """Loads or unloads one partition, whose leader may have changed."""
         self._shards.follow(partition)
 
     def close(self) -> None:
-        """Forgets everything; markers that are left are written after the next start."""
+        """Unloads everything; the markers that are still missing are written after the next start."""
         self._shards.close()
 
     def _make(self, partition: int, leader_epoch: int, append: Callable[[bytes], Appended]) -> TransactionShard:
@@ -273,4 +288,4 @@ class TransactionCoordinator:
 
     def _loaded(self, shard: TransactionShard) -> None:
         if shard.transactions:
-            logger.info("partition %d of __transaction_state is loaded: %d ids", shard.partition, len(shard.transactions))
+            logger.info("loaded partition %d of __transaction_state: %d ids", shard.partition, len(shard.transactions))

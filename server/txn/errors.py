@@ -1,4 +1,4 @@
-"""A refusal by the transaction coordinator: a code of Kafka's table."""
+"""A `TransactionError` is a refusal by the transaction coordinator; it carries one of Kafka's error codes."""
 
 from __future__ import annotations
 
@@ -6,14 +6,16 @@ from ottla.wire.errors import ErrorCode
 
 
 class TransactionError(Exception):
-    """The operation was refused; nothing has changed."""
+    """The operation was refused and has changed nothing."""
 
     def __init__(self, code: ErrorCode) -> None:
         super().__init__(code.name)
         self.code = code
 
     def code_for(self, *, knows_fencing: bool) -> ErrorCode:
-        """As the client hears it: older versions of the requests do not know that a producer can be fenced."""
+        """Returns the code for the client. Older versions of the requests do not know PRODUCER_FENCED and get
+        INVALID_PRODUCER_EPOCH instead.
+        """
         if self.code is ErrorCode.PRODUCER_FENCED and not knows_fencing:
             return ErrorCode.INVALID_PRODUCER_EPOCH
         return self.code

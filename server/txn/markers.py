@@ -1,8 +1,8 @@
-"""Transaction markers in the partitions of this broker.
+"""This module writes transaction markers to the partitions of this broker.
 
 A marker is a control batch that ends a producer's transaction in one partition. The coordinator of a transaction has one written
-to each partition that the transaction wrote to: here where the partition is on this broker, and by WriteTxnMarkers, which arrives
-here too, where it is on another.
+to each of the transaction's partitions: by this module if the partition is on this broker, and by a WriteTxnMarkers request,
+which ends here too, if it is on another.
 """
 
 from __future__ import annotations
@@ -24,19 +24,21 @@ if TYPE_CHECKING:
 
 
 class TransactionalOffsets(Protocol):
-    """The part of the group coordinator that markers concern: offsets that were committed in a transaction."""
+    """The part of the group coordinator that markers need: it keeps the offsets that are committed in transactions."""
 
     def is_loaded(self, partition: int) -> bool:
-        """Whether everything is known that is in this partition of `__consumer_offsets`."""
+        """Returns whether this partition of `__consumer_offsets` is loaded."""
         ...
 
     def transaction_ended(self, partition: int, producer_id: int, *, committed: bool) -> None:
-        """A marker was appended to a loaded partition: the transaction's offsets count from now on, or never will."""
+        """Ends a transaction after its marker was appended to a loaded partition: its offsets count from now on, or are
+        dropped.
+        """
         ...
 
 
 class Written(NamedTuple):
-    """The outcome of writing a marker. `replica` and `info` are set where it was written."""
+    """The outcome of writing a marker. `replica` and `info` are set if it was written."""
 
     code: ErrorCode
     replica: Replica | None = None
@@ -44,10 +46,10 @@ class Written(NamedTuple):
 
 
 def write_marker(replicas: Replicas, offsets: TransactionalOffsets, topic: str, partition: int, marker: Marker) -> Written:
-    """Ends a producer's transaction in a partition of this broker; in `__consumer_offsets` also what it committed there.
+    """Ends a producer's transaction in a partition of this broker, and, if it is one of `__consumer_offsets`, tells its groups.
 
-    The code is UNKNOWN_TOPIC_OR_PARTITION where the partition is not on this broker, NOT_LEADER_OR_FOLLOWER where this broker
-    does not lead it and while the groups of the partition are loading, and otherwise the code of what the log raised.
+    The code is UNKNOWN_TOPIC_OR_PARTITION if the partition is not on this broker, NOT_LEADER_OR_FOLLOWER if this broker does not
+    lead it or while the groups of the partition are loading, and otherwise the code of the error that the log raised.
     """
     replica = replicas.get(topic, partition)
     if replica is None:
@@ -76,7 +78,7 @@ def write_marker(replicas: Replicas, offsets: TransactionalOffsets, topic: str, 
 class LocalMarkerWriter:
     """Writes the coordinator's markers to the partitions of this broker; it is a `MarkerWriter` (server/txn/shard.py).
 
-    No transaction is complete before its markers are as durable as `flush.messages` wants them.
+    No transaction is complete before its markers are as durable as `flush.messages` requires.
     """
 
     def __init__(self, replicas: Replicas, image: MetadataImage, offsets: TransactionalOffsets) -> None:
@@ -87,7 +89,7 @@ class LocalMarkerWriter:
     def __call__(self, topic: str, partition: int, marker: Marker) -> ErrorCode:
         code, replica, info = write_marker(self._replicas, self._offsets, topic, partition, marker)
         if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and self._image.partition(topic, partition) is not None:
-            return ErrorCode.KAFKA_STORAGE_ERROR  # it is this broker's, and not available now
+            return ErrorCode.KAFKA_STORAGE_ERROR  # the partition is on this broker, but offline
         if info is not None and info.waits:
             assert replica is not None
             try:

@@ -1,4 +1,4 @@
-"""The transaction coordinator of a broker, over the broker's own partitions of `__transaction_state`."""
+"""This module opens the transaction coordinator of a broker over the broker's own partitions of `__transaction_state`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def open_transaction_coordinator(
     producer_ids: ProducerIds,
     offsets: TransactionalOffsets,
 ) -> TransactionCoordinator:
-    """Returns the coordinator, which loads a partition of `__transaction_state` when it is asked for, or by `refresh`."""
+    """Returns the coordinator. It loads a partition of `__transaction_state` with the first request for it, or by `refresh`."""
     values = config.values
     return TransactionCoordinator(
         InternalTopicLog(replicas, image, TRANSACTION_STATE),

@@ -1,7 +1,7 @@
-"""ProducerIds: hands out the ids of idempotent producers, each once in the life of the cluster.
+"""`ProducerIds` hands out the ids of idempotent producers, each of them once in the life of the cluster.
 
-The controller gives whole blocks (1,000 ids, one ProducerIdsRecord in the metadata log, durable before the first id is used),
-so that an id costs a record only once in a thousand. After a crash what was left of a block is lost, never given again.
+The controller gives whole blocks (1,000 ids, one ProducerIdsRecord in the metadata log, durable before the first id is used), so
+that there is one record for every thousand ids. After a crash the rest of a block is lost and never handed out.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from typing import Protocol
 
 
 class BlockSource(Protocol):
-    """What of the controller is needed here."""
+    """The part of the controller that allocates blocks of producer ids."""
 
     async def allocate_producer_ids(self) -> range:
-        """A block of ids that nobody else gets, ever."""
+        """Returns a block of ids that is never given to anyone else."""
         ...
 
 
 class ProducerIds:
-    """One a broker. `next_id` waits only where a block is used up."""
+    """The producer ids of one broker. `next_id` waits only when a block is used up."""
 
     __slots__ = ("_block", "_refilling", "_source")
 
@@ -30,7 +30,7 @@ class ProducerIds:
         self._refilling = asyncio.Lock()
 
     async def next_id(self) -> int:
-        """An id that nobody had before. StorageError where no block can be had."""
+        """Returns an id that was never used before. Raises StorageError if the controller cannot give a new block."""
         while True:
             producer_id = next(self._block, None)
             if producer_id is not None:

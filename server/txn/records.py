@@ -1,7 +1,9 @@
-"""Records of `__transaction_state`: one a transactional id, the newest counts, none means that the id was forgotten.
+"""This module encodes and decodes the records of `__transaction_state`. The newest record of a transactional id counts; a
+tombstone means that the id has expired.
 
-Key: TransactionLogKey version 0. Value: TransactionLogValue, version 1 where transaction.version is 1 or more, else 0, which has
-neither the ids before and after nor the client's version. Both are prefixed with their version as int16.
+The key is a TransactionLogKey of version 0. The value is a TransactionLogValue, of version 1 if transaction.version is 1 or more;
+otherwise of version 0, which has neither the previous and next producer id nor the client's version. Both are prefixed with their
+version as int16.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from ottla.wire.primitives import Buffer
 from ottla.wire.records import Record, build_batch
 
 FLEXIBLE_SINCE: Final = 1
-"""The transaction.version from which on values are of version 1."""
+"""The transaction.version from which on values have version 1."""
 KEY_VERSION: Final = 0
 
 _INT16: Final = struct.Struct(">h")
@@ -26,7 +28,7 @@ _KEY_PREFIX: Final = _INT16.pack(KEY_VERSION)
 
 
 def encode_transaction(transaction: Transaction, timestamp_ms: int, transaction_version: int) -> bytes:
-    """The transaction as a batch of one record, uncompressed, as Kafka writes them."""
+    """Encodes the transaction as a batch of one record, uncompressed as Kafka writes it."""
     version = 1 if transaction_version >= FLEXIBLE_SINCE else 0
     value: list[Buffer] = [_INT16.pack(version)]
     transaction_log_value.ENCODE[version](_value(transaction, version), value)
@@ -35,7 +37,7 @@ def encode_transaction(transaction: Transaction, timestamp_ms: int, transaction_
 
 
 def encode_tombstones(transactional_ids: Iterable[str], timestamp_ms: int) -> bytes:
-    """Ids that are forgotten, as one batch."""
+    """Encodes the tombstones of transactional ids as one batch."""
     records = [Record(0, timestamp_ms, _key(transactional_id), None, []) for transactional_id in transactional_ids]
     return build_batch(records)
 
@@ -68,7 +70,8 @@ def _value(transaction: Transaction, version: int) -> TransactionLogValue:
 
 
 def decode(key: Buffer, value: Buffer | None) -> tuple[str, Transaction | None] | None:
-    """(transactional id, its transaction or None: it is forgotten), or None for a kind of record that is not ours.
+    """Returns the transactional id and its transaction, or the id and None for a tombstone. Returns None for a record of another
+    type.
 
     Raises ValueError, IndexError or struct.error (wire.frame.MALFORMED) for bytes that do not follow their schema.
     """
@@ -91,7 +94,7 @@ def decode(key: Buffer, value: Buffer | None) -> tuple[str, Transaction | None] 
         found.producer_epoch,
         previous_producer_id=found.previous_producer_id if version >= FLEXIBLE_SINCE else NO_PRODUCER_ID,
         next_producer_id=found.next_producer_id if version >= FLEXIBLE_SINCE else NO_PRODUCER_ID,
-        partitions=frozenset((each.topic, partition) for each in partitions for partition in each.partition_ids),
+        partitions=frozenset((topic.topic, partition) for topic in partitions for partition in topic.partition_ids),
         started_ms=found.transaction_start_timestamp_ms,
         client_version=found.client_transaction_version,
     )

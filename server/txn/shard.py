@@ -1,12 +1,13 @@
-"""One partition of `__transaction_state`: the transactional ids that hash to it, and the ends that are under way.
+"""A `TransactionShard` is one partition of `__transaction_state`: the transactional ids that hash to it, and the transactions
+that are being ended.
 
-An end is a decision, markers in the partitions of the transaction, and a record that says that they are written. The decision is
-replicated before the first marker is sent; a marker cannot be taken back. What was decided before a crash is completed after it:
-a transaction that is loaded in PREPARE_COMMIT or PREPARE_ABORT gets its markers again, and a partition that has its marker
-already takes it as the end of nothing.
+A transaction ends in three steps: a record of the decision, a marker in each of its partitions, and a record that the markers are
+written. The decision is replicated before the first marker is sent, because a marker cannot be taken back. What was decided
+before a crash is completed after it: a transaction that is loaded in PREPARE_COMMIT or PREPARE_ABORT gets its markers again, and
+a partition that already has its marker then has no transaction to end.
 
-Markers go to the partitions through `MarkerWriter`. A partition that cannot take its marker now (its directory is offline, its
-leader is elsewhere) keeps the transaction in its PREPARE state, and is asked again until it has it.
+Markers are written to the partitions by a `MarkerWriter`. While a partition cannot take its marker (its directory is offline, or
+its leader is elsewhere), the transaction stays in its PREPARE state and the marker is tried again.
 """
 
 from __future__ import annotations
@@ -31,20 +32,21 @@ if TYPE_CHECKING:
 
 TOPIC: Final = "__transaction_state"
 RETRY_SECONDS: Final = 0.1
-"""The time between two attempts to write markers that a partition did not take."""
+"""The time between two attempts to write the markers that could not be written."""
 TOMBSTONE_BATCH_BYTES: Final = 256 << 10
-"""About how many bytes of ids a batch has: with the longest of them it is still below any sensible max.message.bytes."""
+"""A batch of tombstones has about this many bytes of ids; even with one more id of the greatest length it stays below any
+sensible max.message.bytes."""
 _TOMBSTONE_OVERHEAD: Final = 16
 _WRITTEN: Final = frozenset({ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
 _TAKEN_OVER: Final = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED})
-"""Somebody else ends this producer's transactions by now: a newer coordinator, or an admin."""
+"""With these codes a partition says that a newer coordinator, or an admin, has taken over ending this producer's transactions."""
 
 Change = tuple[str, Transaction | None]
-"""A transactional id and its transaction, or None where the id is forgotten."""
+"""A transactional id and its transaction, or None for a tombstone."""
 
 
 class Marker(NamedTuple):
-    """The end of a transaction as it is written to a partition."""
+    """A marker, the control record that ends a transaction in a partition."""
 
     producer_id: int
     producer_epoch: int
@@ -54,19 +56,21 @@ class Marker(NamedTuple):
 
 
 class MarkerWriter(Protocol):
-    """Brings markers to partitions."""
+    """A function that writes markers to partitions."""
 
     def __call__(self, topic: str, partition: int, marker: Marker) -> ErrorCode | Promise[ErrorCode]:
-        """Writes one marker. The code comes later where another broker has to write it; the promise of it never fails.
+        """Writes one marker. Returns the error code, or a promise of it if another broker has to write the marker; the promise
+        never fails.
 
-        NONE says that it is written, UNKNOWN_TOPIC_OR_PARTITION that the partition does not exist any more, and nothing is to be
-        ended in it.
+        NONE means that the marker is written, UNKNOWN_TOPIC_OR_PARTITION that the partition no longer exists and needs none.
         """
         ...
 
 
 class TransactionShard(CoordinatorShard[Change]):
-    """The leader epoch is the epoch of the coordinator: partitions refuse a marker of an older one than they have seen."""
+    """The transactional ids of one partition. Its leader epoch is the coordinator epoch: a partition refuses a marker whose
+    coordinator epoch is older than one it has seen.
+    """
 
     topic = TOPIC
     logger = logging.getLogger("ottla.server.txn")
@@ -86,20 +90,20 @@ class TransactionShard(CoordinatorShard[Change]):
         self._version = transaction_version
         self._write_marker = write_marker
         self._rest: dict[str, set[TopicPartition]] = {}
-        """Of transactions whose end is decided: the partitions that have no marker yet."""
+        """The partitions that have no marker yet, for each transaction whose end is decided."""
         self._sent: set[tuple[str, TopicPartition]] = set()
         """The markers whose outcome is not known yet."""
         self._retry: Cancellable | None = None
 
     @property
     def rest(self) -> int:
-        """How many transactions are decided and not complete."""
+        """How many transactions are decided and not yet complete."""
         return len(self._rest)
 
     # State
 
     def write_transaction(self, transaction: Transaction) -> None:
-        """Makes this the state of its id. TransactionError: it could not be written, and nothing has changed."""
+        """Makes this the state of its id. Raises TransactionError if it cannot be written; nothing has changed then."""
         batch = encode_transaction(transaction, self._clock.now_ms(), self._version())
         self.write(batch, ((transaction.transactional_id, transaction),))
 
@@ -117,7 +121,7 @@ class TransactionShard(CoordinatorShard[Change]):
         return TransactionError(code)
 
     def loaded(self) -> Iterator[None]:
-        """Completes what was decided before."""
+        """Completes the transactions whose end was decided before the partition was loaded."""
         for transaction in list(self.transactions.values()):
             if transaction.is_ending:
                 self._begin_completion(transaction.transactional_id, ErrorCode.NONE)
@@ -126,8 +130,9 @@ class TransactionShard(CoordinatorShard[Change]):
     # Ends
 
     def end(self, transaction: Transaction) -> Transaction:
-        """Writes the decision, then the markers, then that they are written, as far as it comes. Returns what the producer is
-        from here on. TransactionError: the decision could not be written."""
+        """Writes the decision, then the markers, then the record that completes the transaction, as far as that is possible now.
+        Returns the transaction as it will be when it is complete. Raises TransactionError if the decision cannot be written.
+        """
         self.write_transaction(transaction)
         if self.unreplicated is None:
             self._begin_completion(transaction.transactional_id, ErrorCode.NONE)
@@ -136,7 +141,9 @@ class TransactionShard(CoordinatorShard[Change]):
         return state.complete(transaction, self._clock.now_ms())
 
     def _begin_completion(self, transactional_id: str, code: ErrorCode) -> None:
-        """The decision is replicated, or, with another code than NONE, for a new coordinator to find."""
+        """Goes on once the decision is replicated. With any other code than NONE this broker has lost the partition, and the new
+        coordinator completes the transaction.
+        """
         if code is ErrorCode.NONE:
             self._rest[transactional_id] = set(self.transactions[transactional_id].partitions)
             self._complete(transactional_id)
@@ -146,7 +153,7 @@ class TransactionShard(CoordinatorShard[Change]):
             self._retry = self._clock.call_later(RETRY_SECONDS, self._complete_rest)
 
     def _complete_rest(self) -> None:
-        """Tries again what could not be completed."""
+        """Tries again to complete the transactions that could not be completed."""
         self._retry = None
         for transactional_id in list(self._rest):
             self._complete(transactional_id, again=True)
@@ -166,44 +173,46 @@ class TransactionShard(CoordinatorShard[Change]):
             code = self._write_marker(*partition, marker)
             if isinstance(code, Promise) and not code.done():
                 self._sent.add((transactional_id, partition))
-                code.add_done_callback(partial(self._answered, transactional_id, partition, again))
-            elif not self._took(transactional_id, partition, code.result() if isinstance(code, Promise) else code, again):
+                code.add_done_callback(partial(self._on_marker_answer, transactional_id, partition, again))
+            elif not self._note_outcome(transactional_id, partition, code.result() if isinstance(code, Promise) else code, again):
                 return
         self._finish(transactional_id)
 
-    def _answered(self, transactional_id: str, partition: TopicPartition, again: bool, answer: Promise[ErrorCode]) -> None:
-        """Another broker says what became of its marker; by now the end may be another coordinator's."""
+    def _on_marker_answer(
+        self, transactional_id: str, partition: TopicPartition, again: bool, answer: Promise[ErrorCode]
+    ) -> None:
+        """Handles another broker's answer to a marker. By then another coordinator may have taken over the transaction."""
         self._sent.discard((transactional_id, partition))
-        if transactional_id in self._rest and self._took(transactional_id, partition, answer.result(), again):
+        if transactional_id in self._rest and self._note_outcome(transactional_id, partition, answer.result(), again):
             self._finish(transactional_id)
 
-    def _took(self, transactional_id: str, partition: TopicPartition, code: ErrorCode, again: bool) -> bool:
-        """Notes what a partition says to its marker. Returns False if the end of the transaction is left to others."""
+    def _note_outcome(self, transactional_id: str, partition: TopicPartition, code: ErrorCode, again: bool) -> bool:
+        """Notes the outcome of writing a marker to a partition. Returns False if another coordinator ends the transaction."""
         if code in _TAKEN_OVER:
-            self.logger.warning("the end of %s is left to others: %s-%d says %s", transactional_id, *partition, code.name)
+            self.logger.warning("%s is no longer ended here: %s-%d answered %s", transactional_id, *partition, code.name)
             del self._rest[transactional_id]
             return False
         if code in _WRITTEN:
             self._rest[transactional_id].discard(partition)
         else:
-            level = logging.DEBUG if again else logging.WARNING  # ten times a second until it can
+            level = logging.DEBUG if again else logging.WARNING  # it is tried ten times a second
             self.logger.log(level, "%s-%d cannot take a marker of %s now: %s", *partition, transactional_id, code.name)
         return True
 
     def _finish(self, transactional_id: str) -> None:
-        """Writes that the end is complete, if it is; otherwise it is tried again later."""
+        """Writes the record that completes the transaction if all markers are written; otherwise tries again later."""
         if self._rest[transactional_id]:
             self._retry_later()
             return
         try:
             self.write_transaction(state.complete(self.transactions[transactional_id], self._clock.now_ms()))
-        except TransactionError:  # logged where it was not written; markers can be written again
+        except TransactionError:  # `append` has logged it; markers can be written again
             self._retry_later()
             return
         del self._rest[transactional_id]
 
     def unload(self) -> None:
-        self._rest.clear()  # the next coordinator has it from the log
+        self._rest.clear()  # the next coordinator finds these in the log
         if self._retry is not None:
             self._retry.cancel()
         super().unload()
@@ -211,24 +220,24 @@ class TransactionShard(CoordinatorShard[Change]):
     # Passes
 
     def overdue(self, now_ms: int) -> list[Transaction]:
-        """Returns the transactions that are open for longer than their timeout."""
+        """Returns the transactions that have been open for longer than their timeout."""
         return [transaction for transaction in self.transactions.values() if transaction.is_overdue(now_ms)]
 
     def expire(self, expiration_ms: int) -> int:
-        """Forgets ids that did nothing for so long. Returns how many; TransactionError."""
+        """Removes the ids that have been idle for `expiration_ms`. Returns how many they were. Raises TransactionError."""
         before = self._clock.now_ms() - expiration_ms
-        expired = [each.transactional_id for each in self.transactions.values() if each.is_idle and each.updated_ms <= before]
+        expired = [known.transactional_id for known in self.transactions.values() if known.is_idle and known.updated_ms <= before]
         batch: list[str] = []
         size = 0
         for transactional_id in expired:
             batch.append(transactional_id)
             size += len(transactional_id.encode()) + _TOMBSTONE_OVERHEAD
             if size >= TOMBSTONE_BATCH_BYTES:
-                self._forget(batch)
+                self._remove(batch)
                 batch, size = [], 0
         if batch:
-            self._forget(batch)
+            self._remove(batch)
         return len(expired)
 
-    def _forget(self, transactional_ids: Sequence[str]) -> None:
-        self.write(encode_tombstones(transactional_ids, self._clock.now_ms()), [(each, None) for each in transactional_ids])
+    def _remove(self, ids: Sequence[str]) -> None:
+        self.write(encode_tombstones(ids, self._clock.now_ms()), [(transactional_id, None) for transactional_id in ids])

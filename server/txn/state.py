@@ -1,17 +1,19 @@
-"""A transactional id's life: one immutable `Transaction`, a table of its states, and what each operation makes of it.
+"""This module is the life of a transactional id: an immutable `Transaction`, the table of its states, and a function for each
+operation.
 
     EMPTY -> ONGOING -> PREPARE_COMMIT -> COMPLETE_COMMIT -> ONGOING ...
                      -> PREPARE_ABORT  -> COMPLETE_ABORT
 
 Everything here is pure: an operation takes a Transaction and returns the next one, or raises TransactionError. The coordinator
-writes the next one to `__transaction_state` and only then believes it (server/txn/shard.py).
+writes the next one to `__transaction_state`, and only then does it count (server/txn/shard.py).
 
-Two protocols live beside each other. With transaction.version 0 and 1 a producer keeps its epoch from one transaction to the
-next. With version 2 (KIP-890) every end raises the epoch, in the answer of EndTxn, so that a late batch of the last transaction
-can never slip into the next; a transaction may then be aborted even before it has begun; and when the epochs of a producer id
-are used up, the same answer brings a new id. `client_version` says which one ended the transaction, and is kept in the log.
+There are two protocols side by side. With transaction.version 0 and 1 a producer keeps its epoch from one transaction to the
+next. With version 2 (KIP-890) every end of a transaction raises the epoch, which the answer to EndTxn carries, so that a late
+batch of one transaction can never slip into the next. A transaction may then be aborted even before it has begun, and when the
+epochs of a producer id are used up, the same answer carries a new id. `client_version` is the version that ended the transaction;
+it is kept in the log.
 
-An epoch is an int16. The last one, 32767, is never a client's: it is there to fence the one before.
+An epoch is an int16. The last one, 32767, is never given to a client: it exists to fence the one before.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ NO_EPOCH: Final = -1
 NO_TIME: Final = -1
 LAST_EPOCH: Final = 32767
 EXHAUSTED_EPOCH: Final = LAST_EPOCH - 1
-"""The last epoch that a client may have."""
+"""The last epoch that a client is given."""
 EPOCH_BUMP_SINCE: Final = 2
 """The transaction.version from which on every end raises the epoch."""
 
@@ -36,7 +38,7 @@ TopicPartition = tuple[str, int]
 
 
 class State(IntEnum):
-    """Numbers as in the records of `__transaction_state`; `text` is what clients are told."""
+    """The states, with their numbers in the records of `__transaction_state`; `text` is the name that clients get."""
 
     EMPTY = 0
     ONGOING = 1
@@ -65,15 +67,15 @@ TRANSITIONS: Final[dict[State, frozenset[State]]] = {
     State.DEAD: frozenset(),
     State.PREPARE_EPOCH_FENCE: frozenset(),
 }
-"""DEAD and PREPARE_EPOCH_FENCE are moments inside Kafka's coordinator that its log never holds; ours never has them."""
+"""DEAD and PREPARE_EPOCH_FENCE occur only inside Kafka's coordinator and never in its log; this coordinator does not use them."""
 
 
 class Transaction(NamedTuple):
-    """What is known of a transactional id. Times in ms since the epoch, `started_ms` -1 where no transaction has begun.
+    """The state of a transactional id. Times are in ms since the epoch; `started_ms` is -1 if no transaction has begun.
 
-    `producer_epoch` -1: no producer was told an epoch yet. `last_producer_epoch` is the one before, for a client that repeats a
-    request whose answer it did not get; it is not in the log, so a restart forgets it, as in Kafka. `next_producer_id` follows
-    when the end is complete.
+    `producer_epoch` is -1 until a producer has been given an epoch. `last_producer_epoch` is the one before it, for a client that
+    repeats a request whose answer it did not get; it is not in the log, so, as in Kafka, a restart forgets it. `next_producer_id`
+    becomes the producer id when the transaction's end is complete.
     """
 
     transactional_id: str
@@ -91,26 +93,26 @@ class Transaction(NamedTuple):
 
     @property
     def is_exhausted(self) -> bool:
-        """The producer id has no epoch left for a client."""
+        """Returns whether the producer id has no epoch left for a client."""
         return self.producer_epoch >= EXHAUSTED_EPOCH
 
     @property
     def is_ending(self) -> bool:
-        """It is decided, and the markers are on their way."""
+        """Returns whether the end is decided and the markers are being written."""
         return self.state in _ENDING
 
     @property
     def is_idle(self) -> bool:
-        """No transaction is under way."""
+        """Returns whether no transaction is under way."""
         return self.state in _IDLE
 
     def is_overdue(self, now_ms: int) -> bool:
-        """Its client had its time."""
+        """Returns whether the transaction has been open for longer than its timeout."""
         return self.state is State.ONGOING and self.started_ms + self.timeout_ms < now_ms
 
 
 def _move(transaction: Transaction, state: State, **changes: Any) -> Transaction:
-    """The transaction in its next state."""
+    """Returns the transaction in its next state."""
     assert state in TRANSITIONS[transaction.state], (transaction, state)
     return transaction._replace(state=state, previous_producer_id=transaction.producer_id, **changes)
 
@@ -119,16 +121,16 @@ def _move(transaction: Transaction, state: State, **changes: Any) -> Transaction
 
 
 class Expected(NamedTuple):
-    """The id and epoch that a client says it has (InitProducerId v3, KIP-360)."""
+    """The producer id and epoch that a client says it has (InitProducerId version 3, KIP-360)."""
 
     producer_id: int
     producer_epoch: int
 
 
 def check_init(transaction: Transaction, expected: Expected | None) -> None:
-    """Whether this client may begin anew. TransactionError CONCURRENT_TRANSACTIONS, PRODUCER_FENCED."""
+    """Checks that this client may begin anew. Raises TransactionError CONCURRENT_TRANSACTIONS or PRODUCER_FENCED."""
     if expected is not None and transaction.producer_epoch != NO_EPOCH and expected.producer_id != transaction.producer_id:
-        # Its last request may have brought it a new id, in an answer that it never saw.
+        # The answer to its last request may have carried a new id and never reached it.
         rotated = expected.producer_id == transaction.previous_producer_id and expected.producer_epoch >= EXHAUSTED_EPOCH
         if not rotated:
             raise TransactionError(ErrorCode.PRODUCER_FENCED)
@@ -137,16 +139,16 @@ def check_init(transaction: Transaction, expected: Expected | None) -> None:
 
 
 def init_needs_id(transaction: Transaction, expected: Expected | None) -> bool:
-    """Whether `begin_anew` takes a new producer id."""
+    """Returns whether `begin_anew` takes a new producer id."""
     return transaction.is_exhausted and (expected is None or expected.producer_epoch == transaction.producer_epoch)
 
 
 def begin_anew(
     transaction: Transaction, timeout_ms: int, expected: Expected | None, now_ms: int, new_producer_id: int
 ) -> Transaction:
-    """A producer starts: it gets the next epoch, and all before it are fenced. TransactionError PRODUCER_FENCED.
+    """Gives a producer that starts the next epoch, which fences all producers before it. Raises TransactionError PRODUCER_FENCED.
 
-    `new_producer_id` is used where `init_needs_id`. The transaction is idle: one that is under way is aborted first.
+    `new_producer_id` is used if `init_needs_id` is true. The transaction must be idle: the caller aborts an open one first.
     """
     assert transaction.is_idle, transaction
     clean = {"timeout_ms": timeout_ms, "updated_ms": now_ms, "partitions": frozenset(), "started_ms": NO_TIME}
@@ -159,7 +161,7 @@ def begin_anew(
     elif epoch in (NO_EPOCH, expected.producer_epoch):
         epoch, last = epoch + 1, epoch
     elif expected.producer_epoch == transaction.last_producer_epoch:
-        last = transaction.last_producer_epoch  # it asks again, and gets the same answer
+        last = transaction.last_producer_epoch  # it repeats its request, and gets the same answer
     else:
         raise TransactionError(ErrorCode.PRODUCER_FENCED)
     if epoch > EXHAUSTED_EPOCH:
@@ -171,9 +173,8 @@ def begin_anew(
 
 
 def check_owner(transaction: Transaction, producer_id: int, producer_epoch: int) -> None:
-    """Whether a producer may add to its transaction. TransactionError.
-
-    INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS while the last one is being ended.
+    """Checks that a producer may add partitions to its transaction. Raises TransactionError: INVALID_PRODUCER_ID_MAPPING,
+    PRODUCER_FENCED, or CONCURRENT_TRANSACTIONS while the last transaction is being ended.
     """
     if transaction.producer_id != producer_id:
         raise TransactionError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
@@ -186,7 +187,9 @@ def check_owner(transaction: Transaction, producer_id: int, producer_epoch: int)
 def add_partitions(
     transaction: Transaction, partitions: Iterable[TopicPartition], now_ms: int, client_version: int
 ) -> Transaction:
-    """The transaction with these among its partitions, the same object where nothing changes. It begins with the first."""
+    """Returns the transaction with these partitions added, or the same object if that changes nothing. The first partitions begin
+    the transaction.
+    """
     added = transaction.partitions | frozenset(partitions)
     if transaction.state is State.ONGOING and added == transaction.partitions:
         return transaction
@@ -205,16 +208,17 @@ def add_partitions(
 
 
 class Answered(NamedTuple):
-    """What EndTxn answers without writing anything: the end that a client asks for again is there already."""
+    """The answer to an EndTxn that the client repeats: the transaction has already ended that way, and nothing is written."""
 
     producer_id: int
     producer_epoch: int
 
 
 def check_end(transaction: Transaction, producer_id: int, producer_epoch: int, *, commit: bool, version: int) -> Answered | None:
-    """Whether the client may end the transaction so; an answer where that was done before. `version`: 0 or 2, see above.
+    """Checks that the client may end the transaction in this way. Returns None, or the answer if it has already ended that way.
+    `version` is 0 or 2 (see the module's docstring).
 
-    TransactionError: INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS, INVALID_TXN_STATE.
+    Raises TransactionError: INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS or INVALID_TXN_STATE.
     """
     if version >= EPOCH_BUMP_SINCE:
         return _check_end_with_bump(transaction, producer_id, producer_epoch, commit=commit)
@@ -230,7 +234,9 @@ def check_end(transaction: Transaction, producer_id: int, producer_epoch: int, *
 
 
 def _check_end_with_bump(transaction: Transaction, producer_id: int, producer_epoch: int, *, commit: bool) -> Answered | None:
-    """The epoch tells a repeated request (the one before, or the last one of the id before) from the next one."""
+    """Does `check_end` for version 2. The epoch tells a repeated request from a new one: a repeated request has the epoch before,
+    or the last epoch of the producer id before.
+    """
     state = transaction.state
     again_after_rotation = (
         transaction.previous_producer_id == producer_id and producer_epoch == EXHAUSTED_EPOCH and transaction.producer_epoch == 0
@@ -253,7 +259,7 @@ def _check_end_with_bump(transaction: Transaction, producer_id: int, producer_ep
         if state is (State.COMPLETE_COMMIT if commit else State.COMPLETE_ABORT):
             return Answered(transaction.producer_id, transaction.producer_epoch)
     elif not commit and transaction.is_idle:
-        return None  # it aborts a transaction that never reached us, and wants the next epoch
+        return None  # it aborts a transaction of which nothing reached this broker, and wants the next epoch
     raise TransactionError(_wrong_end(transaction, commit=commit))
 
 
@@ -264,9 +270,10 @@ def _wrong_end(transaction: Transaction, *, commit: bool) -> ErrorCode:
 
 
 def end(transaction: Transaction, now_ms: int, *, commit: bool, version: int, new_producer_id: int) -> Transaction:
-    """The decision, which cannot be taken back once it is in the log.
+    """Returns the transaction with its end decided, which cannot be taken back once it is in the log.
 
-    `new_producer_id` follows this one where version 2 finds the epochs used up (`is_exhausted`); otherwise NO_PRODUCER_ID.
+    `new_producer_id` replaces the producer id if version 2 finds its epochs used up (`is_exhausted`); otherwise it is
+    NO_PRODUCER_ID.
     """
     changes: dict[str, Any] = {"updated_ms": now_ms, "client_version": 0, "next_producer_id": NO_PRODUCER_ID}
     if version >= EPOCH_BUMP_SINCE:
@@ -280,7 +287,9 @@ def end(transaction: Transaction, now_ms: int, *, commit: bool, version: int, ne
 
 
 def fence(transaction: Transaction, now_ms: int, *, version: int, new_producer_id: int) -> Transaction:
-    """The abort that nobody's client asked for: its time is over, or another producer takes its place. Raises its epoch."""
+    """Aborts a transaction without its client asking for it, because it timed out or another producer takes its place. Raises the
+    producer's epoch.
+    """
     assert transaction.state is State.ONGOING, transaction
     if version < EPOCH_BUMP_SINCE:
         epoch = min(transaction.producer_epoch + 1, LAST_EPOCH)
@@ -289,7 +298,7 @@ def fence(transaction: Transaction, now_ms: int, *, version: int, new_producer_i
 
 
 def complete(transaction: Transaction, now_ms: int) -> Transaction:
-    """All markers are written."""
+    """Returns the transaction as it is once all markers are written."""
     changes: dict[str, Any] = {"updated_ms": now_ms, "partitions": frozenset(), "next_producer_id": NO_PRODUCER_ID}
     if transaction.client_version >= EPOCH_BUMP_SINCE and transaction.next_producer_id != NO_PRODUCER_ID:
         changes["producer_id"] = transaction.next_producer_id

@@ -1,8 +1,9 @@
-"""Whether transactional batches may go into their partitions: these have to be in the producer's transaction (KIP-890).
+"""This module verifies that transactional batches may be appended: their partitions have to be in the producer's transaction
+(KIP-890).
 
-A batch that arrives late, after its transaction was ended, would otherwise begin a transaction in its partition that nobody ends.
-So the leader asks the transaction's coordinator unless its own log shows that the transaction is under way there. With
-transactions version 2 the same question puts the partition into the transaction.
+A batch that arrives late, after its transaction was ended, would otherwise begin a transaction in its partition that is never
+ended. So the leader asks the transaction's coordinator unless its own log shows that the transaction is under way there. With
+transactions version 2 the same request adds the partition to the transaction.
 """
 
 from __future__ import annotations
@@ -27,11 +28,11 @@ TRANSIENT: Final = frozenset(
         ErrorCode.NOT_COORDINATOR,
     }
 )
-"""The coordinator's answers that soon may be others."""
+"""The coordinator's errors that may soon be gone."""
 
 
 class Entry(NamedTuple):
-    """A transactional batch on its way into a partition."""
+    """A transactional batch that is to be appended to a partition."""
 
     partition: TopicPartition
     producer_id: int
@@ -47,11 +48,11 @@ def refused_entries(
     add: bool,
     generic_error: bool,
 ) -> dict[TopicPartition, ErrorCode]:
-    """Returns which of these batches, all of one producer, may not go in, and why. `coordinator` is called where it has to be
-    asked.
+    """Returns which of these batches, all of one producer, may not be appended, with their error codes. `coordinator` is called
+    only if the coordinator has to be asked.
 
-    With `add` their partitions are put into the transaction (transactions version 2); otherwise they have to be there already.
-    `generic_error` says that the client knows TRANSACTION_ABORTABLE; older ones get INVALID_TXN_STATE.
+    With `add` their partitions are added to the transaction (transactions version 2); otherwise they have to be in it already.
+    `generic_error` means that the client knows TRANSACTION_ABORTABLE; older clients get INVALID_TXN_STATE.
     """
     entries = [entry for entry in entries if not _is_under_way(replicas, entry)]
     if not entries:
@@ -67,21 +68,25 @@ def refused_entries(
             waits = asked.add_partitions(
                 transactional_id, producer_id, producer_epoch, partitions, client_version=EPOCH_BUMP_SINCE
             )
-            return {} if waits is None else _not_yet(partitions)
+            return {} if waits is None else _not_replicated_yet(partitions)
         verified = asked.verify_partitions(transactional_id, producer_id, producer_epoch, partitions)
-        codes = _not_yet(partitions) if isinstance(verified, Promise) else verified
+        codes = _not_replicated_yet(partitions) if isinstance(verified, Promise) else verified
     except TransactionError as error:
         codes = dict.fromkeys(partitions, error.code_for(knows_fencing=False))
     return {partition: _code_for_client(code, generic_error) for partition, code in codes.items() if code}
 
 
-def _not_yet(partitions: Sequence[TopicPartition]) -> dict[TopicPartition, ErrorCode]:
-    """The coordinator's answer is not replicated yet, and the batch cannot wait for it: the producer sends it again."""
+def _not_replicated_yet(partitions: Sequence[TopicPartition]) -> dict[TopicPartition, ErrorCode]:
+    """Returns the code for batches that cannot wait until the coordinator's answer is replicated: the producer sends
+    them again.
+    """
     return dict.fromkeys(partitions, ErrorCode.CONCURRENT_TRANSACTIONS)
 
 
 def _is_under_way(replicas: Replicas, entry: Entry) -> bool:
-    """Whether the partition's log has the open transaction of this very producer and epoch, so that nobody need be asked."""
+    """Returns whether the partition's log has an open transaction of this very producer and epoch, so that the coordinator need
+    not be asked.
+    """
     replica = replicas.get(*entry.partition)
     state = replica.log.producers.get(entry.producer_id) if replica is not None else None
     return state is not None and state.has_open_transaction and state.producer_epoch == entry.producer_epoch

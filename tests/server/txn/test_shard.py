@@ -170,7 +170,7 @@ def test_an_end_that_somebody_else_brings_about_is_left_to_them(
         shard.promised[T0].set_result(code)
     assert (shard.rest, shard.state()) == (0, State.PREPARE_COMMIT)
     assert shard.marked() == ([T0, T1] if later else [T0])
-    assert caplog.messages == [f"the end of tx is left to others: t-0 says {code.name}"]
+    assert caplog.messages == [f"tx is no longer ended here: t-0 answered {code.name}"]
     shard.clock.advance(1)
     assert shard.marked() == []
 
