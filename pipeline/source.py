@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader
 from pyspark.sql.types import StructType
 
 from ottla.pipeline.segments import SourceError
@@ -59,7 +59,7 @@ class OttlaDataSource(DataSource):
         places(options)
         return ", ".join(f"`{name}` {_SQL_TYPES[name]}" for name in options.columns)
 
-    def reader(self, schema: StructType) -> DataSourceReader:
+    def reader(self, schema: StructType) -> Reader:
         options = parse(self.options)
         return (FilteringReader if options.push_filters else Reader)(options, _columns(schema))
 

@@ -176,7 +176,7 @@ def _score(pair: tuple[int, int] | None, *, absent: Text = NOT_RUN) -> Text:
     return Text(f"{pair[0]:,} of {pair[1]:,}", "good" if pair[0] == pair[1] else "bad")
 
 
-def _summary_table(results: Results) -> Block:
+def _summary_table(results: Results) -> Table:
     both = Text("in the comparison")
     rows = [
         row(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import TypedDict, Unpack
 
 import pytest
 
@@ -27,6 +28,15 @@ PID = 4711
 LAST = 2**31 - 1
 
 
+class Details(TypedDict, total=False):
+    """What a batch may have beside its sequence and its count."""
+
+    epoch: int
+    pid: int
+    at_ms: int
+    transactional: bool
+
+
 def batch(
     sequence: int, count: int = 1, *, epoch: int = 0, pid: int = PID, at_ms: int = NOW_MS, transactional: bool = False
 ) -> bytes:
@@ -34,7 +44,7 @@ def batch(
     return build_batch(records, producer_id=pid, producer_epoch=epoch, base_sequence=sequence, transactional=transactional)
 
 
-def header(sequence: int, count: int = 1, **more: int) -> BatchHeader:
+def header(sequence: int, count: int = 1, **more: Unpack[Details]) -> BatchHeader:
     return read_header(batch(sequence, count, **more))
 
 
@@ -44,7 +54,7 @@ class Log:
     def __init__(self) -> None:
         self.states = ProducerStates()
 
-    def append(self, sequence: int, count: int = 1, origin: Origin = Origin.CLIENT, **more: int) -> int | Duplicate:
+    def append(self, sequence: int, count: int = 1, origin: Origin = Origin.CLIENT, **more: Unpack[Details]) -> int | Duplicate:
         wanted = header(sequence, count, **more)
         duplicate = self.states.check(wanted, origin)
         if duplicate is not None:

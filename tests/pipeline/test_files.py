@@ -21,7 +21,7 @@ from ottla.pipeline.files import Files
 
 class HadoopPath:
     def __init__(self, parent: str | HadoopPath, name: str = "") -> None:
-        self.path = Path(parent.path if isinstance(parent, HadoopPath) else parent) / name
+        self.path: Path = Path(parent.path if isinstance(parent, HadoopPath) else parent) / name
 
     def getFileSystem(self, conf: Any) -> Any:
         return conf

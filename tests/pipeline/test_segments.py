@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from random import Random
@@ -96,7 +97,7 @@ def test_offset_at_a_time(tmp_path: Path) -> None:
     log.manager.close(True)
     where = place(tmp_path)
     for at in (0, 1, 150, 299):
-        assert with_log(where, lambda log, at=at: offset_at_time(log, NOW_MS + at * 1000)) == at
+        assert with_log(where, partial(offset_at_time, timestamp_ms=NOW_MS + at * 1000)) == at
     assert with_log(where, lambda log: offset_at_time(log, NOW_MS + 299_001)) is None
 
 

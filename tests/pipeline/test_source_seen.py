@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 import pytest
 
@@ -12,13 +13,15 @@ from ottla.log.opening.options import Scans
 from ottla.log.partition import PartitionLog
 from ottla.log.scan import FIND_BYTES
 from ottla.pipeline import source_seen
-from ottla.pipeline.segments import SourceError, Wanted, slices
+from ottla.pipeline.segments import Place, SourceError, Wanted, slices, with_log
 from ottla.pipeline.segments_disk import ReadOnlyFile
 from ottla.pipeline.source_seen import SeenPartitions
 from ottla.wire.batch import HEADER_SIZE
 from ottla.wire.kernel import BatchScan
 from tests.log.support import Rig, batch
 from tests.pipeline.logs import end_transaction, fill, offsets, place, rig
+
+T = TypeVar("T")
 
 
 def end(log: PartitionLog) -> int:
@@ -29,11 +32,10 @@ def end(log: PartitionLog) -> int:
 def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The paths that were opened, in order."""
     found: list[str] = []
-    real = source_seen.with_log
 
-    def counting(where: source_seen.Place, *rest: Any) -> object:
+    def counting(where: Place, work: Callable[[PartitionLog], T], scans: Scans | None = None) -> T:
         found.append(where.path)
-        return real(where, *rest)
+        return with_log(where, work, scans)
 
     monkeypatch.setattr(source_seen, "with_log", counting)
     return found
@@ -221,7 +223,7 @@ def transactional(log: Rig) -> None:
 
 def committed(log: PartitionLog) -> tuple[int, list[tuple[tuple[int, int, int], ...]]]:
     """Up to where records are stable, and the aborted transactions that a reader of them is told of."""
-    where = source_seen.Place(log.path, log.topic, log.partition)
+    where = Place(log.path, log.topic, log.partition)
     return log.last_stable_offset, [one.aborted for one in slices(log, where, Wanted(committed=True), 1 << 30)]
 
 
@@ -251,12 +253,11 @@ def test_another_log_in_the_file_is_not_taken_for_the_one_that_was_scanned(
         seen.with_log(where, end)
         end_transaction(other, 1, commit=False)
         fill(other, 2)
-        real = source_seen.with_log
 
-        def late(*args: Any) -> object:
+        def late(where: Place, work: Callable[[PartitionLog], T], scans: Scans | None = None) -> T:
             monkeypatch.undo()
             put()
-            return real(*args)
+            return with_log(where, work, scans)
 
         monkeypatch.setattr(source_seen, "with_log", late)
         mine.touch()
@@ -283,13 +284,13 @@ def test_transactions_that_reach_over_what_was_scanned(tmp_path: Path) -> None:
 def test_a_plan_that_fails_while_it_scans_spoils_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = rig(tmp_path)
     fill(log, 100)
-    seen, where, real = SeenPartitions(), place(tmp_path), source_seen.with_log
+    seen, where = SeenPartitions(), place(tmp_path)
     assert seen.with_log(where, end) == 1000
 
     def fails(log: PartitionLog) -> int:
         raise SourceError("half way")
 
-    monkeypatch.setattr(source_seen, "with_log", lambda where, work, scans: real(where, fails, scans))
+    monkeypatch.setattr(source_seen, "with_log", lambda where, work, scans: with_log(where, fails, scans))
     fill(log, 100)
     with pytest.raises(SourceError, match="half way"):
         seen.with_log(where, end)
@@ -301,14 +302,13 @@ def test_a_plan_that_fails_while_it_scans_spoils_nothing(tmp_path: Path, monkeyp
 
 def test_of_segments_that_are_no_longer_live_nothing_is_kept(tmp_path: Path) -> None:
     log = rig(tmp_path, segment_bytes=20_000)
-    seen, where = SeenPartitions(), None
+    seen = SeenPartitions()
     for _ in range(8):
         fill(log, 30)
         (tmp_path / checkpoint.RECOVERY_POINTS).write_text(f"0\n1\nt 0 {log.bases[-1]}\n")
-        where = where or place(tmp_path)
-        seen.with_log(where, end)
+        seen.with_log(place(tmp_path), end)
     assert len(log.bases) > 3
-    assert len(seen._known[where.path]) == 1
+    assert len(seen._known[place(tmp_path).path]) == 1
 
 
 def test_where_a_file_vanished_no_scan_is_believed(tmp_path: Path) -> None:
@@ -325,5 +325,5 @@ def test_where_a_file_vanished_no_scan_is_believed(tmp_path: Path) -> None:
             raise FileNotFoundError
         return log.log_end_offset
 
-    assert source_seen.with_log(place(tmp_path), work, scans) == 20
+    assert with_log(place(tmp_path), work, scans) == 20
     assert found[0] is not found[1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import posixpath
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -97,7 +98,8 @@ def test_other_errors_of_the_jvm_are_not_taken_for_a_missing_package() -> None:
             raise error
 
         spark.sparkContext._jvm.java.lang.Class.forName = raising
-        for check in (lambda: tables.check_package(spark, "delta"), lambda: check_connectors(spark, ["kafka"], "4.0.0")):
+        checks = (partial(tables.check_package, spark, "delta"), partial(check_connectors, spark, ["kafka"], "4.0.0"))
+        for check in checks:
             with pytest.raises(type(error)) as raised:
                 check()
             assert raised.value is error

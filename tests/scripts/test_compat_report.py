@@ -17,6 +17,9 @@ from xml.etree import ElementTree
 import pytest
 
 from scripts.compat_report import matrix, pages, sections
+from scripts.compat_report.blocks import Picture
+from scripts.compat_report.results import Results
+from scripts.compat_report.results import Test as Result
 from scripts.compat_report.results import read as read_results
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -57,8 +60,11 @@ def _tests_in(path: Path) -> set[str]:
 
 def test_tests_are_read_with_their_broker_and_a_second_try_counts(tmp_path: Path) -> None:
     (tmp_path / "compat.xml").write_text(JUNIT)
-    read = lambda: {test.name: test for test in read_results(tmp_path, tmp_path / "none", tmp_path / "none").tests}  # noqa: E731
-    found = read()
+
+    def tests() -> dict[str, Result]:
+        return {test.name: test for test in read(tmp_path).tests}
+
+    found = tests()
     assert [(test.file, test.kind, test.outcome) for test in found.values()] == [
         ("test_go.py", "ottla", "passed"),
         ("test_go.py", "kafka", "passed"),
@@ -68,7 +74,7 @@ def test_tests_are_read_with_their_broker_and_a_second_try_counts(tmp_path: Path
     ]
     assert "TestFranz::test_every_codec[ottla]" in found
     (tmp_path / "compat-again.xml").write_text(AGAIN)
-    assert read()["test_a_group[ottla-range]"].outcome == "passed"
+    assert tests()["test_a_group[ottla-range]"].outcome == "passed"
 
 
 def test_every_pattern_of_the_matrix_finds_tests() -> None:
@@ -129,7 +135,7 @@ def test_the_page_needs_nothing_else_and_the_picture_is_xml(tmp_path: Path) -> N
     page = pages.html("title", blocks)
     assert "here &amp; &lt;now&gt;: 5 cases, 1 skipped." in page
     assert not re.findall(r'(?:src|href)="', page)
-    (picture,) = (block for block in blocks if hasattr(block, "svg"))
+    (picture,) = (block for block in blocks if isinstance(block, Picture))
     ElementTree.fromstring(picture.svg)
     assert picture.svg in page
 
@@ -151,12 +157,12 @@ def test_tests_of_others_are_counted_in_their_own_lines(tmp_path: Path) -> None:
 # Of which run it is
 
 
-def read(folder: Path, **more: Any) -> Any:
-    """Of this folder, with nothing kept."""
-    return read_results(folder, **{"kept": folder / "none", "kafka_tests": folder / "none.json", **more})
+def read(folder: Path, *, kept: Path | None = None, kafka_tests: Path | None = None) -> Results:
+    """The results of this folder, with nothing kept unless the test says so."""
+    return read_results(folder, kept or folder / "none", kafka_tests or folder / "none.json")
 
 
-def lines_of(results: Any) -> dict[str, list[str]]:
+def lines_of(results: Results) -> dict[str, list[str]]:
     """The summary's table: the first words of a proof -> its cells."""
     rows = sections._summary_table(results).rows
     return {row[0].text: [text.text for text in row[1:]] for row in rows}

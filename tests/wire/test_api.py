@@ -26,7 +26,7 @@ def test_every_api_has_its_module() -> None:
 def test_known_apis() -> None:
     produce, fetch, vote = APIS[0], BY_MODULE["fetch"], BY_MODULE["vote"]
     assert produce == (0, "Produce", "produce", 3, 13, 9, frozenset(("broker",)))
-    assert (fetch.key, fetch.flexible_from, fetch.listeners) == (1, 12, {"broker", "controller"})
+    assert (fetch.key, fetch.flexible_from, fetch.listeners) == (1, 12, frozenset(("broker", "controller")))
     assert vote.listeners == {"controller"}
     assert BY_MODULE["sasl_handshake"].flexible_from == 32767
 
@@ -37,7 +37,7 @@ def test_an_unstable_version_is_not_among_the_stable_ones() -> None:
 
 def test_error_codes() -> None:
     assert ErrorCode(0) is ErrorCode.NONE
-    assert ErrorCode.UNKNOWN_SERVER_ERROR == -1
+    assert ErrorCode(-1) is ErrorCode.UNKNOWN_SERVER_ERROR
     assert ErrorCode.UNKNOWN_TOPIC_OR_PARTITION in RETRIABLE
     assert ErrorCode.OFFSET_OUT_OF_RANGE not in RETRIABLE
     assert sorted(ErrorCode) == list(range(-1, max(ErrorCode) + 1))  # no gaps

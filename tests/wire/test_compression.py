@@ -95,7 +95,8 @@ def bomb(codec: int) -> bytes:
         block = bytes(cramjam.snappy.compress_raw(bytes(1 << 20)))
         return compress(SNAPPY, b"") + (len(block).to_bytes(4, "big") + block) * 256
     if codec == LZ4:
-        return frame.compress(bytes(64 << 20)) * 16
+        framed: bytes = frame.compress(bytes(64 << 20))
+        return framed * 16
     encoder = zstandard.ZstdCompressor().compressobj()
     return b"".join(encoder.compress(zeros) for _ in range(1024)) + encoder.flush()
 

@@ -17,6 +17,8 @@ from ottla.wire.records import Record, encode_records, varint
 
 SOURCE = Path(__file__).resolve().parents[2] / "wire" / "kernel.py"
 LOW, HIGH = imported.MIN_INT64, imported.MAX_INT64
+Verdict = tuple[int, int, int, list[tuple[int, int, int]] | None]
+"""What check_records returns: its code, the largest timestamp and the index of its record, and the bad records."""
 
 
 def from_source() -> ModuleType:
@@ -58,8 +60,9 @@ def body(*fields: bytes) -> bytes:
 
 def check(
     kernel: ModuleType, data: bytes, count: int, *, base: int = 1000, bounds: tuple[int, int] = (LOW, HIGH), keys: bool = False
-):
-    return kernel.check_records(data, 0, len(data), count, base, *bounds, keys, HIGH)
+) -> Verdict:
+    verdict: Verdict = kernel.check_records(data, 0, len(data), count, base, *bounds, keys, HIGH)
+    return verdict
 
 
 GOOD = section(
@@ -146,6 +149,7 @@ def test_the_list_of_bad_records_is_bounded(kernel: ModuleType) -> None:
     data = section(*(Record(i, 5, b"", b"") for i in range(kernel.MAX_BAD_RECORDS + 10)))
     code, _, _, bad = check(kernel, data, kernel.MAX_BAD_RECORDS + 10, bounds=(1000, 2000))
     assert code == kernel.OK
+    assert bad is not None
     assert len(bad) == kernel.MAX_BAD_RECORDS
 
 
@@ -159,7 +163,8 @@ def test_timestamps_wrap_like_64_bit_registers(kernel: ModuleType, base: int, de
 
 def test_a_record_may_be_bounded(kernel: ModuleType) -> None:
     def code(limit: int) -> int:
-        return kernel.check_records(GOOD, 0, len(GOOD), 3, 1000, LOW, HIGH, False, limit)[0]
+        verdict: Verdict = kernel.check_records(GOOD, 0, len(GOOD), 3, 1000, LOW, HIGH, False, limit)
+        return verdict[0]
 
     largest = 1 + 2 + 1 + 1 + 2 + 300 + 1
     assert code(largest) == kernel.OK

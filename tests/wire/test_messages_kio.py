@@ -31,7 +31,8 @@ def kio_entity(module: str, version: int, kind: str) -> type[Any] | None:
     except ModuleNotFoundError:
         return None
     wanted = module.replace("_", "") + kind
-    return next(value for name, value in vars(found).items() if name.lower() == wanted)
+    entity: type[Any] = next(value for name, value in vars(found).items() if name.lower() == wanted)
+    return entity
 
 
 def compare(entity: type[Any], decode: Any, encode: Any) -> None:

@@ -230,7 +230,7 @@ def test_records_of_a_batch_with_the_brokers_time_keep_that() -> None:
 def test_record_headers_stay() -> None:
     rig = CleanerRig()
     headers = [("a", b"1"), ("b", None)]
-    rig.append(build_batch([Record(0, NOW_MS, b"0", b"", []), Record(0, NOW_MS + 3, b"1", b"", headers)]))  # type: ignore[arg-type]
+    rig.append(build_batch([Record(0, NOW_MS, b"0", b"", []), Record(0, NOW_MS + 3, b"1", b"", headers)]))
     rig.put_each([0])
     rig.clean()
     assert decode_records(rig.batches()[0][1])[0].headers == headers

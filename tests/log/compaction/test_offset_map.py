@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import importlib.util
 import random
+from functools import partial
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import pytest
 
@@ -29,7 +29,7 @@ def as_text() -> ModuleType:
 
 
 @pytest.fixture(params=["compiled", "uncompiled"])
-def module(request: pytest.FixtureRequest) -> Any:
+def module(request: pytest.FixtureRequest) -> ModuleType:
     if request.param == "uncompiled":
         return as_text()
     assert str(offset_map.__file__).endswith(".so"), "the extension was not built"
@@ -45,7 +45,7 @@ def section(*records: tuple[bytes | None, bytes | None, int]) -> bytes:
 
 
 @pytest.mark.parametrize("items", [10, 100, 1_000, 5_000])
-def test_what_was_put_is_found_and_nothing_else(module: Any, items: int) -> None:
+def test_what_was_put_is_found_and_nothing_else(module: ModuleType, items: int) -> None:
     offsets = module.OffsetMap(items * 2 * module.SLOT_BYTES, 1.0)
     for key in range(items):
         assert offsets.put(b"%d" % key, key)
@@ -54,7 +54,7 @@ def test_what_was_put_is_found_and_nothing_else(module: Any, items: int) -> None
     assert len(offsets) == items
 
 
-def test_the_last_offset_put_is_the_one(module: Any) -> None:
+def test_the_last_offset_put_is_the_one(module: ModuleType) -> None:
     offsets = module.OffsetMap(1000, 0.9)
     for offset in (0, 7, 2**62):
         assert offsets.put(b"k", offset)
@@ -62,7 +62,7 @@ def test_the_last_offset_put_is_the_one(module: Any) -> None:
     assert len(offsets) == 1
 
 
-def test_cleared(module: Any) -> None:
+def test_cleared(module: ModuleType) -> None:
     offsets = module.OffsetMap(1000, 0.9)
     offsets.put(b"k", 5)
     offsets.latest_offset = 9
@@ -70,7 +70,7 @@ def test_cleared(module: Any) -> None:
     assert (offsets.get(b"k"), len(offsets), offsets.latest_offset) == (-1, 0, -1)
 
 
-def test_a_full_map_finds_what_is_in_it_and_ends_its_search_for_what_is_not(module: Any) -> None:
+def test_a_full_map_finds_what_is_in_it_and_ends_its_search_for_what_is_not(module: ModuleType) -> None:
     offsets = module.OffsetMap(50 * module.SLOT_BYTES, 1.0)
     taken = [key for key in range(100) if offsets.put(b"%d" % key, key)]
     assert len(taken) == offsets.slots == 47, "a prime number of slots"
@@ -81,7 +81,7 @@ def test_a_full_map_finds_what_is_in_it_and_ends_its_search_for_what_is_not(modu
     assert not offsets.put(b"another", 1000)
 
 
-def test_no_more_keys_than_the_load_factor_allows(module: Any) -> None:
+def test_no_more_keys_than_the_load_factor_allows(module: ModuleType) -> None:
     offsets = module.OffsetMap(1000 * module.SLOT_BYTES, 0.5)
     assert sum(offsets.put(b"%d" % key, key) for key in range(1000)) == offsets.limit == offsets.slots // 2
 
@@ -89,20 +89,20 @@ def test_no_more_keys_than_the_load_factor_allows(module: Any) -> None:
 # Records
 
 
-def test_keys_of_a_batch(module: Any) -> None:
+def test_keys_of_a_batch(module: ModuleType) -> None:
     offsets = module.OffsetMap(10_000, 0.9)
     data = section((b"a", b"", 0), (None, b"", 0), (b"b", None, 0), (b"a", b"", 0))
     assert module.put_keys(offsets, data, 100, 0) == (4, True)
     assert [offsets.get(key) for key in (b"a", b"b", b"c")] == [103, 102, -1]
 
 
-def test_keys_from_an_offset_on(module: Any) -> None:
+def test_keys_from_an_offset_on(module: ModuleType) -> None:
     offsets = module.OffsetMap(10_000, 0.9)
     module.put_keys(offsets, section((b"a", b"", 0), (b"b", b"", 0)), 100, 101)
     assert (offsets.get(b"a"), offsets.get(b"b")) == (-1, 101)
 
 
-def test_survivors_of_a_batch(module: Any) -> None:
+def test_survivors_of_a_batch(module: ModuleType) -> None:
     offsets = module.OffsetMap(10_000, 0.9)
     data = section((b"a", b"1", 5), (b"b", None, 9), (b"a", b"2", 7), (None, b"", 8), (b"later", b"", 3))
     module.put_keys(offsets, data, 10, 0)
@@ -116,7 +116,7 @@ def test_survivors_of_a_batch(module: Any) -> None:
     assert (found.kept, found.tombstones, found.first_timestamp, found.max_timestamp) == (2, 0, 7, 7)
 
 
-def test_what_lies_beyond_the_map_stays_whatever_it_is(module: Any) -> None:
+def test_what_lies_beyond_the_map_stays_whatever_it_is(module: ModuleType) -> None:
     offsets = module.OffsetMap(10_000, 0.9)
     offsets.put(b"a", 99)
     offsets.latest_offset = 10
@@ -126,7 +126,7 @@ def test_what_lies_beyond_the_map_stays_whatever_it_is(module: Any) -> None:
 
 
 @pytest.mark.parametrize("shift", [0, 1, -1, 1 << 40, -(1 << 40), 2**62, -(2**62)])
-def test_other_deltas(module: Any, shift: int) -> None:
+def test_other_deltas(module: ModuleType, shift: int) -> None:
     times = [0, 63, 64, -64, -65, 1 << 35]
     records = [Record(0, at, b"k", b"v", [("h", None)]) for at in times]
     data = encode_records(records, 0)
@@ -135,7 +135,7 @@ def test_other_deltas(module: Any, shift: int) -> None:
     assert module.rebased(data, [0, len(data)], shift, True) == fixed
 
 
-def test_varints(module: Any) -> None:
+def test_varints(module: ModuleType) -> None:
     rng = random.Random(1)
     edges = [edge + near for bits in range(64) for edge in (1 << bits, -(1 << bits)) for near in (-1, 0, 1)]
     values = [value for value in edges if -(2**63) <= value < 2**63] + [rng.getrandbits(64) - 2**63 for _ in range(100)]
@@ -143,7 +143,7 @@ def test_varints(module: Any) -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_any_bytes_give_an_answer_or_a_value_error(module: Any, seed: int) -> None:
+def test_any_bytes_give_an_answer_or_a_value_error(module: ModuleType, seed: int) -> None:
     rng = random.Random(seed)
     offsets = module.OffsetMap(10_000, 0.9)
     offsets.latest_offset = 1 << 40
@@ -154,9 +154,9 @@ def test_any_bytes_give_an_answer_or_a_value_error(module: Any, seed: int) -> No
             data[rng.randrange(len(data))] = rng.randrange(256)
         cut = bytes(data[: rng.randint(0, len(data))])
         for call in (
-            lambda cut=cut: module.put_keys(offsets, cut, 0, 0),
-            lambda cut=cut: module.survivors(offsets, cut, 0, 0, False),
-            lambda cut=cut: module.rebased(cut, [0, len(cut)], 3, False),
+            partial(module.put_keys, offsets, cut, 0, 0),
+            partial(module.survivors, offsets, cut, 0, 0, False),
+            partial(module.rebased, cut, [0, len(cut)], 3, False),
         ):
             try:
                 call()
@@ -164,5 +164,5 @@ def test_any_bytes_give_an_answer_or_a_value_error(module: Any, seed: int) -> No
                 continue
 
 
-def test_primes(module: Any) -> None:
+def test_primes(module: ModuleType) -> None:
     assert [module.largest_prime(upto) for upto in (2, 3, 4, 9, 10, 25, 100, 7926)] == [2, 3, 3, 7, 7, 23, 97, 7919]
