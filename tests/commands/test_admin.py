@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import pytest
 import typer
+from confluent_kafka.admin import AlterConfigOpType
 
 from ottla.commands import admin
 from ottla.commands.admin import Change, Operation, Outcome
@@ -58,10 +59,10 @@ def test_batches() -> None:
 def test_changes_are_what_librdkafka_takes() -> None:
     changes = [Change("a", Operation.SET, "1"), Change("b", Operation.DELETE), Change("c", Operation.APPEND, "x")]
     entries = admin.incremental(changes)
-    assert [(entry.name, entry.value, entry.incremental_operation.name) for entry in entries] == [
-        ("a", "1", "SET"),
-        ("b", None, "DELETE"),
-        ("c", "x", "APPEND"),
+    assert [(entry.name, entry.value, entry.incremental_operation) for entry in entries] == [
+        ("a", "1", AlterConfigOpType.SET),
+        ("b", None, AlterConfigOpType.DELETE),
+        ("c", "x", AlterConfigOpType.APPEND),
     ]
 
 

@@ -170,8 +170,8 @@ def test_the_table_of_a_reset() -> None:
 # Settings
 
 
-def entry(name: str, source: str, **changed: Any) -> Entry:
-    return Entry(**{"name": name, "value": "1", "source": source, "is_read_only": False, "is_sensitive": False} | changed)
+def entry(name: str, source: str, value: str | None = "1", *, is_sensitive: bool = False) -> Entry:
+    return Entry(name, value, source, is_read_only=False, is_sensitive=is_sensitive)
 
 
 def test_which_settings_are_somebodys() -> None:

@@ -29,7 +29,7 @@ LAST = 2**31 - 1
 
 
 class Details(TypedDict, total=False):
-    """What a batch may have beside its sequence and its count."""
+    """Holds what a batch may have beside its sequence and its count."""
 
     epoch: int
     pid: int

@@ -158,7 +158,7 @@ def test_tests_of_others_are_counted_in_their_own_lines(tmp_path: Path) -> None:
 
 
 def read(folder: Path, *, kept: Path | None = None, kafka_tests: Path | None = None) -> Results:
-    """The results of this folder, with nothing kept unless the test says so."""
+    """Reads the results of this folder, with nothing kept unless the test says so."""
     return read_results(folder, kept or folder / "none", kafka_tests or folder / "none.json")
 
 

@@ -28,18 +28,23 @@ from tests.server.handlers.data_calls import produce_request
 OTHER_CLUSTER = "AAAAAAAAAAAAAAAAAAAAAQ"
 
 
-def config(port: int = 0, **settings: str) -> BrokerConfig:
+def config(**settings: str) -> BrokerConfig:
     texts = {
         "node.id": "1",
         "process.roles": "broker,controller",
         "controller.listener.names": "CONTROLLER",
         "controller.quorum.voters": "1@localhost:9093",
-        "listeners": f"PLAINTEXT://127.0.0.1:{port}",
+        "listeners": "PLAINTEXT://127.0.0.1:0",
         "log.dirs": "/data",
     }
     made, unknown = BrokerConfig.from_mapping(texts | {name.replace("_", "."): value for name, value in settings.items()})
     assert not unknown
     return made
+
+
+def listeners_at(taken: socket.socket) -> str:
+    """Returns the setting `listeners` of a broker that wants the port of this socket."""
+    return f"PLAINTEXT://127.0.0.1:{taken.getsockname()[1]}"
 
 
 def disk() -> MemDisk:
@@ -167,7 +172,7 @@ def test_a_start_whose_port_is_taken_formats_nothing() -> None:
         storage = disk()
         with socket.create_server(("127.0.0.1", 0)) as taken:
             with pytest.raises(OSError, match="in use"):
-                await Broker(config(taken.getsockname()[1]), disk=storage).start()
+                await Broker(config(listeners=listeners_at(taken)), disk=storage).start()
         assert storage.list("/data") == [".lock"]
 
     run(scenario)
@@ -203,7 +208,7 @@ def test_an_address_in_use_leaves_nothing_open() -> None:
         storage = disk()
         with socket.create_server(("127.0.0.1", 0)) as taken:
             with pytest.raises(OSError) as refused:
-                await Broker(config(taken.getsockname()[1]), disk=storage).start()
+                await Broker(config(listeners=listeners_at(taken)), disk=storage).start()
             assert refused.value.errno == errno.EADDRINUSE
         broker = Broker(config(), disk=storage)
         await broker.start()
@@ -382,6 +387,7 @@ def test_partitions_of_a_directory_that_failed_have_no_leader_until_it_works_aga
             (each.partition_index, each.error_code, each.leader_id, each.isr_nodes, each.offline_replicas)
             for each in parts(answer)
         ]
+        gone: tuple[int, ErrorCode, int, list[int], list[int]]
         gone = (lost.partition, ErrorCode.LEADER_NOT_AVAILABLE, -1, [], [1])
         assert seen == sorted([gone, (1 - lost.partition, ErrorCode.NONE, 1, [1], [])])
         again = await ask(broker.port, produce, 8, produce_request("t", {0: batch(), 1: batch()}, 8))

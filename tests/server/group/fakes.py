@@ -14,8 +14,10 @@ from typing import Any, cast
 from ottla.log.errors import LogError
 from ottla.server.base.randomness import from_system
 from ottla.server.coordination.internal_topic import Appended
+from ottla.server.group.classic.group import ClassicGroup
 from ottla.server.group.coordinator import GroupCoordinator
 from ottla.server.group.coordinator_config import GroupCoordinatorConfig
+from ottla.server.group.seam import Group
 from ottla.server.handlers import heartbeat, join_group, leave_group, offset_commit, offset_fetch, sync_group
 from ottla.server.requests.request import Request
 from ottla.server.requests.session import Session
@@ -282,7 +284,7 @@ class Driver:
 
     def state(self, group: str = "g") -> str | None:
         found = self.broker.groups.find(group)
-        return None if found is None else found.state.value
+        return None if found is None else found.state_name
 
 
 def in_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
@@ -293,6 +295,12 @@ def in_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., Non
         asyncio.run(test(*args, **kwargs))
 
     return run
+
+
+def classic(group: Group | None) -> ClassicGroup:
+    """Returns the group, which must be there and of the classic protocol."""
+    assert isinstance(group, ClassicGroup)
+    return group
 
 
 def answer_of(answer: Any) -> Any:

@@ -15,7 +15,7 @@ import pytest
 
 from ottla.server.group.classic.group import ClassicGroup, State
 from ottla.wire.errors import ErrorCode
-from tests.server.group.fakes import Broker, Driver, GroupClock, GroupLog, in_loop, waits
+from tests.server.group.fakes import Broker, Driver, GroupClock, GroupLog, classic, in_loop, waits
 
 GROUPS = ("g", "h", "other")
 STEPS = 400
@@ -37,7 +37,7 @@ class Model:
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
         self.log = GroupLog()
-        self.driver = Driver(Broker(self.log, GroupClock(), **SETTINGS))
+        self.driver = Driver(Broker(self.log, GroupClock(), None, **SETTINGS))
         self.clients = [
             Client(self.random.choice(GROUPS), f"i{index % 3}" if index % 4 == 0 else None, self.random.choice((2, 5, 8, 9)))
             for index in range(12)
@@ -153,7 +153,7 @@ class Model:
 
     def crash(self) -> None:
         self.seen["crash"] += 1
-        self.driver = Driver(Broker(self.log, self.driver.clock, **SETTINGS))
+        self.driver = Driver(Broker(self.log, self.driver.clock, None, **SETTINGS))
         # The process is gone, and its timers with it.
         self.driver.clock._timers.clear()
         self.driver.broker.groups.refresh()
@@ -173,16 +173,16 @@ class Model:
     # What must hold
 
     def check(self) -> None:
-        live = {group.group_id: group for group in self.driver.broker.groups.all_groups()}
+        live = {group.group_id: classic(group) for group in self.driver.broker.groups.all_groups()}
         for name in GROUPS:
             if name in self.generations and name not in live:
                 del self.generations[name]
                 self.founded[name] += 1
         for group in live.values():
             self.check_group(group)
-        replayed_broker = Broker(self.log, GroupClock(), **SETTINGS)
+        replayed_broker = Broker(self.log, GroupClock(), None, **SETTINGS)
         replayed_broker.groups.refresh()
-        replayed = {group.group_id: group for group in replayed_broker.groups.all_groups()}
+        replayed = {group.group_id: classic(group) for group in replayed_broker.groups.all_groups()}
         assert replayed.keys() == live.keys()
         for name, group in live.items():
             again = replayed[name]

@@ -10,6 +10,7 @@ import pytest
 from ottla.server.group import records
 from ottla.server.group.kind import Kind
 from ottla.server.group.records import (
+    GroupRecord,
     MetadataRecord,
     OffsetRecord,
     ProtocolRecord,
@@ -29,7 +30,7 @@ from ottla.wire.messages.internal.share_group_metadata_key import ShareGroupMeta
 from ottla.wire.messages.internal.share_group_metadata_value import ShareGroupMetadataValue
 from ottla.wire.messages.internal.streams_group_metadata_key import StreamsGroupMetadataKey
 from ottla.wire.records import build_batch, decode_records
-from tests.server.group.fakes import Broker, Driver, GroupLog, in_loop
+from tests.server.group.fakes import Broker, Driver, GroupLog, classic, in_loop
 
 KAFKAS = json.loads((Path(__file__).parent / "consumer_offsets.json").read_text())["partitions"]
 BATCHES = [bytes.fromhex(batch) for partition in KAFKAS.values() for batch in partition]
@@ -104,7 +105,7 @@ def test_a_commit_with_its_own_retention_takes_the_version_that_has_room_for_it(
 
 
 def test_tombstones() -> None:
-    records = [offset_tombstone("g", "t", 3), group_tombstone("g")]
+    records: list[GroupRecord] = [offset_tombstone("g", "t", 3), group_tombstone("g")]
     written = decode_records(encode_batch(records, 1))
     assert [record.value for record in written] == [None, None]
     assert [decode(record.key or b"", None) for record in written] == records
@@ -154,7 +155,8 @@ async def test_a_directory_of_kafka_is_taken_over() -> None:
     log.batches = [[bytes.fromhex(batch) for batch in KAFKAS[str(partition)]] for partition in range(4)]
     driver = Driver(Broker(log))
     driver.broker.groups.refresh()
-    left = {group.group_id: (group.state.value, group.generation) for group in driver.broker.groups.all_groups()}
+    groups = map(classic, driver.broker.groups.all_groups())
+    left = {group.group_id: (group.state.value, group.generation) for group in groups}
     assert left == {"x": ("Empty", 0), "nog2": ("Empty", 0), "simple": ("Empty", 0), "old": ("Empty", 2)}
     offsets = driver.broker.groups.shard("simple").offsets.of_group("simple")["t"]
     assert {partition: offset.value.offset for partition, offset in offsets.items()} == {0: 5, 1: 7, 2: -1}
@@ -166,8 +168,7 @@ async def test_a_stable_group_of_kafka_goes_on_with_its_members() -> None:
     # Up to the second generation of group g, before its members leave.
     log.batches = [[], [], [], [bytes.fromhex(batch) for batch in KAFKAS["3"][:5]]]
     driver = Driver(Broker(log))
-    group = driver.broker.groups.find("g")
-    assert group is not None
+    group = classic(driver.broker.groups.find("g"))
     assert (group.state.value, group.generation, group.protocol, len(group.members)) == ("Stable", 2, "range", 2)
     for member_id, member in group.members.items():
         assert driver.heartbeat(member_id, 2) == 0

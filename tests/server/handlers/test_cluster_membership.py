@@ -35,6 +35,11 @@ def started(**settings: str) -> Node:
     return node
 
 
+def change(request: object, fields: dict[str, Any]) -> None:
+    for name, value in fields.items():
+        setattr(request, name, value)
+
+
 def raise_kraft(node: Node, level: int = 1, version: int = 2) -> Any:
     request = UpdateFeaturesRequest(1000, [FeatureUpdateKey("kraft.version", level), FeatureUpdateKey("transaction.version", 2)])
     return call(node, "update_features", request, version)
@@ -145,11 +150,9 @@ def test_a_disk_that_fails_keeps_them() -> None:
     ],
 )
 def test_adding_a_voter(version: int, changes: dict[str, Any], code: ErrorCode, static_code: int | None) -> None:
-    fields = {"cluster_id": CLUSTER_ID, "timeout_ms": 1000, "voter_id": 2, "voter_directory_id": DIRECTORY}
-    fields |= {"listeners": [Listener("CONTROLLER", "h", 1)]} | changes
-    answers: list[Any] = [
-        call(started(**settings), "add_raft_voter", AddRaftVoterRequest(**fields), version) for settings in (DYNAMIC, STATIC)
-    ]
+    request = AddRaftVoterRequest(CLUSTER_ID, 1000, 2, DIRECTORY, [Listener("CONTROLLER", "h", 1)])
+    change(request, changes)
+    answers: list[Any] = [call(started(**settings), "add_raft_voter", request, version) for settings in (DYNAMIC, STATIC)]
     assert [answer.error_code for answer in answers] == [code, static_code or code]
     assert all(answer.error_message for answer in answers)
 
@@ -165,10 +168,9 @@ def test_adding_a_voter(version: int, changes: dict[str, Any], code: ErrorCode, 
     ],
 )
 def test_removing_a_voter(changes: dict[str, Any], code: ErrorCode, static_code: int | None) -> None:
-    fields = {"cluster_id": CLUSTER_ID, "voter_id": 2, "voter_directory_id": DIRECTORY} | changes
-    answers: list[Any] = [
-        call(started(**settings), "remove_raft_voter", RemoveRaftVoterRequest(**fields), 0) for settings in (DYNAMIC, STATIC)
-    ]
+    request = RemoveRaftVoterRequest(CLUSTER_ID, 2, DIRECTORY)
+    change(request, changes)
+    answers: list[Any] = [call(started(**settings), "remove_raft_voter", request, 0) for settings in (DYNAMIC, STATIC)]
     assert [answer.error_code for answer in answers] == [code, static_code or code]
 
 

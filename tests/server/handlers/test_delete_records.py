@@ -45,7 +45,7 @@ def test_offsets_that_the_log_does_not_have(broker: MemoryBroker, offset: int) -
 
 
 def test_each_partition_is_answered_once_and_the_later_offset_counts(broker: MemoryBroker) -> None:
-    asked = [(0, 6), (0, 2)], [], [(0, 4), (9, 0)]
+    asked: tuple[list[tuple[int, int]], ...] = ([(0, 6), (0, 2)], [], [(0, 4), (9, 0)])
     topics = [DeleteRecordsTopic("t", [DeleteRecordsPartition(*each) for each in partitions]) for partitions in asked]
     answer = call(broker, "delete_records", 2, DeleteRecordsRequest([*topics, DeleteRecordsTopic("nope", [])], 1000))
     ((first, second),) = (topic.partitions for topic in answer.topics)

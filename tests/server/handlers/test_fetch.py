@@ -389,9 +389,9 @@ def test_who_is_told_of_as_aborted(broker: MemoryBroker) -> None:
     append_marker(replica.log, producer_id=7, producer_epoch=0, commit=False, coordinator_epoch=0, leader_epoch=0)
     produce(broker, "t", ONE, index=1)
 
-    def told(**limits: int) -> list[tuple[int, int]] | None:
+    def told(*, max_bytes: int = 1 << 20, partition_max_bytes: int = 1 << 20) -> list[tuple[int, int]] | None:
         """Of partition 0, after partition 1, which gets its batch in any case."""
-        wanted = fetch_request("t", {1: 0, 0: 0}, isolation_level=1, **limits)
+        wanted = fetch_request("t", {1: 0, 0: 0}, isolation_level=1, max_bytes=max_bytes, partition_max_bytes=partition_max_bytes)
         (topic,) = call(broker, "fetch", 12, wanted).responses
         (data,) = (each for each in topic.partitions if each.partition_index == 0)
         aborted = data.aborted_transactions

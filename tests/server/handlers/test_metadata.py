@@ -113,10 +113,11 @@ def test_mdn_names_that_cannot_be(node: Node, name: str) -> None:
 
 def test_utf_a_name_that_is_no_utf8(node: Node) -> None:
     from ottla.server.handlers import metadata
-    from ottla.wire.messages.metadata import DECODE_REQUEST, ENCODE_RESPONSE
+    from ottla.wire.messages.metadata import DECODE_REQUEST, ENCODE_RESPONSE, MetadataResponse
 
     request, _ = DECODE_REQUEST[1](b"\0\0\0\x01\0\x02\xc3\x28", 0)
     answer = metadata.handle(request, node.context(1))
+    assert isinstance(answer, MetadataResponse)
     assert [topic.error_code for topic in answer.topics] == [ErrorCode.INVALID_TOPIC_EXCEPTION]
     ENCODE_RESPONSE[1](answer, [])
 

@@ -6,12 +6,13 @@ import asyncio
 import inspect
 from importlib import import_module
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from ottla.log.errors import StorageError
 from ottla.server.group.streams.topology import Status
+from ottla.server.requests.context import BrokerContext
 from ottla.server.settings.broker_settings import BROKER_SETTINGS
 from ottla.wire.errors import ErrorCode
 from ottla.wire.frame import decode_whole
@@ -34,7 +35,7 @@ class Node(Cluster):
     """A broker whose controller makes topics, but for those in `broken`, each with its error."""
 
     def __init__(self, **settings: str) -> None:
-        super().__init__(**settings)
+        super().__init__(None, **settings)
         self.values: dict[str, Any] = {
             "group.coordinator.rebalance.protocols": BROKER_SETTINGS["group.coordinator.rebalance.protocols"].default
         }
@@ -60,9 +61,9 @@ class Node(Cluster):
         sent: list[Any] = []
         messages.ENCODE_REQUEST[version](request, sent)
         context = self.broker.context(version)
-        context.broker = SimpleNamespace(
-            groups=self.broker.groups, metadata=self.broker.metadata, config=SimpleNamespace(values=self.values), controller=self
-        )
+        config = SimpleNamespace(values=self.values)
+        broker = SimpleNamespace(groups=self.broker.groups, metadata=self.broker.metadata, config=config, controller=self)
+        context.broker = cast(BrokerContext, broker)
         answer = handler.handle(decode_whole(messages.DECODE_REQUEST[version], b"".join(sent)), context)
         if inspect.iscoroutine(answer):
             answer = asyncio.run(answer)

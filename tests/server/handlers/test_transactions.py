@@ -110,10 +110,16 @@ class Cluster:
         code: int = answer.responses[0].partition_responses[0].error_code
         return code
 
-    async def commit_offset(self, producer: Producer, version: int, offset: int = 5, group: str = "g", **member: Any) -> int:
+    async def commit_offset(
+        self, producer: Producer, version: int, offset: int = 5, group: str = "g", member: tuple[str, int] = ("", -1)
+    ) -> int:
+        """Returns the error code. `member` is its id, and its generation or epoch."""
         partition = TxnOffsetCommitRequestPartition(0, offset)
         topic = TxnOffsetCommitRequestTopic("t", self.topic_id, [partition])
-        request = TxnOffsetCommitRequest("tx", group, *producer, topics=[topic], **member)
+        member_id, epoch = member
+        request = TxnOffsetCommitRequest(
+            "tx", group, *producer, member_id=member_id, generation_id_or_member_epoch=epoch, topics=[topic]
+        )
         answer = await self.ask(txn_offset_commit, version, request)
         code: int = answer.topics[0].partitions[0].error_code
         return code
@@ -142,7 +148,7 @@ class Cluster:
 
 @pytest.fixture
 def broker() -> Iterator[Broker]:
-    with Broker(**{"offsets.topic.num.partitions": 1, "transaction.state.log.num.partitions": 3}) as broker:
+    with Broker(offsets_topic_num_partitions=1, transaction_state_log_num_partitions=3) as broker:
         yield broker
 
 
@@ -269,10 +275,10 @@ async def test_offsets_of_an_aborted_transaction(cluster: Cluster, version: int)
     assert (await cluster.ask(add_offsets_to_txn, 4, request)).error_code == 0
     assert await cluster.commit_offset(producer, version) == 0
     if version >= 3:
-        member = {"member_id": "nobody", "generation_id_or_member_epoch": 1}
-        assert await cluster.commit_offset(producer, version, **member) == ErrorCode.UNKNOWN_MEMBER_ID
+        member = ("nobody", 1)
+        assert await cluster.commit_offset(producer, version, member=member) == ErrorCode.UNKNOWN_MEMBER_ID
         unknown = ErrorCode.GROUP_ID_NOT_FOUND if version >= 6 else ErrorCode.ILLEGAL_GENERATION
-        assert await cluster.commit_offset(producer, version, group="new", **member) == unknown
+        assert await cluster.commit_offset(producer, version, group="new", member=member) == unknown
     assert (await cluster.end(producer, 4, commit=False)).error_code == 0
     assert await cluster.committed(stable=True) == (0, -1)
 

@@ -44,7 +44,7 @@ def node() -> Node:
 def test_a_new_cluster_has_it_written_down(node: Node) -> None:
     assert node.image.config_of(BROKER, "") == {MIN_ISR: "2"}
     node.kill()
-    node.config.values["min.insync.replicas"] = 3  # type: ignore[index]
+    node.config.values["min.insync.replicas"] = 3
     node.start()
     assert node.image.config_of(BROKER, "") == {MIN_ISR: "2"}
 

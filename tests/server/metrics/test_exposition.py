@@ -8,26 +8,25 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
+from ottla.server.base.randomness import from_system
 from ottla.server.dispatch.measured import MeasuredDispatch
 from ottla.server.group.coordinator import GroupCoordinator
+from ottla.server.group.coordinator_config import GroupCoordinatorConfig
 from ottla.server.metrics import exposition as module
 from ottla.server.metrics.exposition import PIECE, PIECE_SECONDS, BrokerCollector, Exposition
 from ottla.server.metrics.sources import Sources
 from ottla.wire.header import encode_request_header
 from ottla.wire.messages import produce
-from tests.fakes import MemoryBroker
+from tests.fakes import NODE_ID, MemoryBroker
 from tests.log.support import batch
-
-
-class NoGroups(GroupCoordinator):
-    """A coordinator of nothing."""
-
-    def __init__(self) -> None:
-        self._shards = {}
+from tests.server.group.fakes import GroupLog
 
 
 def sources(broker: MemoryBroker, dispatch: MeasuredDispatch | None = None) -> Sources:
-    broker.context.groups = NoGroups()
+    """Returns the sources of a broker that coordinates no groups."""
+    broker.context.groups = GroupCoordinator(
+        GroupLog(), broker.clock, GroupCoordinatorConfig(), NODE_ID, broker.image, from_system()
+    )
     return Sources(broker.context, dispatch or MeasuredDispatch(broker.context, lambda: 1), [], broker.logs, serving=True)
 
 

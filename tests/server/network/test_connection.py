@@ -31,6 +31,7 @@ from ottla.server.requests.request import Request
 from ottla.server.requests.session import Session
 from ottla.wire.api import BY_MODULE
 from ottla.wire.messages.heartbeat import HeartbeatResponse
+from ottla.wire.primitives import Buffer, Parts
 from tests.fakes import FakeTransport, MemoryBroker
 
 MAX_REQUEST = 1 << 20
@@ -60,7 +61,7 @@ class EchoDispatch:
         self.slices: dict[bytes, FileSlice] = {}
         self.long: dict[bytes, bytes] = {}
 
-    def serve(self, frame: memoryview, session: Session) -> Any:
+    def serve(self, frame: Buffer, session: Session) -> bytes | Parts | Waiting | None:
         request = bytes(frame)
         self.served.append(request)
         header = Request(NO_BROKER, session, 3, 0, 0, None)

@@ -7,7 +7,10 @@ import random
 
 import pytest
 
+from ottla.server.dispatch.routes import Waiting
 from ottla.server.network.connection import BACKLOG_FRAMES
+from ottla.server.requests.session import Session
+from ottla.wire.primitives import Buffer, Parts
 from tests.server.network.test_connection import Peer, framed, turn
 
 
@@ -29,10 +32,10 @@ def test_what_was_read_already_waits() -> None:
     peer = Peer()
     echo = peer.dispatch.serve
 
-    def serve(frame: memoryview, context: object) -> object:
+    def serve(frame: Buffer, session: Session) -> bytes | Parts | Waiting | None:
         if bytes(frame) == b"mute":
             peer.connection.mute(100)
-        return echo(frame, context)  # type: ignore[arg-type]
+        return echo(frame, session)
 
     peer.connection._serve = serve
     peer.send(b"".join(map(framed, (b"one", b"mute", b"two", b"mute", b"three"))))
@@ -101,12 +104,12 @@ def test_whatever_comes_when_each_request_is_answered_once_and_in_order(seed: in
         peer = Peer()
         echo = peer.dispatch.serve
 
-        def serve(frame: memoryview, context: object) -> object:
+        def serve(frame: Buffer, session: Session) -> bytes | Parts | Waiting | None:
             for _ in range(choose.choice((0, 0, 0, 1, 2))):
                 peer.connection.mute(choose.randint(1, 900))
-            return echo(frame, context)  # type: ignore[arg-type]
+            return echo(frame, session)
 
-        peer.connection._serve = serve  # type: ignore[assignment]
+        peer.connection._serve = serve
         sizes = [choose.choice((4, 300, 3000)) for _ in range(60)]
         requests = [choose.choice((b"", b"wait")) + str(number).encode().ljust(size, b".") for number, size in enumerate(sizes)]
         waiting = b"".join(map(framed, requests))

@@ -64,8 +64,8 @@ async def test_j4_j5_session_timeouts_out_of_bounds(session_ms: int) -> None:
 @in_loop
 async def test_j7_no_protocols_or_no_type_and_no_group_is_left_behind() -> None:
     driver = Driver()
-    for options in ({"protocols": {}}, {"protocol_type": ""}):
-        assert facts(driver.join(**options)) == ("INCONSISTENT_GROUP_PROTOCOL", -1, None, "", 0, False)
+    for answer in (driver.join(protocols={}), driver.join(protocol_type="")):
+        assert facts(answer) == ("INCONSISTENT_GROUP_PROTOCOL", -1, None, "", 0, False)
     assert driver.state() is None
 
 

@@ -82,7 +82,7 @@ class Driver:
     """`epochs`: what the members were told last."""
 
     def __init__(self, broker: ShareBroker | None = None, **settings: int) -> None:
-        self.broker = broker or ShareBroker(**settings)
+        self.broker = broker or ShareBroker(None, None, None, **settings)
         self.epochs: dict[str, int] = {}
 
     @property

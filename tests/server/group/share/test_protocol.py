@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from ottla.log.errors import StorageError
@@ -340,7 +342,7 @@ def shown(group: ShareGroup) -> object:
 
 def test_a_restart_finds_everything_at_every_step() -> None:
     driver = Driver()
-    steps = [
+    steps: list[Callable[[], object]] = [
         lambda: driver.join("a", "t", "u"),
         lambda: driver.clock.advance(1.5),
         lambda: driver.beat("a"),

@@ -47,7 +47,7 @@ def subtopology(
 
 
 def topic(name: str, partitions: int) -> Topic:
-    return SimpleNamespace(  # type: ignore[return-value]
+    return SimpleNamespace(
         name=name,
         topic_id=name.encode().rjust(16, b"\0"),
         partitions={index: SimpleNamespace(replicas=(NODE_ID,)) for index in range(partitions)},

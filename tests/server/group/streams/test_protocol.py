@@ -352,8 +352,8 @@ def test_after_a_restart_everything_goes_on() -> None:
         for name in ("between", "log"):
             cluster.make_topic(name, 3)
         one, two = Member(cluster, "m1", "i1"), Member(cluster, "m2")
-        join_one, join_two = partial(one.join, *COUNTS), partial(two.join, *COUNTS)
-        for number, step in enumerate((join_one, join_two, one.own, two.own, one.own, two.own)):
+        joins, owns = [partial(each.join, *COUNTS) for each in (one, two)], [partial(each.own) for each in (one, two)]
+        for number, step in enumerate(joins + owns + owns):
             if number == cut:
                 known = described(cluster.group) if number else None
                 cluster.restart()
