@@ -18,7 +18,7 @@ from ottla.server.network.answer_queue import MAX_ANSWERS
 from ottla.server.network.connection import Connection
 from ottla.server.requests.request import Request
 from ottla.server.requests.session import Session
-from tests.server.network.test_connection import NO_BROKER, ROUTE, Peer, framed, turn
+from tests.server.network.peer import NO_BROKER, ROUTE, Peer, framed, turn
 
 PRODUCE = b"\0\0"
 OTHER = b"\0\3"

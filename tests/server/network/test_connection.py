@@ -1,7 +1,6 @@
 """Connections: frames out of any chunks, answers in order, bounded memory for those who send or read too much or too little.
 
-A fake transport feeds the connection as asyncio would, and the shared buffer is filled with garbage after every call: whoever
-kept a view of it answers nonsense. What needs a real socket (sendfile, a peer that does not read) is in test_listener.py.
+The client is peer.py's. What needs a real socket (sendfile, a peer that does not read) is in test_listener.py.
 """
 
 from __future__ import annotations
@@ -10,129 +9,18 @@ import asyncio
 import gc
 import logging
 import random
-from typing import Any
 
 import pytest
 
 from ottla.log.disk.files import FileSlice
 from ottla.log.errors import StorageError
 from ottla.server.base.errors import CloseConnection
-from ottla.server.dispatch.routes import Plan, Route, Waiting
-from ottla.server.handlers import heartbeat
 from ottla.server.network import connection as module
 from ottla.server.network import receive_buffers
 from ottla.server.network.connection import BACKLOG_FRAMES, HIGH_WATER, PIECE_BYTES, TURN_BYTES, Connection
-from ottla.server.network.context import NetworkContext
-from ottla.server.network.listener import Listener
-from ottla.server.network.receive_buffers import ReceiveBuffers
-from ottla.server.network.socket_settings import SocketSettings
-from ottla.server.requests.link import Steps
-from ottla.server.requests.request import Request
 from ottla.server.requests.session import Session
-from ottla.wire.api import BY_MODULE
-from ottla.wire.messages.heartbeat import HeartbeatResponse
-from ottla.wire.primitives import Buffer, Parts
-from tests.fakes import FakeTransport, MemoryBroker
-
-MAX_REQUEST = 1 << 20
-
-
-NO_BROKER: Any = None
-
-
-def echo(answer: Any, parts: list[Any]) -> None:
-    parts.append(answer)
-
-
-STEPS = Steps(lambda buf, pos: (buf, pos), lambda body, request: body, echo)
-ROUTE = Route(Plan(BY_MODULE["heartbeat"], 0, heartbeat.TRAITS, STEPS, HeartbeatResponse), STEPS)
-
-
-def framed(body: bytes) -> bytes:
-    return len(body).to_bytes(4, "big") + body
-
-
-class EchoDispatch:
-    """Answers a frame with itself. One that begins with `wait` is answered when the test says so, `none` not at all."""
-
-    def __init__(self) -> None:
-        self.served: list[bytes] = []
-        self.promises: list[asyncio.Future[bytes]] = []
-        self.slices: dict[bytes, FileSlice] = {}
-        self.long: dict[bytes, bytes] = {}
-
-    def serve(self, frame: Buffer, session: Session) -> bytes | Parts | Waiting | None:
-        request = bytes(frame)
-        self.served.append(request)
-        header = Request(NO_BROKER, session, 3, 0, 0, None)
-        if request.startswith(b"wait"):
-            self.promises.append(asyncio.get_running_loop().create_future())
-            return Waiting(self.promises[-1], ROUTE, header, 0)
-        if request.startswith(b"task"):
-            self.promises.append(asyncio.get_running_loop().create_future())
-            return Waiting(self._finish(self.promises[-1]), ROUTE, header, 0)
-        if request.startswith(b"none"):
-            return None
-        if request.startswith(b"bad"):
-            raise CloseConnection("it is bad")
-        if request in self.slices:
-            part = self.slices[request]
-            return [len(part).to_bytes(4, "big"), part]
-        return framed(self.long.get(request, request))
-
-    async def _finish(self, promise: asyncio.Future[bytes]) -> bytes:
-        return await promise
-
-
-class Peer:
-    """A client at a fake transport."""
-
-    def __init__(self, **settings: Any) -> None:
-        self.broker = MemoryBroker({})
-        self.dispatch = EchoDispatch()
-        self.buffers = ReceiveBuffers(1000)
-        limits = SocketSettings(**{"max_request_bytes": MAX_REQUEST, **settings})
-        context = NetworkContext(self.broker.clock, self.broker.context.purgatory, buffers=self.buffers)
-        self.counts = context.counts
-        self.listener = Listener("PLAINTEXT", context, self.dispatch, limits)
-        self.connection, self.transport = self.connect()
-
-    def connect(self, host: str = "10.0.0.1") -> tuple[Connection, FakeTransport]:
-        connection, transport = Connection(self.listener), FakeTransport((host, 4321))
-        transport.protocol = connection
-        connection.connection_made(transport)
-        return connection, transport
-
-    def send(self, data: bytes, chunk: int = 10**9) -> None:
-        while data and not self.transport.closed:
-            buffer = self.connection.get_buffer(-1)
-            count = min(chunk, len(buffer), len(data))
-            buffer[:count] = data[:count]
-            self.connection.buffer_updated(count)
-            del buffer
-            self.buffers.view[:] = b"\xa5" * len(self.buffers.view)
-            data = data[count:]
-
-    def shared_holds(self, data: bytes) -> int:
-        """Puts what a read brings where a connection finds it; says how much."""
-        self.buffers.view[: len(data)] = data
-        return len(data)
-
-    def received(self) -> list[bytes]:
-        sent, frames = self.transport.sent, []
-        while sent:
-            size = int.from_bytes(sent[:4], "big")
-            assert len(sent) >= 4 + size
-            frames.append(sent[4 : 4 + size])
-            sent = sent[4 + size :]
-        return frames
-
-
-async def turn() -> None:
-    """Lets done callbacks run."""
-    for _ in range(3):
-        await asyncio.sleep(0)
-
+from tests.fakes import MemoryBroker
+from tests.server.network.peer import MAX_REQUEST, Peer, framed, turn
 
 # In
 

@@ -12,7 +12,7 @@ from ottla.server.network.socket_settings import SocketSettings
 from ottla.server.quotas.ledger import FEW
 from ottla.server.quotas.rates import Windows
 from tests.fakes import ManualClock
-from tests.server.network.test_connection import Peer, framed
+from tests.server.network.peer import Peer, framed
 
 IN_TIME = Admission(0, refused=False)
 ME = "127.0.0.1"

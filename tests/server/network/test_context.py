@@ -10,7 +10,7 @@ from ottla.server.network.context import NetworkContext
 from ottla.server.network.listener import Listener
 from ottla.server.network.socket_settings import SocketSettings
 from tests.fakes import MemoryBroker
-from tests.server.network.test_connection import framed
+from tests.server.network.peer import framed
 from tests.server.network.test_listener import SliceDispatch
 
 

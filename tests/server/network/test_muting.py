@@ -11,7 +11,7 @@ from ottla.server.dispatch.routes import Waiting
 from ottla.server.network.connection import BACKLOG_FRAMES
 from ottla.server.requests.session import Session
 from ottla.wire.primitives import Buffer, Parts
-from tests.server.network.test_connection import Peer, framed, turn
+from tests.server.network.peer import Peer, framed, turn
 
 
 def test_nothing_is_read_until_the_time_is_over() -> None:

@@ -14,7 +14,7 @@ from ottla.server.network.socket_settings import SocketSettings
 from ottla.server.requests.session import Session
 from ottla.wire.primitives import Buffer
 from tests.fakes import FakeTransport, MemoryBroker
-from tests.server.network.test_connection import EchoDispatch, framed, turn
+from tests.server.network.peer import EchoDispatch, framed, turn
 
 
 class Least:
