@@ -24,7 +24,7 @@ def test_an_emptied_segment_is_told_of(caplog: pytest.LogCaptureFixture, cleaned
     if cleaned_upto:
         rig.log.directory.set_cleaned(("t", 0), cleaned_upto)
     rig.restart(clean=clean)
-    assert ("what was in it is lost" in caplog.text) == (cleaned_upto == 0)
+    assert ("its records are lost" in caplog.text) == (cleaned_upto == 0)
 
 
 def test_a_clean_stop_reads_no_batches() -> None:
