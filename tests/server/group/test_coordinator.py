@@ -163,10 +163,11 @@ class BrokenLog(GroupLog):
 @pytest.mark.parametrize("late", [False, True])
 @in_loop
 async def test_a_partition_that_cannot_be_read_is_tried_again(late: bool) -> None:
-    broker = Broker(BrokenLog(late))
+    log = BrokenLog(late)
+    broker = Broker(log)
     broker.groups.refresh()
     assert refused(broker) is ErrorCode.NOT_COORDINATOR
-    broker.log.broken = False  # type: ignore[attr-defined]
+    log.broken = False
     assert broker.groups.find("g") is None
 
 

@@ -15,7 +15,7 @@ from ottla.server.group.errors import GroupError
 from ottla.server.group.streams.group import StreamsGroup, StreamsState
 from ottla.server.group.streams.topology import Status
 from ottla.wire.errors import ErrorCode
-from ottla.wire.messages.streams_group_heartbeat import TaskOffset
+from ottla.wire.messages.streams_group_heartbeat import StreamsGroupHeartbeatResponse, TaskOffset
 from tests.server.group.fakes import Driver, in_loop
 from tests.server.group.streams.support import GROUP, Cluster, Member, ids, settle, subtopology
 
@@ -31,8 +31,9 @@ def two_members(cluster: Cluster) -> tuple[Member, Member]:
     return one, two
 
 
-def statuses(answer: object) -> list[Status]:
-    return [Status(each.status_code) for each in answer.status]  # type: ignore[attr-defined]
+def statuses(answer: StreamsGroupHeartbeatResponse) -> list[Status]:
+    assert answer.status is not None
+    return [Status(each.status_code) for each in answer.status]
 
 
 def test_a_first_member_gets_all_tasks() -> None:
@@ -486,10 +487,9 @@ def test_offsets_expire_unless_they_are_read() -> None:
     driver.commit({0: 5}, topic="u", member="m", generation=member.epoch)
     member.cluster.set(session_timeout_ms="60000")
     cluster.broker.clock.advance(0)
-    week = 7 * 24 * 3600
     for _ in range(3):
         member.own()
         cluster.advance(1)
-    cluster.broker.groups.member_shard(GROUP).clock._now += week  # type: ignore[attr-defined]  # without the sessions' ends
+    cluster.broker.clock._now += 7 * 24 * 3600  # a week, without the sessions' ends
     cluster.broker.groups.expire()
     assert driver.fetch() == {"t": {0: 5}}
