@@ -1,7 +1,7 @@
-"""The everyday commands: topics, records, groups and settings of any Kafka cluster, and a look into segment files.
+"""The everyday commands: topics, records, groups and settings of any Kafka cluster, and tools that look into segment files.
 
-One file a command, with what it shows in a `..._rows` beside it. `client` is the way to a cluster, `direct` the one where
-librdkafka has none; `output` is the way to the user, `admin` what topic, group and config share. server/program/app.py puts the
-commands together.
-Nothing here is imported to start a broker, and confluent-kafka only by a command that has something to ask of a cluster.
+Each command has a file of its own, and often a second one, `..._rows`, with what it shows. `client` connects to a cluster through
+librdkafka, and `direct` sends the requests that librdkafka does not have. `output` writes to the user, and `admin` holds what the
+topic, group and config commands share. server/program/app.py puts the commands together.
+The broker imports nothing from here when it starts, and only a command that talks to a cluster imports confluent-kafka.
 """

@@ -1,15 +1,16 @@
-"""What `ottla topic`, `group` and `config` share: which names are meant, how many calls, and how an alteration is told.
+"""What `ottla topic`, `group` and `config` share: selecting names, asking in batches, and reporting what an alteration did.
 
-**Names.** A command takes several, and an argument with `*`, `?` or `[...]` is a shell pattern; with `--regex` each argument is a
-regular expression that must match the whole name. A plain name that is not there is an error, a pattern without a match is not.
-A name that exists is meant as it is, whatever is in it. One that only a pattern means and that goes meanwhile is no error.
+**Names.** A command takes several. An argument with `*`, `?` or `[...]` is a shell pattern; with `--regex` each argument is a
+regular expression that must match the whole name. A plain name that does not exist is an error; a pattern without a match is not.
+An argument that equals an existing name selects it, even if it contains pattern characters. If a name that was only matched by a
+pattern is deleted while the command runs, that is no error.
 
-**Calls.** Questions go to the cluster in batches, never one a name, with a progress bar over the batches.
+**Calls.** Requests to the cluster carry many names each, with a progress bar over the batches.
 
-**Alterations** are told as outcomes, one a name: a line on standard error, or with `--json` an array of objects
-`{"name", "result", "error"}` on standard output; `error` is null or the line's text and then `result` is "failed". One name's
-error does not keep the others from being done; if there was one, the exit code is 1. What destroys data asks first on a terminal
-and wants `--yes` anywhere else, for nobody can answer there: without it, exit code 2 and nothing has been done.
+**Alterations** are reported as one outcome per name: a line on standard error, or with `--json` an array of objects `{"name",
+"result", "error"}` on standard output. `error` is null, or the text of the line; then `result` is "failed". An error for one name
+does not keep the others from being altered, but the exit code is 1. A command that destroys data asks for confirmation first.
+Without a terminal there is nobody to ask, so it needs `--yes`; without that it does nothing and exits with code 2.
 """
 
 from __future__ import annotations
@@ -37,17 +38,17 @@ K = TypeVar("K")
 T = TypeVar("T")
 
 NAMES_AT_ONCE: Final = 200
-"""Topics or groups in one question. A bar moves, and an answer of the cluster stays within a few MB."""
+"""How many topics or groups one request asks about: few enough for the bar to move, and for an answer of a few MB at most."""
 PARTITIONS_AT_ONCE: Final = 2000
 
 INTERNAL_TOPICS: Final = frozenset(("__consumer_offsets", "__transaction_state", "__share_group_state"))
-"""What Kafka itself marks internal, the same in every cluster."""
+"""The topics that Kafka itself marks as internal. They are the same in every cluster."""
 
-Regex = Annotated[bool, typer.Option("--regex", "-e", help="The names given are regular expressions.")]
-Internal = Annotated[bool, typer.Option("--internal", help="Patterns also mean Kafka's own topics, such as __consumer_offsets.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Names only, one a line.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Only check: the cluster is asked, and nothing is changed.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask. Needed where there is no terminal.")]
+Regex = Annotated[bool, typer.Option("--regex", "-e", help="Treat the names given as regular expressions.")]
+Internal = Annotated[bool, typer.Option("--internal", help="Let patterns match Kafka's own topics too, e.g. __consumer_offsets.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print names only, one per line.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only have the cluster check the request; change nothing.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation. Required without a terminal.")]
 
 
 # Names
@@ -56,9 +57,10 @@ Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask. Needed where
 def select(
     names: Iterable[str], wanted: Sequence[str], *, regex: bool = False, hidden: Iterable[str] = ()
 ) -> tuple[list[str], list[str]]:
-    """The names that are meant, sorted, and the plain ones asked for that are not there, as asked.
+    """Return the names that `wanted` selects, sorted, and the plain names in `wanted` that do not exist, in the order given.
 
-    Nothing wanted is every name. `hidden` ones are meant only where they are written out. BadParameter for a wrong expression.
+    An empty `wanted` selects every name. `hidden` names are selected only if they are written out. Raises BadParameter for an
+    invalid expression.
     """
     present = set(names)
     offered = sorted(present - set(hidden))
@@ -78,16 +80,16 @@ def select(
 
 
 def not_gone(errors: Mapping[str, str], wanted: Sequence[str], there: Iterable[str], *, regex: bool) -> dict[str, str]:
-    """The errors, without those of names that nobody wrote out and that another has deleted meanwhile.
+    """Return the errors without those of names that only a pattern selected and that somebody has deleted since.
 
-    `there`: the names that there are now.
+    `there`: the names that exist now.
     """
     kept = {*there, *(() if regex else wanted)}
     return {name: why for name, why in errors.items() if name in kept}
 
 
 def checked(names: Sequence[str]) -> Sequence[str]:
-    """The names, which librdkafka can take: they are not empty, and text. Wrong usage if not."""
+    """Return the names if librdkafka can take them: none is empty, and all are valid text. Otherwise it is wrong usage."""
     for name in names:
         if not name:
             raise typer.BadParameter("a name is empty")
@@ -100,7 +102,7 @@ def _expression(text: str) -> Callable[[str], object]:
     try:
         return re.compile(text).fullmatch
     except re.error as error:
-        raise typer.BadParameter(f"{text!r} is no regular expression: {error}", param_hint="--regex") from None
+        raise typer.BadParameter(f"{text!r} is not a regular expression: {error}", param_hint="--regex") from None
 
 
 def batches(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
@@ -109,12 +111,12 @@ def batches(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
 
 
 def progress(what: str, total: int, at_once: int = NAMES_AT_ONCE) -> AbstractContextManager[Callable[[int], None]]:
-    """A bar over `total` things that are asked for `at_once` a call; none where one call does it, for it would only flash."""
+    """Show a bar over `total` things, `at_once` to a call. A single call gets no bar, which would only flash."""
     return output.progress(what, total) if total > at_once else nullcontext(lambda _: None)
 
 
 def pairs(words: Sequence[str], option: str) -> dict[str, str]:
-    """`key=value` words as a mapping. BadParameter for one without a key or `=`, and for a key given twice."""
+    """Return `key=value` words as a mapping. Raises BadParameter for a word without a key or `=`, and for a repeated key."""
     found: dict[str, str] = {}
     for word in words:
         key, equals, value = word.partition("=")
@@ -132,7 +134,7 @@ def pairs(words: Sequence[str], option: str) -> dict[str, str]:
 
 
 def settle(cluster: Cluster, futures: Mapping[K, Future[T]]) -> tuple[dict[K, T], dict[K, str]]:
-    """What became of each: the answers, and in words what went wrong with the others. Failure if the cluster is silent."""
+    """Wait for every future; return the answers, and for the others the error in words. Raises Failure if nothing answers."""
     from confluent_kafka import KafkaException
 
     done: dict[K, T] = {}
@@ -148,7 +150,7 @@ def settle(cluster: Cluster, futures: Mapping[K, Future[T]]) -> tuple[dict[K, T]
 def list_offsets(
     cluster: Cluster, admin: AdminClient, wanted: Mapping[Partition, Any]
 ) -> tuple[dict[Partition, int], dict[Partition, str]]:
-    """The offset for each partition's OffsetSpec; and the errors of those that have none."""
+    """Return the offset that each partition's OffsetSpec asks for, and the errors of the partitions that have none."""
     from confluent_kafka import TopicPartition
 
     found: dict[Partition, int] = {}
@@ -163,7 +165,7 @@ def list_offsets(
 
 
 def offset_specs() -> Any:
-    """librdkafka's OffsetSpec, which its stub leaves untyped."""
+    """Return librdkafka's OffsetSpec, which its stub leaves untyped."""
     from confluent_kafka.admin import OffsetSpec
 
     return OffsetSpec
@@ -173,7 +175,7 @@ def offset_specs() -> Any:
 
 
 class Operation(IntEnum):
-    """What is done to a setting; the protocol's numbers. The last two are for lists."""
+    """What is done to a setting, as the protocol numbers it. The last two are for settings that are lists."""
 
     SET = 0
     DELETE = 1
@@ -188,7 +190,7 @@ class Change(NamedTuple):
 
 
 def incremental(changes: Iterable[Change]) -> list[ConfigEntry]:
-    """The changes as librdkafka takes them."""
+    """Return the changes as librdkafka takes them."""
     from confluent_kafka.admin import AlterConfigOpType, ConfigEntry
 
     return [ConfigEntry(key, value, incremental_operation=AlterConfigOpType(int(how))) for key, how, value in changes]
@@ -197,10 +199,10 @@ def incremental(changes: Iterable[Change]) -> list[ConfigEntry]:
 def alter_settings(
     cluster: Cluster, admin: AdminClient, resources: Sequence[ConfigResource], changes: Sequence[Change], *, dry_run: bool
 ) -> dict[ConfigResource, str]:
-    """Send the changes that these resources carry, which are the same for all, in one call. The errors by resource.
+    """Send the changes that these resources carry, which are the same for all, in one call. Return the errors by resource.
 
-    A cluster puts back what it never heard of and says nothing; so a slip of the pen would look like success. Such a setting is
-    an error here, and then its resource keeps the others, too. A broker may be told anything: there are plugins.
+    A cluster accepts the deletion of a setting it has never heard of, so a typo would look like success. Here an unknown setting
+    is an error, and then nothing of that resource is changed. Brokers are exempt, since their plugins may have any settings.
     """
     from confluent_kafka.admin import ResourceType
 
@@ -211,7 +213,7 @@ def alter_settings(
         known, wrong = settle(cluster, admin.describe_configs(checked, request_timeout=cluster.timeout_s))
         for resource, entries in known.items():
             if missing := [key for key in keys if key not in entries]:
-                wrong[resource] = f"there is no setting {', '.join(missing)}"
+                wrong[resource] = f"there is no such setting: {', '.join(missing)}"
     going_on = [resource for resource in resources if resource not in wrong]
     if going_on:
         futures = admin.incremental_alter_configs(going_on, validate_only=dry_run, request_timeout=cluster.timeout_s)
@@ -220,7 +222,7 @@ def alter_settings(
 
 
 class Outcome(NamedTuple):
-    """What an alteration came to, for one name. `error` is None unless `result` is FAILED."""
+    """The result of an alteration for one name. `error` is None unless `result` is FAILED."""
 
     name: str
     result: str
@@ -234,27 +236,27 @@ def failed(name: str, error: str) -> Outcome:
     return Outcome(name, FAILED, error)
 
 
-def outcomes(cluster: Cluster, futures: Mapping[str, Future[Any]], result: str) -> list[Outcome]:
-    """One for each future: `result`, or what went wrong."""
+def collect_outcomes(cluster: Cluster, futures: Mapping[str, Future[Any]], result: str) -> list[Outcome]:
+    """Return one outcome per future: `result`, or what went wrong."""
     done, wrong = settle(cluster, futures)
     return [Outcome(name, result) if name in done else failed(name, wrong[name]) for name in futures]
 
 
-def tell(what: str, told: Sequence[Outcome], *, as_json: bool, names: Sequence[Mapping[str, Any]] = ()) -> None:
-    """Say what came of an alteration of `what`s ("topic"), as the module's head describes, and end the command if one failed.
+def report(what: str, outcomes: Sequence[Outcome], *, as_json: bool, names: Sequence[Mapping[str, Any]] = ()) -> None:
+    """Report the outcomes of altering `what`s ("topic"), as the module docstring describes, and end the command if one failed.
 
-    `names`: for each outcome, what its JSON object has for "name".
+    `names`: what the JSON object of each outcome has in place of "name".
     """
     if as_json:
-        called = names or [{"name": outcome.name} for outcome in told]
-        pairs_of = zip(called, told, strict=True)
+        called = names or [{"name": outcome.name} for outcome in outcomes]
+        pairs_of = zip(called, outcomes, strict=True)
         output.write_json([{**name, "result": outcome.result, "error": outcome.error} for name, outcome in pairs_of])
-    for name, result, error in told:
+    for name, result, error in outcomes:
         if error is not None:
             output.note(f"ottla: {_called(what, name)}: {error}")
         elif not as_json:
             output.note(f"{_called(what, name)}: {result}")
-    if any(outcome.error is not None for outcome in told):
+    if any(outcome.error is not None for outcome in outcomes):
         raise typer.Exit(output.FAILED)
 
 
@@ -268,17 +270,17 @@ def _called(what: str, name: str) -> str:
 
 
 def end_if(errors: Mapping[Any, str]) -> None:
-    """Exit code 1 if there were errors, which have been told."""
+    """Exit with code 1 if there were errors, which have been reported by now."""
     if errors:
         raise typer.Exit(output.FAILED)
 
 
 def confirm(question: str, *, yes: bool) -> None:
-    """Go on if the user says so. Failure if not; wrong usage where nobody can be asked."""
+    """Return if the user agrees. Raises Failure if not, and BadParameter where nobody can be asked."""
     if yes:
         return
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise typer.BadParameter(f"there is no terminal to ask on ({question}); say --yes if it is meant", param_hint="--yes")
+        raise typer.BadParameter(f"there is no terminal to ask on ({question}); pass --yes to confirm", param_hint="--yes")
     sys.stderr.write(f"{question} [y/N] ")
     sys.stderr.flush()
     if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
@@ -290,7 +292,7 @@ def refused() -> NoReturn:
 
 
 def listed(names: Sequence[str], what: str) -> str:
-    """For a question: `topic a`, `topics a, b`, `12 topics: a, b, c, ...`."""
+    """Return the names for a question: `topic a`, `topics a, b`, `12 topics: a, b, c, ...`."""
     if len(names) == 1:
         return f"{what} {names[0]}"
     if len(names) <= 5:

@@ -1,4 +1,4 @@
-"""All brokers of a cluster by connections of our own (direct.py says what these can do), each made when it is first needed."""
+"""Connections of our own to all brokers of a cluster, each opened when it is first needed (direct.py says what they can do)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Brokers:
-    """A context manager: its end closes the connections. Everything raises Failure."""
+    """A context manager that closes its connections at the end. All of its methods raise Failure."""
 
     def __init__(self, cluster: client.Cluster, metadata: ClusterMetadata | None = None) -> None:
         self._cluster = cluster
@@ -37,12 +37,12 @@ class Brokers:
         return self._connections[broker]
 
     def partitions(self, topic: str) -> int:
-        """How many there are; none of a topic that is gone."""
+        """Return how many partitions the topic has; 0 if it has been deleted."""
         found = self.metadata.topics.get(topic)
         return 0 if found is None else len(found.partitions)
 
 
 def check(code: int, message: str | None = None) -> None:
-    """Failure for an error code."""
+    """Raise Failure if the answer carries an error code."""
     if code:
         raise Failure(direct.words(code, message))

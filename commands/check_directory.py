@@ -1,8 +1,9 @@
-"""Whole data directories, or parts of them: what `ottla log verify` looks at beside the partitions (check_partition.py).
+"""Checks of whole data directories: what `ottla log verify` looks at besides the partitions (check_partition.py).
 
-`meta.properties` (readable, and of one cluster and node in all directories), `.kafka_cleanshutdown`, the checkpoints against the
-logs, the metadata log's snapshots and quorum-state, and each partition's topic id against the metadata log. A path may be a log
-directory, a partition's directory or a segment's file; the checkpoints of the directory around it count all the same.
+It checks `meta.properties` (readable, and with the same cluster and node in all directories), `.kafka_cleanshutdown`, the
+checkpoints against the logs, the metadata log's snapshots and quorum-state, and each partition's topic id against the metadata
+log. A path may be a log directory, a partition's directory or a segment file; a partition is always held against the checkpoints
+of the log directory around it.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from ottla.commands.check_partition import Expected, PartitionCheck
-from ottla.commands.findings import Finding, Meaning, Mend
+from ottla.commands.findings import Finding, Meaning, Remedy
 from ottla.commands.kafka_files import SEGMENT_FILE, open_to_read
 from ottla.commands.known_topics import METADATA_DIRECTORY, KnownTopics, read_topics
 from ottla.commands.segment_walk import Gap, SegmentWalk
@@ -39,7 +40,7 @@ _RESERVED: Final = frozenset(checkpoint.uuid_text(bytes(15) + bytes([last])) for
 
 
 def partition_of(path: Path) -> TopicPartition | None:
-    """The partition whose directory this is, by its name."""
+    """Return the partition whose directory this is, judging by its name; None if it is none."""
     found = _PARTITION.fullmatch(path.name)
     return (found[1], int(found[2])) if found else None
 
@@ -49,9 +50,9 @@ def is_partition(path: Path) -> bool:
 
 
 class LogDirectoryCheck:
-    """One log directory. `files` looks at its own files, `check_partition` at one of its partitions.
+    """One log directory. `files` checks the directory's own files, `check_partition` one of its partitions.
 
-    The directory around a single partition is read for what it says, and `files` is not called.
+    If only a single partition is checked, the files of the directory around it are read but not checked: `files` is not called.
     """
 
     def __init__(self, path: Path) -> None:
@@ -65,15 +66,15 @@ class LogDirectoryCheck:
         for name in CHECKPOINTS:
             self.checkpoints[name] = self._offsets(name)
 
-    def add(self, path: Path, what: str, meaning: Meaning, mend: Mend, position: int | None = None) -> None:
-        self.findings.append(Finding(str(path), position, what, meaning, mend))
+    def add(self, path: Path, what: str, meaning: Meaning, remedy: Remedy, position: int | None = None) -> None:
+        self.findings.append(Finding(str(path), position, what, meaning, remedy))
 
     def _meta_properties(self) -> MetaProperties | None:
         path = self.path / checkpoint.META_PROPERTIES
         try:
             return checkpoint.read_meta_properties(OsDisk(), str(path))
         except InconsistentMetadata as error:
-            self.add(path, str(error).removeprefix(f"{path}: ").removeprefix(f"{path} "), Meaning.IDENTITY, Mend.COPY)
+            self.add(path, str(error).removeprefix(f"{path}: ").removeprefix(f"{path} "), Meaning.IDENTITY, Remedy.COPY)
             return None
 
     def _offsets(self, name: str) -> dict[TopicPartition, int]:
@@ -81,62 +82,62 @@ class LogDirectoryCheck:
         try:
             return checkpoint.read_offsets(OsDisk(), str(path))
         except CorruptSnapshot as error:
-            self.add(path, str(error).removeprefix(f"{path}: "), Meaning.REBUILDABLE, Mend.LINES)
+            self.add(path, str(error).removeprefix(f"{path}: "), Meaning.REBUILDABLE, Remedy.LINES)
             return {}
 
     def partitions(self) -> list[Path]:
         return sorted(path for path in self.path.iterdir() if is_partition(path))
 
     def files(self) -> None:
-        """The directory's own files and names. OSError."""
+        """Check the directory's own files and the names in it. Raises OSError."""
         if not self.is_log_directory and not self.findings and not self.partitions():
-            what = "no data directory: neither meta.properties nor a partition is in it"
-            self.add(self.path, what, Meaning.IDENTITY, Mend.NONE)
+            what = "not a data directory: it has neither meta.properties nor a partition"
+            self.add(self.path, what, Meaning.IDENTITY, Remedy.NONE)
             return
         if not (self.path / checkpoint.META_PROPERTIES).exists():
-            self.add(self.path / checkpoint.META_PROPERTIES, "it is missing: whose data is this?", Meaning.IDENTITY, Mend.COPY)
+            self.add(self.path / checkpoint.META_PROPERTIES, "it is missing: whose data is this?", Meaning.IDENTITY, Remedy.COPY)
         elif self.meta is not None and self.meta.directory_id in _RESERVED:
-            self.add(self.path / checkpoint.META_PROPERTIES, "its directory.id is a reserved one", Meaning.IDENTITY, Mend.COPY)
+            self.add(self.path / checkpoint.META_PROPERTIES, "its directory.id is reserved", Meaning.IDENTITY, Remedy.COPY)
         if not self.clean:
-            what = "the last stop was not clean: the next start reads what lies beyond the recovery points"
-            self.add(self.path, what, Meaning.NOTE, Mend.START)
+            what = "the last stop was not clean: the next start will read everything beyond the recovery points"
+            self.add(self.path, what, Meaning.NOTE, Remedy.START)
         for path in sorted(self.path.iterdir()):
             if path.is_dir():
                 self._directory(path)
             elif path.name.endswith(".tmp"):
-                self.add(path, "an interrupted step left it behind", Meaning.LEFTOVER, Mend.REMOVE)
+                self.add(path, "left behind by an interrupted step", Meaning.LEFTOVER, Remedy.REMOVE)
             elif path.name not in _FILES:
-                self.add(path, "no name that Kafka gives", Meaning.NOTE, Mend.BY_HAND)
+                self.add(path, "not a file name that Kafka uses", Meaning.NOTE, Remedy.BY_HAND)
         self._lines()
 
     def _directory(self, path: Path) -> None:
         if _DELETED.fullmatch(path.name):
-            self.add(path, "a deleted partition that waits to be removed", Meaning.NOTE, Mend.START)
+            self.add(path, "a deleted partition waiting to be removed", Meaning.NOTE, Remedy.START)
         elif _ASIDE.fullmatch(path.name):
-            self.add(path, "a partition that was set aside, or is being moved", Meaning.NOTE, Mend.BY_HAND)
+            self.add(path, "a partition that was set aside or is being moved", Meaning.NOTE, Remedy.BY_HAND)
         elif not is_partition(path):
-            self.add(path, "no partition", Meaning.NOTE, Mend.BY_HAND)
+            self.add(path, "not a partition", Meaning.NOTE, Remedy.BY_HAND)
 
     def _lines(self) -> None:
-        """Checkpoints name no logs that are not there."""
+        """Check that the checkpoints name only logs that exist."""
         there = {partition_of(path) for path in self.partitions()}
         for name, offsets in self.checkpoints.items():
             missing = [f"{topic}-{partition}" for topic, partition in offsets if (topic, partition) not in there]
             if missing:
                 what = f"it names {missing[0]}{f' and {len(missing) - 1} more' if missing[1:] else ''}, not in this directory"
-                self.add(self.path / name, what, Meaning.REBUILDABLE, Mend.LINES)
+                self.add(self.path / name, what, Meaning.REBUILDABLE, Remedy.LINES)
 
     def placed(self) -> None:
-        """Every partition that the metadata log puts into this directory is there."""
+        """Check that every partition which the metadata log places in this directory exists."""
         if self.topics is None or self.meta is None:
             return
         for (topic, partition), directory_id in sorted(self.topics.placed.items()):
             path = self.path / f"{topic}-{partition}"
             if directory_id == self.meta.directory_id and not path.is_dir():
-                self.add(path, "the metadata log puts this partition here, and it is not", Meaning.CORRUPT, Mend.COPY)
+                self.add(path, "the metadata log places this partition here, but it is missing", Meaning.CORRUPT, Remedy.COPY)
 
     def expected(self, path: Path) -> Expected:
-        """What the directory's files say of the partition at `path`."""
+        """Return what the directory's files say about the partition at `path`."""
         name = partition_of(path)
         topic_id = self.topics.ids.get(name[0]) if name is not None and self.topics is not None else None
         if name is None or not self.is_log_directory:
@@ -155,7 +156,7 @@ class LogDirectoryCheck:
     def check_partition(
         self, path: Path, *, deep: bool, advance: Callable[[int], object], bases: list[int] | None = None
     ) -> PartitionCheck:
-        """A whole partition, or of it the segments of these `bases`. OSError."""
+        """Check a whole partition, or only its segments with these `bases`. Raises OSError."""
         check = PartitionCheck(path, self.expected(path), deep=deep, advance=advance, bases=bases)
         check.run()
         if bases is None:
@@ -171,12 +172,12 @@ class LogDirectoryCheck:
         start, end = check.expected.log_start_offset, check.end_offset
         if start is not None and start > end:
             what = f"the log of {check.path.name} ends at offset {end}, before its start, {start}"
-            check.add(self.path / checkpoint.LOG_START_OFFSETS, None, what, Meaning.REBUILDABLE, Mend.LINES)
+            check.add(self.path / checkpoint.LOG_START_OFFSETS, None, what, Meaning.REBUILDABLE, Remedy.LINES)
         high_watermark, synced_upto = check.expected.high_watermark, check.expected.recovery_point
-        is_told = check.is_damaged or (synced_upto is not None and synced_upto > end)
-        if high_watermark is not None and high_watermark > end and check.expected.clean and not is_told:
+        is_reported = check.is_damaged or (synced_upto is not None and synced_upto > end)
+        if high_watermark is not None and high_watermark > end and check.expected.clean and not is_reported:
             what = f"the log of {check.path.name} ends at offset {end}, below its high watermark, {high_watermark}"
-            check.add(self.path / checkpoint.HIGH_WATERMARKS, None, what, Meaning.REBUILDABLE, Mend.LINES)
+            check.add(self.path / checkpoint.HIGH_WATERMARKS, None, what, Meaning.REBUILDABLE, Remedy.LINES)
 
     def _against_topics(self, check: PartitionCheck) -> None:
         name = partition_of(check.path)
@@ -186,28 +187,28 @@ class LogDirectoryCheck:
             and name[0] not in self.topics.ids
             and check.path.name != METADATA_DIRECTORY
         ):
-            what = "the metadata log knows no such topic; a broker sets the directory aside"
-            check.add(check.path, None, what, Meaning.IDENTITY, Mend.BY_HAND)
+            what = "the metadata log has no such topic; a broker sets the directory aside"
+            check.add(check.path, None, what, Meaning.IDENTITY, Remedy.BY_HAND)
 
     def _quorum_state(self, check: PartitionCheck, path: Path) -> None:
-        """It may be missing, before the first start; no broker starts with one that it cannot read."""
+        """Check quorum-state. It may be missing before the first start, but no broker starts with one that it cannot read."""
         try:
             if path.exists() and not isinstance(json.loads(path.read_bytes())["leaderEpoch"], int):
-                raise ValueError("leaderEpoch is no number")
+                raise ValueError("leaderEpoch is not a number")
         except (ValueError, KeyError, TypeError):
-            what = "it is no JSON with leaderEpoch; a broker does not start with it"
-            check.add(path, None, what, Meaning.IDENTITY, Mend.COPY)
+            what = "it is not JSON with a leaderEpoch; a broker does not start with it"
+            check.add(path, None, what, Meaning.IDENTITY, Remedy.COPY)
 
     def _metadata_snapshot(self, check: PartitionCheck, path: Path) -> None:
         for found in SegmentWalk(open_to_read(path)):
             if isinstance(found, Gap) or not found.is_sound:
-                why = found.why if isinstance(found, Gap) else "a CRC does not fit"
-                check.add(path, found.position, f"a snapshot of the metadata: {why}", Meaning.CORRUPT, Mend.COPY)
+                why = found.why if isinstance(found, Gap) else "a CRC does not match"
+                check.add(path, found.position, f"a metadata snapshot: {why}", Meaning.CORRUPT, Remedy.COPY)
                 return
 
 
 class Checker:
-    """All paths of one command. `findings()` yields them as they are found; `partitions` keeps what was seen, for a repair."""
+    """Checks all paths of one command. `findings()` yields findings as they come; `partitions` keeps what a repair needs."""
 
     def __init__(self, paths: list[Path], *, deep: bool = False, metadata: Path | None = None) -> None:
         self.directories: dict[Path, LogDirectoryCheck] = {}
@@ -250,7 +251,7 @@ class Checker:
 
     @property
     def total_bytes(self) -> int:
-        """What `advance` will come to, about. OSError."""
+        """Return about how many bytes `advance` will have been called with at the end. Raises OSError."""
         return sum(
             log.stat().st_size
             for _, path, bases in self.work
@@ -259,11 +260,11 @@ class Checker:
         )
 
     def run(self, advance: Callable[[int], object] = int) -> None:
-        """All of `findings`, into `found`."""
+        """Run all checks and collect the findings in `found`."""
         self.found = list(self.findings(advance))
 
     def findings(self, advance: Callable[[int], object] = int) -> Iterator[Finding]:
-        """`advance` is told how many bytes of segments are behind. OSError if something cannot be read."""
+        """Yield the findings. `advance` is called with the bytes of segments read since. Raises OSError if reading fails."""
         for directory in self._whole:
             directory.files()
             directory.placed()
@@ -276,20 +277,22 @@ class Checker:
             yield from check.findings
 
     def _one_cluster(self) -> Iterator[Finding]:
-        """Directories of one broker name the same cluster and node, and each an id of its own; a partition is in one of them."""
+        """Check that all directories name the same cluster and node, that their ids differ, and that no partition is in two."""
         known = [(directory, directory.meta) for directory in self._whole if directory.meta is not None]
         for at, (directory, meta) in enumerate(known):
             file = str(directory.path / checkpoint.META_PROPERTIES)
             for other, theirs in known[:at]:
                 if (meta.cluster_id, meta.node_id) != (theirs.cluster_id, theirs.node_id):
                     ours, others = (f"node {one.node_id} of cluster {one.cluster_id}" for one in (meta, theirs))
-                    yield Finding(file, None, f"it names {ours}, {other.path} {others}", Meaning.IDENTITY, Mend.BY_HAND)
+                    yield Finding(
+                        file, None, f"it names {ours}, but {other.path} names {others}", Meaning.IDENTITY, Remedy.BY_HAND
+                    )
                 elif meta.directory_id == theirs.directory_id:
-                    yield Finding(file, None, f"{other.path} has the same directory.id", Meaning.IDENTITY, Mend.BY_HAND)
+                    yield Finding(file, None, f"{other.path} has the same directory.id", Meaning.IDENTITY, Remedy.BY_HAND)
         seen: dict[str, Path] = {}
         for directory, path, bases in self.work:
             if bases is None and path.name != METADATA_DIRECTORY:
                 if path.name in seen and seen[path.name] != directory.path:
-                    what = f"{seen[path.name]} has this partition, too"
-                    yield Finding(str(path), None, what, Meaning.IDENTITY, Mend.BY_HAND)
+                    what = f"{seen[path.name]} holds the same partition"
+                    yield Finding(str(path), None, what, Meaning.IDENTITY, Remedy.BY_HAND)
                 seen[path.name] = directory.path

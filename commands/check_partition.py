@@ -1,11 +1,11 @@
-"""One partition's directory, of ours or of Apache Kafka's, held against itself. Nothing is changed, nothing is believed.
+"""Checks one partition's directory, written by ottla or by Apache Kafka. Nothing is changed, and no file is trusted.
 
-The segments are walked in order, batch by batch (check_segment.py). On the way everything that is derived from the batches is
-held against them: indexes, producer snapshots, leader epochs. What a start after an unclean stop builds anew in any case (the
-indexes from the segment on that holds the recovery point) is not looked at then: Kafka leaves zeros there, and we nothing.
+The segments are walked in order, batch by batch (check_segment.py). Everything that is derived from the batches is compared with
+them on the way: indexes, producer snapshots and leader epochs. After an unclean stop, a start rebuilds the indexes from the
+segment with the recovery point on anyway. Those are not checked: Kafka leaves zeros in them, and ottla leaves them empty.
 
-Damage counts as corruption where the offsets were synced, that is below the recovery point, or where sound batches follow it and
-no start would look there; else it is a torn tail (findings.py).
+Damage counts as corruption if the offsets were synced (they are below the recovery point), or if sound batches follow it in a
+place where no start would look for them. Otherwise it is a torn tail (findings.py).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from ottla.commands.check_segment import OffsetIndexCheck, SegmentCheck, TimeIndexCheck, TxnIndexCheck, Wrong
-from ottla.commands.findings import Finding, Meaning, Mend
+from ottla.commands.findings import Finding, Meaning, Remedy
 from ottla.commands.kafka_files import METADATA_SNAPSHOT, TOO_LARGE, open_to_read, read_whole
 from ottla.commands.segment_walk import Batch, SegmentWalk
 from ottla.log.disk.checkpoint import LEADER_EPOCHS, PARTITION_METADATA, read_epochs, read_partition_metadata, uuid_text
@@ -37,7 +37,7 @@ _DAMAGED: Final = re.compile(r".+\.damaged(\.\d+)?")
 
 @dataclass(slots=True)
 class Expected:
-    """What the files around it say of a partition. None where nobody says anything."""
+    """What the files around a partition say about it. A field is None if they say nothing."""
 
     clean: bool = True
     recovery_point: int | None = None
@@ -50,7 +50,7 @@ class Expected:
 
 @dataclass(slots=True)
 class SegmentState:
-    """What a walk found. `damage` as in SegmentCheck; `next_offset` is the offset behind its last sound batch."""
+    """What a walk found. `damage` is as in SegmentCheck; `next_offset` is the offset after the last sound batch."""
 
     path: Path
     base_offset: int
@@ -62,9 +62,9 @@ class SegmentState:
 
 
 class PartitionCheck:
-    """`run`, and then `findings`, `segments`, `end_offset`, and `epochs`: where the batches' epoch changes.
+    """`run` fills `findings`, `segments`, `end_offset` and `epochs`, which are the offsets where the batches' epoch changes.
 
-    `bases`: only these segments, for a check of single ones.
+    `bases`: check only the segments with these base offsets.
     """
 
     def __init__(
@@ -91,11 +91,11 @@ class PartitionCheck:
         self._walking: SegmentCheck | None = None
         self.epochs: list[EpochEntry] = []
 
-    def add(self, path: Path, position: int | None, what: str, meaning: Meaning, mend: Mend) -> None:
-        self.findings.append(Finding(str(path), position, what, meaning, mend))
+    def add(self, path: Path, position: int | None, what: str, meaning: Meaning, remedy: Remedy) -> None:
+        self.findings.append(Finding(str(path), position, what, meaning, remedy))
 
     def run(self) -> None:
-        """OSError if something cannot be read."""
+        """Check everything. Raises OSError if a file cannot be read."""
         names = sorted(entry.name for entry in self.path.iterdir())
         parts = {name: found for name in names if (found := _NAME.fullmatch(name))}
         bases = sorted(int(found[1]) for found in parts.values() if found[2] == "log")
@@ -121,24 +121,24 @@ class PartitionCheck:
             path = self.path / name
             if found := parts.get(name):
                 if found[2] not in {"log", "snapshot"} and int(found[1]) not in bases:
-                    self.add(path, None, "an index without its log", Meaning.LEFTOVER, Mend.REMOVE)
+                    self.add(path, None, "an index without its log", Meaning.LEFTOVER, Remedy.REMOVE)
             elif _LEFTOVER.fullmatch(name):
-                self.add(path, None, "an interrupted step left it behind", Meaning.LEFTOVER, Mend.REMOVE)
+                self.add(path, None, "left behind by an interrupted step", Meaning.LEFTOVER, Remedy.REMOVE)
             elif name.endswith(".deleted"):
-                self.add(path, None, "a deleted segment that waits to be removed", Meaning.NOTE, Mend.START)
+                self.add(path, None, "a deleted segment waiting to be removed", Meaning.NOTE, Remedy.START)
             elif name.endswith(".swap"):
-                self.add(path, None, "an interrupted compaction; its output is complete", Meaning.LEFTOVER, Mend.START)
+                self.add(path, None, "an interrupted compaction whose output is complete", Meaning.LEFTOVER, Remedy.START)
             elif _DAMAGED.fullmatch(name):
-                self.add(path, None, "what a repair took out", Meaning.NOTE, Mend.NONE)
+                self.add(path, None, "bytes that a repair took out", Meaning.NOTE, Remedy.NONE)
             elif name not in _FILES and not METADATA_SNAPSHOT.fullmatch(name):
-                self.add(path, None, "no name that Kafka gives", Meaning.NOTE, Mend.BY_HAND)
+                self.add(path, None, "not a file name that Kafka uses", Meaning.NOTE, Remedy.BY_HAND)
         if not bases:
-            self.add(self.path, None, "there is no segment; a broker begins with an empty one", Meaning.NOTE, Mend.START)
+            self.add(self.path, None, "there is no segment; a broker will start with an empty one", Meaning.NOTE, Remedy.START)
 
     # Segments
 
     def _is_rebuilt(self, following: int | None) -> bool:
-        """Would the next start build the derived files of the segment that ends before `following` anew?"""
+        """Would the next start rebuild the derived files of the segment that ends before `following`?"""
         recovery_point = self.expected.recovery_point
         return not self.expected.clean and recovery_point is not None and (following is None or following > recovery_point)
 
@@ -156,7 +156,11 @@ class PartitionCheck:
         check = SegmentCheck(walk, base, max(self.end_offset, base), deep=self._deep, on_batch=on_batch)
         if base < self.end_offset:
             self.add(
-                path, None, f"it begins below offset {self.end_offset}, where the one before ends", Meaning.CORRUPT, Mend.CHOICE
+                path,
+                None,
+                f"it begins below offset {self.end_offset}, where the previous one ends",
+                Meaning.CORRUPT,
+                Remedy.CHOICE,
             )
         self._walking = check
         check.run()
@@ -173,13 +177,13 @@ class PartitionCheck:
         for position, offset, why in state.damage:
             tail = is_last and state.torn
             if tail and (recovery_point is None or offset >= recovery_point):
-                self.add(state.path, position, why, Meaning.TORN, Mend.CUT)
+                self.add(state.path, position, why, Meaning.TORN, Remedy.CUT)
                 continue
             synced = "" if recovery_point is None or offset >= recovery_point else f", below the recovery point {recovery_point}"
             lost = self.expected.clean or self.expected.every_append_synced or recovery_point is None or offset < recovery_point
             meaning = Meaning.CORRUPT if lost else Meaning.TORN
             behind = "" if tail else "; sound batches follow it, which a broker would drop" if not lost else ""
-            self.add(state.path, position, f"{why} (at offset {offset}{synced}){behind}", meaning, Mend.CHOICE)
+            self.add(state.path, position, f"{why} (at offset {offset}{synced}){behind}", meaning, Remedy.CHOICE)
 
     def _batch(self, batch: Batch, check: SegmentCheck, checks: _Indexes) -> None:
         header = batch.header
@@ -203,12 +207,12 @@ class PartitionCheck:
 
     @property
     def _begins_whole(self) -> bool:
-        """Is every transaction's begin among what is walked? An abort of nothing has no entry in the index."""
+        """Does the walk cover the begin of every transaction? An abort without any records has no entry in the index."""
         return self._only is None and self._first_offset == 0
 
     @property
     def is_damaged(self) -> bool:
-        """Is something before the batch that is looked at lost?"""
+        """Has the walk found damage before the current batch?"""
         return any(state.damage for state in self.segments) or (self._walking is not None and bool(self._walking.damage))
 
     # Producer snapshots
@@ -219,39 +223,39 @@ class PartitionCheck:
                 raise CorruptSnapshot(TOO_LARGE)
             states = decode_snapshot(data)
         except CorruptSnapshot as error:
-            self.add(path, None, str(error), Meaning.REBUILDABLE, Mend.REMOVE)
+            self.add(path, None, str(error), Meaning.REBUILDABLE, Remedy.REMOVE)
             return
         for state in states:
             if (why := self._why_not(state, offset)) is not None:
-                self.add(path, None, why, Meaning.REBUILDABLE, Mend.REMOVE)
+                self.add(path, None, why, Meaning.REBUILDABLE, Remedy.REMOVE)
                 return
 
     def _why_not(self, state: ProducerState, offset: int) -> str | None:
-        """Why the snapshot at `offset` cannot say this of a producer; None if it may. Who is not in it may have expired."""
+        """Return how the snapshot at `offset` contradicts the log; None if it does not. Missing producers may have expired."""
         if state.last_offset == NO_OFFSET or state.last_offset < self._first_offset:
-            return None  # what it wrote last is gone from the log
+            return None  # the last batch it wrote has been deleted from the log
         if state.last_offset >= offset:
             return f"producer {state.producer_id} has offset {state.last_offset} in a snapshot of what lies before {offset}"
         if self.is_damaged:
-            return None  # the snapshot may know of what is lost
+            return None  # the snapshot may describe batches that are lost
         found = self._producers.get(state.producer_id)
         if found != (state.last_sequence, state.last_offset) and not self.expected.compacted:
-            there = "the log has none of its batches" if found is None else f"in the log {found[0]} at offset {found[1]}"
-            return f"producer {state.producer_id} has sequence {state.last_sequence} at offset {state.last_offset}, {there}"
+            there = "the log has none of its batches" if found is None else f"the log has {found[0]} at offset {found[1]}"
+            return f"producer {state.producer_id} has sequence {state.last_sequence} at offset {state.last_offset}, but {there}"
         return None
 
     def _end(self) -> None:
-        """What can be said when every batch was seen."""
+        """Check what can only be checked once every batch has been seen."""
         for offset, path in self._snapshots:
             if offset <= self.end_offset:
                 self._snapshot(offset, path)
             elif not self.is_damaged:
-                self.add(path, None, f"it lies beyond the log's end, {self.end_offset}", Meaning.REBUILDABLE, Mend.REMOVE)
+                self.add(path, None, f"it lies beyond the log's end, {self.end_offset}", Meaning.REBUILDABLE, Remedy.REMOVE)
         synced_upto = self.expected.recovery_point
-        is_told = any(state.damage for state in self.segments[-1:])
-        if self._only is None and synced_upto is not None and synced_upto > self.end_offset and not is_told:
-            what = f"the log ends at offset {self.end_offset}, and was synced up to {synced_upto}"
-            self.add(self.path, None, what, Meaning.CORRUPT, Mend.LINES)
+        is_reported = any(state.damage for state in self.segments[-1:])
+        if self._only is None and synced_upto is not None and synced_upto > self.end_offset and not is_reported:
+            what = f"the log ends at offset {self.end_offset}, but was synced up to {synced_upto}"
+            self.add(self.path, None, what, Meaning.CORRUPT, Remedy.LINES)
 
     # Files of the partition
 
@@ -260,30 +264,30 @@ class PartitionCheck:
         try:
             entries = read_epochs(OsDisk(), str(path))
         except CorruptSnapshot as error:
-            self.add(path, None, str(error), Meaning.REBUILDABLE, Mend.EPOCHS)
+            self.add(path, None, str(error), Meaning.REBUILDABLE, Remedy.EPOCHS)
             return
         starts = [entry.start_offset for entry in entries]
         if any(a.epoch >= b.epoch or a.start_offset >= b.start_offset for a, b in pairwise(entries)):
-            self.add(path, None, "its epochs do not ascend", Meaning.REBUILDABLE, Mend.EPOCHS)
+            self.add(path, None, "its epochs are not in ascending order", Meaning.REBUILDABLE, Remedy.EPOCHS)
             return
         limit = self._rebuilt_from()
         for (epoch, offset), (_, end) in pairwise([*self.epochs, EpochEntry(-1, self.end_offset)]):
             at = max(offset, self.expected.log_start_offset or 0)
             if at >= end:
-                continue  # of deleted records
+                continue  # its records have been deleted
             after = bisect_right(starts, at)
             said = entries[after - 1].epoch if after else None
             if said != epoch and (limit is None or offset < limit):
                 there = "none" if said is None else f"epoch {said}"
-                what = f"the batch at offset {offset} is of epoch {epoch}, the file says {there}"
-                self.add(path, None, what, Meaning.REBUILDABLE, Mend.EPOCHS)
+                what = f"the batch at offset {offset} has epoch {epoch}, but the file says {there}"
+                self.add(path, None, what, Meaning.REBUILDABLE, Remedy.EPOCHS)
                 return
         if starts and starts[-1] > self.end_offset:
-            what = f"epoch {entries[-1].epoch} begins at {starts[-1]}, beyond the log's end, {self.end_offset}"
-            self.add(path, None, what, Meaning.REBUILDABLE, Mend.EPOCHS)
+            what = f"epoch {entries[-1].epoch} begins at {starts[-1]}, beyond the log's end at {self.end_offset}"
+            self.add(path, None, what, Meaning.REBUILDABLE, Remedy.EPOCHS)
 
     def _rebuilt_from(self) -> int | None:
-        """From which offset on the next start reads everything anew; None if nowhere."""
+        """Return the offset from which the next start reads everything again; None if it does not."""
         if self.expected.clean or self.expected.recovery_point is None:
             return None
         bases = [segment.base_offset for segment in self.segments if segment.base_offset <= self.expected.recovery_point]
@@ -293,27 +297,27 @@ class PartitionCheck:
         path = self.path / PARTITION_METADATA
         if self.path.name.startswith("__cluster_metadata-"):
             return
-        if not path.exists():  # before the first record that is no loss, and a crash may leave it so
+        if not path.exists():  # before the first record nothing is lost, and a crash may leave it so
             if self.expected.topic_id is not None and self.end_offset > self._first_offset:
-                what = "it is missing: Apache Kafka sets such a partition aside and begins an empty one"
-                self.add(path, None, what, Meaning.IDENTITY, Mend.METADATA)
+                what = "it is missing: Apache Kafka sets such a partition aside and starts an empty one"
+                self.add(path, None, what, Meaning.IDENTITY, Remedy.METADATA)
             return
-        mend = Mend.METADATA if self.expected.topic_id is not None else Mend.COPY
+        remedy = Remedy.METADATA if self.expected.topic_id is not None else Remedy.COPY
         try:
             topic_id = read_partition_metadata(OsDisk(), str(path))
         except InconsistentMetadata as error:
-            self.add(path, None, str(error).removeprefix(f"{path} "), Meaning.IDENTITY, mend)
+            self.add(path, None, str(error).removeprefix(f"{path} "), Meaning.IDENTITY, remedy)
             return
         if topic_id is None:
-            self.add(path, None, "it is empty", Meaning.IDENTITY, mend)
+            self.add(path, None, "it is empty", Meaning.IDENTITY, remedy)
         elif self.expected.topic_id is not None and topic_id != self.expected.topic_id:
             ours, theirs = uuid_text(topic_id), uuid_text(self.expected.topic_id)
-            what = f"it says topic id {ours}, the metadata log {theirs}: these are records of a topic that was deleted"
-            self.add(path, None, what, Meaning.IDENTITY, Mend.BY_HAND)
+            what = f"it has topic id {ours}, the metadata log {theirs}: these records belong to a topic that was deleted"
+            self.add(path, None, what, Meaning.IDENTITY, Remedy.BY_HAND)
 
 
 class _Indexes:
-    """The checks of the files beside one segment."""
+    """The checks of the index files beside one segment."""
 
     def __init__(self, partition: PartitionCheck, log: Path, base_offset: int, *, empty: bool, skip: bool) -> None:
         self._partition = partition
@@ -334,7 +338,7 @@ class _Indexes:
             self._files[path] = TxnIndexCheck(data, compacted=partition.expected.compacted)
 
     def _refuse(self, path: Path, position: int | None, what: str) -> None:
-        self._partition.add(path, position, what, Meaning.REBUILDABLE, Mend.INDEXES)
+        self._partition.add(path, position, what, Meaning.REBUILDABLE, Remedy.INDEXES)
 
     def _read(self, path: Path) -> bytes | None:
         data = read_whole(path)

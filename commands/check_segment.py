@@ -1,7 +1,8 @@
-"""One segment held against what it should be: its batches, and the indexes beside it against the batches.
+"""Checks one segment: its batches by themselves, and the index files beside it against the batches.
 
-The indexes have no checksums (log/index.py, log/txn_index.py have the formats), so each of their entries is held against the
-batch that it is about, while the walk passes it. Of an index only the first wrong entry is told: it is built anew as a whole.
+The indexes have no checksums (log/index.py and log/txn_index.py describe the formats), so each entry is compared with the batch
+it points to while the walk passes that batch. Only the first wrong entry of an index is reported, since the whole index is
+rebuilt.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ Wrong = tuple[int, str]
 
 
 class OffsetIndexCheck:
-    """The entries of a `.index`, one batch after the other."""
+    """Checks the entries of a `.index` while the batches pass, one after the other."""
 
     def __init__(self, data: bytes, base_offset: int) -> None:
         self._entries = Entries(OFFSET_ENTRY, whole_entries(data, OFFSET_ENTRY_SIZE))
@@ -39,7 +40,7 @@ class OffsetIndexCheck:
         pairs = enumerate(pairwise(self._entries), 1)
         at = next((number for number, (before, entry) in pairs if entry[0] <= before[0]), None)
         if at is not None:
-            self.wrong = at * OFFSET_ENTRY_SIZE, "its offsets do not ascend"
+            self.wrong = at * OFFSET_ENTRY_SIZE, "its offsets are not in ascending order"
 
     def batch(self, position: int, header: BatchHeader) -> None:
         while self.wrong is None and self._next < len(self._entries) and self._entries[self._next][1] <= position:
@@ -55,14 +56,14 @@ class OffsetIndexCheck:
             self._refuse(f"it points to position {self._entries[self._next][1]} of the segment, where no batch begins")
         elif self.wrong is None and self._entries and self._base_offset + self._entries[-1][0] > self._last_offset:
             self._next = len(self._entries) - 1
-            self._refuse(f"it ends at offset {self._base_offset + self._entries[-1][0]}, the segment at {self._last_offset}")
+            self._refuse(f"it ends at offset {self._base_offset + self._entries[-1][0]}, but the segment at {self._last_offset}")
 
     def _refuse(self, text: str) -> None:
         self.wrong = self._next * OFFSET_ENTRY_SIZE, text
 
 
 class TimeIndexCheck:
-    """The entries of a `.timeindex`: each names the greatest timestamp so far and the last offset of the batch that has it."""
+    """Checks the entries of a `.timeindex`: each has the greatest timestamp so far and the last offset of the batch with it."""
 
     def __init__(self, data: bytes, base_offset: int) -> None:
         self._entries = Entries(TIME_ENTRY, whole_entries(data, TIME_ENTRY_SIZE))
@@ -82,7 +83,7 @@ class TimeIndexCheck:
             self._next += 1
 
     def end(self, *, is_last: bool) -> None:
-        """The last entry has the greatest timestamp of all once the segment has become inactive."""
+        """Finish the check. Once a segment is inactive, its last entry has the greatest timestamp of the segment."""
         if self.wrong is not None:
             return
         if self._next < len(self._entries):
@@ -95,10 +96,10 @@ class TimeIndexCheck:
 
 
 class TxnIndexCheck:
-    """The entries of a `.txnindex` against the abort markers in the segment, which `aborted` is called for.
+    """Checks the entries of a `.txnindex` against the abort markers in the segment; `aborted` is called for each marker.
 
-    Where the log was compacted, markers are gone that the index still names, and the other way round: then only its own order
-    counts (`compacted`).
+    In a compacted log, markers that the index still names may be gone, and the other way round. With `compacted`, only the order
+    of the entries is checked.
     """
 
     def __init__(self, data: bytes, *, compacted: bool) -> None:
@@ -109,11 +110,11 @@ class TxnIndexCheck:
         last = -1
         for number, (version, _, first_offset, last_offset, _) in enumerate(self._entries):
             if version != 0 or not 0 <= first_offset <= last_offset or last_offset <= last:
-                self.wrong = self.wrong or (number * TXN_ENTRY_SIZE, "an entry that cannot be right")
+                self.wrong = self.wrong or (number * TXN_ENTRY_SIZE, "an impossible entry")
             last = last_offset
 
     def aborted(self, producer_id: int, first_offset: int | None, last_offset: int) -> None:
-        """`first_offset` is None where the transaction began before what was walked."""
+        """Compare an abort with the index. `first_offset` is None if the transaction began before the part that was walked."""
         if self.wrong is not None or self._compacted:
             return
         found = self._entries[self._next] if self._next < len(self._entries) else None
@@ -128,21 +129,22 @@ class TxnIndexCheck:
 
 
 def whole_entries(data: bytes, size: int) -> bytes:
-    """Without what is no whole entry, and without the zeros that Kafka puts behind the entries of an index it still writes."""
+    """Return the data without a partial entry at the end, and without the zeros that Kafka puts at the end of an open index."""
     used = len(data.rstrip(b"\0"))
     return data[: min(len(data) // size, -(-used // size)) * size]
 
 
 def torn_entry(data: bytes, size: int) -> Wrong | None:
     left = len(data) % size
-    return (len(data) - left, f"{left} bytes are no whole entry") if left else None
+    return (len(data) - left, f"{left} bytes that are not a whole entry") if left else None
 
 
 class SegmentCheck:
-    """One walk over one segment's batches, from `expected` on, the offset that the log has got to.
+    """One walk over the batches of one segment. `expected` is the lowest offset that the first batch may have.
 
-    After it: `sound` are the batches' places [(start, end)] in order, neighbours joined; `damage` has (position, the offset
-    expected there, why) of each place between them; `torn`: nothing sound lies behind the first of these, which was proven.
+    Afterwards `sound` holds the places of the batches as [(start, end)] in order, neighbours joined, and `damage` holds
+    (position, offset expected there, reason) for each place between them. `torn`: nothing sound follows the first of these, which
+    was proven.
     """
 
     def __init__(
@@ -189,9 +191,9 @@ class SegmentCheck:
         header = batch.header
         offsets = f"offsets {header.base_offset} to {header.last_offset}"
         if not batch.is_sound:
-            return f"{offsets}: CRC {header.crc:#010x} does not fit, the bytes give {batch.crc:#010x}"
+            return f"{offsets}: CRC {header.crc:#010x} does not match the bytes, which give {batch.crc:#010x}"
         if header.base_offset < self.expected or header.last_offset_delta < 0:
-            return f"{offsets} where {self.expected} or more must follow"
+            return f"{offsets} where {self.expected} or more is expected"
         if header.last_offset - self._base_offset > MAX_RELATIVE_OFFSET:
             return f"{offsets} are too far from the segment's base offset"
         return self._why_not_records(batch) if self._deep else None
@@ -205,11 +207,11 @@ class SegmentCheck:
         except (CompressionError, *MALFORMED) as error:
             return f"offsets {header.base_offset} to {header.last_offset}: the records cannot be read: {error}"
         if len(records) != header.records_count:
-            return f"offsets {header.base_offset} to {header.last_offset}: {len(records)} records of {header.records_count}"
+            return f"offsets {header.base_offset} to {header.last_offset}: {len(records)} records, not {header.records_count}"
         return None
 
     def marker_of(self, batch: Batch) -> Marker | None:
-        """What a control batch says; None if it is no transaction's end."""
+        """Return the marker in a control batch; None if the batch does not end a transaction."""
         if not HEADER_SIZE <= batch.header.size <= _MAX_MARKER_BYTES:
             return None
         try:
@@ -219,7 +221,7 @@ class SegmentCheck:
 
 
 def holes(sound: list[tuple[int, int]], size: int) -> Iterator[tuple[int, int]]:
-    """The parts of a file of `size` bytes that no sound batch covers."""
+    """Yield the parts of a file of `size` bytes that no sound batch covers."""
     position = 0
     for start, end in sound:
         if start > position:

@@ -1,6 +1,6 @@
 """The way to a cluster, the same for every command: four options, three kinds of client, and errors in words of our own.
 
-A command asks for it by a parameter:
+A command asks for it with a parameter:
 
     @app.command("list")
     @client.command
@@ -8,7 +8,7 @@ A command asks for it by a parameter:
         admin = cluster.admin()
         metadata = cluster.reach(admin)
 
-`@client.command` exchanges `cluster` for the options below and ends the command as output.py says.
+`@client.command` replaces `cluster` with the options below, and makes the command end as output.py describes.
 
 | option | |
 |---|---|
@@ -17,11 +17,11 @@ A command asks for it by a parameter:
 | `--client-config` | a file of such properties, in Java's format |
 | `--timeout` | seconds to wait for the cluster's answers |
 
-What is nearer to the user counts: -X, then --bootstrap and its variables, then what the command itself sets, then the file.
+The order of precedence is: -X, then --bootstrap and its variables, then what the command itself sets, then the file.
 
-librdkafka says what goes wrong in log lines and keeps trying. Commands are for people, and end: its log is off (`-X log_level=7`
-or `-X debug=...` turns it on, to standard error), its error callback keeps the last reason, and `reach` gives up as soon as every
-address has failed once.
+librdkafka reports problems in log lines and keeps trying, but a command has to end and to say why. So its log is off (`-X
+log_level=7` or `-X debug=...` turns it on, to standard error), its error callback keeps the last reason, and `reach` gives up as
+soon as every address has failed once.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ T = TypeVar("T")
 DEFAULT_BOOTSTRAP: Final = "127.0.0.1:9092"
 BOOTSTRAP_VARIABLES: Final = ["OTTLA_BOOTSTRAP", "KAFKA_BOOTSTRAP_SERVERS"]
 DEFAULT_TIMEOUT_S: Final = 10.0
-_POLL_S: Final = 0.1  # how soon Ctrl-C and a refused connection are seen
+_POLL_S: Final = 0.1  # how soon Ctrl-C and a refused connection are noticed
 
 _DETAIL: Final = re.compile(
     r"^(?:(?:sasl_)?(?:ssl|plaintext)://)?(?P<address>\S+?)/(?:bootstrap|\d+): (?P<what>.*?)(?: \(after .*)?$"
@@ -74,7 +74,7 @@ WORDS: Final = {
     "_WAIT_COORD": "the group's coordinator is not available",
     "_NO_OFFSET": "no offset is committed",
     "_MAX_POLL_EXCEEDED": "the group took the partitions away: nothing was read for max.poll.interval.ms",
-    "_AUTO_OFFSET_RESET": "the offset is not there any more",
+    "_AUTO_OFFSET_RESET": "the offset does not exist any more",
     "UNKNOWN_TOPIC_OR_PART": "there is no such topic or partition",
     "UNKNOWN_TOPIC_ID": "there is no such topic",
     "TOPIC_ALREADY_EXISTS": "the topic exists already",
@@ -85,7 +85,7 @@ WORDS: Final = {
     "POLICY_VIOLATION": "a policy of the cluster forbids it",
     "MSG_SIZE_TOO_LARGE": "larger than the topic allows (max.message.bytes)",
     "RECORD_LIST_TOO_LARGE": "larger than a segment of the topic",
-    "INVALID_RECORD": "the topic refused the record (a compacted topic wants a key)",
+    "INVALID_RECORD": "the topic refused the record (a compacted topic needs a key)",
     "INVALID_TIMESTAMP": "the topic does not take that timestamp",
     "OFFSET_OUT_OF_RANGE": "the offset is outside the partition",
     "NOT_ENOUGH_REPLICAS": "too few replicas are in sync",
@@ -102,7 +102,7 @@ WORDS: Final = {
     "FENCED_INSTANCE_ID": "another member took this group.instance.id",
     "INCONSISTENT_GROUP_PROTOCOL": "the group's members assign partitions in another way (partition.assignment.strategy)",
     "REBALANCE_IN_PROGRESS": "the group is rebalancing; try again",
-    "UNKNOWN_MEMBER_ID": "the group has put this member out",
+    "UNKNOWN_MEMBER_ID": "the group has removed this member",
     "ILLEGAL_GENERATION": "the group has gone on without this member",
     "TOPIC_AUTHORIZATION_FAILED": "not allowed for this user (topic)",
     "GROUP_AUTHORIZATION_FAILED": "not allowed for this user (group)",
@@ -115,14 +115,14 @@ WORDS: Final = {
     "ELECTION_NOT_NEEDED": "the partition has the wanted leader already",
     "KAFKA_STORAGE_ERROR": "the broker's disk failed",
 }
-"""librdkafka's names of errors, by what they mean to a user. Others are said by their name and the text that came with them."""
+"""What librdkafka's named errors mean to a user. Other errors are reported by name, with the text that came with them."""
 
 
 def explain(error: KafkaError) -> str:
-    """The error in words: ours where we have some, with what the broker or the network adds."""
+    """Return the error in words: ours where there are some, with any detail from the broker or the network."""
     name, text = error.name(), error.str()
     detail = _DETAIL.match(text)
-    if detail:  # of a connection: who, and what the system said
+    if detail:  # an error of a connection: the address, and what the operating system reported
         what = _REFUSED.sub(lambda found: found[1], detail["what"])
         begins_word = what[1:2].islower()  # not an acronym
         return f"{detail['address']}: {what[:1].lower() if begins_word else what[:1]}{what[1:]}"
@@ -134,7 +134,7 @@ def explain(error: KafkaError) -> str:
 
 
 class Cluster:
-    """How to reach the cluster that the user named. Clients made here share its properties and its memory of errors."""
+    """How to reach the cluster that the user named. All clients made here share its properties and its record of errors."""
 
     def __init__(
         self, properties: Mapping[str, str], *, file: Mapping[str, str] | None = None, timeout_s: float = DEFAULT_TIMEOUT_S
@@ -142,7 +142,7 @@ class Cluster:
         self.properties = dict(properties)
         self.file = {"bootstrap.servers": DEFAULT_BOOTSTRAP, **(file or {})}
         self.is_named = "bootstrap.servers" in {**self.properties, **(file or {})}
-        """Whether the user said where it is, be it where it is by default."""
+        """Whether the user said where the cluster is, even if that is the default address."""
         self.timeout_s = timeout_s
         self.last_error: KafkaError | None = None
         self.down_since: float | None = None  # when all addresses had failed, on the monotonic clock
@@ -157,7 +157,7 @@ class Cluster:
         return self._make(AdminClient, {})
 
     def consumer(self, own: Mapping[str, Any]) -> Consumer:
-        """`own`: the properties this command sets; the user's come before them."""
+        """Return a consumer. `own`: the properties that this command sets; the user's take precedence over them."""
         from confluent_kafka import Consumer
 
         return self._make(Consumer, own)
@@ -172,14 +172,14 @@ class Cluster:
 
         quiet = {} if "debug" in self.properties or "debug" in self.file else {"log_level": 0}
         merged = {"client.id": "ottla", **quiet, **self.file, **own, **self.properties}
-        for key, value in merged.items():  # the C code beneath takes neither: it ends the process
+        for key, value in merged.items():  # the C code underneath would end the process
             if not (is_text(key) and is_text(str(value))):
                 raise typer.BadParameter(f"{key!r} is not UTF-8", param_hint="--property")
         if merged.get("group.id") == "":
             raise typer.BadParameter("group.id is empty", param_hint="--property")
         try:
             return kind({**merged, "error_cb": self._on_error})
-        except KafkaException as error:  # a property it does not know, or a value that it refuses
+        except KafkaException as error:  # an unknown property, or a value that librdkafka refuses
             raise typer.BadParameter(str(error.args[0].str()), param_hint="--property") from None
 
     def _on_error(self, error: KafkaError) -> None:
@@ -189,16 +189,17 @@ class Cluster:
             self.last_error = error
 
     def reason(self, otherwise: str) -> str:
-        """The last thing librdkafka complained of, or `otherwise`."""
+        """Return the last error that librdkafka reported, in words, or else `otherwise`."""
         return explain(self.last_error) if self.last_error is not None else otherwise
 
     def reach(
         self, client: AdminClient | Consumer | Producer, topic: str | None = None, *, patient: output.Interrupt | None = None
     ) -> ClusterMetadata:
-        """The metadata of the cluster, or of one topic (asked by a producer, that may make a broker create it).
+        """Return the metadata of the cluster, or of one topic. A producer that asks for a topic may make the broker create it.
 
-        Failure if it does not answer: as soon as every address has failed once, or if `patient` when the timeout is over. A
-        command that minds Ctrl-C by a flag is patient with that flag: KeyboardInterrupt once it is set.
+        Raises Failure if the cluster does not answer: as soon as every address has failed once, or with `patient` when the
+        timeout is over. Commands that handle Ctrl-C with a flag pass it as `patient`; once it is set, KeyboardInterrupt is
+        raised.
         """
         from confluent_kafka import KafkaException
 
@@ -206,18 +207,18 @@ class Cluster:
         while True:
             left_s = deadline - time.monotonic()
             try:
-                # Short calls: librdkafka's do not see Ctrl-C, and go on trying where nobody listens.
+                # Short calls, since librdkafka does not notice Ctrl-C and keeps trying addresses that refuse connections.
                 wait_s = max(0.001, min(_POLL_S, left_s))
                 found = client.list_topics(timeout=wait_s) if topic is None else client.list_topics(topic, timeout=wait_s)
             except KafkaException as error:
                 if patient is None:
-                    client.poll(0)  # calls _on_error. Of a consumer that reads, it would take a record
+                    client.poll(0)  # calls _on_error; not for a consumer that is reading, since it would take a record
                 code: KafkaError = error.args[0]
                 if code.name() not in {"_TRANSPORT", "_TIMED_OUT"}:
                     raise
                 if patient is not None and patient.came:
                     raise KeyboardInterrupt from None
-                # librdkafka also says that all are down when a broker ends an idle connection; then there is no other error.
+                # librdkafka also reports all brokers down when one closes an idle connection, but then with no other error.
                 refused = self.down_since is not None and self.last_error is not None
                 if (refused and patient is None) or left_s <= _POLL_S:
                     why = self.reason(f"no answer within {self.timeout_s:g} s")
@@ -227,7 +228,9 @@ class Cluster:
                 return found
 
     def result(self, future: Future[T]) -> T:
-        """What an operation of the admin client gives. KafkaException as the cluster says; Failure where it says nothing."""
+        """Return the result of an admin operation. Raises KafkaException for the cluster's errors, and Failure if nothing
+        answers.
+        """
         try:
             return future.result(self.timeout_s + 1)  # the operation's own timeout comes first, with a reason
         except FutureTimeoutError:
@@ -275,7 +278,7 @@ OPTIONS: Final = (
         Annotated[
             Path | None,
             typer.Option(
-                "--client-config", metavar="FILE", help="A file of such properties, one a line.", rich_help_panel="Cluster"
+                "--client-config", metavar="FILE", help="A file of such properties, one per line.", rich_help_panel="Cluster"
             ),
         ],
         None,
@@ -285,7 +288,7 @@ OPTIONS: Final = (
         Annotated[
             float,
             typer.Option(
-                min=0.001, max=3600, metavar="SECONDS", help="How long the cluster may take.", rich_help_panel="Cluster"
+                min=0.001, max=3600, metavar="SECONDS", help="How long to wait for the cluster.", rich_help_panel="Cluster"
             ),
         ],
         DEFAULT_TIMEOUT_S,
@@ -295,7 +298,7 @@ OPTIONS: Final = (
 
 
 def command(function: Callable[..., None]) -> Callable[..., None]:
-    """A command whose parameter `cluster` comes from the four options, and which fails in words whatever librdkafka raises."""
+    """Return a command whose parameter `cluster` comes from the four options, and which puts librdkafka's errors into words."""
 
     @functools.wraps(function)
     def run(
@@ -321,7 +324,7 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
 def cluster_of(
     bootstrap: str | None, pairs: list[str] | tuple[str, ...], file: Path | None, timeout_s: float = DEFAULT_TIMEOUT_S
 ) -> Cluster:
-    """The cluster that the options name. Wrong ones are wrong usage."""
+    """Return the cluster that the options name. Raises BadParameter for invalid options."""
     if bootstrap is not None and not bootstrap.strip():
         raise typer.BadParameter("is empty; write host:port", param_hint="--bootstrap")
     properties = {} if bootstrap is None else {"bootstrap.servers": bootstrap}
@@ -334,7 +337,7 @@ def cluster_of(
 
 
 def _client_properties(file: Path) -> dict[str, str]:
-    """The settings of --client-config. A file that cannot be read is wrong usage."""
+    """Return the properties in the file of --client-config. Raises BadParameter if it cannot be read."""
     from ottla.log.config_def import ConfigError
     from ottla.log.properties import parse_properties
 
@@ -348,11 +351,11 @@ def _client_properties(file: Path) -> dict[str, str]:
 
 
 def is_text(text: str) -> bool:
-    """Whether it can be UTF-8: what stands for other bytes in arguments, and JSON's lone surrogates, cannot."""
+    """Return whether the text can be encoded as UTF-8: surrogates, from undecodable arguments or from JSON, cannot."""
     return not any("\ud800" <= letter <= "\udfff" for letter in text)
 
 
 def message_error(message: Message) -> KafkaError | None:
-    """A message's error, typed: the stub leaves it open."""
+    """Return a message's error, typed: librdkafka's stub leaves the type open."""
     error: KafkaError | None = message.error()
     return error

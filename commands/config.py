@@ -1,16 +1,16 @@
-"""`ottla config`: the settings of topics, brokers, all brokers together, groups and loggers: list, describe, get, set, unset.
+"""`ottla config`: the settings of topics, groups, brokers and loggers: list, describe, get, set, unset.
 
 | option | whose settings |
 |---|---|
-| `--topic T`, `--group G` | a topic's, a consumer group's |
-| `--broker N` | one broker's: what was set while it runs, for it or for all, and what its start gave it |
-| `--broker-defaults` | those for all brokers, set while they ran |
-| `--broker-logger N` | the log levels of one broker, forgotten when it stops |
+| `--topic T`, `--group G` | those of a topic or a consumer group |
+| `--broker N` | those of one broker: set at run time, for it or for all brokers, or given at its start |
+| `--broker-defaults` | those set at run time for all brokers |
+| `--broker-logger N` | the log levels of one broker, which it forgets when it stops |
 
-A topic may be a pattern, as with `ottla topic`. Each may be repeated and combined: the command does the same to all of them, and
-one's error does not keep the others from being done. `set` takes `key=value`, and for a list `key+=value` and `key-=value`.
+A topic may be a pattern, as with `ottla topic`. Options may be repeated and combined: the command does the same for all of them,
+and an error for one does not affect the others. `set` takes `key=value`, and for lists also `key+=value` and `key-=value`.
 
-librdkafka knows neither the broker defaults nor loggers; for them direct.py has a connection of our own.
+librdkafka supports neither broker defaults nor loggers; for these direct.py has a connection of our own.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Settings of topics, brokers and groups: list, describe, get, set, unset.", no_args_is_help=True)
 
-Topics = Annotated[list[str] | None, typer.Option("--topic", "-t", metavar="TOPIC", help="A topic's. May be repeated.")]
-Groups = Annotated[list[str] | None, typer.Option("--group", "-g", metavar="GROUP", help="A consumer group's.")]
-Brokers = Annotated[list[int] | None, typer.Option("--broker", min=0, metavar="N", help="A broker's.")]
-Defaults = Annotated[bool, typer.Option("--broker-defaults", help="Those for all brokers.")]
-Loggers = Annotated[list[int] | None, typer.Option("--broker-logger", min=0, metavar="N", help="A broker's log levels.")]
+Topics = Annotated[list[str] | None, typer.Option("--topic", "-t", metavar="TOPIC", help="Those of a topic. May be repeated.")]
+Groups = Annotated[list[str] | None, typer.Option("--group", "-g", metavar="GROUP", help="Those of a consumer group.")]
+Brokers = Annotated[list[int] | None, typer.Option("--broker", min=0, metavar="N", help="Those of a broker.")]
+Defaults = Annotated[bool, typer.Option("--broker-defaults", help="Those set for all brokers.")]
+Loggers = Annotated[list[int] | None, typer.Option("--broker-logger", min=0, metavar="N", help="The log levels of a broker.")]
 
 _CHANGE: Final = re.compile(r"([^=]+?)([+-]?)=(.*)", re.DOTALL)
 _OPERATIONS: Final = {"": Operation.SET, "+": Operation.APPEND, "-": Operation.SUBTRACT}
@@ -60,7 +60,7 @@ _DIRECT: Final = {Kind.BROKER_DEFAULTS: direct.BROKER, Kind.BROKER_LOGGER: direc
 @app.command("list")
 @client.command
 def list_settings(cluster: client.Cluster, as_json: output.Json = False) -> None:
-    """Show every setting that somebody set in the cluster: of topics, brokers, all brokers and groups."""
+    """Show every setting in the cluster that is not a default: those of topics, groups, brokers and all brokers together."""
     ours = cluster.admin()
     metadata = cluster.reach(ours)
     groups: Any = cluster.result(ours.list_consumer_groups(request_timeout=cluster.timeout_s))
@@ -77,7 +77,7 @@ def list_settings(cluster: client.Cluster, as_json: output.Json = False) -> None
             if target.kind is Kind.BROKER:  # the broker defaults have lines of their own
                 mine = [entry for entry in mine if entry.source != Kind.BROKER_DEFAULTS]
             rows += list_rows(target, mine)
-    if errors:  # nobody asked for a topic by its name: one that went meanwhile is none to complain of
+    if errors:  # nobody named these topics, so one that has been deleted since is no error
         there = cluster.reach(ours).topics
         gone = {str(target) for target in targets if target.kind is Kind.TOPIC and target.name not in there}
         errors = {what: why for what, why in errors.items() if what not in gone}
@@ -94,10 +94,10 @@ def describe(
     brokers: Brokers = None,
     broker_defaults: Defaults = False,
     broker_loggers: Loggers = None,
-    everything: Annotated[bool, typer.Option("--all", "-a", help="Those with their default value, too.")] = False,
+    everything: Annotated[bool, typer.Option("--all", "-a", help="Also show settings that have their default value.")] = False,
     as_json: output.Json = False,
 ) -> None:
-    """Show the settings that somebody set, or with --all every one."""
+    """Show the settings that have been set, or all of them with --all."""
     targets = targets_of(topics, groups, brokers, broker_loggers, broker_defaults=broker_defaults)
     settings = Settings.of(cluster)
     meant = settings.meant(targets)
@@ -118,7 +118,7 @@ def describe(
 @client.command
 def get(
     cluster: client.Cluster,
-    keys: Annotated[list[str], typer.Argument(metavar="KEY", help="Settings' names.", show_default=False)],
+    keys: Annotated[list[str], typer.Argument(metavar="KEY", help="Names of settings.", show_default=False)],
     topics: Topics = None,
     groups: Groups = None,
     brokers: Brokers = None,
@@ -126,7 +126,7 @@ def get(
     broker_loggers: Loggers = None,
     as_json: output.Json = False,
 ) -> None:
-    """Show the values that count. One setting of one thing is its value alone, and an empty line if it has none."""
+    """Show the values in effect. A single setting of a single target is printed alone; if it has no value, as an empty line."""
     targets = targets_of(topics, groups, brokers, broker_loggers, broker_defaults=broker_defaults)
     errors: dict[str, str] = {}
     rows = []
@@ -138,10 +138,10 @@ def get(
         for key in dict.fromkeys(keys):
             entry = by_name.get(key)
             if entry is None:
-                unset = target.kind is Kind.BROKER_DEFAULTS  # which lists nothing else
+                unset = target.kind is Kind.BROKER_DEFAULTS  # whose answer has only the settings that are set
                 errors[f"{target}: {key}"] = "it is not set" if unset else "there is no such setting"
             elif entry.is_sensitive and entry.value is None:
-                errors[f"{target}: {key}"] = "it is a secret, which the cluster does not tell"
+                errors[f"{target}: {key}"] = "it is a secret, which the cluster does not reveal"
             else:
                 rows += list_rows(target, [entry])
                 values.append(entry.value)
@@ -167,7 +167,7 @@ def set_settings(
     dry_run: admin.DryRun = False,
     as_json: output.Json = False,
 ) -> None:
-    """Change settings. Those that are not named stay."""
+    """Change settings. Settings that are not named stay as they are."""
     targets = targets_of(topics, groups, brokers, broker_loggers, broker_defaults=broker_defaults)
     alter(cluster, targets, parse_changes(changes), "set", dry_run=dry_run, as_json=as_json)
 
@@ -176,7 +176,7 @@ def set_settings(
 @client.command
 def unset(
     cluster: client.Cluster,
-    keys: Annotated[list[str], typer.Argument(metavar="KEY", help="Settings' names.", show_default=False)],
+    keys: Annotated[list[str], typer.Argument(metavar="KEY", help="Names of settings.", show_default=False)],
     topics: Topics = None,
     groups: Groups = None,
     brokers: Brokers = None,
@@ -185,7 +185,7 @@ def unset(
     dry_run: admin.DryRun = False,
     as_json: output.Json = False,
 ) -> None:
-    """Put settings back to what they are when nobody sets them here."""
+    """Remove settings, so that what they fall back to takes effect."""
     targets = targets_of(topics, groups, brokers, broker_loggers, broker_defaults=broker_defaults)
     changes = [Change(key, Operation.DELETE) for key in dict.fromkeys(keys)]
     alter(cluster, targets, changes, "unset", dry_run=dry_run, as_json=as_json)
@@ -202,7 +202,7 @@ def targets_of(
     *,
     broker_defaults: bool,
 ) -> list[Target]:
-    """What the options name, each once. Wrong usage if that is nothing."""
+    """Return the targets that the options name, without duplicates. Raises BadParameter if there are none."""
     targets = [Target(Kind.TOPIC, name) for name in admin.checked(topics or ())]
     targets += [Target(Kind.GROUP, name) for name in admin.checked(groups or ())]
     targets += [Target(Kind.BROKER, str(number)) for number in brokers or ()]
@@ -210,12 +210,12 @@ def targets_of(
     targets += [Target(Kind.BROKER_LOGGER, str(number)) for number in broker_loggers or ()]
     if not targets:
         options = "--topic, --group, --broker, --broker-defaults or --broker-logger"
-        raise typer.BadParameter(f"say whose settings: {options}", param_hint="--topic")
+        raise typer.BadParameter(f"say whose settings, with {options}", param_hint="--topic")
     return list(dict.fromkeys(targets))
 
 
 def parse_changes(words: Sequence[str]) -> list[Change]:
-    """`key=value`, `key+=value`, `key-=value`. Wrong usage if a word is none, or names a setting again."""
+    """Parse `key=value`, `key+=value`, `key-=value`. Raises BadParameter for other words, and for a repeated setting."""
     changes: dict[str, Change] = {}
     for word in words:
         found = _CHANGE.fullmatch(word)
@@ -233,17 +233,17 @@ def parse_changes(words: Sequence[str]) -> list[Change]:
 def alter(
     cluster: client.Cluster, targets: Sequence[Target], changes: Sequence[Change], done: str, *, dry_run: bool, as_json: bool
 ) -> None:
-    """The same changes to every target, told one by one."""
+    """Make the same changes to every target, and report the outcomes one by one."""
     settings = Settings.of(cluster)
     meant = settings.meant(targets)
     result = f"would be {done}" if dry_run else done
     with admin.progress("altering", len(meant)) as advance:
         wrong = settings.alter(meant, changes, advance, dry_run=dry_run)
-    told = [
+    outcomes = [
         admin.failed(str(target), wrong[target]) if target in wrong else admin.Outcome(str(target), result) for target in meant
     ]
     names = [{"kind": target.kind.value, "name": target.name or None} for target in meant]
-    admin.tell("", told, as_json=as_json, names=names)
+    admin.report("", outcomes, as_json=as_json, names=names)
 
 
 def finish(errors: dict[str, str]) -> None:
@@ -255,7 +255,7 @@ def finish(errors: dict[str, str]) -> None:
 
 
 class Settings:
-    """Settings of a cluster, read and altered by whichever way knows them."""
+    """The settings of a cluster, read and altered by librdkafka or, where that cannot, by a connection of our own."""
 
     def __init__(self, cluster: client.Cluster, ours: AdminClient, metadata: ClusterMetadata) -> None:
         self.cluster = cluster
@@ -268,20 +268,20 @@ class Settings:
         return Settings(cluster, ours, cluster.reach(ours))
 
     def meant(self, targets: Sequence[Target]) -> list[Target]:
-        """The targets, with the topics that match in place of a pattern."""
+        """Return the targets with each topic pattern replaced by the topics that match it."""
         found: list[Target] = []
         for target in targets:
             names = [target.name]
             if target.kind is Kind.TOPIC:
                 matching, missing = admin.select(self.metadata.topics, names, hidden=admin.INTERNAL_TOPICS)
-                names = [*matching, *missing]  # what is missing, the cluster has a word for
+                names = [*matching, *missing]  # the cluster has an error for the missing ones
             found += [Target(target.kind, name) for name in names]
         return list(dict.fromkeys(found))
 
     def read(
         self, targets: Sequence[Target], errors: dict[str, str], advance: Callable[[int], object]
     ) -> list[tuple[Target, list[Entry]]]:
-        """Every setting of each, sorted by name. What could not be read goes to `errors`, by the target in words."""
+        """Return each target with all its settings, sorted by name. Errors are added to `errors`, by the target in words."""
         found: dict[Target, list[Entry]] = {}
         wrong = self._wrong(targets)
         for batch in _calls(targets, wrong):
@@ -307,7 +307,7 @@ class Settings:
     def alter(
         self, targets: Sequence[Target], changes: Sequence[Change], advance: Callable[[int], object], *, dry_run: bool
     ) -> dict[Target, str]:
-        """The same changes to each. What went wrong, in words."""
+        """Make the same changes to each target. Return the errors in words."""
         wrong = self._wrong(targets)
         for batch in _calls(targets, wrong):
             if batch[0].kind in _DIRECT:
@@ -325,7 +325,7 @@ class Settings:
         return wrong
 
     def _wrong(self, targets: Iterable[Target]) -> dict[Target, str]:
-        """Brokers that are not there: librdkafka would wait for them."""
+        """Return errors for brokers that do not exist: librdkafka would wait for them."""
         there = self.metadata.brokers
         why = f"there is no such broker; the cluster has {', '.join(map(str, sorted(there)))}"
         return {target: why for target in targets if target.kind in _OF_BROKERS and int(target.name) not in there}
@@ -337,7 +337,7 @@ class Settings:
 
 
 def _calls(targets: Iterable[Target], without: Container[Target]) -> list[Sequence[Target]]:
-    """What can be asked in one call: one broker, or many topics and groups."""
+    """Divide the targets into calls: one broker, or many topics and groups."""
     asked = [target for target in targets if target not in without]
     together = [target for target in asked if target.kind in _TOGETHER]
     alone = [[target] for target in asked if target.kind not in _TOGETHER]

@@ -1,4 +1,4 @@
-"""What `ottla config` shows, made of what a cluster answered: plain values in, rows and JSON out; nothing is asked here."""
+"""Turns a cluster's answers into what `ottla config` shows: plain values in, rows and JSON out. Nothing is requested here."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ SOURCES: Final = {
     7: "client-metrics",
     8: "group",
 }
-"""Where a value comes from, by the protocol's numbers. "file" is the broker's start: its properties and command line."""
+"""Where a value comes from, as the protocol numbers it. "file" is a broker's start: its properties file and command line."""
 
 DEFAULT: Final = "default"
 SECRET: Final = "(secret)"
 
 
 class Kind(StrEnum):
-    """What has settings."""
+    """The kinds of targets that have settings."""
 
     TOPIC = "topic"
     BROKER = "broker"
@@ -40,7 +40,7 @@ class Kind(StrEnum):
 
 
 class Target(NamedTuple):
-    """One thing that has settings. The name of the broker defaults is empty, as in the protocol."""
+    """Something that has settings. The name of the broker defaults is empty, as in the protocol."""
 
     kind: Kind
     name: str = ""
@@ -51,7 +51,7 @@ class Target(NamedTuple):
 
 @dataclass(frozen=True)
 class Entry:
-    """One setting of a target. `value` None: none, or a secret that the cluster keeps to itself."""
+    """One setting of a target. `value` is None if there is none, or if it is a secret that the cluster does not reveal."""
 
     name: str
     value: str | None
@@ -65,7 +65,7 @@ class Entry:
 
 
 def own(kind: Kind, entries: Iterable[Entry]) -> list[Entry]:
-    """The entries that somebody set: for this target, or for a broker at its start or for all brokers too."""
+    """Return the entries that have been set: for this target, and for a broker also at its start or for all brokers."""
     set_somewhere = {
         Kind.TOPIC: {"topic"},
         Kind.BROKER: {"broker", "broker-defaults", "file"},
@@ -77,7 +77,7 @@ def own(kind: Kind, entries: Iterable[Entry]) -> list[Entry]:
 
 
 def from_librdkafka(entry: Any) -> Entry:
-    """Of a ConfigEntry."""
+    """Make an entry of a ConfigEntry."""
     return Entry(
         entry.name,
         entry.value,
@@ -88,12 +88,12 @@ def from_librdkafka(entry: Any) -> Entry:
 
 
 def source_of(number: Any) -> str:
-    """librdkafka gives the protocol's number, or an enum of it."""
+    """Return the name of a source, which librdkafka gives as the protocol's number or as an enum of it."""
     return SOURCES.get(int(getattr(number, "value", number)), SOURCES[0])
 
 
 def from_wire(result: Any) -> Entry:
-    """Of a DescribeConfigsResourceResult of ottla.wire."""
+    """Make an entry of a DescribeConfigsResourceResult of ottla.wire."""
     return Entry(
         result.name,
         result.value,
@@ -114,7 +114,7 @@ def describe_rows(target: Target, entries: Sequence[Entry]) -> list[tuple[Cell, 
 
 
 def as_object(target: Target, entries: Sequence[Entry]) -> dict[str, Any]:
-    """A target's settings in JSON; docs/commands.md is its description for users."""
+    """Return a target's settings as JSON; docs/commands.md describes it for users."""
     return {
         "kind": target.kind.value,
         "name": target.name or None,

@@ -1,15 +1,16 @@
-"""`ottla consume TOPIC...`: the records of any Kafka, on standard output.
+"""`ottla consume TOPIC...`: prints the records of topics, of any Kafka cluster, to standard output.
 
-Without a group it reads all partitions, or those of `--partition`, from `--from` (their beginning, if nothing is said) and goes
-on until Ctrl-C; `--until`, `--count` and `--exit` (the end of every partition, as `kcat -e`) end it before. positions.py says
-how places are written; `--until` is the first record that is not shown. A time to come is waited for.
+Without a group it reads all partitions, or those of `--partition`, beginning at `--from` (by default the beginning), and goes on
+until Ctrl-C; `--until`, `--count` and `--exit` (at the end of every partition, like `kcat -e`) stop it before that. positions.py
+says how places are written. `--until` is the first record that is not shown; if it is a time in the future, the command waits for
+it.
 
-With `--group` the cluster gives it partitions and remembers what was shown: an offset is stored when its record has left this
-process, never before, and committed at the end and every few seconds between; if the last commit failed, so that the group will
-see records again, the exit code is 1. `--from` then counts where the group has no offset.
+With `--group` the cluster assigns partitions and remembers what was shown. An offset is stored after its record has left this
+process, never before, and committed every few seconds and at the end. If the last commit failed, the group will see records
+again, and the exit code is 1. `--from` then only counts where the group has no offset.
 
-On a terminal every record is written at once, and bytes that are no UTF-8 are escaped; elsewhere bytes come as they are, in
-blocks that are written whenever nothing more is at hand. A reader that goes away ends it, even while no record comes.
+On a terminal every record is written at once, and bytes that are not UTF-8 are escaped. Elsewhere bytes are written unchanged, in
+blocks, whenever no more records are at hand. If the reader goes away, the command ends, even while no records arrive.
 """
 
 from __future__ import annotations
@@ -40,10 +41,10 @@ from ottla.commands.record_text import (
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, IsolationLevel, KafkaError, Message, TopicPartition
 
-_IDLE_S: Final = 0.1  # how soon Ctrl-C is seen
+_IDLE_S: Final = 0.1  # how soon Ctrl-C is noticed
 _BATCH: Final = 1000
-_WAIT_S: Final = 3.0  # how long a group may give nothing before the user hears of it, if something was complained of
-_SILENT_WAIT_S: Final = 10.0  # and if not: a group that is rebalancing gives nothing for a while, either
+_WAIT_S: Final = 3.0  # how long a group may assign nothing before the user hears of it, if there was an error
+_SILENT_WAIT_S: Final = 10.0  # and if there was none: a group that is rebalancing assigns nothing for a while, either
 
 
 class Isolation(StrEnum):
@@ -52,27 +53,29 @@ class Isolation(StrEnum):
 
 
 class Limits:
-    """When it is enough: `count` records, and for each partition an offset, a time, or the end it has when it is reached."""
+    """When to stop: after `count` records, and for each partition at an offset, at a time, or at its end when that is reached."""
 
     def __init__(self, *, count: int | None = None, at_end: bool = False, until: Position | None = None) -> None:
         self.count = count
         self.at_end = at_end
         self.until = until
-        self.bounds: dict[Partition, int] = {}  # first offset not shown
-        self.reached: dict[Partition, int] = {}  # next offset to come, as far as is known
-        self.open: set[Partition] = set()  # assigned, and not done
+        self.bounds: dict[Partition, int] = {}  # the first offset not to show
+        self.reached: dict[Partition, int] = {}  # the next offset to come, as far as it is known
+        self.open: set[Partition] = set()  # assigned, and not finished
 
     @property
     def ends_by_partition(self) -> bool:
         return self.at_end or self.until is not None
 
     def is_done(self, partition: Partition) -> bool:
-        """Is everything before the bound read? Offsets have holes: it need not have been a record that reached it."""
+        """Has everything before the bound been read? Offsets have gaps, so the bound may be reached without a record just before
+        it.
+        """
         bound = self.bounds.get(partition)
         return bound is not None and self.reached.get(partition, -1) >= bound
 
     def is_beyond(self, partition: Partition, message: Message) -> bool:
-        """Is the record behind the last one to show?"""
+        """Is the record past the last one to show?"""
         bound = self.bounds.get(partition)
         if bound is not None:
             return (message.offset() or 0) >= bound
@@ -81,7 +84,7 @@ class Limits:
 
 
 class Commits:
-    """How the last commit of offsets went. librdkafka makes them, the one of close() too, and says it to its callback only."""
+    """The result of the last offset commit. librdkafka commits, also in close(), and reports only to this callback."""
 
     def __init__(self) -> None:
         self.error: KafkaError | None = None
@@ -93,13 +96,13 @@ class Commits:
         self.error = errors[0] if errors else None
 
     def check(self) -> None:
-        """Failure if offsets of shown records are not committed."""
+        """Raise Failure if the offsets of records that were shown are not committed."""
         if self.error is not None:
-            raise Failure(f"the last offsets are not committed, so records will be shown again: {client.explain(self.error)}")
+            raise Failure(f"the last offsets were not committed, so records will be shown again: {client.explain(self.error)}")
 
 
 class Reading:
-    """One run of the command: takes what the consumer gives, shows it, and knows when it is over."""
+    """One run of the command: takes what the consumer returns, shows it, and knows when to stop."""
 
     def __init__(self, consumer: Consumer, show: Formatter, limits: Limits, *, is_group: bool) -> None:
         self.consumer = consumer
@@ -109,7 +112,7 @@ class Reading:
         self.shown = 0
         self.terminal = sys.stdout.isatty()
         self.assigned = False
-        self.pending: dict[Partition, int] = {}  # next offset by partition, of records not yet flushed
+        self.pending: dict[Partition, int] = {}  # the next offset of each partition, for records not yet flushed
 
     @property
     def is_over(self) -> bool:
@@ -118,7 +121,7 @@ class Reading:
         return self.limits.ends_by_partition and self.assigned and not self.limits.open
 
     def take(self, message: Message) -> None:
-        """Show a record, or mind an event. Failure for an error that stays."""
+        """Show a record, or handle an event. Raises Failure for an error that will not go away."""
         partition = Partition(message.topic() or "", message.partition() or 0)
         error = client.message_error(message)
         if error is not None:
@@ -140,7 +143,7 @@ class Reading:
             self.finish(partition)
 
     def step(self) -> bool:
-        """Show what has come, and wait a little where nothing has. False if there was nothing."""
+        """Show the records that have arrived, after waiting for a moment if there are none. Return False if there were none."""
         message = self.consumer.poll(_IDLE_S)
         if message is None:
             return False
@@ -171,7 +174,7 @@ class Reading:
             self.consumer.pause([TopicPartition(partition.topic, partition.number)])
 
     def flush(self) -> None:
-        """What was shown leaves this process, and only then counts as read by the group."""
+        """Write out what was shown; only then does it count as read by the group."""
         from confluent_kafka import TopicPartition
 
         sys.stdout.buffer.flush()
@@ -195,32 +198,36 @@ class Reading:
 @client.command
 def consume(
     cluster: client.Cluster,
-    topics: Annotated[list[str], typer.Argument(metavar="TOPIC", help="What to read.", show_default=False)],
+    topics: Annotated[list[str], typer.Argument(metavar="TOPIC", help="The topics to read.", show_default=False)],
     start: Annotated[
         str | None,
         typer.Option("--from", "-o", metavar="PLACE", help="beginning, end, OFFSET, -N, a time or @MS. Default: beginning."),
     ] = None,
-    until: Annotated[str | None, typer.Option(metavar="PLACE", help="The first record not shown, written likewise.")] = None,
-    count: Annotated[int | None, typer.Option("--count", "-c", min=0, help="So many records at most.")] = None,
+    until: Annotated[str | None, typer.Option(metavar="PLACE", help="The first record not to show, written like --from.")] = None,
+    count: Annotated[int | None, typer.Option("--count", "-c", min=0, help="Stop after this many records.")] = None,
     at_end: Annotated[bool, typer.Option("--exit", "-e", help="Stop at the end of every partition.")] = False,
-    partition: Annotated[list[int] | None, typer.Option("--partition", "-p", min=0, help="May be repeated.")] = None,
+    partition: Annotated[
+        list[int] | None, typer.Option("--partition", "-p", min=0, help="Read only these. May be repeated.")
+    ] = None,
     group: Annotated[str | None, typer.Option("--group", "-g", help="Read as a member of it, and commit what was shown.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="A JSON object a line, which `ottla produce --json` reads.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON lines, which `ottla produce --json` reads.")] = False,
     template: Annotated[
         str | None,
-        typer.Option("--format", "-f", metavar="FORMAT", help=r"kcat's: %t %p %o %k %s %K %S %T %h %% \n \t \xNN"),
+        typer.Option("--format", "-f", metavar="FORMAT", help=r"As in kcat: %t %p %o %k %s %K %S %T %h %% \n \t \xNN"),
     ] = None,
-    key_delimiter: Annotated[str | None, typer.Option("--key-delimiter", "-K", help="Show the key and this in front.")] = None,
+    key_delimiter: Annotated[
+        str | None, typer.Option("--key-delimiter", "-K", help="Print the key and this before the value.")
+    ] = None,
     null_value: Annotated[
-        str, typer.Option(metavar="TEXT", help="What stands for no value, or no key.", show_default=False)
+        str, typer.Option(metavar="TEXT", help="What to print for a missing value or key.", show_default=False)
     ] = "",
     key_encoding: Annotated[Encoding, typer.Option(help="How keys are written.")] = Encoding.UTF8,
     value_encoding: Annotated[Encoding, typer.Option(help="How values are written.")] = Encoding.UTF8,
     isolation: Annotated[
-        Isolation, typer.Option(help="Whether records of open and aborted transactions are shown.")
+        Isolation, typer.Option(help="Whether to show only committed records, or those of open and aborted transactions too.")
     ] = Isolation.COMMITTED,
 ) -> None:
-    """Show records, to the end and beyond."""
+    """Show the records of topics, and wait for more."""
     begin = parse_position(start or "beginning", "--from")
     _check_usage(topics, group, begin, partition, forms=(as_json, template is not None, key_delimiter is not None))
     limits = Limits(count=count, at_end=at_end, until=None if until is None else parse_position(until, "--until"))
@@ -233,7 +240,7 @@ def consume(
     commits = Commits()
     own = {
         "on_commit": commits,
-        "group.id": group or "ottla-consume",  # librdkafka wants one; without --group it is never used
+        "group.id": group or "ottla-consume",  # librdkafka requires one; without --group it is never used
         "enable.auto.commit": str(group is not None).lower(),
         "enable.auto.offset.store": "false",
         "enable.partition.eof": "true",
@@ -241,7 +248,7 @@ def consume(
         "auto.offset.reset": "latest" if begin.kind is Kind.END else "earliest",
     }
     if limits.ends_by_partition:
-        own["fetch.wait.max.ms"] = "50"  # the end of a partition is seen when a fetch comes back empty
+        own["fetch.wait.max.ms"] = "50"  # the end of a partition is noticed when a fetch comes back empty
     reader = Reader(cluster, cluster.consumer(own), limits, isolation, commits)
     if count == 0:
         return
@@ -254,20 +261,20 @@ def consume(
 def _check_usage(
     topics: Sequence[str], group: str | None, begin: Position, partitions: Sequence[int] | None, *, forms: Sequence[bool]
 ) -> None:
-    """Wrong usage if names are none, or options contradict each other."""
+    """Raise BadParameter for names that cannot be, and for options that contradict each other."""
     if sum(forms) > 1:
         raise typer.BadParameter("--json, --format and --key-delimiter: choose one", param_hint="--format")
     checked([*topics, *([] if group is None else [group])])
     if group is None:
         return
     if partitions:
-        raise typer.BadParameter("the group says which partitions are read", param_hint="--partition")
+        raise typer.BadParameter("with --group, the group decides which partitions are read", param_hint="--partition")
     if begin.kind not in {Kind.BEGINNING, Kind.END}:
-        raise typer.BadParameter("with --group: beginning or end; `ottla group` moves a group", param_hint="--from")
+        raise typer.BadParameter("with --group, only beginning or end; `ottla group reset` moves a group", param_hint="--from")
 
 
 class Reader:
-    """The two ways to read: partitions of our own choice, or those that a group gives us."""
+    """The two ways to read: partitions of our own choice, or those that a group assigns to us."""
 
     def __init__(
         self, cluster: client.Cluster, consumer: Consumer, limits: Limits, isolation: Isolation, commits: Commits
@@ -278,8 +285,8 @@ class Reader:
         self.isolation = isolation_level(isolation)
         self.commits = commits
         self.admin = cluster.admin()
-        self.time_is_open = False  # --until names a time that has not come
-        self.waits_since: float | None = None  # for partitions of the group, on the monotonic clock; inf when that was said
+        self.time_is_open = False  # --until is a time in the future
+        self.waits_since: float | None = None  # for the group's partitions, on the monotonic clock; inf once that was reported
 
     def alone(self, topics: Sequence[str], numbers: Sequence[int] | None, begin: Position, show: Formatter) -> None:
         from confluent_kafka import TopicPartition
@@ -319,14 +326,14 @@ class Reader:
             reading.revoke(Partition(one.topic, one.partition) for one in revoked)
 
         def on_lost(_: Consumer, lost: list[TopicPartition]) -> None:
-            # Another member has them already, and what we showed of them it will show again.
+            # Another member owns them already, and will show again what we have shown of them.
             reading.revoke(Partition(one.topic, one.partition) for one in lost)
 
         self.consumer.subscribe(list(topics), on_assign=on_assign, on_revoke=on_revoke, on_lost=on_lost)
         self._run(reading, int)
 
     def _run(self, reading: Reading, advance: Callable[[int], object]) -> None:
-        """Read until it is over; a group's member then commits what was shown, and leaves."""
+        """Read until it is time to stop; a member of a group then commits what was shown, and leaves."""
         interrupt = output.Interrupt()
         try:
             with interrupt:
@@ -343,7 +350,7 @@ class Reader:
             raise KeyboardInterrupt
 
     def _partitions(self, topics: Sequence[str], numbers: Sequence[int] | None) -> list[Partition]:
-        """The partitions to read. Failure if one of them is not there."""
+        """Return the partitions to read. Raises Failure if one of them does not exist."""
         partitions: list[Partition] = []
         for topic in topics:
             found = self.cluster.reach(self.consumer, topic).topics.get(topic)
@@ -358,11 +365,11 @@ class Reader:
         return partitions
 
     def _bound(self, have: Mapping[Partition, Span]) -> None:
-        """Where `--until` is, as far as that is known now."""
+        """Work out where `--until` is, as far as that can be known now."""
         until = self.limits.until
         if until is None:
             return
-        if until.kind is Kind.OFFSET:  # it may be yet to come
+        if until.kind is Kind.OFFSET:  # which may not have been written yet
             self.limits.bounds.update(dict.fromkeys(have, until.number))
         elif until.kind is Kind.TIME and until.number > time.time() * 1000:
             self.time_is_open = True
@@ -370,7 +377,7 @@ class Reader:
             self.limits.bounds.update(resolve(self.cluster, self.admin, until, have, self.isolation))
 
     def _on_idle(self, reading: Reading, interrupt: output.Interrupt) -> None:
-        """Nothing came for a moment: is anybody there, on either side, and has the time of `--until` come?"""
+        """Check, when nothing has arrived for a moment, whether both sides are still there and whether `--until` has come."""
         output.check_reader()
         if self.cluster.down_since is not None:
             self.cluster.reach(self.consumer, patient=interrupt)
@@ -382,7 +389,7 @@ class Reader:
             self._finish_what_is_done(reading)
 
     def _mind_waiting(self, reading: Reading) -> None:
-        """A group that gives no partitions: say it once, with the reason if there is one. Failure if there is no hope."""
+        """If the group assigns no partitions, say so once, with the reason if there is one. Raises Failure if it never will."""
         if not reading.is_group or reading.assigned:
             self.waits_since = None
             return
@@ -394,19 +401,19 @@ class Reader:
             self.waits_since = now
         elif now - self.waits_since > (_SILENT_WAIT_S if error is None else _WAIT_S):
             self.waits_since = math.inf
-            # librdkafka does not complain of a cluster that lacks this protocol: it asks for ever.
+            # librdkafka does not report that a cluster lacks this protocol: it goes on asking for ever.
             protocol = self.cluster.properties.get("group.protocol", self.cluster.file.get("group.protocol", "classic"))
             otherwise = (
                 "it may be rebalancing" if protocol == "classic" else f"the cluster may not know group.protocol={protocol}"
             )
-            output.note(f"ottla: the group gives no partitions: {self.cluster.reason(otherwise)}; trying on, Ctrl-C ends it")
+            output.note(f"ottla: the group assigns no partitions: {self.cluster.reason(otherwise)}; still trying, Ctrl-C stops")
 
     def _finish_what_is_done(self, reading: Reading) -> None:
         for partition in [partition for partition in self.limits.open if self.limits.is_done(partition)]:
             reading.finish(partition)
 
     def _total(self, have: Mapping[Partition, Span], starts: Mapping[Partition, int]) -> int | None:
-        """How many offsets there are to read, where that has an end."""
+        """Return how many offsets there are to read; None if there is no end."""
         if not self.limits.ends_by_partition:
             return self.limits.count
         ends = {partition: min(self.limits.bounds.get(partition, span.end), span.end) for partition, span in have.items()}
@@ -421,5 +428,5 @@ def isolation_level(isolation: Isolation) -> IsolationLevel:
 
 
 def _printable(text: bytes) -> bytes:
-    """For a terminal: what is no UTF-8 is escaped."""
+    """Return the text for a terminal, with bytes that are not UTF-8 escaped."""
     return text.decode("utf-8", "backslashreplace").encode()

@@ -1,15 +1,17 @@
-"""A connection of our own, for the questions librdkafka cannot ask: bytes on disk, broker defaults, broker loggers.
+"""A connection of our own, for requests that librdkafka cannot send: bytes on disk, broker defaults, broker loggers.
 
-One broker, one request at a time, blocking, with the codecs of ottla.wire. It goes by the same properties as librdkafka:
+It talks to one broker, one request at a time, blocking, with the codecs of ottla.wire. It follows the same properties as
+librdkafka:
 
 | security.protocol | |
 |---|---|
 | plaintext (the default), ssl | ssl.ca.location, ssl.certificate.location, ssl.key.location, ssl.key.password, enable.ssl.certificate.verification, ssl.endpoint.identification.algorithm |
 | sasl_plaintext, sasl_ssl | sasl.mechanism PLAIN, SCRAM-SHA-256 or -512 with sasl.username and sasl.password; with another, Failure |
 
-Another `ssl.` property is a Failure, too: who set it relies on it. Versions are those both sides know, by ApiVersions. Everything that goes wrong is a Failure in words: no connection, no answer
-within the cluster's timeout, a request the broker does not know, an error code (which is explained as librdkafka's own are).
-"""  # noqa: E501 - a table's row
+Any other `ssl.` property is a Failure, too, since whoever set it relies on it. Each request has the highest version that both
+sides know, by ApiVersions. Everything that goes wrong is a Failure in words: no connection, no answer within the cluster's
+timeout, a request that the broker does not know, or an error code, which is explained in the same words as librdkafka's errors.
+"""  # noqa: E501 - a row of the table
 
 from __future__ import annotations
 
@@ -56,7 +58,7 @@ class Connection:
         self.versions: dict[int, tuple[int, int]] = {}
 
     def call(self, request: Any, version: int | None = None) -> Any:
-        """The answer to a request of ottla.wire.messages, at the highest version both sides know if none is given."""
+        """Return the answer to a request of ottla.wire.messages. The default version is the highest that both sides know."""
         module = sys.modules[type(request).__module__]
         if version is None:
             version = self._version(module)
@@ -68,7 +70,7 @@ class Connection:
             self.stream.sendall(struct.pack(">i", len(frame)) + frame)
             (size,) = struct.unpack(">i", self._exactly(4))
             if not 0 <= size <= MAX_ANSWER_BYTES:
-                raise Failure(f"{self.who}: that is no Kafka broker")
+                raise Failure(f"{self.who}: not a Kafka broker")
             answer = self._exactly(size)
         except TimeoutError:
             raise Failure(f"{self.who}: no answer in time") from None
@@ -77,16 +79,16 @@ class Connection:
         try:
             correlation_id, at = decode_response_header(module.API_KEY, version, answer, 0)
             if correlation_id != self.correlation_id:
-                raise Failure(f"{self.who}: answered another request than the one it was sent")
+                raise Failure(f"{self.who}: the answer belongs to another request")
             return module.DECODE_RESPONSE[version](answer, at)[0]
         except (IndexError, ValueError, struct.error):
-            raise Failure(f"{self.who}: its answer cannot be read; that is no Kafka broker") from None
+            raise Failure(f"{self.who}: the answer cannot be decoded; this is not a Kafka broker") from None
 
     def _version(self, module: Any) -> int:
         low, high = self.versions.get(module.API_KEY, (0, -1))
         best = min(high, int(module.MAX_VERSION))
         if best < max(low, int(module.MIN_VERSION)):
-            raise Failure(f"{self.who}: the broker does not know {APIS[module.API_KEY].name}")
+            raise Failure(f"{self.who}: the broker does not support {APIS[module.API_KEY].name}")
         return best
 
     def _exactly(self, count: int) -> bytes:
@@ -94,14 +96,14 @@ class Connection:
         while len(got) < count:
             data = self.stream.recv(min(count - len(got), 1 << 20))
             if not data:
-                raise Failure(f"{self.who}: the broker ended the connection")
+                raise Failure(f"{self.who}: the broker closed the connection")
             got += data
         return bytes(got)
 
 
 @contextmanager
 def connect(cluster: Cluster, host: str, port: int) -> Iterator[Connection]:
-    """A connection to a broker, as the cluster's properties say. Failure if there is none to be had."""
+    """Connect to a broker as the cluster's properties say. Raises Failure if that is not possible."""
     who = f"{host}:{port}"
     merged = {**cluster.file, **cluster.properties}
     encrypted, mechanism = _protocol(merged)
@@ -125,20 +127,20 @@ def connect(cluster: Cluster, host: str, port: int) -> Iterator[Connection]:
 
 
 def _protocol(properties: Mapping[str, str]) -> tuple[bool, str | None]:
-    """Whether to encrypt, and how to log in. Failure for a way of logging in that only librdkafka knows."""
+    """Return whether to encrypt, and the SASL mechanism, if any. Raises Failure for a mechanism that only librdkafka knows."""
     protocol = properties.get("security.protocol", "plaintext").lower()
     login = protocol.startswith("sasl_")
     mechanism = properties.get("sasl.mechanism") or properties.get("sasl.mechanisms", "GSSAPI")
     if login and mechanism not in MECHANISMS:
         known = ", ".join(MECHANISMS)
-        raise Failure(f"librdkafka has no such request, and ottla's own connections log in by {known}, not by {mechanism}")
+        raise Failure(f"this needs a connection of ottla's own, which can log in with {known} but not with {mechanism}")
     return protocol.endswith("ssl"), mechanism if login else None
 
 
 def _context(properties: Mapping[str, str]) -> ssl.SSLContext:
-    """TLS as the properties say. OSError for files that are not as they should be; Failure for what only librdkafka can do."""
+    """Return TLS as the properties say. Raises OSError for unusable files, and Failure for what only librdkafka can do."""
     if unknown := sorted(name for name in properties if name.startswith("ssl.") and name not in KNOWN_TLS):
-        raise Failure(f"librdkafka has no such request, and ottla's own connections do not know {', '.join(unknown)}")
+        raise Failure(f"this needs a connection of ottla's own, which does not support {', '.join(unknown)}")
     authorities = properties.get("ssl.ca.location")
     context = ssl.create_default_context(cafile=None if authorities in {None, "probe"} else authorities)
     if properties.get("ssl.endpoint.identification.algorithm", "https") == "none":
@@ -147,9 +149,9 @@ def _context(properties: Mapping[str, str]) -> ssl.SSLContext:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
 
-    def password() -> str:  # called for an encrypted key only; without it OpenSSL would ask at the terminal
+    def password() -> str:  # called only for an encrypted key; without it OpenSSL would ask on the terminal
         if (given := properties.get("ssl.key.password")) is None:
-            raise Failure("the key of ssl.key.location is encrypted: its password goes into ssl.key.password")
+            raise Failure("the key in ssl.key.location is encrypted: put its password into ssl.key.password")
         return given
 
     if certificate := properties.get("ssl.certificate.location"):
@@ -177,7 +179,7 @@ def _check(who: str, code: int, message: str | None = None) -> None:
 
 
 def words(code: int, message: str | None = None) -> str:
-    """An error code of the protocol, explained, with what the broker adds."""
+    """Explain an error code of the protocol in words, with the broker's own message if there is one."""
     from confluent_kafka import KafkaError
 
     return explain(KafkaError(code, message) if message else KafkaError(code))
@@ -187,7 +189,7 @@ def words(code: int, message: str | None = None) -> str:
 
 
 def log_sizes(connection: Connection, wanted: Mapping[str, Iterable[int]]) -> dict[Partition, int]:
-    """Bytes of the broker's logs of these partitions, by topic. Those that it does not have are not in the answer."""
+    """Return the size in bytes of the broker's log of each of these partitions. Partitions that it does not have are left out."""
     topics = [describe_log_dirs.DescribableLogDirTopic(topic, list(numbers)) for topic, numbers in wanted.items()]
     answer = connection.call(describe_log_dirs.DescribeLogDirsRequest(topics))
     _check(connection.who, answer.error_code)
@@ -201,7 +203,7 @@ def log_sizes(connection: Connection, wanted: Mapping[str, Iterable[int]]) -> di
 
 
 def configs(connection: Connection, resource_type: int, name: str) -> list[Any]:
-    """The DescribeConfigsResourceResult of every setting of a resource."""
+    """Return the DescribeConfigsResourceResult of every setting of a resource."""
     resource = describe_configs.DescribeConfigsResource(resource_type, name, None)
     answer = connection.call(describe_configs.DescribeConfigsRequest([resource]))
     (result,) = answer.results
@@ -213,7 +215,7 @@ def configs(connection: Connection, resource_type: int, name: str) -> list[Any]:
 def alter_configs(
     connection: Connection, resource_type: int, name: str, operations: Iterable[tuple[str, int, str | None]], *, dry_run: bool
 ) -> None:
-    """Change settings of a resource: (setting, operation, value). Failure with the broker's reason."""
+    """Change settings of a resource, given as (setting, operation, value). Raises Failure with the broker's reason."""
     make: Callable[..., Any] = incremental_alter_configs.AlterableConfig
     entries = [make(key, operation, value) for key, operation, value in operations]
     resource = incremental_alter_configs.AlterConfigsResource(resource_type, name, entries)

@@ -1,6 +1,6 @@
 """How `ottla log dump` reads keys and values that belong to no schema: as text, or as a number that a serializer wrote.
 
-The forms are those of Java's serializers: big-endian numbers of a fixed length. Bytes of another length are Undecodable.
+The forms are those of Java's serializers: big-endian numbers of a fixed length. Bytes of another length raise Undecodable.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ottla.wire.records import Record
 
 
 class Form(StrEnum):
-    """`--key-decoder`, `--value-decoder`."""
+    """The values of `--key-decoder` and `--value-decoder`."""
 
     TEXT = "text"
     HEX = "hex"
@@ -40,7 +40,7 @@ _ENCODINGS: Final = {Form.TEXT: Encoding.UTF8, Form.HEX: Encoding.HEX, Form.BASE
 
 
 def decoder_of_forms(key: Form, value: Form) -> Decoder:
-    """Reads a record's key and value so."""
+    """Return a decoder that reads keys and values in these forms."""
 
     def decode(record: Record) -> dict[str, Any]:
         return {"key": read(key, record.key, "key"), "value": read(value, record.value, "value")}
@@ -49,12 +49,12 @@ def decoder_of_forms(key: Form, value: Form) -> Decoder:
 
 
 def read(form: Form, data: bytes | None, what: str) -> Any:
-    """Undecodable if the bytes are not of this form."""
+    """Decode the bytes. Raises Undecodable if they do not have this form."""
     if data is None:
         return None
     number = _NUMBERS.get(form)
     if number is None:
         return bytes_to_json(data, _ENCODINGS[form])
     if len(data) != number.size:
-        raise Undecodable(f"a {what} of {len(data)} bytes is no {form}")
+        raise Undecodable(f"a {what} of {len(data)} bytes is not of type {form}")
     return number.unpack(data)[0]

@@ -1,4 +1,4 @@
-"""What the records of Kafka's own topics say, for `ottla log dump`.
+"""Decodes the records of Kafka's own topics for `ottla log dump`.
 
 | topic | key | value |
 |---|---|---|
@@ -6,13 +6,13 @@
 | `__transaction_state`, `__share_group_state` | the same | the same |
 | `__cluster_metadata` | none | frame, kind, version, message (wire/metadata_records.py) |
 
-Every kind that Kafka 4.4 defines is known, those of protocols that our broker does not speak included. In the dump a message is
-an object under its name: `{"OffsetCommitKey": {"group": "g", "topic": "t", "partition": 0}}`. What a classic group's members say
-about themselves (subscription, assignment) is decoded where it is the consumer protocol's.
+Every kind of record that Kafka 4.4 defines is known, including those of protocols that our broker does not speak. In the dump a
+message is an object under its name: `{"OffsetCommitKey": {"group": "g", "topic": "t", "partition": 0}}`. What the members of a
+classic group say about themselves (subscription, assignment) is decoded if it belongs to the consumer protocol.
 
-A dump is shown to others: what the metadata log keeps of passwords (SCRAM credentials, settings of brokers that are secrets)
-stands there as `(secret)`, unless the user wants it. Which settings are secrets is for the program to say, which knows those of
-its broker; where nobody says, all of them are.
+Dumps are shown to others, so passwords in the metadata log (SCRAM credentials, and settings of brokers that are secrets) are
+printed as `(secret)` unless the user asks for them. The caller passes in which settings are secrets, since it knows the broker's
+settings; if it does not, all of them are treated as secrets.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from ottla.wire.records import Record
 Decoder = Callable[[Record], dict[str, Any]]
 
 IsSecret = Callable[[str], bool]
-"""Says whether the value of the broker's setting of this name is a secret."""
+"""Returns whether the value of the broker setting with this name is a secret."""
 
 
 class Undecodable(Exception):
-    """Bytes that do not follow their schema."""
+    """Raised for bytes that do not follow their schema."""
 
 
 class Schema(StrEnum):
@@ -60,7 +60,7 @@ TOPICS: Final = {
 }
 
 _OFFSETS: Final = {
-    0: "offset_commit",  # as written before Kafka 0.9; the same message
+    0: "offset_commit",  # as written before Kafka 0.9; the message is the same
     1: "offset_commit",
     2: "group_metadata",
     3: "consumer_group_metadata",
@@ -104,12 +104,12 @@ _UUIDS: Final = frozenset({"directories", "log_dirs", "id", "incarnation_id"})
 
 
 def every_setting(_: str) -> bool:
-    """An IsSecret for those who do not know the settings: everything may be a secret."""
+    """An IsSecret for callers that do not know the settings: any of them may be a secret."""
     return True
 
 
 def decoder_of(schema: Schema, topic: str | None, is_secret: IsSecret | None = every_setting) -> Decoder | None:
-    """Returns what reads the records of a file: as the user says, or by its topic. `is_secret` None shows all secrets."""
+    """Return the decoder for the records of a file, as the user says or by its topic. With `is_secret` None, all secrets show."""
     if schema is Schema.AUTO:
         schema = TOPICS.get(topic or "", Schema.NONE)
     if schema is Schema.METADATA:
@@ -119,14 +119,14 @@ def decoder_of(schema: Schema, topic: str | None, is_secret: IsSecret | None = e
 
 
 def keyed_fields(record: Record, kinds: Mapping[int, str]) -> dict[str, Any]:
-    """A record whose key says what it is. Undecodable."""
+    """Decode a record whose key says what it is. Raises Undecodable."""
     try:
         if record.key is None:
             raise Undecodable("it has no key")
         kind: int = _INT16.unpack_from(record.key)[0]
         stem = kinds.get(kind)
         if stem is None:
-            raise Undecodable(f"keys of kind {kind} are not known")
+            raise Undecodable(f"key type {kind} is not known")
         key = _message(f"{stem}_key", 0, record.key)
         if record.value is None:
             return {"key": named(key), "value": None}
@@ -137,10 +137,10 @@ def keyed_fields(record: Record, kinds: Mapping[int, str]) -> dict[str, Any]:
 
 
 def _message(name: str, version: int, data: bytes) -> WireStruct:
-    """The message behind an int16. Undecodable, or what MALFORMED names."""
+    """Decode the message that follows an int16. Raises Undecodable, or one of MALFORMED."""
     decode = importlib.import_module(f"ottla.wire.messages.internal.{name}").DECODE.get(version)
     if decode is None:
-        raise Undecodable(f"{name} has version {version}, which is not known")
+        raise Undecodable(f"version {version} of {name} is not known")
     message: WireStruct
     message, end = decode(data, _INT16.size)
     if end != len(data):
@@ -149,7 +149,7 @@ def _message(name: str, version: int, data: bytes) -> WireStruct:
 
 
 def metadata_fields(record: Record, is_secret: IsSecret | None) -> dict[str, Any]:
-    """Returns a record of the metadata log or of a snapshot of it. Undecodable."""
+    """Decode a record of the metadata log or of one of its snapshots. Raises Undecodable."""
     try:
         message = metadata_records.decode_value(record.value)
     except MetadataError as error:
@@ -161,7 +161,7 @@ def metadata_fields(record: Record, is_secret: IsSecret | None) -> dict[str, Any
 
 
 def metadata_message(record: Record) -> WireStruct | None:
-    """What a record of the metadata log says; None if it cannot be read."""
+    """Return the message in a record of the metadata log; None if it cannot be decoded."""
     try:
         return metadata_records.decode_value(record.value)
     except MetadataError:
@@ -169,7 +169,7 @@ def metadata_message(record: Record) -> WireStruct | None:
 
 
 def _secrets(message: Any, is_secret: IsSecret) -> Sequence[str]:
-    """The fields of a metadata record that not everybody should see."""
+    """Return the names of a metadata record's fields that not everybody should see."""
     match type(message).__name__:
         case "UserScramCredentialRecord":
             return _SCRAM_SECRETS
@@ -179,9 +179,9 @@ def _secrets(message: Any, is_secret: IsSecret) -> Sequence[str]:
 
 
 def control_fields(record: Record) -> dict[str, Any]:
-    """A control record: the end of a transaction, or the metadata log's own. Undecodable."""
+    """Decode a control record: the end of a transaction, or one of the metadata log's own. Raises Undecodable."""
     if record.key is None or len(record.key) < _CONTROL_KEY.size:
-        raise Undecodable("a control record without its key")
+        raise Undecodable("a control record without a key")
     _, kind = _CONTROL_KEY.unpack_from(record.key)
     fields: dict[str, Any] = {"control": _CONTROL_NAMES.get(kind, f"unknown ({kind})")}
     if kind in (0, 1):
@@ -233,7 +233,7 @@ def _bytes_value(name: str, data: bytes) -> Any:
 
 
 def _consumer_protocol(name: str, data: bytes) -> Any:
-    """A member's subscription or assignment; as it is where it belongs to another protocol, as Kafka Connect's does."""
+    """Decode a member's subscription or assignment. Bytes of other protocols, such as Kafka Connect's, stay as they are."""
     table = importlib.import_module(f"ottla.wire.messages.internal.consumer_protocol_{name}").DECODE
     try:
         version: int = _INT16.unpack_from(data)[0]

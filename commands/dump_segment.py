@@ -1,6 +1,6 @@
-"""`ottla log dump` of a segment: its batches, their records, and where it is damaged. For any bytes, in bounded memory.
+"""`ottla log dump` of a segment: its batches, their records, and where it is damaged. It takes any bytes, in bounded memory.
 
-segment_walk.py finds the batches. Their records are read only where they are wanted and the CRC is right.
+segment_walk.py finds the batches. Their records are read only if they are wanted and the CRC is right.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from ottla.wire.frame import MALFORMED
 from ottla.wire.records import Record, decode_records
 
 MAX_SHOWN_BYTES: Final = 128 * 1024 * 1024
-"""Records of a larger batch, compressed or not, are not taken apart: as objects they would take many times that."""
+"""Records of larger batches, compressed or not, are not decoded: as objects they would take many times that much memory."""
 
 CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
 class Item(NamedTuple):
-    """A line of the dump: what it is, and its fields."""
+    """A line of the dump: its kind and its fields."""
 
     kind: str
     fields: dict[str, Any]
 
 
 class Problem(NamedTuple):
-    """Something that is not as it should be, and where in the file."""
+    """Something that is wrong, and where in the file it is."""
 
     position: int
     text: str
@@ -40,9 +40,9 @@ Found = Item | Problem
 
 
 class SegmentDump:
-    """One walk over one segment. `base_offset` is what its name says, None if it says nothing.
+    """One walk over one segment. `base_offset` is the offset in its file name, None if there is none.
 
-    `metadata`: of each record also where and when it was written; `max_bytes`: only batches that end within so many bytes.
+    `metadata`: show also where and when each record was written. `max_bytes`: show only batches that end within so many bytes.
     """
 
     def __init__(
@@ -77,13 +77,13 @@ class SegmentDump:
             if found.is_sound:
                 yield from self._sound(position, header)
             else:
-                text = f"corrupt: offsets {header.base_offset} to {header.last_offset}: CRC {header.crc:#010x} does not fit"
-                yield Problem(position, f"{text}, the bytes give {found.crc:#010x}")
+                text = f"corrupt: offsets {header.base_offset} to {header.last_offset}: CRC {header.crc:#010x} does not match"
+                yield Problem(position, f"{text} the bytes, which give {found.crc:#010x}")
 
     def _sound(self, position: int, header: BatchHeader) -> Iterator[Found]:
-        """What is said of a batch with the right CRC."""
+        """Yield what there is to say about a batch with the right CRC."""
         if self.next_offset is not None and header.base_offset < self.next_offset:
-            yield Problem(position, f"offset {header.base_offset} where {self.next_offset} or more must follow")
+            yield Problem(position, f"offset {header.base_offset} where {self.next_offset} or more is expected")
         if header.last_offset_delta < 0:
             yield Problem(position, f"a last offset delta of {header.last_offset_delta}")
         self.next_offset = max(self.next_offset or 0, header.next_offset)
@@ -95,7 +95,7 @@ class SegmentDump:
         try:
             records = decode_records(self.window.view(position, header.size), MAX_SHOWN_BYTES)
         except CompressionError as error:
-            yield Problem(position, f"the batch does not decompress: {error}")
+            yield Problem(position, f"the batch cannot be decompressed: {error}")
         except MALFORMED as error:
             yield Problem(position, f"the batch's records cannot be read: {error}")
         else:
@@ -124,7 +124,7 @@ class SegmentDump:
 
 
 def batch_fields(position: int, header: BatchHeader, *, is_sound: bool) -> dict[str, Any]:
-    """A header for the reader."""
+    """Return the fields of a batch header as they are shown."""
     codec = header.codec
     flags = {
         "transactional": header.is_transactional,

@@ -1,7 +1,8 @@
-"""`ottla log dump` of everything beside the segments: indexes, producer snapshots, checkpoints, properties.
+"""`ottla log dump` of the files beside the segments: indexes, producer snapshots, checkpoints, properties.
 
-Indexes carry no checksum, so their entries are held against each other and against the segment beside them: ascending, inside the
-file, and pointing at the start of a batch (log/index.py has the formats). What is read whole is small by nature and bounded here.
+Indexes have no checksum, so their entries are checked against each other and against the segment beside them: they must ascend,
+lie inside the file, and point at the start of a batch (log/index.py describes the formats). Files that are read whole are small
+by nature, and their size is limited here.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _INT16: Final = struct.Struct(">h")
 
 
 def _entries(window: Window, size: int, where: int = 0) -> Iterator[tuple[int, memoryview]]:
-    """(position, bytes) of each whole entry of an index."""
+    """Yield (position, bytes) of each whole entry of an index."""
     for position in range(where, window.size - size + 1, size):
         yield position, window.view(position, size)
 
@@ -37,11 +38,11 @@ def _entries(window: Window, size: int, where: int = 0) -> Iterator[tuple[int, m
 def _end(window: Window, size: int) -> Iterator[Found]:
     left = window.size % size
     if left:
-        yield Problem(window.size - left, f"torn: {left} bytes are no whole entry of {size}")
+        yield Problem(window.size - left, f"torn: {left} bytes that are not a whole entry of {size}")
 
 
 def offset_index(file: File, base_offset: int, log: File | None) -> Iterator[Found]:
-    """The entries of a `.index`."""
+    """Yield the entries of a `.index`."""
     window, segment = Window(file), None if log is None else Window(log)
     previous_offset = previous_position = -1
     for at, data in _entries(window, OFFSET_ENTRY_SIZE):
@@ -52,7 +53,7 @@ def offset_index(file: File, base_offset: int, log: File | None) -> Iterator[Fou
         offset = base_offset + relative
         yield Item("entry", {"offset": offset, "position": position})
         if relative < 0 or position < 0 or relative <= previous_offset or position <= previous_position:
-            yield Problem(at, f"corrupt: offset {offset} at {position} does not ascend")
+            yield Problem(at, f"corrupt: offset {offset} at {position} is out of order")
         elif segment is not None and (why := _not_a_batch(segment, position, offset)):
             yield Problem(at, f"corrupt: offset {offset} at {position} of the segment: {why}")
         previous_offset, previous_position = relative, position
@@ -60,12 +61,12 @@ def offset_index(file: File, base_offset: int, log: File | None) -> Iterator[Fou
 
 
 def _not_a_batch(segment: Window, position: int, offset: int) -> str | None:
-    """Why an entry cannot point there; None if it may."""
+    """Return why an entry cannot point to this position; None if it can."""
     if position + HEADER_SIZE > segment.size:
-        return f"it has {segment.size} bytes"
+        return f"the segment has {segment.size} bytes"
     data = segment.view(position, HEADER_SIZE)
     if len(data) < HEADER_SIZE:
-        return "it was cut off while it was read"
+        return "the segment was truncated while it was read"
     header = read_header(data)
     if header.magic != MAGIC or header.size < HEADER_SIZE or header.base_offset > offset:
         return "no batch with that offset begins there"
@@ -73,7 +74,7 @@ def _not_a_batch(segment: Window, position: int, offset: int) -> str | None:
 
 
 def index_sanity(file: File, of_offsets: bool) -> Iterator[Found]:
-    """Only what Kafka asks of an index before it uses it: whole entries, and a last one that does not lie before the first."""
+    """Check only what Kafka requires of an index before it uses it: whole entries, and a last one not before the first."""
     window, size = Window(file), OFFSET_ENTRY_SIZE if of_offsets else TIME_ENTRY_SIZE
     first: tuple[int, int] | None = None
     last, count = (0, 0), 0
@@ -89,7 +90,7 @@ def index_sanity(file: File, of_offsets: bool) -> Iterator[Found]:
 
 
 def time_index(file: File, base_offset: int) -> Iterator[Found]:
-    """The entries of a `.timeindex`."""
+    """Yield the entries of a `.timeindex`."""
     window = Window(file)
     previous_ms = previous_offset = -1
     for at, data in _entries(window, TIME_ENTRY_SIZE):
@@ -99,13 +100,13 @@ def time_index(file: File, base_offset: int) -> Iterator[Found]:
             return
         yield Item("entry", {"timestamp": timestamp_ms, "offset": base_offset + relative})
         if timestamp_ms < 0 or relative < 0 or timestamp_ms <= previous_ms or relative < previous_offset:
-            yield Problem(at, f"corrupt: timestamp {timestamp_ms} at offset {base_offset + relative} does not ascend")
+            yield Problem(at, f"corrupt: timestamp {timestamp_ms} at offset {base_offset + relative} is out of order")
         previous_ms, previous_offset = timestamp_ms, relative
     yield from _end(window, TIME_ENTRY_SIZE)
 
 
 def transaction_index(file: File) -> Iterator[Found]:
-    """The aborted transactions of a `.txnindex`."""
+    """Yield the aborted transactions of a `.txnindex`."""
     from ottla.wire.messages.internal import aborted_txn
 
     window = Window(file)
@@ -113,14 +114,14 @@ def transaction_index(file: File) -> Iterator[Found]:
         version: int = _INT16.unpack_from(data)[0]
         decode = aborted_txn.DECODE.get(version)
         if decode is None:
-            yield Problem(at, f"corrupt: version {version} of an entry is not known")
+            yield Problem(at, f"corrupt: the entry has version {version}, which is not known")
             return
         yield Item("aborted_transaction", fields_of(decode(data, _INT16.size)[0]))
     yield from _end(window, TXN_ENTRY_SIZE)
 
 
 def whole(path: Path) -> Iterator[Found]:
-    """A file that is read at once, by its name. Whatever it holds, a Problem says where it is not what it should be."""
+    """Yield what is in a file that is read at once, by its name. A Problem says where the content is wrong, whatever it is."""
     data = read_whole(path)
     if data is None:
         yield Problem(0, TOO_LARGE)
@@ -144,7 +145,7 @@ def whole(path: Path) -> Iterator[Found]:
 
 
 def producer_snapshot(data: bytes) -> Iterator[Found]:
-    """The producers of a `.snapshot`. CorruptSnapshot."""
+    """Yield the producers of a `.snapshot`. Raises CorruptSnapshot."""
     for state in decode_snapshot(data):
         last = state.batches[-1] if state.batches else None
         yield Item(
@@ -164,7 +165,7 @@ def producer_snapshot(data: bytes) -> Iterator[Found]:
 
 
 def text_lines(data: bytes, delimiter: str) -> Iterator[Found]:
-    """Files of a few names and values. UnicodeDecodeError."""
+    """Yield the lines of files with a few names and values. Raises UnicodeDecodeError."""
     text = data.decode()
     if text.lstrip().startswith("{"):  # quorum-state, .kafka_cleanshutdown
         found = json.loads(text)

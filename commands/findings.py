@@ -1,12 +1,12 @@
-"""What `ottla log verify` finds and `ottla log repair` mends: one place in one file, what it means, and what would help.
+"""What `ottla log verify` finds and `ottla log repair` repairs: a place in a file, what is wrong there, and the remedy.
 
 | meaning | |
 |---|---|
-| `note` | worth knowing, nothing is wrong: the directory still counts as clean |
-| `rebuildable` | a file that is derived from the log is wrong; the log has all that it takes |
+| `note` | worth knowing, but nothing is wrong: the directory still counts as clean |
+| `rebuildable` | a file that is derived from the log is wrong, and can be rebuilt from it |
 | `leftover` | a file that an interrupted step left behind; a broker removes it when it starts |
-| `torn tail` | bytes at the end that a crash left half written; none of them was synced, a broker cuts them off when it starts |
-| `corruption` | bytes that were synced are not what was written: they are lost here, and a broker keeps the partition offline |
+| `torn tail` | bytes at the end that a crash left half written, none of them synced; a broker cuts them off when it starts |
+| `corruption` | bytes that were synced have changed: their content is lost here, and a broker keeps the partition offline |
 | `identity` | files that say whose the data is cannot be read, or contradict each other |
 """
 
@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 
 class Meaning(StrEnum):
-    """The table above."""
+    """What a finding means; the module docstring explains the values."""
 
     NOTE = "note"
     REBUILDABLE = "rebuildable"
@@ -27,42 +27,42 @@ class Meaning(StrEnum):
     IDENTITY = "identity"
 
 
-class Mend(StrEnum):
-    """What a repair does about it; the values are how a finding says so."""
+class Remedy(StrEnum):
+    """What can be done about a finding, in the words that the user sees."""
 
     NONE = "-"
-    START = "the next start of a broker does it"
+    START = "the next start of a broker takes care of it"
     COPY = "restore it from a copy"
-    BY_HAND = "look at it; repair leaves it alone"
+    BY_HAND = "check it yourself; repair leaves it alone"
     REMOVE = "repair removes it"
-    INDEXES = "repair builds the segment's indexes anew"
-    EPOCHS = "repair writes it anew from the batches"
-    METADATA = "repair writes it anew from the metadata log"
-    LINES = "repair writes it anew for the logs that are there"
+    INDEXES = "repair rebuilds the indexes of the segment"
+    EPOCHS = "repair rewrites it from the batches"
+    METADATA = "repair rewrites it from the metadata log"
+    LINES = "repair rewrites it for the logs that exist"
     CUT = "repair cuts it off"
     CHOICE = "restore it from a copy, or repair with --cut or --skip"
 
 
 class Finding(NamedTuple):
-    """`position` is in bytes of the file, None where the whole file is meant."""
+    """One finding. `position` is in bytes of the file, None if it concerns the whole file."""
 
     path: str
     position: int | None
     what: str
     meaning: Meaning
-    mend: Mend
+    remedy: Remedy
 
     def line(self) -> str:
         place = self.path if self.position is None else f"{self.path}: position {self.position}"
-        end = "" if self.mend is Mend.NONE else f"; {self.mend}"
+        end = "" if self.remedy is Remedy.NONE else f"; {self.remedy}"
         return f"{place}: {self.meaning}: {self.what}{end}"
 
     def fields(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the finding as a JSON object."""
         return {
             "file": self.path,
             "position": self.position,
             "what": self.what,
             "meaning": str(self.meaning),
-            "mend": None if self.mend is Mend.NONE else str(self.mend),
+            "remedy": None if self.remedy is Remedy.NONE else str(self.remedy),
         }

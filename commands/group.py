@@ -1,11 +1,11 @@
-"""`ottla group`: the groups of any Kafka, of every kind: list, describe with lag and members, reset offsets, delete.
+"""`ottla group`: the groups of any Kafka cluster, of every kind: list, describe with lag and members, reset offsets, delete.
 
-Names, patterns, `--yes` and what an alteration says are admin.py's; group_rows.py has what is shown, group_reset.py the reset,
-group_kinds.py what librdkafka cannot ask.
+admin.py handles names, patterns, `--yes` and the outcomes of alterations. group_rows.py has what is shown, group_reset.py the
+reset, and group_kinds.py the requests that librdkafka cannot send.
 
-A cluster tells of a group it does not know that it is dead, with no members: here that is an error. Committed offsets come by one
-request a group, for a coordinator answers no more at once through librdkafka; they are all under way before the first is waited
-for.
+A cluster describes a group that it does not know as dead and without members; here that is an error. librdkafka asks a
+coordinator for the committed offsets of one group per request, so all of these requests are sent before the first answer is
+awaited.
 """
 
 from __future__ import annotations
@@ -58,13 +58,16 @@ def list_groups(
     names: SomeNames = None,
     regex: admin.Regex = False,
     state: Annotated[
-        list[str] | None, typer.Option("--state", metavar="STATE", help=f"Only these: {', '.join(_STATES.values())}.")
+        list[str] | None,
+        typer.Option("--state", metavar="STATE", help=f"Only groups in this state: {', '.join(_STATES.values())}."),
     ] = None,
-    kind: Annotated[list[str] | None, typer.Option("--type", metavar="TYPE", help=f"Only these: {', '.join(_KINDS)}.")] = None,
+    kind: Annotated[
+        list[str] | None, typer.Option("--type", metavar="TYPE", help=f"Only this type: {', '.join(_KINDS)}.")
+    ] = None,
     quiet: admin.Quiet = False,
     as_json: output.Json = False,
 ) -> None:
-    """Show which groups there are."""
+    """List groups."""
     states, kinds = {known_state(word) for word in state or ()}, {known_kind(word) for word in kind or ()}
     ours, notes = cluster.admin(), dict[str, None]()
     with Brokers(cluster, cluster.reach(ours)) as brokers:
@@ -90,14 +93,14 @@ def describe(
     names: SomeNames = None,
     regex: admin.Regex = False,
     members: Annotated[
-        bool, typer.Option("--members", "-m", help="Members with all that is assigned to them, instead of offsets.")
+        bool, typer.Option("--members", "-m", help="Show members and their assignments instead of offsets.")
     ] = False,
     as_json: output.Json = False,
 ) -> None:
-    """Show state, members, committed offsets and lag. With no name: of all groups."""
+    """Show state, members, committed offsets and lag: of all groups, or of those named."""
     ours = cluster.admin()
     states: list[GroupState] = []
-    notes: dict[str, None] = {}  # each once, in order
+    notes: dict[str, None] = {}  # in order, without repetitions
     wrong: dict[str, str] = {}
     with Brokers(cluster, cluster.reach(ours)) as brokers:
         groups, errors = listing(cluster, ours, brokers, notes)
@@ -114,7 +117,7 @@ def describe(
     for note in notes:
         output.note(note)
     if wrong:
-        # A group may be missing in what a broker did not tell: then nobody knows whether it is gone.
+        # A group may be missing because a broker did not answer the listing: then nobody knows whether it is gone.
         errors |= unheard | (wrong if unheard else admin.not_gone(wrong, names or (), there, regex=regex))
     admin.note_failures("group", errors)
     admin.end_if(errors)
@@ -126,11 +129,11 @@ def delete(
     cluster: client.Cluster,
     names: Names,
     regex: admin.Regex = False,
-    if_exists: Annotated[bool, typer.Option("--if-exists", help="A group that is not there is no error.")] = False,
+    if_exists: Annotated[bool, typer.Option("--if-exists", help="Do not fail for a group that does not exist.")] = False,
     yes: admin.Yes = False,
     as_json: output.Json = False,
 ) -> None:
-    """Delete groups with their offsets: those that have no members. Asks first."""
+    """Delete groups that have no members, with their offsets. Asks first."""
     ours, notes = cluster.admin(), dict[str, None]()
     with Brokers(cluster, cluster.reach(ours)) as brokers:
         groups, errors = listing(cluster, ours, brokers, notes)
@@ -138,15 +141,15 @@ def delete(
         output.note(note)
     found, missing = admin.select(groups, names, regex=regex)
     admin.note_failures("group", errors)
-    told = [admin.Outcome(name, "not there") if if_exists else admin.failed(name, NO_SUCH_GROUP) for name in missing]
+    outcomes = [admin.Outcome(name, "not there") if if_exists else admin.failed(name, NO_SUCH_GROUP) for name in missing]
     if found:
         admin.confirm(f"Delete {admin.listed(found, 'group')}, with all offsets?", yes=yes)
     with admin.progress("deleting", len(found)) as advance:
         for batch in admin.batches(found, admin.NAMES_AT_ONCE):
             futures = ours.delete_consumer_groups(list(batch), request_timeout=cluster.timeout_s)
-            told += admin.outcomes(cluster, futures, "deleted")
+            outcomes += admin.collect_outcomes(cluster, futures, "deleted")
             advance(len(batch))
-    admin.tell("group", told, as_json=as_json)
+    admin.report("group", outcomes, as_json=as_json)
     admin.end_if(errors)
 
 
@@ -154,17 +157,17 @@ app.command("reset")(group_reset.reset)
 
 
 def known_state(word: str) -> str:
-    """A state as Kafka writes it. Wrong usage if there is none such."""
+    """Return a state as Kafka spells it. Raises BadParameter for an unknown one."""
     found = _STATES.get(word.lower())
     if found is None:
-        raise typer.BadParameter(f"{word!r} is no state; there are {', '.join(_STATES.values())}", param_hint="--state")
+        raise typer.BadParameter(f"{word!r} is not a state; known are {', '.join(_STATES.values())}", param_hint="--state")
     return found
 
 
 def known_kind(word: str) -> str:
-    """Wrong usage if there is none such."""
+    """Return a type as Kafka spells it. Raises BadParameter for an unknown one."""
     if word.lower() not in _KINDS:
-        raise typer.BadParameter(f"{word!r} is no type; there are {', '.join(_KINDS)}", param_hint="--type")
+        raise typer.BadParameter(f"{word!r} is not a type; known are {', '.join(_KINDS)}", param_hint="--type")
     return word.lower()
 
 
@@ -174,11 +177,11 @@ def known_kind(word: str) -> str:
 def states_of(
     cluster: client.Cluster, ours: AdminClient, brokers: Brokers, wanted: Sequence[Listed], notes: dict[str, None]
 ) -> tuple[list[GroupState], dict[str, str]]:
-    """What the cluster says of these groups, and the errors by group. What is missing without being an error goes to `notes`."""
+    """Return the states of these groups, and the errors by group. What is unknown without being an error goes to `notes`."""
     newer = [one for one in wanted if one.broker is not None and one.kind != group_kinds.CLASSIC]
     shares = [one for one in newer if one.kind == group_kinds.SHARE]
-    told = {one.name for one in newer}
-    plain = [one.name for one in wanted if one.name not in told]
+    described_apart = {one.name for one in newer}
+    plain = [one.name for one in wanted if one.name not in described_apart]
     asked = ours.describe_consumer_groups(plain, request_timeout=cluster.timeout_s) if plain else {}
     with_commits = {one.name for one in wanted} - {one.name for one in shares}
     committed, errors = group_reset.committed_of(cluster, ours, sorted(with_commits))
@@ -202,11 +205,11 @@ def ends_of(
     committed: Mapping[str, Mapping[Partition, int]],
     notes: dict[str, None],
 ) -> dict[Partition, int]:
-    """The ends of all partitions that these groups have committed or read, as far as they are known."""
+    """Return the end offsets of all partitions that these groups have committed or read, as far as they are known."""
     wanted = {partition for offsets in committed.values() for partition in offsets}
     wanted |= {partition for state in states for member in state.members for partition in member.partitions}
     ends, wrong = admin.list_offsets(cluster, ours, dict.fromkeys(sorted(wanted), admin.offset_specs().latest()))
-    notes.update((f"the end of {partition} is not known: {error}", None) for partition, error in wrong.items())
+    notes.update((f"the end offset of {partition} is not known: {error}", None) for partition, error in wrong.items())
     return ends
 
 

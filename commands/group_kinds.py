@@ -1,8 +1,9 @@
-"""What librdkafka does not tell of groups, asked by connections of our own: share groups and streams groups at all, and of groups
-of the consumer protocol (KIP-848) the epochs and what their members shall have.
+"""What librdkafka does not show of groups, requested over connections of our own.
 
-A broker lists the groups that it coordinates, so a listing tells whom to ask for the rest. A streams member has tasks, a number
-in a subtopology; its partitions are those with that number of the topics that the subtopology reads.
+That is everything about share groups and streams groups, and the epochs and target assignments of groups with the consumer
+protocol (KIP-848). A broker lists the groups that it coordinates, so a listing says which broker to ask for the rest. A streams
+member has tasks, each a number in a subtopology; its partitions are those with that number of the topics that the subtopology
+reads.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ CONSUMER: Final = "consumer"
 SHARE: Final = "share"
 STREAMS: Final = "streams"
 OURS_ALONE: Final = frozenset((SHARE, STREAMS))
-"""Kinds that librdkafka does not show."""
+"""The kinds of groups that librdkafka does not show."""
 
 _REQUESTS: Final[Mapping[str, Any]] = {
     CONSUMER: ConsumerGroupDescribeRequest,
@@ -40,7 +41,7 @@ _REQUESTS: Final[Mapping[str, Any]] = {
 
 
 class Listed(NamedTuple):
-    """A group of a listing. `broker`: its coordinator, None where librdkafka alone knows of it."""
+    """A group in a listing. `broker` is its coordinator, None if only librdkafka listed the group."""
 
     name: str
     state: str
@@ -49,33 +50,33 @@ class Listed(NamedTuple):
 
 
 class Held(NamedTuple):
-    """Where a share group is in a partition: the first offset that it is not done with, and what is left, None if unknown."""
+    """A share group's place in a partition: the first offset that it is not done with, and its lag, None if unknown."""
 
     start: int
     lag: int | None
 
 
 def _words(one: Any) -> str:
-    """Of an answer with an error code."""
+    """Explain the error code in an answer."""
     return NO_SUCH_GROUP if one.error_code == ErrorCode.GROUP_ID_NOT_FOUND else direct.words(one.error_code, one.error_message)
 
 
 def listing(
     cluster: client.Cluster, ours: AdminClient, brokers: Brokers, notes: dict[str, None]
 ) -> tuple[dict[str, Listed], dict[str, str]]:
-    """The cluster's groups by name; and an error for each broker that did not answer, by the words "of a broker"."""
+    """Return the cluster's groups by name, and an error for each broker that did not answer, under "list of broker N"."""
     answer: Any = cluster.result(ours.list_consumer_groups(request_timeout=cluster.timeout_s))
     errors = {f"list of broker {at}": client.explain(error.args[0]) for at, error in enumerate(answer.errors or ())}
     groups = {one.group_id: Listed(one.group_id, state_name(one.state), type_name(one.type), None) for one in answer.valid or ()}
     try:
         groups |= listed(brokers)
-    except Failure as failure:  # the cluster is reached in a way that only librdkafka knows, for one
+    except Failure as failure:  # for one, if the cluster is reached in a way that only librdkafka knows
         notes[f"share groups and streams groups are not known: {failure}"] = None
     return groups, errors
 
 
 def listed(brokers: Brokers) -> dict[str, Listed]:
-    """Every group of the cluster. Raises Failure, also where a broker does not tell kinds (before Kafka 3.8)."""
+    """Return every group of the cluster. Raises Failure, also if a broker does not report types of groups (before Kafka 3.8)."""
     found: dict[str, Listed] = {}
     for broker in sorted(brokers.metadata.brokers):
         answer = brokers.at(broker).call(ListGroupsRequest())
@@ -86,7 +87,7 @@ def listed(brokers: Brokers) -> dict[str, Listed]:
 
 
 def described(brokers: Brokers, groups: Iterable[Listed]) -> tuple[dict[str, GroupState], dict[str, str]]:
-    """Groups of the newer kinds, without their offsets; and the errors by group. Raises Failure."""
+    """Describe groups of the newer kinds, without their offsets; return the errors by group, too. Raises Failure."""
     asked: dict[tuple[int, str], list[str]] = {}
     for group in groups:
         assert group.broker is not None, f"{group} is not of a listing of ours"
@@ -143,7 +144,7 @@ def _partitions(assignment: Any) -> tuple[Partition, ...]:
 
 
 def _topics_read(group: Any) -> dict[str, list[str]]:
-    """The topics that each subtopology reads; none before a member has told of a topology."""
+    """Return the topics that each subtopology reads; empty until a member has sent a topology."""
     if group.topology is None:
         return {}
     return {
@@ -165,7 +166,7 @@ def _partitions_of(brokers: Brokers, tasks: Iterable[Any], read: Mapping[str, Se
 
 
 def _tasks(tasks: Iterable[Any]) -> tuple[Partition, ...]:
-    """Named as partitions are: of a subtopology, by number."""
+    """Return the tasks, in the form of partitions: a subtopology and a number."""
     return tuple(sorted(Partition(task.subtopology_id, number) for task in tasks for number in task.partitions))
 
 
@@ -173,7 +174,7 @@ def _tasks(tasks: Iterable[Any]) -> tuple[Partition, ...]:
 
 
 def share_offsets(brokers: Brokers, groups: Iterable[Listed]) -> tuple[dict[str, dict[Partition, Held]], dict[str, str]]:
-    """Where share groups are, by group, of partitions that they have begun with; and the errors by group. Raises Failure."""
+    """Return where share groups are in the partitions that they have begun to read, and the errors by group. Raises Failure."""
     asked: dict[int, list[str]] = {}
     for group in groups:
         assert group.broker is not None, f"{group} is not of a listing of ours"
@@ -197,7 +198,7 @@ def share_offsets(brokers: Brokers, groups: Iterable[Listed]) -> tuple[dict[str,
 
 
 def alter_share_offsets(brokers: Brokers, group: Listed, after: Mapping[Partition, int]) -> None:
-    """Raises Failure: for the first partition that is refused, where the group itself is not."""
+    """Alter the offsets of a share group. Raises Failure if the group or, as the first such error, a partition is refused."""
     assert group.broker is not None, f"{group} is not of a listing of ours"
     topics: dict[str, list[Any]] = {}
     for partition, offset in after.items():

@@ -1,20 +1,20 @@
-"""`ottla group reset GROUP`: where a group goes on, at other offsets.
+"""`ottla group reset GROUP`: lets a group continue at other offsets.
 
 | | a partition's new offset |
 |---|---|
-| `--to earliest`, `--to latest`, or `--to-earliest`, `--to-latest` | its first; its next to be written |
+| `--to earliest`, `--to latest`, or `--to-earliest`, `--to-latest` | its first offset; the next one to be written |
 | `--to 17`, `--to=-5` | that offset; five before the end |
 | `--to 2026-11-21T09:00`, `--to @1795251600000`, or `--to-datetime` | its first record then or later; its end if there is none |
-| `--shift-by=-10` | the committed one, moved |
-| `--by-duration 1h30m` (or `PT1H30M`) | its first record of the time since |
+| `--shift-by=-10` | the committed offset, moved |
+| `--by-duration 1h30m` (or `PT1H30M`) | its first record within that time before now |
 
-The new offset always lies within the partition: one that would not is put to the nearer end, and a note says so. Partitions are
-those of `--topic T`, of `--topic T:0,2`, or with `--all-topics` all that the group has committed. It is all or nothing until the
-commit itself: what cannot be worked out for one partition changes none.
+The new offset always lies within the partition: one that would not is moved to the nearer end, and a note says so. The partitions
+are those of `--topic T` or `--topic T:0,2`, or with `--all-topics` all that the group has committed. It is all or nothing up to
+the commit itself: if the new offset of one partition cannot be determined, none is changed.
 
-A group with members is refused: they go on from where they are and would commit over it. A group that the cluster does not know
-is an error, for it is mostly a slip of the pen; `--create` makes it, with these offsets. A share group has no committed offsets
-but those where its partitions start; they are moved by a request of their own.
+A group with members is refused, since they would go on from where they are and commit over it. A group that the cluster does not
+know is an error, since it is mostly a typo; `--create` creates it with these offsets. A share group has no committed offsets,
+only the offsets where its partitions start; these are moved by a request of their own.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _DURATION: Final = re.compile(
     r"(?P<iso>p)?(?:(\d+)w)?(?:(\d+)d)?(?(iso)(?:t(?=\d)|$))(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?(?:(\d+)ms)?",
     re.ASCII | re.IGNORECASE,
 )
-"""ISO's P1M is a month, which has no length; its minutes are behind the T."""
+"""ISO 8601's P1M is a month, which has no fixed length; its minutes come after the T."""
 _UNITS_MS: Final = (604_800_000, 86_400_000, 3_600_000, 60_000, 1000, 1)
 
 
@@ -53,22 +53,22 @@ def reset(
     ] = None,
     all_topics: Annotated[bool, typer.Option("--all-topics", help="Every partition the group has committed.")] = False,
     to: Annotated[str | None, typer.Option(metavar="PLACE", help="earliest, latest, OFFSET, -N, a time or @MS.")] = None,
-    to_earliest: Annotated[bool, typer.Option("--to-earliest", help="As --to earliest.")] = False,
-    to_latest: Annotated[bool, typer.Option("--to-latest", help="As --to latest.")] = False,
+    to_earliest: Annotated[bool, typer.Option("--to-earliest", help="The same as --to earliest.")] = False,
+    to_latest: Annotated[bool, typer.Option("--to-latest", help="The same as --to latest.")] = False,
     to_datetime: Annotated[
-        str | None, typer.Option("--to-datetime", metavar="TIME", help="As --to TIME.", show_default=False)
+        str | None, typer.Option("--to-datetime", metavar="TIME", help="The same as --to TIME.", show_default=False)
     ] = None,
     shift_by: Annotated[
-        int | None, typer.Option(metavar="N", help="So many offsets on; back if below zero.", show_default=False)
+        int | None, typer.Option(metavar="N", help="Move by this many offsets; back if negative.", show_default=False)
     ] = None,
     by_duration: Annotated[
-        str | None, typer.Option(metavar="DURATION", help="Back to the records since then: 90s, 1h30m, 7d, PT1H30M.")
+        str | None, typer.Option(metavar="DURATION", help="Back to the first record of the last 90s, 1h30m, 7d, PT1H30M, ...")
     ] = None,
-    create: Annotated[bool, typer.Option("--create", help="The group may be a new one.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show the table, and change nothing.")] = False,
+    create: Annotated[bool, typer.Option("--create", help="Create the group if it does not exist.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show the table; change nothing.")] = False,
     as_json: output.Json = False,
 ) -> None:
-    """Let a group go on at other offsets. It must have no members."""
+    """Let a group without members continue at other offsets."""
     given = {"--to": to, "--to-datetime": to_datetime}
     given |= {"--to-earliest": "earliest" if to_earliest else None, "--to-latest": "latest" if to_latest else None}
     places = {option: text for option, text in given.items() if text is not None}
@@ -80,7 +80,7 @@ def reset(
     for option, text in places.items():
         place = parse_position(text, option)
         if option == "--to-datetime" and place.kind is not Kind.TIME:
-            raise typer.BadParameter(f"{text!r} is no time", param_hint=option)
+            raise typer.BadParameter(f"{text!r} is not a time", param_hint=option)
     if by_duration is not None:
         place = Position(Kind.TIME, max(0, round(time.time() * 1000) - duration_ms(by_duration)))
     admin.checked([group])
@@ -91,7 +91,7 @@ def reset(
         before = before_of(cluster, ours, brokers, group, share)
         partitions = sorted(before) if all_topics else partitions_of(wanted, brokers.metadata.topics)
         if not partitions:
-            raise Failure(f"group {group}: no offset is committed; name its topics by --topic")
+            raise Failure(f"group {group}: no offset is committed; name topics with --topic")
         have = spans_of(cluster, ours, partitions)
         after = shifted(before, have, shift_by or 0) if place is None else placed(cluster, ours, place, have)
         if not dry_run:
@@ -107,27 +107,27 @@ def reset(
 
 
 def parse_topic(text: str) -> tuple[str, list[int] | None]:
-    """`T` and `T:0,2`: a topic and its partitions, None for all. Wrong usage if it is neither."""
+    """Parse `T` or `T:0,2`: a topic and its partitions, None for all. Raises BadParameter for anything else."""
     topic, colon, numbers = text.partition(":")
     if not colon:
         return topic, None
     words = numbers.split(",")
     if not topic or not all(word.isascii() and word.isdecimal() for word in words):
-        raise typer.BadParameter(f"{text!r} is no TOPIC or TOPIC:0,2", param_hint="--topic")
+        raise typer.BadParameter(f"{text!r} is not TOPIC or TOPIC:0,2", param_hint="--topic")
     return topic, [int(word) for word in dict.fromkeys(words)]
 
 
 def duration_ms(text: str) -> int:
-    """`90s`, `1h30m`, `7d`, or ISO 8601's `PT1H30M`. Wrong usage if it is none."""
+    """Parse `90s`, `1h30m`, `7d`, or ISO 8601's `PT1H30M`. Raises BadParameter for anything else."""
     found = _DURATION.fullmatch(text)
     counts = () if found is None else found.groups()[1:]
     if not any(counts):
-        raise typer.BadParameter(f"{text!r} is no duration; write 90s, 1h30m, 7d or PT1H30M", param_hint="--by-duration")
+        raise typer.BadParameter(f"{text!r} is not a duration; write 90s, 1h30m, 7d or PT1H30M", param_hint="--by-duration")
     return sum(int(count) * unit for count, unit in zip(counts, _UNITS_MS, strict=True) if count)
 
 
 def partitions_of(wanted: Sequence[tuple[str, list[int] | None]], known: Mapping[str, Any]) -> list[Partition]:
-    """The partitions that are meant. `known`: librdkafka's TopicMetadata by name. Failure if one is not there."""
+    """Return the selected partitions. `known`: librdkafka's TopicMetadata by name. Raises Failure if one does not exist."""
     found: set[Partition] = set()
     for topic, numbers in wanted:
         if topic not in known:
@@ -146,14 +146,14 @@ def partitions_of(wanted: Sequence[tuple[str, list[int] | None]], known: Mapping
 def check_group(
     cluster: client.Cluster, ours: AdminClient, brokers: Brokers, group: str, *, create: bool, dry_run: bool
 ) -> group_kinds.Listed | None:
-    """The group if it is a share group, None if it is of another kind. Failure if it is not there, or not to be moved."""
+    """Return the group if it is a share group, else None. Raises Failure if it does not exist or cannot be moved."""
     notes: dict[str, None] = {}
     known = group_kinds.listing(cluster, ours, brokers, notes)[0].get(group)
     if known is not None and known.kind in group_kinds.OURS_ALONE:
-        told, wrong = group_kinds.described(brokers, [known])
+        states, wrong = group_kinds.described(brokers, [known])
         if wrong:
             raise Failure(f"group {group}: {wrong[group]}")
-        state, members = told[group].state, len(told[group].members)
+        state, members = states[group].state, len(states[group].members)
     else:
         described, wrong = admin.settle(cluster, ours.describe_consumer_groups([group], request_timeout=cluster.timeout_s))
         if wrong and not wrong[group].startswith(NO_SUCH_GROUP):
@@ -164,7 +164,7 @@ def check_group(
         for note in notes:
             output.note(note)
         if not create:
-            raise Failure(f"group {group}: {NO_SUCH_GROUP}; --create makes one")
+            raise Failure(f"group {group}: {NO_SUCH_GROUP}; --create creates it")
         return None
     if members or state != "Empty":
         count = "1 member" if members == 1 else f"{members} members"
@@ -178,7 +178,7 @@ def check_group(
 def before_of(
     cluster: client.Cluster, ours: AdminClient, brokers: Brokers, group: str, share: group_kinds.Listed | None
 ) -> dict[Partition, int]:
-    """Where the group is now, in the partitions where it is at all."""
+    """Return the group's current offset in each partition where it has one."""
     if share is None:
         committed, wrong = committed_of(cluster, ours, [group])
     else:
@@ -192,11 +192,11 @@ def before_of(
 def committed_of(
     cluster: client.Cluster, ours: AdminClient, groups: Sequence[str]
 ) -> tuple[dict[str, dict[Partition, int]], dict[str, str]]:
-    """What each group has committed; and the errors by group."""
+    """Return what each group has committed, and the errors by group."""
     from confluent_kafka import ConsumerGroupTopicPartitions
 
     futures: dict[str, Any] = {}
-    for group in groups:  # one a call is all that librdkafka takes
+    for group in groups:  # librdkafka takes only one per call
         futures |= ours.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)], request_timeout=cluster.timeout_s)
     done, wrong = admin.settle(cluster, futures)
     found = {
@@ -237,7 +237,7 @@ def placed(cluster: client.Cluster, ours: AdminClient, place: Position, have: Ma
 
 
 def shifted(before: Mapping[Partition, int], have: Mapping[Partition, Span], by: int) -> dict[Partition, int]:
-    """Failure if a partition has nothing to shift."""
+    """Shift the committed offsets. Raises Failure if a partition has none."""
     for partition in have:
         if partition not in before:
             raise Failure(f"{partition}: no offset is committed, so there is none to shift; use --to, or name other partitions")
@@ -248,15 +248,15 @@ def shifted(before: Mapping[Partition, int], have: Mapping[Partition, Span], by:
 
 
 def note_moved(wanted: Mapping[Partition, int], after: Mapping[Partition, int], have: Mapping[Partition, Span]) -> None:
-    """Say where the offset asked for is not there."""
+    """Note the partitions where the offset asked for is out of range."""
     for partition, offset in after.items():
         if offset != wanted[partition]:
             span = have[partition]
-            output.note(f"{partition}: has {span.begin} to {span.end}, not {wanted[partition]}; {offset} taken")
+            output.note(f"{partition}: has {span.begin} to {span.end}, not {wanted[partition]}; using {offset}")
 
 
 def commit(cluster: client.Cluster, ours: AdminClient, group: str, after: Mapping[Partition, int]) -> None:
-    """Failure if the cluster refuses; with many partitions, some may have been moved by then, and it says so."""
+    """Commit the offsets. Raises Failure if the cluster refuses, and says how many of many partitions were moved before that."""
     from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 
     moved = 0
@@ -271,12 +271,12 @@ def commit(cluster: client.Cluster, ours: AdminClient, group: str, after: Mappin
             moved += len(batch) - len(refused) if done else 0
             if wrong or refused:
                 why = wrong[group] if wrong else f"{refused[0].topic} [{refused[0].partition}]: {explain(refused[0].error)}"
-                raise Failure(f"group {group}: {moved} of {len(after)} partitions reset; then {why}")
+                raise Failure(f"group {group}: {moved} of {len(after)} partitions were reset; then {why}")
             advance(len(batch))
 
 
 def alter_share(brokers: Brokers, share: group_kinds.Listed, after: Mapping[Partition, int]) -> None:
-    """As `commit`, of a share group: by one request."""
+    """Alter the offsets of a share group, with a single request."""
     try:
         group_kinds.alter_share_offsets(brokers, share, after)
     except Failure as failure:

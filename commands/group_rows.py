@@ -1,4 +1,4 @@
-"""What `ottla group` shows, made of what a cluster answered: plain values in, rows and JSON out; nothing is asked here."""
+"""Turns a cluster's answers into what `ottla group` shows: plain values in, rows and JSON out. Nothing is requested here."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ RESET_COLUMNS: Final = ("Topic", "Partition", "Before", "After", "Lag after")
 
 NO_SUCH_GROUP: Final = "there is no such group"
 NEWER_STATES: Final = ("Assigning", "Reconciling", "NotReady")
-"""Of groups whose broker assigns, as brokers write them; the last of streams groups."""
+"""The states of groups whose broker assigns, as brokers spell them; the last one is for streams groups."""
 STATES: Final = {
     "PREPARING_REBALANCING": "PreparingRebalance",
     "COMPLETING_REBALANCING": "CompletingRebalance",
@@ -29,7 +29,7 @@ STATES: Final = {
     "DEAD": "Dead",
     "EMPTY": "Empty",
 }
-"""Kafka's words for what librdkafka names in its own way; another state is "Unknown"."""
+"""Kafka's names for states that librdkafka names differently; any other state is "Unknown"."""
 
 
 class Coordinator(NamedTuple):
@@ -39,7 +39,7 @@ class Coordinator(NamedTuple):
 
 
 class Tasks(NamedTuple):
-    """Of a member of a streams group; each a number in a subtopology, which stands for the topic."""
+    """The tasks of a member of a streams group. Each is a number in a subtopology, which takes the place of the topic."""
 
     active: tuple[Partition, ...]
     standby: tuple[Partition, ...]
@@ -48,7 +48,7 @@ class Tasks(NamedTuple):
 
 @dataclass(frozen=True)
 class MemberState:
-    """`epoch` and `target`, what it shall have, are of groups whose broker assigns; share groups have no target to wait for."""
+    """A member. `epoch` and `target`, its target assignment, exist if the broker assigns; share groups have no targets."""
 
     member_id: str
     instance_id: str | None
@@ -62,21 +62,22 @@ class MemberState:
 
 @dataclass(frozen=True)
 class OffsetState:
-    """A partition that the group has committed, or that a member reads. `end_offset` is the next to be written. Of a share group
-    `committed` is the first offset that it is not done with, and `told_lag` what its broker counts: some behind it may be done.
+    """A partition that the group has committed or that a member reads. `end_offset` is the next offset to be written. In a share
+    group `committed` is the first offset that it is not done with, and `broker_lag` what its broker counts: some later records
+    may be done already.
     """
 
     partition: Partition
     committed: int | None
     end_offset: int | None
     member: MemberState | None = None
-    told_lag: int | None = None
+    broker_lag: int | None = None
 
     @property
     def lag(self) -> int | None:
-        """Offsets between: what is left to read. Below zero if the topic was made anew since."""
-        if self.told_lag is not None:
-            return self.told_lag
+        """The number of offsets left to read. It is negative if the topic was recreated since."""
+        if self.broker_lag is not None:
+            return self.broker_lag
         return None if self.committed is None or self.end_offset is None else self.end_offset - self.committed
 
 
@@ -94,22 +95,22 @@ class GroupState:
 
     @property
     def total_lag(self) -> int:
-        """Of the partitions whose lag is known."""
+        """The sum over the partitions whose lag is known."""
         return sum(offset.lag or 0 for offset in self.offsets)
 
 
 def state_name(state: Any) -> str:
-    """Of a ConsumerGroupState of librdkafka."""
+    """Return the name of a ConsumerGroupState of librdkafka."""
     return STATES.get(getattr(state, "name", ""), "Unknown")
 
 
 def type_name(kind: Any) -> str:
-    """Of a ConsumerGroupType."""
+    """Return the name of a ConsumerGroupType of librdkafka."""
     return str(getattr(kind, "name", "unknown")).lower()
 
 
 def group_state(described: ConsumerGroupDescription) -> GroupState:
-    """One group as librdkafka describes it, without its offsets."""
+    """Make the state of a group of librdkafka's description, without offsets."""
     members = tuple(sorted(map(member_state, described.members), key=lambda member: (member.client_id, member.member_id)))
     node = described.coordinator
     return GroupState(
@@ -127,19 +128,19 @@ def with_offsets(
     group: GroupState,
     committed: Mapping[Partition, int],
     ends: Mapping[Partition, int],
-    told_lags: Mapping[Partition, int | None] = MappingProxyType({}),
+    broker_lags: Mapping[Partition, int | None] = MappingProxyType({}),
 ) -> GroupState:
-    """The group with what OffsetFetch, or its like for share groups, and ListOffsets said."""
+    """Return the group with the answers of ListOffsets and of OffsetFetch, or of its counterpart for share groups."""
     readers = {partition: member for member in group.members for partition in member.partitions}
     offsets = tuple(
-        OffsetState(partition, committed.get(partition), ends.get(partition), readers.get(partition), told_lags.get(partition))
+        OffsetState(partition, committed.get(partition), ends.get(partition), readers.get(partition), broker_lags.get(partition))
         for partition in sorted(committed.keys() | readers.keys())
     )
     return replace(group, offsets=offsets)
 
 
 def member_state(member: Any) -> MemberState:
-    """Of a MemberDescription of librdkafka."""
+    """Make the state of a member of librdkafka's MemberDescription."""
     assigned = member.assignment.topic_partitions if member.assignment else ()
     partitions = sorted(Partition(one.topic, one.partition) for one in assigned)
     return MemberState(member.member_id, member.group_instance_id or None, member.client_id, member.host, tuple(partitions))
@@ -173,7 +174,7 @@ def member_rows(group: GroupState) -> list[tuple[Cell, ...]]:
 
 
 def assigned(partitions: Sequence[Partition]) -> str | None:
-    """`flights:0,2 hotels:1`"""
+    """Return the partitions in the form `flights:0,2 hotels:1`."""
     by_topic: dict[str, list[int]] = {}
     for topic, number in partitions:
         by_topic.setdefault(topic, []).append(number)
@@ -181,7 +182,7 @@ def assigned(partitions: Sequence[Partition]) -> str | None:
 
 
 def summary(group: GroupState) -> str:
-    """The line above a group's tables."""
+    """Return the line above a group's tables."""
     parts = [group.state, f"type {group.kind}", counted(len(group.members), "member"), f"lag {group.total_lag:,}"]
     if group.epoch is not None:
         parts.append(f"epoch {group.epoch} (target {group.target_epoch})")
@@ -193,7 +194,7 @@ def summary(group: GroupState) -> str:
 
 
 def as_object(group: GroupState) -> dict[str, Any]:
-    """The group in JSON; docs/commands.md is its description for users."""
+    """Return the group as JSON; docs/commands.md describes it for users."""
     return {
         "group": group.name,
         "state": group.state,

@@ -1,7 +1,7 @@
-"""What the files of a data directory are named, and how the entries of its indexes look, for the commands that look into one.
+"""The names of files in a data directory, and the layout of index entries, for the commands that look into one.
 
-Read with no broker and nothing believed: a file may have any size, and be none. log/index.py and log/txn_index.py tell the
-formats; there an index is loaded to be used, here its entries are looked at one by one, wherever they go wrong.
+These commands need no broker and trust nothing: a file may have any size or content. log/index.py and log/txn_index.py describe
+the formats. There an index is loaded to be used; here its entries are examined one by one, including wrong ones.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ottla.log.disk.files import MAX_WHOLE_BYTES, OsFile
 
 SEGMENT_FILE: Final = re.compile(r"([0-9]{20})\.(log|index|timeindex|txnindex)")
 METADATA_SNAPSHOT: Final = re.compile(r"([0-9]{20})-[0-9]{10}\.checkpoint")
-"""Of the metadata log: offset, epoch."""
+"""The snapshots of the metadata log: offset, epoch."""
 
 OFFSET_ENTRY: Final = Struct(">ii")
 """Relative offset, position."""
@@ -32,23 +32,23 @@ TOO_LARGE: Final = f"more than {MAX_WHOLE_BYTES} bytes are too many for such a f
 
 
 def open_to_read(path: Path) -> OsFile:
-    """A regular file. OSError; Failure if it is something else."""
+    """Open a regular file. Raises OSError, and Failure if it is something else."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     about = os.fstat(fd)
     file = OsFile(str(path), fd, about.st_size)  # closes with its last reference
     if not stat.S_ISREG(about.st_mode):
-        raise Failure(f"{path}: is no regular file")
+        raise Failure(f"{path}: not a regular file")
     return file
 
 
 def read_whole(path: Path) -> bytes | None:
-    """A file's bytes; None if they are more than MAX_WHOLE_BYTES. OSError, Failure as `open_to_read`."""
+    """Return a file's bytes; None if there are more than MAX_WHOLE_BYTES. Raises OSError, and Failure like `open_to_read`."""
     file = open_to_read(path)
     return file.pread(file.size, 0) if file.size <= MAX_WHOLE_BYTES else None
 
 
 class Entries:
-    """The whole entries in `data`, taken apart when they are asked for: as tuples they would be ten times as large."""
+    """The whole entries in `data`, unpacked on access: a list of tuples would take ten times as much memory."""
 
     def __init__(self, layout: Struct, data: bytes) -> None:
         self._layout = layout

@@ -1,7 +1,7 @@
-"""Which topics a cluster has, read from its metadata log on disk: names, ids, and in which directory each partition lies.
+"""Reads from a metadata log on disk which topics a cluster has: names, ids, and the directory that each partition lies in.
 
-The newest snapshot (`.checkpoint`) and the records behind it, in `__cluster_metadata-0`; only sound batches count. So little of
-the metadata is wanted that the broker's own image is not built: it must not stop at a record that it cannot take.
+It reads the newest snapshot (`.checkpoint`) and the records after it, in `__cluster_metadata-0`, from sound batches only. So
+little of the metadata is needed that the broker's own image is not built, which would also stop at a record that it cannot apply.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _MAX_BATCH_BYTES: Final = 128 * 1024 * 1024
 
 
 class KnownTopics:
-    """`ids` by name; `placed`: directory id (22 characters) of a partition's replica on a node."""
+    """Topic ids by name (`ids`), and the directory id (22 characters) of each partition's replica on one node (`placed`)."""
 
     def __init__(self, node_id: int) -> None:
         self.node_id = node_id
@@ -32,7 +32,7 @@ class KnownTopics:
         self._replicas: dict[TopicPartition, list[int]] = {}
 
     def apply(self, message: Any) -> None:
-        """A record of the metadata log; most kinds say nothing of this."""
+        """Apply a record of the metadata log; most kinds do not matter here."""
         match type(message).__name__:
             case "TopicRecord":
                 self.ids[message.name] = message.topic_id
@@ -65,7 +65,7 @@ class KnownTopics:
 
 
 def read_topics(directory: Path, node_id: int) -> KnownTopics | None:
-    """What the metadata log in `directory` says; None if it is not there. OSError."""
+    """Return the topics in the metadata log in `directory`; None if there is no such log. Raises OSError."""
     if not directory.is_dir():
         return None
     topics = KnownTopics(node_id)
@@ -82,7 +82,7 @@ def read_topics(directory: Path, node_id: int) -> KnownTopics | None:
 
 
 def _messages(path: Path, begin: int) -> Iterator[Any]:
-    """What the records from offset `begin` on say. A snapshot's own offsets do not count: it is read whole."""
+    """Yield the messages of the records from offset `begin` on. A snapshot is read whole: its own offsets mean nothing."""
     walk = SegmentWalk(open_to_read(path))
     for batch in walk:
         if not isinstance(batch, Batch) or not batch.is_sound or batch.header.is_control or batch.header.size > _MAX_BATCH_BYTES:

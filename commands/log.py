@@ -1,13 +1,14 @@
-"""`ottla log dump FILE...`: what is in the files of a data directory, ours or Apache Kafka's, with no broker running.
+"""`ottla log dump FILE...`: prints the content of files in a data directory, ottla's or Apache Kafka's, without a broker.
 
-A file is known by its name, as Kafka gives it: segments, `.index`, `.timeindex`, `.txnindex`, `.snapshot`, the metadata log's
-`.checkpoint`, the checkpoints, `meta.properties`, `partition.metadata`, `quorum-state`. A directory stands for the files in it.
-What Kafka appends to a name (`.deleted`, `.cleaned`, `.swap`) is passed over.
+Files are recognized by the names that Kafka gives them: segments, `.index`, `.timeindex`, `.txnindex`, `.snapshot`, the metadata
+log's `.checkpoint`, the checkpoints, `meta.properties`, `partition.metadata`, `quorum-state`. A directory stands for the files in
+it. What Kafka appends to a name (`.deleted`, `.cleaned`, `.swap`) is ignored.
 
 `ottla log verify` and `ottla log repair` are in log_verify.py and log_repair.py.
 
-A line an item: its kind and `name=value` fields, times as ISO 8601; with `--json` an object. Files are only read. What is damaged
-is said on standard error with its place in the file, as an object of type `problem` in JSON too, and the exit code is 1.
+Each item is a line: its kind and `name=value` fields, with times in ISO 8601; with `--json` it is an object. Files are only read.
+Damage is reported on standard error with its place in the file, and with `--json` also as an object of type `problem`; the exit
+code is then 1.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from ottla.commands.log_verify import verify
 from ottla.commands.output import Failure
 from ottla.log.disk.files import File
 
-app = typer.Typer(help="Files of a data directory, no broker needed: dump, verify, repair.", no_args_is_help=True)
+app = typer.Typer(help="Look into the files of a data directory, without a broker: dump, verify, repair.", no_args_is_help=True)
 
 _SUFFIX: Final = re.compile(r"\.(deleted|cleaned|swap)$")
 _WHOLE: Final = re.compile(
@@ -50,7 +51,7 @@ _LARGEST_MS: Final = 253_402_300_799_999  # the end of the year 9999
 
 @app.callback()
 def log() -> None:
-    """Files of a data directory, no broker needed: dump, verify, repair."""
+    """Look into the files of a data directory, without a broker: dump, verify, repair."""
 
 
 app.command("verify")(verify)
@@ -64,26 +65,26 @@ def dump(
     files: Annotated[list[Path], typer.Argument(metavar="FILE", help="Files or directories.", show_default=False)],
     records: Annotated[bool, typer.Option("--records", "-r", help="Show the records of each batch.")] = False,
     decode: Annotated[
-        Schema | None, typer.Option(help="Read records as those of Kafka's own topics; auto goes by the directory's name.")
+        Schema | None, typer.Option(help="Decode records of Kafka's own topics; auto decides by the directory's name.")
     ] = None,
-    key_decoder: Annotated[Form, typer.Option(help="How keys are read that belong to no schema.")] = Form.TEXT,
-    value_decoder: Annotated[Form, typer.Option(help="How values are read that belong to no schema.")] = Form.TEXT,
+    key_decoder: Annotated[Form, typer.Option(help="How to read keys that have no schema.")] = Form.TEXT,
+    value_decoder: Annotated[Form, typer.Option(help="How to read values that have no schema.")] = Form.TEXT,
     skip_record_metadata: Annotated[
-        bool, typer.Option("--skip-record-metadata", help="Of each record only key and value.")
+        bool, typer.Option("--skip-record-metadata", help="Show only the key and value of each record.")
     ] = False,
-    max_bytes: Annotated[int | None, typer.Option(min=0, help="Only the first bytes of each segment.")] = None,
+    max_bytes: Annotated[int | None, typer.Option(min=0, help="Read only this many bytes of each segment.")] = None,
     index_sanity_check: Annotated[
-        bool, typer.Option("--index-sanity-check", help="Of indexes only whether Kafka would take them.")
+        bool, typer.Option("--index-sanity-check", help="Only check whether Kafka would accept the indexes.")
     ] = False,
     verify_index_only: Annotated[
-        bool, typer.Option("--verify-index-only", help="Of indexes only the entries that are wrong.")
+        bool, typer.Option("--verify-index-only", help="Only report the wrong entries of indexes.")
     ] = False,
     show_secrets: Annotated[
-        bool, typer.Option("--show-secrets", help="Show passwords and SCRAM keys of the metadata log, too.")
+        bool, typer.Option("--show-secrets", help="Also show the passwords and SCRAM keys in the metadata log.")
     ] = False,
     as_json: output.Json = False,
 ) -> None:
-    """Show batches and records of segments, and what the files beside them say."""
+    """Show the batches and records of segments, and the content of the files beside them."""
     forms = None if key_decoder is value_decoder is Form.TEXT else (key_decoder, value_decoder)
     reader = Reader(
         records=records or skip_record_metadata or forms is not None or decode not in {None, Schema.NONE},
@@ -111,21 +112,21 @@ def dump(
 
 
 def expanded(files: list[Path]) -> Iterator[Path]:
-    """The files, those in directories included. Failure for one of no known kind, or a directory without any."""
+    """Yield the files, with those in directories. Raises Failure for an unknown kind of file, or a directory without any."""
     for file in files:
         if file.is_dir():
             inside = [path for path in sorted(file.iterdir()) if kind_of(path) is not None]
             if not inside:
-                raise Failure(f"{file}: no file of a data directory is in it; give a partition's directory, or files")
+                raise Failure(f"{file}: no data files in this directory; name a partition's directory, or files")
             yield from inside
         elif kind_of(file) is None:
-            raise Failure(f"{file}: {'is no name that Kafka gives' if file.exists() else 'No such file or directory'}")
+            raise Failure(f"{file}: {'not a file name that Kafka uses' if file.exists() else 'No such file or directory'}")
         else:
             yield file
 
 
 def kind_of(path: Path) -> str | None:
-    """What a file is, by its name: `log`, `index`, ..., `checkpoint`, `whole`; None for a stranger."""
+    """Return what a file is, by its name: `log`, `index`, ..., `checkpoint`, `whole`; None if the name is unknown."""
     name = _SUFFIX.sub("", path.name)
     if found := SEGMENT_FILE.fullmatch(name):
         return found[2]
@@ -137,13 +138,13 @@ def kind_of(path: Path) -> str | None:
 
 
 def topic_of(path: Path) -> str | None:
-    """The topic whose partition's directory holds the file."""
+    """Return the topic of the partition whose directory holds the file."""
     found = _PARTITION_DIRECTORY.fullmatch(path.resolve().parent.name)
     return found[1] if found else None
 
 
 class Indexes(Enum):
-    """What is said of an index."""
+    """How much of an index is shown."""
 
     ALL = "all"
     WRONG = "wrong"
@@ -152,8 +153,8 @@ class Indexes(Enum):
 
 @dataclass(slots=True, kw_only=True)
 class Reader:
-    """Reads files of every kind. `forms`: how keys and values are read, if not as text; `max_bytes`: of each segment;
-    `is_secret`: which settings of brokers are not shown, None shows all and SCRAM keys, too.
+    """Reads files of every kind. `forms`: how keys and values are read, if not as text. `max_bytes` limits what is read of each
+    segment. `is_secret` says which broker settings are hidden; with None everything is shown, SCRAM keys included.
     """
 
     records: bool = False
@@ -165,7 +166,7 @@ class Reader:
     is_secret: IsSecret | None = every_setting
 
     def read(self, path: Path) -> Iterator[Found]:
-        """What a file holds. Failure or OSError if it cannot be opened."""
+        """Yield the content of a file. Raises Failure or OSError if it cannot be opened."""
         kind = kind_of(path)
         if kind == "whole":
             yield from whole(path)

@@ -1,8 +1,8 @@
-"""`ottla log repair DIR`: mends what `ottla log verify` finds, and says first what it is going to do.
+"""`ottla log repair DIR`: repairs what `ottla log verify` finds, after announcing each step.
 
-It holds the directory's `.lock` meanwhile. Derived files are built anew and torn tails cut off; of what was synced and is damaged
-nothing is touched unless `--cut` or `--skip` says how. What is taken out of a log is kept in `.damaged` files. Afterwards the
-same paths are checked once more; what is left is said, and the exit code is 1.
+It holds the directory's `.lock` meanwhile. It rebuilds derived files and cuts off torn tails. Damage to bytes that were synced is
+left alone unless `--cut` or `--skip` says what to do about it. What is taken out of a log is kept in `.damaged` files. Afterwards
+the same paths are checked once more; remaining findings are reported, and the exit code is then 1.
 """
 
 from __future__ import annotations
@@ -30,31 +30,31 @@ if TYPE_CHECKING:
 def repair(
     paths: Paths,
     cut: Annotated[
-        bool, typer.Option("--cut", help="Cut a damaged partition at its last sound batch before the damage.")
+        bool, typer.Option("--cut", help="Cut a damaged partition off after its last sound batch before the damage.")
     ] = False,
     skip: Annotated[
-        bool, typer.Option("--skip", help="Take only the damaged batches out; the others keep their offsets.")
+        bool, typer.Option("--skip", help="Take out only the damaged batches; the others keep their offsets.")
     ] = False,
     aside: Annotated[
         Path | None,
-        typer.Option("--damaged-to", help="Where what is taken out goes, if not beside it.", exists=True, file_okay=False),
+        typer.Option("--damaged-to", help="Where to put what is taken out. Default: beside it.", exists=True, file_okay=False),
     ] = None,
     metadata: Annotated[
-        Path | None, typer.Option("--metadata-dir", help="Where the metadata log lies, if in none of these.", exists=True)
+        Path | None, typer.Option("--metadata-dir", help="Where the metadata log is, if not in one of DIR.", exists=True)
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print what would be done.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     as_json: output.Json = False,
 ) -> None:
-    """Mend a data directory, or a partition of it, after saying how."""
-    from ottla.commands.check_directory import Checker  # here, for the other commands start without it
+    """Repair a data directory, or a partition of it, after announcing each step."""
+    from ottla.commands.check_directory import Checker  # here, so that the other commands start without it
     from ottla.commands.repair import Damage
 
     if cut and skip:
-        raise typer.BadParameter("one of --cut and --skip", param_hint="--skip")
+        raise typer.BadParameter("use either --cut or --skip", param_hint="--skip")
     for path in paths:
         if not path.is_dir():
-            raise typer.BadParameter(f"{path} is no directory; give that of the partition", param_hint="DIR")
+            raise typer.BadParameter(f"{path} is not a directory; name that of the partition", param_hint="DIR")
     damage = Damage.CUT if cut else Damage.SKIP if skip else Damage.LEAVE
     refuse_locked(paths)
     disk = OsDisk()
@@ -63,16 +63,16 @@ def repair(
         checker = checked(paths, metadata)
         steps = plan(disk, checker, damage, aside)
         for step in steps:
-            tell(step, as_json=as_json)
+            print_step(step, as_json=as_json)
         if steps and not dry_run:
-            from ottla.commands.admin import confirm  # librdkafka comes with it, and is not needed to look
+            from ottla.commands.admin import confirm  # here: it loads librdkafka, which checking does not need
 
-            confirm(f"Do {'this' if len(steps) == 1 else f'these {len(steps)} things'}?", yes=yes)
+            confirm("Carry out this step?" if len(steps) == 1 else f"Carry out these {len(steps)} steps?", yes=yes)
             for step in steps:
                 step.run()
             checker = checked(paths, metadata)
     except LogError as error:
-        raise Failure(f"{error}; look with ottla log verify, and repair once more") from None
+        raise Failure(f"{error}; run ottla log verify to see what is wrong, then repair again") from None
     finally:
         for lock in locks:
             lock.release()
@@ -84,7 +84,7 @@ def repair(
 
 
 def checked(paths: list[Path], metadata: Path | None) -> Checker:
-    """Everything was looked at. OSError."""
+    """Run all checks. Raises OSError."""
     from ottla.commands.check_directory import Checker
 
     checker = Checker(paths, metadata=metadata)
@@ -94,7 +94,7 @@ def checked(paths: list[Path], metadata: Path | None) -> Checker:
 
 
 def taken(disk: Disk, checker: Checker) -> list[Lock]:
-    """The locks of the directories. Failure if a broker was faster."""
+    """Lock the directories and return the locks. Raises Failure if a broker holds one by now."""
     locks: list[Lock] = []
     for path, directory in checker.directories.items():
         if directory.is_log_directory:
@@ -106,7 +106,7 @@ def taken(disk: Disk, checker: Checker) -> list[Lock]:
 
 
 def plan(disk: Disk, checker: Checker, damage: Damage, aside: Path | None) -> list[Step]:
-    """All steps, in order. OSError."""
+    """Return all steps, in order. Raises OSError."""
     from ottla.commands.repair import Repair
 
     steps: list[Step] = []
@@ -116,7 +116,7 @@ def plan(disk: Disk, checker: Checker, damage: Damage, aside: Path | None) -> li
     return steps
 
 
-def tell(step: Step, *, as_json: bool) -> None:
+def print_step(step: Step, *, as_json: bool) -> None:
     if as_json:
         output.write_json({"step": step.text})
     else:

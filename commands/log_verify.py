@@ -1,7 +1,8 @@
-"""`ottla log verify DIR...`: is everything in a data directory as it should be? Nothing is changed.
+"""`ottla log verify DIR...`: checks whether everything in a data directory is as it should be. It changes nothing.
 
-A line a finding: file, position, what it means (findings.py), what is wrong, what would mend it. Exit code 0: nothing but notes;
-1: findings; 2: wrong usage, and so is a directory that a running broker holds: its files change while they are read.
+Each finding is a line: file, position, what it means (findings.py), what is wrong, and the remedy. The exit code is 0 if there is
+nothing but notes, 1 for findings, and 2 for wrong usage. A directory that a running broker holds is wrong usage, too, since its
+files change while they are read.
 """
 
 from __future__ import annotations
@@ -31,24 +32,24 @@ Paths = Annotated[
 @output.guarded
 def verify(
     paths: Paths,
-    deep: Annotated[bool, typer.Option("--deep", help="Decompress every batch and read its records, too.")] = False,
+    deep: Annotated[bool, typer.Option("--deep", help="Also decompress every batch and read its records.")] = False,
     metadata: Annotated[
-        Path | None, typer.Option("--metadata-dir", help="Where the metadata log lies, if in none of these.", exists=True)
+        Path | None, typer.Option("--metadata-dir", help="Where the metadata log is, if not in one of DIR.", exists=True)
     ] = None,
-    running: Annotated[bool, typer.Option("--running", help="Check even while a broker uses the directory.")] = False,
+    running: Annotated[bool, typer.Option("--running", help="Check even if a broker is using the directory.")] = False,
     as_json: output.Json = False,
 ) -> None:
-    """Check a data directory, a partition or a segment, and change nothing."""
-    from ottla.commands.check_directory import Checker  # here, for the other commands start without it
+    """Check a data directory, a partition or a segment. Nothing is changed."""
+    from ottla.commands.check_directory import Checker  # here, so that the other commands start without it
 
     for path in paths:
         if not path.is_dir() and SEGMENT_FILE.fullmatch(path.name) is None:
-            raise typer.BadParameter(f"{path} is no directory, and no segment by its name", param_hint="DIR")
+            raise typer.BadParameter(f"{path} is neither a directory nor named like a segment", param_hint="DIR")
     if not running:
         refuse_locked(paths)
     checker = Checker(paths, deep=deep, metadata=metadata)
     count = 0
-    held: list[Finding] = []  # a terminal's bar and its lines are not mixed
+    held: list[Finding] = []  # on a terminal, until the progress bar is done
     with output.progress("verify", checker.total_bytes, in_bytes=True) as advance:
         for finding in checker.findings(advance):
             count += finding.meaning is not Meaning.NOTE
@@ -74,15 +75,15 @@ def show(finding: Finding, *, as_json: bool) -> None:
 
 
 def refuse_locked(paths: list[Path]) -> None:
-    """typer.BadParameter if a broker holds one of the directories."""
+    """Raise BadParameter if a broker holds one of the directories."""
     for path in paths:
         for directory in (path, path.absolute().parent, path.absolute().parent.parent):
             if is_locked(directory / LOCK):
-                raise typer.BadParameter(f"a broker is running on {directory}; stop it first, or say --running", param_hint="DIR")
+                raise typer.BadParameter(f"a broker is running on {directory}; stop it, or pass --running", param_hint="DIR")
 
 
 def is_locked(path: Path) -> bool:
-    """Does somebody hold this `.lock`, by either of the locks that log/disk/files.py takes? Ours is gone with the look."""
+    """Does somebody hold this `.lock`, by either of the locks that log/disk/files.py takes? Our own is released on return."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except (FileNotFoundError, NotADirectoryError):

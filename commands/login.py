@@ -1,8 +1,8 @@
-"""Logging in by SASL on a connection of our own (direct.py): what is sent and what must come back, without the network.
+"""Logging in with SASL on a connection of our own (direct.py): what is sent and what must come back, without the network.
 
-PLAIN is RFC 4616; SCRAM-SHA-256 and SCRAM-SHA-512 are RFC 5802 and 7677: the password stays here, and the broker proves that it
-knows it, too. Names and passwords go as UTF-8, as librdkafka sends them. `exchange` takes a message to the broker and brings its
-answer; `nonce` is random printable text without a comma.
+PLAIN follows RFC 4616, SCRAM-SHA-256 and SCRAM-SHA-512 follow RFC 5802 and 7677. With SCRAM the password is never sent, and the
+broker proves that it knows it, too. Names and passwords are encoded as UTF-8, as in librdkafka. `exchange` sends a message to the
+broker and returns its answer; `nonce` is random printable text without a comma.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ Exchange = Callable[[bytes], bytes]
 
 SCRAM: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 MECHANISMS: Final = ("PLAIN", *SCRAM)
-_GS2_HEADER: Final = b"n,,"  # no channel binding, no other identity
-_MIN_ITERATIONS: Final = 4096  # RFC 7677; fewer would make the proof cheap to guess from
+_GS2_HEADER: Final = b"n,,"  # no channel binding, no authorization identity
+_MIN_ITERATIONS: Final = 4096  # RFC 7677; with fewer, the password could be guessed cheaply from the proof
 _MAX_ITERATIONS: Final = 10_000_000
 
 
 def log_in(mechanism: str, name: str, password: str, exchange: Exchange, nonce: str) -> None:
-    """Failure if the broker does not let us in, or is not the one that knows the password."""
+    """Log in. Raises Failure if the broker refuses, or does not prove that it knows the password."""
     if mechanism == "PLAIN":
         exchange(f"\0{name}\0{password}".encode())
     else:
@@ -39,9 +39,9 @@ def _scram(digest: str, name: str, password: str, exchange: Exchange, nonce: str
         asked = _attributes(challenge)
         whole_nonce, salt, iterations = asked["r"], base64.b64decode(asked["s"], validate=True), int(asked["i"])
     except (KeyError, ValueError) as error:  # binascii.Error is a ValueError
-        raise Failure(f"the broker's side of the login cannot be read ({error})") from None
+        raise Failure(f"the broker's answer to the login cannot be read ({error})") from None
     if not whole_nonce.startswith(nonce) or not _MIN_ITERATIONS <= iterations <= _MAX_ITERATIONS:
-        raise Failure("the broker's side of the login is not to be trusted")
+        raise Failure("the broker's answer to the login is not to be trusted")
     salted = hashlib.pbkdf2_hmac(digest, password.encode(), salt, iterations)
     client_key = hmac.digest(salted, b"Client Key", digest)
     final = b"c=" + base64.b64encode(_GS2_HEADER) + b",r=" + whole_nonce.encode()
@@ -55,9 +55,9 @@ def _scram(digest: str, name: str, password: str, exchange: Exchange, nonce: str
     except ValueError:
         verifier = b""
     if not hmac.compare_digest(verifier, expected):
-        raise Failure("the broker does not know the password itself")
+        raise Failure("the broker did not prove that it knows the password")
 
 
 def _attributes(message: bytes) -> dict[str, str]:
-    """`r=...,s=...,i=...`. ValueError if that is not what it is."""
+    """Parse `r=...,s=...,i=...`. Raises ValueError for anything else."""
     return {key: value for key, equals, value in (part.partition("=") for part in message.decode().split(",")) if equals}

@@ -1,15 +1,14 @@
-"""What every command owes the one who runs it: where its words go, and how it ends.
+"""What every command has in common towards its user: where its output goes, and how it ends.
 
-Standard output carries data and nothing else; notes, progress and errors go to standard error. A terminal gets tables and
-progress bars; a pipe gets tab-separated lines without a heading, or JSON where the user asks for it (`--json`).
-
+Standard output carries data and nothing else; notes, progress and errors go to standard error. On a terminal there are tables and
+progress bars; in a pipe there are tab-separated lines without a heading, or JSON if the user asks for it (`--json`).
 | exit code | |
 |---|---|
 | 0 | done; also when the reader of our output went away (`ottla consume t \\| head -1`) |
-| 1 | it failed: one line on standard error says what and why |
-| 2 | the command line was wrong (typer's own; a command raises `typer.BadParameter`) |
-| 130 | Ctrl-C; a job that goes on until it is told (`ottla pipeline archive --continuous`, `run`) ends well by it: 0 |
-| 143 | SIGTERM; the same |
+| 1 | failed; one line on standard error says what and why |
+| 2 | wrong usage (typer's own; a command raises `typer.BadParameter`) |
+| 130 | Ctrl-C; but a job that runs until it is stopped (`ottla pipeline archive --continuous`, `run`) then ends with 0 |
+| 143 | SIGTERM; with the same exception |
 """
 
 from __future__ import annotations
@@ -34,24 +33,24 @@ FAILED: Final = 1
 INTERRUPTED: Final = 130
 
 NOTHING: Final = "-"
-"""A cell without a value, for people; JSON has null."""
+"""How people see a cell without a value; JSON has null."""
 
-Json = Annotated[bool, typer.Option("--json", help="Write JSON, for programs.")]
-"""The type of a command's parameter `as_json`."""
+Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+"""The type of the parameter `as_json` of commands."""
 
 Cell = str | int | float | bool | None
 
 
 class Failure(Exception):
-    """What a command could not do, as one line for the user. Exit code 1."""
+    """Raised when a command cannot do what it was asked; its text is one line for the user. The exit code is 1."""
 
 
 def guarded(function: Callable[..., None]) -> Callable[..., None]:
-    """The command, ending as this file's table says whatever happens in it."""
+    """Return the command such that it ends as the module's table says, whatever happens in it."""
 
     @functools.wraps(function)
     def run(*args: Any, **kwargs: Any) -> None:
-        for stream in (sys.stdout, sys.stderr):  # whatever the locale: data is UTF-8, and no text can stop a command
+        for stream in (sys.stdout, sys.stderr):  # in any locale, data is UTF-8, and no text can stop a command
             if isinstance(stream, io.TextIOWrapper):
                 stream.reconfigure(encoding="utf-8", errors="backslashreplace")
         try:
@@ -74,7 +73,7 @@ def guarded(function: Callable[..., None]) -> Callable[..., None]:
 
 
 def with_resolved_types(run: Callable[..., None], function: Callable[..., None], **replaced: Sequence[inspect.Parameter]) -> None:
-    """Give `run` the signature of `function` for typer, with each parameter named in `replaced` exchanged for others."""
+    """Give `run` the signature of `function` for typer, with each parameter named in `replaced` replaced by others."""
     hints = get_type_hints(function, include_extras=True)
     parameters: list[inspect.Parameter] = []
     for name, parameter in inspect.signature(function).parameters.items():
@@ -88,13 +87,13 @@ def with_resolved_types(run: Callable[..., None], function: Callable[..., None],
 
 
 def fail(message: str) -> NoReturn:
-    """End with one line on standard error and exit code 1."""
+    """End the command with one line on standard error and exit code 1."""
     note(f"ottla: {' '.join(message.split())}")
     raise typer.Exit(FAILED)
 
 
 def note(message: str) -> None:
-    """A line for the user that is no data. Lost where standard error is closed."""
+    """Print a line for the user that is not data. It is lost if standard error is closed."""
     try:
         print(message, file=sys.stderr, flush=True)
     except BrokenPipeError:
@@ -102,10 +101,10 @@ def note(message: str) -> None:
 
 
 class Interrupt:
-    """Ctrl-C as a flag, for work that must not be torn between two steps; the second one ends it where it is.
+    """Turns Ctrl-C into a flag, for work that must not stop between two steps; the second Ctrl-C ends it where it is.
 
-    librdkafka's calls need it as well: a KeyboardInterrupt that rises within one may come out as SystemError. While `raises` is
-    set, for a read that may last, it rises at once as usual.
+    Calls into librdkafka need this as well: a KeyboardInterrupt that is raised within one may come out as SystemError. While
+    `raises` is set, for a read that may take long, Ctrl-C raises KeyboardInterrupt at once, as usual.
     """
 
     def __init__(self) -> None:
@@ -129,10 +128,10 @@ class Interrupt:
 
 
 def check_reader() -> None:
-    """BrokenPipeError if nobody reads standard output any more: for a command that waits and has nothing to write."""
+    """Raise BrokenPipeError if nobody reads standard output any more: for commands that wait and have nothing to write."""
     mode = os.fstat(sys.stdout.fileno()).st_mode
     if not (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)):
-        return  # of files and devices, poll says other things on other systems
+        return  # for files and devices, poll answers differently from system to system
     poller = select.poll()
     poller.register(sys.stdout.fileno(), 0)
     if any(event & (select.POLLERR | select.POLLHUP) for _, event in poller.poll(0)):
@@ -147,7 +146,7 @@ def _flush_or_forget() -> None:
 
 
 def _forget(stream: Any) -> None:
-    """What is still buffered goes nowhere, so that the interpreter has nothing to complain of when it flushes at its end."""
+    """Discard what is still buffered, so that the interpreter does not fail to flush it at its end."""
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, stream.fileno())
     os.close(null)
@@ -157,7 +156,7 @@ def _forget(stream: Any) -> None:
 
 
 def write_json(value: Any) -> None:
-    """One JSON value, one line."""
+    """Print a JSON value on one line."""
     sys.stdout.write(json.dumps(value, ensure_ascii=False) + "\n")
 
 
@@ -169,7 +168,7 @@ def write_lines(lines: Iterable[str]) -> None:
 def write_table(
     columns: Sequence[str], rows: Sequence[Sequence[Cell]], *, as_json: bool = False, title: str | None = None
 ) -> None:
-    """Rows for whoever reads: a table on a terminal; else tab-separated lines; with `as_json` an array of objects by column."""
+    """Print rows: as a table on a terminal, else as tab-separated lines; with `as_json` as an array of objects by column."""
     if as_json:
         write_json([dict(zip((key_of(column) for column in columns), row, strict=True)) for row in rows])
     elif sys.stdout.isatty():
@@ -180,12 +179,12 @@ def write_table(
 
 
 def key_of(column: str) -> str:
-    """A column's name in JSON: `Log end offset` is `log_end_offset`."""
+    """Return a column's name in JSON: `Log end offset` becomes `log_end_offset`."""
     return column.lower().replace(" ", "_").replace("-", "_")
 
 
 def _plain(cell: Cell) -> str:
-    """A cell in a line of cells: tabs and line ends within it would be read as more cells."""
+    """Return a cell for a tab-separated line: tabs and line ends in it would be read as further cells."""
     return as_text(cell).replace("\\", "\\\\").replace("\t", "\\t").replace("\r", "\\r").replace("\n", "\\n")
 
 
@@ -206,7 +205,7 @@ def _write_rich_table(columns: Sequence[str], rows: Sequence[Sequence[Cell]], ti
         numbers = bool(rows) and all(row[at] is None or type(row[at]) in {int, float} for row in rows)
         table.add_column(column, justify="right" if numbers else "left", overflow="fold")
     for row in rows:
-        table.add_row(*(Text(as_text(cell)) for cell in row))  # Text: a topic's name is no markup
+        table.add_row(*(Text(as_text(cell)) for cell in row))  # Text, since a topic's name must not be read as markup
     Console(file=sys.stdout).print(table)
 
 
@@ -215,7 +214,7 @@ def _write_rich_table(columns: Sequence[str], rows: Sequence[Sequence[Cell]], ti
 
 @contextmanager
 def progress(what: str, total: int | None, *, in_bytes: bool = False) -> Iterator[Callable[[int], None]]:
-    """A bar on standard error if that is a terminal; the value is `advance(n)`. With `total` None it only shows that it lives."""
+    """Show a bar on standard error if that is a terminal; yields `advance(n)`. With `total` None it only shows activity."""
     if not sys.stderr.isatty():
         yield lambda _: None
         return
@@ -231,7 +230,7 @@ def progress(what: str, total: int | None, *, in_bytes: bool = False) -> Iterato
         TimeRemainingColumn(),
         console=console,
         transient=True,
-        redirect_stdout=False,  # or rich would write our data to the bar's stream
+        redirect_stdout=False,  # otherwise rich would write our data to the bar's stream
     ) as bar:
         task = bar.add_task(what, total=total)
         yield lambda count: bar.advance(task, count)

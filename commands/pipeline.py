@@ -1,8 +1,8 @@
-"""`ottla pipeline`: topics as tables, on Spark. The jobs themselves are in ottla.pipeline; docs/pipeline.md tells of them.
+"""`ottla pipeline`: topics as tables, on Spark. The jobs themselves are in ottla.pipeline; docs/pipeline.md describes them.
 
-What can be wrong is told before Spark starts, where it can be known: an unreachable broker, an unknown topic, a schema that
-is none. Data goes to standard output, progress to standard error; exit codes are output.py's, and `audit` ends with 1 where it
-found a difference.
+Errors that can be known before Spark starts are reported before: an unreachable broker, an unknown topic, an invalid schema. Data
+goes to standard output, progress to standard error. Exit codes are those of output.py, and `audit` exits with 1 if it found a
+difference.
 """
 
 from __future__ import annotations
@@ -31,26 +31,27 @@ def archive(
     cluster: client.Cluster,
     spark: pipeline_frame.Spark,
     topic: Topic,
-    to: Annotated[str, typer.Option("--to", metavar="DIR", help="Local, or any address that Spark writes to.")],
+    to: Annotated[str, typer.Option("--to", metavar="DIR", help="A local directory, or any address that Spark can write to.")],
     continuous: Annotated[
-        bool, typer.Option("--continuous/--once", help="Go on until Ctrl-C, or archive what is there and end.")
+        bool, typer.Option("--continuous/--once", help="Run until Ctrl-C, or archive what is there and end.")
     ] = False,
-    value: Annotated[str, typer.Option(help="How values are written: raw, json, avro, framed-avro.")] = "raw",
+    value: Annotated[str, typer.Option(help="The format of values: raw, json, avro, framed-avro.")] = "raw",
     schema: Annotated[
-        str | None, typer.Option(metavar="FILE|TEXT", help="For json `id BIGINT, name STRING`, for avro its JSON. Else inferred.")
+        str | None,
+        typer.Option(metavar="FILE|TEXT", help="For json `id BIGINT, name STRING`, for avro its JSON. Default: inferred."),
     ] = None,
-    sample: Annotated[int, typer.Option(min=1, help="Records to infer a schema from.")] = 10_000,
+    sample: Annotated[int, typer.Option(min=1, help="Infer a schema from this many records.")] = 10_000,
     table: Annotated[
-        str, typer.Option("--format", help="parquet, delta or iceberg (give the --packages of the latter two).")
+        str, typer.Option("--format", help="parquet, delta or iceberg (the latter two need --packages).")
     ] = "parquet",
-    interval: Annotated[float, typer.Option(min=0, metavar="SECONDS", help="With --continuous: from batch to batch.")] = _EVERY,
-    batch: Annotated[int | None, typer.Option(min=1, metavar="RECORDS", help="The most that one batch takes.")] = None,
-    uncommitted: Annotated[bool, typer.Option("--uncommitted", help="Also records of transactions not committed.")] = False,
+    interval: Annotated[float, typer.Option(min=0, metavar="SECONDS", help="Time between batches with --continuous.")] = _EVERY,
+    batch: Annotated[int | None, typer.Option(min=1, metavar="RECORDS", help="The most records in one batch.")] = None,
+    uncommitted: Annotated[bool, typer.Option("--uncommitted", help="Also archive records of uncommitted transactions.")] = False,
     allow_loss: Annotated[
-        bool, typer.Option("--allow-loss", help="Go on where records were deleted before they were read.")
+        bool, typer.Option("--allow-loss", help="Continue even if records were deleted before they were read.")
     ] = False,
 ) -> None:
-    """Archive a topic as a table, exactly once, and go on where the last run ended."""
+    """Archive a topic as a table, exactly once, continuing where the last run ended."""
     from ottla.pipeline import archive as job
 
     kafka = pipeline_frame.kafka_cluster(cluster)
@@ -64,7 +65,7 @@ def archive(
         totals = job.run(session, plan, output.note)
     done = f"{totals.records:,} records in {totals.batches} batches to {to}"
     is_cut = totals.stopped_by is not None and not continuous
-    output.note(f"{topic}: interrupted after {done}; the next run goes on there" if is_cut else f"{topic}: {done}")
+    output.note(f"{topic}: interrupted after {done}; the next run continues there" if is_cut else f"{topic}: {done}")
     pipeline_frame.end_by(totals.stopped_by, continuous=continuous)
 
 
@@ -74,18 +75,18 @@ def archive(
 def replay(
     cluster: client.Cluster,
     spark: pipeline_frame.Spark,
-    directory: Annotated[str, typer.Argument(metavar="DIR", help="An archive.", show_default=False)],
-    to: Annotated[str, typer.Option("--to", metavar="TOPIC")],
+    directory: Annotated[str, typer.Argument(metavar="DIR", help="The archive.", show_default=False)],
+    to: Annotated[str, typer.Option("--to", metavar="TOPIC", help="The topic to write to.")],
     since: Time = None,
     until: Time = None,
     key: Annotated[list[str] | None, typer.Option(help="Only records with this key. May be repeated.")] = None,
-    key_pattern: Annotated[str | None, typer.Option(metavar="REGEX", help="Only records whose key has a match.")] = None,
-    rate: Annotated[float | None, typer.Option(min=0.001, metavar="N", help="Records a second, at most.")] = None,
+    key_pattern: Annotated[str | None, typer.Option(metavar="REGEX", help="Only records whose key matches.")] = None,
+    rate: Annotated[float | None, typer.Option(min=0.001, metavar="N", help="The most records per second.")] = None,
     name: Annotated[
-        str | None, typer.Option(metavar="GROUP", help="Where it is kept how far the replay is; another name starts over.")
+        str | None, typer.Option(metavar="GROUP", help="The group that keeps the replay's progress; a new name starts over.")
     ] = None,
 ) -> None:
-    """Write an archive back into a topic: same partitions, order, keys, values, headers, timestamps. Resumes."""
+    """Write an archive back to a topic, with partitions, order, keys, values, headers and timestamps. It can be resumed."""
     from ottla.pipeline import archive as archive_job
     from ottla.pipeline import replay as job
 
@@ -94,7 +95,7 @@ def replay(
     partitions = len(pipeline_frame.known_topic(cluster, to).partitions)
     with spark.session((), archive_job.conf_of(directory)) as session:
         totals = job.run(session, plan, partitions)
-    before = f"; {totals.already:,} were there from a run before" if totals.already else ""
+    before = f"; {totals.already:,} were there from an earlier run" if totals.already else ""
     output.note(f"{to}: {totals.written:,} records written{before}")
 
 
@@ -106,24 +107,26 @@ def audit(
     spark: pipeline_frame.Spark,
     topic: Topic,
     against: Annotated[
-        str | None, typer.Option(metavar="DIR|TOPIC|HOST:PORT[/TOPIC]", help="What ought to hold the same records.")
+        str | None, typer.Option(metavar="DIR|TOPIC|HOST:PORT[/TOPIC]", help="What should hold the same records.")
     ] = None,
     unique: Annotated[
         str | None,
-        typer.Option("--unique", metavar="SQL", help="What no two records share: key, or value:id, or any expression."),
+        typer.Option("--unique", metavar="SQL", help="What no two records may share: key, value:id, or any expression."),
     ] = None,
     ordered: Annotated[
-        str | None, typer.Option("--ordered", metavar="SQL", help="What must not fall within a partition, such as timestamp.")
+        str | None, typer.Option("--ordered", metavar="SQL", help="What must not decrease within a partition, such as timestamp.")
     ] = None,
-    bucket: Annotated[float, typer.Option(min=0.001, metavar="SECONDS", help="The span of time of one checksum.")] = 3600.0,
+    bucket: Annotated[
+        float, typer.Option(min=0.001, metavar="SECONDS", help="The span of time that a checksum covers.")
+    ] = 3600.0,
     gaps: Annotated[bool, typer.Option("--gaps/--no-gaps", help="Whether offsets without a record are differences.")] = True,
     match: Annotated[
-        str, typer.Option(help="offset, content, or auto: by offset against an archive of the same topic.")
+        str, typer.Option(help="offset, content, or auto, which compares by offset with an archive of the same topic.")
     ] = "auto",
-    limit: Annotated[int, typer.Option(min=1, help="Differences of a kind to list.")] = 1000,
+    limit: Annotated[int, typer.Option(min=1, help="List at most this many differences of a kind.")] = 1000,
     as_json: output.Json = False,
 ) -> None:
-    """Prove that a topic is complete, alone or against something else. Exit code 1 on any difference."""
+    """Prove that a topic is complete, by itself or compared with something else. The exit code is 1 for any difference."""
     from ottla.pipeline import audit as job
     from ottla.pipeline import audit_job
 
@@ -151,10 +154,10 @@ app.command("run")(pipeline_run.run)
 
 
 def _ms(text: str | None) -> int | None:
-    """A time in ms. BadParameter for what is none, as positions.py reads it."""
+    """Return a time in ms. Raises BadParameter unless it is written as in positions.py."""
     if text is None:
         return None
     found = parse_time_ms(text)
     if found is None:
-        raise typer.BadParameter(f"{text!r} is no time; write 2026-11-21T09:00 or @milliseconds")
+        raise typer.BadParameter(f"{text!r} is not a time; write 2026-11-21T09:00 or @milliseconds")
     return found

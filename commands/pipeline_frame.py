@@ -1,4 +1,4 @@
-"""What every command of `ottla pipeline` shares: the options that say where Spark is, and how Spark's errors are told.
+"""What the commands of `ottla pipeline` share: the options that say where Spark is, and the reporting of Spark's errors.
 
     @app.command("archive")
     @client.command
@@ -7,7 +7,7 @@
         with spark.session(("kafka",)) as session:
             ...
 
-Nothing of Spark is imported before a session is asked for, and nothing of ottla.pipeline before a command runs.
+Nothing of Spark is imported before a session is opened, and nothing of ottla.pipeline before a command runs.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Spark:
 
     @contextmanager
     def session(self, connectors: Sequence[str], conf: Mapping[str, str] | None = None) -> Iterator[SparkSession]:
-        """A session that is stopped at the end."""
+        """Open a session, which is stopped at the end."""
         from dataclasses import replace
 
         from ottla.pipeline.session import session
@@ -56,14 +56,14 @@ class Spark:
 
 
 def kafka_cluster(cluster: client.Cluster) -> KafkaCluster:
-    """The cluster in the form that jobs know."""
+    """Return the cluster in the form that jobs use."""
     from ottla.pipeline.cluster import KafkaCluster
 
     return KafkaCluster({**cluster.file, **cluster.properties})
 
 
 def known_topic(cluster: client.Cluster, topic: str) -> TopicMetadata:
-    """The topic's partitions. Failure, before Spark starts, if the cluster does not answer or has no such topic."""
+    """Return the topic's metadata. Raises Failure, before Spark starts, if the cluster does not answer or lacks the topic."""
     found = cluster.reach(cluster.admin()).topics.get(topic)
     if found is None:
         raise Failure(f"{topic}: there is no such topic at {cluster.bootstrap}")
@@ -75,7 +75,7 @@ def _option(annotation: Any, default: Any, name: str) -> inspect.Parameter:
 
 
 def end_by(signal: Signals | None, *, continuous: bool) -> None:
-    """Exit as a shell tells of this signal. A job that goes on until it is told ends well by it, and no other job does."""
+    """Exit with the shell's code for this signal, unless the job is continuous: for such a job a signal is the normal end."""
     if signal is not None and not continuous:
         raise typer.Exit(128 + signal)
 
@@ -97,7 +97,7 @@ OPTIONS: Final = (
     _option(
         Annotated[
             list[str] | None,
-            typer.Option("--jars", metavar="FILE,...", help="The connector's jars, instead of Maven's.", rich_help_panel=_PANEL),
+            typer.Option("--jars", metavar="FILE,...", help="The connector's jars. Default: from Maven.", rich_help_panel=_PANEL),
         ],
         None,
         "jars",
@@ -108,7 +108,7 @@ OPTIONS: Final = (
             typer.Option(
                 "--packages",
                 metavar="GROUP:NAME:VERSION,...",
-                help="More jars, by Maven coordinates: those of Delta or Iceberg.",
+                help="More jars by Maven coordinates, such as those of Delta or Iceberg.",
                 rich_help_panel=_PANEL,
             ),
         ],
@@ -129,7 +129,7 @@ OPTIONS: Final = (
 
 
 def command(function: Callable[..., None]) -> Callable[..., None]:
-    """A command whose parameter `spark` comes from these options, and which ends in words whatever Spark raises."""
+    """Return a command whose parameter `spark` comes from these options, and which puts Spark's errors into words."""
 
     @functools.wraps(function)
     def run(
@@ -163,7 +163,7 @@ def _listed(words: list[str] | None) -> tuple[str, ...]:
 
 @contextmanager
 def _in_words() -> Iterator[None]:
-    """What Spark and Py4J raise, as a PipelineError of one line. Theirs are looked up where they are loaded only."""
+    """Turn errors of Spark and Py4J into a PipelineError of one line. Their classes are only looked up if they are loaded."""
     import sys
 
     from ottla.pipeline.errors import PipelineError, in_one_line

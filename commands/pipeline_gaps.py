@@ -1,11 +1,11 @@
-"""What `ottla pipeline audit` asks of the cluster itself: a topic's bounds, whether it is compacted, and what fills a gap.
+"""What `ottla pipeline audit` asks the cluster itself: a topic's bounds, whether it is compacted, and what fills a gap.
 
-Who reads committed records sees no markers of transactions and no records of aborted ones; Spark's connector tells of neither. So
-each gap is read as a consumer's library does, batch headers only (Fetch, version 12, the last that names topics): offsets
-of control batches and of batches within an aborted transaction are accounted for, all others are missing.
+A reader of committed records sees neither the markers of transactions nor the records of aborted ones, and Spark's connector
+shows neither. So each gap is read as a client library reads, but batch headers only (Fetch version 12, the last one that names
+topics). The offsets of control batches and of batches in aborted transactions are accounted for; all others are missing.
 
-Gaps may be as many as records. They come as a stream and go as one, beside the partition that is read once from gap to gap: a
-little at a place that was jumped to, more and more where gap follows upon gap.
+There may be as many gaps as records. They are streamed in and out, and each partition is read once alongside them, from gap to
+gap: in small pieces after a jump, in larger and larger ones while gap follows gap.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 FETCH_VERSION: Final = 12
 LEAST_BYTES: Final = 16 << 10
 MOST_BYTES: Final = 4 << 20
-"""Of one answer, which has a whole batch in any case."""
+"""The limit for one answer, which has a whole batch in any case."""
 READ_COMMITTED: Final = 1
 
 
 def snapshot(cluster: client.Cluster, topic: str) -> Bounds:
-    """First offset and end of every partition, as a reader of committed records has them."""
+    """Return the first and the end offset of every partition, as a reader of committed records sees them."""
     from confluent_kafka import IsolationLevel
 
     admin = cluster.admin()
@@ -46,17 +46,17 @@ def snapshot(cluster: client.Cluster, topic: str) -> Bounds:
 
 
 def is_compacted(cluster: client.Cluster, topic: str) -> bool:
-    """Whether the topic loses records by its cleanup.policy, so that offsets without one are nothing to tell."""
+    """Return whether the topic's cleanup.policy compacts it, so that offsets without a record are normal."""
     from confluent_kafka.admin import ConfigResource
 
     resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
-    admin = cluster.admin()  # without a name it would be gone before it answers
+    admin = cluster.admin()  # a variable, since it would be gone before the answer otherwise
     future = admin.describe_configs([resource], request_timeout=cluster.timeout_s)[resource]
     return "compact" in str(cluster.result(future)["cleanup.policy"].value)
 
 
 def explained(cluster: client.Cluster, topic: str, gaps: Iterable[Gap]) -> Iterator[Gap]:
-    """The gaps that stay when markers and aborted records are accounted for. They come and go ascending within a partition."""
+    """Yield the gaps that markers and aborted records do not account for. In and out, they ascend within a partition."""
     brokers: Brokers | None = None
     with ExitStack() as stack:
         for number, of_partition in groupby(gaps, lambda gap: gap.partition):
@@ -70,23 +70,23 @@ def explained(cluster: client.Cluster, topic: str, gaps: Iterable[Gap]) -> Itera
 
 
 class Walk:
-    """One partition, read forward once; gaps come in ascending order."""
+    """Reads one partition forward, once; the gaps asked for must ascend."""
 
     def __init__(self, connection: Connection, topic: str, partition: int) -> None:
         self.connection = connection
         self.topic = topic
         self.partition = partition
         self.reached = -1
-        """Everything before this offset has been read, from where reading last began."""
+        """Everything before this offset has been read, since the last jump."""
         self.filled: deque[tuple[int, int]] = deque()
-        """Offsets, both ends inclusive, that readers of committed records do not see."""
+        """Ranges of offsets, both ends inclusive, that readers of committed records do not see."""
         self.spanned = 0
-        """How many offsets the last answer had: a gap that is farther away than that is jumped to."""
+        """How many offsets the last answer covered: the walk jumps to gaps that are farther away than that."""
         self.bytes = LEAST_BYTES
-        """How much to ask for."""
+        """How many bytes to ask for."""
 
     def unfilled(self, first: int, last: int) -> Iterator[tuple[int, int]]:
-        """What of the offsets is accounted for by nothing."""
+        """Yield the ranges of these offsets that nothing accounts for."""
         self._move(first)
         at = first
         while at <= last:
@@ -106,7 +106,7 @@ class Walk:
             yield at, last
 
     def _move(self, first: int) -> None:
-        """On to the gap that begins here."""
+        """Move on to the gap that begins here."""
         while self.filled and self.filled[0][1] < first:
             self.filled.popleft()
         if first > self.reached:
@@ -115,7 +115,7 @@ class Walk:
             self.reached = first
 
     def _read(self) -> bool:
-        """Take in the batches from `reached` on; False at the end."""
+        """Take in the batches from `reached` on. Return False at the end."""
         found = self._fetch(self.reached)
         aborted = sorted((one.first_offset, one.producer_id) for one in found.aborted_transactions or ())
         active: set[int] = set()

@@ -1,13 +1,13 @@
-"""Places in a topic as a user writes them (`--from`, `--until`), and what they are in each partition.
+"""Places in a topic as a user writes them (`--from`, `--until`), and the offsets that they stand for in each partition.
 
-| written | the offset of a partition |
+| written | the offset in a partition |
 |---|---|
-| `beginning` or `earliest`, `end` or `latest` | its first, its next to be written |
-| `17` | 17, or the nearest it has |
+| `beginning` or `earliest`, `end` or `latest` | its first offset, the next one to be written |
+| `17` | 17, or the nearest that it has |
 | `-5` | five before its end |
 | `2026-11-21T09:00`, `2026-11-21T09:00:00Z`, `@1795251600000` | its first record then or later; its end if there is none |
 
-A time without a zone is in the computer's own; `@` is for milliseconds since 1970, for a plain number is an offset.
+A time without a zone is in the computer's own. Milliseconds since 1970 need the `@`, since a plain number is an offset.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ class Kind(Enum):
 
 
 _WORDS: Final = {"beginning": Kind.BEGINNING, "earliest": Kind.BEGINNING, "end": Kind.END, "latest": Kind.END}
-"""As kcat writes them, and as Kafka's own tools do."""
+"""The names of places, as in kcat and as in Kafka's own tools."""
 
 
 class Position(NamedTuple):
-    """A place, in any partition. `number`: the offset, the count of records before the end, or ms since 1970."""
+    """A place in any partition. `number` is the offset, the count of records before the end, or ms since 1970."""
 
     kind: Kind
     number: int = 0
@@ -60,18 +60,18 @@ class Partition(NamedTuple):
 
 
 class Span(NamedTuple):
-    """The offsets a partition has: `begin` is its first, `end` the one after its last."""
+    """The offsets that a partition has: `begin` is the first, `end` the one after the last."""
 
     begin: int
     end: int
 
 
 def parse_time_ms(text: str) -> int | None:
-    """Milliseconds since 1970 of an ISO 8601 time or of `@milliseconds`; None if it is neither."""
+    """Parse an ISO 8601 time or `@milliseconds` to ms since 1970. Return None if it is neither."""
     if found := _MS.fullmatch(text):
         return int(found[1])
     if text.isdecimal():
-        return None  # fromisoformat would take 20261121 for a day
+        return None  # fromisoformat would read 20261121 as a date
     try:
         return round(datetime.fromisoformat(text).timestamp() * 1000)
     except (ValueError, OverflowError, OSError):
@@ -79,7 +79,7 @@ def parse_time_ms(text: str) -> int | None:
 
 
 def parse_position(text: str, option: str) -> Position:
-    """What the user wrote after `option`. Wrong usage if it is nothing of the table above."""
+    """Parse what the user wrote after `option`. Raises BadParameter if it is not in the table above."""
     if text in _WORDS:
         return Position(_WORDS[text])
     if _WHOLE.fullmatch(text):
@@ -89,14 +89,14 @@ def parse_position(text: str, option: str) -> Position:
         return Position(Kind.TAIL, -number) if text.startswith("-") else Position(Kind.OFFSET, number)
     time_ms = parse_time_ms(text)
     if time_ms is None or not 0 <= time_ms <= MAX_INT64:
-        raise typer.BadParameter(f"{text!r} is no place in a topic; {_SYNTAX}", param_hint=option)
+        raise typer.BadParameter(f"{text!r} is not a place in a topic; {_SYNTAX}", param_hint=option)
     return Position(Kind.TIME, time_ms)
 
 
 def spans(
     cluster: Cluster, admin: AdminClient, partitions: Iterable[Partition], isolation: IsolationLevel
 ) -> dict[Partition, Span]:
-    """First and next offset of each. KafkaException as the cluster says."""
+    """Return the first and the end offset of each partition. Raises KafkaException for the cluster's errors."""
     offset_spec = _offset_spec()
     wanted = list(partitions)
     begins = _list_offsets(cluster, admin, dict.fromkeys(wanted, offset_spec.earliest()), isolation)
@@ -107,7 +107,7 @@ def spans(
 def resolve(
     cluster: Cluster, admin: AdminClient, position: Position, have: Mapping[Partition, Span], isolation: IsolationLevel
 ) -> dict[Partition, int]:
-    """The offset of the position in each partition, always within its span."""
+    """Return the offset of the position in each partition, always within its span."""
     kind, number = position
     if kind is Kind.BEGINNING:
         found = {partition: span.begin for partition, span in have.items()}
@@ -124,7 +124,7 @@ def resolve(
 
 
 def _offset_spec() -> Any:
-    """librdkafka's three questions for an offset. The stub does not type them."""
+    """Return librdkafka's OffsetSpec class, which its stub does not type."""
     from confluent_kafka.admin import OffsetSpec
 
     return OffsetSpec

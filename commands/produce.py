@@ -1,14 +1,14 @@
-"""`ottla produce TOPIC`: records from lines, to any Kafka.
+"""`ottla produce TOPIC`: sends lines as records to a topic of any Kafka cluster.
 
-A line of standard input, of the files, or of `--value` is a record. With `--key-delimiter :` what is before the first `:` is its
-key (a line without one has no key); with `--json` the line describes the record (record_text.py), and what it leaves out comes
-from the options. Lines end with a newline, and nothing else is taken from them.
+A line of standard input, of the files, or of `--value` is a record. With `--key-delimiter :` the part before the first `:` is its
+key (a line without one has no key). With `--json` the line describes the record (record_text.py), and the options supply what it
+leaves out. Lines end with a newline; only that is removed from them.
 
 Keys go to the partitions where Java's clients put them (murmur2); -X partitioner=... chooses another way. Memory is bounded
-however long the input is: a queue of 64 MiB, and no line longer than the client would send (message.max.bytes).
+however long the input is: by a queue of 64 MiB, and because no line may be longer than the client could send (message.max.bytes).
 
-What is delivered is counted. A record that is not delivered does not keep the others from going; at the end one line says how
-many failed and why, and the exit code is 1. A line that is no record stops the reading; what was before it is sent.
+Delivered records are counted. A record that fails does not keep the others from being sent; at the end one line says how many
+failed and why, and the exit code is 1. A line that is not a record stops the reading; the records before it are sent.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Message, Producer
 
 QUEUE_KIB: Final = 65_536
-_DEFAULT_MESSAGE_MAX_BYTES: Final = 1_000_000  # librdkafka's
+_DEFAULT_MESSAGE_MAX_BYTES: Final = 1_000_000  # librdkafka's default
 _JSON_FACTOR: Final = 8  # a byte may take six characters (\u0000), and there are names around it
 _ENDING_FLUSH_S: Final = 2.0  # after Ctrl-C
-_CREATION_S: Final = 10.0  # how long a broker that makes topics on demand may say that there is none
-_DOWN_S: Final = 3.0  # how long no broker may be there before the user hears of it
+_CREATION_S: Final = 10.0  # how long a broker that creates topics on demand may answer that there is none
+_DOWN_S: Final = 3.0  # how long all brokers may be away before the user hears of it
 _POLL_S: Final = 0.1
-_PASSING: Final = frozenset({"UNKNOWN_TOPIC_OR_PART", "LEADER_NOT_AVAILABLE"})  # while a topic comes into being
+_PASSING: Final = frozenset({"UNKNOWN_TOPIC_OR_PART", "LEADER_NOT_AVAILABLE"})  # while a topic is being created
 STANDARD_INPUT: Final = Path("-")
 
 
@@ -63,7 +63,7 @@ class Acks(StrEnum):
 
 
 class Template(NamedTuple):
-    """What a line is made into a record with."""
+    """What the options say about how a line becomes a record."""
 
     key: bytes | None = None
     headers: Sequence[tuple[str, bytes | None]] = ()
@@ -74,7 +74,7 @@ class Template(NamedTuple):
     as_json: bool = False
 
     def record(self, line: bytes) -> NewRecord:
-        """The record of a line. BadRecord if it is none."""
+        """Return the record of a line. Raises BadRecord if it does not describe one."""
         if self.as_json:
             found = record_from_json(line)
             return NewRecord(
@@ -93,7 +93,7 @@ class Template(NamedTuple):
 
 
 class Sender:
-    """A producer that counts: `delivered`, and by reason what was not."""
+    """A producer that counts: `delivered` records, and `failures` by reason."""
 
     def __init__(self, cluster: client.Cluster, producer: Producer, topic: str) -> None:
         self.cluster = cluster
@@ -103,7 +103,7 @@ class Sender:
         self.failures: Counter[str] = Counter()
 
     def send(self, record: NewRecord, interrupt: output.Interrupt) -> None:
-        """Queue a record; waits while the queue is full. What cannot even be queued, or not before Ctrl-C, counts as failed."""
+        """Queue a record, waiting while the queue is full. What cannot be queued, or not before Ctrl-C, counts as failed."""
         from confluent_kafka import KafkaException
 
         while not interrupt.came:
@@ -136,7 +136,7 @@ class Sender:
             self.failures[client.explain(error)] += 1
 
     def flush(self, interrupt: output.Interrupt) -> int:
-        """Wait until nothing is queued, after Ctrl-C for a little only; how many records are left."""
+        """Wait until the queue is empty, but only briefly after Ctrl-C. Return how many records are left."""
         ends_at = math.inf
         while left := self.producer.flush(_POLL_S):
             self._say_if_down()
@@ -149,51 +149,51 @@ class Sender:
     def _say_if_down(self) -> None:
         since = self.cluster.down_since
         if since is not None and time.monotonic() - since > _DOWN_S:
-            self.cluster.down_since = math.inf  # said once, until records arrive again
-            output.note(f"ottla: {self.cluster.reason('no connection to a broker')}; trying on, Ctrl-C ends it")
+            self.cluster.down_since = math.inf  # reported once, until records arrive again
+            output.note(f"ottla: {self.cluster.reason('no connection to a broker')}; still trying, Ctrl-C stops")
 
     def verdict(self) -> None:
-        """Failure if anything was not delivered."""
+        """Raise Failure if anything was not delivered."""
         if failed := self.failures.total():
             reasons = "; ".join(f"{count} × {reason}" if failed > 1 else reason for reason, count in self.failures.most_common())
-            raise Failure(f"{failed} of {failed + self.delivered} records not delivered: {reasons}")
+            raise Failure(f"{failed} of {failed + self.delivered} records were not delivered: {reasons}")
 
 
 @client.command
 def produce(
     cluster: client.Cluster,
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Where the records go.", show_default=False)],
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic to send to.", show_default=False)],
     files: Annotated[
-        list[Path] | None, typer.Argument(metavar="FILE", help="Read these; - is standard input, the default.")
+        list[Path] | None, typer.Argument(metavar="FILE", help="Files to read; - is standard input, the default.")
     ] = None,
     value: Annotated[
-        list[str] | None, typer.Option(metavar="TEXT", help="A record, instead of reading. May be repeated.")
+        list[str] | None, typer.Option(metavar="TEXT", help="Send this record instead of reading any. May be repeated.")
     ] = None,
-    key: Annotated[str | None, typer.Option("--key", "-k", metavar="TEXT", help="The key of records without one.")] = None,
+    key: Annotated[str | None, typer.Option("--key", "-k", metavar="TEXT", help="The key of records that have none.")] = None,
     key_delimiter: Annotated[
-        str | None, typer.Option("--key-delimiter", "-K", metavar="TEXT", help="What is before it in a line is the key.")
+        str | None, typer.Option("--key-delimiter", "-K", metavar="TEXT", help="The part of a line before it is the key.")
     ] = None,
     header: Annotated[
-        list[str] | None, typer.Option("--header", "-H", metavar="NAME=VALUE", help="For every record. May be repeated.")
+        list[str] | None, typer.Option("--header", "-H", metavar="NAME=VALUE", help="A header of every record. May be repeated.")
     ] = None,
-    partition: Annotated[int | None, typer.Option("--partition", "-p", min=0, help="Default: by the key.")] = None,
+    partition: Annotated[int | None, typer.Option("--partition", "-p", min=0, help="Default: chosen by the key.")] = None,
     timestamp: Annotated[
         str | None, typer.Option(metavar="TIME", help="2026-11-21T09:00:00Z, or milliseconds since 1970. Default: now.")
     ] = None,
     null_value: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="A value written so is null, which deletes the key when compacted.")
+        str | None, typer.Option(metavar="TEXT", help="Send null for this value; compaction then deletes the key.")
     ] = None,
-    tombstone: Annotated[bool, typer.Option("--tombstone", help="One record without a value, for --key.")] = False,
+    tombstone: Annotated[bool, typer.Option("--tombstone", help="Send one record with --key and no value.")] = False,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Each line is a JSON object, as `ottla consume --json` writes.")
+        bool, typer.Option("--json", help="Each line is a JSON object, as `ottla consume --json` prints them.")
     ] = False,
-    compression: Annotated[Codec | None, typer.Option("--compression", "-z", help="How batches are compressed.")] = None,
-    acks: Annotated[Acks | None, typer.Option("--acks", "-a", help="Who must have a record: all replicas in sync, ...")] = None,
-    batch: Annotated[int | None, typer.Option(min=1, max=1_000_000, help="Records of a batch at most.")] = None,
-    batch_bytes: Annotated[int | None, typer.Option(min=1, max=2**31 - 1, help="Bytes of a batch at most.")] = None,
-    linger_ms: Annotated[float | None, typer.Option(min=0, max=900_000, help="How long a batch waits for more.")] = None,
+    compression: Annotated[Codec | None, typer.Option("--compression", "-z", help="How to compress batches.")] = None,
+    acks: Annotated[Acks | None, typer.Option("--acks", "-a", help="Which replicas must have a record: all in sync, ...")] = None,
+    batch: Annotated[int | None, typer.Option(min=1, max=1_000_000, help="The most records in a batch.")] = None,
+    batch_bytes: Annotated[int | None, typer.Option(min=1, max=2**31 - 1, help="The most bytes in a batch.")] = None,
+    linger_ms: Annotated[float | None, typer.Option(min=0, max=900_000, help="How long a batch waits for more records.")] = None,
 ) -> None:
-    """Send records: lines of standard input, of files, or --value."""
+    """Send lines of standard input, lines of files, or --value as records."""
     _check_usage(cluster, files, value, has_key=key is not None, tombstone=tombstone)
     checked([topic])
     template = Template(
@@ -220,7 +220,7 @@ def produce(
 
 
 def send_all(sender: Sender, records: Iterator[NewRecord]) -> None:
-    """Send, wait for what was sent, and say how it went."""
+    """Send the records, wait until they are delivered, and report how it went."""
     bad: BadRecord | None = None
     with output.Interrupt() as interrupt:
         try:
@@ -235,14 +235,14 @@ def send_all(sender: Sender, records: Iterator[NewRecord]) -> None:
         output.note(f"ottla: interrupted: {sender.delivered} records delivered, {left + sender.failures.total()} not")
         raise KeyboardInterrupt
     if bad is not None:
-        raise Failure(f"{bad}; of the records before it {sender.delivered} were delivered")
+        raise Failure(f"{bad}; records delivered before it: {sender.delivered}")
     sender.verdict()
     if sys.stderr.isatty():
         output.note(f"{sender.delivered} records delivered")
 
 
 def _next_record(records: Iterator[NewRecord], interrupt: output.Interrupt) -> NewRecord | None:
-    """The next one; None at the end and after Ctrl-C, which ends the waiting for a line."""
+    """Return the next record; None at the end and after Ctrl-C, which also ends the waiting for a line."""
     interrupt.raises = True
     try:
         return None if interrupt.came else next(records, None)
@@ -254,7 +254,7 @@ def _next_record(records: Iterator[NewRecord], interrupt: output.Interrupt) -> N
 
 
 def made(lines: Iterable[tuple[int, bytes]], template: Template, source: str) -> Iterator[NewRecord]:
-    """The records of numbered lines. BadRecord says which one of which source is none."""
+    """Yield the records of numbered lines. BadRecord names the source and the line that is not a record."""
     for number, line in lines:
         try:
             yield template.record(line)
@@ -263,7 +263,7 @@ def made(lines: Iterable[tuple[int, bytes]], template: Template, source: str) ->
 
 
 def read_files(stack: ExitStack, files: Sequence[Path], template: Template, max_bytes: int) -> Iterator[NewRecord]:
-    """The records of all files, which are opened now, so that one that is missing is known before anything is sent."""
+    """Yield the records of all files, which are opened now, so that a missing one is noticed before anything is sent."""
     streams: list[tuple[str, BinaryIO]] = []
     for file in files:
         stream = sys.stdin.buffer if file == STANDARD_INPUT else stack.enter_context(file.open("rb"))
@@ -271,7 +271,7 @@ def read_files(stack: ExitStack, files: Sequence[Path], template: Template, max_
     sizes = [os.fstat(stream.fileno()) for _, stream in streams]
     regular = all(stat.S_ISREG(size.st_mode) for size in sizes)
     advance = lambda _: None  # noqa: E731
-    if regular:  # of a pipe nobody knows the end, and on a terminal a bar would be in the way
+    if regular:  # the end of a pipe is not known, and on a terminal a bar would be in the way
         advance = stack.enter_context(output.progress("sending", sum(size.st_size for size in sizes), in_bytes=True))
     for name, stream in streams:
         yield from made(numbered_lines(name, stream, max_bytes, advance), template, name)
@@ -280,7 +280,7 @@ def read_files(stack: ExitStack, files: Sequence[Path], template: Template, max_
 def numbered_lines(
     source: str, stream: BinaryIO, max_bytes: int, advance: Callable[[int], object]
 ) -> Iterator[tuple[int, bytes]]:
-    """Lines without their newline, counted from 1; the last may lack one. BadRecord at one that is longer than `max_bytes`."""
+    """Yield lines without their newline, counted from 1; the last may lack one. Raises BadRecord for one over `max_bytes`."""
     number = 0
     while line := stream.readline(max_bytes + 1):
         number += 1
@@ -291,9 +291,9 @@ def numbered_lines(
 
 
 def _max_line_bytes(cluster: client.Cluster, as_json: bool) -> int:
-    """No longer line can become a record that the client takes."""
+    """Return the length above which no line can become a record that the client accepts."""
     given = cluster.properties.get("message.max.bytes", cluster.file.get("message.max.bytes"))
-    size = _DEFAULT_MESSAGE_MAX_BYTES if given is None else int(given)  # librdkafka has taken it: it is a number
+    size = _DEFAULT_MESSAGE_MAX_BYTES if given is None else int(given)  # a number, since librdkafka has accepted it
     return size * (_JSON_FACTOR if as_json else 1)
 
 
@@ -301,7 +301,7 @@ def _max_line_bytes(cluster: client.Cluster, as_json: bool) -> int:
 
 
 def check_topic(cluster: client.Cluster, producer: Producer, topic: str, partition: int | None) -> None:
-    """Failure if the topic is not there and is not made on demand, or lacks the partition."""
+    """Raise Failure if the topic does not exist and is not created on demand, or if it lacks the partition."""
     deadline = time.monotonic() + min(cluster.timeout_s, _CREATION_S)
     while True:
         found = cluster.reach(producer, topic).topics.get(topic)
@@ -321,20 +321,20 @@ def check_topic(cluster: client.Cluster, producer: Producer, topic: str, partiti
 def _check_usage(
     cluster: client.Cluster, files: Sequence[Path] | None, value: Sequence[str] | None, *, has_key: bool, tombstone: bool
 ) -> None:
-    """Wrong usage if options contradict each other, or want what this command does not do."""
+    """Raise BadParameter if options contradict each other, or ask for what this command does not do."""
     if tombstone and (not has_key or value or files):
-        raise typer.BadParameter("wants --key, and no other source of records", param_hint="--tombstone")
+        raise typer.BadParameter("needs --key, and no other source of records", param_hint="--tombstone")
     if value and files:
         raise typer.BadParameter("records come from files or from --value, not both", param_hint="--value")
     for given, option in ((cluster.properties, "--property"), (cluster.file, "--client-config")):
         if "transactional.id" in given:
-            raise typer.BadParameter("transactional.id: `ottla produce` sends without transactions", param_hint=option)
+            raise typer.BadParameter("`ottla produce` does not use transactions (transactional.id)", param_hint=option)
 
 
 def _properties(
     compression: Codec | None, acks: Acks | None, batch: int | None, batch_bytes: int | None, linger_ms: float | None
 ) -> dict[str, str]:
-    """What the options and this command set; what is not given is left to the user's file and to librdkafka."""
+    """Return the properties that the options and this command set; others are left to the user's file and to librdkafka."""
     chosen: dict[str, object | None] = {
         "partitioner": "murmur2_random",
         "queue.buffering.max.kbytes": QUEUE_KIB,
@@ -348,7 +348,7 @@ def _properties(
 
 
 def _bytes(text: str) -> bytes:
-    """What the user wrote, byte for byte."""
+    """Return the bytes of what the user wrote, unchanged."""
     return os.fsencode(text)
 
 
@@ -366,7 +366,7 @@ def _delimiter(text: str | None) -> bytes | None:
         return None
     delimiter = _bytes({"\\t": "\t"}.get(text, text))  # a tab is hard to type
     if not delimiter or b"\n" in delimiter:
-        raise typer.BadParameter("must be at least one character, and no line end", param_hint="--key-delimiter")
+        raise typer.BadParameter("must be at least one character, without a line end", param_hint="--key-delimiter")
     return delimiter
 
 
@@ -374,7 +374,7 @@ def _timestamp_ms(text: str) -> int:
     time_ms = parse_time_ms(f"@{text}" if text.isascii() and text.isdecimal() else text)
     if time_ms is None or not 0 < time_ms <= MAX_INT64:
         raise typer.BadParameter(
-            f"{text!r} is no time after 1970-01-01T00:00:00Z; write 2026-11-21T09:00:00Z, or milliseconds since 1970",
+            f"{text!r} is not a time after 1970-01-01T00:00:00Z; write 2026-11-21T09:00:00Z, or milliseconds since 1970",
             param_hint="--timestamp",
         )
     return time_ms

@@ -1,12 +1,13 @@
-"""Records as text: JSON lines that lose nothing, kcat's format strings, and bytes written as hex or base64.
+"""Records as text: JSON lines that lose nothing, kcat's format strings, and bytes as hex or base64.
 
 In JSON a record is one object on one line:
 
     {"topic": "t", "partition": 0, "offset": 3, "timestamp": 1795251600000, "key": "k", "value": "v", "headers": [["name", "v"]]}
 
-Bytes are a string where they are UTF-8, else `{"base64": "..."}`; a user may ask for `{"base64": "..."}` or `{"hex": "..."}`
-always. No key, no value and no timestamp are null, and so are headers that the client library could not read. Reading takes what
-writing gives, headers as an object too, and times as text; `topic` and `offset` are not looked at, for a record gets its own.
+Bytes are a string if they are UTF-8, else `{"base64": "..."}`; a user may ask for `{"base64": "..."}` or `{"hex": "..."}`
+throughout. A missing key, value or timestamp is null, and so are headers that the client library could not decode. Everything
+that is written can be read back; reading also accepts headers as an object, and times as text. `topic` and `offset` are ignored
+then, since a record that is sent gets its own.
 
 The tokens of a format:
 
@@ -50,11 +51,11 @@ class Encoding(StrEnum):
 
 
 class BadRecord(ValueError):
-    """A line that describes no record."""
+    """Raised for a line that does not describe a record."""
 
 
 class NewRecord(NamedTuple):
-    """A record to be sent. `partition` None: by its key. `timestamp_ms` None: now."""
+    """A record to be sent. With `partition` None the key decides; with `timestamp_ms` None the time is now."""
 
     key: bytes | None
     value: bytes | None
@@ -84,7 +85,7 @@ def bytes_to_json(data: bytes | None, encoding: Encoding = Encoding.UTF8) -> str
 
 
 def bytes_from_json(value: object, what: str) -> bytes | None:
-    """The bytes of a JSON value. BadRecord, which names `what`, if it has none of the forms."""
+    """Return the bytes of a JSON value. Raises BadRecord, which names `what`, if it has none of the forms."""
     if value is None:
         return None
     try:
@@ -105,7 +106,7 @@ def bytes_from_json(value: object, what: str) -> bytes | None:
 
 
 def json_formatter(key: Encoding, value: Encoding) -> Formatter:
-    """A record as one line of JSON."""
+    """Return a formatter of records as lines of JSON."""
 
     def line(message: Message) -> bytes:
         timestamp_ms, headers = timestamp_of(message), headers_of(message)
@@ -127,15 +128,15 @@ _FIELDS: Final = frozenset({"topic", "partition", "offset", "timestamp", "key", 
 
 
 def record_from_json(line: bytes) -> NewRecord:
-    """The record that a line describes. BadRecord says what is wrong with it."""
+    """Return the record that a line describes. Raises BadRecord with what is wrong."""
     try:
         found = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise BadRecord(f"no JSON: {error}") from None
+        raise BadRecord(f"not JSON: {error}") from None
     if not isinstance(found, dict):
-        raise BadRecord("no JSON object")
+        raise BadRecord("not a JSON object")
     if unknown := sorted(found.keys() - _FIELDS):
-        raise BadRecord(f"{unknown[0]!r} is nothing a record has; key, value, headers, partition and timestamp are")
+        raise BadRecord(f"unknown field {unknown[0]!r}; known are key, value, headers, partition and timestamp")
     return NewRecord(
         key=bytes_from_json(found.get("key"), "key"),
         value=bytes_from_json(found.get("value"), "value"),
@@ -155,8 +156,8 @@ def _headers_from_json(found: Any) -> Headers:
     for pair in pairs:
         if not (isinstance(pair, list | tuple) and len(pair) == 2 and isinstance(pair[0], str)):
             raise BadRecord("headers must be [[name, value], ...] or an object")
-        if "\0" in pair[0] or not is_text(pair[0]):  # the client library would end it there, or the process
-            raise BadRecord(f"the header's name {pair[0]!r} cannot be sent")
+        if "\0" in pair[0] or not is_text(pair[0]):  # the client library would cut it off there, or end the process
+            raise BadRecord(f"the header name {pair[0]!r} cannot be sent")
         headers.append((pair[0], bytes_from_json(pair[1], f"header {pair[0]!r}")))
     return headers
 
@@ -169,7 +170,7 @@ def _timestamp_from_json(found: object) -> int | None:
     time_ms = parse_time_ms(found)
     if time_ms is None or not 0 < time_ms <= MAX_INT64:
         raise BadRecord(
-            f"timestamp {found!r} is no time after 1970-01-01T00:00:00Z; write milliseconds since 1970 or 2026-11-21T09:00:00Z"
+            f"timestamp {found!r} is not a time after 1970-01-01T00:00:00Z; write milliseconds since 1970 or 2026-11-21T09:00:00Z"
         )
     return time_ms
 
@@ -186,7 +187,7 @@ def _whole(found: object, what: str, high: int) -> int | None:
 
 
 def line_formatter(key_delimiter: str | None, null: str, key: Encoding, value: Encoding) -> Formatter:
-    """A record as its value and a line end, with the key and a delimiter in front where one is given."""
+    """Return a formatter of records as the value and a line end, after the key and a delimiter if one is given."""
     nothing = os.fsencode(null)
     between = None if key_delimiter is None else os.fsencode(key_delimiter)
 
@@ -206,7 +207,7 @@ _ESCAPES: Final = {"n": b"\n", "r": b"\r", "t": b"\t", "\\": b"\\", "0": b"\0"}
 
 
 def format_formatter(text: str, null: str, key: Encoding, value: Encoding) -> Formatter:
-    """A record as kcat's `-f` writes it; no line end but the format's own. Wrong usage where a token is unknown."""
+    """Return a formatter like kcat's `-f`, which adds no line end of its own. Raises BadParameter for an unknown token."""
     tokens = _tokens(os.fsencode(null), key, value)
     parts: list[bytes | Formatter] = []
     at = 0
@@ -224,7 +225,7 @@ def format_formatter(text: str, null: str, key: Encoding, value: Encoding) -> Fo
             parts.append(bytes.fromhex(escape[1:]))
         else:
             raise typer.BadParameter(
-                f"{found[0]} means nothing; %{' %'.join(tokens)} %% and \\n \\r \\t \\0 \\\\ \\xNN do", param_hint="--format"
+                f"{found[0]} is unknown; known are %{' %'.join(tokens)} %% and \\n \\r \\t \\0 \\\\ \\xNN", param_hint="--format"
             )
     parts.append(os.fsencode(text[at:]))
 
@@ -252,7 +253,7 @@ def _tokens(null: bytes, key: Encoding, value: Encoding) -> dict[str, Formatter]
 
 
 def _number(number: int | None) -> bytes:
-    assert number is not None, "a record that was read has a place"
+    assert number is not None, "a record that was read has a partition and an offset"
     return b"%d" % number
 
 
@@ -265,16 +266,16 @@ def _headers_text(message: Message) -> bytes:
 
 
 def timestamp_of(message: Message) -> int:
-    """Milliseconds since 1970; -1 for none."""
+    """Return the record's timestamp in ms since 1970; -1 for none."""
     kind, timestamp_ms = message.timestamp()
     return -1 if kind == 0 else timestamp_ms
 
 
 def headers_of(message: Message) -> Headers | None:
-    """The headers; None, with a note to the user, where the client library cannot read them: it decodes their names as UTF-8."""
+    """Return the headers; None, with a note, if the client library cannot read them: it decodes their names as UTF-8."""
     try:
         found: Any = message.headers()
-    except (SystemError, UnicodeDecodeError):  # the former is how the latter arrives from C
-        note(f"{message.topic()} [{message.partition()}] offset {message.offset()}: headers are left out: a name is no UTF-8")
+    except (SystemError, UnicodeDecodeError):  # the first is how the second may arrive from C
+        note(f"{message.topic()} [{message.partition()}] offset {message.offset()}: headers left out: a name is not UTF-8")
         return None
     return list(found or ())

@@ -1,12 +1,12 @@
-"""What `ottla log repair` does, as steps that are told before they are done. Every step is durable when it returns.
+"""The steps of `ottla log repair`. Each one is announced before it is carried out, and durable when it returns.
 
-The order makes a crash between two steps, or within one, harmless: the directory is then damaged in fewer places than before, and
-the same command goes on. So for a log that loses bytes: first the clean-shutdown marker goes (a start shall look for itself) and
-the checkpoints are lowered (nothing that is written later may count as synced), then the bytes are saved beside the segment as
-`<segment>.<position>.damaged`, and only then the segment is cut, or replaced by one without them. Derived files come last; until
-then they contradict the log, which the next repair sees.
+Their order makes a crash between two steps, or within one, harmless: the directory is then damaged in fewer places than before,
+and the same command continues. For a log that loses bytes, the clean-shutdown marker is removed first, so that the next start
+checks the logs, and the checkpoints are lowered, so that nothing written later counts as synced. Then the bytes are saved beside
+the segment as `<segment>.<position>.damaged`, and only after that the segment is truncated, or replaced by one without them.
+Derived files come last; until then they contradict the log, which the next repair would notice.
 
-What `--skip` leaves is a log with a gap in its offsets, as compaction leaves them: consumers go on behind it.
+`--skip` leaves a log with a gap in its offsets, as compaction does: consumers continue after it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Final
 from ottla.commands.check_directory import CHECKPOINTS, LogDirectoryCheck, partition_of
 from ottla.commands.check_partition import PartitionCheck, SegmentState
 from ottla.commands.check_segment import holes
-from ottla.commands.findings import Mend
+from ottla.commands.findings import Remedy
 from ottla.log.config_def import INT_MAX
 from ottla.log.disk import checkpoint
 from ottla.log.disk.checkpoint import LEADER_EPOCHS, PARTITION_METADATA, encode_partition_metadata, read_epochs
@@ -33,12 +33,12 @@ from ottla.log.segment import Segment
 from ottla.log.segments import Segments
 
 COPY_BYTES: Final = 1024 * 1024
-INDEX_INTERVAL_BYTES: Final = 4096  # Kafka's default: any interval is right
-TEMPORARY: Final = ".tmp"  # what a start, ours, and a repair remove
+INDEX_INTERVAL_BYTES: Final = 4096  # Kafka's default, but any interval is valid
+TEMPORARY: Final = ".tmp"  # removed by a repair and by ottla's start
 
 
 class Damage(StrEnum):
-    """What becomes of a log with damage in its middle, or in what was synced."""
+    """What to do with a log that is damaged in its middle, or in bytes that were synced."""
 
     LEAVE = "leave"
     CUT = "cut"
@@ -47,16 +47,16 @@ class Damage(StrEnum):
 
 @dataclass(slots=True)
 class Step:
-    """`text` says what `run` is going to do. OSError."""
+    """One step. `text` announces what `run` is going to do. `run` may raise OSError."""
 
     text: str
     run: Callable[[], None]
 
 
 class Repair:
-    """The steps for one log directory and those of its partitions that were checked.
+    """The steps for one log directory and for those of its partitions that were checked.
 
-    `aside`: where damaged bytes go, if not beside their segment.
+    `aside`: the directory for damaged bytes, if they are not to stay beside their segment.
     """
 
     def __init__(
@@ -70,27 +70,27 @@ class Repair:
     def steps(self) -> Iterator[Step]:
         marker = self._directory.path / checkpoint.CLEAN_SHUTDOWN
         if marker.exists() and any(partition.loses_bytes for partition in self._partitions) and not self._is_undecided:
-            yield Step(f"remove {marker}: the next start shall look at the logs", lambda: remove(self._disk, [marker]))
+            yield Step(f"remove {marker}, so that the next start checks the logs", lambda: remove(self._disk, [marker]))
         yield from self._checkpoints()
         for finding in self._directory.findings:
-            if finding.mend is Mend.REMOVE:
+            if finding.remedy is Remedy.REMOVE:
                 yield self._removal(Path(finding.path))
         for partition in self._partitions:
             yield from partition.steps()
 
     @property
     def _is_undecided(self) -> bool:
-        """With a partition whose damage stays, a start must not look at the logs and drop what lies behind the damage."""
+        """Does some partition's damage stay? Then no start may check the logs, since it would drop what follows the damage."""
         return any(partition.is_undecided for partition in self._partitions)
 
     def _removal(self, path: Path) -> Step:
         return Step(f"remove {path}", lambda: remove(self._disk, [path]))
 
     def _checkpoints(self) -> Iterator[Step]:
-        """Each checkpoint with what is known to be true: logs that are there, none beyond its end."""
+        """Yield steps that reduce the checkpoints to what is certain: only logs that exist, and no offset beyond their end."""
         ends = {partition_of(repair.check.path): repair.end_offset for repair in self._partitions if not repair.is_undecided}
         there = {partition_of(path) for path in self._directory.partitions()}
-        unreadable = {Path(finding.path).name for finding in self._directory.findings if finding.mend is Mend.LINES}
+        unreadable = {Path(finding.path).name for finding in self._directory.findings if finding.remedy is Remedy.LINES}
         for name in CHECKPOINTS:
             offsets = self._directory.checkpoints[name]
             if name == checkpoint.RECOVERY_POINTS and not offsets and self._is_undecided:
@@ -101,14 +101,14 @@ class Repair:
             if kept != offsets or (name in unreadable and not offsets):
                 path = self._directory.path / name
                 data = checkpoint.encode_offsets(kept)
-                yield Step(f"write {path} for the logs as they are then", lambda path=path, data=data: self._write(path, data))  # type: ignore[misc]
+                yield Step(f"rewrite {path} for the logs after the repair", lambda path=path, data=data: self._write(path, data))  # type: ignore[misc]
 
     def _write(self, path: Path, data: bytes) -> None:
         self._disk.write_bytes(str(path), data)
 
 
 class PartitionRepair:
-    """The steps for one partition. `end_offset`: where its log will end."""
+    """The steps for one partition. `end_offset` is where its log will end."""
 
     def __init__(self, disk: Disk, check: PartitionCheck, *, damage: Damage, aside: Path | None) -> None:
         self.check = check
@@ -117,7 +117,7 @@ class PartitionRepair:
         self._plan: list[tuple[SegmentState, str]] = []  # (segment, "cut" | "skip" | "drop"), in their order
         self.end_offset = check.end_offset
         self.is_undecided = False
-        """It is damaged, and nobody said how to mend that: nothing may change what the damage means."""
+        """The partition is damaged, and the user has not said what to do: nothing may change what the damage means."""
         self._decide(damage)
 
     @property
@@ -125,11 +125,11 @@ class PartitionRepair:
         return bool(self._plan)
 
     def _decide(self, damage: Damage) -> None:
-        mends = {finding.path: finding.mend for finding in self.check.findings if finding.mend in (Mend.CUT, Mend.CHOICE)}
+        mends = {finding.path: finding.remedy for finding in self.check.findings if finding.remedy in (Remedy.CUT, Remedy.CHOICE)}
         hurt = [state for state in self.check.segments if str(state.path) in mends]
         if not hurt:
             return
-        only_tail = hurt == self.check.segments[-1:] and mends[str(hurt[0].path)] is Mend.CUT
+        only_tail = hurt == self.check.segments[-1:] and mends[str(hurt[0].path)] is Remedy.CUT
         if only_tail or damage is Damage.CUT:
             self._decide_cut(self.check.segments.index(hurt[0]))
         elif damage is Damage.SKIP:
@@ -145,15 +145,15 @@ class PartitionRepair:
         before = self.check.segments[first - 1].next_offset if first else state.base_offset
         self.end_offset = state.damage[0][1] if state.damage else before
         begin = first + 1 if state.damage or first == 0 else first
-        # The last segment first: until the damage goes, with the cut, a repair that was interrupted finds it again.
+        # The last segment first: the damage goes with the cut, at the end, so an interrupted repair finds it again.
         self._plan = [(later, "drop") for later in reversed(self.check.segments[begin:])]
         if begin > first:
             self._plan.append((state, "cut"))
 
     def steps(self) -> Iterator[Step]:
-        # Leftovers first: the steps that follow make files of the same names for a while.
+        # Leftovers first, since later steps create files of the same names for a while.
         for finding in self.check.findings:
-            if finding.mend is Mend.REMOVE and Path(finding.path).exists():
+            if finding.remedy is Remedy.REMOVE and Path(finding.path).exists():
                 path = Path(finding.path)
                 yield Step(f"remove {path}", lambda path=path: remove(self._disk, [path]))  # type: ignore[misc]
         for state, how in self._plan:
@@ -175,7 +175,7 @@ class PartitionRepair:
         position = state.damage[0][0] if state.damage else 0
         saved = self._saved_to(state.path, position)
         yield Step(
-            f"cut {state.path} at position {position}, offset {self.end_offset}: {state.size - position} bytes go to {saved}",
+            f"cut {state.path} at position {position}, offset {self.end_offset}; save {state.size - position} bytes to {saved}",
             lambda: self._save_and_cut(state.path, position, state.size, saved),
         )
 
@@ -189,7 +189,7 @@ class PartitionRepair:
         lost = list(holes(state.sound, state.size))
         places = ", ".join(f"{start} to {end}" for start, end in lost[:3]) + (", ..." if lost[3:] else "")
         saved = self._saved_to(state.path, lost[0][0] if len(lost) == 1 else "<position>")
-        text = f"take the bytes at {places} out of {state.path}; they go to {saved}"
+        text = f"take the bytes at {places} out of {state.path} and save them to {saved}"
         yield Step(text, lambda: self._save_and_skip(state, lost))
 
     def _save_and_skip(self, state: SegmentState, lost: list[tuple[int, int]]) -> None:
@@ -202,17 +202,17 @@ class PartitionRepair:
 
     def _drop(self, state: SegmentState) -> Iterator[Step]:
         saved = self._saved_to(state.path, 0)
-        yield Step(f"take {state.path} out; it goes to {saved}", lambda: self._save_and_drop(state, saved))
+        yield Step(f"remove {state.path} and save it to {saved}", lambda: self._save_and_drop(state, saved))
 
     def _save_and_drop(self, state: SegmentState, saved: Path) -> None:
         save(self._disk, state.path, [(0, state.size)], saved)
-        # The log first: indexes without one are leftovers, which the next start or repair removes.
+        # The log first: indexes without a log are leftovers, which the next start or repair removes.
         remove(self._disk, [path for suffix in SEGMENT_SUFFIXES if (path := state.path.with_suffix(suffix)).exists()])
 
-    # What is derived from it
+    # What is derived from the log
 
     def _snapshots(self) -> Iterator[Step]:
-        """Those that know of what is gone."""
+        """Yield the removal of snapshots that contain what is taken out."""
         first = min(state.damage[0][1] if state.damage else state.base_offset for state, _ in self._plan)
         named = {Path(finding.path) for finding in self.check.findings}
         stale = [
@@ -222,12 +222,12 @@ class PartitionRepair:
         ]
         if stale:
             names = ", ".join(path.name for path in stale)
-            text = f"remove {names} of {self.check.path}: what is taken out is still in there"
+            text = f"remove {names} of {self.check.path}, which still contain what is taken out"
             yield Step(text, lambda: remove(self._disk, stale))
 
     def _epochs(self) -> Iterator[Step]:
         path = self.check.path / LEADER_EPOCHS
-        wrong = any(finding.path == str(path) and finding.mend is Mend.EPOCHS for finding in self.check.findings)
+        wrong = any(finding.path == str(path) and finding.remedy is Remedy.EPOCHS for finding in self.check.findings)
         try:
             entries = read_epochs(self._disk, str(path))
         except CorruptSnapshot:
@@ -235,10 +235,10 @@ class PartitionRepair:
         kept = self._epochs_of_batches() if wrong else [entry for entry in entries if entry.start_offset < self.end_offset]
         if wrong or (self._plan and kept != entries):
             data = format_checkpoint(kept).encode()
-            yield Step(f"write {path} from the batches", lambda: self._disk.write_bytes(str(path), data))
+            yield Step(f"rewrite {path} from the batches", lambda: self._disk.write_bytes(str(path), data))
 
     def _epochs_of_batches(self) -> list[EpochEntry]:
-        """As recovery finds them: ascending, and the first from the log's start on."""
+        """Return the epochs as recovery would find them: ascending, the first one at the log's start or later."""
         start = self.check.expected.log_start_offset or 0
         found: list[EpochEntry] = []
         for epoch, offset in self.check.epochs:
@@ -252,17 +252,17 @@ class PartitionRepair:
     def _metadata(self) -> Iterator[Step]:
         path = str(self.check.path / PARTITION_METADATA)
         topic_id = self.check.expected.topic_id
-        wanted = any(finding.mend is Mend.METADATA and finding.path == path for finding in self.check.findings)
+        wanted = any(finding.remedy is Remedy.METADATA and finding.path == path for finding in self.check.findings)
         if wanted and topic_id is not None:
             data = encode_partition_metadata(topic_id)
-            yield Step(f"write {path} from the metadata log", lambda: self._disk.write_bytes(path, data))
+            yield Step(f"rewrite {path} from the metadata log", lambda: self._disk.write_bytes(path, data))
 
     def _indexes(self) -> Iterator[Step]:
-        bases = {int(Path(finding.path).stem) for finding in self.check.findings if finding.mend is Mend.INDEXES}
+        bases = {int(Path(finding.path).stem) for finding in self.check.findings if finding.remedy is Remedy.INDEXES}
         gone = {state.base_offset for state, how in self._plan if how == "drop"}
         bases |= {state.base_offset for state, _ in self._plan}
         for base in sorted(bases - gone):
-            text = f"build the indexes of {self.check.path / offset_name(base)}.log anew"
+            text = f"rebuild the indexes of {self.check.path / offset_name(base)}.log"
             yield Step(text, lambda base=base: self._rebuild(base))  # type: ignore[misc]
 
     def _rebuild(self, base: int) -> None:
@@ -300,7 +300,7 @@ def remove(disk: Disk, paths: list[Path]) -> None:
 
 
 def copy(disk: Disk, source: str, places: list[tuple[int, int]], target: str) -> None:
-    """A new file of the source's bytes at these places, synced but for its name."""
+    """Create a file with the source's bytes at these places. The content is synced, but not yet the file's name."""
     if disk.exists(target):
         disk.remove(target)
     old, new = disk.open(source), disk.open(target, create=True)
@@ -314,7 +314,7 @@ def copy(disk: Disk, source: str, places: list[tuple[int, int]], target: str) ->
 
 
 def save(disk: Disk, source: Path, places: list[tuple[int, int]], target: Path) -> None:
-    """Damaged bytes into a side file, durable when it returns. One that is there from an earlier repair is kept."""
+    """Save damaged bytes to a side file, durably. A file that an earlier repair saved is kept."""
     temporary = f"{target}{TEMPORARY}"
     copy(disk, str(source), places, temporary)
     if disk.exists(str(target)) and not same(disk, temporary, str(target)):

@@ -1,12 +1,12 @@
-"""A walk over a segment of any bytes: its batches, sound or not, and the places where no batch stands. In bounded memory.
+"""A walk over a segment, whatever its bytes: its batches, sound or not, and the gaps where there is no batch. In bounded memory.
 
-A segment is record batches back to back (wire/batch.py). They are walked header by header over a window of one MiB, and the CRC
-of a larger batch is computed piece by piece, so that no length is believed before it is proven.
+A segment is record batches back to back (wire/batch.py). The walk reads one header after the other through a window of one MiB,
+and computes the CRC of a larger batch piece by piece, so that no length is trusted before it is proven.
 
-Where no whole batch stands, the next sound one is looked for (log/opening/search.py). If there is one, what lies between is
-corrupt and the walk goes on behind it; if there is none, the file is torn: that is how a crash leaves the tail of a segment, and
-recovery cuts it off. Where the search is given up, the walk ends, and nobody knows which it is.
-`ottla log dump`, `verify` and `repair` all go by this.
+Where there is no whole batch, the walk searches for the next sound one (log/opening/search.py). If there is one, the bytes
+between are corrupt, and the walk continues after them. If there is none, the file is torn: that is how a crash leaves the end of
+a segment, and recovery cuts it off. If the search is given up, the walk ends, and it stays open which of the two it is. `ottla
+log dump`, `verify` and `repair` are all based on this walk.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ottla.wire.batch import CRC_START, BatchHeader
 
 
 class Batch(NamedTuple):
-    """A whole batch by its header. `crc` is what its bytes give."""
+    """A whole batch, judging by its header. `crc` is computed from its bytes."""
 
     position: int
     header: BatchHeader
@@ -36,8 +36,8 @@ class Batch(NamedTuple):
 
 
 class Gap(NamedTuple):
-    """No whole batch stands at `position`, and `why`; the next sound one is at `following`, None if none is or the search for it
-    was given up."""
+    """A `position` without a whole batch, and `why`. `following` is the position of the next sound batch; None if there is none
+    or if the search for it was given up."""
 
     position: int
     following: int | None
@@ -46,7 +46,7 @@ class Gap(NamedTuple):
 
 
 class SegmentWalk:
-    """One walk over one segment. `advance` is told how many bytes are behind."""
+    """One walk over one segment. `advance` is called with the number of bytes just passed."""
 
     def __init__(self, file: File, advance: Callable[[int], object] = int) -> None:
         self.window = Window(file)
@@ -55,14 +55,14 @@ class SegmentWalk:
 
     def __iter__(self) -> Iterator[Batch | Gap]:
         position, size = 0, self.window.size
-        suspect: int | None = None  # start of the batch before, if its CRC was wrong: then its length may be, too
+        suspect: int | None = None  # start of the previous batch if its CRC was wrong: then its length may be wrong, too
         while position < size:
             header = self.window.header(position)
             if isinstance(header, str):
                 try:
                     following = self._search.next_sound(1 + (position if suspect is None else suspect))
                 except SearchTooLong:
-                    yield Gap(position, None, f"{header}; the search for a sound batch behind it takes too long", given_up=True)
+                    yield Gap(position, None, f"{header}; the search for a sound batch after it takes too long", given_up=True)
                     return
                 yield Gap(position, following, self._reason(position, following, header))
                 if following is None:

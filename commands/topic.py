@@ -1,10 +1,10 @@
-"""`ottla topic`: the topics of any Kafka: list, create, describe, alter, delete.
+"""`ottla topic`: the topics of any Kafka cluster: list, create, describe, alter, delete.
 
-Names, patterns, `--dry-run`, `--yes` and what an alteration says are admin.py's; topic_rows.py has what is shown. Kafka's own
-topics are listed and described with `--internal` or by their names; a pattern alone never deletes one of them.
+admin.py handles names, patterns, `--dry-run`, `--yes` and the outcomes of alterations; topic_rows.py has what is shown. Kafka's
+own topics are listed and described only with `--internal` or by their full names, and a pattern never deletes one of them.
 
-`describe` asks for partitions, settings and offsets of many topics at once. Bytes on disk are of the leaders' log directories and
-come by a request that librdkafka does not have (direct.py); where that way is closed they are unknown, and a note says why.
+`describe` asks for partitions, settings and offsets of many topics at once. Sizes are those of the leaders' logs. They need a
+request that librdkafka does not have (direct.py); where that does not work they are unknown, and a note says why.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ NO_SUCH_TOPIC: Final = "there is no such topic"
 SETTINGS_OPTION: Final = "--config"
 MAX_PARTITIONS: Final = 100_000
 MAX_REPLICAS: Final = 10_000
-"""Both librdkafka's."""
+"""Both limits are librdkafka's."""
 
 Names = Annotated[list[str], typer.Argument(metavar="TOPIC", help="Names, or patterns such as 'logs-*'.", show_default=False)]
 SomeNames = Annotated[
@@ -64,7 +64,7 @@ def list_topics(
     quiet: admin.Quiet = False,
     as_json: output.Json = False,
 ) -> None:
-    """Show which topics there are."""
+    """List topics."""
     topics = cluster.reach(cluster.admin()).topics
     found, missing = select(topics, names or (), regex=regex, internal=internal)
     if quiet and not as_json:
@@ -99,7 +99,7 @@ def create(
         ),
     ] = None,
     settings: Settings = None,
-    if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="A topic that is there is no error.")] = False,
+    if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="Do not fail for a topic that exists.")] = False,
     dry_run: admin.DryRun = False,
     as_json: output.Json = False,
 ) -> None:
@@ -110,7 +110,7 @@ def create(
     ours = cluster.admin()
     present = cluster.reach(ours).topics
     there = {name for name in admin.checked(names) if if_not_exists and name in present}
-    told = {name: admin.Outcome(name, "exists already") for name in there}
+    outcomes = {name: admin.Outcome(name, "exists already") for name in there}
     new = [
         NewTopic(name, -1 if partitions is None else partitions, replication_factor or -1, config=config)
         for name in dict.fromkeys(names)
@@ -120,9 +120,9 @@ def create(
     with admin.progress("creating", len(new)) as advance:
         for batch in admin.batches(new, admin.NAMES_AT_ONCE):
             futures = ours.create_topics(list(batch), validate_only=dry_run, **times(cluster))
-            told |= {outcome.name: outcome for outcome in admin.outcomes(cluster, futures, result)}
+            outcomes |= {outcome.name: outcome for outcome in admin.collect_outcomes(cluster, futures, result)}
             advance(len(batch))
-    admin.tell("topic", [told[name] for name in dict.fromkeys(names)], as_json=as_json)
+    admin.report("topic", [outcomes[name] for name in dict.fromkeys(names)], as_json=as_json)
 
 
 @app.command("describe")
@@ -133,11 +133,11 @@ def describe(
     regex: admin.Regex = False,
     internal: admin.Internal = False,
     under_replicated: Annotated[
-        bool, typer.Option("--under-replicated", help="Only partitions that have fewer replicas in sync than they should.")
+        bool, typer.Option("--under-replicated", help="Only partitions with fewer replicas in sync than they should have.")
     ] = False,
     as_json: output.Json = False,
 ) -> None:
-    """Show partitions with leaders, replicas, offsets and bytes, and the settings a topic has of its own."""
+    """Show partitions with leaders, replicas, offsets and sizes, and the settings of the topics' own."""
     ours = cluster.admin()
     topics = cluster.reach(ours).topics
     found, missing = select(topics, names or (), regex=regex, internal=internal)
@@ -172,24 +172,24 @@ def alter(
             "-p",
             min=1,
             max=MAX_PARTITIONS,
-            help="How many it shall have. Never fewer than now.",
+            help="The new number of partitions, which must be higher.",
             show_default=False,
         ),
     ] = None,
     settings: Settings = None,
     unset: Annotated[
         list[str] | None,
-        typer.Option("--unset", "-u", metavar="KEY", help="A setting to put back to its default."),
+        typer.Option("--unset", "-u", metavar="KEY", help="Put this setting back to its default. May be repeated."),
     ] = None,
     dry_run: admin.DryRun = False,
     as_json: output.Json = False,
 ) -> None:
-    """Give topics more partitions, or other settings. Keys that hash to partitions go elsewhere then."""
+    """Change settings, or add partitions, after which keys may hash to other partitions than before."""
     config = admin.pairs(settings or (), SETTINGS_OPTION)
     changes = [admin.Change(key, admin.Operation.SET, value) for key, value in config.items()]
     changes += [admin.Change(key, admin.Operation.DELETE) for key in dict.fromkeys(unset or ())]
     if twice := config.keys() & set(unset or ()):
-        raise typer.BadParameter(f"{min(twice)} is set, too", param_hint="--unset")
+        raise typer.BadParameter(f"{min(twice)} is both set and unset", param_hint="--unset")
     if partitions is None and not changes:
         raise typer.BadParameter("nothing to alter: give --partitions, --config or --unset", param_hint="TOPIC")
     ours = cluster.admin()
@@ -200,8 +200,8 @@ def alter(
             wrong |= altered(cluster, ours, batch, partitions, changes, dry_run=dry_run)
             advance(len(batch))
     result = "would be altered" if dry_run else "altered"
-    told = [admin.failed(name, wrong[name]) if name in wrong else admin.Outcome(name, result) for name in [*found, *missing]]
-    admin.tell("topic", told, as_json=as_json)
+    outcomes = [admin.failed(name, wrong[name]) if name in wrong else admin.Outcome(name, result) for name in [*found, *missing]]
+    admin.report("topic", outcomes, as_json=as_json)
 
 
 @app.command("delete")
@@ -210,32 +210,32 @@ def delete(
     cluster: client.Cluster,
     names: Names,
     regex: admin.Regex = False,
-    if_exists: Annotated[bool, typer.Option("--if-exists", help="A topic that is not there is no error.")] = False,
+    if_exists: Annotated[bool, typer.Option("--if-exists", help="Do not fail for a topic that does not exist.")] = False,
     yes: admin.Yes = False,
     as_json: output.Json = False,
 ) -> None:
     """Delete topics with all their records. Asks first."""
     ours = cluster.admin()
     found, missing = select(cluster.reach(ours).topics, names, regex=regex, internal=False)
-    told = [admin.Outcome(name, "not there") if if_exists else admin.failed(name, NO_SUCH_TOPIC) for name in missing]
+    outcomes = [admin.Outcome(name, "not there") if if_exists else admin.failed(name, NO_SUCH_TOPIC) for name in missing]
     if found:
         admin.confirm(f"Delete {admin.listed(found, 'topic')}, with all records?", yes=yes)
     with admin.progress("deleting", len(found)) as advance:
         for batch in admin.batches(found, admin.NAMES_AT_ONCE):
-            told += admin.outcomes(cluster, ours.delete_topics(list(batch), **times(cluster)), "deleted")
+            outcomes += admin.collect_outcomes(cluster, ours.delete_topics(list(batch), **times(cluster)), "deleted")
             advance(len(batch))
-    admin.tell("topic", told, as_json=as_json)
+    admin.report("topic", outcomes, as_json=as_json)
 
 
 def select(
     topics: dict[str, TopicMetadata], wanted: Sequence[str], *, regex: bool, internal: bool
 ) -> tuple[list[str], list[str]]:
-    """The topics that are meant, and those that are missing."""
+    """Return the selected topics, and those that are missing."""
     return admin.select(topics, wanted, regex=regex, hidden=() if internal else admin.INTERNAL_TOPICS)
 
 
 def times(cluster: client.Cluster) -> dict[str, float]:
-    """How long an alteration may take: within the cluster a little less than for us, so that its reason reaches us."""
+    """Return the timeouts of an alteration: a little less within the cluster than for us, so that its reason can reach us."""
     return {"request_timeout": cluster.timeout_s, "operation_timeout": cluster.timeout_s * 0.9}
 
 
@@ -243,14 +243,14 @@ def times(cluster: client.Cluster) -> dict[str, float]:
 
 
 class Reader:
-    """Reads what there is to say of topics, many at a time. `errors` are by topic; `notes`, each once, tell what is missing."""
+    """Reads what there is to know about many topics at a time. `errors` are by topic; `notes` say, once each, what is unknown."""
 
     def __init__(self, cluster: client.Cluster, ours: AdminClient) -> None:
         self.cluster = cluster
         self.ours = ours
         self.errors: dict[str, str] = {}
         self.notes: dict[str, None] = {}
-        self._closed: set[tuple[str, int]] = set()  # brokers that do not tell bytes
+        self._closed: set[tuple[str, int]] = set()  # brokers that cannot be asked for sizes
 
     def states(self, names: Sequence[str]) -> list[TopicState]:
         from confluent_kafka import TopicCollection
@@ -285,7 +285,7 @@ class Reader:
         ]
 
     def _offsets(self, partitions: Sequence[Partition]) -> tuple[dict[Partition, int], dict[Partition, int]]:
-        """The first and the end offset of each, as far as they are known."""
+        """Return the first and the end offset of each partition, as far as they are known."""
         specs = admin.offset_specs()
         first, wrong = admin.list_offsets(self.cluster, self.ours, dict.fromkeys(partitions, specs.earliest()))
         end, wrong_too = admin.list_offsets(self.cluster, self.ours, dict.fromkeys(partitions, specs.latest()))
@@ -293,7 +293,7 @@ class Reader:
         return first, end
 
     def _sizes(self, topics: Mapping[str, TopicDescription]) -> dict[Partition, int]:
-        """Bytes of each partition's log at its leader, from those that tell. One that does not is not asked again."""
+        """Return the bytes of each partition's log at its leader. A broker that fails to answer is not asked again."""
         by_leader: dict[tuple[str, int], dict[str, list[int]]] = {}
         for name, topic in topics.items():
             for one in topic.partitions:
@@ -309,7 +309,7 @@ class Reader:
                     sizes |= direct.log_sizes(connection, wanted)
             except Failure as failure:
                 self._closed.add(leader)
-                self.notes[f"bytes are not known: {failure}"] = None
+                self.notes[f"sizes are not known: {failure}"] = None
         return sizes
 
     def _note(self, form: str, missing: Mapping[Any, str]) -> None:
@@ -317,12 +317,12 @@ class Reader:
 
 
 def url_safe(topic_id: str) -> str:
-    """As Kafka writes ids. librdkafka takes the other alphabet of base64."""
+    """Return an id as Kafka writes it; librdkafka uses the other alphabet of base64."""
     return topic_id.translate(str.maketrans("+/", "-_"))
 
 
 def own_settings(entries: dict[str, ConfigEntry]) -> tuple[Setting, ...]:
-    """Those that were set for the topic itself."""
+    """Return the settings that were set for the topic itself."""
     from confluent_kafka.admin import ConfigSource
 
     own = (entry for entry in entries.values() if ConfigSource(entry.source) is ConfigSource.DYNAMIC_TOPIC_CONFIG)
@@ -362,7 +362,7 @@ def altered(
     *,
     dry_run: bool,
 ) -> dict[str, str]:
-    """Alter these topics; the errors by topic. Settings of a topic are left alone where its partitions could not be altered."""
+    """Alter these topics; return the errors by topic. A topic whose partitions could not be altered keeps its settings."""
     from confluent_kafka.admin import ConfigResource, NewPartitions, ResourceType
 
     wrong: dict[str, str] = {}

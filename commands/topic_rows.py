@@ -1,4 +1,4 @@
-"""What `ottla topic` shows, made of what a cluster answered: plain values in, rows and JSON out; nothing is asked here."""
+"""Turns a cluster's answers into what `ottla topic` shows: plain values in, rows and JSON out. Nothing is requested here."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ SETTING_COLUMNS: Final = ("Setting", "Value", "Source")
 
 @dataclass(frozen=True)
 class PartitionState:
-    """One partition as the cluster told it. Broker ids; None is: none now, or not told.
+    """One partition as the cluster described it. Brokers are given by id; None means that there is none, or that it is not known.
 
-    Offsets are the first there and the next to be written; `size_bytes` is the leader's copy.
+    `first_offset` is the first one there, `end_offset` the next to be written; `size_bytes` is the size of the leader's log.
     """
 
     number: int
@@ -42,7 +42,7 @@ class PartitionState:
 @dataclass(frozen=True)
 class Setting:
     name: str
-    value: str | None  # None: none, or a secret
+    value: str | None  # None if there is none, or if it is a secret
     source: str
 
 
@@ -64,18 +64,18 @@ class TopicState:
 
     @property
     def offsets_held(self) -> int | None:
-        """Offsets from the first to the end, which is the number of records unless some were compacted or are markers."""
+        """The number of offsets from the first to the end: that of the records, unless some were compacted or are markers."""
         return total(partition.offsets_held for partition in self.partitions)
 
 
 def total(numbers: Iterable[int | None]) -> int | None:
-    """The sum, or None if one is not known."""
+    """Return the sum, or None if one of the numbers is not known."""
     known = list(numbers)
     return None if None in known else sum(number for number in known if number is not None)
 
 
 def list_rows(topics: Mapping[str, Any], names: Sequence[str]) -> list[tuple[Cell, ...]]:
-    """`topics` are librdkafka's TopicMetadata by name."""
+    """Return rows of topics. `topics` are librdkafka's TopicMetadata by name."""
     return [
         (name, len(topics[name].partitions), max((len(one.replicas) for one in topics[name].partitions.values()), default=0))
         for name in names
@@ -103,7 +103,7 @@ def numbers(values: Iterable[int]) -> str | None:
 
 
 def summary(topic: TopicState) -> str:
-    """The line above a topic's table."""
+    """Return the line above a topic's table."""
     parts = [counted(len(topic.partitions), "partition"), f"replication factor {topic.replication_factor}"]
     if topic.offsets_held is not None:
         parts.append(counted(topic.offsets_held, "record"))
@@ -128,7 +128,7 @@ def human_bytes(count: int) -> str:
 
 
 def as_object(topic: TopicState) -> dict[str, Any]:
-    """The topic in JSON; docs/commands.md is its description for users."""
+    """Return the topic as JSON; docs/commands.md describes it for users."""
     return {
         "topic": topic.name,
         "topic_id": topic.topic_id,

@@ -1,11 +1,11 @@
-"""`ottla txn`: the transactions of any Kafka: list, describe, abort, find those that hang.
+"""`ottla txn`: the transactions of any Kafka cluster: list, describe, abort, find hanging ones.
 
-librdkafka knows producers of transactions and no more, so every question here goes by connections of our own (direct.py, which
-says what they can do), to each broker or to an id's coordinator.
+librdkafka knows transactions only from the producer's side, so every request here goes over connections of our own (direct.py
+says what they can do), to each broker or to the coordinator of an id.
 
-A transaction hangs in a partition when its producer has records there that nothing will ever end: no coordinator has a
-transaction of that producer with this partition in it (KIP-664). Readers of committed records wait for it for ever. Its time is
-taken from the producer's last record, since a partition does not tell of the first.
+A transaction hangs in a partition if its producer has records there that nothing will ever end: no coordinator has a transaction
+of that producer with this partition in it (KIP-664). Readers of committed records wait for it for ever. Its age is measured from
+the producer's last record, since a partition does not report the first.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from ottla.wire.messages.describe_transactions import DescribeTransactionsReques
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest
 from ottla.wire.messages.list_transactions import ListTransactionsRequest
 
-app = typer.Typer(help="Transactions: list, describe, abort, find those that hang.", no_args_is_help=True)
+app = typer.Typer(help="Transactions: list, describe, abort, find hanging ones.", no_args_is_help=True)
 
 LIST_COLUMNS: Final = ("Transactional id", "State", "Producer id", "Coordinator")
 DESCRIBE_COLUMNS: Final = (
@@ -45,7 +45,7 @@ STATES: Final = ("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteC
 NO_SUCH_ID: Final = "there is no such transactional id"
 RETRY_SECONDS: Final = 0.1
 LONGEST_S: Final = 900.0
-"""No transaction may last longer where transaction.max.timeout.ms is Kafka's default."""
+"""No transaction can last longer than this if transaction.max.timeout.ms has Kafka's default."""
 
 Ids = Annotated[list[str], typer.Argument(metavar="ID", help="Ids, or patterns such as 'etl-*'.", show_default=False)]
 SomeIds = Annotated[list[str] | None, typer.Argument(metavar="ID", help="Ids, or patterns such as 'etl-*'.", show_default=False)]
@@ -61,7 +61,7 @@ def list_transactions(
     quiet: admin.Quiet = False,
     as_json: output.Json = False,
 ) -> None:
-    """Show which transactional ids there are."""
+    """List transactional ids."""
     wanted = {known_state(word) for word in state or ()}
     with TxnBrokers(cluster) as brokers:
         there = brokers.transactions()
@@ -81,7 +81,7 @@ def list_transactions(
 @app.command("describe")
 @client.command
 def describe(cluster: client.Cluster, ids: SomeIds = None, regex: admin.Regex = False, as_json: output.Json = False) -> None:
-    """Show state, producer, partitions, and for how long a transaction is open. With no id: of all."""
+    """Show state, producer, partitions, and for how long a transaction has been open: of all ids, or of those named."""
     with TxnBrokers(cluster) as brokers:
         there = brokers.transactions()
         found, missing = admin.select(there, ids or (), regex=regex)
@@ -101,26 +101,26 @@ def abort(
     ids: SomeIds = None,
     at: Annotated[
         list[str] | None,
-        typer.Option(metavar="TOPIC:PARTITION:OFFSET", help="One that hangs: where it starts, as find-hanging says."),
+        typer.Option(metavar="TOPIC:PARTITION:OFFSET", help="A hanging one, by its start as find-hanging shows it."),
     ] = None,
     regex: admin.Regex = False,
     yes: admin.Yes = False,
     as_json: output.Json = False,
 ) -> None:
-    """Abort transactions over their producers' heads, which are fenced. Asks first."""
+    """Abort transactions and fence their producers. Asks first."""
     hanging = [position_of(text) for text in at or ()]
     if not ids and not hanging:
         raise typer.BadParameter("name an id, or a place with --at", param_hint="ID")
     with TxnBrokers(cluster) as brokers:
         there = brokers.transactions() if ids else {}
         found, missing = admin.select(there, ids or (), regex=regex) if ids else ([], [])
-        told = [admin.failed(name, NO_SUCH_ID) for name in missing]
+        outcomes = [admin.failed(name, NO_SUCH_ID) for name in missing]
         places = [f"{where.topic}:{where.number}:{offset}" for where, offset in hanging]
         if found or places:
             admin.confirm(f"Abort {admin.listed([*found, *places], 'transaction')}?", yes=yes)
-        told += [outcome(name, partial(brokers.fence, name, there[name][0])) for name in found]
-        told += [outcome(place, partial(brokers.write_abort, *where)) for place, where in zip(places, hanging, strict=True)]
-    admin.tell("transaction", told, as_json=as_json)
+        outcomes += [outcome(name, partial(brokers.fence, name, there[name][0])) for name in found]
+        outcomes += [outcome(place, partial(brokers.write_abort, *where)) for place, where in zip(places, hanging, strict=True)]
+    admin.report("transaction", outcomes, as_json=as_json)
 
 
 @app.command("find-hanging")
@@ -128,15 +128,15 @@ def abort(
 def find_hanging(
     cluster: client.Cluster,
     topics: Annotated[
-        list[str] | None, typer.Argument(metavar="TOPIC", help="Names, or patterns. Default: all.", show_default=False)
+        list[str] | None, typer.Argument(metavar="TOPIC", help="Names or patterns. Default: all.", show_default=False)
     ] = None,
     regex: admin.Regex = False,
     older_than: Annotated[
-        float, typer.Option(min=0, metavar="SECONDS", help="Only those whose producer wrote nothing for so long.")
+        float, typer.Option(min=0, metavar="SECONDS", help="Only those whose producer has written nothing for this long.")
     ] = LONGEST_S,
     as_json: output.Json = False,
 ) -> None:
-    """Show transactions that are open in a partition and that no coordinator knows of: readers wait for them for ever."""
+    """Show transactions that are open in a partition but unknown to any coordinator: readers wait for them for ever."""
     with TxnBrokers(cluster) as brokers:
         found, missing = admin.select(brokers.metadata.topics, topics or (), regex=regex)
         before_ms = int((time.time() - older_than) * 1000)
@@ -154,15 +154,15 @@ def find_hanging(
 
 
 def known_state(word: str) -> str:
-    """A state as Kafka writes it. Wrong usage if there is none such."""
+    """Return a state as Kafka spells it. Raises BadParameter for an unknown one."""
     for state in STATES:
         if state.lower() == word.lower():
             return state
-    raise typer.BadParameter(f"{word!r} is no state; there are {', '.join(STATES)}", param_hint="--state")
+    raise typer.BadParameter(f"{word!r} is not a state; known are {', '.join(STATES)}", param_hint="--state")
 
 
 def position_of(text: str) -> tuple[Partition, int]:
-    """TOPIC:PARTITION:OFFSET. Wrong usage if it is not."""
+    """Parse TOPIC:PARTITION:OFFSET. Raises BadParameter for anything else."""
     topic, _, rest = text.partition(":")
     number, _, offset = rest.partition(":")
     if not (topic and number.isdecimal() and offset.isdecimal()):
@@ -177,7 +177,7 @@ def fail_for(missing: Iterable[str]) -> None:
 
 
 def outcome(name: str, act: Callable[[], bool]) -> admin.Outcome:
-    """`act` tells whether there was something to abort."""
+    """Run `act`, which returns whether there was something to abort, and return its outcome."""
     try:
         return admin.Outcome(name, "aborted" if act() else "no transaction is open")
     except Failure as error:
@@ -189,7 +189,7 @@ def partitions_of(one: Any) -> list[Partition]:
 
 
 def open_ms(one: Any, now_ms: int) -> int | None:
-    """None where no transaction is open."""
+    """Return for how long the transaction has been open; None if there is none."""
     return max(0, now_ms - one.transaction_start_time_ms) if one.transaction_state == "Ongoing" else None
 
 
@@ -206,14 +206,14 @@ def as_object(broker: int, one: Any, now_ms: int) -> dict[str, Any]:
     }
 
 
-# Questions
+# Requests
 
 
 class TxnBrokers(Brokers):
-    """The cluster's brokers, asked for what they know of transactions."""
+    """The cluster's brokers, with requests about transactions."""
 
     def transactions(self, producer_ids: Sequence[int] = ()) -> dict[str, tuple[int, Any]]:
-        """All transactional ids, or those of these producers: the coordinator, and its word on each."""
+        """Return the coordinator and its entry for every transactional id, or for those of these producers."""
         found: dict[str, tuple[int, Any]] = {}
         for broker in sorted(self.metadata.brokers):
             answer = self.at(broker).call(ListTransactionsRequest([], list(producer_ids)))
@@ -222,7 +222,7 @@ class TxnBrokers(Brokers):
         return dict(sorted(found.items()))
 
     def describe(self, transactional_id: str, broker: int) -> Any | None:
-        """None: it was forgotten meanwhile."""
+        """Describe a transactional id. Return None if it has been forgotten since."""
         (one,) = self.at(broker).call(DescribeTransactionsRequest([transactional_id])).transaction_states
         if one.error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
             return None
@@ -230,8 +230,8 @@ class TxnBrokers(Brokers):
         return one
 
     def fence(self, transactional_id: str, broker: int) -> bool:
-        """What a new producer of this id does first: the transaction of the one before is aborted, and it may write no more.
-        False, with nothing done, where none is open.
+        """Do what a new producer of this id does first: abort the previous producer's transaction and fence it. Return False,
+        with nothing done, if no transaction is open.
         """
         known = self.describe(transactional_id, broker)
         if known is None:
@@ -244,12 +244,12 @@ class TxnBrokers(Brokers):
             code = self.at(broker).call(request).error_code
             if code != ErrorCode.CONCURRENT_TRANSACTIONS or time.monotonic() > until:
                 break
-            time.sleep(RETRY_SECONDS)  # its markers are on their way; nobody tells when they are there
+            time.sleep(RETRY_SECONDS)  # its markers are on their way, and nothing announces their arrival
         check(code)
         return True
 
     def producers(self, wanted: Iterable[Partition]) -> Iterator[tuple[Partition, Any]]:
-        """Each partition's producers that have a transaction open there, as its leader knows them."""
+        """Yield each partition's producers that have a transaction open there, as its leader knows them."""
         by_leader: dict[int, dict[str, list[int]]] = {}
         for where in wanted:
             leader = self.metadata.topics[where.topic].partitions[where.number].leader
@@ -263,7 +263,7 @@ class TxnBrokers(Brokers):
                     yield from ((where, one) for one in partition.active_producers if one.current_txn_start_offset >= 0)
 
     def hanging(self, topics: Iterable[str], before_ms: int) -> list[tuple[Partition, Any]]:
-        """Those of the open transactions, silent since `before_ms`, that no coordinator knows of."""
+        """Return the open transactions that no coordinator knows, if their producers have written nothing since `before_ms`."""
         every = [Partition(topic, number) for topic in topics for number in sorted(self.metadata.topics[topic].partitions)]
         opened = [(where, one) for where, one in self.producers(every) if one.last_timestamp <= before_ms]
         if not opened:
@@ -276,7 +276,9 @@ class TxnBrokers(Brokers):
         return [(where, one) for where, one in opened if (one.producer_id, where) not in known]
 
     def write_abort(self, where: Partition, offset: int) -> bool:
-        """Ends the transaction that starts at this offset, past every coordinator. Always True: none is a Failure."""
+        """End the transaction that starts at this offset, bypassing its coordinator. Always True; raises Failure if there is
+        none.
+        """
         topic = self.metadata.topics.get(where.topic)
         if topic is None or where.number not in topic.partitions:
             raise Failure("there is no such partition")

@@ -186,7 +186,7 @@ def test_topics_that_cannot_be_altered(bootstrap: str) -> None:
     (line,) = errors("topic", "alter", topic, "-p", "1", bootstrap=bootstrap)
     assert line.startswith(f"ottla: topic {topic}: that number of partitions is not possible")
     assert errors("topic", "alter", topic, "-u", "no.such", bootstrap=bootstrap) == [
-        f"ottla: topic {topic}: there is no setting no.such"
+        f"ottla: topic {topic}: there is no such setting: no.such"
     ]
     assert errors("topic", "alter", "none", "-p", "9", bootstrap=bootstrap) == ["ottla: topic none: there is no such topic"]
     assert "nothing to alter" in " ".join(errors("topic", "alter", topic, bootstrap=bootstrap, code=2))
@@ -340,7 +340,7 @@ def test_resets_that_cannot_be(bootstrap: str, group: tuple[str, str]) -> None:
     for arguments, words in (
         ([name, "-t", "none"], "topic none: there is no such topic"),
         ([name, "-t", f"{topic}:5"], f"topic {topic} has no partition 5: it has 1, counted from 0"),
-        (["no-group", "-t", topic], "group no-group: there is no such group; --create makes one"),
+        (["no-group", "-t", topic], "group no-group: there is no such group; --create creates it"),
     ):
         assert errors("group", "reset", *arguments, "--to", "1", bootstrap=bootstrap) == [f"ottla: {words}"]
     for arguments in (["--to", "1"], ["-t", topic], ["-t", topic, "--to", "1", "--shift-by", "1"], ["-t", topic, "--to", "soon"]):

@@ -97,7 +97,7 @@ def test_settings_that_cannot_be(bootstrap: str) -> None:
     for arguments, words in (
         (["get", "--topic", "none", "retention.ms"], "topic none: there is no such topic or partition"),
         (["get", "--topic", topic, "no.such"], f"topic {topic}: no.such: there is no such setting"),
-        (["unset", "--topic", topic, "no.such"], f"topic {topic}: there is no setting no.such"),
+        (["unset", "--topic", topic, "no.such"], f"topic {topic}: there is no such setting: no.such"),
         (["set", "--topic", topic, "retention.ms=long"], f"topic {topic}: the setting is not allowed"),
         (["set", "--topic", topic, "no.such=1"], f"topic {topic}: the setting is not allowed"),
         (["set", "--broker", "77", "log.retention.ms=1"], "broker 77: there is no such broker; the cluster has 1"),

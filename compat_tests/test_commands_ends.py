@@ -141,7 +141,7 @@ def test_what_is_not_delivered_is_counted(bootstrap: str, unique: Unique) -> Non
     ran = ottla("produce", topic, "--batch", "1", bootstrap=bootstrap, stdin=stdin)
     assert ran.code == 1
     reason = "2 × larger than the topic allows (max.message.bytes)"
-    assert ran.errors == f"ottla: 2 of 5 records not delivered: {reason}\n"
+    assert ran.errors == f"ottla: 2 of 5 records were not delivered: {reason}\n"
     assert good("consume", topic, "-e", bootstrap=bootstrap).lines == ["a", "b", "c"]
 
 
@@ -151,7 +151,7 @@ def test_a_line_that_is_no_record(bootstrap: str, topic: str) -> None:
     assert ran.code == 1
     assert ran.errors == (
         'ottla: standard input, line 2: value must be a string, null, {"base64": "..."} or {"hex": "..."}; '
-        "of the records before it 1 were delivered\n"
+        "records delivered before it: 1\n"
     )
     assert good("consume", topic, "-e", bootstrap=bootstrap).lines == ["good"]
 
@@ -224,7 +224,7 @@ def test_a_broker_that_stays_away(fresh_broker: Callable[..., Any]) -> None:
         writer.stdin.write(b"after\n")
         writer.stdin.close()
         writer.stdin = None
-        assert b"trying on, Ctrl-C ends it" in read_until(writer.stderr.fileno(), b"\n")
+        assert b"still trying, Ctrl-C stops" in read_until(writer.stderr.fileno(), b"\n")
         writer.send_signal(signal.SIGINT)
         assert b"interrupted: 1 records delivered, 1 not" in read_until(writer.stderr.fileno(), b"\n")
         assert writer.wait(TIMEOUT_S) == 130

@@ -137,10 +137,10 @@ def test_a_streams_group(broker: Address, bootstrap: str, unique: Unique) -> Non
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["list", "--type", "odd"], "'odd' is no type"),
-        (["list", "--state", "odd"], "'odd' is no state"),
+        (["list", "--type", "odd"], "'odd' is not a type"),
+        (["list", "--state", "odd"], "'odd' is not a state"),
         (["reset", "g", "-t", "t", "--to-earliest", "--to-latest"], "give one of --to"),
-        (["reset", "g", "-t", "t", "--to-datetime", "5"], "is no time"),
+        (["reset", "g", "-t", "t", "--to-datetime", "5"], "is not a time"),
     ],
 )
 def test_wrong_usage(bootstrap: str, arguments: list[str], words: str) -> None:

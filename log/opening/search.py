@@ -72,7 +72,7 @@ class Window:
         """The header at the position, or why there is no whole batch."""
         left = self.size - position
         if left < HEADER_SIZE:
-            return f"{left} bytes are no batch header"
+            return f"{left} bytes are not a batch header"
         data = self.view(position, HEADER_SIZE)
         if len(data) < HEADER_SIZE:
             return "the file was cut off while it was read"

@@ -66,28 +66,28 @@ def test_changes_are_what_librdkafka_takes() -> None:
     ]
 
 
-TOLD = [Outcome("a", "deleted"), admin.failed("b", "why")]
+OUTCOMES = [Outcome("a", "deleted"), admin.failed("b", "why")]
 
 
 def test_outcomes_in_words(capsys: pytest.CaptureFixture[str]) -> None:
-    admin.tell("topic", TOLD[:1], as_json=False)
+    admin.report("topic", OUTCOMES[:1], as_json=False)
     assert capsys.readouterr() == ("", "topic a: deleted\n")
     with pytest.raises(typer.Exit) as end:
-        admin.tell("topic", TOLD, as_json=False)
+        admin.report("topic", OUTCOMES, as_json=False)
     assert end.value.exit_code == 1
     assert capsys.readouterr() == ("", "topic a: deleted\nottla: topic b: why\n")
 
 
 def test_outcomes_in_json(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(typer.Exit):
-        admin.tell("topic", TOLD, as_json=True)
+        admin.report("topic", OUTCOMES, as_json=True)
     out, errors = capsys.readouterr()
     assert json.loads(out) == [
         {"name": "a", "result": "deleted", "error": None},
         {"name": "b", "result": "failed", "error": "why"},
     ]
     assert errors == "ottla: topic b: why\n"
-    admin.tell("", [Outcome("broker 1", "set")], as_json=True, names=[{"kind": "broker", "name": "1"}])
+    admin.report("", [Outcome("broker 1", "set")], as_json=True, names=[{"kind": "broker", "name": "1"}])
     assert json.loads(capsys.readouterr().out) == [{"kind": "broker", "name": "1", "result": "set", "error": None}]
 
 

@@ -83,7 +83,7 @@ def test_what_the_cluster_complains_of_is_said_once(waiting: Any, capfd: pytest.
     assert capfd.readouterr().err == ""
     for now_s in (4, 5, 50):
         idle(now_s)
-    said = "ottla: the group gives no partitions: not allowed for this user (topic); trying on, Ctrl-C ends it\n"
+    said = "ottla: the group assigns no partitions: not allowed for this user (topic); still trying, Ctrl-C stops\n"
     assert capfd.readouterr().err == said
     reading.assign([Partition("t", 0)])
     idle(60)
@@ -105,7 +105,7 @@ def test_a_silent_cluster(waiting: Any, capfd: pytest.CaptureFixture[str], proto
     idle(9)
     assert capfd.readouterr().err == ""
     idle(11)
-    assert capfd.readouterr().err == f"ottla: the group gives no partitions: {words}; trying on, Ctrl-C ends it\n"
+    assert capfd.readouterr().err == f"ottla: the group assigns no partitions: {words}; still trying, Ctrl-C stops\n"
 
 
 def test_a_fatal_error_ends_it(waiting: Any) -> None:

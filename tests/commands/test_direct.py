@@ -144,26 +144,26 @@ def test_a_login_that_is_refused() -> None:
 
 def test_a_login_of_another_kind_is_not_tried() -> None:
     for mechanism in ("GSSAPI", "OAUTHBEARER"):
-        with pytest.raises(Failure, match=f"log in by PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, not by {mechanism}"):
+        with pytest.raises(Failure, match=f"log in with PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 but not with {mechanism}"):
             with direct.connect(sasl({"sasl.mechanism": mechanism}), HOST, 1):
                 pass
 
 
-def test_a_broker_that_does_not_know_the_question() -> None:
+def test_a_broker_that_does_not_support_the_request() -> None:
     with broker_that(lambda *_: versions(describe_log_dirs=0)) as port, direct.connect(CLUSTER, HOST, port) as connection:
-        with pytest.raises(Failure, match="does not know DescribeLogDirs"):
+        with pytest.raises(Failure, match="does not support DescribeLogDirs"):
             direct.log_sizes(connection, {"t": [0]})
 
 
-def test_a_broker_that_hangs_up() -> None:
-    with broker_that(lambda *_: None) as port, pytest.raises(Failure, match=f"{HOST}:{port}: the broker ended the connection"):
+def test_a_broker_that_closes_the_connection() -> None:
+    with broker_that(lambda *_: None) as port, pytest.raises(Failure, match=f"{HOST}:{port}: the broker closed the connection"):
         with direct.connect(CLUSTER, HOST, port):
             pass
 
 
 @pytest.mark.parametrize("body", [b"", b"\0", b"\0\0\x7f\xff\xff\xff"])
 def test_an_answer_that_cannot_be_read(body: bytes) -> None:
-    with broker_that(lambda *_: body) as port, pytest.raises(Failure, match="cannot be read"):
+    with broker_that(lambda *_: body) as port, pytest.raises(Failure, match="cannot be decoded"):
         with direct.connect(CLUSTER, HOST, port):
             pass
 
@@ -180,7 +180,7 @@ def test_something_that_is_no_broker() -> None:
 
         thread = threading.Thread(target=serve)
         thread.start()
-        with pytest.raises(Failure, match="that is no Kafka broker"):
+        with pytest.raises(Failure, match="not a Kafka broker"):
             with direct.connect(CLUSTER, HOST, port):
                 pass
         thread.join(10)
@@ -217,7 +217,7 @@ def test_tls_as_the_properties_say() -> None:
 
 @pytest.mark.parametrize("name", ["ssl.keystore.location", "ssl.key.pem", "ssl.ca.pem", "ssl.cipher.suites"])
 def test_tls_properties_that_only_librdkafka_knows(name: str) -> None:
-    with pytest.raises(Failure, match=f"ottla's own connections do not know {name}"):
+    with pytest.raises(Failure, match=f"ottla's own, which does not support {name}"):
         direct._context({"ssl.ca.location": "probe", name: "x"})
 
 
@@ -228,7 +228,7 @@ def test_an_encrypted_key(tmp_path: Path) -> None:
     subprocess.run([*new_key, "-keyout", str(both), "-out", str(tmp_path / "certificate")], check=True, capture_output=True)
     both.write_text(both.read_text() + (tmp_path / "certificate").read_text())
     files = {"ssl.certificate.location": str(both), "ssl.key.location": str(both)}
-    with pytest.raises(Failure, match=r"goes into ssl\.key\.password"):
+    with pytest.raises(Failure, match=r"put its password into ssl\.key\.password"):
         direct._context(files)
     with pytest.raises(ssl.SSLError):
         direct._context({**files, "ssl.key.password": "wrong"})

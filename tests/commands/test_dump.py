@@ -137,7 +137,7 @@ def test_bytes_that_are_no_such_number(tmp_path: Path) -> None:
     (tmp_path / NAME).write_bytes(build_batch([Record(0, NOW_MS, b"k", b"four")]))
     code, out, errors = run(tmp_path, "--value-decoder", "long")
     assert (code, "value=four" in out) == (1, True)
-    assert "record 0: a value of 4 bytes is no long" in errors
+    assert "record 0: a value of 4 bytes is not of type long" in errors
 
 
 def test_indexes_only_where_they_are_wrong(tmp_path: Path) -> None:
@@ -146,7 +146,7 @@ def test_indexes_only_where_they_are_wrong(tmp_path: Path) -> None:
     assert [item["type"] for item in items(index, "--index-sanity-check")] == ["file", "sanity"]
     code, out, errors = run(index, "--verify-index-only")
     assert (code, out.count("entry")) == (1, 0)
-    assert "offset 1 at 5 does not ascend" in errors
+    assert "offset 1 at 5 is out of order" in errors
     index.write_bytes(struct.pack(">iiii", 1, 0, -1, 5) + b"abc")
     errors = run(index, "--index-sanity-check")[2]
     assert "position 8: corrupt: the last entry lies before the first" in errors
@@ -161,12 +161,12 @@ def build_of(data: bytes, base_offset: int) -> bytes:
 def test_offsets_that_go_back(tmp_path: Path) -> None:
     first, second, third = numbered(3)
     assert problems(tmp_path / "a.log", first + third + second) == [
-        (len(first) + len(third), "offset 2 where 6 or more must follow")
+        (len(first) + len(third), "offset 2 where 6 or more is expected")
     ]
     (tmp_path / "00000000000000000005.log").write_bytes(first)
     code, _, errors = run(tmp_path / "00000000000000000005.log")
     assert code == 1
-    assert "position 0: offset 0 where 5 or more must follow\nottla: 1 problem found\n" in errors
+    assert "position 0: offset 0 where 5 or more is expected\nottla: 1 problem found\n" in errors
 
 
 def test_a_wrong_crc(tmp_path: Path) -> None:
@@ -175,7 +175,8 @@ def test_a_wrong_crc(tmp_path: Path) -> None:
     damaged[-1] ^= 1
     ((position, text),) = problems(tmp_path / "a.log", first + damaged + third)
     assert position == len(first)
-    assert text.startswith(f"corrupt: offsets 2 to 3: CRC {read_header(second).crc:#010x} does not fit, the bytes give 0x")
+    crc = f"{read_header(second).crc:#010x}"
+    assert text.startswith(f"corrupt: offsets 2 to 3: CRC {crc} does not match the bytes, which give 0x")
     assert "problem" in run(tmp_path / "a.log", "--json")[1]
 
 
@@ -226,8 +227,8 @@ def test_records_that_do_not_decode(tmp_path: Path) -> None:
     header = read_header(sound)
     for attributes, section, words in (
         (0, b"\x7f\xff\xff", "records cannot be read"),
-        (4, b"no zstd", "does not decompress"),
-        (5, b"", "does not decompress"),
+        (4, b"no zstd", "cannot be decompressed"),
+        (5, b"", "cannot be decompressed"),
         (0, sound[61:-110], "records cannot be read"),
     ):
         made = restamp(header, section, attributes=attributes, max_timestamp=NOW_MS) + section
@@ -349,7 +350,7 @@ def test_records_that_follow_no_schema_are_shown_raw(tmp_path: Path) -> None:
     code, out, errors = run(tmp_path, "--decode", "offsets", "--json")
     assert code == 1
     assert [item["value"] for item in map(json.loads, out.splitlines()) if item["type"] == "record"] == ["v", "", "x"]
-    for words in ("it has no key", "keys of kind 99 are not known", "do not follow their schema", "3 problems found"):
+    for words in ("it has no key", "key type 99 is not known", "do not follow their schema", "3 problems found"):
         assert words in errors
 
 
@@ -397,13 +398,13 @@ def test_wrong_indexes(tmp_path: Path) -> None:
     assert "position 0: corrupt: offset 1 at 7 of the segment: no batch with that offset begins there" in index_problems(
         index, [(1, 7)]
     )
-    assert "position 0: corrupt: offset 1 at 100000 of the segment: it has" in index_problems(index, [(1, 100_000)])
-    assert "position 8: corrupt: offset 1 at 0 does not ascend" in index_problems(index, [(1, 0), (1, 0)])
-    assert "position 0: corrupt: offset -1 at 0 does not ascend" in index_problems(index, [(-1, 0)])
-    assert "position 8: torn: 3 bytes are no whole entry of 8" in index_problems(index, [(1, 0)], b"abc")
+    assert "position 0: corrupt: offset 1 at 100000 of the segment: the segment has" in index_problems(index, [(1, 100_000)])
+    assert "position 8: corrupt: offset 1 at 0 is out of order" in index_problems(index, [(1, 0), (1, 0)])
+    assert "position 0: corrupt: offset -1 at 0 is out of order" in index_problems(index, [(-1, 0)])
+    assert "position 8: torn: 3 bytes that are not a whole entry of 8" in index_problems(index, [(1, 0)], b"abc")
     times = index.with_suffix(".timeindex")
     times.write_bytes(struct.pack(">qiqi", NOW_MS, 1, NOW_MS - 1, 2))
-    assert f"position 12: corrupt: timestamp {NOW_MS - 1} at offset 2 does not ascend" in run(times)[2]
+    assert f"position 12: corrupt: timestamp {NOW_MS - 1} at offset 2 is out of order" in run(times)[2]
 
 
 def test_snapshots_and_checkpoints(tmp_path: Path) -> None:
@@ -454,14 +455,14 @@ def test_files_that_are_none(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / f"{0:020}.snapshot")
     for name, words in (
         ("none.log", "No such file or directory"),
-        ("notes.txt", "is no name that Kafka gives"),
-        ("pipe.log", "is no regular file"),
-        (f"{0:020}.snapshot", "is no regular file"),
+        ("notes.txt", "not a file name that Kafka uses"),
+        ("pipe.log", "not a regular file"),
+        (f"{0:020}.snapshot", "not a regular file"),
     ):
         code, _, errors = run(tmp_path / name)
         assert (code, errors) == (1, f"ottla: {tmp_path / name}: {words}\n")
     (tmp_path / "empty").mkdir()
-    assert "no file of a data directory is in it" in run(tmp_path / "empty")[2]
+    assert "no data files in this directory" in run(tmp_path / "empty")[2]
 
 
 def test_where_nobody_says_which_settings_are_secrets_all_of_brokers_are() -> None:

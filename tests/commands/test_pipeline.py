@@ -153,7 +153,7 @@ def test_gaps_are_read_as_far_as_they_are_asked_for(monkeypatch: pytest.MonkeyPa
         (["audit", "t"], 1, f"ottla: cannot reach {NOBODY}: connection refused"),
         (["archive", "t", "--to", "d", "--value", "avro"], 2, "an Avro body does not tell its schema"),
         (["archive", "t", "--to", "d", "--format", "csv"], 2, "csv is none of parquet, delta, iceberg"),
-        (["replay", "d", "--to", "t", "--since", "soon"], 2, "'soon' is no time"),
+        (["replay", "d", "--to", "t", "--since", "soon"], 2, "'soon' is not a time"),
         (["audit", "t", "--match", "x"], 2, "x is none of auto, offset, content"),
         (["archive", "t", "--to", "d", "--spark-conf", "x"], 2, "'x' is not key=value"),
         (["archive", "t"], 2, "Missing option '--to'"),

@@ -55,16 +55,16 @@ def test_a_line_that_is_too_long() -> None:
 
 
 def test_the_place_of_a_bad_line() -> None:
-    with pytest.raises(BadRecord, match="f, line 7: no JSON"):
+    with pytest.raises(BadRecord, match="f, line 7: not JSON"):
         list(made([(7, b"x")], Template(as_json=True), "f"))
 
 
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("t --tombstone", "wants --key"),
+        ("t --tombstone", "needs --key"),
         ("t f --value x", "not both"),
-        ("t -X transactional.id=x", "sends without transactions"),
+        ("t -X transactional.id=x", "does not use transactions"),
         ("t -H x", "is not name=value"),
         ("t -H \udcff=x", "is not UTF-8"),
         ("\udcff", "is not UTF-8"),
@@ -72,7 +72,7 @@ def test_the_place_of_a_bad_line() -> None:
         ("t -X sasl.username=\udcff", "'sasl.username' is not UTF-8"),
         ("t --key-delimiter=", "at least one character"),
         ("t --timestamp 14:00", "write 2026-11-21T09:00:00Z"),
-        ("t --timestamp 0", "is no time after"),
+        ("t --timestamp 0", "is not a time after"),
         ("t --acks 2", "--acks"),
         ("t -z brotli", "--compression"),
         ("t --batch 0", "--batch"),
@@ -90,17 +90,17 @@ def test_wrong_usage(line: str, words: str) -> None:
     [
         ("t --json -K :", "choose one"),
         ("t -f %s --json", "choose one"),
-        ("t -g g -p 1", "the group says which partitions"),
+        ("t -g g -p 1", "the group decides which partitions"),
         ("t -g g --from 5", "with --group"),
         ("t --group=", "a name is empty"),
         ("t -g \udcff", "is not UTF-8"),
         ("t -X group.id=", "group.id is empty"),
         ("\udcff", "is not UTF-8"),
-        ("t --from soon", "is no place in a topic"),
-        ("t --until ''", "is no place in a topic"),
+        ("t --from soon", "is not a place in a topic"),
+        ("t --until ''", "is not a place in a topic"),
         ("t --value-encoding rot13", "--value-encoding"),
         ("t --isolation none", "--isolation"),
-        ("t -f %q", "means nothing"),
+        ("t -f %q", "is unknown"),
         ("t -c -1", "--count"),
         ("", "Missing argument"),
     ],

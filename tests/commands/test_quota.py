@@ -49,5 +49,5 @@ def test_rows() -> None:
 
 def test_numbers() -> None:
     assert quota._number("producer_byte_rate", "1e6") == 1_000_000.0
-    with pytest.raises(typer.BadParameter, match="'much' is no number"):
+    with pytest.raises(typer.BadParameter, match="'much' is not a number"):
         quota._number("producer_byte_rate", "much")

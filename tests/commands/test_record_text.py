@@ -89,17 +89,17 @@ def test_headers_that_the_client_library_cannot_read(capsys: pytest.CaptureFixtu
     record = message(b"k", b"v", SystemError("returned a result with an exception set"))
     assert json.loads(json_formatter(Encoding.UTF8, Encoding.UTF8)(record))["headers"] is None
     assert format_formatter("%h;%s", "", Encoding.UTF8, Encoding.UTF8)(record) == b";v"
-    assert capsys.readouterr().err == "t [2] offset 9: headers are left out: a name is no UTF-8\n" * 2
+    assert capsys.readouterr().err == "t [2] offset 9: headers left out: a name is not UTF-8\n" * 2
 
 
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        (b"", "no JSON"),
-        (b"\xff", "no JSON"),
-        (b"[" * 100_000, "no JSON"),
-        (b"[]", "no JSON object"),
-        (b'{"val": 1}', "'val' is nothing a record has"),
+        (b"", "not JSON"),
+        (b"\xff", "not JSON"),
+        (b"[" * 100_000, "not JSON"),
+        (b"[]", "not a JSON object"),
+        (b'{"val": 1}', "unknown field 'val'"),
         (b'{"value": 1}', "value must be a string"),
         (b'{"key": {"base64": "*"}}', "key: "),
         (b'{"key": {"hex": 5}}', "key: "),
@@ -114,9 +114,9 @@ def test_headers_that_the_client_library_cannot_read(capsys: pytest.CaptureFixtu
         (b'{"timestamp": 0}', "timestamp 0 cannot be sent"),
         (b'{"headers": [["\\ud800", "x"]]}', "name '.ud800' cannot be sent"),
         (b'{"headers": [["a\\u0000b", "x"]]}', "name 'a.x00b' cannot be sent"),
-        (b'{"timestamp": "@9999999999999999999"}', "is no time"),
-        (b'{"timestamp": "soon"}', "timestamp 'soon' is no time"),
-        (b'{"timestamp": "1960-01-01T00:00Z"}', "is no time"),
+        (b'{"timestamp": "@9999999999999999999"}', "is not a time"),
+        (b'{"timestamp": "soon"}', "timestamp 'soon' is not a time"),
+        (b'{"timestamp": "1960-01-01T00:00Z"}', "is not a time"),
     ],
 )
 def test_lines_that_are_no_record(line: bytes, words: str) -> None:
@@ -173,5 +173,5 @@ def test_formats_of_nothing() -> None:
 
 @pytest.mark.parametrize("template", ["%q", "%", "\\", "\\q", "\\x", "\\x1", "a%\n"])
 def test_formats_with_unknown_tokens(template: str) -> None:
-    with pytest.raises(typer.BadParameter, match="means nothing"):
+    with pytest.raises(typer.BadParameter, match="is unknown"):
         format_formatter(template, "", Encoding.UTF8, Encoding.UTF8)

@@ -116,8 +116,8 @@ def test_nothing_is_done_without_a_yes(data: Path) -> None:
     segments(data / "t-0")[0].with_suffix(".index").unlink()
     code, out, errors = run("repair", data)
     assert code == 2
-    assert out == f"build the indexes of {segments(data / 't-0')[0]} anew\n"
-    assert "say --yes if it is meant" in " ".join(errors.replace("│", " ").split())
+    assert out == f"rebuild the indexes of {segments(data / 't-0')[0]}\n"
+    assert "pass --yes to confirm" in " ".join(errors.replace("│", " ").split())
     assert len(findings(data)) == 1
     code, out, errors = run("repair", "--dry-run", "--json", data)
     assert (code, errors) == (1, "ottla: 1 finding; nothing was changed\n")

@@ -157,7 +157,7 @@ def test_shifting_stays_within_the_partition(capsys: pytest.CaptureFixture[str])
     assert group_reset.shifted({a: 5, b: 1}, have, 2) == {a: 7, b: 3}
     assert capsys.readouterr().err == ""
     assert group_reset.shifted({a: 5, b: 1}, have, -5) == {a: 3, b: 0}
-    assert capsys.readouterr().err == "t [0]: has 3 to 10, not 0; 3 taken\nt [1]: has 0 to 4, not -4; 0 taken\n"
+    assert capsys.readouterr().err == "t [0]: has 3 to 10, not 0; using 3\nt [1]: has 0 to 4, not -4; using 0\n"
     with pytest.raises(Failure, match=r"t \[1\]: no offset is committed"):
         group_reset.shifted({a: 5}, have, 1)
 

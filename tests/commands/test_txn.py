@@ -13,7 +13,7 @@ from ottla.wire.messages.describe_transactions import TopicData, TransactionStat
 
 def test_states_are_taken_in_any_case() -> None:
     assert txn.known_state("preparecommit") == "PrepareCommit"
-    with pytest.raises(typer.BadParameter, match="'open' is no state"):
+    with pytest.raises(typer.BadParameter, match="'open' is not a state"):
         txn.known_state("open")
 
 

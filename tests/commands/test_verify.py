@@ -70,8 +70,13 @@ def replace(path: Path, data: bytes) -> None:
 
 
 DAMAGES: dict[str, tuple[Callable[[Path], object], str, str, str]] = {
-    # name: what is done, the file that is told, what it means, what is said
-    "a record": (lambda d: flip(first_log(d), starts(first_log(d))[3] + 70), r"0{20}\.log", "corruption", "CRC .* does not fit"),
+    # name: what is done, the file in the finding, its meaning, its text
+    "a record": (
+        lambda d: flip(first_log(d), starts(first_log(d))[3] + 70),
+        r"0{20}\.log",
+        "corruption",
+        "CRC .* does not match",
+    ),
     "a header": (lambda d: flip(first_log(d), starts(first_log(d))[3] + 16), r"0{20}\.log", "corruption", "magic -3 where 2"),
     "the end of a segment": (
         lambda d: replace(first_log(d), first_log(d).read_bytes()[:-10]),
@@ -83,7 +88,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str, str, str]] = {
         lambda d: replace(last_log(d), last_log(d).read_bytes() + b"garbage"),
         r"\d{20}\.log",
         "torn tail",
-        "7 bytes are no batch header",
+        "7 bytes are not a batch header",
     ),
     "the synced end": (
         lambda d: replace(last_log(d), last_log(d).read_bytes()[:-10]),
@@ -96,7 +101,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str, str, str]] = {
         lambda d: replace(first_log(d), first_log(d).read_bytes() + first_log(d).read_bytes()),
         r"0{20}\.log",
         "corruption",
-        "offsets 0 to 1 where .* or more must follow",
+        "offsets 0 to 1 where .* or more is expected",
     ),
     "no index": (lambda d: first_log(d).with_suffix(".index").unlink(), r"0{20}\.index", "rebuildable", "it is missing"),
     "an index of anything": (
@@ -109,7 +114,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str, str, str]] = {
         lambda d: replace(first_log(d).with_suffix(".index"), first_log(d).with_suffix(".index").read_bytes()[:-3]),
         r"0{20}\.index",
         "rebuildable",
-        "5 bytes are no whole entry",
+        "5 bytes that are not a whole entry",
     ),
     "an index into the middle of a batch": (
         lambda d: replace(first_log(d).with_suffix(".index"), struct.pack(">ii", 3, 17)),
@@ -169,13 +174,13 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str, str, str]] = {
         lambda d: (d / "t-0" / "leader-epoch-checkpoint").unlink(),
         "leader-epoch-checkpoint",
         "rebuildable",
-        "is of epoch 0, the file says none",
+        "has epoch 0, but the file says none",
     ),
     "wrong epochs": (
         lambda d: replace(d / "t-0" / "leader-epoch-checkpoint", b"0\n1\n0 0\n"),
         "leader-epoch-checkpoint",
         "rebuildable",
-        "is of epoch 1, the file says epoch 0",
+        "has epoch 1, but the file says epoch 0",
     ),
     "epochs of any bytes": (
         lambda d: replace(d / "t-0" / "leader-epoch-checkpoint", b"\xff\n"),
@@ -189,8 +194,8 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str, str, str]] = {
         "leftover",
         "an index without its log",
     ),
-    "a torn rewrite": (lambda d: replace(d / "t-0" / "x.tmp", b""), r".*\.tmp", "leftover", "left it behind"),
-    "half a compaction": (lambda d: replace(d / "t-0" / "0.log.cleaned", b""), r".*\.cleaned", "leftover", "left it behind"),
+    "a torn rewrite": (lambda d: replace(d / "t-0" / "x.tmp", b""), r".*\.tmp", "leftover", "left behind"),
+    "half a compaction": (lambda d: replace(d / "t-0" / "0.log.cleaned", b""), r".*\.cleaned", "leftover", "left behind"),
     "an interrupted compaction": (lambda d: replace(d / "t-0" / f"{0:020}.log.swap", b""), r".*\.swap", "leftover", "compaction"),
     "a recovery point beyond the end": (
         lambda d: replace(d / _CHECKPOINT, b"0\n1\nt 0 9000\n"),
@@ -263,7 +268,7 @@ def test_what_lies_beyond_the_recovery_point_is_torn(tmp_path: Path) -> None:
     last = segments(partition)[-1]
     last.write_bytes(last.read_bytes()[:-5])
     (found,) = [item for item in findings(tmp_path) if item["meaning"] != "note"]
-    assert (found["meaning"], found["mend"]) == ("torn tail", "repair cuts it off")
+    assert (found["meaning"], found["remedy"]) == ("torn tail", "repair cuts it off")
 
 
 def test_indexes_that_a_start_builds_anew_are_not_looked_at(tmp_path: Path) -> None:
@@ -290,7 +295,7 @@ def test_records_that_do_not_decode_are_found_by_a_deep_look(data: Path) -> None
 def test_two_directories_of_one_broker(data: Path, tmp_path: Path) -> None:
     other = Path(shutil.copytree(data, tmp_path / "other"))
     found = findings(data, other)
-    assert [item["what"] for item in found] == [f"{data} has the same directory.id", f"{data} has this partition, too"]
+    assert [item["what"] for item in found] == [f"{data} has the same directory.id", f"{data} holds the same partition"]
     text = (other / "meta.properties").read_text()
     (other / "meta.properties").write_text(text.replace("node.id=1", "node.id=2"))
     assert "it names node 2 of cluster cluster" in findings(data, other)[0]["what"]
@@ -316,11 +321,11 @@ def test_damage_that_cannot_be_searched_is_no_torn_tail(tmp_path: Path, monkeypa
     log = last_log(tmp_path)
     log.write_bytes(log.read_bytes() + log.read_bytes()[:HEADER_SIZE] * 2)
     (found,) = [item for item in findings(tmp_path) if item["meaning"] != "note"]
-    assert found["mend"] == "repair cuts it off"
+    assert found["remedy"] == "repair cuts it off"
     monkeypatch.setattr("ottla.log.opening.search._LEAST_BUDGET", -(1 << 40))
     (found,) = [item for item in findings(tmp_path) if item["meaning"] != "note"]
     assert "takes too long" in found["what"]
-    assert "--cut" in found["mend"]
+    assert "--cut" in found["remedy"]
 
 
 @pytest.mark.parametrize("suffix", [".index", ".timeindex", ".txnindex", ".snapshot"])
@@ -335,7 +340,7 @@ def test_a_derived_file_that_is_far_too_large(data: Path, suffix: str) -> None:
 def test_names_that_only_look_like_kafkas_are_a_note(data: Path) -> None:
     (data / "t-0" / ("\N{ARABIC-INDIC DIGIT ONE}" * 20 + ".log")).write_bytes(b"")
     (found,) = findings(data)
-    assert (found["meaning"], found["what"]) == ("note", "no name that Kafka gives")
+    assert (found["meaning"], found["what"]) == ("note", "not a file name that Kafka uses")
 
 
 def test_a_running_broker_holds_its_directory(data: Path) -> None:
@@ -365,10 +370,10 @@ def test_against_the_metadata_log(tmp_path: Path) -> None:
     (tmp_path / "b-0" / "partition.metadata").write_bytes(b"torn")
     (tmp_path / "c-0").rename(tmp_path / "d-0")
     found = {Path(item["file"]).relative_to(tmp_path).as_posix(): item for item in findings(tmp_path)}
-    assert re.search("says topic id .*, the metadata log .*", found["a-0/partition.metadata"]["what"])
-    assert found["b-0/partition.metadata"]["mend"] == "repair writes it anew from the metadata log"
-    assert found["c-0"]["what"] == "the metadata log puts this partition here, and it is not"
-    assert "knows no such topic" in found["d-0"]["what"]
+    assert re.search("has topic id .*, the metadata log .*", found["a-0/partition.metadata"]["what"])
+    assert found["b-0/partition.metadata"]["remedy"] == "repair rewrites it from the metadata log"
+    assert found["c-0"]["what"] == "the metadata log places this partition here, but it is missing"
+    assert "has no such topic" in found["d-0"]["what"]
     assert "it names c-0" in found["recovery-point-offset-checkpoint"]["what"]
     alone = tmp_path / "alone"
     shutil.copytree(tmp_path / "a-0", alone / "a-0")
@@ -397,7 +402,7 @@ def test_what_a_broker_would_not_start_with_or_set_aside(tmp_path: Path) -> None
 
 def test_what_is_no_data_directory(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("x")
-    assert [item["what"][:17] for item in findings(tmp_path)] == ["no data directory"]
+    assert [item["what"][:20] for item in findings(tmp_path)] == ["not a data directory"]
     code, _, errors = run("verify", tmp_path / "notes.txt")
     assert code == 2
-    assert "no segment by its name" in " ".join(errors.replace("│", " ").split())
+    assert "neither a directory nor named like a segment" in " ".join(errors.replace("│", " ").split())
