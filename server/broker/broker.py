@@ -1,16 +1,16 @@
-"""Broker: one running broker, put together from its parts, started and stopped.
+"""One running broker: it is put together from its parts here, started and stopped.
 
-A start, in an order that matters:
+A start takes these steps, in an order that matters:
 
-1. lock the log directories, and make sure that they are this node's of this cluster, or format them;
-2. open every partition on disk, recovering what was not stopped cleanly;
+1. lock the log directories, and check that they belong to this node and this cluster, or format them;
+2. open every partition on disk, with recovery after an unclean stop;
 3. replay `__cluster_metadata-0` into the image and begin a new epoch of it;
-4. bind the listeners, and serve the metrics if they are on, so that ports are known, and register the broker with them: it leads
-   its partitions from here on;
-5. bring logs in step with the image, load the groups, begin the recurring passes;
-6. let clients in: no request is served by half a broker.
+4. bind the listeners, and serve the metrics if they are on, so that the ports are known, and register the broker with them: from
+   here on it leads its partitions;
+5. bring the logs in step with the image, load the groups, begin the recurring passes;
+6. let clients connect, so that no request is served by half a broker.
 
-A stop goes the other way round, and what makes it a clean one, the marker in each log directory, is written last of all.
+A stop takes them in the opposite order. The marker in each log directory that makes it a clean stop is written last of all.
 """
 
 from __future__ import annotations
@@ -60,13 +60,14 @@ if TYPE_CHECKING:
 logger = logging.getLogger("ottla.server.broker")
 
 STOP_GRACE_SECONDS: Final = 0.05
-"""How long a stop lets requests in work finish."""
+"""How long a stop waits for running requests to finish."""
 
 
 class Broker:
-    """See the module's docstring. `start` and `stop` once each, in a running event loop.
+    """Runs one broker; see the module's docstring. Call `start` and `stop` once each, in a running event loop.
 
-    `cluster_id` is for an empty directory; one that is formatted already must agree with it. None: any, or a new one.
+    `cluster_id` is given to empty log directories; formatted ones must have this id. With None they may have any, and empty ones
+    get a new one.
     """
 
     def __init__(
@@ -82,10 +83,10 @@ class Broker:
         self.cluster_id = ""
         self.listeners: list[Listener] = []
         self.controller_listeners: list[Listener] = []
-        """Those of `controller.listener.names`, for who administrates the controller. Clients of brokers are not told."""
+        """The listeners of `controller.listener.names`, for administrators. They are not advertised to clients of brokers."""
         self.context: BrokerContext | None = None
         self.offline = asyncio.Event()
-        """Set once every log directory has failed, or that of the metadata: whoever runs the broker should end it."""
+        """Set once every log directory, or the one of the metadata log, has failed: the program should then end the broker."""
         self._wanted_cluster_id = cluster_id or config.cluster_id
         self._disk = disk or OsDisk()
         self._clock = clock
@@ -97,30 +98,32 @@ class Broker:
         self._quotas: QuotasInForce | None = None
         self._metrics: MetricsServer | None = None
         self.sources: Sources | None = None
-        """What the metrics are read from; None where they are off."""
+        """What the metrics are read from; None if they are off."""
         self._broker_epoch = -1
         self._coordinators: CoordinatorUpdates | None = None
         self._cluster: Cluster | None = None  # from its registration on
 
     @property
     def port(self) -> int:
-        """Of the first listener."""
+        """The port of the first listener."""
         return self.listeners[0].port
 
     @property
     def bootstrap(self) -> str:
-        """host:port of the first advertised listener, as clients are to be given it."""
+        """The host:port of the first advertised listener, for clients to bootstrap from."""
         endpoint = self._endpoints()[0]
         return f"{endpoint.host}:{endpoint.port}"
 
     @property
     def metrics_url(self) -> str | None:
-        """Where /metrics, /healthz and /readyz are, without the path; None where they are off."""
+        """The URL of /metrics, /healthz and /readyz, without the path; None if they are off."""
         return self._metrics.url if self._metrics is not None else None
 
     async def start(self) -> None:
-        """Serves when it returns. Raises StorageError and its kinds (locked, another cluster's), MetadataError, OSError where an
-        address is not to be had, ConfigError where the metrics' is not; nothing is left open then.
+        """Starts the broker; it serves clients when this returns.
+
+        Raises StorageError and its subclasses (a directory is locked, or belongs to another cluster), MetadataError, OSError if
+        an address cannot be bound, and ConfigError if that of the metrics cannot. Nothing is then left open.
         """
         try:
             await self._start()
@@ -174,19 +177,21 @@ class Broker:
         loop = asyncio.get_running_loop()
 
         def failed(_: LogDirectory) -> None:
-            loop.call_soon_threadsafe(self._lose_directories, logs)  # a flush may fail in its thread
+            loop.call_soon_threadsafe(self._lose_directories, logs)  # a flush may fail in another thread
 
         for directory in logs.directories:
             directory.on_failure = failed
 
     def _lose_directories(self, logs: LogManager) -> None:
-        """Log directories failed: their partitions have no leader any more. Without one that works, or without that of the
-        metadata, the broker is at its end, as Kafka is.
+        """Handles failed log directories: their partitions no longer have a leader. If no directory works any more, or the one of
+        the metadata log does not, the broker has to end, as in Kafka.
         """
         failed = {directory.path for directory in logs.directories if directory.failed is not None}
         if self.config.metadata_log_dir in failed or failed.issuperset(self.config.log_dirs):
             if not self.offline.is_set():
-                logger.critical("no log directory is usable, or the one of the metadata is not: %s", ", ".join(sorted(failed)))
+                logger.critical(
+                    "the broker cannot go on, because these log directories have failed: %s", ", ".join(sorted(failed))
+                )
                 self.offline.set()
             return
         if failed and self._scheduler is not None and self.context is not None and self._cluster is not None:
@@ -194,7 +199,7 @@ class Broker:
             try:
                 self._cluster.lose_directories(failed, lost)
             except StorageError as error:
-                logger.error("the metadata does not record yet that %s failed: %s", ", ".join(sorted(failed)), error)
+                logger.error("could not record in the metadata yet that %s failed: %s", ", ".join(sorted(failed)), error)
 
     async def _open_listeners(self, context: BrokerContext, dispatch: Dispatch) -> None:
         network = NetworkContext(context.clock, context.purgatory)
@@ -206,14 +211,15 @@ class Broker:
 
     @property
     def _all_listeners(self) -> list[Listener]:
-        """In the order in which they were opened."""
+        """All listeners, in the order in which they were opened."""
         return [*self.listeners, *self.controller_listeners]
 
     async def _open_controller_listeners(self, context: BrokerContext) -> None:
-        """One that cannot be had costs no client of the broker anything: a file that --port moved has its old address still.
+        """Opens the listeners of the controller. A failure is only logged, because no client of the broker depends on them, and a
+        file may still have their old address although --port moved the broker.
 
-        Port 0 stays closed, for the metadata tell where controllers are before any port is bound; and so does a listener whose
-        protocol we do not speak.
+        A listener with port 0 stays closed, because the metadata has the addresses of controllers before any port is bound, and
+        so does one whose protocol ottla does not speak.
         """
         settings = SocketSettings.from_broker(context.settings.values)
         dispatch = Dispatch(context, role=CONTROLLER)
@@ -226,12 +232,12 @@ class Broker:
                 await listener.accept()
             except OSError as error:
                 listener.stop_accepting()
-                logger.warning("listeners: %s is not open, and the controller not to be reached by itself: %s", address, error)
+                logger.warning("listeners: cannot open %s, so the controller has no address of its own: %s", address, error)
             else:
                 self.controller_listeners.append(listener)
 
     def _make_dispatch(self, context: BrokerContext, logs: LogManager) -> Dispatch:
-        """Returns what serves the clients' listeners: where metrics are on, one that measures, from which they are read."""
+        """Makes the dispatch of the clients' listeners. If metrics are on it measures its requests, for the metrics to read."""
         if self.config.values["ottla.metrics.port"] is None:
             return Dispatch(context)
         from ottla.server.dispatch.measured import MeasuredDispatch
@@ -242,7 +248,7 @@ class Broker:
         return dispatch
 
     async def _open_metrics(self) -> None:
-        """Serves the metrics where they are wanted: their code is loaded only then."""
+        """Serves the metrics if they are on; their code is loaded only then."""
         if self.sources is None:
             return
         from ottla.server.metrics.server import MetricsServer
@@ -251,7 +257,7 @@ class Broker:
         await self._metrics.open(self.config.values["ottla.metrics.host"], self.config.values["ottla.metrics.port"])
 
     def _endpoints(self) -> list[Endpoint]:
-        """What the broker registers: where clients reach each listener."""
+        """Returns what the broker registers: the addresses at which clients reach its listeners."""
         endpoints = []
         for listener in self.listeners:
             address = self.config.advertised_for(listener.name, listener.port)
@@ -259,7 +265,7 @@ class Broker:
         return endpoints
 
     def _follow(self, event: object) -> None:
-        """Carries a change of the metadata to those who live with them: coordinators, listeners, limits of clients."""
+        """Passes a change of the metadata on to coordinators, listeners and the limits of clients."""
         assert self.context is not None
         assert self._coordinators is not None
         self._coordinators.follow(event)
@@ -269,7 +275,7 @@ class Broker:
             self._limit_clients(self.context)
 
     def _reconfigure(self, context: BrokerContext) -> None:
-        """The broker's settings that count at once; those that are defaults of topics' are the replicas' business."""
+        """Applies the broker's settings that take effect at once. The replicas apply those that are defaults of topics."""
         assert self._logs is not None
         values = context.settings.values
         settings = SocketSettings.from_broker(values)
@@ -279,7 +285,7 @@ class Broker:
         self._limit_clients(context)
 
     def _limit_clients(self, context: BrokerContext) -> None:
-        """Clients' quotas, and how fast connections may come: their code is loaded with the first limit."""
+        """Applies the limits of clients and of new connections; their code is loaded with the first limit."""
         if self._quotas is None:
             if not limits_clients(self.config, context.metadata):
                 return
@@ -297,17 +303,17 @@ class Broker:
             self._scheduler.every(of_cluster.name, of_cluster.interval_ms, of_cluster.action)
 
     async def stop(self) -> None:
-        """Stops serving, makes everything durable and marks the stop as a clean one. StorageError where that fails."""
+        """Stops serving, makes everything durable and marks the stop as clean. Raises StorageError if that fails."""
         await self._close(clean=True)
 
     @staticmethod
     async def _settle(context: BrokerContext) -> None:
-        """Flushes that run in threads come to their end before the logs are closed."""
+        """Waits for flushes that run in threads, which have to end before the logs are closed."""
         if context.flushing is not None:
             await context.flushing.settle()
 
     async def _close(self, *, clean: bool) -> None:
-        """Each part is closed whatever became of those before it, also when the wait for them is given up."""
+        """Closes all parts, each of them even if closing an earlier one failed or the wait for it was cancelled."""
         async with contextlib.AsyncExitStack() as last_first:
             if self._logs is not None:
                 last_first.callback(self._logs.close, clean, self._broker_epoch)

@@ -16,12 +16,15 @@ if TYPE_CHECKING:
 
 
 class CoordinatorUpdates:
-    """Call `start` once the replicas are there, and `follow` with every event of the image from then on."""
+    """Updates the coordinators of one broker.
+
+    Call `start` once the replicas are there, and from then on `follow` with every event of the metadata image.
+    """
 
     def __init__(self, context: BrokerContext) -> None:
         self._context = context
         self._new_topic: tuple[TopicImage, int] | None = None
-        """The last that was created, and with which offset of the metadata."""
+        """The topic that was created last, and the offset in the metadata log with which it was."""
 
     def start(self) -> None:
         """Loads the shards that this broker leads."""
@@ -33,6 +36,7 @@ class CoordinatorUpdates:
             self._context.share_coordinator().refresh()
 
     def follow(self, event: object) -> None:
+        """Passes an event on to the coordinators that it concerns."""
         match event:
             case TopicDeleted(topic=topic):
                 self._context.groups.topic_deleted(topic.name)
@@ -51,7 +55,7 @@ class CoordinatorUpdates:
             self._topic_changed(event)
 
     def _topic_changed(self, event: TopicCreated | PartitionChanged) -> None:
-        """Groups hear of a topic that is not what it was; once for a new one, whatever the number of its partitions."""
+        """Tells the groups that a topic has changed; of a new topic only once, however many partitions it has."""
         seen = (event.topic, self._context.metadata.highest_offset)
         if isinstance(event, TopicCreated):
             self._new_topic = seen

@@ -16,9 +16,9 @@ _MAX_RATE: Final = "max.connection.creation.rate"
 
 
 def limits_clients(config: BrokerConfig, image: MetadataImage) -> bool:
-    """Returns whether somebody has a quota, or `max.connection.creation.rate` is set for the broker or a listener of it.
+    """Returns whether any client has a quota, or `max.connection.creation.rate` is set for the broker or one of its listeners.
 
-    The setting counts from the broker's file and from what was written while it ran.
+    The setting may come from the broker's properties file, or have been set while the broker was running.
     """
     if image.has_quotas:
         return True

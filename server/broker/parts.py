@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def transaction_coordinator(broker: BrokerContext) -> TransactionCoordinator:
-    """A coordinator that has loaded nothing yet."""
+    """Makes a transaction coordinator that has loaded nothing yet."""
     from ottla.server.txn.opening import open_transaction_coordinator
 
     return open_transaction_coordinator(
@@ -29,21 +29,21 @@ def transaction_coordinator(broker: BrokerContext) -> TransactionCoordinator:
 
 
 def share_coordinator(broker: BrokerContext) -> ShareCoordinator:
-    """A share coordinator that has loaded nothing yet."""
+    """Makes a share coordinator that has loaded nothing yet."""
     from ottla.server.share_state.opening import open_share_coordinator
 
     return open_share_coordinator(broker.config, broker.metadata, broker.replicas, broker.clock, broker.controller)
 
 
 def share_group_state(broker: BrokerContext) -> ShareGroupState:
-    """It opens the share coordinator only when it has something for it to do."""
+    """Makes the state of share groups, which opens the share coordinator only when it needs it."""
     from ottla.server.share.group_state import ShareGroupState
 
     return ShareGroupState(broker.groups, broker.share_coordinator, broker.metadata, broker.clock)
 
 
 def share_partitions(broker: BrokerContext) -> SharePartitions:
-    """It follows the metadata from now on."""
+    """Makes the broker's share partitions, which follow the metadata from now on."""
     from ottla.server.share.share_partitions import SharePartitions
 
     persister = broker.share_coordinator()
@@ -51,7 +51,7 @@ def share_partitions(broker: BrokerContext) -> SharePartitions:
 
 
 def client_telemetry(broker: BrokerContext) -> ClientTelemetry:
-    """It follows the metadata from now on."""
+    """Makes the telemetry of clients, which follows the metadata from now on."""
     from ottla.server.telemetry.subscriptions import ClientTelemetry
 
     values = broker.config.values
@@ -60,7 +60,7 @@ def client_telemetry(broker: BrokerContext) -> ClientTelemetry:
 
 
 def flushing(broker: BrokerContext) -> Flushing:
-    """It flushes in threads."""
+    """Makes what flushes logs in threads."""
     from ottla.server.partitions.flushing import Flushing
 
     return Flushing(broker.clock)

@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from ottla.server.requests.context import BrokerContext
 
 FLUSH_PASS_INTERVAL_MS: Final = 1_000
-"""How often flushes that a roll or flush.ms made due are looked for, whatever log.flush.scheduler.interval.ms says."""
+"""How often to look, at least, for flushes that are due because of a roll or flush.ms."""
 DELETE_PASS_INTERVAL_MS: Final = 1_000
-"""How often files past their file.delete.delay.ms are looked for."""
+"""How often to look for files that are past their file.delete.delay.ms."""
 EXPIRE_TRANSACTIONAL_IDS: Final = "transaction.remove.expired.transaction.cleanup.interval.ms"
 
 
 def schedule_passes(scheduler: Scheduler, context: BrokerContext, logs: LogManager, compaction: Compaction) -> None:
-    """Gives the scheduler all passes but those of the cluster."""
+    """Gives the scheduler all passes except those of the cluster."""
     values, settings, clock = context.config.values, context.settings, context.clock
 
     def now(action: Callable[[int], object]) -> Callable[[], object]:
@@ -51,7 +51,7 @@ def schedule_passes(scheduler: Scheduler, context: BrokerContext, logs: LogManag
 
 
 class CoordinatorPasses:
-    """The passes of coordinators that may not be loaded."""
+    """Runs the passes of coordinators that may not be loaded."""
 
     def __init__(self, context: BrokerContext) -> None:
         self._context = context
@@ -74,7 +74,7 @@ class CoordinatorPasses:
 
 
 class Compaction:
-    """The cleaner's pass. Without a compacted topic, nothing of the cleaner is loaded."""
+    """Runs the cleaner's pass. Nothing of the cleaner is loaded as long as there is no compacted topic."""
 
     def __init__(self, context: BrokerContext, logs: LogManager, disk: Disk, sources: Sources | None) -> None:
         self._context = context
@@ -97,6 +97,6 @@ class Compaction:
         return self._cleaning.run_pass()
 
     def stop(self) -> None:
-        """Ends what is being cleaned."""
+        """Stops the cleaning that is in progress."""
         if self._cleaning is not None:
             self._cleaning.stop()

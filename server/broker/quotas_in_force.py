@@ -21,7 +21,7 @@ _OF_LISTENER: Final = "listener.name.{}." + MAX_RATE
 
 
 class QuotasInForce:
-    """What limits the clients of one broker. `refresh` is called after each change of quotas or of the broker's settings."""
+    """Limits the clients of one broker. The broker calls `refresh` after each change of quotas or of its settings."""
 
     def __init__(self, context: BrokerContext, dispatch: Dispatch, listeners: Sequence[Listener]) -> None:
         self._context = context
@@ -35,6 +35,7 @@ class QuotasInForce:
         self._connections = ConnectionRates(windows, context.clock, among_brokers.upper() if len(listeners) > 1 else None)
 
     def refresh(self) -> None:
+        """Applies the quotas and the rates as they are now."""
         quotas = quotas_of(self._context.metadata)
         clients = self._clients if self._clients.set_quotas(quotas) else None
         self._context.quotas = clients
@@ -49,7 +50,7 @@ class QuotasInForce:
             listener.rates = self._connections if limited else None
 
     def _rates(self) -> Mapping[str, int]:
-        """Returns the connections a second by listener: its own limit, or that of the broker."""
+        """Returns the limit of connections per second by listener: its own, or that of the broker."""
         context = self._context
         texts = context.settings.texts
         of_broker = context.settings[MAX_RATE]

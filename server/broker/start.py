@@ -36,8 +36,9 @@ if TYPE_CHECKING:
 
 
 def format_directories(logs: LogManager, config: BrokerConfig, wanted_cluster_id: str | None, random: Random) -> str:
-    """Makes sure that the locked log directories are this node's of one cluster, formats those that are empty, and returns the
-    cluster's id. StorageError and its kinds; OSError where an address is not to be had, before anything is formatted, so that
+    """Checks that the locked log directories belong to this node and one cluster, formats empty ones, returns the cluster's id.
+
+    Raises StorageError and its subclasses. Raises OSError if an address cannot be bound, before anything is formatted, so that
     such a start leaves nothing behind.
     """
     cluster_id = _agreed_cluster_id(logs, config, wanted_cluster_id) or uuid_to_text(random_uuid(random))
@@ -50,7 +51,10 @@ def format_directories(logs: LogManager, config: BrokerConfig, wanted_cluster_id
 
 
 def _agreed_cluster_id(logs: LogManager, config: BrokerConfig, wanted_cluster_id: str | None) -> str | None:
-    """The cluster of the formatted directories, or the one asked for; None where any will do. InconsistentMetadata."""
+    """Returns the cluster id of the formatted directories, or else the one asked for; None if any will do.
+
+    Raises InconsistentMetadata.
+    """
     found = {meta.cluster_id for meta in logs.meta_properties().values() if meta is not None}
     if not found:
         return wanted_cluster_id
@@ -63,9 +67,9 @@ def _agreed_cluster_id(logs: LogManager, config: BrokerConfig, wanted_cluster_id
 
 
 async def open_partitions(logs: LogManager) -> None:
-    """Opens every partition on disk. StorageError.
+    """Opens every partition on disk. Raises StorageError.
 
-    Recovery runs in a thread, for it may take minutes: a start that is given up meanwhile, at a signal, ends it at once.
+    Recovery runs in a thread, because it may take minutes; if the start is cancelled meanwhile, by a signal, it ends at once.
     """
     if not logs.needs_recovery:
         logs.open_all()
@@ -76,20 +80,20 @@ async def open_partitions(logs: LogManager) -> None:
     except asyncio.CancelledError:
         logs.stop_opening()
         await asyncio.wait([opening])
-        opening.exception()  # it was told to stop, and may have found something before it did
+        opening.exception()  # retrieves the error that it may have met before it stopped
         raise
 
 
 def open_cluster(logs: LogManager, disk: Disk, config: BrokerConfig, cluster_id: str, clock: Clock, random: Random) -> Cluster:
-    """Returns the cluster that the configuration asks for, with its image replayed. MetadataError, StorageError.
+    """Returns the cluster that the configuration asks for, with its image replayed. Raises MetadataError and StorageError.
 
-    It is one of this broker alone; BrokerConfig refuses all others.
+    It is a cluster of only this broker; BrokerConfig refuses all others.
     """
     return open_standalone(logs, disk, config, cluster_id, clock, random)
 
 
 def make_context(config: BrokerConfig, cluster: Cluster, logs: LogManager, clock: Clock, random: Random) -> BrokerContext:
-    """Returns the parts of the broker; nothing of them follows the image yet."""
+    """Makes the parts of the broker; none of them follows the metadata image yet."""
     image, values = cluster.image, config.values
     settings = current_settings(config, image)
     replicas = Replicas(logs, image, settings)
@@ -110,9 +114,9 @@ def make_context(config: BrokerConfig, cluster: Cluster, logs: LogManager, clock
 
 
 def start_replicas(context: BrokerContext, cluster: Cluster, logs: LogManager) -> None:
-    """Brings the logs in step with the image.
+    """Brings the logs in step with the metadata image.
 
-    Between several log directories partitions may be on their way; the code for that is loaded only then.
+    If there are several log directories, partitions may be moving between them; the code for that is loaded only then.
     """
     if len(context.config.log_dirs) == 1:
         context.replicas.start()

@@ -15,26 +15,26 @@ Rows = Callable[[Sources], Iterator[tuple[tuple[str, ...], float]]]
 Row = tuple[str, Literal["counter", "gauge"], tuple[str, ...], str, Rows]
 
 
-def _instances(sources: Sources) -> Iterator[tuple[tuple[str, ...], float]]:
+def _instance_row(sources: Sources) -> Iterator[tuple[tuple[str, ...], float]]:
     telemetry = sources.context.telemetry
     yield (), len(telemetry) if telemetry is not None else 0
 
 
-def _numbers(sources: Sources) -> Iterator[tuple[tuple[str, ...], float]]:
+def _number_rows(sources: Sources) -> Iterator[tuple[tuple[str, ...], float]]:
     telemetry = sources.context.telemetry
     for instance, (name, attributes), number in telemetry.numbers() if telemetry is not None else ():
-        of = instance.attributes
+        client = instance.attributes
         text = ",".join(f"{key}={value}" for key, value in attributes)
-        yield (of["client_id"] or "", of["client_instance_id"] or "", name, text), number
+        yield (client["client_id"] or "", client["client_instance_id"] or "", name, text), number
 
 
 CLIENT_ROWS: Final[tuple[Row, ...]] = (
-    ("ottla_client_instances", "gauge", (), "Clients that asked for their telemetry subscriptions of late.", _instances),
+    ("ottla_client_instances", "gauge", (), "Clients that have recently asked for their telemetry subscriptions.", _instance_row),
     (
         "ottla_client_metric",
         "gauge",
         ("client_id", "client_instance_id", "metric", "attributes"),
-        "What clients pushed last, where ottla.client.metrics is true; deltas are summed.",
-        _numbers,
+        "The values that clients pushed last, if ottla.client.metrics is true; deltas are summed.",
+        _number_rows,
     ),
 )

@@ -25,13 +25,13 @@ CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 PIECE: Final = 250
 PIECE_SECONDS: Final = 0.001
 BOUNDS: Final = range(14, 36)
-"""Buckets of the histogram that are shown: up to 2**14 ns (16 us), then doubling, up to 2**35 ns (34 s)."""
+"""The buckets of the histogram that are shown: up to 2**14 ns (16 us), then doubling, up to 2**35 ns (34 s)."""
 _NS_PER_MS: Final = 1_000_000
 _NS_PER_SECOND: Final = 1_000_000_000
 
 
 class BrokerCollector(Collector):
-    """All metrics of a broker. Reading changes nothing but where the window of the quantiles begins."""
+    """Collects all metrics of a broker. Reading them changes nothing but the beginning of the window of the quantiles."""
 
     def __init__(self, sources: Sources) -> None:
         self._sources = sources
@@ -44,7 +44,7 @@ class BrokerCollector(Collector):
             yield family
 
     def pieces(self) -> Iterator[Family]:
-        """Yields what `collect` does, with large families in pieces, each a family of that name; empty ones are left out."""
+        """Yields what `collect` yields, but large families in pieces, each a family of the same name, and no empty families."""
         monotonic = self._sources.context.clock.monotonic
         for metric in METRICS:
             samples = self._samples(metric)
@@ -79,7 +79,7 @@ class BrokerCollector(Collector):
 
 
 def _piece(samples: Iterator[Sample], monotonic: Callable[[], float]) -> list[Sample]:
-    """Takes the next samples, as many as may be taken at a time; returns none when there are no more."""
+    """Takes as many of the next samples as fit into one piece; returns an empty list when there are no more."""
     piece: list[Sample] = []
     until = monotonic() + PIECE_SECONDS
     for sample in samples:
@@ -90,7 +90,7 @@ def _piece(samples: Iterator[Sample], monotonic: Callable[[], float]) -> list[Sa
 
 
 def _family(metric: Metric) -> Family:
-    """Returns an empty family of the library's, where counters are named without their `_total`."""
+    """Returns an empty family as the library defines it, which names counters without their `_total`."""
     name = metric.name.removesuffix("_total") if metric.kind == "counter" else metric.name
     return Family(name, metric.doc, metric.kind)
 
@@ -105,7 +105,7 @@ def _histogram(name: str, labels: dict[str, str], times: Times) -> Iterator[Samp
 
 
 class _SingleFamily:
-    """A registry of one family, which is all that generate_latest wants of it."""
+    """Acts as a registry of one family, as far as generate_latest needs one."""
 
     def __init__(self, family: Family) -> None:
         self._family = family
@@ -121,11 +121,11 @@ def text_of(family: Family, *, head: bool) -> bytes:
 
 
 class Exposition:
-    """What `/metrics` shows: the broker's metrics, and those of process and garbage collector as every Python client has them."""
+    """Makes the text of `/metrics`: the broker's metrics, and those of its process, which Python clients always have."""
 
     def __init__(self, sources: Sources) -> None:
         self._broker = BrokerCollector(sources)
-        registry = CollectorRegistry()  # of our own: the library's is the program's around us
+        registry = CollectorRegistry()  # our own, because the library's global one belongs to the program that runs this broker
         self._process: list[Collector] = [ProcessCollector(registry=registry), GCCollector(registry=registry)]
 
     def pieces(self) -> Iterator[bytes]:

@@ -24,14 +24,14 @@ _STATES: Final[dict[Kind, tuple[str, ...]]] = {
 }
 
 
-def _by_protocol(sources: Sources) -> Iterator[tuple[tuple[str, ...], float]]:
+def _rows_by_protocol(sources: Sources) -> Iterator[tuple[tuple[str, ...], float]]:
     shards = sources.context.groups.loaded_shards()
     counts = Counter(group.kind for shard in shards for group in shard.groups.values())
     for kind in Kind:
         yield (kind.value,), counts[kind]
 
 
-def _by_state(kind: Kind) -> Rows:
+def _rows_by_state(kind: Kind) -> Rows:
     def rows(sources: Sources) -> Iterator[tuple[tuple[str, ...], float]]:
         shards = sources.context.groups.loaded_shards()
         counts = Counter(group.state_name for shard in shards for group in shard.groups.values() if group.kind is kind)
@@ -42,14 +42,14 @@ def _by_state(kind: Kind) -> Rows:
 
 
 GROUP_ROWS: Final[tuple[Row, ...]] = (
-    (f"{_COORDINATOR}group_count", "gauge", ("protocol",), "Groups of each protocol.", _by_protocol),
+    (f"{_COORDINATOR}group_count", "gauge", ("protocol",), "Groups of each protocol.", _rows_by_protocol),
     *(
         (
             f"{_COORDINATOR}{kind.value}_group_count",
             "gauge",
             ("state",),
             f"Groups of type {kind.value} in each state.",
-            _by_state(kind),
+            _rows_by_state(kind),
         )
         for kind in Kind
     ),

@@ -10,7 +10,7 @@ from ottla.server.metrics.sources import Sources
 
 
 def reasons_not_ready(sources: Sources) -> list[str]:
-    """Returns why the broker does not serve clients as it should, a line for each reason; none when it is ready."""
+    """Returns why the broker does not serve clients as it should, one line for each reason; an empty list if it is ready."""
     context = sources.context
     reasons = []
     if not sources.serving:
@@ -19,7 +19,7 @@ def reasons_not_ready(sources: Sources) -> list[str]:
     reasons += [each.failed for each in sources.logs.directories if each.failed is not None]
     broker = context.metadata.brokers.get(context.config.node_id)
     if broker is None:
-        reasons.append("the metadata does not know this broker")
+        reasons.append("this broker is not registered in the metadata")
     elif not broker.active:
         reasons.append("this broker is fenced")
     return reasons

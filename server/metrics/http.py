@@ -33,12 +33,14 @@ ANSWER_SECONDS: Final = 60
 PLAIN: Final = "text/plain; charset=utf-8"
 _FOLDED: Final = re.compile(rb"\n[ \t]")
 _ORIGIN: Final = re.compile(r"https?://[^/?#]*", re.IGNORECASE)
-_FAILED: Final = "this failed here; the broker's log says why"
+_FAILED: Final = "the broker failed to make this page; its log says why"
 
 
 class Page(NamedTuple):
-    """An answer. Its pieces are made one by one while the loop runs on; of long pages one at a time, or as many pieces as there
-    are clients would be made in every turn of the loop."""
+    """Holds an answer, whose pieces are made one by one while the loop runs on.
+
+    Only one long page is made at a time; otherwise every turn of the loop would make as many pieces as there are clients.
+    """
 
     pieces: Iterable[bytes]
     status: int = 200
@@ -47,7 +49,7 @@ class Page(NamedTuple):
 
 
 class Refused(Exception):
-    """A request that no page is for; the text goes to the client."""
+    """Refuses a request that no page answers; its text goes to the client."""
 
     def __init__(self, status: int, text: str) -> None:
         super().__init__(text)
@@ -55,7 +57,7 @@ class Refused(Exception):
 
 
 class Request(NamedTuple):
-    """The parts of a request that count here."""
+    """Holds the parts of a request that matter here."""
 
     head_only: bool
     path: str
@@ -69,7 +71,7 @@ class RequestReader:
         self._received = bytearray()
 
     def feed(self, data: bytes) -> Request | None:
-        """Returns the request once its head is whole, and None before. Raises Refused; nothing may be fed after that."""
+        """Returns the request once its head is complete, and None before. After it has raised Refused nothing more may be fed."""
         self._received += data
         try:
             self._http.receive_data(data)
@@ -82,31 +84,31 @@ class RequestReader:
             return None
         body, _ = self._http.trailing_data
         head = bytes(self._received[: len(self._received) - len(body)]).rstrip(b"\r\n")
-        if len(head) > MAX_HEAD_BYTES:  # h11 bounds what is not whole yet
+        if len(head) > MAX_HEAD_BYTES:  # h11 limits only a head that is not complete yet
             raise _too_long()
-        if _FOLDED.search(head):  # h11 still unfolds them; RFC 9112 lets a server refuse them
+        if _FOLDED.search(head):  # h11 still unfolds folded fields, but RFC 9112 lets a server refuse them
             raise Refused(HTTPStatus.BAD_REQUEST, "a header field is malformed")
-        return _accepted(event)
+        return _parse(event)
 
 
 def _too_long() -> Refused:
-    return Refused(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"a request's head has at most {MAX_HEAD_BYTES} bytes")
+    return Refused(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"the head of a request may have at most {MAX_HEAD_BYTES} bytes")
 
 
-def _accepted(event: h11.Request) -> Request:
-    """Returns what the responder needs of a request. Raises Refused for one that no page can be for."""
+def _parse(event: h11.Request) -> Request:
+    """Checks a request and returns the parts of it that matter here. Raises Refused if no page can answer it."""
     if not event.http_version.startswith(b"1."):
-        raise Refused(HTTPStatus.HTTP_VERSION_NOT_SUPPORTED, "HTTP/1.1 is spoken here")
+        raise Refused(HTTPStatus.HTTP_VERSION_NOT_SUPPORTED, "this server speaks HTTP/1.1")
     if event.http_version != b"1.0" and not any(name == b"host" for name, _ in event.headers):
-        raise Refused(HTTPStatus.BAD_REQUEST, "one Host field is needed")
+        raise Refused(HTTPStatus.BAD_REQUEST, "a request needs a Host field")
     if event.method not in (b"GET", b"HEAD"):
-        raise Refused(HTTPStatus.METHOD_NOT_ALLOWED, "only GET and HEAD")
+        raise Refused(HTTPStatus.METHOD_NOT_ALLOWED, "only GET and HEAD are allowed")
     path = _ORIGIN.sub("", event.target.decode("ascii"), count=1).partition("?")[0]
     return Request(event.method == b"HEAD", path or "/")
 
 
 class HttpServer:
-    """Serves `pages` by path, each made anew for every request."""
+    """Holds the pages by path, each made anew for every request, and the connections of their readers."""
 
     def __init__(self, pages: Mapping[str, Callable[[], Page]], clock: Clock) -> None:
         self.pages = pages
@@ -114,11 +116,11 @@ class HttpServer:
         self.connections: set[HttpConnection] = set()
         self.long_page = asyncio.Lock()
 
-    def page(self, path: str) -> Page:
-        """Makes the page of a path. Raises Refused where there is none."""
+    def make_page(self, path: str) -> Page:
+        """Makes the page of a path. Raises Refused if there is none."""
         page = self.pages.get(path)
         if page is None:
-            raise Refused(HTTPStatus.NOT_FOUND, f"there are {', '.join(self.pages)}")
+            raise Refused(HTTPStatus.NOT_FOUND, f"the pages are {', '.join(self.pages)}")
         return page()
 
     def abort(self) -> None:
@@ -128,7 +130,7 @@ class HttpServer:
 
 
 class HttpConnection(asyncio.Protocol):
-    """One client and its one request."""
+    """Serves one client and its only request."""
 
     def __init__(self, server: HttpServer) -> None:
         self._server = server
@@ -151,7 +153,7 @@ class HttpConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if self._answered or self._task is not None:
-            return  # one request a connection: what follows it is nobody's
+            return  # only one request for each connection is served, and what follows it is ignored
         try:
             request = self._reader.feed(data)
         except Refused as refused:
@@ -161,7 +163,7 @@ class HttpConnection(asyncio.Protocol):
                 self._ask(request)
 
     def eof_received(self) -> bool:
-        """Keeps the connection of a client that has sent all and may still read; drops one whose request is not whole."""
+        """Keeps the connection if the client has sent its whole request and may still read; drops it otherwise."""
         return self._task is not None
 
     def connection_lost(self, error: Exception | None) -> None:
@@ -175,12 +177,12 @@ class HttpConnection(asyncio.Protocol):
 
     def _ask(self, request: Request) -> None:
         try:
-            page = self._server.page(request.path)
+            page = self._server.make_page(request.path)
         except Refused as refused:
             self._refuse(refused)
             return
         except Exception:
-            logger.exception("a page failed")
+            logger.exception("could not make the page %s", request.path)
             self._refuse(Refused(HTTPStatus.INTERNAL_SERVER_ERROR, _FAILED))
             return
         self._set_timer(ANSWER_SECONDS, self.abort)
@@ -194,7 +196,7 @@ class HttpConnection(asyncio.Protocol):
             else:
                 body = await _body_of(page)
         except Exception:
-            logger.exception("a page failed")
+            logger.exception("could not make a page")
             self._refuse(Refused(HTTPStatus.INTERNAL_SERVER_ERROR, _FAILED))
             return
         self._answer(page.status, page.content_type, body, head_only=head_only)
@@ -204,7 +206,7 @@ class HttpConnection(asyncio.Protocol):
         self._answer(refused.status, PLAIN, f"{refused}\n".encode())
 
     def _too_slow(self) -> None:
-        self._refuse(Refused(HTTPStatus.REQUEST_TIMEOUT, f"no whole request in {REQUEST_SECONDS} s"))
+        self._refuse(Refused(HTTPStatus.REQUEST_TIMEOUT, f"no complete request came within {REQUEST_SECONDS} s"))
 
     def _answer(self, status: int, content_type: str, body: bytes, *, head_only: bool = False) -> None:
         if self._answered:
@@ -219,7 +221,7 @@ class HttpConnection(asyncio.Protocol):
         self._transport.close()  # once it is sent
 
     def abort(self) -> None:
-        """Closes at once."""
+        """Closes the connection at once."""
         self._transport.abort()
 
     def _set_timer(self, seconds: float, action: Callable[[], None]) -> None:
@@ -233,7 +235,7 @@ class HttpConnection(asyncio.Protocol):
 
 
 async def _body_of(page: Page) -> bytes:
-    """Makes a page, piece by piece, and gives the broker a turn after each."""
+    """Makes the body of a page piece by piece, and lets the broker run after each piece."""
     parts: list[bytes] = []
     for piece in page.pieces:
         parts.append(piece)

@@ -18,18 +18,18 @@ from ottla.server.dispatch.measured import BUCKETS, RequestCounts
 WINDOW_SECONDS: Final = 300
 Key = tuple[str, ...]
 QUANTILES: Final = ("0.50", "0.75", "0.95", "0.98", "0.99", "0.999")
-"""Written as the JMX exporter writes Kafka's percentiles."""
+"""The quantiles, written as the JMX exporter writes Kafka's percentiles."""
 
 
 class Times(NamedTuple):
-    """Some durations: how many in `total`, their sum in ns, and buckets of them (empty where only the sum is known)."""
+    """Holds a number of durations: how many they are, their sum in ns, and their buckets (empty if only the sum is known)."""
 
     total: int
     sum_ns: int
     took: Sequence[int] = ()
 
 
-def summed(routes: Iterable[RequestCounts]) -> Times:
+def sum_times(routes: Iterable[RequestCounts]) -> Times:
     """Returns the times of several routes together."""
     took, sum_ns = [0] * BUCKETS, 0
     for counts in routes:
@@ -40,7 +40,7 @@ def summed(routes: Iterable[RequestCounts]) -> Times:
 
 
 def quantile_ns(took: Sequence[int], quantile: float) -> float:
-    """Returns the time in ns below which this share of the durations lies; 0.0 where there are none."""
+    """Returns the time in ns below which this share of the durations lies; 0.0 if there are none."""
     rank = quantile * sum(took)
     below = 0
     for bucket, count in enumerate(took):
@@ -52,7 +52,7 @@ def quantile_ns(took: Sequence[int], quantile: float) -> float:
 
 
 class Window:
-    """Takes what is older than the window off the buckets of each key, the values of a metric's labels."""
+    """Subtracts what is older than the window from the buckets of each key; a key is the values of a metric's labels."""
 
     def __init__(self) -> None:
         self._since: float | None = None
@@ -60,12 +60,12 @@ class Window:
         self._next_begin: Mapping[Key, Sequence[int]] = {}
 
     def recent(self, key: Key, took: Sequence[int]) -> Sequence[int]:
-        """Returns what came to these buckets since the window began."""
+        """Returns what was added to these buckets since the window began."""
         before = self._begin.get(key)
         return took if before is None else [new - old for new, old in zip(took, before, strict=True)]
 
     def move(self, monotonic: float, took: Mapping[Key, Sequence[int]]) -> None:
-        """Takes all buckets as they are at a reading: the window after the next WINDOW_SECONDS begins there."""
+        """Remembers all buckets as they are at a reading, from which the window begins after another WINDOW_SECONDS."""
         if self._since is None:
             self._since = monotonic
         elif monotonic - self._since >= WINDOW_SECONDS:

@@ -18,10 +18,10 @@ HOST = "ottla.metrics.host"
 
 
 class MetricsServer:
-    """`/metrics`, `/healthz` and `/readyz` of one broker. `url` is known once it is open."""
+    """Serves `/metrics`, `/healthz` and `/readyz` of one broker. `url` is known once it is open."""
 
     def __init__(self, sources: Sources, bind: Bind = bound_socket) -> None:
-        """Raises ConfigError where prometheus_client or h11 is missing."""
+        """Raises ConfigError if prometheus_client or h11 is not installed."""
         try:
             from ottla.server.metrics.exposition import CONTENT_TYPE, Exposition
             from ottla.server.metrics.http import HttpConnection, HttpServer, Page
@@ -47,7 +47,7 @@ class MetricsServer:
         self.url = ""
 
     async def open(self, host: str, port: int) -> None:
-        """Binds and serves; port 0 is a free one. Raises ConfigError where the address is not to be had."""
+        """Binds the address and serves; port 0 means a free port. Raises ConfigError if the address cannot be bound."""
         try:
             sock = self._bind(host, port, SocketSettings())
         except OSError as error:
@@ -59,7 +59,7 @@ class MetricsServer:
         self.url = f"http://{f'[{host}]' if ':' in host else host or 'localhost'}:{port}"
 
     def close(self) -> None:
-        """Gives the address up and cuts off whoever is being answered."""
+        """Gives up the address and closes all connections at once."""
         if self._server is not None:
             self._server.close()
             self._server = None

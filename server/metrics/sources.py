@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Sources:
-    """`serving` is set by the broker: true from the end of its start to the beginning of its stop."""
+    """Holds the parts of one broker, which sets `serving`: true from the end of its start until it begins to stop."""
 
     context: BrokerContext
     dispatch: MeasuredDispatch
@@ -24,4 +24,4 @@ class Sources:
     logs: LogManager
     serving: bool = False
     cleaner: LogCleaner | None = None
-    """Once there was a compacted log."""
+    """None until there is a compacted log."""

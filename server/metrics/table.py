@@ -21,7 +21,7 @@ from ottla.server.group.offsets import is_stale
 from ottla.server.metrics.cleaner_rows import CLEANER_ROWS
 from ottla.server.metrics.client_rows import CLIENT_ROWS
 from ottla.server.metrics.group_rows import GROUP_ROWS
-from ottla.server.metrics.latency import Times, summed
+from ottla.server.metrics.latency import Times, sum_times
 from ottla.server.metrics.quota_rows import QUOTA_ROWS
 from ottla.server.metrics.sources import Sources
 from ottla.wire.api import APIS
@@ -35,12 +35,12 @@ Row = tuple[tuple[str, ...], float]
 TimesRow = tuple[tuple[str, ...], Times]
 
 RUNNING: Final = 3
-"""Kafka's numbers for a broker's state."""
+"""The numbers that Kafka has for the state of a broker: this one, and SHUTTING_DOWN."""
 SHUTTING_DOWN: Final = 7
 
 
 class Metric(NamedTuple):
-    """See the module's docstring. `doc` is the help text and the docs' description."""
+    """Describes one metric; see the module's docstring. `doc` is its help text and its description in docs/metrics.md."""
 
     name: str
     kind: Kind
@@ -50,7 +50,7 @@ class Metric(NamedTuple):
 
 
 def single(value: Callable[[Sources], float]) -> Callable[[Sources], list[Row]]:
-    """Returns the rows of a metric without labels."""
+    """Makes the only row of a metric without labels."""
     return lambda sources: [((), value(sources))]
 
 
@@ -58,10 +58,10 @@ def single(value: Callable[[Sources], float]) -> Callable[[Sources], list[Row]]:
 
 
 def traffic(*fields: str) -> Callable[[Sources], Iterator[Row]]:
-    """Returns rows of the sum of these counters of Traffic: the whole broker under topic "", then each topic with traffic."""
+    """Makes rows of the sum of these counters of Traffic: first the whole broker under topic "", then each topic with traffic."""
 
-    def value(of: Any) -> int:
-        return sum(getattr(of, field) for field in fields)
+    def value(counters: Any) -> int:
+        return sum(getattr(counters, field) for field in fields)
 
     def rows(sources: Sources) -> Iterator[Row]:
         replicas = sources.context.replicas
@@ -74,8 +74,8 @@ def traffic(*fields: str) -> Callable[[Sources], Iterator[Row]]:
     return rows
 
 
-def of_logs(value: Callable[[Any], int]) -> Callable[[Sources], Iterator[Row]]:
-    """Returns rows of a number of each partition's log, the metadata log included."""
+def log_rows(value: Callable[[Any], int]) -> Callable[[Sources], Iterator[Row]]:
+    """Makes rows of a number for each partition's log, the metadata log included."""
 
     def rows(sources: Sources) -> Iterator[Row]:
         for log in list(sources.logs.logs.values()):
@@ -105,7 +105,7 @@ def request_errors(sources: Sources) -> Iterator[Row]:
 def request_times(sources: Sources) -> Iterator[TimesRow]:
     by_number = sources.dispatch.counts
     for key in sorted({number >> 16 for number in by_number}):
-        yield (APIS[key].name,), summed([counts for number, counts in by_number.items() if number >> 16 == key])
+        yield (APIS[key].name,), sum_times([counts for number, counts in by_number.items() if number >> 16 == key])
 
 
 # Groups
@@ -117,7 +117,7 @@ def members(sources: Sources) -> Iterator[Row]:
             yield (group.group_id,), group.member_count
 
 
-def groups_in(*states: State) -> Callable[[Sources], list[Row]]:
+def group_count_in(*states: State) -> Callable[[Sources], list[Row]]:
     return single(
         lambda sources: sum(
             not states or (isinstance(group, ClassicGroup) and group.state in states)
@@ -136,8 +136,8 @@ def offset_count(sources: Sources) -> int:
     )
 
 
-def committed(sources: Sources) -> Iterator[tuple[str, str, int, int, int | None]]:
-    """Yields (group, topic, partition, offset, lag) of committed offsets; the lag is None where the partition is not here."""
+def committed_offsets(sources: Sources) -> Iterator[tuple[str, str, int, int, int | None]]:
+    """Yields (group, topic, partition, offset, lag) of committed offsets; the lag is None if the partition is not here."""
     replicas = sources.context.replicas
     for shard in sources.context.groups.loaded_shards():
         for group_id in list(shard.groups):
@@ -145,25 +145,25 @@ def committed(sources: Sources) -> Iterator[tuple[str, str, int, int, int | None
                 for index, found in sorted(partitions.items()):
                     replica = replicas.get(topic, index)
                     if replica is not None and is_stale(found.value.topic_id, replica.topic_id):
-                        continue  # of a former topic of this name
+                        continue  # it is of an earlier topic of this name
                     offset = found.value.offset
                     yield group_id, topic, index, offset, None if replica is None else max(0, replica.log.high_watermark - offset)
 
 
 def current_offsets(sources: Sources) -> Iterator[Row]:
-    for group_id, topic, index, offset, _ in committed(sources):
+    for group_id, topic, index, offset, _ in committed_offsets(sources):
         yield (group_id, topic, str(index)), offset
 
 
 def lags(sources: Sources) -> Iterator[Row]:
-    for group_id, topic, index, _, lag in committed(sources):
+    for group_id, topic, index, _, lag in committed_offsets(sources):
         if lag is not None:
             yield (group_id, topic, str(index)), lag
 
 
 def lag_sums(sources: Sources) -> Iterator[Row]:
     current, total = ("", ""), 0
-    for group_id, topic, _, _, lag in committed(sources):
+    for group_id, topic, _, _, lag in committed_offsets(sources):
         if (group_id, topic) != current:
             if any(current):
                 yield current, total
@@ -176,8 +176,8 @@ def lag_sums(sources: Sources) -> Iterator[Row]:
 # The broker and the cluster
 
 
-def partitions_that(holds: Callable[[Any], bool]) -> Callable[[Sources], list[Row]]:
-    """Returns a row with the number of the cluster's partitions for which this holds."""
+def partition_count_where(holds: Callable[[Any], bool]) -> Callable[[Sources], list[Row]]:
+    """Makes a row of the number of the cluster's partitions for which this holds."""
     return single(
         lambda sources: sum(
             holds(partition) for topic in sources.context.metadata.topics.values() for partition in topic.partitions.values()
@@ -186,7 +186,7 @@ def partitions_that(holds: Callable[[Any], bool]) -> Callable[[Sources], list[Ro
 
 
 def offline_replicas(sources: Sources) -> int:
-    """Counts those that the metadata places here, without those whose log is there and in a directory that works."""
+    """Counts the replicas that the metadata places here, except those whose log is in a directory that works."""
     context = sources.context
     node_id = context.config.node_id
     placed = sum(node_id in each.replicas for topic in context.metadata.topics.values() for each in topic.partitions.values())
@@ -203,7 +203,7 @@ def flush_times(sources: Sources) -> Iterator[TimesRow]:
     yield (), Times(sum(each.flushes for each in directories), sum(each.flushed_ms for each in directories) * 1_000_000)
 
 
-def of_listeners(value: Callable[[Any], int]) -> Callable[[Sources], Iterator[Row]]:
+def listener_rows(value: Callable[[Any], int]) -> Callable[[Sources], Iterator[Row]]:
     def rows(sources: Sources) -> Iterator[Row]:
         for listener in sources.listeners:
             yield (listener.name,), value(listener)
@@ -211,18 +211,18 @@ def of_listeners(value: Callable[[Any], int]) -> Callable[[Sources], Iterator[Ro
     return rows
 
 
-def led(sources: Sources) -> Iterator[PartitionLog]:
+def logs_led_here(sources: Sources) -> Iterator[PartitionLog]:
     return (replica.log for replica in sources.context.replicas if replica.is_leader)
 
 
 def late_transactions(sources: Sources) -> int:
     context = sources.context
     now_ms, longest_ms = context.clock.now_ms(), context.config.values["transaction.max.timeout.ms"]
-    return sum(log.producers.has_late_transaction(now_ms, longest_ms) for log in led(sources))
+    return sum(log.producers.has_late_transaction(now_ms, longest_ms) for log in logs_led_here(sources))
 
 
 def is_controller(sources: Sources) -> int:
-    """Returns 1 once the node is registered, since the quorum is this node alone."""
+    """Returns 1 once the broker is registered, since this node is the only controller."""
     return int(sources.context.config.node_id in sources.context.metadata.brokers)
 
 
@@ -255,7 +255,7 @@ METRICS: Final[tuple[Metric, ...]] = (
         f"{_TRAFFIC}totalproducerequests_total",
         "counter",
         _TOPIC,
-        "Batches that were to be appended, those refused included.",
+        "Batches to append, including those that were refused.",
         traffic("appends", "refused"),
     ),
     Metric(
@@ -265,14 +265,14 @@ METRICS: Final[tuple[Metric, ...]] = (
         f"{_TRAFFIC}totalfetchrequests_total",
         "counter",
         _TOPIC,
-        "Looks of fetches at a partition; a long poll takes several.",
+        "Reads of a partition by fetches; a long poll makes several.",
         traffic("fetches"),
     ),
     Metric(
         f"{_TRAFFIC}failedfetchrequests_total",
         "counter",
         _TOPIC,
-        "Looks of fetches at a partition that ended in an error.",
+        "Reads of a partition by fetches that ended in an error.",
         traffic("failed_fetches"),
     ),
     Metric(f"{_REQUESTS}requests_total", "counter", ("request", "version"), "Requests by API and version.", request_counts),
@@ -280,7 +280,7 @@ METRICS: Final[tuple[Metric, ...]] = (
         f"{_REQUESTS}errors_total",
         "counter",
         ("request", "error"),
-        "Error codes in answers, each where it stands; NONE is not counted.",
+        "Error codes in answers, every occurrence of each; NONE is not counted.",
         request_errors,
     ),
     Metric(
@@ -297,19 +297,19 @@ METRICS: Final[tuple[Metric, ...]] = (
         "The same times in seconds, in buckets that double: for quantiles over any time and over several brokers.",
         request_times,
     ),
-    Metric("kafka_log_log_size", "gauge", _PARTITION, "Bytes in the partition's segments.", of_logs(lambda log: log.size_bytes)),
+    Metric("kafka_log_log_size", "gauge", _PARTITION, "Bytes in the partition's segments.", log_rows(lambda log: log.size_bytes)),
     Metric(
         "kafka_log_log_logstartoffset",
         "gauge",
         _PARTITION,
         "First offset that can be read.",
-        of_logs(lambda log: log.log_start_offset),
+        log_rows(lambda log: log.log_start_offset),
     ),
     Metric(
-        "kafka_log_log_logendoffset", "gauge", _PARTITION, "Offset of the next record.", of_logs(lambda log: log.log_end_offset)
+        "kafka_log_log_logendoffset", "gauge", _PARTITION, "Offset of the next record.", log_rows(lambda log: log.log_end_offset)
     ),
     Metric(
-        "kafka_log_log_numlogsegments", "gauge", _PARTITION, "Segments of the partition.", of_logs(lambda log: len(log.segments))
+        "kafka_log_log_numlogsegments", "gauge", _PARTITION, "Segments of the partition.", log_rows(lambda log: len(log.segments))
     ),
     Metric(
         "kafka_log_logflushstats_logflushrateandtimems",
@@ -351,13 +351,13 @@ METRICS: Final[tuple[Metric, ...]] = (
         "gauge",
         (),
         "Producers that the partitions led here remember, each partition for itself.",
-        single(lambda sources: sum(len(log.producers) for log in led(sources))),
+        single(lambda sources: sum(len(log.producers) for log in logs_led_here(sources))),
     ),
     Metric(
         "kafka_server_replicamanager_partitionswithlatetransactionscount",
         "gauge",
         (),
-        "Partitions led here with a transaction that had to end more than five minutes ago: nobody will end it.",
+        "Partitions led here with a transaction that should have ended more than five minutes ago and will not end by itself.",
         single(late_transactions),
     ),
     Metric(
@@ -372,7 +372,7 @@ METRICS: Final[tuple[Metric, ...]] = (
         "gauge",
         (),
         "Partitions with replicas that are not in sync.",
-        partitions_that(lambda partition: len(partition.isr) < len(partition.replicas)),
+        partition_count_where(lambda partition: len(partition.isr) < len(partition.replicas)),
     ),
     Metric(
         "kafka_server_kafkaserver_brokerstate",
@@ -392,7 +392,7 @@ METRICS: Final[tuple[Metric, ...]] = (
         "kafka_server_fetchsessioncache_incrementalfetchsessionevictions_total",
         "counter",
         (),
-        "Fetch sessions that made room for others.",
+        "Fetch sessions that were evicted to make room for others.",
         single(lambda sources: sources.context.fetch_sessions.evictions),
     ),
     Metric(
@@ -400,28 +400,28 @@ METRICS: Final[tuple[Metric, ...]] = (
         "gauge",
         ("listener",),
         "Open connections.",
-        of_listeners(lambda listener: len(listener.connections)),
+        listener_rows(lambda listener: len(listener.connections)),
     ),
     Metric(
         f"{_SOCKETS}connection_creation_total",
         "counter",
         ("listener",),
-        "Connections let in.",
-        of_listeners(lambda listener: listener.accepted),
+        "Connections accepted.",
+        listener_rows(lambda listener: listener.accepted),
     ),
     Metric(
         f"{_SOCKETS}connection_close_total",
         "counter",
         ("listener",),
         "Connections that ended.",
-        of_listeners(lambda listener: listener.accepted - len(listener.connections)),
+        listener_rows(lambda listener: listener.accepted - len(listener.connections)),
     ),
     Metric(
         "ottla_listener_refused_connections_total",
         "counter",
         ("listener",),
         "Connections refused by max.connections and max.connections.per.ip.",
-        of_listeners(lambda listener: listener.refused),
+        listener_rows(lambda listener: listener.refused),
     ),
     Metric(f"{_CONTROLLER}activecontrollercount", "gauge", (), "1: this broker is the controller.", single(is_controller)),
     Metric(f"{_CONTROLLER}activebrokercount", "gauge", (), "Brokers that are registered and not fenced.", brokers(fenced=False)),
@@ -434,44 +434,50 @@ METRICS: Final[tuple[Metric, ...]] = (
         single(lambda sources: len(sources.context.metadata.topics)),
     ),
     Metric(
-        f"{_CONTROLLER}globalpartitioncount", "gauge", (), "Partitions of the cluster.", partitions_that(lambda partition: True)
+        f"{_CONTROLLER}globalpartitioncount",
+        "gauge",
+        (),
+        "Partitions of the cluster.",
+        partition_count_where(lambda partition: True),
     ),
     Metric(
         f"{_CONTROLLER}offlinepartitionscount",
         "gauge",
         (),
         "Partitions without a leader.",
-        partitions_that(lambda partition: partition.leader < 0),
+        partition_count_where(lambda partition: partition.leader < 0),
     ),
     Metric(
         f"{_CONTROLLER}preferredreplicaimbalancecount",
         "gauge",
         (),
-        "Partitions that another than their first replica leads.",
-        partitions_that(lambda partition: partition.leader != partition.replicas[0]),
+        "Partitions that are not led by their first replica.",
+        partition_count_where(lambda partition: partition.leader != partition.replicas[0]),
     ),
-    Metric(f"{_GROUPS}numgroups", "gauge", (), "Groups that this broker coordinates.", groups_in()),
-    Metric(f"{_GROUPS}numgroupsempty", "gauge", (), "Groups without members.", groups_in(State.EMPTY)),
+    Metric(f"{_GROUPS}numgroups", "gauge", (), "Groups that this broker coordinates.", group_count_in()),
+    Metric(f"{_GROUPS}numgroupsempty", "gauge", (), "Groups without members.", group_count_in(State.EMPTY)),
     Metric(
         f"{_GROUPS}numgroupspreparingrebalance",
         "gauge",
         (),
         "Groups whose members are joining.",
-        groups_in(State.PREPARING_REBALANCE),
+        group_count_in(State.PREPARING_REBALANCE),
     ),
     Metric(
         f"{_GROUPS}numgroupscompletingrebalance",
         "gauge",
         (),
         "Groups that wait for their leader's assignment.",
-        groups_in(State.COMPLETING_REBALANCE),
+        group_count_in(State.COMPLETING_REBALANCE),
     ),
-    Metric(f"{_GROUPS}numgroupsstable", "gauge", (), "Groups at work.", groups_in(State.STABLE)),
+    Metric(f"{_GROUPS}numgroupsstable", "gauge", (), "Stable groups.", group_count_in(State.STABLE)),
     Metric(f"{_GROUPS}numoffsets", "gauge", (), "Committed offsets.", single(offset_count)),
     Metric("kafka_consumergroup_members", "gauge", ("consumergroup",), "Members of the group.", members),
     Metric("kafka_consumergroup_current_offset", "gauge", _GROUP_PARTITION, "Committed offset.", current_offsets),
     Metric("kafka_consumergroup_lag", "gauge", _GROUP_PARTITION, "Records that the group has not committed yet.", lags),
     Metric("kafka_consumergroup_lag_sum", "gauge", ("consumergroup", "topic"), "The same, of the whole topic.", lag_sums),
     *(Metric(*row) for row in (*GROUP_ROWS, *CLEANER_ROWS, *CLIENT_ROWS, *QUOTA_ROWS)),
-    Metric("ottla_info", "gauge", ("version",), "Always 1; says which ottla this is.", lambda sources: [((__version__,), 1)]),
+    Metric(
+        "ottla_info", "gauge", ("version",), "Always 1; the label is the version of ottla.", lambda sources: [((__version__,), 1)]
+    ),
 )

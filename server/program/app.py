@@ -13,9 +13,9 @@ from ottla.commands.produce import produce
 from ottla.server.program.serve import ServeOptions, run
 
 KAFKA_VERSION: Final = "4.4.0"
-"""Whose protocol and formats these are."""
+"""The version of Kafka whose protocol and formats these are."""
 
-_HELP: Final = "A Kafka broker without the JVM. With no command it serves, with the options that `ottla serve --help` tells."
+_HELP: Final = "A Kafka broker without the JVM. Without a command it serves, with the options that `ottla serve --help` lists."
 
 app = typer.Typer(
     name="ottla",
@@ -33,24 +33,24 @@ def _show_version(wanted: bool) -> None:
 
 _SERVE_HELP: Final = (
     "Run a broker until SIGTERM or Ctrl-C.\n\n"
-    "With nothing given: 127.0.0.1:9092, directory ./ottla-data, node 1. Settings come from SERVER.PROPERTIES, then from KAFKA_* "
+    "The defaults are 127.0.0.1:9092, directory ./ottla-data and node 1. Settings come from SERVER.PROPERTIES, then from KAFKA_* "
     "variables as Kafka's container image reads them (KAFKA_LOG_RETENTION_MS is log.retention.ms), then from --override, then "
     "from the other options."
 )
-_Version = Annotated[bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Say which this is.")]
+_Version = Annotated[bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")]
 
 
 @app.callback(help=_HELP)
 def program(context: typer.Context, version: _Version = False) -> None:
-    """Runs before every command. _HELP is its help.
+    """Runs before every command. Its help text is _HELP.
 
-    Commands know no broker: `log dump` gets from here which settings of brokers are secrets.
+    Commands know nothing about the broker's code, so `log dump` learns from here which settings of brokers are secrets.
     """
     context.obj = _is_secret
 
 
 def _is_secret(setting: str) -> bool:
-    from ottla.server.settings.broker_settings import is_hidden  # with the first setting that a dump meets
+    from ottla.server.settings.broker_settings import is_hidden  # loaded with the first setting in a dump
 
     return is_hidden(setting)
 
@@ -59,23 +59,26 @@ def _is_secret(setting: str) -> bool:
 def serve(
     properties: Annotated[
         str | None,
-        typer.Argument(metavar="SERVER.PROPERTIES", help="Settings, as Kafka's own file has them.", show_default=False),
+        typer.Argument(metavar="SERVER.PROPERTIES", help="A file of settings like Kafka's own.", show_default=False),
     ] = None,
     override: Annotated[
-        list[str] | None, typer.Option(metavar="KEY=VALUE", help="A setting that beats file and environment. May be repeated.")
+        list[str] | None,
+        typer.Option(metavar="KEY=VALUE", help="A setting that overrides file and environment. May be repeated."),
     ] = None,
-    port: Annotated[int | None, typer.Option(min=0, max=65535, help="Where clients connect; 0 is a free port.")] = None,
+    port: Annotated[int | None, typer.Option(min=0, max=65535, help="The port for clients; 0 picks a free one.")] = None,
     host: Annotated[
-        str | None, typer.Option(metavar="HOST", help="The address to listen on; 0.0.0.0 is every interface.")
+        str | None, typer.Option(metavar="HOST", help="The address to listen on; 0.0.0.0 means every interface.")
     ] = None,
-    data_dir: Annotated[str | None, typer.Option(metavar="DIR", help="log.dirs: where everything is kept.")] = None,
+    data_dir: Annotated[str | None, typer.Option(metavar="DIR", help="log.dirs: the directory for all data.")] = None,
     cluster_id: Annotated[
-        str | None, typer.Option(metavar="ID", help="For an empty directory; a used one must agree. Also: CLUSTER_ID.")
+        str | None, typer.Option(metavar="ID", help="The id for an empty directory; one in use must have it. Also: CLUSTER_ID.")
     ] = None,
     node_id: Annotated[int | None, typer.Option(min=0, max=2**31 - 1, metavar="N", help="node.id: this broker's number.")] = None,
     metrics_port: Annotated[
         int | None,
-        typer.Option(min=0, max=65535, help="ottla.metrics.port: /metrics for Prometheus, /healthz, /readyz; 0 is a free port."),
+        typer.Option(
+            min=0, max=65535, help="ottla.metrics.port: /metrics for Prometheus, /healthz, /readyz; 0 picks a free port."
+        ),
     ] = None,
     version: _Version = False,
 ) -> None:
@@ -85,8 +88,8 @@ def serve(
     )
 
 
-# The everyday commands, one module each in commands/. A command of one word: app.command("produce")(produce); a group of
-# them: app.add_typer(topic.app, name="topic"). The first word must also stand in server/program/cli.py's COMMANDS.
+# The everyday commands, one module each in commands/. A command of one word is added by app.command("produce")(produce), a group
+# of commands by app.add_typer(topic.app, name="topic"). The first word must also be in COMMANDS of server/program/cli.py.
 app.add_typer(topic.app, name="topic")
 app.command("produce")(produce)
 app.command("consume")(consume)

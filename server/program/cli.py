@@ -3,12 +3,12 @@
     ottla [serve] [server.properties] [options]
     ottla topic | produce | consume | group | txn | config | quota | log | pipeline ...
 
-`serve` is what happens where no command is named, so `ottla`, `ottla server.properties` and `ottla --port 0` all start a broker.
+Without a command `ottla` serves, so `ottla`, `ottla server.properties` and `ottla --port 0` all start a broker.
 
-typer describes the commands, in server/program/app.py: their help, their completion, and what is said about a wrong option (exit
-code 2). It takes 50 ms to import, a sixth of what a start may take, and rich as much again; so a command line that only starts a
-broker is read by `plain_options` here, which understands the same options and leaves everything else to typer. A test holds the
-two readings together.
+typer handles the commands, which server/program/app.py describes: their help, their completion, and messages about wrong options
+(exit code 2). It takes 50 ms to import, a sixth of what a start may take, and rich as much again; so `plain_options` here reads a
+command line that only starts a broker. It understands the same options and leaves everything else to typer. A test checks that
+both read a command line in the same way.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ COMMANDS: Final = ("serve", "topic", "produce", "consume", "group", "txn", "conf
 _OF_THE_PROGRAM: Final = ("--help", "-h", "--version", "--install-completion", "--show-completion")
 
 _COMPLETION: Final = "_OTTLA_COMPLETE"
-"""A shell that asks for completions says so in this variable, and gives the words typed so far in others (typer's convention)."""
+"""A shell that wants completions sets this variable, and gives the words typed so far in others (typer's convention)."""
 
 OPTIONS: Final = {f"--{field.name.replace('_', '-')}": field.name for field in fields(ServeOptions) if field.name != "properties"}
 """The options of `serve`, all of which take a value."""
 _NUMBERS: Final = {"port": 65535, "metrics_port": 65535, "node_id": 2**31 - 1}
-"""Options that are numbers, and the greatest allowed."""
+"""The options that are numbers, with their greatest values."""
 
 
 def main() -> NoReturn:
-    """The entry point of the `ottla` script and of `python -m ottla`."""
+    """Is the entry point of the `ottla` script and of `python -m ottla`."""
     arguments = with_command(sys.argv[1:])
     options = plain_options(arguments)
     if options is not None and _COMPLETION not in os.environ:
@@ -46,9 +46,9 @@ def main() -> NoReturn:
 
 
 def with_command(arguments: Sequence[str]) -> list[str]:
-    """The arguments, with `serve` in front where they name no command and want nothing of the program itself.
+    """Returns the arguments, with `serve` in front if they name no command and no option of the program itself.
 
-    A plain word that is no file either is a mistyped command: typer says so, and which one is like it.
+    A plain word that is not a file either is a mistyped command: typer reports it and suggests a similar one.
     """
     if arguments and (arguments[0] in COMMANDS or arguments[0].partition("=")[0] in _OF_THE_PROGRAM):
         return list(arguments)
@@ -58,7 +58,7 @@ def with_command(arguments: Sequence[str]) -> list[str]:
 
 
 def plain_options(arguments: Sequence[str]) -> ServeOptions | None:
-    """What `serve ...` says, if it is nothing but known options with good values and at most one file; else None."""
+    """Returns the options of `serve ...` if they are only known options with valid values and at most one file, or else None."""
     if not arguments or arguments[0] != "serve":
         return None
     found: dict[str, Any] = {}

@@ -43,13 +43,13 @@ _log = logging.getLogger("ottla.server.serve")
 _LEVELS: Final = {"TRACE": logging.DEBUG, "WARN": logging.WARNING, "FATAL": logging.CRITICAL, "OFF": logging.CRITICAL + 1}
 LONGEST_LINE: Final = 4_000
 COLLECTOR_STEP: Final = 50_000
-"""New objects between two looks at the youngest of them; Python's own step is 700."""
+"""How many new objects there are between two collections of the youngest; Python's default is 700."""
 _BAD_ADDRESS: Final = (errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EACCES, errno.EPERM, errno.EAFNOSUPPORT)
 
 
 @dataclass(slots=True, frozen=True)
 class ServeOptions:
-    """What the command line said; None where it did not."""
+    """Holds the options of the command line; None stands for one that was not given."""
 
     properties: str | None = None
     override: tuple[str, ...] = ()
@@ -62,14 +62,14 @@ class ServeOptions:
 
 
 class CannotStart(Exception):
-    """The broker cannot run like this; the text is one line for the user."""
+    """Says in one line, for the user, why the broker cannot run."""
 
 
 # Settings
 
 
 def gather(options: ServeOptions, environment: Mapping[str, str]) -> tuple[BrokerConfig, dict[str, Given]]:
-    """The broker's configuration, and where each text of it came from. CannotStart."""
+    """Returns the broker's configuration, and each given setting with where it came from. Raises CannotStart."""
     given: dict[str, Given] = {}
     try:
         if options.properties is not None:
@@ -95,14 +95,14 @@ def _named_options(options: ServeOptions, given: Mapping[str, Given]) -> dict[st
     if options.metrics_port is not None:
         result["ottla.metrics.port"] = Given(str(options.metrics_port), "--metrics-port")
     if options.port is not None or options.host is not None:
-        result |= _moved(given, options.host, options.port)
+        result |= _move_listeners(given, options.host, options.port)
     return result
 
 
-def _moved(given: Mapping[str, Given], host: str | None, port: int | None) -> dict[str, Given]:
-    """`listeners` with the first one for clients at another host or port, and `advertised.listeners` in step with it.
+def _move_listeners(given: Mapping[str, Given], host: str | None, port: int | None) -> dict[str, Given]:
+    """Returns `listeners` with the first one for clients moved to another host or port, and `advertised.listeners` to match.
 
-    An advertised address stays as it is where it was another than the listener's: it is then that of a proxy.
+    An advertised host or port that differs from the listener's stays as it is, because it is then that of a proxy.
     """
     origin = "--port" if port is not None else "--host"
 
@@ -133,24 +133,24 @@ def _moved(given: Mapping[str, Given], host: str | None, port: int | None) -> di
     return moved | ({"advertised.listeners": Given(",".join(advertised), origin)} if advertised else {})
 
 
-def _remark(config: BrokerConfig, given: Mapping[str, Given]) -> None:
-    """Tells of settings that do nothing: a line for each that nobody knows, one for those that we know and do not act on."""
+def _log_ignored_settings(config: BrokerConfig, given: Mapping[str, Given]) -> None:
+    """Logs settings without effect: a line for each unknown one, and one line for all that are known but do nothing here."""
     for name in config.unknown:
         _log.warning("%s [%s]", advice(name), given[name].origin)
     idle = [name for name in given if name in BROKER_SETTINGS and not BROKER_SETTINGS[name].effective]
     if idle:
-        _log.info("accepted, without effect in ottla: %s", ", ".join(sorted(idle)))
+        _log.info("these settings are accepted but have no effect in ottla: %s", ", ".join(sorted(idle)))
 
 
 # Running
 
 
 def run(options: ServeOptions) -> int:
-    """Serves until a signal comes. Returns the exit code."""
+    """Runs a broker until a signal comes; returns the exit code."""
     _begin_logging(os.environ.get(LOG_LEVEL, "INFO"))
     try:
         config, given = gather(options, os.environ)
-        _remark(config, given)
+        _log_ignored_settings(config, given)
         _raise_open_files()
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
             runner.run(_serve(config))
@@ -161,17 +161,17 @@ def run(options: ServeOptions) -> int:
 
 
 async def _serve(config: BrokerConfig) -> None:
-    from ottla.server.broker.broker import Broker  # most of the program: a wrong setting is reported without loading it
+    from ottla.server.broker.broker import Broker  # most of the program, which is not needed to report a wrong setting
     from ottla.wire.metadata_records import MetadataError
 
     loop, stop = asyncio.get_running_loop(), asyncio.Event()
 
     def on_signal(number: signal.Signals) -> None:
-        _log.info("%s: stopping", number.name)
+        _log.info("stopping because of %s", number.name)
         stop.set()
-        for each in (signal.SIGTERM, signal.SIGINT):  # whoever asks twice does not want to wait
-            loop.remove_signal_handler(each)
-            signal.signal(each, signal.SIG_DFL)
+        for handled in (signal.SIGTERM, signal.SIGINT):  # a second signal ends the process at once
+            loop.remove_signal_handler(handled)
+            signal.signal(handled, signal.SIG_DFL)
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, on_signal, number)
@@ -182,24 +182,27 @@ async def _serve(config: BrokerConfig) -> None:
     except ConfigError as error:
         raise CannotStart(str(error)) from error
     except (LogError, MetadataError, OSError) as error:
-        raise CannotStart(_explained(error, config)) from error
+        raise CannotStart(_explain(error, config)) from error
     _settle_collector()
     _announce(broker, config)
     waiting = [asyncio.ensure_future(event.wait()) for event in (stop, broker.offline)]
     await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-    for each in waiting:
-        each.cancel()
+    for task in waiting:
+        task.cancel()
     try:
         await broker.stop()
     except (LogError, OSError) as error:
-        raise CannotStart(f"log.dirs: the stop was not clean, the next start will recover: {error}") from error
+        raise CannotStart(f"log.dirs: the stop was not clean, so the next start will run recovery: {error}") from error
     if broker.offline.is_set():
-        raise CannotStart("log.dirs: no directory is usable any more, and the log says why; repair the disk and start again")
+        raise CannotStart("log.dirs: no directory is usable any more (the log says why); repair the disk and start again")
     _log.info("stopped")
 
 
 async def _start(broker: Broker, stop: asyncio.Event) -> bool:
-    """Starts the broker; False if it was told to stop before it was ready: the next start recovers. Raises as Broker.start."""
+    """Starts the broker; returns False if a signal stopped it before it was ready, so that the next start will run recovery.
+
+    Raises what Broker.start raises.
+    """
     starting, stopping = asyncio.ensure_future(broker.start()), asyncio.ensure_future(stop.wait())
     await asyncio.wait((starting, stopping), return_when=asyncio.FIRST_COMPLETED)
     stopping.cancel()
@@ -207,15 +210,17 @@ async def _start(broker: Broker, stop: asyncio.Event) -> bool:
         starting.cancel()
         await asyncio.wait((starting,))
     if starting.cancelled():
-        _log.warning("stopped before the start was complete: the next start will run recovery")
+        _log.warning("stopped before the start was complete, so the next start will run recovery")
         return False
     starting.result()
     return True
 
 
 def _settle_collector() -> None:
-    """What is here now stays: the cycle collector need not look at it again. And it looks less often: an answer of many
-    partitions makes more objects than its usual step, none of them in a cycle, and half of the answer's time was spent there.
+    """Keeps the garbage collector away from the objects that exist now, because they will stay, and makes it run less often.
+
+    An answer about many partitions makes more objects than Python's default step, none of them in a cycle, and the collector took
+    half of its time.
     """
     gc.collect()
     gc.freeze()
@@ -229,8 +234,8 @@ def _announce(broker: Broker, config: BrokerConfig) -> None:
     print(f"[KafkaServer id={config.node_id}] started", flush=True)
 
 
-def _explained(error: Exception, config: BrokerConfig) -> str:
-    """One line: the setting behind a failed start, what is wrong, what to do."""
+def _explain(error: Exception, config: BrokerConfig) -> str:
+    """Returns one line about a failed start: the setting behind it, what is wrong, and what to do."""
     match error:
         case LogDirLocked():
             return f"log.dirs: {error}; stop that broker, or use another directory (--data-dir DIR)"
@@ -261,7 +266,7 @@ def _begin_logging(level: str) -> None:
 
 
 class LineFormatter(logging.Formatter):
-    """A message is one line of at most LONGEST_LINE characters, whatever clients call themselves and their groups."""
+    """Makes every message one line of at most LONGEST_LINE characters, whatever clients call themselves and their groups."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         record.message = "".join(c if c.isprintable() else repr(c)[1:-1] for c in record.message[:LONGEST_LINE])
@@ -269,14 +274,14 @@ class LineFormatter(logging.Formatter):
 
 
 def _raise_open_files() -> None:
-    """As many open files as this process may have: connections and segments each take one, and the usual soft limit is 1,024."""
+    """Allows as many open files as the hard limit: connections and segments take one each, and the usual soft limit is 1,024."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
-    """uvloop's where it is installed, else asyncio's own."""
+    """Returns what makes the event loop: uvloop if it is installed, otherwise asyncio."""
     try:
         import uvloop
     except ImportError:

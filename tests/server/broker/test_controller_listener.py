@@ -124,7 +124,7 @@ def test_its_address_may_be_taken(caplog: pytest.LogCaptureFixture) -> None:
 
     run(scenario, taken=True)
     (line,) = (record.getMessage() for record in caplog.records)
-    assert line.startswith("listeners: CONTROLLER://127.0.0.1:")
+    assert line.startswith("listeners: cannot open CONTROLLER://127.0.0.1:")
 
 
 @pytest.mark.parametrize("protocol", ["SSL", "SASL_PLAINTEXT"])

@@ -57,7 +57,7 @@ def test_a_broker_that_is_starting_stopping_unknown_or_fenced() -> None:
         assert reasons_not_ready(sources) == ["the broker is starting or stopping", "this broker is fenced"]
         del brokers[1]
         sources.serving = True
-        assert reasons_not_ready(sources) == ["the metadata does not know this broker"]
+        assert reasons_not_ready(sources) == ["this broker is not registered in the metadata"]
         brokers[1] = known
 
     check(scenario)

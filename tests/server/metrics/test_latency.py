@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ottla.server.dispatch.measured import BUCKETS, RequestCounts
-from ottla.server.metrics.latency import WINDOW_SECONDS, Times, Window, quantile_ns, summed
+from ottla.server.metrics.latency import WINDOW_SECONDS, Times, Window, quantile_ns, sum_times
 
 KEY = ("Produce",)
 
@@ -37,7 +37,7 @@ def test_routes_are_summed() -> None:
     for counts, time_ns in zip(routes, (3, 900), strict=True):
         counts.took[time_ns.bit_length()] += 1
         counts.took_ns += time_ns
-    assert summed(routes) == Times(2, 903, buckets(3, 900))
+    assert sum_times(routes) == Times(2, 903, buckets(3, 900))
 
 
 def test_the_window_forgets_what_is_older() -> None:

@@ -91,7 +91,7 @@ def test_from_ready_to_a_clean_stop(tmp_path: Path, number: signal.Signals) -> N
         socket.create_connection(broker.address, timeout=TIMEOUT_S).close()
         code, errors = broker.end(number)
     assert code == 0
-    assert f"{number.name}: stopping" in errors
+    assert f"stopping because of {number.name}" in errors
     assert "Traceback" not in errors
     assert (tmp_path / "ottla-data" / ".kafka_cleanshutdown").exists()
     assert "node.id=7" in (tmp_path / "ottla-data" / "meta.properties").read_text()
@@ -133,7 +133,7 @@ def test_kafka_s_file_and_the_image_s_variables(tmp_path: Path) -> None:
         assert broker.lines[0].endswith(f"data {tmp_path}/logs, cluster 5L6g3nShT-eMCtK--X86sw")
         _, errors = broker.end(signal.SIGTERM)
     assert "zookeeper.connect has no effect: ZooKeeper is gone since Kafka 4.0; remove it [server.properties, line 10]" in errors
-    assert "accepted, without effect in ottla: num.io.threads" in errors
+    assert "these settings are accepted but have no effect in ottla: num.io.threads" in errors
 
 
 def test_neither_typer_nor_rich_is_loaded_to_serve(tmp_path: Path) -> None:

@@ -18,8 +18,8 @@ from ottla.server.program.serve import (
     CannotStart,
     LineFormatter,
     ServeOptions,
-    _explained,
-    _remark,
+    _explain,
+    _log_ignored_settings,
     gather,
     loop_factory,
 )
@@ -99,10 +99,10 @@ def test_a_complaint_says_where_the_text_stood(tmp_path: Path) -> None:
 def test_what_does_nothing_is_told(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     options = ServeOptions(override=("num.io.threads=9", "num.partitions=2", "num.partitons=2"))
-    _remark(*gather(options, {}))
+    _log_ignored_settings(*gather(options, {}))
     assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
         ("WARNING", "num.partitons is not a broker setting of Kafka 4.4: did you mean num.partitions? [--override]"),
-        ("INFO", "accepted, without effect in ottla: num.io.threads"),
+        ("INFO", "these settings are accepted but have no effect in ottla: num.io.threads"),
     ]
 
 
@@ -127,7 +127,7 @@ def test_what_does_nothing_is_told(caplog: pytest.LogCaptureFixture) -> None:
     ],
 )
 def test_a_failed_start_is_one_line_with_key_and_remedy(error: Exception, begins: str, has: str) -> None:
-    text = _explained(error, config(ServeOptions()))
+    text = _explain(error, config(ServeOptions()))
     assert text.startswith(begins)
     assert has in text
     assert "\n" not in text
