@@ -1,7 +1,7 @@
-"""Acknowledgements as requests carry them, ShareAcknowledge's and those that come with a ShareFetch: checked, done, answered.
+"""This module checks and carries out the acknowledgements in requests: those of ShareAcknowledge and those in a ShareFetch.
 
-Each partition's are done altogether or not at all. A batch has one type for all its offsets, or one for each: 0 a gap of the log,
-1 accept, 2 release, 3 reject, and, where the request says that it renews (version 2), 4 renew.
+The acknowledgements of one partition are carried out together or not at all. A batch has one type for all its offsets, or one for
+each: 0 is a gap of the log, 1 accept, 2 release, 3 reject, and, if the request says that it renews (version 2), 4 renew.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class AcknowledgeTopic(Protocol):
 
 
 Outcome = Mapping[TopicIdPartition, ShareError | None]
-"""What became of each partition's acknowledgements; None: they are done."""
+"""The outcome of each partition's acknowledgements; None means that they were carried out."""
 
 
 def acknowledge_all(
@@ -56,7 +56,9 @@ def acknowledge_all(
     *,
     renews: bool,
 ) -> Outcome:
-    """As in Kafka, partitions without acknowledgements are told of only if any partition has some that could be tried."""
+    """Carries out the acknowledgements of a request. Returns their outcome by partition. As in Kafka, it contains partitions
+    without acknowledgements only if there was a valid acknowledgement for any other partition.
+    """
     outcome: dict[TopicIdPartition, ShareError | None] = {}
     empty: list[TopicIdPartition] = []
     tried = False
@@ -64,7 +66,7 @@ def acknowledge_all(
         for asked in topic.partitions:
             partition = topic.topic_id, asked.partition_index
             try:
-                batches = _checked(image, partition, asked.acknowledgement_batches, version, renews=renews)
+                batches = _check(image, partition, asked.acknowledgement_batches, version, renews=renews)
                 if batches:
                     tried = True
                     shares.acknowledge(key, partition, batches)
@@ -78,10 +80,10 @@ def acknowledge_all(
     return outcome
 
 
-def _checked(
+def _check(
     image: MetadataImage, partition: TopicIdPartition, batches: Sequence[AcknowledgementBatch], version: int, *, renews: bool
 ) -> list[Acknowledgement]:
-    """ShareError: it makes no sense, or there is no such partition."""
+    """Returns a partition's acknowledgements. Raises ShareError if they are invalid or there is no such partition."""
     topic = image.topics_by_id.get(partition[0])
     if topic is None:
         raise ShareError(ErrorCode.UNKNOWN_TOPIC_ID, None)
@@ -100,7 +102,9 @@ def _checked(
 
 
 def request_error(group_id: str | None, member_id: str | None, image: MetadataImage) -> ShareError | None:
-    """What is wrong with who asks."""
+    """Returns the error for a request with an invalid group or member id, or on a cluster without share groups;
+    otherwise None.
+    """
     if image.features.get("share.version", 0) < 1:
         return ShareError(ErrorCode.UNSUPPORTED_VERSION, None)
     if group_id is None:

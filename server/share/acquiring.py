@@ -1,13 +1,13 @@
-"""Handing records out (KIP-932): which of the offsets that were read from the log a member gets, and how often each was tried.
+"""This module decides which of the offsets that were read from the log a member acquires (KIP-932).
 
-Whole batches of the log are handed out, several as one while they are fewer than the member's batch size, so that it acknowledges
-much with little. A request's limit of records is therefore soft: the batch in which it falls is given whole. Only with the mode
-`RECORD_LIMIT` (KIP-1206) it is kept to, and the rest of that batch is available to the next.
+A member acquires whole batches of the log, several of them as one as long as they stay below its batch size, so that it can
+acknowledge many records with few batches. A request's limit of records is therefore soft: the batch that crosses it is acquired
+whole. Only the mode `RECORD_LIMIT` (KIP-1206) enforces it, and leaves the rest of that batch to the next fetch.
 
-What was handed out before and is available again comes in the batches that it had then. Records that were tried often come in
-ever smaller portions, and before they are given up alone, so that the one which makes its consumers fail is found out and does
-not take its neighbours with it: from half of the delivery limit on (and never before the third delivery) a portion is half the
-batch, then a quarter, and so on; the last delivery is of one record.
+Records that were acquired before and are available again come in the same batches as before. Records that were delivered often
+come in ever smaller portions, and finally one by one before they are given up, so that a record that makes its consumers fail is
+isolated and does not take its neighbours with it. From half of the delivery limit on (and never before the third delivery) a
+portion is half the batch, then a quarter, and so on; the last delivery is of a single record.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MIN_DELIVERIES_BEFORE_THROTTLING: Final = 2
 
 
 class Acquired(NamedTuple):
-    """Offsets that a member holds now, both ends included."""
+    """Offsets that a member has just acquired, both ends included."""
 
     first: int
     last: int
@@ -38,17 +38,19 @@ class Acquired(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """What a member asks for. `max_records` is what is left of its limit."""
+    """A member's request. `max_records` is what is left of its limit."""
 
     member_id: str
     max_records: int
     batch_size: int
     strict: bool
-    """RECORD_LIMIT."""
+    """Whether the mode is RECORD_LIMIT."""
 
 
 def acquire(partition: SharePartition, wanted: Wanted, fetch_offset: int, read: Sequence[LogBatch]) -> list[Acquired]:
-    """Gives the member what it may have of the batches that were `read` from the log for `fetch_offset`."""
+    """Lets the member acquire what it may of the batches that were `read` from the log for `fetch_offset`. Returns the
+    offsets.
+    """
     if wanted.max_records <= 0 or not read or read[-1].last_offset < partition.start:
         return []
     return _Acquisition(partition, wanted, fetch_offset, read).run()
@@ -68,7 +70,7 @@ class _Acquisition:
         room = partition.settings().max_record_locks - partition.in_flight
         self._last = read[-1].last_offset
         self._limit = min(wanted.max_records, room)
-        if self._limit <= 0 and fetch_offset <= partition.end:  # full, but something in between is available again
+        if self._limit <= 0 and fetch_offset <= partition.end:  # no room, but records in between are available again
             self._limit = min(wanted.max_records, partition.end - fetch_offset + 1)
             self._last = min(self._last, partition.end)
 
@@ -77,7 +79,7 @@ class _Acquisition:
         if self._limit <= 0:
             return []
         base = self._read[0].base_offset
-        if self._fetch_offset < base:  # what lies between was compacted away
+        if self._fetch_offset < base:  # the records between were compacted away
             partition.archive(self._fetch_offset, base - 1, AVAILABLE)
         index = partition.floor(base)
         first = base
@@ -110,10 +112,10 @@ class _Acquisition:
             self._deadline = self._partition.lock()
         return Run(first, last, ACQUIRED, delivery_count, self._wanted.member_id, self._deadline)
 
-    # What was handed out before
+    # Offsets that were acquired before
 
     def _acquire_known(self, known: list[InFlightBatch], first: int, base: int) -> bool:
-        """True while more may be given."""
+        """Acquires what is available in batches that were acquired before. Returns whether the member may acquire more."""
         partition, settings = self._partition, self._partition.settings()
         threshold = throttling_threshold(settings.delivery_count_limit)
         for batch in known:
@@ -128,7 +130,7 @@ class _Acquisition:
             available = [run for run in batch.overlapping(base, self._last) if run.state is AVAILABLE]
             throttled = any(run.delivery_count >= threshold for run in available)
             if throttled and self._count:
-                return False  # its turn is in the next fetch, alone
+                return False  # the next fetch gets it, alone
             too_large = self._wanted.strict and len(batch) > self._left()
             if batch.within(base, self._last) and not (batch.by_offset or too_large or throttled):
                 if available:
@@ -143,7 +145,7 @@ class _Acquisition:
         return self._left() > 0
 
     def _acquire_some(self, batch: InFlightBatch, available: list[Run]) -> int:
-        """Of a batch whose records are treated one by one; how many."""
+        """Acquires records of a batch that is treated record by record. Returns how many."""
         limit = self._partition.settings().delivery_count_limit
         threshold = throttling_threshold(limit)
         most = self._left() if self._wanted.strict else len(batch)
@@ -174,7 +176,7 @@ class _Acquisition:
         self._count += count
         return count
 
-    # What is new
+    # New offsets
 
     def _acquire_new(self, first: int, last: int) -> None:
         partition, most = self._partition, self._left()
@@ -200,14 +202,14 @@ class _Acquisition:
         partition.look_past_gap(self._acquired[-1].last + 1)
 
     def _end_of_batch(self, offset: int) -> int:
-        """The last offset of the log's batch that holds one; the offset itself, if none does."""
+        """Returns the last offset of the log's batch that contains the offset, or the offset itself if none does."""
         for batch in self._read:
             if batch.last_offset >= offset:
                 return batch.last_offset if batch.base_offset <= offset else offset
         return offset
 
     def _portions(self, first: int, last: int) -> list[tuple[int, int]]:
-        """The offsets, parted between batches of the log wherever the member's batch size is reached."""
+        """Returns the offsets, split between batches of the log wherever the member's batch size is reached."""
         size = self._wanted.batch_size
         portions = []
         if not self._wanted.strict and last - first + 1 > size:
@@ -222,5 +224,5 @@ class _Acquisition:
 
 
 def throttling_threshold(delivery_count_limit: int) -> int:
-    """How often a record was delivered when its portions begin to shrink."""
+    """Returns the number of deliveries from which on a record comes in smaller portions."""
     return max(MIN_DELIVERIES_BEFORE_THROTTLING, (delivery_count_limit + 1) // 2)

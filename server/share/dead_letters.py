@@ -1,14 +1,15 @@
-"""Dead letters (KIP-1191): what a share group gives up, rejected or delivered too often, is told of in a topic of its choice.
+"""Dead letters (KIP-1191): for each record that a share group gives up, because it was rejected or delivered too often, a record
+is written to a topic of the group's choice.
 
-A letter is a record without key and value, or, with `errors.deadletterqueue.copy.record.enable`, with those of the record; its
-headers say where that was, whose group gave it up, after how many deliveries, and why. It goes to the partition of the same
-number, modulo the partitions of the topic, before the share coordinator hears that the record is archived: so a crash may bring a
-letter twice, but loses none.
+A letter has no key and value, or, with `errors.deadletterqueue.copy.record.enable`, those of the record. Its headers name the
+record's topic, partition and offset, the group, the number of deliveries, and the reason. It goes to the partition of the same
+number, modulo the partition count of the topic, and is written before the share coordinator learns that the record is archived.
+So a crash may duplicate a letter, but loses none.
 
-The topic's name has to begin as the broker wants it (`errors.deadletterqueue.topic.name.prefix`), and it has to agree
-(`errors.deadletterqueue.group.enable`). One that does not exist is created, with the broker's leave
-(`errors.deadletterqueue.auto.create.topics.enable`); its first letters are the only ones which a crash can lose. Whatever is
-wrong is said in the log, and the record is archived all the same.
+The topic's name has to begin with the broker's `errors.deadletterqueue.topic.name.prefix`, and the topic has to allow letters by
+its `errors.deadletterqueue.group.enable`. A topic that does not exist is created if the broker allows it
+(`errors.deadletterqueue.auto.create.topics.enable`); the letters that caused its creation are the only ones that a crash can
+lose. Problems are logged, and the record is archived all the same.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ INTERNAL_PREFIX: Final = "__"
 REJECTED: Final = "Offset rejected by client."
 TOO_OFTEN: Final = "Offset delivery count exceeded the threshold."
 RECORD_OVERHEAD: Final = 48
-"""More than a record's lengths and deltas take, with six headers."""
+"""An upper bound for the bytes that a record's lengths and deltas take, with six headers."""
 
 
 class DeadLetters:
@@ -59,14 +60,14 @@ class DeadLetters:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def send(self, group_id: str, settings: ShareGroupConfig, source: Replica, given_up: Sequence[GivenUp]) -> None:
-        """Of each offset that is given up at one time, if the group wants letters."""
+        """Writes a letter for each of these offsets, if the group wants letters."""
         name, image = settings.dead_letter_topic, self._image
         if not name or image.features.get("share.version", 0) < SINCE_SHARE_VERSION:
             return
         letters = [*self._letters(group_id, settings, source, given_up)]
         problem = self._problem(name)
         if problem is not None:
-            logger.error("records that %s gave up are told of in no topic: %s", group_id, problem)
+            logger.error("no dead letters are written for the records that share group %s gave up: %s", group_id, problem)
         elif name in image.topics:
             self._append(name, source.partition, letters)
         else:
@@ -75,25 +76,25 @@ class DeadLetters:
             task.add_done_callback(self._tasks.discard)
 
     def _problem(self, name: str) -> str | None:
-        """Why there are no letters to this topic."""
+        """Returns why letters cannot be written to this topic, or None if they can."""
         values, image = self._settings.values, self._image
         prefix = values["errors.deadletterqueue.topic.name.prefix"]
         if name.startswith(INTERNAL_PREFIX):
-            return f"{name} is a name for internal topics"
+            return f"the name {name} is reserved for internal topics"
         if not name.startswith(prefix):
             return f"{name} does not begin with {prefix} (errors.deadletterqueue.topic.name.prefix)"
         if name in image.topics:
             agrees = self._replicas.config_of(name).errors_deadletterqueue_group_enable
-            return None if agrees else f"{name} does not have {GROUP_ENABLE}"
+            return None if agrees else f"{GROUP_ENABLE} is not set for {name}"
         if not values["errors.deadletterqueue.auto.create.topics.enable"]:
-            return f"there is no {name}, and errors.deadletterqueue.auto.create.topics.enable is false"
+            return f"topic {name} does not exist, and errors.deadletterqueue.auto.create.topics.enable is false"
         return None
 
     def _letters(
         self, group_id: str, settings: ShareGroupConfig, source: Replica, given_up: Sequence[GivenUp]
     ) -> Iterator[Record]:
         now_ms = self._clock.now_ms()
-        offsets = [(offset, *each) for each in given_up for offset in range(each.run.first, each.run.last + 1)]
+        offsets = [(offset, *records) for records in given_up for offset in range(records.run.first, records.run.last + 1)]
         copied = self._records(source, {offset for offset, _, _ in offsets}) if settings.copies_dead_letters else {}
         for offset, run, rejected in offsets:
             headers = {
@@ -109,19 +110,19 @@ class DeadLetters:
 
     @staticmethod
     def _records(source: Replica, offsets: Set[int]) -> dict[int, tuple[bytes | None, bytes | None]]:
-        """Key and value by offset, of the records that are still there, up to one that cannot be read. The log is read once,
-        however the offsets lie.
+        """Returns key and value by offset of the records that are still there, up to the first that cannot be read. It reads the
+        log once, however far apart the offsets are.
         """
         found: dict[int, tuple[bytes | None, bytes | None]] = {}
         log, last = source.log, max(offsets)
         try:
             for batch in log.iterate_batches(max(min(offsets), log.log_start_offset)):
                 records = decode_records(batch)
-                found.update((each.offset, (each.key, each.value)) for each in records if each.offset in offsets)
+                found.update((record.offset, (record.key, record.value)) for record in records if record.offset in offsets)
                 if records and records[-1].offset >= last:
                     break
         except (LogError, CompressionError, ValueError) as error:
-            logger.error("%s-%d: rejected records cannot be copied: %s", source.topic, source.partition, error)
+            logger.error("%s-%d: cannot copy records into dead letters: %s", source.topic, source.partition, error)
         return found
 
     async def _create(self, name: str, partition: int, letters: list[Record]) -> None:
@@ -131,12 +132,12 @@ class DeadLetters:
         try:
             response = await self._controller.create_topics(CreateTopicsRequest([topic]))
         except LogError as error:
-            logger.error("%s cannot be created for dead letters: %s", name, error)
+            logger.error("cannot create topic %s for dead letters: %s", name, error)
             return
         if name in self._image.topics:
             self._append(name, partition, letters)
         else:
-            logger.error("%s cannot be created for dead letters: %s", name, response.topics[0].error_message)
+            logger.error("cannot create topic %s for dead letters: %s", name, response.topics[0].error_message)
 
     def _append(self, name: str, partition: int, letters: list[Record]) -> None:
         partitions = self._image.topics[name].partitions
@@ -144,7 +145,7 @@ class DeadLetters:
         if replica is None or not replica.is_leader:
             logger.error("%d dead letters are lost: partition %d of %s is not on this broker", len(letters), partition, name)
             return
-        for records in _portions(letters, replica.log.config.max_message_bytes):
+        for records in _split_into_batches(letters, replica.log.config.max_message_bytes):
             try:
                 info = replica.append(build_batch(records), origin=Origin.CLIENT)
                 if info.waits:
@@ -153,8 +154,8 @@ class DeadLetters:
                 logger.error("%d dead letters to %s are lost: %s", len(records), name, error)
 
 
-def _portions(letters: list[Record], max_bytes: int) -> Iterator[list[Record]]:
-    """As many letters as a batch of the topic takes, at a time."""
+def _split_into_batches(letters: list[Record], max_bytes: int) -> Iterator[list[Record]]:
+    """Yields the letters in lists, each as long as the topic allows a batch to be."""
     portion: list[Record] = []
     size = HEADER_SIZE
     for letter in letters:

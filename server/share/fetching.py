@@ -1,11 +1,13 @@
-"""One ShareFetch: which partitions it reads, when it has enough, and what of it is handed out.
+"""A `ShareFetch` is one ShareFetch request: it decides which partitions to read, when there is enough, and what the member
+acquires.
 
-All partitions that have something to hand out, or room for more, are read from where they stand, each for its part of
-`max_bytes`. It is enough when that comes to `min_bytes`, when one of them cannot be read, or when its records lie in a segment
-that does not grow any more. Else the request waits, for its partitions of the log to grow and for records to be available again;
-when its time is over it gets what there is. Only what is answered is handed out.
+It reads all partitions that have something to acquire, or room for more, from where they stand, each for its part of `max_bytes`.
+There is enough when that comes to `min_bytes`, when one of them cannot be read, or when its records are in a segment that does
+not grow any more. Otherwise the request waits for its partitions to grow or for records to be available again; when its time is
+up it gets what there is. Records are acquired only when they are answered.
 
-A partition that cannot be had at the beginning is told of at the end, and no reason not to wait for the others.
+A partition that is not available at the beginning is answered with its error at the end, and does not keep the request from
+waiting for the others.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class Limits(NamedTuple):
-    """A request's. Bytes are of all partitions together."""
+    """The limits of a request. Bytes and records are of all partitions together; `strict` is the mode RECORD_LIMIT."""
 
     max_wait_ms: int
     min_bytes: int
@@ -44,7 +46,7 @@ class Limits(NamedTuple):
 
 
 class Fetched(NamedTuple):
-    """What a partition gave. With an error neither records nor offsets."""
+    """The result for one partition: an error, or records and the offsets that were acquired of them."""
 
     partition: TopicIdPartition
     error: ShareError | None = None
@@ -53,7 +55,7 @@ class Fetched(NamedTuple):
 
 
 class _Source(NamedTuple):
-    """A partition that is fetched from."""
+    """A partition that the request fetches from."""
 
     name: TopicIdPartition
     replica: Replica
@@ -68,7 +70,7 @@ class _Read(NamedTuple):
 
 
 class ShareFetch:
-    """`attempt` as server/partitions/purgatory.py wants it."""
+    """One request. Its `attempt` is made for the purgatory (server/partitions/purgatory.py)."""
 
     __slots__ = ("_failed", "_image", "_key", "_limits", "_replicas", "_shares", "_sources")
 
@@ -97,8 +99,8 @@ class ShareFetch:
 
     @property
     def watched(self) -> list[Watchable]:
-        """What the fetch waits for: records in the log, and records that are available to the group again."""
-        return [each for source in self._sources for each in (source.replica, source.partition)]
+        """Returns what the fetch waits for: records in the log, and records that become available to the group again."""
+        return [watchable for source in self._sources for watchable in (source.replica, source.partition)]
 
     def _open(self, name: TopicIdPartition) -> _Source:
         replica = self._replicas.get_by_id(*name)
@@ -109,7 +111,7 @@ class ShareFetch:
         return _Source(name, replica, self._shares.load(self._key.group_id, replica))
 
     def attempt(self, last: bool) -> list[Fetched] | None:
-        """What the request is answered with; None where it is worth waiting. The last attempt gives an answer always."""
+        """Returns the results for the answer, or None if the request should wait. The last attempt always returns results."""
         if not self._sources:
             return self._failed
         reads = self._read()
@@ -118,15 +120,16 @@ class ShareFetch:
         left = self._limits.max_records
         fetched = []
         for read in reads:
-            result = self._hand_out(read, left)
-            left -= sum(each.size for each in result.acquired)
+            result = self._acquire(read, left)
+            left -= sum(acquired.size for acquired in result.acquired)
             fetched.append(result)
         return fetched + self._failed
 
     def _read(self) -> list[_Read]:
-        open_now = [each for each in self._sources if self._shares.get(self._key.group_id, each.name) is each.partition]
-        ready = [(each, each.partition.next_fetch_offset()) for each in open_now if each.partition.can_acquire()]
-        ready.sort(key=lambda each: each[0].partition.looked_at != each[1])  # who moved on since is behind those who did not
+        loaded = [source for source in self._sources if self._shares.get(self._key.group_id, source.name) is source.partition]
+        ready = [(source, source.partition.next_fetch_offset()) for source in loaded if source.partition.can_acquire()]
+        # Partitions that have not moved since they were last read come first.
+        ready.sort(key=lambda source_and_offset: source_and_offset[0].partition.looked_at != source_and_offset[1])
         reads: list[_Read] = []
         found = 0
         for source, offset in ready:
@@ -162,7 +165,7 @@ class ShareFetch:
                 found += len(read.records)
         return bool(reads) and found >= self._limits.min_bytes
 
-    def _hand_out(self, read: _Read, left: int) -> Fetched:
+    def _acquire(self, read: _Read, left: int) -> Fetched:
         source, partition = read.source, read.source.partition
         try:
             if read.error is not None:
@@ -179,7 +182,7 @@ class ShareFetch:
                     aborted = aborted_batches(log, read.fetch_offset, read.records, batches)
                     acquired = _without_aborted(partition, acquired, aborted)
         except OffsetOutOfRange:
-            # The log's start passed the group. The member asks again.
+            # The log's start is now beyond where the group stands; the member will fetch again.
             partition.raise_start(source.replica.log.log_start_offset)
             return Fetched(source.name, ShareError(ErrorCode.NONE, NONE_TEXT))
         except LogError as error:
@@ -195,22 +198,22 @@ class ShareFetch:
 
 
 NONE_TEXT: Final = "NONE"
-"""What Kafka writes as the message of no error."""
+"""The error message that Kafka sends with error code NONE in this case."""
 
 
 def _without_aborted(partition: SharePartition, acquired: list[Acquired], aborted: Sequence[LogBatch]) -> list[Acquired]:
-    """What is left of what was just handed out; the records of aborted transactions are given up."""
+    """Removes the records of aborted transactions from what was just acquired, and archives them."""
     for batch in aborted:
         partition.archive(batch.base_offset, batch.last_offset, ACQUIRED)
         left = []
-        for each in acquired:
-            if each.last < batch.base_offset or each.first > batch.last_offset:
-                left.append(each)
+        for offsets in acquired:
+            if offsets.last < batch.base_offset or offsets.first > batch.last_offset:
+                left.append(offsets)
                 continue
-            if each.first < batch.base_offset:
-                left.append(each._replace(last=batch.base_offset - 1))
-            if each.last > batch.last_offset:
-                left.append(each._replace(first=batch.last_offset + 1))
+            if offsets.first < batch.base_offset:
+                left.append(offsets._replace(last=batch.base_offset - 1))
+            if offsets.last > batch.last_offset:
+                left.append(offsets._replace(first=batch.last_offset + 1))
         acquired = left
     if aborted:
         partition.advance()

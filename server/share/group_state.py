@@ -1,9 +1,9 @@
-"""The state of share groups in partitions: begun and forgotten as the group coordinator decides.
+"""This module initializes and deletes the state of share groups in partitions as the group coordinator decides.
 
 The group coordinator (server/group/share/) knows which partitions a group reads, the share coordinator (server/share_state/) how
-far the group got there. What the first decides the second carries out: begin state in partitions, or forget it. Records of the
-first say so before and after. The topic `__share_group_state` may not exist yet, or not be read to its end: then the attempt is
-repeated for a while.
+far the group has got there. The first decides, and the second carries out, that state is initialized in partitions or deleted; a
+record of the first goes before and another one follows. If the topic `__share_group_state` does not exist yet, or is still being
+loaded, the attempt is repeated for a while.
 """
 
 from __future__ import annotations
@@ -34,16 +34,18 @@ _NOT_YET: Final = frozenset(
 )
 
 Errors = dict[tuple[bytes, int], ShareStateError]
-"""By topic id and partition, what the share coordinator refused."""
+"""The share coordinator's refusals by topic id and partition."""
 
 
 def is_enabled(image: MetadataImage) -> bool:
-    """Returns whether the cluster's share.version has share groups."""
+    """Returns whether the cluster's share.version enables share groups."""
     return image.features.get(SHARE_VERSION, 0) >= 1
 
 
 class ShareGroupState:
-    """`coordinator` gives the share coordinator, which is opened with the first share group."""
+    """Carries out what the group coordinator decides. `coordinator` returns the share coordinator, which is opened with the first
+    share group.
+    """
 
     def __init__(
         self, groups: GroupCoordinator, coordinator: Callable[[], ShareCoordinator], image: MetadataImage, clock: Clock
@@ -60,13 +62,15 @@ class ShareGroupState:
         offsets: Mapping[bytes, Mapping[int, int]],
         then: Callable[[Errors], object],
     ) -> None:
-        """Begins the group's state in partitions, and calls `then` when that is done or given up: before this returns, if nothing
-        is in the way. `offsets` says by topic id and partition where the group begins; -1 leaves that to the partition's leader.
+        """Initializes the group's state in partitions, and calls `then` when that is done or given up, which may be before this
+        returns. `offsets` has, by topic id and partition, where the group begins; -1 leaves that to the partition's leader.
         """
         _Initialization(self._coordinator, self._clock, group_id, state_epoch, offsets, then).attempt()
 
     def initialize_after_heartbeat(self, group_id: str, wanted: Initialize) -> None:
-        """Begins the state that a heartbeat asked for, in the loop's next turn, when the member has its answer."""
+        """Initializes the state that a heartbeat asked for. It does so in the loop's next turn, after the member got
+        its answer.
+        """
         offsets = {
             topic_id: dict.fromkeys(topic.partitions, wanted.start_offsets[topic_id]) for topic_id, topic in wanted.topics.items()
         }
@@ -84,10 +88,10 @@ class ShareGroupState:
             step = group.state_partitions.failed if errors else group.state_partitions.done
             protocol.change_state_partitions(group, step(wanted.topics))
         except GroupError as error:
-            logger.warning("share group %s does not know what became of its partitions: %s", group_id, error)
+            logger.warning("cannot record whether the partitions of share group %s were initialized: %s", group_id, error)
 
     def delete(self, group_id: str, topics: Mapping[bytes, Iterable[int]]) -> dict[bytes, ShareStateError | None]:
-        """Forgets the group's state in partitions. Returns, by topic id, the last error of its partitions, or None."""
+        """Deletes the group's state in partitions. Returns, by topic id, the last error of its partitions, or None."""
         coordinator = self._coordinator()
         outcome: dict[bytes, ShareStateError | None] = {}
         for topic_id, partitions in topics.items():
@@ -96,13 +100,15 @@ class ShareGroupState:
                 try:
                     coordinator.delete(group_id, topic_id, partition)
                 except ShareStateError as error:
-                    logger.warning("share group %s keeps its state in %s-%d: %s", group_id, topic_id.hex(), partition, error)
+                    logger.warning(
+                        "cannot delete the state of share group %s in %s-%d: %s", group_id, topic_id.hex(), partition, error
+                    )
                     outcome[topic_id] = error
         return outcome
 
     def delete_all(self, group_id: str) -> None:
-        """Forgets all state of a share group that is about to be deleted. Raises GroupError, and the group stays, with
-        NON_EMPTY_GROUP or the share coordinator's refusal.
+        """Deletes all state of a share group that is about to be deleted. Raises GroupError with NON_EMPTY_GROUP or the share
+        coordinator's error code; the group then stays.
         """
         protocol = self._groups.shard(group_id).protocol(ShareProtocol)
         group = protocol.group(group_id)
@@ -124,7 +130,7 @@ class ShareGroupState:
 
 
 class _Initialization:
-    """The state of one group that is begun in partitions, attempt by attempt."""
+    """The initialization of one group's state in partitions, attempt by attempt."""
 
     def __init__(
         self,
@@ -145,18 +151,20 @@ class _Initialization:
         self._left = ATTEMPTS
 
     def attempt(self) -> None:
-        """Tries what is left; a partition that is begun, or refused for good, is not tried again."""
+        """Tries what is left; a partition that was initialized, or refused for good, is not tried again."""
         self._left -= 1
         self._to_do = self._try()
         if self._to_do and self._left > 0:
             self._clock.call_later(RETRY_SECONDS, self.attempt)
             return
         for (topic_id, partition), error in self._errors.items():
-            logger.warning("share group %s has no state in %s-%d: %s", self._group_id, topic_id.hex(), partition, error)
+            logger.warning(
+                "cannot initialize the state of share group %s in %s-%d: %s", self._group_id, topic_id.hex(), partition, error
+            )
         self._then(self._errors)
 
     def _try(self) -> list[tuple[bytes, int, int]]:
-        """Returns what could not be done yet."""
+        """Returns the partitions that could not be initialized yet."""
         coordinator = self._coordinator()
         coordinator.has_topic()
         not_yet = []

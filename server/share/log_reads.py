@@ -1,7 +1,8 @@
-"""What was read from the log, as handing out needs it: which batches are in it, and which of them are of aborted transactions.
+"""This module looks into what was read from the log before it is acquired: it finds the batches in it, and those of aborted
+transactions.
 
-A read is a region of a segment (log/disk/files.py), cut wherever the limit fell; the beginning of a batch at its end does not
-count. Only headers are looked at, and of the records only those of markers.
+A read is a region of a segment (log/disk/files.py), which ends wherever the byte limit fell; an incomplete batch at its end is
+ignored. Only batch headers, and the records of markers, are decoded.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ _HEADER: Final = Struct(">qi4xb4xhi16xq")
 
 
 class LogBatch(NamedTuple):
-    """`position` is in the segment's file; both offsets are the batch's own, also where some of its records are gone."""
+    """A batch of the log. `position` is in the segment's file; both offsets are the batch's own, even if compaction removed some
+    of its records.
+    """
 
     base_offset: int
     last_offset: int
@@ -37,8 +40,8 @@ class LogBatch(NamedTuple):
 
 
 def batches_in(read: FileSlice, end: int = -1, max_records: int = 1 << 62) -> list[LogBatch]:
-    """The whole batches of a read, as far as a member may be given them: up to the first that begins more than `max_records`
-    behind offset `end` and behind the first. CorruptRecord where there is none; OSError.
+    """Returns the whole batches of a read as far as a member may acquire them: up to the first that begins more than
+    `max_records` after both offset `end` and the first batch. Raises CorruptRecord if there is no valid batch, and OSError.
     """
     file, position, stop = read.file, read.position, read.position + len(read)
     buffer, origin = b"", position
@@ -48,7 +51,7 @@ def batches_in(read: FileSlice, end: int = -1, max_records: int = 1 << 62) -> li
         if at + HEADER_SIZE > len(buffer):
             buffer, origin, at = file.pread(min(WINDOW_BYTES, stop - position), position), position, 0
             if len(buffer) < HEADER_SIZE:
-                raise CorruptRecord(f"{file!r}: {stop - position} bytes at position {position} are no whole batch")
+                raise CorruptRecord(f"{file!r}: the {stop - position} bytes at position {position} are not a whole batch")
         base_offset, length, magic, attributes, last_offset_delta, producer_id = _HEADER.unpack_from(buffer, at)
         size = length + LENGTH_OVERHEAD
         if size < HEADER_SIZE or magic != MAGIC:
@@ -63,7 +66,7 @@ def batches_in(read: FileSlice, end: int = -1, max_records: int = 1 << 62) -> li
 
 
 def cut(read: FileSlice, batches: Sequence[LogBatch], first_offset: int, last_offset: int) -> FileSlice:
-    """Of a read and its batches, those from `first_offset` to `last_offset`. A single one is left as it is."""
+    """Cuts a read down to its batches from `first_offset` to `last_offset`. A read of a single batch stays as it is."""
     if len(batches) == 1:
         return read
     start, end = batches[0].position, batches[-1].position + batches[-1].size
@@ -77,8 +80,8 @@ def cut(read: FileSlice, batches: Sequence[LogBatch], first_offset: int, last_of
 
 
 def aborted_batches(log: PartitionLog, fetch_offset: int, read: FileSlice, batches: Sequence[LogBatch]) -> list[LogBatch]:
-    """Those of aborted transactions. StorageError, CorruptRecord, OSError."""
-    transactions = sorted(aborted_in_read(log, fetch_offset, read), key=lambda each: each.first_offset, reverse=True)
+    """Returns those of the batches that belong to aborted transactions. Raises StorageError, CorruptRecord and OSError."""
+    transactions = sorted(aborted_in_read(log, fetch_offset, read), key=lambda aborted: aborted.first_offset, reverse=True)
     if not transactions:
         return []
     aborting: set[int] = set()

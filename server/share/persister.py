@@ -1,6 +1,8 @@
-"""What share partitions ask of whoever keeps their state beyond this broker, and what members hear when it refuses.
+"""The `Persister` keeps the state of share partitions beyond the life of this broker; this module also says which error a member
+gets when it refuses.
 
-That is the share coordinator (server/share_state/coordinator.py), or a fake of it in tests. Both calls are done when they return.
+It is the share coordinator (server/share_state/coordinator.py), or a fake of it in tests. Both calls are complete when they
+return.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from ottla.wire.errors import ErrorCode
 
 
 class KeptState(Protocol):
-    """`start_offset` is -1 where the group has not begun: its settings say where."""
+    """The stored state of a share partition. `start_offset` is -1 if the group has not begun: its settings then say where."""
 
     @property
     def state_epoch(self) -> int: ...
@@ -27,10 +29,10 @@ class KeptState(Protocol):
 
 
 class Persister(Protocol):
-    """Both raise ShareStateError."""
+    """Reads and writes the state of share partitions. Both methods raise ShareStateError."""
 
     def read(self, group_id: str, topic_id: bytes, partition: int, leader_epoch: int) -> KeptState:
-        """The state, for the leader of that epoch; from now on no older one may write."""
+        """Returns the state to the leader of that epoch; from then on no leader of an older epoch may write."""
         ...
 
     def write(
@@ -44,12 +46,12 @@ class Persister(Protocol):
         delivery_complete_count: int,
         state_batches: Iterable[StateBatch],
     ) -> None:
-        """New states of offsets, and how many offsets from the start on will not be delivered again."""
+        """Writes new states of offsets, and how many offsets from the start on will not be delivered again."""
         ...
 
 
 class ShareError(Exception):
-    """What a client is told instead: `code` and `message`."""
+    """A share operation failed; the client is answered `code` and `message`."""
 
     def __init__(self, code: ErrorCode, message: str | None) -> None:
         super().__init__(message or code.name)
@@ -57,7 +59,7 @@ class ShareError(Exception):
         self.message = message
 
 
-_TOLD: Final = {
+_MEMBER_CODES: Final = {
     ErrorCode.NOT_COORDINATOR: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.COORDINATOR_NOT_AVAILABLE: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -68,9 +70,9 @@ _TOLD: Final = {
 }
 
 
-def told(error: ShareStateError) -> ShareError:
-    """The coordinator's refusal, as a member of the group hears it."""
-    code = _TOLD.get(error.code)
+def to_share_error(error: ShareStateError) -> ShareError:
+    """Returns the error that a member of the group gets for a refusal of the coordinator."""
+    code = _MEMBER_CODES.get(error.code)
     return ShareError(ErrorCode.UNKNOWN_SERVER_ERROR, None) if code is None else ShareError(code, error.text)
 
 
@@ -82,4 +84,5 @@ FENCING: Final = frozenset(
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     }
 )
-"""Told so, a share partition is no longer what it was: it is forgotten, and loaded anew for whoever comes next."""
+"""After one of these errors this broker's share partition is no longer valid: it is dropped, and loaded anew for the next
+request."""

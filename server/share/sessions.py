@@ -1,13 +1,14 @@
 """Share sessions (KIP-932): a member names the partitions that it fetches once, and afterwards only what changed.
 
-A session is a member's in a group; there is no other id. A ShareFetch with epoch 0 opens it, anew if there is one. From then on
-each ShareFetch and ShareAcknowledge has the next epoch, counted up by both sides (after the greatest int32 comes 1); a ShareFetch
-lists added and forgotten partitions. Epoch -1 ends the session, and so does the end of the connection that opened it.
+A session is identified by group and member; there is no other id. A ShareFetch with epoch 0 opens it and replaces any session
+before it. From then on each ShareFetch and ShareAcknowledge has the next epoch, counted up by both sides (after the greatest
+int32 comes 1); a ShareFetch lists added and forgotten partitions. Epoch -1 ends the session, and so does the end of the
+connection that opened it.
 
-An answer within a session tells only of partitions with records or an error, of those that were just added, and of those that had
-an error before. Partitions that gave records go to the end.
+An answer within a session contains only partitions with records or an error, those that were just added, and those that had an
+error before. Partitions that returned records go to the end.
 
-There are `group.share.max.share.sessions`; who comes when all are taken hears SHARE_SESSION_LIMIT_REACHED.
+There can be `group.share.max.share.sessions` sessions; when all are taken, a new one is refused with SHARE_SESSION_LIMIT_REACHED.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _MAX_INT32: Final = 0x7FFFFFFF
 
 TopicIdPartition = tuple[bytes, int]
 Named = Mapping[TopicIdPartition, str | None]
-"""Partitions, with the names of their topics as they are known when they are added; None: there is no such topic id."""
+"""Partitions, with the topic names they had when they were added; None means that there was no topic of that id."""
 
 
 class SessionKey(NamedTuple):
@@ -33,19 +34,21 @@ class SessionKey(NamedTuple):
 
 
 class ShareSession:
-    """`epoch`: the one of the next request. `untold`: partitions of which the member is told whatever comes of them."""
+    """A member's session. `epoch` is the one that the next request must have; `unreported` are the partitions that the next
+    answer contains in any case.
+    """
 
-    __slots__ = ("connection", "epoch", "key", "partitions", "untold")
+    __slots__ = ("connection", "epoch", "key", "partitions", "unreported")
 
     def __init__(self, key: SessionKey, partitions: Named, connection: object) -> None:
         self.key = key
         self.partitions = dict(partitions)
-        self.untold: set[TopicIdPartition] = set()
+        self.unreported: set[TopicIdPartition] = set()
         self.connection = connection
         self.epoch = INITIAL_EPOCH + 1
 
     def step(self, epoch: int) -> None:
-        """A request of this epoch is here. ShareError: it is not the next one."""
+        """Advances the session by a request of this epoch. Raises ShareError if it is not the next one."""
         if epoch != self.epoch:
             raise ShareError(ErrorCode.INVALID_SHARE_SESSION_EPOCH, None)
         self.epoch = epoch + 1 if epoch < _MAX_INT32 else 1
@@ -54,21 +57,21 @@ class ShareSession:
         for partition, topic in added.items():
             if partition not in self.partitions:
                 self.partitions[partition] = topic
-                self.untold.add(partition)
+                self.unreported.add(partition)
         for partition in forgotten:
             self.partitions.pop(partition, None)
-            self.untold.discard(partition)
+            self.unreported.discard(partition)
 
-    def tells(self, partition: TopicIdPartition, *, records: bool, error: bool) -> bool:
-        """Is the member told of this? Remembers what it is told."""
-        told = records or error or partition in self.untold
-        self.untold.discard(partition)
+    def report(self, partition: TopicIdPartition, *, records: bool, error: bool) -> bool:
+        """Returns whether the answer contains this partition, which gave `records` or an `error`, and remembers that it did."""
+        in_answer = records or error or partition in self.unreported
+        self.unreported.discard(partition)
         if partition in self.partitions:
             if error:
-                self.untold.add(partition)
+                self.unreported.add(partition)
             if records:  # its next turn is after the others
                 self.partitions[partition] = self.partitions.pop(partition)
-        return told
+        return in_answer
 
 
 class ShareSessions:
@@ -77,24 +80,24 @@ class ShareSessions:
     def __init__(self) -> None:
         self._sessions: dict[SessionKey, ShareSession] = {}
         self._groups: dict[object, set[str]] = {}
-        """By connection, the groups that it opened sessions of."""
+        """The groups that each connection opened sessions of."""
 
     def __len__(self) -> int:
         return len(self._sessions)
 
     def knows(self, connection: object) -> bool:
-        """Whether a session was ever opened by this connection, which is there still."""
+        """Returns whether this open connection has ever opened a session."""
         return connection in self._groups
 
     def find(self, key: SessionKey) -> ShareSession:
-        """ShareError without one."""
+        """Returns a member's session. Raises ShareError if it has none."""
         session = self._sessions.get(key)
         if session is None:
             raise ShareError(ErrorCode.SHARE_SESSION_NOT_FOUND, None)
         return session
 
     def open(self, key: SessionKey, partitions: Named, connection: object, limit: int) -> ShareSession:
-        """A new session, in place of an old one. ShareError where there are `limit` of others."""
+        """Opens a session, in place of any the member had. Raises ShareError if there are `limit` others."""
         self._sessions.pop(key, None)
         if len(self._sessions) >= limit:
             raise ShareError(ErrorCode.SHARE_SESSION_LIMIT_REACHED, None)
@@ -106,7 +109,9 @@ class ShareSessions:
         return self._sessions.pop(key, None)
 
     def forget_group(self, connection: object, group_id: str) -> None:
-        """Nothing of the group is left here that the end of this connection would take away."""
+        """Forgets that the connection opened sessions of this group, because nothing of the group is left that its end would
+        have to remove.
+        """
         groups = self._groups.get(connection)
         if groups is not None:
             groups.discard(group_id)
@@ -117,6 +122,6 @@ class ShareSessions:
         return [session for session in self._sessions.values() if session.connection is connection]
 
     def empty_groups(self, connection: object) -> set[str]:
-        """The connection is gone: the groups that had sessions by it, and have none any more."""
+        """Forgets a closed connection. Returns the groups that had sessions by it and now have none at all."""
         groups = self._groups.pop(connection, set())
         return groups - {key.group_id for key in self._sessions} if groups else groups

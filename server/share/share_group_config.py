@@ -1,7 +1,8 @@
-"""What of a share group's settings counts where its records are: its own, kept within the broker's bounds, else the broker's.
+"""`ShareGroupConfig` holds those settings of a share group that matter where its records are: its own, kept within the broker's
+bounds, or else the broker's.
 
-`share.auto.offset.reset` says where a group begins in a partition of which nothing is kept: at the log's start, at its end, or
-`by_duration:` and an ISO 8601 duration, which is that long ago.
+`share.auto.offset.reset` says where a group begins in a partition for which no state is stored: `earliest` is the log's start,
+`latest` its end, and `by_duration:` with an ISO 8601 duration is that long ago.
 """
 
 from __future__ import annotations
@@ -40,11 +41,13 @@ _BOUNDED: Final = {
         "group.share.max.record.lock.duration.ms",
     ),
 }
-"""The broker's settings behind a group's: without it, its lowest value, its highest."""
+"""For each setting of a group, the broker's settings of its default, its lowest and its highest value."""
 
 
 @dataclass(slots=True, frozen=True)
 class ShareGroupConfig:
+    """The settings of one share group, with the broker's defaults and bounds applied."""
+
     delivery_count_limit: int
     max_record_locks: int
     record_lock_duration_ms: int
@@ -52,12 +55,12 @@ class ShareGroupConfig:
     read_committed: bool
     offset_reset: str
     dead_letter_topic: str = ""
-    """Where the records that the group gives up are told of; empty: nowhere."""
+    """The topic for dead letters, the records that the group gives up; empty if there is none."""
     copies_dead_letters: bool = False
 
     @classmethod
     def of_group(cls, own: Mapping[str, str], broker: Mapping[str, Any]) -> ShareGroupConfig:
-        """`own` are the texts that were set for the group, `broker` the broker's values."""
+        """Returns the settings of a group: `own` are the texts that were set for it, `broker` the broker's values."""
 
         def bounded(name: str) -> int:
             default, low, high = _BOUNDED[name]
@@ -82,7 +85,7 @@ class ShareGroupConfig:
 
 
 def duration_ms(offset_reset: str) -> int:
-    """How long ago `by_duration:` means."""
+    """Returns the milliseconds of a `by_duration:` setting."""
     match = _DURATION.fullmatch(offset_reset)
     assert match is not None, offset_reset
     return sum(int(float(text) * _MS[unit]) for unit, text in match.groupdict().items() if text is not None)

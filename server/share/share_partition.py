@@ -1,20 +1,22 @@
-"""A share partition (KIP-932): one partition as one group sees it, and what its members have in flight of it.
+"""A share partition (KIP-932) is one partition as one group sees it, with the records that its members have in flight.
 
     start                                                        end
       |  in flight: InFlightBatch, InFlightBatch, (gap) ...       |   not handed out yet
     --+-----------------------------------------------------------+--------------------------> offsets
 
-- Everything below `start` is done. `end` is the last offset that was handed out; while nothing is in flight, the next one.
-- What changes is a plan first: states are changed in memory, written to the persister, and put back if that fails. Only time
-  does not wait for it: a lock that is over is over.
-- A lock lasts until its run's deadline. One timer per share partition rings at the earliest of them; who acknowledges does not
-  stop it, it finds nothing then.
-- Batches are kept while any of their records may still be delivered; when all at the front are done, `start` moves behind them.
-- After a restart only what somebody acknowledged or released is known; offsets between that were in flight when the old leader
-  went. They are looked at once, from `gap_start` on (`gap_end` is the last offset that was known): then every gap is one of the
-  log's own, as compaction leaves them.
+- Everything below `start` is done. `end` is the last offset that was acquired or, while nothing is in flight, the next one to be
+  acquired.
+- A change is made in memory, written to the persister, and undone if that fails. Only the end of a lock is not undone: its time
+  is over in any case.
+- A lock lasts until its run's deadline. Each share partition has one timer, which fires at the earliest deadline. An
+  acknowledgement does not stop it; it then finds nothing to do.
+- Batches are kept while any of their records may still be delivered; when all batches at the front are done, `start` moves past
+  them.
+- After a change of leader only those offsets are known that were acknowledged or released; those between them were in flight
+  under the old leader, or are gaps that compaction left in the log. They are read again, from `gap_start` on (`gap_end` is the
+  last known offset); once all have been read, every gap left is one of the log.
 
-Fetches that wait for records here are among its `watchers`, which are woken when some may be available again.
+Fetches that wait for records are among its `watchers`, which are woken when records may be available again.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from ottla.server.base.clock import Cancellable, Clock
-from ottla.server.share.persister import Persister, ShareError, told
+from ottla.server.share.persister import Persister, ShareError, to_share_error
 from ottla.server.share.share_group_config import ShareGroupConfig
 from ottla.server.share.states import (
     ACKNOWLEDGE_STATES,
@@ -49,12 +51,12 @@ from ottla.wire.errors import ErrorCode
 logger = logging.getLogger("ottla.server.share.share_partition")
 
 _INVALID_STATE: Final = ErrorCode.INVALID_RECORD_STATE
-_KEPT: Final = {int(state): AVAILABLE if state is ACQUIRED else state for state in RecordState}
-"""What is kept, as it is taken over: who held something then is not known."""
+_LOADED_STATES: Final = {int(state): AVAILABLE if state is ACQUIRED else state for state in RecordState}
+"""For each stored state, the state after loading. Acquired records become available, since the stored state names no member."""
 
 
 class Acknowledgement(NamedTuple):
-    """`types`: one for all offsets, or one for each."""
+    """A batch of acknowledged offsets. `types` has one type for all offsets, or one for each."""
 
     first: int
     last: int
@@ -62,13 +64,13 @@ class Acknowledgement(NamedTuple):
 
 
 class SharePartition:
-    """See the module's docstring. Load it before anything else."""
+    """One partition of one group (see the module's docstring). Call `load` before anything else."""
 
     __slots__ = (
         "_clock",
+        "_fires_at",
         "_give_up",
         "_persister",
-        "_ring_at",
         "_timer",
         "batches",
         "end",
@@ -93,7 +95,7 @@ class SharePartition:
         settings: Callable[[], ShareGroupConfig],
         give_up: Callable[[Sequence[GivenUp]], None] = lambda given_up: None,
     ) -> None:
-        """`give_up` hears of what members rejected, or what was delivered too often, before it is archived."""
+        """`give_up` is called with records that were rejected, or delivered too often, before they are archived."""
         self._give_up = give_up
         self.key = key
         self.leader_epoch = leader_epoch
@@ -103,16 +105,16 @@ class SharePartition:
         self.start = self.end = 0
         self.state_epoch = 0
         self.batches: list[InFlightBatch] = []
-        """By offset, apart from each other."""
+        """The batches in flight, in the order of offsets; they do not overlap."""
         self.find_next = False
         """Whether something below `end` may be available."""
         self.gap_start: int | None = None
         self.gap_end = -1
         self.looked_at = -1
-        """Where somebody read last."""
+        """The offset that was last read for a fetch."""
         self.watchers: dict[object, Callable[[], None]] = {}
         self._timer: Cancellable | None = None
-        self._ring_at = float("inf")
+        self._fires_at = float("inf")
 
     def __repr__(self) -> str:
         return f"SharePartition({self.key.group_id!r}, {self.start}..{self.end})"
@@ -120,28 +122,28 @@ class SharePartition:
     # Loading
 
     def load(self, first_offset: Callable[[], int], log_end: int) -> None:
-        """Takes the state over. `first_offset` says where a group begins that has none. What was kept of offsets that the log has
-        not (any more: it lost its end) is of other records than those that will be there. ShareError.
+        """Takes over the stored state. `first_offset` returns where a group without stored state begins. Stored states of offsets
+        beyond the log's end are ignored: the log lost those records, and others will take their offsets. Raises ShareError.
         """
         try:
             kept = self._persister.read(*self.key, self.leader_epoch)
         except ShareStateError as error:
-            raise told(error) from error
+            raise to_share_error(error) from error
         self.state_epoch = kept.state_epoch
         start = kept.start_offset if kept.start_offset != NO_OFFSET else first_offset()
         self.start = min(start, log_end)
-        behind = start  # what was known before ends here
+        behind = start  # the end of what is known so far
         for first, last, delivery_count, state in sorted(kept.batches):
-            if first < behind or last < first or state not in _KEPT:
+            if first < behind or last < first or state not in _LOADED_STATES:
                 logger.error("%r: the stored state of offsets %d to %d is inconsistent", self, first, last)
-                message = "What was kept of the group here makes no sense."
+                message = "The stored state of the share partition is inconsistent."
                 raise ShareError(ErrorCode.UNKNOWN_SERVER_ERROR, message)
             if first >= log_end:
                 break
             if first > behind and self.gap_start is None:
                 self.gap_start = behind
             behind = last + 1
-            self.batches.append(InFlightBatch([Run(first, min(last, log_end - 1), _KEPT[state], delivery_count)]))
+            self.batches.append(InFlightBatch([Run(first, min(last, log_end - 1), _LOADED_STATES[state], delivery_count)]))
         self._finish_archiving()
         self.end = self.start
         if self.batches:
@@ -150,7 +152,7 @@ class SharePartition:
             self.advance()
 
     def _finish_archiving(self) -> None:
-        """ShareError."""
+        """Archives the records that Kafka left in the state ARCHIVING. Raises ShareError."""
         changes = _Changes(self)
         limit = self.settings().delivery_count_limit
         for batch in self.batches:
@@ -159,14 +161,14 @@ class SharePartition:
                 changes.give_up(batch, run, rejected=run.delivery_count < limit)
         self._write(changes)
 
-    # What is in flight
+    # Batches in flight
 
     def floor(self, offset: int) -> int:
-        """The index of the last batch that begins at or before `offset`; -1 without one."""
+        """Returns the index of the last batch that begins at or before `offset`, or -1 if there is none."""
         return bisect_right(self.batches, offset, key=lambda batch: batch.first) - 1
 
     def from_to(self, first_index: int, last_offset: int) -> list[InFlightBatch]:
-        """The batches from an index on, as far as they begin at or before `last_offset`."""
+        """Returns the batches from an index on that begin at or before `last_offset`."""
         return self.batches[first_index : self.floor(last_offset) + 1]
 
     def add(self, batch: InFlightBatch) -> None:
@@ -174,11 +176,11 @@ class SharePartition:
 
     @property
     def gaps_unknown(self) -> bool:
-        """Whether gaps between batches may be records that were in flight when the old leader went."""
+        """Returns whether gaps between batches may be records that were in flight under the old leader."""
         return self.gap_start is not None and self.gap_end == self.end
 
     def look_past_gap(self, offset: int) -> None:
-        """Everything below `offset` was looked at."""
+        """Notes that everything below `offset` has been read."""
         if self.gap_start is None:
             return
         index = self.floor(offset)
@@ -193,11 +195,11 @@ class SharePartition:
 
     @property
     def delivery_complete_count(self) -> int:
-        """Offsets from the start on that will not be delivered again."""
+        """Returns how many offsets from the start on will not be delivered again."""
         return sum(run.size_from(self.start) for batch in self.batches for run in batch.runs if run.state in TERMINAL)
 
     def next_fetch_offset(self) -> int:
-        """Where to read on: what is available again first."""
+        """Returns the offset to read next; records that are available again come first."""
         if not self.batches or self.start > self.batches[-1].last:
             self.find_next = False
             return self.end
@@ -221,46 +223,50 @@ class SharePartition:
         return None
 
     def can_acquire(self) -> bool:
-        """Whether there is room for more, or something below the end to be handed out again."""
+        """Returns whether a member can acquire something: there is room for more, or records below the end are
+        available again.
+        """
         return self.next_fetch_offset() != self.end + 1 or self.in_flight < self.settings().max_record_locks
 
     # Acknowledging
 
     def acknowledge(self, member_id: str, acknowledgements: Sequence[Acknowledgement]) -> None:
-        """All of it, or nothing and ShareError. Ascending, with whole and known types."""
+        """Carries out acknowledgements, which must be in ascending order and have valid types. If it raises ShareError, none of
+        them is carried out.
+        """
         changes = _Changes(self)
         try:
-            for each in acknowledgements:
-                if each.last < self.start:
-                    continue  # the log's start passed it: that is as good
-                for batch in self._named(each):
+            for acknowledged in acknowledgements:
+                if acknowledged.last < self.start:
+                    continue  # the log's start has passed it, so there is nothing left to acknowledge
+                for batch in self._acknowledged_batches(acknowledged):
                     if batch.last >= self.start:
-                        self._acknowledge(member_id, each, batch, changes)
-            self._keep(changes)
+                        self._acknowledge(member_id, acknowledged, batch, changes)
+            self._apply(changes)
         except ShareError:
             changes.undo()
             raise
 
-    def _named(self, each: Acknowledgement) -> list[InFlightBatch]:
-        index = self.floor(each.first)
-        if index < 0 and each.first < self.start <= each.last:
+    def _acknowledged_batches(self, acknowledged: Acknowledgement) -> list[InFlightBatch]:
+        index = self.floor(acknowledged.first)
+        if index < 0 and acknowledged.first < self.start <= acknowledged.last:
             index = self.floor(self.start)
         if index < 0:
             raise ShareError(_INVALID_STATE, "These offsets are not in flight.")
-        batches = self.from_to(index, each.last)
-        if batches[-1].last < each.first:
+        batches = self.from_to(index, acknowledged.last)
+        if batches[-1].last < acknowledged.first:
             which = "first"
-        elif batches[-1].last < each.last:
+        elif batches[-1].last < acknowledged.last:
             which = "last"
         else:
             return batches
-        text = f"The {which} offset lies behind all that was handed out."
+        text = f"The {which} offset is beyond everything that was acquired."
         raise ShareError(ErrorCode.INVALID_REQUEST, text)
 
-    def _acknowledge(self, member_id: str, each: Acknowledgement, batch: InFlightBatch, changes: _Changes) -> None:
-        """What of one acknowledgement is in one batch."""
-        by_offset = len(each.types) > 1
-        whole = batch.within(each.first, each.last) and not by_offset and not batch.first < self.start
+    def _acknowledge(self, member_id: str, acknowledged: Acknowledgement, batch: InFlightBatch, changes: _Changes) -> None:
+        """Carries out the part of one acknowledgement that is in one batch."""
+        by_offset = len(acknowledged.types) > 1
+        whole = batch.within(acknowledged.first, acknowledged.last) and not by_offset and not batch.first < self.start
         if not batch.by_offset:
             run = batch.whole
             if run.state is not ACQUIRED:
@@ -268,16 +274,16 @@ class SharePartition:
             if run.member_id != member_id:
                 raise ShareError(_INVALID_STATE, "Another member holds the records.")
             batch.by_offset = not whole
-        first, last = max(each.first, batch.first, self.start), min(each.last, batch.last)
+        first, last = max(acknowledged.first, batch.first, self.start), min(acknowledged.last, batch.last)
         for run in list(batch.overlapping(first, last)):
             if run.state is not ACQUIRED:
-                raise ShareError(_INVALID_STATE, "An offset of them is not acquired.")
+                raise ShareError(_INVALID_STATE, "One of the records is not acquired.")
             if run.member_id != member_id:
-                raise ShareError(_INVALID_STATE, "Another member holds an offset of them.")
+                raise ShareError(_INVALID_STATE, "Another member holds one of the records.")
             if not by_offset:
-                self._settle(batch, run, each.types[0], changes)
+                self._settle(batch, run, acknowledged.types[0], changes)
                 continue
-            for part, kind in _parts(run, each):
+            for part, kind in _split_by_type(run, acknowledged):
                 self._settle(batch, part, kind, changes)
 
     def _settle(self, batch: InFlightBatch, run: Run, kind: int, changes: _Changes) -> None:
@@ -285,84 +291,87 @@ class SharePartition:
         if kind == REJECT:
             changes.give_up(batch, run, rejected=True)
         elif kind != RENEW:
-            changes.released(batch, run, ACKNOWLEDGE_STATES[kind], settings.delivery_count_limit)
+            changes.release(batch, run, ACKNOWLEDGE_STATES[kind], settings.delivery_count_limit)
         elif settings.renew_enabled:
             changes.note(batch)
             batch.put(run._replace(deadline=self.lock()))
         else:
-            raise ShareError(_INVALID_STATE, "The group's locks are not renewed (share.renew.acknowledge.enable).")
+            raise ShareError(_INVALID_STATE, "The group does not allow locks to be renewed (share.renew.acknowledge.enable).")
 
     def release(self, member_id: str) -> None:
-        """The member is gone: others may have what it holds. ShareError, and it holds it on, until the locks end."""
+        """Makes what a member holds available to others, because the member is gone. If it raises ShareError, the member holds
+        its records until the locks end.
+        """
         changes = _Changes(self)
         for batch in self.batches:
             for run in list(batch.runs):
                 if run.state is ACQUIRED and run.member_id == member_id:
-                    self._let_go(batch, run, changes)
+                    self._release_run(batch, run, changes)
         try:
-            self._keep(changes)
+            self._apply(changes)
         except ShareError:
             changes.undo()
             raise
 
-    def _let_go(self, batch: InFlightBatch, run: Run, changes: _Changes) -> None:
-        """Makes what is acquired available again; of what lies below the start nobody can have it."""
+    def _release_run(self, batch: InFlightBatch, run: Run, changes: _Changes) -> None:
+        """Makes an acquired run available again, and archives the part of it that is below the start."""
         limit = self.settings().delivery_count_limit
         batch.by_offset |= batch.first < self.start <= batch.last
         if run.first < self.start:
-            changes.into(batch, run.clipped(run.first, self.start - 1), ARCHIVED)
+            changes.set_state(batch, run.clipped(run.first, self.start - 1), ARCHIVED)
         if run.last >= self.start:
-            changes.released(batch, run.clipped(self.start, run.last), AVAILABLE, limit)
+            changes.release(batch, run.clipped(self.start, run.last), AVAILABLE, limit)
 
     # Locks
 
     def lock(self) -> float:
-        """The deadline of a lock that begins now."""
+        """Returns the deadline of a lock that begins now, and sets the timer for it."""
         deadline = self._clock.monotonic() + self.settings().record_lock_duration_ms / 1000
-        self._ring_by(deadline)
+        self._set_timer(deadline)
         return deadline
 
-    def _ring_by(self, deadline: float) -> None:
-        if deadline >= self._ring_at:
+    def _set_timer(self, deadline: float) -> None:
+        """Makes the timer fire by `deadline`, if it would not fire before."""
+        if deadline >= self._fires_at:
             return
         if self._timer is not None:
             self._timer.cancel()
-        self._ring_at = deadline
-        self._timer = self._clock.call_later(max(0.0, deadline - self._clock.monotonic()), self._ring)
+        self._fires_at = deadline
+        self._timer = self._clock.call_later(max(0.0, deadline - self._clock.monotonic()), self._end_locks)
 
-    def _ring(self) -> None:
-        """Locks are over. What comes of that happens, whether the persister hears of it or not."""
-        self._timer, self._ring_at = None, float("inf")
+    def _end_locks(self) -> None:
+        """Ends the locks whose time is over, whether the persister can write that or not."""
+        self._timer, self._fires_at = None, float("inf")
         now = self._clock.monotonic()
         changes = _Changes(self)
         earliest = float("inf")
         for batch in self.batches:
             for run in list(batch.runs):
                 if run.deadline <= now:
-                    self._let_go(batch, run, changes)
+                    self._release_run(batch, run, changes)
                 else:
                     earliest = min(earliest, run.deadline)
-        self._ring_by(earliest)
+        self._set_timer(earliest)
         try:
-            self._keep(changes)
+            self._apply(changes)
         except ShareError as error:
-            logger.warning("%r: the end of record locks could not be written: %s", self, error)
-            self._changed(changes)
+            logger.warning("%r: cannot write that record locks have ended: %s", self, error)
+            self._after(changes)
 
     def close(self) -> None:
-        """It is forgotten: whoever waits here has to look elsewhere."""
+        """Ends the share partition and wakes the fetches that wait for it, so that they find that it is gone."""
         if self._timer is not None:
             self._timer.cancel()
-        self._timer, self._ring_at = None, 0.0  # never again
+        self._timer, self._fires_at = None, 0.0  # so that it is never set again
         self.wake()
 
-    # What comes of changes
+    # Applying changes
 
-    def _keep(self, changes: _Changes) -> None:
-        """ShareError, and nothing of it is true."""
+    def _apply(self, changes: _Changes) -> None:
+        """Writes changes and follows them up. Raises ShareError if they cannot be written; the caller then undoes them."""
         if changes.rows:
             self._write(changes)
-            self._changed(changes)
+            self._after(changes)
 
     def _write(self, changes: _Changes) -> None:
         if not changes.rows:
@@ -374,15 +383,16 @@ class SharePartition:
                 *self.key, self.state_epoch, self.leader_epoch, self.start, self.delivery_complete_count, changes.rows
             )
         except ShareStateError as error:
-            raise told(error) from error
+            raise to_share_error(error) from error
 
-    def _changed(self, changes: _Changes) -> None:
+    def _after(self, changes: _Changes) -> None:
+        """Moves the start and wakes waiting fetches as changes require."""
         self.find_next |= any(row.delivery_state == AVAILABLE for row in changes.rows)
         self.advance()
         self.wake()
 
     def advance(self) -> None:
-        """Moves the start behind what is done, and forgets the batches that are done altogether."""
+        """Moves the start past what is done, and removes the batches that are done as a whole."""
         first_left = 0
         done = self.start - 1
         for batch in self.batches:
@@ -400,7 +410,7 @@ class SharePartition:
                 self.batches.clear()
             return
         if first_left and done == self.batches[first_left - 1].last:
-            done = max(done, self.batches[first_left].first - 1)  # what is between is no record
+            done = max(done, self.batches[first_left].first - 1)  # there are no records between
         start = max(self.start, done + 1)
         if self.gaps_unknown and self.gap_start is not None:
             start = max(self.start, min(self.gap_start, start))
@@ -413,7 +423,7 @@ class SharePartition:
             wake()
 
     def raise_start(self, log_start: int) -> None:
-        """The log begins later than this group stands: what was available below that is gone."""
+        """Moves the start up to the log's start, below which the available records are gone."""
         if log_start <= self.start:
             return
         if not self.batches:
@@ -424,19 +434,19 @@ class SharePartition:
         self.end = max(self.end, log_start)
 
     def archive(self, first: int, last: int, state: RecordState) -> None:
-        """Gives up what is in `state` between two offsets; nothing is written of it before something else is."""
+        """Archives what is in `state` between two offsets, in memory only: it is written along with later changes."""
         for batch in self.from_to(max(0, self.floor(first)), last):
             if batch.last < first:
                 continue
             for run in list(batch.overlapping(first, last)):
                 if run.state is state:
                     batch.by_offset |= not batch.within(first, last)
-                    batch.put(run.into(ARCHIVED))
+                    batch.put(run.with_state(ARCHIVED))
                     self.find_next = True
 
 
 class _Changes:
-    """What is to be written, and how it was before."""
+    """Changes that are to be written, and the batches as they were before, so that the changes can be undone."""
 
     __slots__ = ("_before", "_partition", "given_up", "rows")
 
@@ -450,32 +460,32 @@ class _Changes:
         if batch not in self._before:
             self._before[batch] = list(batch.runs)
 
-    def into(self, batch: InFlightBatch, run: Run, state: RecordState) -> None:
+    def set_state(self, batch: InFlightBatch, run: Run, state: RecordState) -> None:
         self.note(batch)
-        batch.put(run.into(state))
+        batch.put(run.with_state(state))
         self.rows.append(StateBatch(run.first, run.last, run.delivery_count, state))
 
     def give_up(self, batch: InFlightBatch, run: Run, *, rejected: bool) -> None:
         self.given_up.append(GivenUp(run, rejected))
-        self.into(batch, run, ARCHIVED)
+        self.set_state(batch, run, ARCHIVED)
 
-    def released(self, batch: InFlightBatch, run: Run, state: RecordState, delivery_limit: int) -> None:
-        """What was delivered `delivery_limit` times is not made available again."""
+    def release(self, batch: InFlightBatch, run: Run, state: RecordState, delivery_limit: int) -> None:
+        """Puts a run into `state`. Records that were delivered `delivery_limit` times are given up, not made available again."""
         if state is AVAILABLE and run.delivery_count >= delivery_limit:
             self.give_up(batch, run, rejected=False)
         else:
-            self.into(batch, run, state)
+            self.set_state(batch, run, state)
 
     def undo(self) -> None:
         for batch, runs in self._before.items():
             batch.runs = runs
 
 
-def _parts(run: Run, each: Acknowledgement) -> list[tuple[Run, int]]:
-    """The run, cut where the type of its offsets changes."""
+def _split_by_type(run: Run, acknowledged: Acknowledgement) -> list[tuple[Run, int]]:
+    """Splits the run where the type of acknowledgement changes. Returns the parts with their types."""
     parts: list[tuple[Run, int]] = []
     for offset in range(run.first, run.last + 1):
-        kind = each.types[offset - each.first]
+        kind = acknowledged.types[offset - acknowledged.first]
         if parts and parts[-1][1] == kind:
             parts[-1] = parts[-1][0]._replace(last=offset), kind
         else:

@@ -1,8 +1,8 @@
-"""All share partitions and share sessions of this broker (KIP-932): found, loaded, and forgotten when they are no longer its own.
+"""`SharePartitions` holds all share partitions and share sessions of this broker (KIP-932).
 
-A share partition is loaded when a member first fetches from it, and forgotten when its topic is deleted or led by somebody else,
-when the share coordinator fences it, and when the connections of all members of its group are gone. Nothing is lost by that but
-who holds what: the locks of members that are gone.
+A share partition is loaded when a member first fetches from it. It is dropped when its topic is deleted or another broker leads
+the partition, when the share coordinator fences it, and when the connections of all members of its group are closed. Only locks
+are lost by that, and their members are gone.
 """
 
 from __future__ import annotations
@@ -33,13 +33,15 @@ if TYPE_CHECKING:
     from ottla.server.share.states import GivenUp
 
 MANY_GROUPS: Final = 1_000
-"""The settings of so many groups are kept; clients name groups as they like."""
+"""The settings of at most this many groups are cached, since clients can name any number of groups."""
 
 logger = logging.getLogger("ottla.server.share.share_partitions")
 
 
 class SharePartitions:
-    """`persister` keeps the state of share partitions; `controller` creates the topics of dead letters."""
+    """The share partitions and sessions of this broker. `persister` keeps the state of share partitions; `controller` creates
+    topics for dead letters.
+    """
 
     def __init__(
         self,
@@ -92,7 +94,7 @@ class SharePartitions:
         return self._partitions.get(SharePartitionKey(group_id, *partition))
 
     def load(self, group_id: str, replica: Replica) -> SharePartition:
-        """The share partition over a replica, taken over from the share coordinator if need be. ShareError."""
+        """Returns the share partition over a replica, and loads it from the share coordinator if necessary. Raises ShareError."""
         key = SharePartitionKey(group_id, replica.topic_id, replica.partition)
         found = self._partitions.get(key)
         if found is not None:
@@ -113,7 +115,7 @@ class SharePartitions:
         return found
 
     def _first_offset(self, group_id: str, replica: Replica) -> int:
-        """Where a group begins that has not been here. ShareError."""
+        """Returns where a group without stored state begins. Raises ShareError."""
         reset, log = self.settings(group_id).offset_reset, replica.log
         if reset == EARLIEST:
             return log.log_start_offset
@@ -125,7 +127,8 @@ class SharePartitions:
             raise ShareError(code_of(error), None) from error
         if found is None or found.offset >= log.high_watermark:
             raise ShareError(
-                ErrorCode.OFFSET_NOT_AVAILABLE, f"No record here is as new as {reset} wants; the group begins with the first."
+                ErrorCode.OFFSET_NOT_AVAILABLE,
+                f"The partition has no record as new as {reset} requires; the group begins with the first such record.",
             )
         return found.offset
 
@@ -135,7 +138,7 @@ class SharePartitions:
             found.close()
 
     def fenced(self, partition: SharePartition, error: ShareError) -> None:
-        """Something was refused: if that means that the partition is another's now, it is forgotten."""
+        """Handles an error of a share partition: drops the partition if the error means that it is no longer this broker's."""
         if error.code in FENCING:
             logger.info("%r is fenced: %s", partition, error)
             if self._partitions.get(partition.key) is partition:
@@ -159,10 +162,10 @@ class SharePartitions:
     # Members
 
     def acknowledge(self, key: SessionKey, partition: TopicIdPartition, batches: Sequence[Acknowledgement]) -> None:
-        """ShareError, and nothing is acknowledged."""
+        """Carries out a member's acknowledgements of one partition. If it raises ShareError, nothing is acknowledged."""
         found = self.get(key.group_id, partition)
         if found is None:
-            raise ShareError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The group has nothing in flight of this partition here.")
+            raise ShareError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The group has no records of this partition in flight.")
         try:
             found.acknowledge(key.member_id, batches)
         except ShareError as error:
@@ -170,7 +173,7 @@ class SharePartitions:
             raise
 
     def open_session(self, key: SessionKey, partitions: Named, connection: Closes) -> ShareSession:
-        """A member's new session, which ends with the connection that it came on. ShareError at the limit of sessions."""
+        """Opens a member's session, which ends with its connection. Raises ShareError if the limit of sessions is reached."""
         is_known = self.sessions.knows(connection)
         session = self.sessions.open(key, partitions, connection, self.session_limit)
         if not is_known:
@@ -178,7 +181,7 @@ class SharePartitions:
         return session
 
     def release(self, session: ShareSession) -> None:
-        """The session ends, and with it the locks of its member."""
+        """Ends a session, and with it the locks of its member."""
         self.sessions.close(session.key)
         for partition in session.partitions:
             found = self.get(session.key.group_id, partition)
@@ -187,14 +190,14 @@ class SharePartitions:
             try:
                 found.release(session.key.member_id)
             except ShareError as error:
-                logger.warning("%r: the records of %s stay locked: %s", found, session.key.member_id, error)
+                logger.warning("%r: the records of member %s stay locked: %s", found, session.key.member_id, error)
                 self.fenced(found, error)
         group_id = session.key.group_id
         if not any(key.group_id == group_id for key in self._partitions):
             self.sessions.forget_group(session.connection, group_id)
 
     def connection_lost(self, connection: object) -> None:
-        """Ends the sessions that were opened by it."""
+        """Ends the sessions that a closed connection had opened."""
         for session in self.sessions.of_connection(connection):
             self.release(session)
         empty = self.sessions.empty_groups(connection)

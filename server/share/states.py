@@ -1,13 +1,13 @@
-"""What a record in flight is to a share group (KIP-932): its state, as a table, and runs of records that are in the same one.
+"""This module has the states of a record in flight in a share group (KIP-932), and runs of records that are in the same state.
 
-A record is `AVAILABLE` until a member is given it, then `ACQUIRED` for as long as that member's lock lasts, and ends either
-`ACKNOWLEDGED` (somebody dealt with it) or `ARCHIVED` (nobody will: rejected, given up after too many deliveries, a gap of the
-log, below the log's start). `ARCHIVING` is only found, in what a Kafka left behind that was about to write a dead letter. The
-numbers are those of the state that is persisted.
+A record is `AVAILABLE` until a member acquires it, then `ACQUIRED` for as long as that member's lock lasts, and ends either
+`ACKNOWLEDGED` (a member processed it) or `ARCHIVED` (no member will: it was rejected, given up after too many deliveries, is a
+gap of the log, or is below the log's start). ottla never sets `ARCHIVING`; it occurs in the stored state of a Kafka that was
+about to write a dead letter. The numbers are those of the stored state.
 
-A `Run` is a row: offsets from `first` to `last`, both included, that have everything in common. An `InFlightBatch` is what was
-handed out at one time, as consecutive runs. `by_offset` says that it was ever treated otherwise than as a whole; it may then have
-one run all the same. Everything here loops over runs, never over offsets.
+A `Run` is a range of offsets from `first` to `last`, both included, that have everything in common. An `InFlightBatch` is what
+was acquired at one time, as consecutive runs. Its `by_offset` is true once it was treated in any other way than as a whole; it
+may have one run even then. Everything here loops over runs, never over offsets.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ ARCHIVED: Final = RecordState.ARCHIVED
 TERMINAL: Final = frozenset({ACKNOWLEDGED, ARCHIVED})
 
 TRANSITIONS: Final = {
-    AVAILABLE: frozenset({ACQUIRED, ARCHIVED}),  # archived: the log lost it, or nothing of it is to be had
+    AVAILABLE: frozenset({ACQUIRED, ARCHIVED}),  # archived: the log's start passed it, or it is a gap of the log
     ACQUIRED: frozenset({AVAILABLE, ACKNOWLEDGED, ARCHIVED}),
     ACKNOWLEDGED: frozenset[RecordState](),
     ARCHIVING: frozenset({ARCHIVED}),
     ARCHIVED: frozenset[RecordState](),
 }
-"""From each state, the states that may follow."""
+"""The states that may follow each state."""
 
 GAP: Final = 0
 ACCEPT: Final = 1
@@ -51,7 +51,8 @@ REJECT: Final = 3
 RENEW: Final = 4
 
 ACKNOWLEDGE_STATES: Final = {GAP: ARCHIVED, ACCEPT: ACKNOWLEDGED, RELEASE: AVAILABLE, REJECT: ARCHIVED}
-"""What an acknowledgement makes of an acquired record. A renewal changes no state; a gap is an offset without a record."""
+"""The state of an acquired record after each type of acknowledgement. A renewal changes no state; a gap is an offset without a
+record."""
 
 NOBODY: Final = ""
 """The member of a record that is not acquired."""
@@ -59,7 +60,9 @@ NO_DEADLINE: Final = float("inf")
 
 
 class Run(NamedTuple):
-    """`deadline`: when the lock of an acquired record ends, in seconds of the monotonic clock."""
+    """A range of offsets in one state. `deadline` is when the lock of acquired records ends, in seconds of the
+    monotonic clock.
+    """
 
     first: int
     last: int
@@ -68,8 +71,8 @@ class Run(NamedTuple):
     member_id: str = NOBODY
     deadline: float = NO_DEADLINE
 
-    def into(self, state: RecordState) -> Run:
-        """In a state that nobody holds it in."""
+    def with_state(self, state: RecordState) -> Run:
+        """Returns the run in another state, in which no member holds it."""
         assert state in TRANSITIONS[self.state], (self.state, state)
         return Run(self.first, self.last, state, self.delivery_count)
 
@@ -77,12 +80,12 @@ class Run(NamedTuple):
         return self._replace(first=max(first, self.first), last=min(last, self.last))
 
     def size_from(self, offset: int) -> int:
-        """How many of its offsets are not below `offset`."""
+        """Returns how many of its offsets are not below `offset`."""
         return max(0, self.last - max(self.first, offset) + 1)
 
 
 class GivenUp(NamedTuple):
-    """What nobody will get any more, of what is archived: it was `rejected`, or else delivered too often."""
+    """Records that are archived because a member `rejected` them or, if not, because they were delivered too often."""
 
     run: Run
     rejected: bool
@@ -93,7 +96,7 @@ _LAST: Final = attrgetter("last")
 
 
 class InFlightBatch:
-    """Offsets handed out at one time. `runs` are consecutive and cover them all."""
+    """Offsets that were acquired at one time. `runs` are consecutive and cover them all."""
 
     __slots__ = ("by_offset", "first", "last", "runs")
 
@@ -111,7 +114,7 @@ class InFlightBatch:
 
     @property
     def whole(self) -> Run:
-        """Its only run, while it is treated as a whole."""
+        """Returns the batch's only run, while it is treated as a whole."""
         assert not self.by_offset
         return self.runs[0]
 
@@ -119,18 +122,18 @@ class InFlightBatch:
         return self.first >= first and self.last <= last
 
     def overlapping(self, first: int, last: int) -> Iterator[Run]:
-        """The runs from `first` to `last`, cut there, as they are now."""
+        """Returns the runs from `first` to `last`, clipped to these offsets. Later changes of the batch do not affect them."""
         start, end = self._between(first, last)
         return (run.clipped(first, last) for run in self.runs[start:end])
 
     def _between(self, first: int, last: int) -> tuple[int, int]:
-        """The indexes of the first run that reaches to `first`, and of the one behind the last that begins by `last`."""
+        """Returns the slice of `runs` that overlaps `first` to `last`."""
         return bisect_left(self.runs, first, key=_LAST), bisect_right(self.runs, last, key=_FIRST)
 
     def change(self, first: int, last: int, changed: Callable[[Run], Run]) -> None:
-        """Puts `changed(run)`, of the same offsets, in the place of what is between `first` and `last`.
+        """Replaces each run between `first` and `last` with `changed(run)`, which must have the same offsets.
 
-        Only these runs and their neighbours are looked at: a batch of thousands of records may be acknowledged one by one.
+        Looks only at these runs and their neighbours, since a batch of thousands of records may be acknowledged one by one.
         """
         start, end = self._between(first, last)
         if start >= end:
@@ -153,7 +156,7 @@ class InFlightBatch:
 
 
 def _add(runs: list[Run], run: Run) -> None:
-    """Appends, to the last run if they have everything in common."""
+    """Appends a run, or joins it to the last one if they have everything in common."""
     if runs and runs[-1][2:] == run[2:]:
         runs[-1] = runs[-1]._replace(last=run.last)
     else:

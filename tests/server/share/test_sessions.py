@@ -44,24 +44,24 @@ def test_partitions_come_and_go(session: ShareSession) -> None:
 
 
 def test_told_of_are_records_errors_and_what_is_new(session: ShareSession) -> None:
-    assert not session.tells(T0, records=False, error=False)
+    assert not session.report(T0, records=False, error=False)
     session.update(names(T2), [])
-    assert session.tells(T2, records=False, error=False)
-    assert not session.tells(T2, records=False, error=False)
-    assert session.tells(T0, records=True, error=False)
-    assert session.tells(T0, records=False, error=True)
-    assert session.tells(T0, records=False, error=False), "it is well again"
-    assert not session.tells(T0, records=False, error=False)
+    assert session.report(T2, records=False, error=False)
+    assert not session.report(T2, records=False, error=False)
+    assert session.report(T0, records=True, error=False)
+    assert session.report(T0, records=False, error=True)
+    assert session.report(T0, records=False, error=False), "it is well again"
+    assert not session.report(T0, records=False, error=False)
 
 
 def test_who_gave_records_is_the_last_of_the_next(session: ShareSession) -> None:
-    session.tells(T0, records=True, error=False)
+    session.report(T0, records=True, error=False)
     assert list(session.partitions) == [T1, T0]
 
 
 def test_what_was_forgotten_meanwhile_is_told_of_and_stays_forgotten(session: ShareSession) -> None:
     session.update({}, [T0])
-    assert session.tells(T0, records=True, error=False)
+    assert session.report(T0, records=True, error=False)
     assert T0 not in session.partitions
 
 

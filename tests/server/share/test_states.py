@@ -28,22 +28,22 @@ def test_what_is_done_stays_done() -> None:
 def test_only_transitions_of_the_table_happen(before: RecordState, after: RecordState) -> None:
     run = Run(0, 9, before, 1, "m", 30.0)
     if after in TRANSITIONS[before]:
-        assert run.into(after) == Run(0, 9, after, 1)
+        assert run.with_state(after) == Run(0, 9, after, 1)
     else:
         with pytest.raises(AssertionError):
-            run.into(after)
+            run.with_state(after)
 
 
 def test_a_change_in_the_middle_cuts_a_run_in_three() -> None:
     batch = InFlightBatch([Run(0, 9, ACQUIRED, 1, "m")])
-    batch.change(3, 5, lambda run: run.into(ACKNOWLEDGED))
+    batch.change(3, 5, lambda run: run.with_state(ACKNOWLEDGED))
     assert batch.runs == [Run(0, 2, ACQUIRED, 1, "m"), Run(3, 5, ACKNOWLEDGED, 1), Run(6, 9, ACQUIRED, 1, "m")]
 
 
 def test_neighbours_that_become_the_same_are_joined() -> None:
     batch = InFlightBatch([Run(0, 9, ACQUIRED, 1, "m")])
     for offset in (0, 2, 1):
-        batch.change(offset, offset, lambda run: run.into(ACKNOWLEDGED))
+        batch.change(offset, offset, lambda run: run.with_state(ACKNOWLEDGED))
     assert batch.runs == [Run(0, 2, ACKNOWLEDGED, 1), Run(3, 9, ACQUIRED, 1, "m")]
 
 
