@@ -1,8 +1,9 @@
 """A clean shutdown of many partitions: what a start without recovery needs is written and synced for many of them at once.
 
 A partition that was written to has some eight fsyncs ahead of it, of 2.8 ms each here: one after the other, a thousand partitions
-took 24 s, and whoever waits ten seconds for a stop kills the broker. Fsyncs that are under way together share the file system's
-journal: in sixteen threads one costs a tenth. The threads only sync (`FlushJob.run`); all else is done by the caller.
+took 24 s, and a supervisor that waits ten seconds for a stop kills the broker before that. Fsyncs that are under way together
+share the file system's journal: in sixteen threads one costs a tenth. The threads only sync (`FlushJob.run`); the caller does the
+rest.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ _AT_ONCE: Final = 128  # partitions, each of which holds its open files until it
 
 
 def sync_all(logs: Iterable[PartitionLog], threads: int) -> None:
-    """Writes what each log's next start needs, and syncs it in `threads` threads. What fails is left for the log's own `close` to
-    fail at.
+    """Writes what each log's next start needs, and syncs it in `threads` threads. A log for which this fails fails again in its
+    own `close`, which reports it.
     """
     rest = iter(logs)
     while batch := list(islice(rest, _AT_ONCE)):

@@ -1,11 +1,11 @@
-"""What a topic can be told: the table of Kafka 4.4's topic settings, and LogConfig, one topic's values with fast access.
+"""The settings of topics: the table of Kafka 4.4's topic settings, and LogConfig, one topic's values with fast access.
 
-A value comes from the first of: the topic's own override (a ConfigRecord), the broker's setting of the same meaning (a
-synonym: `retention.ms` is `log.retention.ms`, else `log.retention.minutes`, else `log.retention.hours`), the default below.
-Broker settings in hours and minutes become milliseconds here, and nowhere else.
+A value comes from the first of these that is there: the topic's own override (a ConfigRecord), the broker's setting of the same
+meaning (a synonym: `retention.ms` is `log.retention.ms`, else `log.retention.minutes`, else `log.retention.hours`), the default
+below. Broker settings in hours and minutes become milliseconds here, and nowhere else.
 
 Names, types, defaults and bounds are those of Kafka 4.4.0 (tests/log/test_config.py compares them with Kafka's own ConfigDef);
-the documentation is ours. `internal.segment.bytes` is Kafka's back door for tests that need segments below 1 MiB: accepted,
+the documentation is ours. `internal.segment.bytes` is Kafka's back door for tests that need segments below 1 MiB: it is accepted,
 never shown, and visible in LogConfig only as `segment_bytes`.
 """
 
@@ -35,7 +35,7 @@ _BOOLEAN, _STRING, _INT, _LONG, _DOUBLE, _LIST = (
 COMPRESSION_TYPES: Final = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 TIMESTAMP_TYPES: Final = ("CreateTime", "LogAppendTime")
 CLEANUP_POLICIES: Final = ("compact", "delete")
-MAX_ARRAY_BYTES: Final = INT_MAX - 8  # the longest byte array that every JVM can make
+MAX_ARRAY_BYTES: Final = INT_MAX - 8  # the longest byte array that every JVM can allocate
 _DAY_MS: Final = 86_400_000
 _WEEK_MS: Final = 7 * _DAY_MS
 _REPLICA: Final = re.compile(r"\d+:\d+", re.ASCII)
@@ -43,13 +43,13 @@ _UNIT_MS: Final = {"hours": 3_600_000, "minutes": 60_000}  # by the last part of
 
 
 def check_gzip_level(value: Value) -> str | None:
-    """1 to 9, or -1 for the library's own choice; 0 would be no compression."""
-    return None if value == -1 or value in range(1, 10) else "is no level of gzip; use 1 to 9, or -1"
+    """Returns why the value is not a gzip level, None if it is one: 1 to 9, or -1 for the library's own choice."""
+    return None if value == -1 or value in range(1, 10) else "is not a gzip level; use 1 to 9, or -1"
 
 
 def _throttled(name: str, doc: str) -> Setting:
     def check(value: Value) -> str | None:
-        # A trailing comma is forgiven, as Kafka does.
+        # Like Kafka, this accepts a trailing comma.
         if not value or value == ("*",) or (isinstance(value, tuple) and _REPLICA.fullmatch(value[0]) and _all_replicas(value)):
             return None
         return "is neither * nor a list of partition:broker pairs such as 0:1,1:2"
@@ -65,8 +65,8 @@ def _all_replicas(words: Iterable[str]) -> bool:
 _TABLE: Final = (
     Setting(
         "cleanup.policy", _LIST, ("delete",), choices=CLEANUP_POLICIES, unique=True, synonyms=("log.cleanup.policy",),
-        doc="What happens to old segments: `delete` drops them by time and size; `compact` wants a key in every record and "
-        "keeps the last record of every key; both do both, and an empty list keeps everything.",
+        doc="What happens to old segments: `delete` removes them by time and size; `compact` requires a key in every record and "
+        "keeps the last record of every key. Both may be given, and an empty list keeps everything.",
     ),
     Setting(
         "compression.gzip.level", _INT, -1, check=check_gzip_level, synonyms=("compression.gzip.level",),
@@ -79,8 +79,8 @@ _TABLE: Final = (
     ),
     Setting(
         "compression.type", _STRING, "producer", choices=COMPRESSION_TYPES, synonyms=("compression.type",),
-        doc="The codec batches are stored with. `producer` stores them as they were sent, which costs nothing; any "
-        "other value has the broker compress anew what arrives in another codec.",
+        doc="The codec that batches are stored with. `producer` stores them as they were sent, which costs nothing; with any "
+        "other value the broker recompresses what arrives in another codec.",
     ),
     Setting(
         "compression.zstd.level", _INT, 3, -131072, 22, synonyms=("compression.zstd.level",),
@@ -88,8 +88,8 @@ _TABLE: Final = (
     ),
     Setting(
         "delete.retention.ms", _LONG, _DAY_MS, 0, synonyms=("log.cleaner.delete.retention.ms",),
-        doc="How long a compacted topic keeps the tombstone of a deleted key, and the markers of transactions. A "
-        "consumer that reads from the start must get through within this time to see every deletion.",
+        doc="How long a compacted topic keeps the tombstones of deleted keys, and the markers of transactions. A "
+        "consumer that reads from the start must reach the end within this time to see every deletion.",
     ),
     Setting(
         "errors.deadletterqueue.group.enable", _BOOLEAN, False,
@@ -97,16 +97,16 @@ _TABLE: Final = (
     ),
     Setting(
         "file.delete.delay.ms", _LONG, 60_000, 0, synonyms=("log.segment.delete.delay.ms",),
-        doc="How long the file of a removed segment stays on disk, renamed, for reads still under way.",
+        doc="How long the file of a removed segment stays on disk, under another name, for reads that are still under way.",
     ),
     Setting(
         "flush.messages", _LONG, LONG_MAX, 1, synonyms=("log.flush.interval.messages",),
-        doc="Force the log to disk after this many records; 1 is after every append. The default leaves it to the "
+        doc="After how many records the log is forced to disk; 1 means after every append. The default leaves it to the "
         "operating system.",
     ),
     Setting(
         "flush.ms", _LONG, LONG_MAX, 0, synonyms=("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
-        doc="Force the log to disk when its oldest unforced record is this old. The default leaves it to the "
+        doc="How old the oldest record that is not forced to disk may be before the log is. The default leaves it to the "
         "operating system.",
     ),
     _throttled(
@@ -116,8 +116,8 @@ _TABLE: Final = (
     ),
     Setting(
         "index.interval.bytes", _INT, 4096, 0, synonyms=("log.index.interval.bytes",),
-        doc="Bytes of log between two entries of the offset index: smaller finds records with less scanning, and "
-        "makes a larger index.",
+        doc="Bytes of log between two entries of the offset index. A smaller value means less scanning to find a record, and "
+        "a larger index.",
     ),
     _throttled(
         "leader.replication.throttled.replicas",
@@ -126,48 +126,48 @@ _TABLE: Final = (
     ),
     Setting(
         "local.retention.bytes", _LONG, -2, -2, synonyms=("log.local.retention.bytes",), effective=False,
-        doc="With tiered storage, the size up to which a partition keeps segments on its own disk; -2 takes "
+        doc="With tiered storage, the size up to which a partition keeps segments on the local disk; -2 takes the value of "
         "`retention.bytes`.",
     ),
     Setting(
         "local.retention.ms", _LONG, -2, -2, synonyms=("log.local.retention.ms",), effective=False,
-        doc="With tiered storage, the time for which a partition keeps segments on its own disk; -2 takes "
+        doc="With tiered storage, how long a partition keeps segments on the local disk; -2 takes the value of "
         "`retention.ms`.",
     ),
     Setting(
         "max.compaction.lag.ms", _LONG, LONG_MAX, 1, synonyms=("log.cleaner.max.compaction.lag.ms",),
-        doc="The longest time a record may wait for compaction: on a compacted topic the active segment rolls at this age "
-        "and a segment that is older is compacted, however little is dirty.",
+        doc="The longest time that a record may wait for compaction: on a compacted topic the active segment rolls at this age, "
+        "and a segment that is older is compacted however little of it is dirty.",
     ),
     Setting(
         "max.decompressed.message.bytes", _INT, MAX_ARRAY_BYTES, 1, MAX_ARRAY_BYTES,
         synonyms=("max.decompressed.message.bytes",),
-        doc="The most bytes a single compressed batch may become when the broker unpacks it to check it; a larger one "
+        doc="The most bytes that a single compressed batch may decompress to when the broker checks it; a larger one "
         "is refused.",
     ),
     Setting(
         "max.message.bytes", _INT, 1_048_588, 0, synonyms=("message.max.bytes",),
-        doc="The largest batch accepted, as it is stored: after compression, with its header of 61 bytes and its "
-        "length of 12.",
+        doc="The size of the largest batch that is accepted, in bytes, as it is stored: after compression, and with its header "
+        "of 61 bytes.",
     ),
     Setting(
         "message.timestamp.after.max.ms", _LONG, 3_600_000, 0, synonyms=("log.message.timestamp.after.max.ms",),
-        doc="How far a record's timestamp may lie ahead of the broker's clock. Not looked at when the broker stamps "
-        "(LogAppendTime).",
+        doc="How far a record's timestamp may lie ahead of the broker's clock. This is not checked when the broker sets the "
+        "timestamps (LogAppendTime).",
     ),
     Setting(
         "message.timestamp.before.max.ms", _LONG, LONG_MAX, 0, synonyms=("log.message.timestamp.before.max.ms",),
-        doc="How far a record's timestamp may lie behind the broker's clock. Not looked at when the broker stamps "
-        "(LogAppendTime).",
+        doc="How far a record's timestamp may lie behind the broker's clock. This is not checked when the broker sets the "
+        "timestamps (LogAppendTime).",
     ),
     Setting(
         "message.timestamp.type", _STRING, "CreateTime", choices=TIMESTAMP_TYPES, synonyms=("log.message.timestamp.type",),
-        doc="Whose time a record carries: the producer's (CreateTime) or that of its arrival (LogAppendTime).",
+        doc="Which time a record carries: the producer's (CreateTime) or that of its arrival at the broker (LogAppendTime).",
     ),
     Setting(
         "min.cleanable.dirty.ratio", _DOUBLE, 0.5, 0, 1, synonyms=("log.cleaner.min.cleanable.ratio",),
-        doc="The share of a compacted log that must be new since the last compaction before the next one starts: "
-        "about the share of bytes that duplicates may take.",
+        doc="The share of a compacted log that must be new since the last compaction before the next one starts, "
+        "which is about the share of the bytes that duplicates may take.",
     ),
     Setting(
         "min.compaction.lag.ms", _LONG, 0, 0, synonyms=("log.cleaner.min.compaction.lag.ms",),
@@ -175,27 +175,27 @@ _TABLE: Final = (
     ),
     Setting(
         "min.insync.replicas", _INT, 1, 1, synonyms=("min.insync.replicas",), effective=False,
-        doc="Replicas that must hold a record before a produce request with acks=all succeeds; with fewer in sync it "
-        "is refused.",
+        doc="How many replicas must hold a record before a produce request with acks=all succeeds; with fewer replicas in sync "
+        "the request is refused.",
     ),
     Setting(
         "preallocate", _BOOLEAN, False, synonyms=("log.preallocate",),
-        doc="Whether a new segment's file has its full size at once, in zeros; what is left over is cut off when the segment "
-        "ends or the broker stops.",
+        doc="Whether the file of a new segment has its full size at once, filled with zeros; what is left over is cut off when "
+        "the segment ends or the broker stops.",
     ),
     Setting(
         "remote.copy.lag.bytes", _LONG, -1, -1, synonyms=("log.remote.copy.lag.bytes",), effective=False,
-        doc="With tiered storage, the bytes that may gather on local disk before they are copied; -1 takes "
+        doc="With tiered storage, how many bytes may gather on the local disk before they are copied; -1 takes the value of "
         "`local.retention.bytes`.",
     ),
     Setting(
         "remote.copy.lag.ms", _LONG, 0, -1, synonyms=("log.remote.copy.lag.ms",), effective=False,
-        doc="With tiered storage, how long a closed segment may wait before it is copied; -1 takes "
+        doc="With tiered storage, how long a closed segment may wait before it is copied; -1 takes the value of "
         "`local.retention.ms`.",
     ),
     Setting(
         "remote.log.copy.disable", _BOOLEAN, False, effective=False,
-        doc="With tiered storage, stops copying: what is remote stays readable, and nothing is added.",
+        doc="With tiered storage, whether copying is stopped: what is remote stays readable, and nothing is added.",
     ),
     Setting(
         "remote.log.delete.on.disable", _BOOLEAN, False, effective=False,
@@ -203,15 +203,15 @@ _TABLE: Final = (
     ),
     Setting(
         "remote.storage.enable", _BOOLEAN, False, effective=False,
-        doc="Whether segments are also kept in tiered storage. Refused, as a broker without tiered storage does.",
+        doc="Whether segments are also kept in tiered storage. `true` is refused, because ottla has no tiered storage.",
     ),
     Setting(
         "retention.bytes", _LONG, -1, synonyms=("log.retention.bytes",),
-        doc="The size up to which a partition grows before its oldest segments are dropped; negative is no limit.",
+        doc="The size up to which a partition grows before its oldest segments are deleted; a negative value means no limit.",
     ),
     Setting(
         "retention.ms", _LONG, _WEEK_MS, -1, synonyms=("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
-        doc="How long records are kept: a segment goes when its newest record is older than this. -1 is for ever.",
+        doc="How long records are kept: a segment is deleted when its newest record is older than this. -1 keeps them for ever.",
     ),
     Setting(
         "segment.bytes", _INT, 1 << 30, 1 << 20, synonyms=("log.segment.bytes",),
@@ -223,17 +223,17 @@ _TABLE: Final = (
     ),
     Setting(
         "segment.jitter.ms", _LONG, 0, 0, synonyms=("log.roll.jitter.ms", "log.roll.jitter.hours"),
-        doc="Up to this much is taken off `segment.ms` at random, so that partitions do not all roll at once.",
+        doc="The most that is subtracted from `segment.ms` at random, so that partitions do not all roll at once.",
     ),
     Setting(
         "segment.ms", _LONG, _WEEK_MS, 1, synonyms=("log.roll.ms", "log.roll.hours"),
-        doc="The age at which the next segment begins although this one is not full, so that retention gets at old "
+        doc="The age at which a new segment begins even if the current one is not full, so that retention can delete old "
         "records.",
     ),
     Setting(
         "unclean.leader.election.enable", _BOOLEAN, False, synonyms=("unclean.leader.election.enable",), effective=False,
-        doc="Whether a replica that is not in sync may become leader when no other can: availability at the price of "
-        "lost records.",
+        doc="Whether a replica that is not in sync may become leader when no other can, which gains availability at the price "
+        "of lost records.",
     ),
     Setting(
         "internal.segment.bytes", _INT, None, internal=True, doc="A segment size below the bounds of `segment.bytes`, for tests.",
@@ -241,14 +241,14 @@ _TABLE: Final = (
 )  # fmt: skip
 
 TOPIC_SETTINGS: Final[dict[str, Setting]] = {setting.name: setting for setting in _TABLE}
-"""By name; `internal.segment.bytes` included."""
+"""All topic settings by name, `internal.segment.bytes` included."""
 
 _FIELDS: Final = tuple((s.name.replace(".", "_").replace("-", "_"), s) for s in _TABLE if not s.internal)
 
 
 @dataclass(slots=True)
 class LogConfig:
-    """A topic's settings. Names carry Kafka's dots as underscores; units are in the names."""
+    """Holds the settings of one topic. The names are Kafka's, with underscores for dots; units are in the names."""
 
     cleanup_policy: frozenset[str]
     compression_gzip_level: int
@@ -297,9 +297,10 @@ class LogConfig:
 
     @classmethod
     def from_overrides(cls, overrides: Mapping[str, str], broker: Mapping[str, object] | None = None) -> LogConfig:
-        """From a topic's overrides (as text) and the broker's settings (parsed, by name; None has the defaults).
+        """Returns the settings of a topic with these overrides (as text), on a broker with these settings (parsed, by name; None
+        stands for the defaults).
 
-        Raises InvalidSetting for a bad value. Names it does not know are left alone: a directory may come from a newer Kafka.
+        Raises InvalidSetting for a bad value. Unknown names are ignored, because a directory may come from a newer Kafka.
         """
         values: dict[str, Any] = {}
         for field, setting in _FIELDS:
@@ -313,21 +314,22 @@ class LogConfig:
 
 
 def legible(topic: str, overrides: Mapping[str, str]) -> Mapping[str, str]:
-    """`overrides` without the texts that do not parse: they were written where other bounds held, as segments below 1 MiB were
-    allowed before Kafka 4.0. They count as not there, so that one topic keeps no broker from starting; the log says so."""
+    """Returns `overrides` without the texts that do not parse. Those were written by a version with other bounds (segments below
+    1 MiB were allowed before Kafka 4.0), and ignoring them, with a warning in the log, lets the broker start all the same."""
     result = dict(overrides)
     for name, text in overrides.items():
         try:
             if name in TOPIC_SETTINGS:
                 TOPIC_SETTINGS[name].parse(text)
         except ConfigError as error:
-            _log.warning("topic %s: setting ignored: %s", topic, error)
+            _log.warning("topic %s: a setting is ignored: %s", topic, error)
             del result[name]
     return result
 
 
 def inherited(setting: Setting, broker: Mapping[str, object] | None) -> Value:
-    """A topic setting's value where the topic has none of its own: the first synonym that is set, in the topic's unit."""
+    """Returns the value of a topic setting that the topic does not override: that of the first synonym that is set, in the
+    topic's unit."""
     for name in setting.synonyms if broker is not None else ():
         value = broker.get(name) if broker is not None else None
         if value is not None:
@@ -336,7 +338,8 @@ def inherited(setting: Setting, broker: Mapping[str, object] | None) -> Value:
 
 
 def in_topic_unit(broker_name: str, value: Any) -> Value:
-    """A broker setting's value as its topic setting has it: hours and minutes in milliseconds, a negative time as -1."""
+    """Converts a broker setting's value to the unit of its topic setting: hours and minutes to milliseconds, a negative time to
+    -1."""
     unit_ms = _UNIT_MS.get(broker_name.rpartition(".")[2])
     if unit_ms is not None:
         value = int(value) * unit_ms
@@ -347,20 +350,20 @@ def in_topic_unit(broker_name: str, value: Any) -> Value:
 
 
 def validate_overrides(overrides: Mapping[str, str], broker: Mapping[str, object] | None = None) -> LogConfig:
-    """What CreateTopics and IncrementalAlterConfigs check: names, values, and values against each other.
+    """Checks a topic's overrides as CreateTopics and IncrementalAlterConfigs do: names, values, and values against each other.
 
-    Returns the topic's settings. Raises ConfigError; unknown names come first.
+    Returns the topic's settings. Raises ConfigError; an unknown name is reported before anything else.
     """
     for name in overrides:
         if name not in TOPIC_SETTINGS:
             unknown = f"Unknown topic config name: {name}"
-            raise ConfigError(f"{name}: topics have no such setting; check the spelling", unknown)
+            raise ConfigError(f"{name}: topics do not have this setting; check the spelling", unknown)
     config = LogConfig.from_overrides(overrides, broker)
     if config.min_compaction_lag_ms > config.max_compaction_lag_ms:
         raise ConfigError(
             f"min.compaction.lag.ms: {config.min_compaction_lag_ms} is above max.compaction.lag.ms, "
-            f"{config.max_compaction_lag_ms}; lower it or raise that"
+            f"{config.max_compaction_lag_ms}; lower the first or raise the second"
         )
     if config.remote_storage_enable:
-        raise ConfigError("remote.storage.enable: this broker has no tiered storage; leave it false")
+        raise ConfigError("remote.storage.enable: this broker has no tiered storage; leave this setting false")
     return config

@@ -1,11 +1,12 @@
-"""Leader epochs of a partition: which offset each leader began at. What followers and consumers ask to find where logs part.
+"""The leader epochs of a partition: the offset at which each leader began. Followers and consumers use them to find where two
+logs diverge.
 
 A list of (epoch, start offset), both strictly growing: epoch e wrote the offsets from its start to the start of the next. From it
-come OffsetForLeaderEpoch and the diverging-epoch answer of Fetch (KIP-101, KIP-279, KIP-595), and the epoch beside each offset
-in ListOffsets.
+come OffsetForLeaderEpoch and the diverging-epoch answer of Fetch (KIP-101, KIP-279, KIP-595), and the epoch beside each offset in
+ListOffsets.
 
-Saved as `leader-epoch-checkpoint`, Kafka's text form: a line with the version 0, one with the number of entries, then a line
-"epoch offset" each. This module parses and formats; files are log/disk/checkpoint.py's.
+The list is saved as `leader-epoch-checkpoint` in Kafka's text form: a line with the version 0, a line with the number of entries,
+then a line "epoch offset" for each. This module parses and formats that; log/disk/checkpoint.py reads and writes the file.
 """
 
 from __future__ import annotations
@@ -43,13 +44,13 @@ class LeaderEpochs:
 
     @property
     def latest_epoch(self) -> int:
-        """The epoch of the newest batch, -1 if there is none."""
+        """Returns the epoch of the newest batch, -1 if there is none."""
         return self._entries[-1].epoch if self._entries else UNDEFINED_EPOCH
 
     def assign(self, epoch: int, start_offset: int) -> bool:
-        """The batch at `start_offset` is of `epoch`. True: the list changed and wants saving.
+        """Notes that the batch at `start_offset` is of `epoch`. Returns whether the list changed and has to be saved.
 
-        Entries that contradict the new one, by epoch or by offset, go: the log's bytes are right and they are not.
+        Entries that contradict the new one, by epoch or by offset, are removed: the log's bytes are right and they are not.
         """
         assert epoch >= 0, f"leader epoch {epoch}"
         assert start_offset >= 0, f"start offset {start_offset}"
@@ -62,10 +63,11 @@ class LeaderEpochs:
         return True
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """(the largest known epoch that is at most `epoch`, the offset after its last record), as OffsetForLeaderEpoch answers.
+        """Returns (the largest known epoch that is at most `epoch`, the offset after its last record), as OffsetForLeaderEpoch
+        answers.
 
-        The current epoch ends at the log's end. An epoch before all known ones is answered with itself and the log's first
-        known start; one that is not known yet, or -1, with (-1, -1).
+        The current epoch ends at the log's end. For an epoch before all known ones this returns the epoch itself and the first
+        known start; for one that is not known yet, or -1, it returns (-1, -1).
         """
         if epoch == UNDEFINED_EPOCH or not self._entries or epoch > self.latest_epoch:
             return UNDEFINED_EPOCH, UNDEFINED_OFFSET
@@ -76,14 +78,13 @@ class LeaderEpochs:
         return floor, self._entries[after].start_offset
 
     def epoch_for(self, offset: int) -> int:
-        """The epoch that wrote `offset`, -1 if it is older than all entries."""
+        """Returns the epoch that wrote `offset`, -1 if it is older than all entries."""
         after = bisect_right(self._entries, offset, key=lambda entry: entry.start_offset)
         return self._entries[after - 1].epoch if after else UNDEFINED_EPOCH
 
     def truncate_from_end(self, end_offset: int) -> bool:
-        """The log now ends at `end_offset`: epochs that began there or later are gone. True: the list changed.
-
-        -1, an end that nobody knows, changes nothing.
+        """Removes the epochs that began at `end_offset`, where the log now ends, or later. Returns whether the list changed; -1,
+        an unknown end, changes nothing.
         """
         if end_offset == UNDEFINED_OFFSET:
             return False
@@ -93,7 +94,8 @@ class LeaderEpochs:
         return changed
 
     def truncate_from_start(self, start_offset: int) -> bool:
-        """The log now begins at `start_offset`: the epoch that holds it begins there. True: the list changed."""
+        """Notes that the log now begins at `start_offset`, where the epoch that contains it begins from now on. Returns whether
+        the list changed."""
         after = bisect_right(self._entries, start_offset, key=lambda entry: entry.start_offset)
         if after == 0:
             return False
@@ -107,19 +109,19 @@ class LeaderEpochs:
 
 
 def format_checkpoint(entries: Iterable[EpochEntry]) -> str:
-    """The text of `leader-epoch-checkpoint`."""
+    """Returns the text of `leader-epoch-checkpoint`."""
     lines = [f"{epoch} {start_offset}\n" for epoch, start_offset in entries]
     return f"{_VERSION}\n{len(lines)}\n{''.join(lines)}"
 
 
 def parse_checkpoint(text: str) -> list[EpochEntry]:
-    """The entries of a `leader-epoch-checkpoint`. Raises CorruptSnapshot; the caller can rebuild it from the batches."""
+    """Returns the entries of a `leader-epoch-checkpoint`. Raises CorruptSnapshot; the caller can rebuild it from the batches."""
     lines = text.splitlines()
     try:
         version, count = int(lines[0]), int(lines[1])
         entries = [EpochEntry(*map(int, line.split(" "))) for line in lines[2:] if line]
     except (IndexError, ValueError, TypeError) as problem:
-        what = "it is not a version, a number of entries, and so many lines of two numbers"
+        what = "it does not consist of a version, a number of entries, and that many lines of two numbers"
         raise CorruptSnapshot(f"leader-epoch-checkpoint cannot be read: {what}") from problem
     if version != _VERSION:
         raise CorruptSnapshot(f"leader-epoch-checkpoint has version {version}, only {_VERSION} is known")

@@ -1,8 +1,8 @@
-"""What can go wrong between a record batch and its partition, one small class a reason.
+"""The errors that can happen between a record batch and its partition, one small class for each reason.
 
-The log knows no error codes: `server/base/errors.py` maps each class to Kafka's code in one table. Texts are for people and
-travel to clients as error messages where the API has room for one. Part of Kafka's "storage" exceptions
-(`org.apache.kafka.common.errors`), without the hierarchy: nothing here is caught by a common parent but `LogError`.
+The log knows no error codes: `server/base/errors.py` maps each class to Kafka's code in one table. The texts are for people and
+travel to clients as error messages where the API has room for one. They correspond to some of Kafka's exceptions
+(`org.apache.kafka.common.errors`), without the hierarchy: the only common parent that is ever caught is `LogError`.
 """
 
 from __future__ import annotations
@@ -11,27 +11,29 @@ from collections.abc import Sequence
 
 
 class LogError(Exception):
-    """Base of everything that this layer raises on purpose."""
+    """The base of everything that this layer raises on purpose."""
 
 
 class OffsetOutOfRange(LogError):
-    """An offset below the log's start or beyond its end. 1 OFFSET_OUT_OF_RANGE."""
+    """An offset is below the log's start or beyond its end. 1 OFFSET_OUT_OF_RANGE."""
 
 
 class CorruptRecord(LogError):
-    """A batch whose CRC, size or magic is wrong: damaged on the way or on disk; sending it again can help. 2 CORRUPT_MESSAGE."""
+    """A batch has a wrong CRC, size or magic: it was damaged on the way or on disk, and sending it again can help. 2
+    CORRUPT_MESSAGE."""
 
 
 class NotABatch(CorruptRecord):
-    """Bytes that do not even begin like a batch of any format. 2 CORRUPT_MESSAGE."""
+    """The bytes do not even begin like a batch of any format. 2 CORRUPT_MESSAGE."""
 
 
 class OffsetsOutOfOrder(CorruptRecord):
-    """A batch for a follower whose offsets lie below the end of its log, or make no sense. 2 CORRUPT_MESSAGE."""
+    """A batch that a follower was to append has offsets below the end of its log, or impossible ones. 2 CORRUPT_MESSAGE."""
 
 
 class _RecordErrors(LogError):
-    """A refusal that may name single records: `record_errors` holds (index in the batch, text), empty if all are meant."""
+    """A refusal that may name single records: `record_errors` holds (index in the batch, text) of each, and is empty if the whole
+    batch is refused."""
 
     def __init__(self, message: str, record_errors: Sequence[tuple[int, str]] = ()) -> None:
         super().__init__(message)
@@ -39,43 +41,44 @@ class _RecordErrors(LogError):
 
 
 class InvalidRecord(_RecordErrors):
-    """A batch that is intact but not well-formed or not allowed; sending it again never helps. 87 INVALID_RECORD."""
+    """A batch is intact but not well-formed or not allowed; sending it again never helps. 87 INVALID_RECORD."""
 
 
 class NotOneBatch(InvalidRecord):
-    """Bytes that are not one whole batch of the one format we take: refused before the log looks into it. 87 INVALID_RECORD."""
+    """The bytes are not exactly one whole batch of the accepted format; they are refused without a look inside. 87
+    INVALID_RECORD."""
 
 
 class InvalidTimestamp(_RecordErrors):
-    """Records whose timestamps the topic refuses. 32 INVALID_TIMESTAMP."""
+    """Records have timestamps that the topic does not accept. 32 INVALID_TIMESTAMP."""
 
 
 class RecordTooLarge(LogError):
-    """A batch above `max.message.bytes`. 10 MESSAGE_TOO_LARGE."""
+    """A batch is larger than `max.message.bytes`. 10 MESSAGE_TOO_LARGE."""
 
 
 class RecordListTooLarge(LogError):
-    """A batch above `segment.bytes`: it fits into no segment. 18 RECORD_LIST_TOO_LARGE."""
+    """A batch is larger than `segment.bytes` and fits into no segment. 18 RECORD_LIST_TOO_LARGE."""
 
 
 class UnsupportedCompression(LogError):
-    """A codec that the version of the request does not know. 76 UNSUPPORTED_COMPRESSION_TYPE."""
+    """A batch has a codec that does not exist in the version of the request. 76 UNSUPPORTED_COMPRESSION_TYPE."""
 
 
 class OutOfOrderSequence(LogError):
-    """An idempotent producer's batch that does not follow its last one. 45 OUT_OF_ORDER_SEQUENCE_NUMBER."""
+    """A batch of an idempotent producer does not follow its last one. 45 OUT_OF_ORDER_SEQUENCE_NUMBER."""
 
 
 class InvalidProducerEpoch(LogError):
-    """A batch of a producer that a newer epoch replaced. 47 INVALID_PRODUCER_EPOCH."""
+    """A batch is from a producer epoch that a newer one has replaced. 47 INVALID_PRODUCER_EPOCH."""
 
 
 class InvalidTransactionState(LogError):
-    """A transactional and a plain batch of one producer mixed up. 48 INVALID_TXN_STATE."""
+    """A producer sent a plain batch inside its transaction. 48 INVALID_TXN_STATE."""
 
 
 class TransactionCoordinatorFenced(LogError):
-    """A transaction marker from a coordinator that a newer one replaced. 52 TRANSACTION_COORDINATOR_FENCED."""
+    """A transaction marker is from a coordinator epoch that a newer one has replaced. 52 TRANSACTION_COORDINATOR_FENCED."""
 
 
 class FencedLeaderEpoch(LogError):
@@ -87,25 +90,24 @@ class UnknownLeaderEpoch(LogError):
 
 
 class PolicyViolation(LogError):
-    """The topic's settings forbid it, such as deleting records of a compacted topic. 44 POLICY_VIOLATION."""
+    """The topic's settings forbid the operation, such as deleting records of a compacted topic. 44 POLICY_VIOLATION."""
 
 
 class StorageError(LogError):
-    """The disk failed; the log directory is offline. 56 KAFKA_STORAGE_ERROR."""
+    """The disk failed and the log directory is offline, or has no room; or the log is closed. 56 KAFKA_STORAGE_ERROR."""
 
 
 class CorruptSnapshot(LogError):
-    """A producer snapshot or checkpoint file that cannot be read; the caller rebuilds it from the log. Never sent."""
+    """A producer snapshot or a checkpoint file cannot be read; the caller rebuilds it from the log. No client ever sees this."""
 
 
 class CorruptLog(StorageError):
-    """Bytes that were fsynced do not hold what was written. The partition stays offline; nothing is cut. 56
-    KAFKA_STORAGE_ERROR.
-    """
+    """Bytes that were fsynced do not hold what was written. The partition stays offline, and nothing is cut. 56
+    KAFKA_STORAGE_ERROR."""
 
 
 class LogDirLocked(StorageError):
-    """Another process holds the log directory's `.lock`. Never sent: the broker does not start."""
+    """Another process holds the log directory's `.lock`, so the broker does not start. No client ever sees this."""
 
 
 class InconsistentMetadata(StorageError):
@@ -113,8 +115,9 @@ class InconsistentMetadata(StorageError):
 
 
 class TruncatedSlice(StorageError):
-    """The file behind a FileSlice was cut before the slice was read: an answer whose size is already sent cannot be completed."""
+    """The file behind a FileSlice was cut before the slice was read, so an answer whose size was already sent cannot be
+    completed."""
 
 
 class OpeningStopped(StorageError):
-    """A start was told to end before all partitions were open. Never sent; the next start recovers."""
+    """The start was stopped before all partitions were open; the next start recovers. No client ever sees this."""

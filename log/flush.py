@@ -1,14 +1,14 @@
-"""Making things durable: what a log has written and not synced yet, and the fsyncs that change that.
+"""Flushing: what a log has written and not synced yet (`Unsynced`), and the fsyncs that make it durable (`FlushJob`).
 
-fsync takes milliseconds, so a flush is split: the log says what is to be synced (`PartitionLog.start_flush`), `FlushJob.run`
-does it in any thread while the log goes on, and `finish` moves the recovery point. What was written after the start is not
-covered, and is in the next job. Jobs of one log run one after the other.
+fsync takes milliseconds, so a flush is split: the log names what has to be synced (`PartitionLog.start_flush`), `FlushJob.run`
+syncs it in any thread while the log is used, and `finish` moves the recovery point. What was written after the start of a job is
+not covered by it, and belongs to the next job. The jobs of one log run one after the other.
 
-**`flush.messages` is a promise: of the acknowledged records at most so many, less one, may be lost with the power.** So an append
-that leaves `flush.messages` or more behind the recovery point is acknowledged after a flush. The append returns at once and says
-that its answer `waits`. The caller has a flush run and answers then, and all appends which came before that flush began share it:
-group commit. Consumers wait, too, as with Kafka, whose high watermark moves when the append, with its flush, is over: the high
-watermark stays back until `finish`.
+**`flush.messages` is a promise: of the acknowledged records, fewer than that many can be lost in a power cut.** So an append that
+leaves `flush.messages` or more records beyond the recovery point is acknowledged after a flush. The append returns at once and
+says that its answer `waits`. The caller starts a flush and answers after it, and all appends that came before that flush began
+share it (group commit). Consumers wait, too: as in Kafka, where the high watermark moves when the append with its flush is over,
+the high watermark stays where it is until `finish`.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from ottla.log.disk.files import File
 
 
 class Unsynced:
-    """What of a partition was written and not synced, beside the segments from the recovery point on. It is false if there is
+    """Lists what a partition has written and not synced, beside the segments from the recovery point on. It is false if there is
     nothing.
 
-    `paths` are small files, `directories` those where names changed. `epochs` says that the leader epochs changed; they are not
-    even written, for their file has no checksum and must never be there half, and recovery finds them in the batches.
-    `in_flight` is the job that is syncing what it took; its names count as unsynced until it is finished. `closed` says that the
-    log is closed, so that another partition may have its directory's name by now.
+    `paths` are small files, `directories` those in which names changed. `epochs` says that the leader epochs changed; they are
+    not even written before a flush, because their file has no checksum and must never be half there, and recovery finds them in
+    the batches. `in_flight` is the job that is syncing what it took; its paths count as unsynced until it is finished. `closed`
+    says that the log is closed, so that another partition may have its directory's name by now.
     """
 
     __slots__ = ("closed", "directories", "epochs", "in_flight", "lock", "paths")
@@ -41,13 +41,13 @@ class Unsynced:
         self.in_flight: FlushJob | None = None
         self.closed = False
         self.lock = Lock()
-        """The job that runs holds it."""
+        """The lock that a job holds while it runs."""
 
     def __bool__(self) -> bool:
         return bool(self.paths or self.directories or self.in_flight is not None)
 
     def names_in(self, directory: str) -> None:
-        """Notes that files were made, renamed or removed there."""
+        """Notes that files were made, renamed or removed in `directory`."""
         if directory not in self.directories:
             self.directories.append(directory)
 
@@ -66,14 +66,14 @@ class Unsynced:
 
 
 class FlushJob:
-    """One fsync of a log that is to be done. `run` may be called in any thread; the rest belongs to the log's own.
+    """One flush of a log that is to be done. `run` may be called in any thread, the other methods only in the log's own.
 
-    After it comes `finish`, or, where it failed, `give_up`. A job that begins while another is under way takes over what that one
-    took, too: should the first fail for want of descriptors, the second may not move the recovery point past its names.
+    After `run` comes `finish` or, if it failed, `give_up`. A job that begins while another is under way takes over what that one
+    took, too: if the first fails because descriptors ran out, the second may not move the recovery point past those paths.
 
-    `files` are the segments to sync, `epochs` is the new text of the leader epochs' file in `path`, None if they did not change.
-    Once the job is done everything below offset `upto` is durable, unless the log was cut meanwhile: `cuts` counts its
-    truncations until the job began. `on_finished` is called by `finish`.
+    `files` are the segments to sync, `epochs` is the new content of the leader epochs' file in `path`, None if they did not
+    change. Once the job is done, everything below offset `upto` is durable, unless the log was cut meanwhile: `cuts` is the
+    number of truncations before the job began. `finish` calls `on_finished`.
     """
 
     __slots__ = (
@@ -113,14 +113,15 @@ class FlushJob:
         unsynced.in_flight = self
 
     def run(self) -> None:
-        """Syncs. StorageError: the log directory is offline, or descriptors or room for a small file ran out."""
+        """Does the fsyncs. Raises StorageError if the log directory is or goes offline, or if descriptors or room for a small
+        file ran out."""
         disk = self._directory.disk
         with self._unsynced.lock, self._directory.guard(f"flushing {self._path}"):
             began_ms = self._now_ms()
             for file in self._files:
                 file.sync()
             for path in self._paths:
-                with suppress(FileNotFoundError):  # retention or deletion took it meanwhile
+                with suppress(FileNotFoundError):  # retention or a deletion has removed it meanwhile
                     disk.open(path).sync()
             if self._epochs is not None and not self._unsynced.closed:
                 with suppress(FileNotFoundError):  # the whole partition is gone
@@ -131,7 +132,7 @@ class FlushJob:
             self.took_ms = max(0, self._now_ms() - began_ms)  # the wall clock may be set back
 
     def run_and_finish(self) -> None:
-        """Does all of it here and now. StorageError."""
+        """Runs and finishes the job on the calling thread. Raises StorageError."""
         try:
             self.run()
         except BaseException:
@@ -145,7 +146,7 @@ class FlushJob:
         self._on_finished(self)
 
     def give_up(self) -> None:
-        """Leaves what was to be synced to the next job: before that the recovery point may not pass a segment's name."""
+        """Leaves what was to be synced to the next job, before which the recovery point may not pass a segment's name."""
         self._leave()
         self._unsynced.give_back(self._paths, self._directories, self._epochs is not None)
 

@@ -1,14 +1,14 @@
 """Appending as a follower: a leader's batches go into the log byte for byte, with the offsets and the epochs that they have.
 
-What the leader's append decides is decided already, so a batch is not opened, but for transaction markers. What can go wrong on
-the way is checked: that a batch is whole, of the one format, and intact by its CRC, and that offsets ascend from the log's end
-on. Gaps are allowed, because the leader may have compacted. Base offset and leader epoch lie outside the CRC; damage there shows
-only by their order.
+The leader has validated the batches already, so they are not opened, except for transaction markers. What can go wrong on the way
+is checked: that a batch is whole, of the one format, and intact by its CRC, and that offsets ascend from the log's end on. Gaps
+are allowed, because the leader may have compacted its log. Base offset and leader epoch lie outside the CRC, so damage there
+shows only in their order.
 
 Segments end where the leader's end (the rule of `PartitionLog.append_as_leader`), except for segment.jitter.ms, which each
-replica draws by itself. What goes into one segment is one write. Then, as for a leader, nothing can fail any more: epochs,
-producers and the transaction index get what the headers say, and the log's end moves. The high watermark does not: what the
-leader says of it is the caller's business, and so is the flush that `flush.messages` may want.
+replica draws by itself. What goes into one segment is one write. After that, as for a leader, nothing can fail any more: epochs,
+producers and the transaction index get what the headers say, and the log's end moves. The high watermark does not move: the
+caller sets it to what the leader says, and also does the flush that `flush.messages` may demand.
 """
 
 from __future__ import annotations
@@ -40,8 +40,9 @@ class _Batch(NamedTuple):
 def append_as_follower(log: PartitionLog, records: Buffer) -> int:
     """Appends the whole batches in `records`, which is only borrowed; returns the log's end offset.
 
-    A torn batch at the end, which a fetch may hold, is left out. CorruptRecord, of which OffsetsOutOfOrder is one, at the first
-    batch that is wrong: those before it are appended, it and the rest are not. StorageError as `append_as_leader`.
+    A torn batch at the end, which the answer to a Fetch may hold, is left out. Raises CorruptRecord, or its subclass
+    OffsetsOutOfOrder, at the first batch that is wrong: the batches before it are appended, it and the rest are not. Raises
+    StorageError as `append_as_leader` does.
     """
     log.check_usable()
     view = memoryview(records)
@@ -60,12 +61,12 @@ def append_as_follower(log: PartitionLog, records: Buffer) -> int:
 
 
 def _collect(view: memoryview, end_offset: int, batches: list[_Batch]) -> None:
-    """Gathers the whole batches in `view` up to the first wrong one. CorruptRecord for that."""
+    """Gathers the whole batches in `view` up to the first wrong one, for which it raises CorruptRecord."""
     start = 0
     while len(view) - start >= HEADER_SIZE:
         size = int.from_bytes(view[start + _SIZE_AT : start + _SIZE_AT + 4], "big", signed=True) + LENGTH_OVERHEAD
         if view[start + _MAGIC_AT] != MAGIC or size < HEADER_SIZE:
-            raise CorruptRecord(f"the leader's bytes at {start} are no batch of magic 2")
+            raise CorruptRecord(f"the leader's bytes at {start} are not a batch of magic 2")
         if size > len(view) - start:
             return
         batch = view[start : start + size]
@@ -77,12 +78,12 @@ def _collect(view: memoryview, end_offset: int, batches: list[_Batch]) -> None:
 
 
 def _check(batch: memoryview, header: BatchHeader, end_offset: int) -> None:
-    """CorruptRecord if the batch cannot follow `end_offset` in a log."""
+    """Raises CorruptRecord if the batch cannot follow `end_offset` in a log."""
     if not check_crc(batch, header):
-        raise CorruptRecord(f"the CRC of the leader's batch at offset {header.base_offset} does not fit")
+        raise CorruptRecord(f"the leader's batch at offset {header.base_offset} does not match its CRC")
     if header.base_offset < end_offset or header.last_offset_delta < 0:
         raise OffsetsOutOfOrder(
-            f"the leader's batch has the offsets {header.base_offset} to {header.last_offset}, and the log ends at {end_offset}"
+            f"the leader's batch has the offsets {header.base_offset} to {header.last_offset}, but the log ends at {end_offset}"
         )
     if header.partition_leader_epoch < 0:
         raise CorruptRecord(f"the leader's batch at offset {header.base_offset} has no leader epoch")
@@ -94,7 +95,7 @@ def _check(batch: memoryview, header: BatchHeader, end_offset: int) -> None:
 
 
 def _append_run(log: PartitionLog, view: memoryview, batches: list[_Batch], at: int) -> int:
-    """Appends the batches from index `at` on that go into one segment, in one write; returns how many. StorageError."""
+    """Appends the batches from index `at` on that go into one segment, in one write; returns how many. Raises StorageError."""
     now_ms = log.now_ms()
     header = batches[at].header
     segment = _segment_for(log, header, now_ms)
@@ -119,7 +120,7 @@ def _append_run(log: PartitionLog, view: memoryview, batches: list[_Batch], at: 
 
 
 def _segment_for(log: PartitionLog, header: BatchHeader, now_ms: int) -> Segment:
-    """Returns the segment that the batch goes into, rolled if the active one is full. StorageError."""
+    """Returns the segment that the batch goes into, rolled if the active one is full. Raises StorageError."""
     segment = log.segments.active
     has_room = segment.can_hold(header.last_offset)
     if has_room and segment.size:
@@ -132,8 +133,8 @@ def _segment_for(log: PartitionLog, header: BatchHeader, now_ms: int) -> Segment
 
 
 def _is_full(log: PartitionLog, segment: Segment, filled: int, first_timestamp: int, header: BatchHeader, now_ms: int) -> bool:
-    """Returns whether a leader would roll before this batch, if the segment held `filled` bytes already. `first_timestamp` is the
-    greatest one of the segment's first batch in ms, negative if that has none or is not read yet.
+    """Returns whether a leader would roll before this batch if the segment held `filled` bytes already. `first_timestamp` is the
+    greatest timestamp of the segment's first batch in ms, negative if the batch has none or was not read yet.
     """
     waited_ms = (
         header.max_timestamp - first_timestamp if first_timestamp >= 0 else segment.waited_ms(now_ms, header.max_timestamp)
@@ -147,8 +148,8 @@ def _is_full(log: PartitionLog, segment: Segment, filled: int, first_timestamp: 
 
 
 def _note(log: PartitionLog, header: BatchHeader, batch: memoryview) -> None:
-    """Notes a batch that is in the log by now: its epoch, its producer, the transaction that it ends. StorageError where the log
-    directory goes offline by that.
+    """Notes the epoch of a batch that is in the log by now, its producer, and the transaction that it ends. Raises StorageError
+    if that takes the log directory offline.
     """
     if header.partition_leader_epoch != log.leader_epoch:
         log.note_epoch(header.partition_leader_epoch, header.base_offset)

@@ -2,13 +2,13 @@
 
 Offset index: entries of 8 bytes, (int32 offset relative to the segment's base, int32 position in `.log`), both ascending. An
 entry names the *last* offset of an append and where that append starts; there is one after every `index.interval.bytes` of log.
-Time index (KIP-33): entries of 12 bytes, (int64 timestamp, int32 relative offset): no record up to that offset is later than
-the timestamp. One is added with each offset entry if the greatest timestamp grew, and one when the segment becomes inactive.
+Time index (KIP-33): entries of 12 bytes, (int64 timestamp, int32 relative offset): no record up to that offset is later than the
+timestamp. One is added with each offset entry if the greatest timestamp grew, and one when the segment becomes inactive.
 
 The entries live in arrays: `bisect` on an array is C speed, and the tens of kilobytes a busy segment needs are bounded by
 `segment.index.bytes`. The files are written when a segment becomes inactive, is flushed or is closed, not at every entry: after
-an unclean stop every index from the recovery point on is rebuilt from the log anyway, by us as by Kafka, and the hot path saves
-two system calls. (Kafka maps 10 MiB of zeros and trims them later; a file of any multiple of the entry size is the same to it.)
+an unclean stop every index from the recovery point on is rebuilt from the log anyway, by ottla as by Kafka, and the hot path
+saves two system calls. (Kafka maps 10 MiB of zeros and trims them later; it accepts a file of any multiple of the entry size.)
 
 Indexes carry no checksum, so what is loaded is checked: sizes, order, positions inside the log. Anything wrong, Kafka's
 preallocated zeros after a kill included, is `CorruptIndex`, and the owner rebuilds the index from the log.
@@ -31,11 +31,11 @@ TIME_ENTRY_SIZE: Final = 12
 MAX_RELATIVE_OFFSET: Final = 2**31 - 1
 NO_TIMESTAMP: Final = -1
 
-_HIGH: Final = 1 if sys.byteorder == "little" else 0  # which half of an int64 in memory is the greater one
+_HIGH: Final = 1 if sys.byteorder == "little" else 0  # which half of an int64 in memory has the high bits
 
 
 class CorruptIndex(Exception):
-    """An index file that cannot be right. Never leaves the log: the index is rebuilt."""
+    """An index file cannot be right. This never leaves the log, because the index is rebuilt."""
 
 
 def _ascending(values: array[int], strictly: bool) -> bool:
@@ -52,14 +52,14 @@ def _words(data: bytes) -> array[int]:
 
 
 def _word_bytes(words: array[int]) -> bytes:
-    """The other way round; `words` is used up."""
+    """Returns int32s as big-endian bytes. `words` is used up."""
     if sys.byteorder == "little":
         words.byteswap()
     return words.tobytes()
 
 
 class OffsetIndex:
-    """Relative offset -> position. `max_bytes` is segment.index.bytes."""
+    """Maps relative offsets to positions in the log. `max_bytes` is segment.index.bytes."""
 
     __slots__ = ("_offsets", "_positions", "base_offset", "max_entries")
 
@@ -73,7 +73,7 @@ class OffsetIndex:
         return len(self._offsets)
 
     def resize(self, max_bytes: int) -> None:
-        """segment.index.bytes changed. Entries that are there stay."""
+        """Takes a new segment.index.bytes. The entries that are there stay."""
         self.max_entries = max_bytes // OFFSET_ENTRY_SIZE
 
     @property
@@ -93,7 +93,7 @@ class OffsetIndex:
         self._positions.append(position)
 
     def extend(self, entries: Sequence[tuple[int, int]]) -> None:
-        """Adds (offset, position) after (offset, position), as many as there is room for; they must ascend."""
+        """Adds one (offset, position) after the other, as long as there is room; they must ascend."""
         base = self.base_offset
         entries = entries[: max(self.max_entries - len(self), 0)]
         self._offsets.extend([offset - base for offset, _ in entries])
@@ -105,9 +105,10 @@ class OffsetIndex:
         return self._positions[slot - 1] if slot else 0
 
     def offset_at(self, position: int) -> int | None:
-        """Offset of the first entry at or behind `position`, None if there is none: a read that ends there ends below it.
+        """Returns the offset of the first entry at or behind `position`, None if there is none: a read that ends there ends below
+        that offset.
 
-        As in Kafka, whose search does not see that the very first entry is hit, and gives the next one.
+        Where the very first entry is at `position`, this returns the one after it, because Kafka's search does.
         """
         slot = bisect_left(self._positions, position)
         if slot == 0 and self._positions and self._positions[0] == position:
@@ -131,15 +132,15 @@ class OffsetIndex:
         ]
 
     def encode(self) -> bytes:
-        """The file's bytes."""
+        """Returns the file's bytes."""
         both = array("i", bytes(OFFSET_ENTRY_SIZE * len(self._offsets)))
         both[0::2] = self._offsets
         both[1::2] = self._positions
         return _word_bytes(both)
 
     def decode(self, data: bytes, log_size: int) -> None:
-        """Takes the entries of a file, for a log of `log_size` bytes. CorruptIndex if they cannot be right; then nothing is
-        taken.
+        """Takes the entries of a file, for a log of `log_size` bytes. Raises CorruptIndex if they cannot be right; then nothing
+        is taken.
         """
         if len(data) % OFFSET_ENTRY_SIZE:
             raise CorruptIndex(f"{len(data)} bytes are no whole entries")
@@ -153,7 +154,7 @@ class OffsetIndex:
 
 
 class TimeIndex:
-    """Greatest timestamp so far -> relative offset. `max_bytes` is segment.index.bytes."""
+    """Maps the greatest timestamp so far to a relative offset. `max_bytes` is segment.index.bytes."""
 
     __slots__ = ("_offsets", "_timestamps", "base_offset", "max_entries")
 
@@ -167,17 +168,17 @@ class TimeIndex:
         return len(self._timestamps)
 
     def resize(self, max_bytes: int) -> None:
-        """segment.index.bytes changed. Entries that are there stay."""
+        """Takes a new segment.index.bytes. The entries that are there stay."""
         self.max_entries = max_bytes // TIME_ENTRY_SIZE
 
     @property
     def is_full(self) -> bool:
-        """One place is kept for the entry that a segment gets when it becomes inactive."""
+        """Whether the index is full, but for one place kept for the entry that a segment gets when it becomes inactive."""
         return len(self._timestamps) >= self.max_entries - 1
 
     @property
     def room(self) -> int:
-        """How many more entries fit, beside the last one of an inactive segment."""
+        """Returns how many more entries fit, beside the last one of an inactive segment."""
         return max(self.max_entries - 1 - len(self._timestamps), 0)
 
     def append_if_later(self, timestamp: int, offset: int) -> None:
@@ -189,7 +190,7 @@ class TimeIndex:
             self._offsets.append(relative)
 
     def extend(self, entries: Sequence[tuple[int, int]]) -> None:
-        """Adds (timestamp, offset) after (timestamp, offset), as many as there is room for; timestamps must ascend."""
+        """Adds one (timestamp, offset) after the other, as long as there is room; timestamps must ascend."""
         base = self.base_offset
         entries = entries[: max(self.max_entries - 1 - len(self), 0)]
         self._timestamps.extend([timestamp for timestamp, _ in entries])
@@ -202,9 +203,10 @@ class TimeIndex:
         return self._timestamps[-1], self.base_offset + self._offsets[-1]
 
     def lookup(self, timestamp: int) -> int:
-        """Offset up to which every record is earlier than `timestamp`: that of the last entry below it, or the base offset.
+        """Returns the offset up to which every record is earlier than `timestamp`: that of the last entry below it, or the base
+        offset.
 
-        Where equal timestamps repeat, the first of them may lie at or before an entry that equals it, so equal is not below.
+        An entry with an equal timestamp does not count, because the first record of that timestamp may lie at or before it.
         """
         slot = bisect_left(self._timestamps, timestamp)
         return self.base_offset + (self._offsets[slot - 1] if slot else 0)
@@ -220,7 +222,7 @@ class TimeIndex:
         return [(at, self.base_offset + relative) for at, relative in zip(self._timestamps, self._offsets, strict=True)]
 
     def encode(self) -> bytes:
-        """The file's bytes."""
+        """Returns the file's bytes."""
         halves = array("i")
         halves.frombytes(self._timestamps.tobytes())
         words = array("i", bytes(TIME_ENTRY_SIZE * len(self._timestamps)))
@@ -229,7 +231,7 @@ class TimeIndex:
         return _word_bytes(words)
 
     def decode(self, data: bytes) -> None:
-        """Takes the entries of a file. CorruptIndex if they cannot be right; then nothing is taken."""
+        """Takes the entries of a file. Raises CorruptIndex if they cannot be right; then nothing is taken."""
         if len(data) % TIME_ENTRY_SIZE:
             raise CorruptIndex(f"{len(data)} bytes are no whole entries")
         words = _words(data)
@@ -245,7 +247,7 @@ class TimeIndex:
 
 
 def load_offset_index(disk: Disk, path: str, base_offset: int, max_bytes: int, log_size: int) -> OffsetIndex:
-    """The index in a file. CorruptIndex if it is missing or wrong."""
+    """Returns the index in a file. Raises CorruptIndex if it is missing or wrong."""
     index = OffsetIndex(base_offset, max_bytes)
     try:
         index.decode(disk.read_bytes(path), log_size)
@@ -257,7 +259,7 @@ def load_offset_index(disk: Disk, path: str, base_offset: int, max_bytes: int, l
 
 
 def load_time_index(disk: Disk, path: str, base_offset: int, max_bytes: int) -> TimeIndex:
-    """The index in a file. CorruptIndex if it is missing or wrong."""
+    """Returns the index in a file. Raises CorruptIndex if it is missing or wrong."""
     index = TimeIndex(base_offset, max_bytes)
     try:
         index.decode(disk.read_bytes(path))

@@ -1,11 +1,11 @@
-"""LocalLog: the files of one partition. What Kafka calls LocalLog, below its UnifiedLog, which is our `PartitionLog`.
+"""LocalLog: the files of one partition. Kafka has a LocalLog, too, below its UnifiedLog, which corresponds to our `PartitionLog`.
 
-It makes, cuts and drops segments, and knows neither producers nor leader epochs, and of offsets only those that segments begin
-at. Whoever calls it has asked already whether the log directory is online, and says what an OSError means; appends and reads go
+It makes, cuts and drops segments. It knows neither producers nor leader epochs, and of offsets only those at which segments
+begin. The caller has already checked that the log directory is online, and decides what an OSError means; appends and reads go
 past it, straight to the segments.
 
-Segments that leave the log are renamed at once and removed after `file.delete.delay.ms`. The delay lets readers finish that hold
-only a name (Kafka's do; ours hold the open file), and gives an operator a minute to regret. A restart removes what is renamed.
+Segments that leave the log are renamed at once and removed after `file.delete.delay.ms`. The delay is for readers that hold only
+a name (in Kafka; ours hold the open file), and gives an operator a minute to save the files. A restart removes what is renamed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _log = logging.getLogger("ottla.log.partition")
 
 
 class LocalLog:
-    """See the module's docstring. `path` is the partition's directory, which lies in `directory`."""
+    """Manages the files of a partition, whose directory is `path` in the log directory `directory`."""
 
     __slots__ = ("config", "directory", "now_ms", "partition", "path", "random", "segments", "topic", "unsynced")
 
@@ -80,22 +80,22 @@ class LocalLog:
         )
 
     def new_segment(self, base_offset: int) -> Segment:
-        """Makes the files of a new, empty segment, which is not in `segments` yet. OSError."""
+        """Makes the files of a new, empty segment, which is not in `segments` yet. Raises OSError."""
         segment = self.segment_of(base_offset, 0)
         segment.create_files(self.config.segment_bytes if self.config.preallocate else 0)
         self.unsynced.names_in(self.path)
         return segment
 
     def write_snapshot(self, offset: int, data: bytes) -> None:
-        """Writes the producer snapshot of this offset, unsynced. OSError."""
+        """Writes the producer snapshot of this offset, unsynced. Raises OSError."""
         path = f"{self.path}/{offset_name(offset)}{SNAPSHOT_SUFFIX}"
         self.directory.disk.write_bytes(path, data, sync=False)
         self.unsynced.paths.append(path)
         self.unsynced.names_in(self.path)
 
     def write_indexes(self) -> bool:
-        """Writes what the indexes of all segments have not on disk yet, unsynced, and gives back what was reserved for the active
-        one. True: there was something. OSError.
+        """Writes, unsynced, what the indexes of all segments do not have on disk yet, and cuts off what was reserved for the
+        active segment. Returns whether there was anything to do. Raises OSError.
         """
         unwritten = [segment for segment in self.segments if segment.indexes_dirty or segment.reserved]
         written = [path for segment in unwritten for path in segment.write_indexes(final=True)]
@@ -103,7 +103,7 @@ class LocalLog:
         return bool(written)
 
     def sync_now(self, paths: list[str]) -> None:
-        """Syncs these files and their names, without waiting for a flush. OSError."""
+        """Syncs these files and their names, without waiting for a flush. Raises OSError."""
         for path in paths:
             self.directory.disk.open(path).sync()
         self.directory.disk.sync_dir(self.path)
@@ -111,7 +111,7 @@ class LocalLog:
     # Transaction indexes
 
     def txn_index_of(self, segment: Segment, log_start_offset: int) -> TxnIndex:
-        """Returns a segment's transaction index, rebuilt from the log if its file is wrong. CorruptRecord, OSError."""
+        """Returns a segment's transaction index, rebuilt from the log if its file is wrong. Raises CorruptRecord or OSError."""
         try:
             return segment.txn_index
         except CorruptIndex as error:
@@ -119,8 +119,8 @@ class LocalLog:
             return segment.txn_index
 
     def add_aborted(self, aborted: AbortedTransaction, log_start_offset: int) -> None:
-        """Adds a transaction, whose marker was just appended, to the active segment's index. StorageError, and the log directory
-        is offline: readers would not hear of who was aborted.
+        """Adds a transaction, whose marker was just appended, to the active segment's index. Raises StorageError, and takes the
+        log directory offline, because otherwise readers would take aborted records for committed ones.
         """
         segment = self.segments.active
         with self.directory.guard(f"appending to {self.path}", whole=True):
@@ -134,26 +134,26 @@ class LocalLog:
             self._make_file(segment.path(TXN_INDEX_SUFFIX))
 
     def _make_file(self, path: str) -> None:
-        """Makes a transaction index's file with its first entry, as Kafka does. What is in it is written with the other indexes.
+        """Makes a transaction index's file with its first entry, as Kafka does. Its content is written with the other indexes.
 
-        Nothing is raised: the marker is in the log and counts, also where the directory goes offline by this.
+        This raises nothing, even if it takes the directory offline, because the marker is in the log and counts.
         """
         try:
             self.directory.disk.open(path, create=True).close()
         except OSError as error:
             failure = self.directory.fail(f"making {path}", error)
-            _log.warning("%s is not there before its segment is full: %s", path, failure)
+            _log.warning("%s could not be made and is missing until its segment is full: %s", path, failure)
         self.unsynced.names_in(self.path)
 
     def _rebuild_txn_index(self, segment: Segment, log_start_offset: int, error: CorruptIndex) -> None:
         _log.warning("the transaction index of %r is rebuilt: %s", segment, error)
         rebuild_txn_index(self.directory.disk, self.path, self.segments, segment, start_offset=log_start_offset)
 
-    # Taking away
+    # Removing segments
 
     def drop(self, segments: list[Segment], keep_snapshot: int = -1) -> None:
         """Marks the files of segments that left `self.segments`, and removes their producer snapshots but for that of offset
-        `keep_snapshot`. OSError.
+        `keep_snapshot`. Raises OSError.
         """
         due_ms = self.now_ms() + self.config.file_delete_delay_ms
         disk = self.directory.disk
@@ -166,20 +166,20 @@ class LocalLog:
         self.unsynced.names_in(self.path)
 
     def drop_oldest(self, count: int) -> None:
-        """Drops the oldest `count` segments; one stays. OSError.
+        """Drops the oldest `count` segments; one stays. Raises OSError.
 
-        Durably one by one, the oldest first: if a crash brought an older one back without its successors, there would be a gap,
-        and recovery takes what lies behind a gap for the rest of a lost tail.
+        They are dropped durably one by one, the oldest first: if a crash brought an older one back without its successors, there
+        would be a gap, and recovery takes what lies behind a gap for the rest of a lost tail.
         """
         for segment in self.segments.drop_first(count):
             self.drop([segment])
             self.directory.disk.sync_dir(self.path)
 
     def cut(self, offset: int) -> None:
-        """Ends the segments at `offset`; where they all begin later, one empty segment there takes their place. OSError.
+        """Ends the segments at `offset`; where they all begin later, one empty segment there takes their place. Raises OSError.
 
-        Durable when it returns, and what the cleaner knew of the tail is forgotten before. If a crash could bring the old tail
-        back behind a segment that was rolled meanwhile, recovery, which begins at the new segment, would never look at it.
+        The cut is durable when this returns, and the cleaner's checkpoint is lowered before it. If a crash could bring the old
+        tail back behind a segment that was rolled meanwhile, recovery, which begins at the new segment, would never look at it.
         """
         segments = self.segments
         if offset < segments.first.base_offset:
@@ -189,13 +189,14 @@ class LocalLog:
             self.drop(segments.drop_after(segments.floor(offset)))
             segments.active.truncate_to(offset)
             if segments.active.size == 0:
-                segments.active.created_ms = self.now_ms()  # it waits for its roll from here on
+                segments.active.created_ms = self.now_ms()  # its time until the next roll begins anew
             segments.active.sync()
             segments.forget_hints()
         self.directory.disk.sync_dir(self.path)
 
     def replace_all(self, offset: int) -> None:
-        """Puts one empty segment, which begins at `offset`, in the place of all others. Durable with the next flush. OSError."""
+        """Puts one empty segment, which begins at `offset`, in the place of all others. Durable with the next flush. Raises
+        OSError."""
         self.directory.lower_cleaned((self.topic, self.partition), offset)
         self.drop(self.segments.replace_all(self.new_segment(offset)))
 
@@ -203,7 +204,7 @@ class LocalLog:
 
     def retire_directory(self, suffix: str) -> str:
         """Gives the directory, durably, a name that is no partition's, so that a topic of the same name can be made again;
-        returns its new path. OSError.
+        returns its new path. Raises OSError.
         """
         directory = self.directory
         renamed = f"{directory.path}/{retired_directory_name(self.topic, self.partition, self.random, suffix)}"
@@ -212,7 +213,7 @@ class LocalLog:
         return renamed
 
     def rename_directory(self, path: str) -> None:
-        """Gives the directory, durably, another name, under which the log goes on. OSError."""
+        """Gives the directory, durably, another name, under which the log goes on. Raises OSError."""
         self.directory.disk.rename(self.path, path)
         self.directory.disk.sync_dir(self.directory.path)
         self.path = path

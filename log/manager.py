@@ -1,13 +1,13 @@
 """LogManager: all partitions of the broker, over all its log directories, and the passes that keep them in order.
 
-A start: `open_all` takes each directory's `.lock` and opens every partition that is there (log/opening/start.py), in
-`recovery_threads` threads a directory after an unclean stop; one that cannot be opened is kept in `unavailable` and answers
-StorageError, the others go on. Between, the server's scheduler calls the passes; each is a plain function that returns quickly
-but for `flush_pass`, whose jobs (`flush_jobs`) may run in a thread. An end: `close` flushes, writes the checkpoints and then,
-last of all, the marker.
+At the start `open_all` takes each directory's `.lock` and opens every partition that is there (log/opening/start.py), after an
+unclean stop in `recovery_threads` threads a directory; a partition that cannot be opened is kept in `unavailable` and answers
+StorageError, and the others are served. Then the server's scheduler calls the passes; each is a plain function that returns
+quickly, except `flush_pass`, whose jobs (`flush_jobs`) may run in a thread. At the end `close` flushes, writes the checkpoints
+and then, last of all, the marker of a clean shutdown.
 
-Nothing here knows the cluster: which partitions should exist, and with which settings, is the metadata's to say (`create`,
-`delete`, `PartitionLog.config`). A directory on disk that the metadata does not name is opened all the same.
+Nothing here knows the cluster: the metadata decides which partitions should exist and with which settings (`create`, `delete`,
+`PartitionLog.config`). A directory on disk that the metadata does not name is opened all the same.
 """
 
 from __future__ import annotations
@@ -39,15 +39,16 @@ _log = logging.getLogger("ottla.log.manager")
 
 METADATA_TOPIC: Final = "__cluster_metadata"
 DEFAULT_OPEN_FILES: Final = 512
-_SYNC_THREADS: Final = 16  # they wait for the disk, which takes them together
-_MAX_PREFERRED: Final = 10_000  # anybody may name partitions that never come
+_SYNC_THREADS: Final = 16  # they only wait for the disk, which handles their fsyncs together
+_MAX_PREFERRED: Final = 10_000  # bounded, because any client may name partitions that are never made
 _RESERVED_IDS: Final = (bytes(16), bytes(15) + b"\x01", bytes(15) + b"\x02")  # KIP-858: unassigned, lost, migrating
 
 
 class LogManager:
-    """`logs` are the open partitions. `config_for` gives a topic's settings when its partitions are opened; the metadata may be
-    unknown then, and sets `PartitionLog.config` later. `max_open_files` bounds descriptors for segments. `metadata_dir` is where
-    the metadata log lies, and may be none of `log_dirs`, which hold everything else; by default it is the first of them."""
+    """Manages the open partitions, which are `logs`. `config_for` returns a topic's settings when its partitions are opened; the
+    metadata may be unknown then, and sets `PartitionLog.config` later. `max_open_files` bounds the descriptors for segments.
+    `metadata_dir` is where the metadata log lies: by default the first of `log_dirs`, which hold everything else, or a directory
+    of its own."""
 
     def __init__(
         self,
@@ -75,23 +76,23 @@ class LogManager:
         self.directories = [LogDirectory(disk, path, self.open_files) for path in dict.fromkeys((*log_dirs, self._metadata_dir))]
         self.logs: dict[TopicPartition, PartitionLog] = {}
         self.unavailable: dict[TopicPartition, str] = {}
-        """Partitions that are on disk and could not be opened, and why."""
+        """Partitions that are on disk and could not be opened, each with the reason."""
         self.directory_ids: dict[str, bytes] = {}
-        """By path; empty before `format`."""
+        """The id of each directory, by path; empty before `format`."""
         self.futures: dict[TopicPartition, FutureLog] = {}
         """Copies on their way to another directory."""
         self.found_futures: dict[TopicPartition, tuple[LogDirectory, str]] = {}
-        """Those that a start found and nobody has opened yet: where, and the directory's name."""
+        """Copies that the start found and that are not opened yet: their log directory, and the name of their own."""
         self.more_futures: list[tuple[TopicPartition, LogDirectory, str]] = []
-        """Those of partitions that have one in `found_futures` already."""
+        """Further copies of partitions that have one in `found_futures` already."""
         self.preferred: dict[TopicPartition, str] = {}
         """Paths of directories that were chosen for partitions which do not exist yet."""
         self.cordoned: frozenset[str] = frozenset()
-        """Paths of directories that get no new partition while another can."""
+        """Paths of directories that get no new partition while another directory can take it."""
         self.previous_broker_epoch: int | None = None
-        """Of the last clean stop (-1: not recorded); None if the last stop was not clean in every directory."""
+        """The broker epoch of the last stop (-1 if it was not recorded); None if that stop was not clean in every directory."""
         self.in_cleaning: set[TopicPartition] = set()
-        """Whose segments the cleaner is working on."""
+        """Partitions whose segments the cleaner is working on."""
         self._locks: list[Lock] = []
         self._start = Start(
             disk,
@@ -107,7 +108,7 @@ class LogManager:
 
     def lock(self) -> None:
         """Makes the directories and takes their locks. A directory that cannot be made or written is offline from the start.
-        LogDirLocked; OSError where it is the one of the metadata, or where it is not the disk's fault.
+        Raises LogDirLocked, and OSError if it is the directory of the metadata, or if the disk is not to blame.
         """
         if self._locks:
             return
@@ -124,7 +125,7 @@ class LogManager:
     def _make_directory(self, path: str) -> None:
         """Makes a directory with its parents, durably: what is synced in a directory whose own name is lost is lost too."""
         missing = []
-        while not self._disk.is_dir(path or "."):  # a file in its way is told by its own name
+        while not self._disk.is_dir(path or "."):  # if a file is in the way, the error names that file
             missing.append(path)
             path = os.path.dirname(path)
         for made in reversed(missing):
@@ -132,8 +133,8 @@ class LogManager:
             self._disk.sync_dir(os.path.dirname(made) or ".")
 
     def meta_properties(self) -> dict[str, MetaProperties | None]:
-        """Path of each directory -> whose it is, None if it was never formatted. Of those that are offline only what can be read.
-        InconsistentMetadata, OSError.
+        """Returns the meta.properties of each directory by its path, None if it was never formatted. An offline directory is
+        included only if its file can be read. Raises InconsistentMetadata or OSError.
         """
         found = {}
         for directory in self.directories:
@@ -148,7 +149,8 @@ class LogManager:
         return found
 
     def format(self, cluster_id: str, node_id: int) -> dict[str, MetaProperties]:
-        """Marks the directories that belong to nobody as this broker's, and checks the others. InconsistentMetadata, OSError."""
+        """Formats the directories that are new as this broker's, and checks that the others are its own. Raises
+        InconsistentMetadata or OSError."""
         result = {}
         for path, found in self.meta_properties().items():
             meta = found
@@ -169,31 +171,31 @@ class LogManager:
         return result
 
     def _check_empty(self, path: str) -> None:
-        """InconsistentMetadata if a directory that is not formatted holds the metadata log, or anything where others are
-        formatted: under a new id what is there would be another's.
+        """Raises InconsistentMetadata if a directory that is not formatted holds the metadata log, or anything where others are
+        formatted: under a new id its content would belong to another directory.
         """
         if self._disk.exists(path):
             held = [name for name in self._disk.list(path) if self._disk.is_dir(f"{path}/{name}") and name != "lost+found"]
             others = any(meta is not None for meta in self.meta_properties().values())
             if held and (others or f"{METADATA_TOPIC}-0" in held):
                 raise InconsistentMetadata(
-                    f"{path} has lost its {checkpoint.META_PROPERTIES}: it holds {held[0]}; restore that file"
+                    f"{path} holds {held[0]} but has lost its {checkpoint.META_PROPERTIES}; restore that file"
                 )
 
     # Partitions
 
     @property
     def needs_recovery(self) -> bool:
-        """Was the last stop not a clean one, in a directory that works and holds partitions? Then `open_all` may take long.
-        OSError.
+        """Whether the last stop was unclean in a directory that works and holds partitions, so that `open_all` may take long.
+        Raises OSError.
         """
         disk, paths = self._disk, [directory.path for directory in self.directories if directory.failed is None]
         paths = [path for path in paths if not disk.exists(f"{path}/{checkpoint.CLEAN_SHUTDOWN}")]
         return any(disk.is_dir(f"{path}/{name}") for path in paths for name in disk.list(path))
 
     def open_all(self) -> None:
-        """Opens every partition on disk (log/opening/start.py). LogDirLocked, OSError; OpeningStopped after `stop_opening`; a
-        directory that fails once it is locked is offline, and the rest goes on."""
+        """Opens every partition on disk (log/opening/start.py). A directory that fails once it is locked is offline, and the
+        others are opened. Raises LogDirLocked or OSError, and OpeningStopped after `stop_opening`."""
         self.lock()
         start = self._start
         self.previous_broker_epoch = start.run()
@@ -202,7 +204,7 @@ class LogManager:
         self.unavailable |= start.unavailable
 
     def stop_opening(self) -> None:
-        """Ends an `open_all` in another thread. Call `close(clean=False)` when that has returned."""
+        """Ends an `open_all` that runs in another thread. When that has returned, call `close(clean=False)`."""
         self._start.stop()
 
     def _opening_of(self, _: LogDirectory, topic_partition: TopicPartition) -> Opening:
@@ -211,7 +213,7 @@ class LogManager:
         return opening
 
     def _partition_directories(self, directory: LogDirectory) -> list[TopicPartition]:
-        """The directories that are partitions; those of deleted ones are handed over for removal."""
+        """Returns the partitions that have a directory here; directories of deleted partitions are scheduled for removal."""
         found = []
         for name in self._disk.list(directory.path):
             path = f"{directory.path}/{name}"
@@ -224,11 +226,11 @@ class LogManager:
             elif (topic_partition := checkpoint.parse_directory_name(name)) is not None:
                 found.append(topic_partition)
             else:
-                _log.warning("%r is not a partition and is left as it is", path)  # a name need not be text that can be written
+                _log.warning("%r is not a partition and is left as it is", path)  # %r, because a name need not be valid text
         return found
 
     def _found_future(self, directory: LogDirectory, name: str) -> None:
-        from ottla.log.names import parse_future_name  # few brokers ever move anything
+        from ottla.log.names import parse_future_name  # imported here, because few brokers ever move a partition
 
         topic_partition = parse_future_name(name)
         if topic_partition is None:
@@ -239,18 +241,19 @@ class LogManager:
             self.found_futures[topic_partition] = directory, name
 
     def opening_of_future(self, topic: str, partition: int, topic_id: bytes | None, name: str = "") -> Opening:
-        """Returns how to open a copy on its way to another directory; `name` is its directory's, where it is known."""
+        """Returns how to open a partition's copy on its way to another log directory. `name` is that of the copy's own directory,
+        if it exists already."""
         opening = self._opening(topic, partition, topic_id, self._config_for(topic))
         opening.directory = name
         return opening
 
     def prefer(self, topic: str, partition: int, path: str) -> None:
-        """Has the partition made in this directory, should it come."""
+        """Notes the log directory in which the partition is to be made, if it ever is."""
         if len(self.preferred) < _MAX_PREFERRED:
             self.preferred[topic, partition] = path
 
     def adopt_future(self, log: PartitionLog) -> None:
-        """The copy is the partition's log now."""
+        """Makes the copy, which has taken the partition's name, the partition's log."""
         self.futures.pop((log.topic, log.partition), None)
         self._add(log.directory, log)
 
@@ -267,7 +270,7 @@ class LogManager:
 
     def _add(self, directory: LogDirectory, log: PartitionLog) -> None:
         self.logs[log.topic, log.partition] = log
-        if log.topic != METADATA_TOPIC:  # Kafka keeps that one out of its checkpoints
+        if log.topic != METADATA_TOPIC:  # Kafka does not list the metadata log in its checkpoints
             directory.partitions[log.topic, log.partition] = log
 
     def get(self, topic: str, partition: int) -> PartitionLog | None:
@@ -276,11 +279,13 @@ class LogManager:
     def create(
         self, topic: str, partition: int, topic_id: bytes | None, config: LogConfig, *, is_new: bool = True
     ) -> PartitionLog:
-        """The partition, made if it is not there, in the directory with the fewest partitions among those not cordoned.
+        """Returns the partition's log, and makes it first if it does not exist, in the directory with the fewest partitions among
+        those that are not cordoned.
 
-        One that is there gets `config`, and `topic_id` if it has none. InconsistentMetadata if it has another: the caller deletes
-        it first. StorageError if it is there and unavailable, or no directory works. One that is not new (`is_new`) may have been
-        there before: it is not made while a directory is offline, for its records may lie in that one.
+        A log that exists gets `config`, and `topic_id` if it has none. Raises InconsistentMetadata if it has another id: the
+        caller deletes it first. Raises StorageError if it exists and is unavailable, or if no directory works. A partition that
+        is not new (`is_new`) is not made while a directory is offline, because its records may lie in that one; this raises
+        StorageError, too.
         """
         log = self.logs.get((topic, partition))
         if log is not None:
@@ -292,11 +297,11 @@ class LogManager:
         offline = next((directory for directory in self._places(topic) if directory.failed is not None), None)
         if offline is not None and not is_new:
             raise StorageError(
-                f"{topic}-{partition} is in no directory that works, and there is one that does not: {offline.failed}"
+                f"{topic}-{partition} is in no working directory and may be in one that is offline: {offline.failed}"
             )
         for directory in self.directories:
             if not is_new and directory.had((topic, partition)):
-                _log.error("%s-%d was in %s and is gone: it begins anew, empty", topic, partition, directory.path)
+                _log.error("%s-%d was in %s and has disappeared: it starts again, empty", topic, partition, directory.path)
         directory = self._directory_for(topic, partition)
         opening = self._opening(topic, partition, topic_id, config)
         opening.clean = True
@@ -309,7 +314,7 @@ class LogManager:
         return log
 
     def _places(self, topic: str) -> list[LogDirectory]:
-        """Returns where partitions of this topic may lie."""
+        """Returns the log directories that partitions of this topic may lie in."""
         paths = {self._metadata_dir} if topic == METADATA_TOPIC else self._log_dirs
         return [directory for directory in self.directories if directory.path in paths]
 
@@ -341,18 +346,18 @@ class LogManager:
             log.topic_id = topic_id
 
     def delete(self, topic: str, partition: int) -> None:
-        """Deletes the partition, if it is there; its files go after file.delete.delay.ms. StorageError."""
+        """Deletes the partition if it exists; its files are removed after file.delete.delay.ms. Raises StorageError."""
         log = self.logs.pop((topic, partition), None)
         try:
             self.drop_future((topic, partition))
-        finally:  # the copy's directory may have failed; this one has not
+        finally:  # also if dropping the copy failed, because that may lie in another log directory
             if log is not None:
                 log.directory.partitions.pop((topic, partition), None)
                 log.delete()
                 log.directory.forget_cleaned((topic, partition))
 
     def drop_future(self, topic_partition: TopicPartition) -> None:
-        """Ends a move: the copy goes, if there is one. StorageError."""
+        """Gives up a move to another log directory: deletes the copy if there is one. Raises StorageError."""
         future = self.futures.pop(topic_partition, None)
         if future is not None:
             future.log.delete()
@@ -363,12 +368,12 @@ class LogManager:
             remove_future(*found, self._now_ms())
 
     def set_aside(self, topic: str, partition: int) -> None:
-        """Takes out a partition that no topic claims; its files stay under another name. StorageError."""
+        """Closes a partition that belongs to no topic; its files are kept under another name. Raises StorageError."""
         log = self.logs.pop((topic, partition))
         log.directory.partitions.pop((topic, partition), None)
         log.set_aside()
 
-    # Passes, for the server's scheduler. A directory that fails in one is offline; the pass goes on with the others.
+    # Passes, which the server's scheduler calls. A directory that fails in a pass is offline; the pass goes on with the others.
 
     def _each_online(self) -> Iterator[PartitionLog]:
         for log in list(self.logs.values()):
@@ -376,18 +381,18 @@ class LogManager:
                 yield log
 
     def retention_pass(self, now_ms: int) -> int:
-        """Deletes segments that may go (every log.retention.check.interval.ms); returns how many. A log that is being cleaned has
-        its turn afterwards (log/compaction/cleaner_manager.py)."""
+        """Deletes the segments that retention allows to (every log.retention.check.interval.ms); returns how many. For a
+        compacted log that is done after its cleaning (log/compaction/cleaner_manager.py)."""
         return self._sum(lambda log: 0 if (log.topic, log.partition) in self.in_cleaning else log.apply_retention(now_ms))
 
     def set_producer_expiration(self, expiration_ms: int) -> None:
-        """Takes a new producer.id.expiration.ms."""
+        """Sets a new producer.id.expiration.ms for all logs."""
         self._producer_expiration_ms = expiration_ms
         for log in self.logs.values():
             log.producer_expiration_ms = expiration_ms
 
     def expiration_pass(self, now_ms: int) -> int:
-        """Forgets silent producers (every producer.id.expiration.check.interval.ms); returns how many."""
+        """Forgets producers that have long been silent (every producer.id.expiration.check.interval.ms); returns how many."""
         return self._sum(lambda log: log.forget_expired_producers(now_ms))
 
     def _sum(self, action: Callable[[PartitionLog], int]) -> int:
@@ -402,7 +407,8 @@ class LogManager:
         return total
 
     def flush_jobs(self, now_ms: int) -> list[FlushJob]:
-        """The fsyncs that are due by flush.messages, flush.ms or a roll: `run` each in a thread, then `finish` it on the loop."""
+        """Returns the flushes that are due by flush.messages, flush.ms or a roll. The caller calls `run` of each in a thread,
+        then `finish` on the event loop."""
         jobs = []
         for log in self._each_online():
             upto = log.flush_due(now_ms)
@@ -416,7 +422,7 @@ class LogManager:
         return jobs
 
     def flush_pass(self, now_ms: int) -> int:
-        """`flush_jobs`, run here and now (every log.flush.scheduler.interval.ms); returns how many logs were flushed."""
+        """Does the flushes that are due, on the calling thread (every log.flush.scheduler.interval.ms); returns how many."""
         flushed = 0
         for job in self.flush_jobs(now_ms):
             try:
@@ -449,9 +455,9 @@ class LogManager:
         return removed
 
     def close(self, clean: bool = True, broker_epoch: int = -1) -> None:
-        """Closes every partition and gives the locks back. `clean`: directories that are still in order get what a start without
-        recovery needs, with the marker last; `broker_epoch` goes into it. One in which something could not be written for want of
-        room or descriptors gets no marker."""
+        """Closes every partition and releases the locks. If `clean`, directories that still work get what a start without
+        recovery needs and, last of all, the marker with `broker_epoch`. A directory in which something could not be written, for
+        want of room or descriptors, gets no marker."""
         unclean: set[str] = set()
         if clean and self._threads > 1:
             sync_all([*self.logs.values(), *(future.log for future in self.futures.values())], _SYNC_THREADS)
@@ -459,7 +465,7 @@ class LogManager:
             try:
                 log.close(clean and log.directory.failed is None)
             except StorageError as error:
-                _log.error("%s-%d is not closed cleanly: %s", log.topic, log.partition, error)
+                _log.error("%s-%d was not closed cleanly: %s", log.topic, log.partition, error)
                 unclean.add(log.directory.path)
                 log.close(clean=False)
         if clean:
@@ -474,7 +480,7 @@ class LogManager:
         try:
             directory.save_all()
             if directory.unopened:
-                return  # a start that believes in a clean stop would open a damaged log as it is
+                return  # with the marker, the next start would open a damaged log without checking it
             marker = f"{directory.path}/{checkpoint.CLEAN_SHUTDOWN}"
             self._disk.write_bytes(marker, checkpoint.encode_clean_shutdown(broker_epoch))
         except StorageError:  # logged where the directory went offline
@@ -488,7 +494,7 @@ def _meta(path: str) -> str:
 
 
 def _new_directory_id(random: Random) -> bytes:
-    """Random, and none of the reserved ones, and not beginning with a dash in text, which command lines would take for an
+    """Returns a random id that is not reserved and whose text does not begin with a dash, which command lines would take for an
     option.
     """
     while True:

@@ -1,8 +1,8 @@
 """Transaction markers: the control records that end a transaction in a partition (KIP-98).
 
 A control batch holds one record. Its key is (int16 version, int16 type: 0 abort, 1 commit, others belong to cluster metadata),
-its value for a marker (int16 version, int32 epoch of the coordinator). The log reads them to keep `last_stable_offset` right,
-when they are appended and when they are replayed.
+and its value, for a marker, is (int16 version, int32 epoch of the coordinator). The log reads markers when they are appended and
+when they are replayed, to keep `last_stable_offset` right.
 """
 
 from __future__ import annotations
@@ -26,14 +26,15 @@ _VALUE: Final = Struct(">hi")
 
 
 class Marker(NamedTuple):
-    """What a marker says."""
+    """The content of a transaction marker."""
 
     aborted: bool
     coordinator_epoch: int
 
 
 def read_marker(batch: Buffer) -> Marker | None:
-    """The marker in a whole control batch; None if it is another control record. ValueError if it does not decode."""
+    """Returns the marker in a whole control batch; None if it is another control record. Raises ValueError if it does not
+    decode."""
     records = decode_records(batch)
     key, value = (records[0].key, records[0].value) if records else (None, None)
     if key is None or value is None or len(key) < _KEY.size or len(value) < _VALUE.size:
@@ -45,7 +46,7 @@ def read_marker(batch: Buffer) -> Marker | None:
 
 
 def build_marker(producer_id: int, producer_epoch: int, *, commit: bool, coordinator_epoch: int, timestamp_ms: int) -> bytes:
-    """The control batch of a marker, as Kafka's brokers write it."""
+    """Returns the control batch of a marker, as Kafka's brokers write it."""
     record = Record(
         0, timestamp_ms, _KEY.pack(_VERSION, COMMIT if commit else ABORT), _VALUE.pack(_VERSION, coordinator_epoch), []
     )
@@ -55,7 +56,7 @@ def build_marker(producer_id: int, producer_epoch: int, *, commit: bool, coordin
 def check_producer(
     producers: ProducerStates, batch: ValidatedBatch, origin: Origin, transaction_version: int = 0
 ) -> Duplicate | None:
-    """`ProducerStates.check`, or `check_marker` where the batch is a marker."""
+    """Checks a batch by `ProducerStates.check` or, if it is a marker, by `check_marker`; returns and raises what these do."""
     header = batch.header
     if header.is_control:
         marker = read_marker(b"".join(batch.parts(0, 0)))
@@ -68,8 +69,8 @@ def check_producer(
 def end_transaction(
     producers: ProducerStates, header: BatchHeader, base_offset: int, parts: Sequence[Buffer]
 ) -> CompletedTransaction | None:
-    """A control batch, in `parts`, was appended at `base_offset` or is replayed: notes it, and the transaction that it ends if
-    any. An aborted one belongs into the transaction index (log.transactions).
+    """Notes the control batch in `parts`, which was appended at `base_offset` or is replayed, and returns the transaction that it
+    ends, if any. An aborted one belongs into the transaction index (log.transactions).
     """
     if header.records_count == 0 and header.producer_id >= 0:
         producers.end_nothing(header, base_offset)

@@ -1,17 +1,17 @@
 """Moving a partition to another log directory of the same broker (KIP-113): a copy grows beside the log and takes its place.
 
-The copy is a log of its own in `<topic>-<partition>.<32 hex digits>-future`, where a start finds it again. Whoever drives the
-move (server/partitions/log_dirs.py) reads from the log, anywhere, and gives the bytes to `FutureLog.take`, which appends whole
+The copy is a log of its own in `<topic>-<partition>.<32 hex digits>-future`, where the next start finds it. The server
+(server/partitions/log_dirs.py) reads from the log, in any thread, and passes the bytes to `FutureLog.take`, which appends whole
 batches as they are: offsets, epochs, CRCs and the places where segments end are the log's own. Meanwhile the log is written and
-cut at its start as ever, and not compacted (log/compaction/cleaner_manager.py); what was taken away before it was copied is a
-gap, as compaction leaves them too.
+cut at its start as usual, but not compacted (log/compaction/cleaner_manager.py); what was deleted before it was copied is a gap,
+such as compaction leaves, too.
 
-Once both end at the same offset, and the copy is durable, and the metadata says where it is to be, `swap`: the old directory is
-renamed to be deleted, the copy gets the plain name, and the copy is the log. A crash between the two renames leaves a copy
-without a log, and the metadata knows that it is the one: the next start gives it the name, as Kafka's does. A crash earlier
-leaves both, and the move goes on; after an unclean stop it starts over, for nobody knows how much of either end the crash took.
+Once both end at the same offset, the copy is durable, and the metadata names its directory, `swap` renames the old directory to
+be deleted, gives the copy the plain name, and makes it the log. A crash between the two renames leaves a copy without a log;
+since the metadata names its directory, the next start gives it the plain name, as Kafka's does. An earlier crash leaves both, and
+the move begins again from nothing, because nobody knows how much of either end the crash took; after a clean stop it goes on.
 
-Producers and epochs are handed over at the swap: the log knows more of them than its batches say.
+Producers and epochs are handed over at the swap, because the log knows more about them than its batches say.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ if TYPE_CHECKING:
 
 MAX_READ_BYTES: Final = 1 << 20
 BATCHES_PER_STEP: Final = 64
-"""What `take` appends between two pauses: a millisecond's worth."""
+"""How many batches `take` appends between two pauses, which takes about a millisecond."""
 _log = logging.getLogger("ottla.log.moving")
 
 
 class FutureLog:
-    """A copy on its way: `source` is the log, `log` the copy."""
+    """A copy on its way to another log directory: `source` is the partition's log, `log` is the copy."""
 
     __slots__ = ("log", "source")
 
@@ -55,15 +55,16 @@ class FutureLog:
 
     @property
     def lag(self) -> int:
-        """Offsets that are not copied yet."""
+        """How many offsets are not copied yet."""
         return max(0, self.source.log_end_offset - self.log.log_end_offset)
 
     def is_over(self) -> bool:
-        """The log is gone, or the copy."""
+        """Returns whether the move has ended because the log or the copy was closed."""
         return self.source.closed or self.log.closed
 
     def next_read(self) -> FileSlice | None:
-        """What to copy next, at most a MiB or one batch; None: there is nothing. StorageError, CorruptRecord."""
+        """Returns what to copy next, at most a MiB or one batch; None if there is nothing to copy. Raises StorageError or
+        CorruptRecord."""
         source, log = self.source, self.log
         offset = max(log.log_end_offset, source.log_start_offset)
         found = source.read(offset, MAX_READ_BYTES, upto=source.log_end_offset)
@@ -76,7 +77,8 @@ class FutureLog:
         return found
 
     def read(self, found: FileSlice) -> bytes:
-        """The bytes of a `next_read`. In any thread. TruncatedSlice where the log was cut meanwhile; StorageError."""
+        """Reads the bytes of a `next_read`; may be called in any thread. Raises TruncatedSlice where the log was cut meanwhile;
+        raises StorageError."""
         with self.source.directory.guard(f"reading {self.source.path}"):
             return found.read()
 
@@ -85,11 +87,11 @@ class FutureLog:
         self.log.roll()
 
     def take(self, data: bytes) -> Iterator[None]:
-        """Appends the whole batches in `data`, bytes of the log, pausing now and then. StorageError."""
+        """Appends the whole batches in `data`, bytes of the log, pausing now and then. Raises StorageError."""
         count = 0
         for header, batch in iter_batches(data):
             if header.last_offset < self.log.log_end_offset:
-                continue  # a read may begin within a batch that is here already
+                continue  # a read may begin inside a batch that is copied already
             self._append(header, bytes(batch))
             count += 1
             if count % BATCHES_PER_STEP == 0:
@@ -115,7 +117,8 @@ class FutureLog:
             log.producers.update(header, header.base_offset)
 
     def settle(self) -> None:
-        """Both end at the same offset: the copy gets what is not in the batches, and is durable. StorageError."""
+        """Gives the copy, once both end at the same offset, what is not in the batches, and makes it durable. Raises
+        StorageError."""
         source, log = self.source, self.log
         assert source.log_end_offset == log.log_end_offset
         log.producers, log.epochs = source.producers, source.epochs
@@ -133,39 +136,39 @@ class FutureLog:
             log.high_watermark = log.log_end_offset
 
     def swap(self) -> None:
-        """After `settle`: the copy has the log's name, and the log is deleted. StorageError."""
+        """Deletes the log and gives the copy its name; `settle` comes first. Raises StorageError."""
         source, log = self.source, self.log
         name = source.topic, source.partition
         cleaned = source.directory.cleaned.get(name)
-        if cleaned is None:  # before the swap: it may fail for want of room
+        if cleaned is None:  # done before the swap, because it may fail for want of room
             log.directory.forget_cleaned(name)
         else:
             log.directory.set_cleaned(name, cleaned)
-        source.recovery_point = source.log_end_offset  # whoever waits for an fsync has it
+        source.recovery_point = source.log_end_offset  # the copy is synced, so nobody needs to wait for an fsync any more
         _delete(source)
         source.directory.partitions.pop(name, None)
         take_plain_name(log)
         log.directory.partitions[name] = log
         source.directory.forget_cleaned(name)
-        log.directory.save_cleaned()  # which it is in only now
+        log.directory.save_cleaned()  # only now is the partition in this directory
         log.directory.save_all()
         _log.info("%s-%d is now in %s", *name, log.directory.path)
 
 
 def _delete(source: PartitionLog) -> None:
-    """The log goes, or is as it was, or its directory is offline: one that is written on under the name of a deleted one would
-    be removed by the next start. StorageError."""
+    """Deletes the log. If that fails, the log is as it was or its directory is offline: were it written on under the name of a
+    deleted partition, the next start would remove it. Raises StorageError."""
     try:
         source.delete()
     except StorageError as error:
         directory = source.directory
-        if directory.failed is None and not directory.disk.exists(source.path):  # renamed, but no descriptor to sync that
+        if directory.failed is None and not directory.disk.exists(source.path):  # renamed, but the rename could not be synced
             raise directory.fail(f"moving {source.path}", StateUnknown(errno.EIO, str(error))) from error
         raise
 
 
 def create_future(directory: LogDirectory, source: PartitionLog, opening: Opening) -> FutureLog:
-    """A new copy, empty. StorageError."""
+    """Makes a new, empty copy. Raises StorageError."""
     opening.directory = future_directory_name(source.topic, source.partition, source.local.random)
     opening.log_start_offset = source.first_base_offset
     opening.clean = True
@@ -174,22 +177,23 @@ def create_future(directory: LogDirectory, source: PartitionLog, opening: Openin
 
 
 def open_future(directory: LogDirectory, opening: Opening, clean: bool) -> PartitionLog:
-    """A copy that a start found; `clean`: the last stop was. Errors as log.recovery.open_log."""
+    """Opens a copy that the start found. `clean` says whether the last stop was clean. Raises what log.opening.recovery.open_log
+    raises."""
     opening.clean = clean
     with directory.guard(f"opening {opening.directory}"):
         return open_log(directory, opening)
 
 
 def take_plain_name(log: PartitionLog) -> None:
-    """The copy becomes a partition's directory. StorageError."""
+    """Gives the directory of a copy the plain name of a partition's directory. Raises StorageError."""
     directory = log.directory
     plain = f"{directory.path}/{log.topic}-{log.partition}"
-    with directory.guard(f"renaming {log.path}", whole=True):  # nothing may go on under a name that is half given
+    with directory.guard(f"renaming {log.path}", whole=True):  # a rename that may be half done must take the directory offline
         log.local.rename_directory(plain)
 
 
 def remove_future(directory: LogDirectory, name: str, now_ms: int) -> None:
-    """Takes away a copy that nobody has open. StorageError."""
+    """Deletes a copy that is not open. Raises StorageError."""
     topic_partition = parse_future_name(name)
     assert topic_partition is not None
     renamed = f"{directory.path}/{name.removesuffix(FUTURE_DIR_SUFFIX)}{DELETE_DIR_SUFFIX}"

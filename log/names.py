@@ -1,10 +1,11 @@
-"""Names of files and directories in a log directory: what is what is told by the end of a name. All of them are Kafka's.
+"""The names of files and directories in a log directory. Their endings say what they are, and all of them are Kafka's.
 
-A segment's files are named by its base offset in 20 digits. While a file is not, or no longer, part of the log, its name ends in
-one more suffix: `.cleaned`, `.swap`, `.deleted` or `.tmp` (`log.opening.temporary_files` has their meaning).
+A segment's files are named by its base offset in 20 digits. While a file is not yet, or no longer, part of the log, its name has
+one more suffix: `.cleaned`, `.swap`, `.deleted` or `.tmp` (`log.opening.temporary_files` explains them).
 
-A partition's directory is `<topic>-<partition>`. One that is no partition's any more, or not yet, is
-`<topic>-<partition>.<32 hex digits><suffix>`; the digits are drawn, so that a topic of the same name can come and go again.
+A partition's directory is `<topic>-<partition>`. A directory that is not yet, or no longer, a partition's is
+`<topic>-<partition>.<32 hex digits><suffix>`; the digits are random, so that a topic of the same name can be made and deleted
+again.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ TMP_SUFFIX: Final = ".tmp"
 DELETE_DIR_SUFFIX: Final = "-delete"
 """The directory is removed after `file.delete.delay.ms`, or by the next start."""
 STRAY_DIR_SUFFIX: Final = "-stray"
-"""No topic claims the directory: a crash came between a topic's end and that of its files, or the metadata is gone. As in Kafka
-it is out of the way and never removed."""
+"""No topic claims the directory: a crash came between the deletion of a topic and that of its files, or the metadata is lost. As
+in Kafka it is out of the way and never removed."""
 FUTURE_DIR_SUFFIX: Final = "-future"
 """The directory holds a copy on its way to another log directory (log/moving.py)."""
 
@@ -51,8 +52,8 @@ def offset_name(offset: int) -> str:
 
 
 def offset_in(name: str) -> int:
-    """Returns the offset in the name of a segment's or snapshot's file; NO_OFFSET for any other name, such as that of a copy that
-    somebody made by hand.
+    """Returns the offset in the name of a segment's or snapshot's file; NO_OFFSET for any other name, such as that of a copy made
+    by hand.
     """
     digits = name[:_OFFSET_DIGITS]
     if name[_OFFSET_DIGITS:] not in _FILE_SUFFIXES or not (digits.isascii() and digits.isdigit()):
@@ -62,7 +63,7 @@ def offset_in(name: str) -> int:
 
 
 def retired_directory_name(topic: str, partition: int, random: Random, suffix: str) -> str:
-    """Returns a name for the directory of a partition that ends here; a long topic name is cut to fit the file system."""
+    """Returns a new name for the directory of a partition that is removed; a long topic name is cut to fit the file system."""
     ending = f"-{partition}.{random.getrandbits(128):032x}{suffix}"
     return f"{topic[: _MAX_NAME_BYTES - len(ending)]}{ending}"
 
@@ -73,11 +74,11 @@ def future_directory_name(topic: str, partition: int, random: Random) -> str:
 
 
 def future_name_fits(topic: str, partition: int) -> bool:
-    """Returns whether there is such a name: with a topic of 200 characters or more it is too long for a file system."""
+    """Returns whether the file system allows `future_directory_name`: with a topic of 200 characters or more it is too long."""
     return len(topic) + len(f"-{partition}.{'0' * 32}{FUTURE_DIR_SUFFIX}") <= _MAX_NAME_BYTES
 
 
 def parse_future_name(name: str) -> tuple[str, int] | None:
-    """Returns (topic, partition) of a copy's directory; None if the name is no such directory's."""
+    """Returns (topic, partition) of the directory of a partition's copy; None if the name is not that of such a directory."""
     match = _FUTURE_NAME.fullmatch(name)
     return None if match is None else (match["topic"], int(match["partition"]))

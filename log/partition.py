@@ -1,19 +1,19 @@
-"""PartitionLog: one partition's records, from append to deletion. What Kafka calls UnifiedLog.
+"""PartitionLog: one partition's records, from append to deletion. It corresponds to Kafka's UnifiedLog.
 
 Four offsets, always in this order:
 
     log_start_offset <= last_stable_offset <= high_watermark <= log_end_offset
 
-Readers see offsets from the start up to the high watermark (all replicas have them), or up to the last stable offset if they
-want no open transactions. `recovery_point` is apart from these: everything below it was fsynced.
+Readers see offsets from the start up to the high watermark (all replicas have them), or up to the last stable offset if they want
+no open transactions. `recovery_point` is independent of these: everything below it was fsynced.
 
-An append, in order: validate the batch; ask the producer state (a duplicate ends here); note a new leader epoch; roll if the
-segment is full; one `writev`; then move the offsets. Before the write nothing has changed that a reader could see; after it
-nothing can fail.
+An append validates the batch, checks it against the producer state (a duplicate ends here), notes a new leader epoch, rolls if
+the segment is full, does one `writev`, and then moves the offsets. Before the write nothing has changed that a reader could see;
+after it nothing can fail.
 
-What depends on this log but is not needed to read it (indexes, producer snapshots, epochs) is written unsynced and synced by
+What is derived from the log and not needed to read it (indexes, producer snapshots, epochs) is written unsynced, and synced by
 `flush` before the recovery point moves. So after a crash all of it is either durable or lies beyond the recovery point, where
-recovery builds it again.
+recovery rebuilds it.
 """
 
 from __future__ import annotations
@@ -51,12 +51,11 @@ _MAX_RELATIVE_OFFSET: Final = 2**31 - 1
 
 
 class AppendInfo(NamedTuple):
-    """What became of an appended batch. `log_append_time_ms` is -1 where the producer's time counts.
+    """The result of an append. `log_append_time_ms` is -1 if the topic keeps the producer's timestamps.
 
-    Of a duplicate, the offsets are those of the first time and the time is the batch's greatest timestamp (row I3 of
-    docs/kafka-behaviour.md).
-    `waits` says that the acknowledgement has to wait: for a flush that `flush.messages` made due (log/flush.py), or, if all
-    replicas are to have the batch, for the high watermark.
+    For a duplicate, the offsets are those of the first time and the time is the batch's greatest timestamp (row I3 of
+    docs/kafka-behaviour.md). `waits` says that the acknowledgement has to wait: for a flush that `flush.messages` made due
+    (log/flush.py), or, if all replicas are to have the batch, for the high watermark.
     """
 
     base_offset: int
@@ -68,8 +67,8 @@ class AppendInfo(NamedTuple):
 
 
 class PartitionLog:
-    """See the module's docstring. Made by `log.opening.recovery`; not thread-safe but for `FlushJob.run` and reads of a
-    FileSlice."""
+    """A partition's log, as the module's docstring describes it. `log.opening.recovery` makes it. It is not thread-safe, except
+    for `FlushJob.run` and reads of a FileSlice."""
 
     __slots__ = (
         "_config", "_held", "_last_snapshot", "_latest_epoch", "_roll_flush_upto", "_segment_bytes", "closed", "cuts",
@@ -109,18 +108,18 @@ class PartitionLog:
         self.log_end_offset = log_end_offset
         self.recovery_point = log_end_offset if opening.clean else max(0, min(opening.recovery_point, log_end_offset))
         self.on_append: Callable[[int], bool] | None = None
-        """What to call with the log's end when an append need not be flushed before its acknowledgement, or was flushed; it
-        returns whether the acknowledgement has to wait for other replicas. Whoever sets it moves `high_watermark`, beginning with
-        `saved_high_watermark`. None where one replica counts: the high watermark follows the log's end at once."""
+        """Called with the log's end when an append was flushed, or need not be flushed before its acknowledgement; it returns
+        whether the acknowledgement has to wait for other replicas. The owner that sets it also moves `high_watermark`, beginning
+        with `saved_high_watermark`. It is None if there is one replica: the high watermark follows the log's end at once."""
         self.high_watermark = log_end_offset
         self.saved_high_watermark = max(log_start_offset, min(opening.high_watermark, log_end_offset))
         self.unsynced = self.local.unsynced
         self._held: deque[int] = deque()
-        """Ends of the appends whose answers wait for a flush, ascending."""
+        """The end offsets of the appends whose answers wait for a flush, ascending."""
         self.last_flush_ms = opening.now_ms()
         self.closed = False
         self.cuts = 0
-        """Truncations so far: a flush that began before one says nothing about the bytes after it."""
+        """The number of truncations so far: a flush that began before one says nothing about the bytes after it."""
         self._last_snapshot = last_snapshot
         self._roll_flush_upto = 0
         self.config = opening.config
@@ -131,7 +130,7 @@ class PartitionLog:
 
     @property
     def config(self) -> LogConfig:
-        """The topic's settings; assign to change them at run time."""
+        """The topic's settings. They may be assigned at run time."""
         return self._config
 
     @config.setter
@@ -144,23 +143,23 @@ class PartitionLog:
         self.flush_messages = config.flush_messages
         self.local.configure(config)
 
-    # What others look at
+    # Properties
 
     @property
     def path(self) -> str:
-        """The partition's directory."""
+        """Returns the partition's directory."""
         return self.local.path
 
     @property
     def last_stable_offset(self) -> int:
-        """Up to here every transaction is decided, and all replicas have it."""
+        """The offset up to which every transaction is decided and all replicas have the records."""
         high_watermark = self.high_watermark
         first = self.producers.first_unstable_offset(high_watermark)
         return high_watermark if first is None or first > high_watermark else max(first, self.log_start_offset)
 
     @property
     def leader_epoch(self) -> int:
-        """The latest leader epoch that this log knows, -1 if none."""
+        """Returns the latest leader epoch that this log knows, -1 if none."""
         return self._latest_epoch
 
     @property
@@ -173,7 +172,7 @@ class PartitionLog:
 
     @property
     def unflushed(self) -> int:
-        """Offsets beyond the recovery point: what a power cut may take."""
+        """The number of offsets beyond the recovery point, which a power cut may take."""
         return self.log_end_offset - self.recovery_point
 
     @property
@@ -188,8 +187,8 @@ class PartitionLog:
     ) -> AppendInfo:
         """Appends the one batch in `records`, which is only borrowed and may be reused when this returns.
 
-        `api_version_zstd_ok`: False for Produce below version 7. Raises the errors of log.validate and log.producers with nothing
-        changed, and StorageError: the log is closed, or its directory offline, if only since this append.
+        `api_version_zstd_ok` is False for Produce below version 7. Raises the errors of log.validate and log.producers with
+        nothing changed, and StorageError if the log is closed or its directory offline, perhaps because of this append.
         """
         directory = self.directory
         if self.closed or directory.failed is not None:
@@ -237,13 +236,13 @@ class PartitionLog:
             self.high_watermark = end_offset
         else:
             waits = self.on_append(end_offset)
-        # Half the time of AppendInfo(…), which is Python code.
+        # This takes half the time of AppendInfo(…), which is Python code.
         return tuple.__new__(
             AppendInfo, (base_offset, last_offset, batch.log_append_time_ms, self.log_start_offset, False, waits)
         )
 
     def _waits(self, end_offset: int) -> bool:
-        """Returns whether an append that ended at `end_offset` may not be acknowledged yet by all replicas."""
+        """Returns whether an append that ended at `end_offset` may not be acknowledged yet if all replicas are to have it."""
         return self.awaits_flush(end_offset) or (self.on_append is not None and end_offset > self.high_watermark)
 
     def awaits_flush(self, end_offset: int) -> bool:
@@ -251,18 +250,18 @@ class PartitionLog:
         return end_offset - self.recovery_point >= self.flush_messages
 
     def check_usable(self) -> None:
-        """StorageError if the log was closed, deleted or set aside, or if its directory is offline.
+        """Raises StorageError if the log was closed, deleted or set aside, or if its directory is offline.
 
-        Whoever still holds a log that is gone must not look for its files: not to find them would take the directory offline, and
-        to find them after a clean stop would be worse.
+        A caller that still holds a log that is gone must not touch its files: if they are missing, that would take the directory
+        offline, and if they are there after a clean stop, changing them would be worse.
         """
         self.directory.check()
         if self.closed:
             raise StorageError(f"{self.topic}-{self.partition} is closed")
 
     def begin_epoch(self, leader_epoch: int) -> None:
-        """Notes that a leader of this epoch writes from the log's end on. The next flush saves that; recovery finds it in the
-        batches.
+        """Notes that a leader of this epoch writes from the log's end on. The next flush saves that; after a crash recovery finds
+        it in the batches.
         """
         self.note_epoch(leader_epoch, self.log_end_offset)
 
@@ -273,7 +272,8 @@ class PartitionLog:
         self._latest_epoch = leader_epoch
 
     def roll(self) -> Segment:
-        """Ends the active segment and starts one at the log's end; returns that. An empty segment there is kept. StorageError."""
+        """Ends the active segment and starts one at the log's end, which it returns. If the active one is empty it is kept.
+        Raises StorageError."""
         old = self.segments.active
         if old.base_offset == self.log_end_offset:
             assert old.size == 0
@@ -282,7 +282,7 @@ class PartitionLog:
             indexes = old.write_indexes(final=True)
             if self.recovery_point < self.log_end_offset:
                 self.unsynced.paths += indexes  # for the flush that moves the recovery point past them
-            else:  # recovery would begin behind them, and believe what a power cut left
+            else:  # recovery would begin behind them, and trust what a power cut left of them
                 self.local.sync_now(indexes)
             self.take_snapshot()
             segment = self.local.new_segment(self.log_end_offset)
@@ -292,7 +292,7 @@ class PartitionLog:
         return segment
 
     def take_snapshot(self) -> None:
-        """Saves the producer state as `<end offset>.snapshot` unless that is there already. OSError."""
+        """Saves the producer state as `<end offset>.snapshot` unless that exists already. Raises OSError."""
         end_offset = self.producers.end_offset
         if end_offset > self._last_snapshot:
             self.local.write_snapshot(end_offset, self.producers.snapshot_bytes())
@@ -301,8 +301,9 @@ class PartitionLog:
     # Transactions
 
     def note_marker(self, header: BatchHeader, base_offset: int, parts: Sequence[Buffer]) -> None:
-        """Notes the control batch in `parts`, which was appended at `base_offset` to the active segment: with the producers and,
-        if it aborts a transaction, in the transaction index. StorageError, and the log's directory is offline.
+        """Notes the control batch in `parts`, which was appended at `base_offset` to the active segment, in the producer state
+        and, if it aborts a transaction, in the transaction index. If that fails, it takes the log's directory offline and raises
+        StorageError.
         """
         self.producers.forget_replicated(self.high_watermark)
         completed = end_transaction(self.producers, header, base_offset, parts)
@@ -310,18 +311,18 @@ class PartitionLog:
             self.local.add_aborted(completed.index_entry, self.log_start_offset)
 
     def txn_index_of(self, segment: Segment) -> TxnIndex:
-        """Returns a segment's transaction index, rebuilt from the log if its file is wrong. CorruptRecord, OSError."""
+        """Returns a segment's transaction index, rebuilt from the log if its file is wrong. Raises CorruptRecord or OSError."""
         return self.local.txn_index_of(segment, self.log_start_offset)
 
     # Reading
 
     def read(self, offset: int, max_bytes: int, *, upto: int, min_one_batch: bool = True) -> FileSlice | None:
-        """Bytes from the batch that holds `offset`, all from one segment, never past offset `upto` (high watermark, last stable
-        offset or log end); None if there is nothing to read yet.
+        """Returns the place of the bytes from the batch that holds `offset` on, all in one segment and never past offset `upto`
+        (high watermark, last stable offset or log end); None if there is nothing to read yet.
 
-        The slice is cut at `max_bytes`, inside a batch too, but holds the first batch whole if `min_one_batch`, and is None if
-        that batch does not fit and `min_one_batch` is False. Its first records may lie before `offset`. OffsetOutOfRange;
-        CorruptRecord if the file cannot be walked; StorageError.
+        The slice is cut at `max_bytes`, even inside a batch. If the first batch alone is larger, the slice holds all of it if
+        `min_one_batch`, and is None otherwise. Its first records may lie before `offset`. Raises OffsetOutOfRange, and
+        CorruptRecord if the file cannot be walked, and StorageError.
         """
         end_offset = self.log_end_offset
         if not self.log_start_offset <= offset <= end_offset:
@@ -337,7 +338,8 @@ class PartitionLog:
             raise directory.fail(f"reading {self.path}", error) from error
 
     def iterate_batches(self, from_offset: int) -> Iterator[bytes]:
-        """Yields every whole batch from the one that holds `from_offset` to the log's end as it is now. Errors as `read`."""
+        """Yields every whole batch from the one that holds `from_offset` to the log's end as it is now. Raises what `read`
+        raises."""
         if not self.log_start_offset <= from_offset <= self.log_end_offset:
             raise OffsetOutOfRange(f"offset {from_offset} is not in {self.log_start_offset}..{self.log_end_offset} of {self!r}")
         with self.directory.guard(f"reading {self.path}"):
@@ -345,23 +347,24 @@ class PartitionLog:
                 yield bytes(batch)
 
     def offset_for_timestamp(self, timestamp_ms: int) -> TimestampOffset | None:
-        """The first record at or after the time, None if there is none. Errors as `read`."""
+        """Returns the first record whose timestamp is at or after `timestamp_ms`, None if there is none. Raises what `read`
+        raises."""
         with self.directory.guard(f"reading {self.path}"):
             return timestamps.offset_for_timestamp(self.segments, timestamp_ms, self.log_start_offset)
 
     def max_timestamp_offset(self) -> TimestampOffset | None:
-        """The first record that has the greatest timestamp, None if none has one. Errors as `read`."""
+        """Returns the first record that has the greatest timestamp, None if none has one. Raises what `read` raises."""
         with self.directory.guard(f"reading {self.path}"):
             return timestamps.max_timestamp_offset(self.segments)
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
-        """Returns (epoch, end offset) as OffsetForLeaderEpoch answers: see LeaderEpochs.end_offset_for."""
+        """Returns (epoch, end offset) as OffsetForLeaderEpoch answers it; LeaderEpochs.end_offset_for has the rules."""
         return self.epochs.end_offset_for(epoch, self.log_end_offset)
 
     # Flushing
 
     def start_flush(self, upto: int | None = None) -> FlushJob | None:
-        """What must be synced so that everything below offset `upto` (default: the log's end) survives; None if nothing.
+        """Returns a job that makes everything below offset `upto` (default: the log's end) durable, None if it is. Raises
         StorageError.
         """
         self.directory.check()
@@ -385,7 +388,7 @@ class PartitionLog:
         )
 
     def _flush_finished(self, job: FlushJob) -> None:
-        """Moves the recovery point: everything below the job's `upto` is durable."""
+        """Moves the recovery point after a job, which made everything below its `upto` durable."""
         if job.cuts == self.cuts:
             self.recovery_point = max(self.recovery_point, job.upto)
             self._release_held()
@@ -394,7 +397,7 @@ class PartitionLog:
         self.last_flush_ms = self.now_ms()
 
     def _release_held(self) -> None:
-        """Shows readers those appends that may be acknowledged now, after the recovery point moved."""
+        """Makes visible to readers the appends that may be acknowledged now that the recovery point has moved."""
         held = self._held
         while held and held[0] - self.recovery_point < self.flush_messages:
             end_offset = held.popleft()
@@ -404,14 +407,14 @@ class PartitionLog:
                 self.high_watermark = end_offset
 
     def flush(self, upto: int | None = None) -> None:
-        """Syncs everything below `upto` (default: all) before it returns. StorageError."""
+        """Syncs everything below `upto` (default: all) before it returns. Raises StorageError."""
         job = self.start_flush(upto)
         if job is not None:
             job.run_and_finish()
 
     def flush_due(self, now_ms: int) -> int | None:
-        """Up to which offset a flush is due: all after `flush.messages` or `flush.ms`, the rolled segments after a roll; None
-        if none.
+        """Returns the offset up to which a flush is due, None if none is: the log's end by `flush.messages` or `flush.ms`, the
+        end of the rolled segments after a roll.
         """
         unflushed = self.log_end_offset - self.recovery_point
         if unflushed > 0 and (unflushed >= self.flush_messages or now_ms - self.last_flush_ms >= self._config.flush_ms):
@@ -421,10 +424,11 @@ class PartitionLog:
     # Cutting at the start
 
     def delete_records_before(self, offset: int) -> int:
-        """Moves the log's start to `offset` (-1: the high watermark) and returns the start; segments go with the next retention.
+        """Moves the log's start to `offset` (-1: the high watermark) and returns the new start; the next retention deletes
+        segments.
 
-        Already at or beyond `offset`: nothing changes. OffsetOutOfRange beyond the high watermark; PolicyViolation where the
-        topic is only compacted.
+        If the log begins at or beyond `offset` already, nothing changes. Raises OffsetOutOfRange if it is beyond the high
+        watermark, and PolicyViolation if the topic is only compacted.
         """
         if "delete" not in self._config.cleanup_policy and "compact" in self._config.cleanup_policy:
             raise PolicyViolation(f"{self.topic} is compacted and does not delete")
@@ -437,15 +441,15 @@ class PartitionLog:
         return self.log_start_offset
 
     def raise_log_start_offset(self, offset: int) -> None:
-        """Records below `offset` count as gone. Never moves back."""
+        """Makes the log start at `offset`, so that the records below count as deleted. The start never moves back."""
         if offset > self.log_start_offset:
             assert offset <= self.high_watermark
             self.log_start_offset = offset
             self.unsynced.epochs |= self.epochs.truncate_from_start(offset)
 
     def apply_retention(self, now_ms: int) -> int:
-        """Deletes the segments that retention.ms, retention.bytes or the log's start let go; returns how many. CorruptRecord,
-        StorageError.
+        """Deletes the segments that may go by retention.ms, retention.bytes or the log's start; returns how many. Raises
+        CorruptRecord or StorageError.
         """
         deleted = 0
         with self.directory.guard(f"deleting segments of {self.path}"):
@@ -458,8 +462,8 @@ class PartitionLog:
         return deleted
 
     def _delete_oldest(self, count: int, reason: str) -> None:
-        """Deletes the oldest `count` segments, which moves the log's start up. If even the active one is to go, a new one is
-        rolled first: the log never loses its end. OSError, StorageError.
+        """Deletes the oldest `count` segments, which raises the log's start. If even the active segment is to go, a new one is
+        rolled first, because the log must not lose its end. Raises OSError or StorageError.
         """
         segments = self.segments
         if count == len(segments):
@@ -471,10 +475,11 @@ class PartitionLog:
     # Cutting at the end
 
     def truncate_to(self, offset: int) -> bool:
-        """Drops everything from `offset` on; False if there was nothing. Below the log's start the log starts anew, empty, there.
+        """Drops everything from `offset` on; returns False if there was nothing. If `offset` is below the log's start, the log is
+        empty afterwards and starts there.
 
-        A leader epoch that begins at the log's end goes even where no record does: a leader may have begun it and been replaced
-        before it wrote anything. Kafka's `UnifiedLog.truncateTo` does the same.
+        A leader epoch that begins at the log's end is dropped even if no record is, because a leader may have begun it and been
+        replaced before it wrote anything. Kafka's `UnifiedLog.truncateTo` does the same.
         """
         assert offset >= 0
         if offset >= self.log_end_offset:
@@ -497,10 +502,10 @@ class PartitionLog:
         return True
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
-        """Drops everything; the log begins anew, empty, at an offset that it may never have reached. StorageError.
+        """Drops everything, so that the log is empty and begins at an offset that it may never have reached. Raises StorageError.
 
-        Kafka's followers do so when they fell behind their leader's start, and its metadata log when there is a snapshot of what
-        it does not hold. Durable with the next flush; a crash before that leaves the old log, or an empty one.
+        Kafka's followers do this when they have fallen behind their leader's start, and its metadata log does it when a snapshot
+        covers what it does not have. It is durable with the next flush; a crash before that leaves the old log, or an empty one.
         """
         self._begin_cut(offset)
         with self.directory.guard(f"truncating {self.path}", whole=True):
@@ -513,8 +518,8 @@ class PartitionLog:
             self.log_start_offset = self.log_end_offset = self.high_watermark = self.recovery_point = offset
 
     def _begin_cut(self, offset: int) -> None:
-        """Lowers the recovery point on disk first: bytes beyond a cut are written again, and may not count as fsynced.
-        StorageError.
+        """Lowers the recovery point on disk before a cut, because bytes beyond it are written again and must not count as
+        fsynced. Raises StorageError.
         """
         if offset < self.recovery_point:
             self.recovery_point = offset
@@ -534,16 +539,17 @@ class PartitionLog:
             now_ms=self.now_ms(),
             expiration_ms=self.producer_expiration_ms,
         )
-        self.take_snapshot()  # a log that starts later can no longer be replayed for it
+        self.take_snapshot()  # the state can no longer be replayed from a log that starts later
 
     # The end
 
     def forget_expired_producers(self, now_ms: int) -> int:
-        """Drops the state of producers that were silent for producer.id.expiration.ms; returns how many."""
+        """Forgets producers that were silent for producer.id.expiration.ms; returns how many."""
         return self.producers.expire(now_ms, self.producer_expiration_ms)
 
     def delete(self) -> None:
-        """Deletes the whole partition: its directory is renamed now and removed after `file.delete.delay.ms`. StorageError."""
+        """Deletes the whole partition: its directory is renamed now and removed after `file.delete.delay.ms`. Raises
+        StorageError."""
         self.directory.check()
         _log.info("%s is deleted", self.path)
         with self.directory.guard(f"deleting {self.path}"):
@@ -552,7 +558,8 @@ class PartitionLog:
         self._let_go()
 
     def set_aside(self) -> None:
-        """Renames the directory, which no topic claims; its files stay. StorageError."""
+        """Closes the log of a partition that belongs to no topic, and renames its directory; the files stay. Raises
+        StorageError."""
         self.directory.check()
         with self.directory.guard(f"setting {self.path} aside"):
             renamed = self.local.retire_directory(STRAY_DIR_SUFFIX)
@@ -560,18 +567,19 @@ class PartitionLog:
         self._let_go()
 
     def start_close(self) -> FlushJob | None:
-        """Writes what a start without recovery needs: the indexes and the producer snapshot. Returns what is to be synced, None
-        if nothing was written. StorageError.
+        """Writes what a start without recovery needs: the indexes and the producer snapshot. Returns the flush that must follow,
+        None if nothing was written. Raises StorageError.
         """
         self.directory.check()
         with self.directory.guard(f"closing {self.path}"):
             written = self.local.write_indexes()
             self.take_snapshot()
-        # a thousand idle logs shall not cost a thousand fsyncs
+        # No flush if nothing was written: a thousand idle logs must not cost a thousand fsyncs.
         return self.start_flush() if written or self.unflushed > 0 else None
 
     def close(self, clean: bool = True) -> None:
-        """Ends the log's use. `clean`: after `start_close`, which is synced if nobody did that yet. StorageError."""
+        """Closes the log. If `clean`, it first does `start_close` and its flush, unless the caller has done that. Raises
+        StorageError."""
         if self.closed:
             return
         if clean:

@@ -1,25 +1,25 @@
-"""What a partition remembers of its idempotent producers, so that a retried batch is written once and order is kept.
+"""The state that a partition keeps of its idempotent producers, so that a retried batch is written once and order is kept.
 
 A producer numbers its records per partition (base sequence in the batch header, wrapping from 2^31-1 to 0). The partition keeps
 the epoch and the last five batches of every producer id, which is as many as a client may have in flight:
 
-- the very range of one of the five again: a duplicate, answered with the offsets of the first time (`check` returns them);
-- the number after the last one: next in line;
-- anything else, also a duplicate older than five batches: OutOfOrderSequence;
-- a smaller epoch: InvalidProducerEpoch. A larger one begins anew and must begin with 0;
-- a producer id not seen before, or forgotten: any number begins. Retention may have removed its earlier batches.
+- A batch with exactly the range of one of the five is a duplicate; `check` returns the offsets of the first time for the answer.
+- A batch that begins with the number after the last one is the next.
+- Any other number, also that of a duplicate older than five batches, is OutOfOrderSequence.
+- A smaller epoch is InvalidProducerEpoch. A larger one must begin with the number 0.
+- A producer id that is not known may begin with any number, because retention may have removed its earlier batches.
 
 `check` reads and `update` writes: the log calls one before and the other after the bytes are in the file, so a failed write
 leaves no trace here. Replay (recovery, replication) only calls `update`.
 
-The state is a view of the log. It is saved as `<offset>.snapshot`, "everything below that offset", in the format of Kafka's
-ProducerSnapshot version 1: int16 version, uint32 CRC-32C of what follows, int32 count, then 46 bytes a producer (`_ENTRY`). A
-snapshot holds one batch a producer, so after a restart less than five may be known; the same is true of Kafka. A snapshot that
-cannot be read is no loss: the caller replays the log.
+The state is derived from the log. It is saved as `<offset>.snapshot`, which covers everything below that offset, in the format of
+Kafka's ProducerSnapshot version 1: int16 version, uint32 CRC-32C of what follows, int32 count, then 46 bytes a producer
+(`_ENTRY`). A snapshot holds one batch a producer, so after a restart fewer than five may be known; the same is true of Kafka.
+Nothing is lost if a snapshot cannot be read: the caller replays the log.
 
-Transactions (KIP-98) add the offset of a producer's first record in its open transaction and the epoch of the coordinator that
-closed the last one; `end_transaction` is called for the control batch that closes it. A transaction is unstable until its marker
-is known everywhere, that is, below the high watermark: `first_unstable_offset` is where the last stable offset stops.
+Transactions (KIP-98) add the offset of a producer's first record in its open transaction, and the epoch of the coordinator that
+closed the last one; `end_transaction` is called for the control batch that closes it. A transaction is unstable until all
+replicas have its marker, that is, until it is below the high watermark: the last stable offset stops at `first_unstable_offset`.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ _REPLICATION: Final = Origin.REPLICATION
 
 
 class AppendedBatch(NamedTuple):
-    """One of the last batches of a producer."""
+    """One of the last batches that a producer appended."""
 
     last_sequence: int
     last_offset: int
@@ -80,7 +80,7 @@ class AppendedBatch(NamedTuple):
 
 
 class Duplicate(NamedTuple):
-    """Where a batch that comes again was written the first time; the time is its maximum timestamp, as Kafka answers it."""
+    """Says where a repeated batch was written the first time; the time is its maximum timestamp, which is what Kafka answers."""
 
     first_offset: int
     last_offset: int
@@ -90,7 +90,8 @@ class Duplicate(NamedTuple):
 class CompletedTransaction(NamedTuple):
     """A transaction that a marker at `last_offset` ended. The transaction index records the aborted ones.
 
-    `last_stable_offset`: where the oldest transaction begins that was open then, or the offset after the marker if none was.
+    `last_stable_offset` is the first offset of the oldest transaction that was open then, or the one after the marker if none
+    was.
     """
 
     producer_id: int
@@ -105,7 +106,7 @@ class CompletedTransaction(NamedTuple):
 
 
 class ProducerState:
-    """One producer on one partition. DescribeProducers shows it."""
+    """The state of one producer in one partition, which DescribeProducers shows."""
 
     __slots__ = ("batches", "coordinator_epoch", "last_timestamp_ms", "producer_epoch", "producer_id", "txn_first_offset")
 
@@ -136,16 +137,16 @@ class ProducerState:
 
 
 class ProducerStates:
-    """All producers of one partition, up to `end_offset` of its log."""
+    """The states of all producers of one partition, up to `end_offset` of its log."""
 
     __slots__ = ("_most", "_open_transactions", "_refused", "_states", "_unreplicated", "end_offset")
 
     def __init__(self, end_offset: int = 0) -> None:
         self._states: dict[int, ProducerState] = {}
         self._open_transactions: dict[int, int] = {}  # first offset -> producer id; offsets only grow, so the first is the least
-        self._unreplicated: deque[tuple[int, int]] = deque()  # (marker's offset, first offset) of what ended, ascending
-        self._most = 0  # so many there were at once; see in_kafkas_order
-        self._refused: dict[int, tuple[int, int]] | None = None  # see refuse
+        self._unreplicated: deque[tuple[int, int]] = deque()  # (marker's offset, first offset) of ended transactions, ascending
+        self._most = 0  # the most producers that there were at once, for in_kafkas_order
+        self._refused: dict[int, tuple[int, int]] | None = None  # what `refuse` has noted
         self.end_offset = end_offset
 
     def __len__(self) -> int:
@@ -158,16 +159,18 @@ class ProducerStates:
         return self._states.get(producer_id)
 
     def refuse(self, producer_id: int, epoch: int, sequence: int) -> None:
-        """A transactional batch may not be appended yet. It comes again, and those behind it must not overtake it meanwhile."""
+        """Notes that a transactional batch may not be appended yet: the producer sends it again, and until then its later batches
+        must not overtake it."""
         if self._refused is None:
             self._refused = {}
         known_epoch, lowest = self._refused.pop(producer_id, (epoch, sequence))
         self._refused[producer_id] = (epoch, min(lowest, sequence) if known_epoch == epoch else sequence)
-        if len(self._refused) > _MOST_REFUSED:  # of producers that never came back
+        if len(self._refused) > _MOST_REFUSED:  # some producers never come back
             del self._refused[next(iter(self._refused))]
 
     def overtakes(self, producer_id: int, epoch: int, sequence: int) -> bool:
-        """Is the lowest batch that was refused still missing? Forgets it if this is it."""
+        """Returns whether this batch would overtake one that was refused and has not come again. If it is that one, it is no
+        longer waited for."""
         if self._refused is None or producer_id not in self._refused:
             return False
         known_epoch, lowest = self._refused[producer_id]
@@ -177,10 +180,9 @@ class ProducerStates:
         return False
 
     def in_kafkas_order(self) -> list[ProducerState]:
-        """The producers in the order in which Kafka writes and tells them, which is that of its hash table.
-
-        The table doubles when it is three quarters full and never shrinks; within a slot the elder comes first. (Kafka sorts
-        slots of many otherwise; it takes ids that are chosen for it to fill one.)
+        """Returns the producers in the order in which Kafka writes and lists them, which is that of its hash table. The table
+        doubles when it is three quarters full and never shrinks; within a slot the older one comes first. (In Kafka slots with
+        many entries have another order, but only ids chosen on purpose fill a slot like that.)
         """
         slots = _FEWEST_SLOTS
         while self._most > slots * 3 // 4:
@@ -194,8 +196,8 @@ class ProducerStates:
         return sorted(self, key=slot)
 
     def reverse_newest(self, known: int) -> None:
-        """A segment was replayed before which `known` producers were there. Kafka replays into a table of its own, which puts who
-        comes later first, and takes over from that.
+        """Puts the producers that the replay of a segment added to the `known` ones into Kafka's order: Kafka replays a segment
+        into a table of its own, from which it takes the later ones first.
         """
         newest = list(self._states.values())[known:]
         for state in newest:
@@ -204,11 +206,12 @@ class ProducerStates:
 
     @property
     def first_open_offset(self) -> int | None:
-        """Returns the first offset of the oldest open transaction, decided by nobody yet."""
+        """Returns the first offset of the oldest transaction that is still open, None if there is none."""
         return next(iter(self._open_transactions), None)
 
     def first_unstable_offset(self, high_watermark: int) -> int | None:
-        """First offset of the oldest transaction that is open, or whose marker is not below the high watermark yet."""
+        """Returns the first offset of the oldest transaction that is open, or whose marker is not below the high watermark
+        yet."""
         first = next(iter(self._open_transactions), None)
         if self._unreplicated:
             self.forget_replicated(high_watermark)
@@ -217,28 +220,29 @@ class ProducerStates:
         return first
 
     def forget_replicated(self, high_watermark: int) -> None:
-        """Transactions whose marker is below the high watermark are stable."""
+        """Forgets ended transactions whose marker is below the high watermark, because they are stable."""
         unreplicated = self._unreplicated
         while unreplicated and unreplicated[0][0] < high_watermark:
             unreplicated.popleft()
 
     def oldest_open_timestamp_ms(self) -> int:
-        """When the producer of the oldest open transaction last wrote; -1 if there is none."""
+        """Returns when the producer of the oldest open transaction last wrote, in ms; -1 if there is none."""
         producer_id = next(iter(self._open_transactions.values()), None)
         state = None if producer_id is None else self._states.get(producer_id)
         return NO_TIMESTAMP if state is None else state.last_timestamp_ms
 
     def has_late_transaction(self, now_ms: int, max_timeout_ms: int) -> bool:
-        """Is the oldest open transaction one that no coordinator knows any more? It had to end by `max_timeout_ms`
-        (transaction.max.timeout.ms) and has been silent for five minutes more.
+        """Returns whether the oldest open transaction is probably hanging, unknown to any coordinator: it has been silent for
+        `max_timeout_ms` (transaction.max.timeout.ms), by which it had to end, and five minutes more.
         """
         timestamp_ms = self.oldest_open_timestamp_ms()
         return timestamp_ms > 0 and now_ms - timestamp_ms > max_timeout_ms + _LATE_AFTER_MS
 
     def check(self, header: BatchHeader, origin: Origin = _CLIENT) -> Duplicate | None:
-        """May this batch be appended? None: yes. A Duplicate: it is there already. Else raises as the module says.
+        """Checks whether the batch may be appended. Returns None if so, a Duplicate if it is in the log already, and raises one
+        of the errors named in the module's docstring otherwise.
 
-        Only clients have sequences; other origins are checked for their epoch, replicated batches for nothing.
+        Only clients have sequences; of other origins only the epoch is checked, and of replicated batches nothing.
         """
         if header.producer_id < 0 or origin is _REPLICATION:
             return None
@@ -260,7 +264,7 @@ class ProducerStates:
         return None
 
     def update(self, header: BatchHeader, base_offset: int) -> None:
-        """A batch was appended at `base_offset` (or is replayed from there). Control batches go to `end_transaction`."""
+        """Notes a batch that was appended at `base_offset` or is replayed. Control batches go to `end_transaction` instead."""
         self.end_offset = base_offset + header.last_offset_delta + 1
         if header.producer_id < 0 or header.is_control:
             return
@@ -277,10 +281,10 @@ class ProducerStates:
             self._open_transactions[base_offset] = header.producer_id
 
     def check_marker(self, header: BatchHeader, coordinator_epoch: int, transaction_version: int = 0) -> None:
-        """May this control batch be appended? Raises InvalidProducerEpoch or TransactionCoordinatorFenced.
-
-        From `transaction_version` 2 on (KIP-890) a marker has an epoch above that of what it ends. One of the same epoch is the
-        same marker again, and harmless where nothing is open; an epoch that cannot grow is as it was before.
+        """Raises InvalidProducerEpoch or TransactionCoordinatorFenced if this control batch may not be appended. From
+        `transaction_version` 2 on (KIP-890) a marker has a higher epoch than the transaction that it ends. A marker of the same
+        epoch is a repetition, and harmless if no transaction is open; an epoch that cannot grow is treated as before that
+        version.
         """
         state = self._states.get(header.producer_id)
         if state is None:
@@ -299,7 +303,8 @@ class ProducerStates:
     def end_transaction(
         self, header: BatchHeader, base_offset: int, *, coordinator_epoch: int, aborted: bool, timestamp_ms: int
     ) -> CompletedTransaction | None:
-        """A commit or abort marker was appended at `base_offset`. None: the producer had written nothing here."""
+        """Notes a commit or abort marker that was appended at `base_offset`. Returns the transaction that it ended, None if the
+        producer had written nothing to this partition."""
         self.end_offset = base_offset + header.last_offset_delta + 1
         state = self._state(header.producer_id)
         completed = None
@@ -316,39 +321,42 @@ class ProducerStates:
         return completed
 
     def end_nothing(self, header: BatchHeader, base_offset: int) -> None:
-        """A control batch without a record is replayed: compaction left it of a marker. The producer is known, and no more."""
+        """Notes a replayed control batch without a record, which is what compaction left of a marker: the producer is known, and
+        nothing else."""
         self.end_offset = base_offset + header.last_offset_delta + 1
         self._state(header.producer_id)
 
     def expire(self, now_ms: int, expiration_ms: int) -> int:
-        """Forgets who has been silent for `producer.id.expiration.ms` and has no open transaction; returns how many."""
+        """Forgets producers that were silent for `expiration_ms` and have no open transaction; returns how many."""
         expired = [state.producer_id for state in self if _is_expired(state, now_ms, expiration_ms)]
         for producer_id in expired:
             del self._states[producer_id]
         return len(expired)
 
     def truncate(self, end_offset: int) -> bool:
-        """The log was cut to `end_offset`. True: everything is forgotten, load a snapshot and replay the log from there."""
+        """Notes that the log was cut to `end_offset`. If this returns True, everything is forgotten, and the caller has to load a
+        snapshot and replay the log from there."""
         if end_offset >= self.end_offset:
             return False
         self.clear(0)
         return True
 
     def clear(self, end_offset: int) -> None:
-        """Forgets every producer; the log goes on at `end_offset`."""
+        """Forgets every producer, for a log that ends at `end_offset`."""
         self._states.clear()
         self._open_transactions.clear()
         self._unreplicated.clear()
         self.end_offset = end_offset
 
     def snapshot_bytes(self) -> bytes:
-        """The content of `<end_offset>.snapshot`."""
+        """Returns the content of `<end_offset>.snapshot`."""
         return encode_snapshot(self.in_kafkas_order())
 
     def load(self, data: bytes, end_offset: int, *, now_ms: int | None = None, expiration_ms: int = 0) -> None:
-        """Replaces the state by that of `<end_offset>.snapshot`, without those who have expired by `now_ms` if it is given.
+        """Replaces the state by that of `<end_offset>.snapshot`, without the producers that have expired by `now_ms`, if that is
+        given.
 
-        Raises CorruptSnapshot, and changes nothing, at any bytes that are not a whole snapshot.
+        Raises CorruptSnapshot, and changes nothing, if the bytes are not a whole snapshot.
         """
         states = decode_snapshot(data)
         self.clear(end_offset)
@@ -394,7 +402,7 @@ def _check_sequence(header: BatchHeader, state: ProducerState) -> None:
 
 
 def encode_snapshot(states: Iterable[ProducerState]) -> bytes:
-    """A snapshot of `states` in the order given."""
+    """Returns the bytes of a snapshot of `states`, in the order given."""
     entries = []
     for state in states:
         last = state.batches[-1] if state.batches else AppendedBatch(NO_SEQUENCE, NO_OFFSET, 0, NO_TIMESTAMP)
@@ -415,7 +423,7 @@ def encode_snapshot(states: Iterable[ProducerState]) -> bytes:
 
 
 def decode_snapshot(data: bytes) -> list[ProducerState]:
-    """The producers of a snapshot. Raises CorruptSnapshot at any bytes that are not a whole snapshot of version 1."""
+    """Returns the producers of a snapshot. Raises CorruptSnapshot if the bytes are not a whole snapshot of version 1."""
     if len(data) < _PREFIX.size + _COUNT.size:
         raise CorruptSnapshot(f"a producer snapshot of {len(data)} bytes is cut short")
     version, crc = _PREFIX.unpack_from(data)

@@ -1,9 +1,9 @@
-"""Java's `.properties` files: what a broker's settings and a client's are written in.
+"""Java's `.properties` files, in which the settings of brokers and clients are written.
 
 The grammar is that of java.util.Properties: `#` and `!` begin comments, a backslash at the end of a line continues it, the key
-ends at the first `=`, `:` or white space, `\\t`, `\\n`, `\\uXXXX` and so on mean what they do in Java. Of two lines with one key
-the last counts, which is for the caller to see to. Kafka reads the file as Latin-1; we take UTF-8 where it is valid, which is
-what people write.
+ends at the first `=`, `:` or white space, `\\t`, `\\n`, `\\uXXXX` and so on mean what they do in Java. Of two lines with the same
+key the last one counts, which is left to the caller. Kafka reads the file as Latin-1; ottla takes it as UTF-8 if that is valid,
+because that is what people write.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _LINE_END: Final = re.compile(r"\r\n|\r|\n")
 
 
 def parse_properties(raw: bytes) -> Iterator[tuple[str, str, int]]:
-    """Yields (key, value, number of the first line) of each entry, in the file's order. ConfigError for a broken `\\u`."""
+    """Yields (key, value, number of the first line) of each entry, in the file's order. Raises ConfigError for a broken `\\u`."""
     try:
         text = raw.decode()
     except UnicodeDecodeError:
@@ -31,7 +31,8 @@ def parse_properties(raw: bytes) -> Iterator[tuple[str, str, int]]:
 
 
 def _logical_lines(text: str) -> Iterator[tuple[str, int]]:
-    """Lines with their continuations, without comments and blank ones."""
+    """Yields lines joined with their continuations, without comments and blank lines, and the number of the first line of
+    each."""
     whole, begun = "", 0
     for number, natural in enumerate(_LINE_END.split(text), 1):
         line = natural.lstrip(_SPACE)
@@ -45,12 +46,12 @@ def _logical_lines(text: str) -> Iterator[tuple[str, int]]:
             continue
         yield whole + line, begun
         whole, begun = "", 0
-    if begun:  # the last line promised another
+    if begun:  # the last line ends in a backslash
         yield whole, begun
 
 
 def _key_end(line: str) -> tuple[int, int]:
-    """Where the key ends and where the value begins: between them white space, and at most one `=` or `:`."""
+    """Returns where the key ends and where the value begins: between them white space, and at most one `=` or `:`."""
     at = 0
     while at < len(line) and line[at] not in "=:" and line[at] not in _SPACE:
         at += 2 if line[at] == "\\" else 1
@@ -74,12 +75,12 @@ def _unescaped(text: str, line: int) -> str:
             digits = text[at + 2 : at + 6]
             if not re.fullmatch("[0-9a-fA-F]{4}", digits):
                 raise ConfigError(
-                    f"line {line}: '\\u{digits}' is no character; \\u needs four hexadecimal digits, or write \\\\u"
+                    f"line {line}: '\\u{digits}' is not a character; \\u needs four hexadecimal digits, or write \\\\u"
                 )
             parts.append(chr(int(digits, 16)))
             at += 6
         else:
             parts.append(_ESCAPES.get(text[at + 1], text[at + 1]))
             at += 2
-    # Java's characters are UTF-16: two halves of a pair are one.
+    # Java's characters are UTF-16: two surrogates are one character.
     return "".join(parts).encode("utf-16", "surrogatepass").decode("utf-16", "replace")

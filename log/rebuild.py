@@ -1,9 +1,9 @@
-"""Producer state from disk: the newest usable snapshot, then the batch headers after it; and the transaction indexes, which take
-the same way, because only who knows the producers knows where an aborted transaction began.
+"""Rebuilds producer state from the newest usable snapshot and the batch headers after it. Transaction indexes are rebuilt in the
+same way, because the producer state is needed to know where an aborted transaction began.
 
-A snapshot is one file a rolled segment, named by the offset it ends at, and one from the last clean stop. Any of them may be
-missing, torn or foreign: a bad one is removed and the next older one taken, and with none the whole log is replayed. Kept are
-those that belong to a segment's base offset, for truncation, and the newest other one, as Kafka keeps them.
+There is a snapshot for each rolled segment, named by the offset at which it ends, and one from the last clean stop. Any of them
+may be missing, torn or foreign: a bad one is removed and the next older one is taken, and if there is none the whole log is
+replayed. As in Kafka, those at a segment's base offset are kept, for truncation, and of the others the newest.
 """
 
 from __future__ import annotations
@@ -25,19 +25,20 @@ _log = logging.getLogger("ottla.log.replay")
 
 
 def snapshot_offsets(disk: Disk, path: str) -> list[int]:
-    """The offsets of the snapshots in a partition's directory, ascending. OSError."""
+    """Returns the offsets of the snapshots in a partition's directory, ascending. Raises OSError."""
     return snapshots_among(disk.list(path))
 
 
 def snapshots_among(names: Iterable[str]) -> list[int]:
-    """The offsets of the snapshots among these files, ascending."""
+    """Returns the offsets of the snapshots among these files, ascending."""
     return sorted(offset for name in names if name.endswith(SNAPSHOT_SUFFIX) and (offset := offset_in(name)) >= 0)
 
 
 def remove_stray_snapshots(disk: Disk, path: str, segments: Segments, snapshots: list[int] | None = None) -> list[int]:
-    """Removes the snapshots that belong to no segment, but for the newest; returns the offsets of the others. OSError.
+    """Removes the snapshots that belong to no segment, except the newest; returns the offsets of those that are kept. Raises
+    OSError.
 
-    `snapshots`: the offsets of all that are there, where they are known.
+    `snapshots` are the offsets of all snapshots, if the caller knows them.
     """
     if snapshots is None:
         snapshots = snapshot_offsets(disk, path)
@@ -66,17 +67,17 @@ def load_producers(
 ) -> int:
     """Fills `producers` with the state at `end_offset`; returns the offset of the snapshot that was used, else `start_offset`.
 
-    Snapshots beyond `end_offset`, or at or below the log's start, say nothing about this log and are removed. `aborted_from`: the
-    transaction indexes of the segments from that base offset on are empty, and are filled on the way. `by_batch`: after an
-    unclean stop Kafka takes batch by batch, which shows in the order of new producers. `snapshots`: the offsets of all that are
-    there, where they are known. CorruptRecord, OSError.
+    Snapshots beyond `end_offset`, or at or below the log's start, say nothing about this log and are removed. If `aborted_from`
+    is given, the transaction indexes of the segments from that base offset on are empty, and are filled on the way. `by_batch` is
+    True after an unclean stop, when Kafka goes batch by batch, which shows in the order of new producers. `snapshots` are the
+    offsets of all snapshots, if the caller knows them. Raises CorruptRecord or OSError.
     """
     offsets = snapshot_offsets(disk, path) if snapshots is None else snapshots
     for offset in offsets:
         if not start_offset < offset <= end_offset:
             disk.remove(_snapshot_path(path, offset))
     if offsets and offsets[-1] > end_offset:
-        disk.sync_dir(path)  # if a crash brought it back after other batches took its place, it would be believed
+        disk.sync_dir(path)  # if a crash brought one back after other batches had been written, it would count
     upto = end_offset if aborted_from is None else min(end_offset, aborted_from)
     from_offset = _load_snapshot(disk, path, offsets, producers, start_offset, upto, now_ms, expiration_ms)
     for segment, completed in _replay(segments, producers, from_offset, end_offset, by_batch=by_batch):
@@ -87,7 +88,8 @@ def load_producers(
 
 
 def rebuild_txn_index(disk: Disk, path: str, segments: Segments, segment: Segment, *, start_offset: int) -> None:
-    """Fills a segment's transaction index from the log, of a `path` that starts at `start_offset`. CorruptRecord, OSError."""
+    """Fills a segment's transaction index from the log, of a `path` that starts at `start_offset`. Raises CorruptRecord or
+    OSError."""
     segment.reset_txn_index()
     producers = ProducerStates()
     offsets = snapshot_offsets(disk, path)
@@ -111,7 +113,8 @@ def _load_snapshot(
     now_ms: int | None = None,
     expiration_ms: int = 0,
 ) -> int:
-    """Loads the newest of these above `start_offset` and not beyond `upto` that is whole; returns its offset, else that."""
+    """Loads the newest whole one of these snapshots above `start_offset` and not beyond `upto`; returns its offset, or
+    `start_offset` if there is none."""
     producers.clear(start_offset)
     for offset in reversed(offsets):
         if start_offset < offset <= upto:
@@ -127,7 +130,7 @@ def _load_snapshot(
 
 
 def _position_of(segment: Segment, offset: int) -> int:
-    """Returns where the first batch begins that reaches to `offset`; not by the index alone, which may hold anything."""
+    """Returns where the first batch that reaches to `offset` begins. The index alone cannot be trusted with that."""
     if segment.base_offset >= offset:
         return 0
     found = segment.locate(offset)
@@ -137,7 +140,8 @@ def _position_of(segment: Segment, offset: int) -> int:
 def _replay(
     segments: Segments, producers: ProducerStates, from_offset: int, end_offset: int, *, by_batch: bool = True
 ) -> Iterator[tuple[Segment, CompletedTransaction]]:
-    """Applies the batches that reach into from_offset..end_offset; yields who ended a transaction, and the marker's segment."""
+    """Applies the batches that reach into from_offset..end_offset; yields each transaction that ended, with the marker's
+    segment."""
     if from_offset >= end_offset:
         return
     for index in range(segments.floor(from_offset), len(segments)):
@@ -146,7 +150,7 @@ def _replay(
         start = _position_of(segment, from_offset)
         for position, size, buffer, at in walk_producers(file, start, segment.size, segment.producer_batches):
             header = read_header(buffer, at)
-            if header.next_offset <= from_offset:  # the log may start in the middle of a batch, and that one counts
+            if header.next_offset <= from_offset:  # a batch in whose middle the log starts does count
                 continue
             if header.base_offset >= end_offset:
                 break

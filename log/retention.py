@@ -1,11 +1,12 @@
-"""Which segments may go: by the log's start, by size, by time, oldest first (`cleanup.policy` with delete; the first for all).
+"""The rules of retention, which say how many of a log's oldest segments may be deleted. The first applies to all logs, the others
+if `cleanup.policy` has delete.
 
 - Start: everything in the segment lies below `log_start_offset`, which DeleteRecords moved.
 - Size (`retention.bytes`): without the segment the log is still at least that large.
-- Time (`retention.ms`): the segment's greatest timestamp, or, where records have none, the file's modification time, is older.
+- Time (`retention.ms`): the segment's greatest timestamp, or the file's modification time if records have none, is older.
 
-A segment goes only if all replicas have it (it ends at or below the high watermark). Each rule is a function that counts how many
-of the oldest segments may go, and changes nothing; `PartitionLog.apply_retention` asks one rule after the other and deletes.
+A segment is deleted only if all replicas have it (it ends at or below the high watermark). Each rule is a function that counts
+segments and changes nothing; `PartitionLog.apply_retention` asks one rule after the other and deletes.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Limits(NamedTuple):
-    """What the rules measure a log's segments by: three of its offsets, its settings, and the time in ms."""
+    """The values by which the rules measure a log's segments: three of its offsets, its settings, and the time in ms."""
 
     log_start_offset: int
     high_watermark: int
@@ -36,7 +37,7 @@ def count_below_start(segments: Segments, limits: Limits) -> int:
 
 
 def count_over_size(segments: Segments, limits: Limits) -> int:
-    """Returns how many segments `retention.bytes` lets go."""
+    """Returns how many segments may go by `retention.bytes`."""
     config = limits.config
     if "delete" not in config.cleanup_policy or config.retention_bytes < 0:
         return 0
@@ -51,7 +52,8 @@ def count_over_size(segments: Segments, limits: Limits) -> int:
 
 
 def count_too_old(segments: Segments, limits: Limits) -> int:
-    """Returns how many segments `retention.ms` lets go. CorruptRecord, OSError: a time is read from the disk if need be."""
+    """Returns how many segments may go by `retention.ms`. A time may have to be read from the disk, which raises CorruptRecord or
+    OSError."""
     config = limits.config
     if "delete" not in config.cleanup_policy or config.retention_ms < 0:
         return 0
@@ -60,7 +62,7 @@ def count_too_old(segments: Segments, limits: Limits) -> int:
 
 
 def _count(segments: Segments, limits: Limits, may_go: Callable[[Segment, int], bool]) -> int:
-    """Counts the oldest segments for as long as `may_go(segment, its end offset)` says so. An empty active segment stays."""
+    """Counts the oldest segments as long as `may_go(segment, its end offset)` is true. An empty active segment stays."""
     for index, segment in enumerate(segments):
         is_last = index + 1 == len(segments)
         end = limits.log_end_offset if is_last else segments[index + 1].base_offset
@@ -74,4 +76,4 @@ RULES: Final[tuple[tuple[str, Callable[[Segments, Limits], int]], ...]] = (
     ("retention.bytes", count_over_size),
     ("retention.ms", count_too_old),
 )
-"""The rules in the order in which they are asked, each with its reason as the broker's log gives it."""
+"""The rules in the order in which they are applied, each with the reason that the broker's log gives."""

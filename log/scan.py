@@ -1,8 +1,8 @@
-"""Walking from batch to batch through a segment's file, header by header, for everything that must look.
+"""Walks through a segment's file from batch to batch, header by header.
 
-A segment is v2 record batches back to back (KIP-98; fields in `wire.batch`). Each says its length, so that a walk reads only
-headers: a window of the file at a time while batches are small, one short read a batch where they are larger than the window.
-Nothing is allocated by a length that a header declares before it was compared with the bytes that are there.
+A segment is a sequence of v2 record batches (KIP-98; `wire.batch` has the fields). Each says its length, so that a walk reads
+only headers: a window of the file at a time while batches are small, one short read a batch if they are larger than the window.
+Nothing is allocated by a length that a header declares before that was compared with the bytes that are there.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from ottla.log.errors import CorruptRecord
 from ottla.wire.kernel import BAD_FRAME, NEED_MORE, BatchScan
 
 HEADER_SIZE: Final = 61
-OVERHEAD: Final = 12  # base offset and length, which the length does not count
+OVERHEAD: Final = 12  # base offset and length, which the length does not include
 MIN_LENGTH: Final = HEADER_SIZE - OVERHEAD
 MAGIC: Final = 2
 
-# What finding a batch takes: base offset, length, magic, last offset delta, max timestamp.
+# The fields by which a batch is found: base offset, length, magic, last offset delta, max timestamp.
 _LOCATE: Final = struct.Struct(">qi4xb6xi8xq")
 _locate = _LOCATE.unpack_from
 _LENGTH: Final = struct.Struct(">i")
 
-FIND_BYTES: Final = 8192  # an index interval and some
+FIND_BYTES: Final = 8192  # an index interval and a bit more
 WINDOW_BYTES: Final = 64 * 1024
 READ_BYTES: Final = 1024 * 1024
 CHECK_BYTES: Final = 128 * 1024  # a block of this size comes from memory in use; one of 1 MiB from the kernel, page by page
@@ -33,11 +33,11 @@ _MANY_PRODUCER_BATCHES: Final = 10_000
 
 
 ProducerBatch = tuple[int, int, int, int]
-"""Position, size, producer id, kind: see wire.kernel.BatchScan."""
+"""Position, size, producer id and kind of a batch; wire.kernel.BatchScan describes them."""
 
 
 class Located(NamedTuple):
-    """A batch in a file: where it starts, its whole size, and the offsets and greatest timestamp its header declares."""
+    """A batch in a file: where it starts, its whole size, and the offsets and the greatest timestamp that its header declares."""
 
     position: int
     size: int
@@ -49,7 +49,7 @@ class Located(NamedTuple):
 def walk_headers(file: File, start: int, end: int, window_bytes: int = WINDOW_BYTES) -> Iterator[tuple[int, int, bytes, int]]:
     """Yields (position, size, buffer, at) of each batch in file[start:end]; buffer[at:at + HEADER_SIZE] is its header.
 
-    `start` must be a batch's first byte. CorruptRecord, naming the position, where no whole batch of magic 2 follows.
+    `start` must be a batch's first byte. Raises CorruptRecord, naming the position, where no whole batch of magic 2 follows.
     """
     position = start
     buffer, origin = b"", start
@@ -69,7 +69,7 @@ def walk_headers(file: File, start: int, end: int, window_bytes: int = WINDOW_BY
 def walk_producers(
     file: File, start: int, end: int, known: Sequence[ProducerBatch] | None
 ) -> Iterator[tuple[int, int, bytes, int]]:
-    """As `walk_headers`, for whom only producers matter: where their batches are `known`, only those that still count."""
+    """Walks like `walk_headers`, for a caller that needs only producers: if their batches are `known`, it yields only those."""
     if known is None:
         yield from walk_headers(file, start, end)
         return
@@ -79,16 +79,17 @@ def walk_producers(
 
 
 def walk(file: File, start: int, end: int, window_bytes: int = WINDOW_BYTES) -> Iterator[Located]:
-    """The batches in file[start:end], located. CorruptRecord as `walk_headers`."""
+    """Yields the batches in file[start:end] with their places. Raises CorruptRecord as `walk_headers` does."""
     for position, size, buffer, at in walk_headers(file, start, end, window_bytes):
         base_offset, _, _, last_offset_delta, max_timestamp = _locate(buffer, at)
         yield Located(position, size, base_offset, base_offset + last_offset_delta, max_timestamp)
 
 
 def find(file: File, start: int, end: int, offset: int) -> Located | None:
-    """The first batch in file[start:end] that ends at or after `offset`, or None. CorruptRecord as `walk_headers`.
+    """Returns the first batch in file[start:end] that ends at or after `offset`, or None. Raises CorruptRecord as `walk_headers`
+    does.
 
-    `walk` without the generator: this is on the way of every read that does not begin where another ended.
+    It does what `walk` does without a generator, because every read that does not begin where another ended comes through here.
     """
     position = start
     buffer, origin = b"", start
@@ -109,9 +110,9 @@ def find(file: File, start: int, end: int, offset: int) -> Located | None:
 
 
 def walk_batches(file: File, start: int, end: int, read_bytes: int = READ_BYTES) -> Iterator[tuple[int, memoryview]]:
-    """Yields (position, the batch's bytes), reading about `read_bytes` at a time. CorruptRecord as `walk_headers`.
+    """Yields (position, the batch's bytes), reading about `read_bytes` at a time. Raises CorruptRecord as `walk_headers` does.
 
-    A view is good for as long as the caller wants; it keeps the block it was read in alive.
+    A view stays valid for as long as the caller keeps it; it keeps the block in which it was read alive.
     """
     position = start
     view, origin = memoryview(b""), start
@@ -125,7 +126,7 @@ def walk_batches(file: File, start: int, end: int, read_bytes: int = READ_BYTES)
             size = _LENGTH.unpack_from(view, 8)[0] + OVERHEAD
         if size < HEADER_SIZE or size > end - position or view[at + 16] != MAGIC:
             raise CorruptRecord(f"{file!r}: no whole batch at position {position}")
-        if at + size > len(view):  # larger than a block: read again, whole
+        if at + size > len(view):  # the batch is larger than a block and is read again, whole
             view, origin, at = memoryview(file.pread(size, position)), position, 0
             if len(view) < size:
                 raise CorruptRecord(f"{file!r}: no whole batch at position {position}")
@@ -134,7 +135,8 @@ def walk_batches(file: File, start: int, end: int, read_bytes: int = READ_BYTES)
 
 
 def check_batches(file: File, end: int, scan: BatchScan, progress: Callable[[int], None]) -> int:
-    """Takes `scan` through file[scan.sound:end], reading CHECK_BYTES or a batch at a time; `progress` hears of each, in bytes.
+    """Takes `scan` through file[scan.sound:end], reading CHECK_BYTES or a batch at a time; `progress` is called with the size of
+    each read in bytes.
 
     Returns NEED_MORE if everything was sound, else the code of what is wrong with the batch at `scan.sound` (wire.kernel).
     """
@@ -150,7 +152,7 @@ def check_batches(file: File, end: int, scan: BatchScan, progress: Callable[[int
         if scan.sound == position:
             if len(data) < min(want, end - position):
                 return BAD_FRAME  # the file is shorter than it was
-            want = _LENGTH.unpack_from(data, 8)[0] + OVERHEAD  # a batch larger than a piece; it fits the file
+            want = _LENGTH.unpack_from(data, 8)[0] + OVERHEAD  # the batch is larger than a read, and fits the file
         if len(scan.producers) > most:
             scan.thin()
             most = max(_MANY_PRODUCER_BATCHES, 2 * len(scan.producers))
@@ -159,7 +161,8 @@ def check_batches(file: File, end: int, scan: BatchScan, progress: Callable[[int
 
 
 def only_zeros(file: File, start: int, end: int) -> bool:
-    """Is file[start:end] nothing but what preallocation reserved, or a file system that lost the bytes and kept the size?"""
+    """Returns whether file[start:end] has only zeros, as preallocation leaves them, or a file system that lost the bytes and kept
+    the size."""
     while start < end:
         data = file.pread(min(READ_BYTES, end - start), start)
         if not data or data.count(0) != len(data):

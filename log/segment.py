@@ -1,14 +1,14 @@
 """One segment: a `.log` file named by its base offset, with its `.index`, `.timeindex` and, if need be, `.txnindex`.
 
-Only the last segment of a partition grows; all others are immutable but for truncation. A segment costs little while nobody
-uses it: file and indexes are opened when first needed and let go again (`OpenFiles`), so that a thousand idle partitions are a
+Only the last segment of a partition grows; all others are immutable but for truncation. A segment costs little while nobody uses
+it: file and indexes are opened when first needed and let go again (`OpenFiles`), so that a thousand idle partitions are a
 thousand small objects and no descriptors.
 
-Order of an append: bytes first, then the bookkeeping. If the bytes did not all arrive, the file is cut back to where it was
-before anyone hears of it; if even that fails, recovery cuts the torn tail at the next start.
+An append writes the bytes first and does the bookkeeping afterwards. If not all bytes were written, the file is cut back to its
+old size before the error is raised; if even that fails, recovery cuts the torn tail at the next start.
 
-Index entries follow Kafka's rule: when more than `index.interval.bytes` were written since the last entry, the batch about to be
-written gets one (its last offset, its position), and the time index one with it.
+Index entries follow Kafka's rule: when more than `index.interval.bytes` were written since the last entry, the batch that is
+about to be written gets one (its last offset, its position), and the time index gets one with it.
 """
 
 from __future__ import annotations
@@ -42,11 +42,12 @@ from ottla.log.scan import HEADER_SIZE, Located, ProducerBatch, find, walk
 from ottla.log.txn_index import NO_ABORTS, TxnIndex, load_txn_index
 from ottla.wire.kernel import BatchScan
 
-_UNKNOWN: Final = -2  # a timestamp that was not read from disk yet; -1 is "no timestamp"
+_UNKNOWN: Final = -2  # a timestamp that was not read from disk yet; -1 means "no timestamp"
 
 
 class Segment:
-    """See the module's docstring. `size` is the length of the log file in bytes, `base_offset` the least offset it may hold."""
+    """A segment, as the module's docstring describes it. `size` is the length of the log file in bytes, `base_offset` the least
+    offset that it may hold."""
 
     __slots__ = (
         "_damaged",
@@ -87,7 +88,7 @@ class Segment:
         now_ms: int,
         jitter_ms: int = 0,
     ) -> None:
-        """An existing segment of `size` bytes; `create` makes a new one."""
+        """Makes the object of an existing segment of `size` bytes; for a new one, call `create_files` afterwards."""
         self._disk = disk
         self._open_files = open_files
         self._index_bytes = index_bytes
@@ -95,26 +96,26 @@ class Segment:
         self.base_offset = base_offset
         self.size = size
         self.reserved = False
-        """The file is longer than `size`, in zeros: preallocated."""
+        """Whether the file is longer than `size`, filled with zeros, because it was preallocated."""
         self.name_ending = ""
-        """What its file names end in while it is not wholly part of the log: `.cleaned`, `.swap` (log.compaction.swap)."""
+        """The last suffix of its file names while it is not part of the log: `.cleaned` or `.swap` (log.compaction.swap)."""
         self.index_interval_bytes = index_interval_bytes
         self.jitter_ms = jitter_ms
         self.created_ms = now_ms
         self.file: File | None = None
         self.index_full = False
-        self._damaged = False  # the log itself cannot be walked
+        self._damaged = False  # whether the log itself could not be walked
         self._offset_index: OffsetIndex | None = None
         self._time_index: TimeIndex | None = None
         self._txn_index: TxnIndex | None = None if size else NO_ABORTS
         self.indexes_dirty = False
         self.producer_batches: Sequence[ProducerBatch] | None = None
-        """The batches that producer state must see, while the log is opened and if they are known."""
+        """The batches that producer state must see, if they are known, while the log is being opened."""
         self._since_index = 0
         self._max_timestamp = _UNKNOWN if size else NO_TIMESTAMP
         self._offset_of_max = base_offset
         self.first_timestamp = _UNKNOWN if size else NO_TIMESTAMP
-        """The greatest timestamp of the first batch. Negative: it has none, or nobody has read it yet; `waited_ms` knows."""
+        """The greatest timestamp of the first batch; negative if it has none or was not read yet. `waited_ms` reads it."""
 
     def __repr__(self) -> str:
         return f"Segment({self.directory}/{offset_name(self.base_offset)}, {self.size} bytes)"
@@ -123,9 +124,9 @@ class Segment:
         return f"{self.directory}/{self.base_offset:020d}{suffix}{self.name_ending}"
 
     def create_files(self, reserve_bytes: int = 0) -> None:
-        """Makes the three files, empty, as Kafka does, the log with `reserve_bytes` of zeros that appends go into.
+        """Makes the three files, empty as in Kafka, but for `reserve_bytes` of zeros in the log, which appends overwrite.
 
-        OSError, with none of them left; StateUnknown.
+        Raises OSError, with none of the files left, and StateUnknown.
         """
         paths = [self.path(suffix) for suffix in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX)]
         try:
@@ -142,7 +143,7 @@ class Segment:
     # The file
 
     def open_file(self) -> File:
-        """The log file, opened if it is not. Hot paths write `segment.file or segment.open_file()`."""
+        """Returns the log file, opened if it is not. Hot paths write `segment.file or segment.open_file()`."""
         file = self.file
         if file is None:
             file = self.file = self._disk.open(self.path(LOG_SUFFIX))
@@ -152,7 +153,8 @@ class Segment:
         return file
 
     def trim(self) -> bool:
-        """Gives back what was reserved and is not needed any more. True: there was something, and the file wants a sync."""
+        """Cuts off what was reserved and is not needed any more. Returns whether there was anything, so that the file must be
+        synced."""
         if not self.reserved:
             return False
         self.open_file().truncate(self.size)
@@ -160,13 +162,14 @@ class Segment:
         return True
 
     def release_file(self) -> None:
-        """Lets the file go, and the indexes where the disk has them; whoever still reads keeps it open."""
+        """Drops the references to the file and, if they are on disk, to the indexes. The file stays open while it is being
+        read."""
         self.file = None
         if not self.indexes_dirty:
             self._offset_index = self._time_index = self._txn_index = None
 
     def hand_over(self, open_files: OpenFiles) -> None:
-        """The log is open: from here on the file is counted with those of all partitions, and opened when it is needed."""
+        """Ends the opening of the log: from here on the file counts among those of all partitions, and is opened when needed."""
         self._open_files.forget(self)
         self.release_file()
         self.producer_batches = None
@@ -175,16 +178,16 @@ class Segment:
     def append(self, parts: Sequence[Buffer], length: int, last_offset: int, max_timestamp: int) -> int:
         """Writes `length` bytes of whole batches; returns the position they start at.
 
-        `last_offset` and `max_timestamp` (ms, or -1) are those of all batches together. On OSError the file is as before. Not so
-        on StateUnknown: it could not be cut back and is torn behind `size`.
+        `last_offset` and `max_timestamp` (ms, or -1) are those of all batches together. After an OSError the file is as before;
+        after StateUnknown, a subclass, it could not be cut back and is torn behind `size`.
         """
         position = self.size
         file = self.file or self.open_file()
         if self._offset_index is None and position:
-            self._load_indexes()  # which may fail; after the write nothing may
+            self._load_indexes()  # this may fail, so it comes before the write, after which nothing may
         try:
             written = file.append(parts)
-            while written != length:  # a short write is followed by the reason for it
+            while written != length:  # after a short write the next one raises the reason
                 written += file.append([memoryview(b"".join(parts))[written:]])
         except OSError:
             self._take_back(file, position)
@@ -201,16 +204,16 @@ class Segment:
         return position
 
     def append_run(self, data: memoryview, batches: Sequence[tuple[int, int, int]]) -> None:
-        """Writes several whole batches at once; the indexes become what `append` of one after the other makes of them.
+        """Writes several whole batches at once; the indexes become what `append` would make them for one batch after the other.
 
-        `batches` are (bytes, last offset, greatest timestamp in ms or -1) of each, at most `index_room` or one. Errors as
-        `append`.
+        `batches` are (bytes, last offset, greatest timestamp in ms or -1) of each; there may be at most `index_room` of them, or
+        one. Raises what `append` raises.
         """
         position = self.size
         file = self.file or self.open_file()
         if self._offset_index is None and position:
             self._load_indexes()
-        assert self.max_timestamp >= NO_TIMESTAMP  # it is known from here on
+        assert self.max_timestamp >= NO_TIMESTAMP  # reading the property makes it known
         try:
             written = file.append([data])
             while written != len(data):
@@ -229,12 +232,12 @@ class Segment:
 
     @property
     def index_room(self) -> int:
-        """How many more entries fit both indexes: so many batches can come before the segment is full."""
+        """How many more entries fit both indexes, which is how many batches can come before the segment is full."""
         return min(self.offset_index.room, self.time_index.room)
 
     @staticmethod
     def _take_back(file: File, size: int) -> None:
-        """Cuts off what arrived of a write that failed. StateUnknown."""
+        """Cuts off what was written by an append that failed. Raises StateUnknown."""
         try:
             file.truncate(size)
         except OSError as error:
@@ -243,12 +246,12 @@ class Segment:
     def _raise_max_timestamp(self, timestamp: int, offset: int) -> None:
         if self._max_timestamp == _UNKNOWN:
             last = self.time_index.last()
-            if self._max_timestamp == _UNKNOWN:  # loading rebuilds a bad index, and then knows better
+            if self._max_timestamp == _UNKNOWN:  # not if loading rebuilt a bad index, which sets it
                 self._max_timestamp, self._offset_of_max = last
         if timestamp > self._max_timestamp:
             self._max_timestamp = timestamp
             self._offset_of_max = offset
-            self.indexes_dirty = True  # the last time entry is not on disk
+            self.indexes_dirty = True  # the last entry of the time index is not on disk
 
     def _add_entries(self, last_offset: int, position: int) -> None:
         offset_index, time_index = self.offset_index, self.time_index
@@ -264,31 +267,32 @@ class Segment:
 
     @property
     def max_timestamp(self) -> int:
-        """The greatest timestamp of any record, ms; -1 if none has one."""
+        """Returns the greatest timestamp of any record, ms; -1 if none has one."""
         if self._max_timestamp == _UNKNOWN:
             self._raise_max_timestamp(NO_TIMESTAMP, self.base_offset)
         return self._max_timestamp
 
     @property
     def offset_of_max_timestamp(self) -> int:
-        """Last offset of the first batch that has `max_timestamp`."""
+        """Returns the last offset of the first batch that has `max_timestamp`."""
         _ = self.max_timestamp
         return self._offset_of_max
 
     def largest_timestamp(self) -> int:
-        """What retention by time looks at: the greatest record timestamp, else when the file was last written; ms."""
+        """Returns the time that retention uses, in ms: the greatest record timestamp, or else when the file was last written."""
         timestamp = self.max_timestamp
         return timestamp if timestamp >= 0 else self._disk.modified_ms(self.path(LOG_SUFFIX))
 
     def waited_ms(self, now_ms: int, max_timestamp: int) -> int:
-        """How long the segment has waited to be rolled, seen from an append of `max_timestamp`: by record time if it has any."""
+        """Returns how long the segment has waited to be rolled when `max_timestamp` is appended: by record time, if it has
+        any."""
         if self.first_timestamp == _UNKNOWN:
             first = next(walk(self.file or self.open_file(), 0, self.size, HEADER_SIZE), None)
             self.first_timestamp = first.max_timestamp if first else NO_TIMESTAMP
         return max_timestamp - self.first_timestamp if self.first_timestamp >= 0 else now_ms - self.created_ms
 
     def can_hold(self, offset: int) -> bool:
-        """Does the offset fit an index entry, 31 bits above the base?"""
+        """Returns whether the offset fits an index entry, which has 31 bits above the base offset."""
         return 0 <= offset - self.base_offset <= MAX_RELATIVE_OFFSET
 
     # Finding
@@ -305,13 +309,14 @@ class Segment:
 
     @property
     def txn_index(self) -> TxnIndex:
-        """Who was aborted by a marker in this segment. CorruptIndex if only the log can tell (log.transactions); OSError."""
+        """The transactions that markers in this segment aborted. Raises CorruptIndex if the file is wrong, so that the index must
+        be rebuilt from the log (log.rebuild), and OSError."""
         if self._txn_index is None:
             self._txn_index = load_txn_index(self._disk, self.path(TXN_INDEX_SUFFIX), self.base_offset)
         return self._txn_index
 
     def change_txn_index(self) -> TxnIndex:
-        """Returns `txn_index`, to be changed: it is written with the other indexes."""
+        """Returns the transaction index for the caller to change; it will be written with the other indexes."""
         index = self.txn_index
         if index is NO_ABORTS:
             index = self._txn_index = TxnIndex(self.base_offset)
@@ -319,7 +324,7 @@ class Segment:
         return index
 
     def reset_txn_index(self) -> None:
-        """Empties the transaction index, whatever the file says; the markers will be gone through again."""
+        """Empties the transaction index, whatever is in the file, before the markers are read again."""
         self._txn_index = NO_ABORTS
         if self._disk.exists(self.path(TXN_INDEX_SUFFIX)):
             self.change_txn_index()
@@ -343,14 +348,14 @@ class Segment:
         return offset_index, time_index
 
     def _explain_no_timestamps(self) -> None:
-        """A time index without entries: the records have no timestamps, or it was lost. Only the log knows."""
+        """Finds out from the log why the time index has no entries: the records have no timestamps, or the index was lost."""
         if any(batch.max_timestamp > NO_TIMESTAMP for batch in walk(self.file or self.open_file(), 0, self.size)):
             self.rebuild_indexes()
         else:
             self._max_timestamp, self._offset_of_max = NO_TIMESTAMP, self.base_offset
 
     def configure(self, *, index_bytes: int, index_interval_bytes: int) -> None:
-        """The topic's settings changed, or became known after the log was opened."""
+        """Takes the topic's settings, which have changed or became known only after the log was opened."""
         self.index_interval_bytes = index_interval_bytes
         if index_bytes != self._index_bytes:
             self._index_bytes = index_bytes
@@ -360,13 +365,14 @@ class Segment:
                 self.index_full = self.size > 0 and (self._offset_index.is_full or self._time_index.is_full)
 
     def locate(self, offset: int) -> Located | None:
-        """The first batch that ends at or after `offset`, or None. CorruptRecord if the log itself cannot be walked."""
+        """Returns the first batch that ends at or after `offset`, or None. Raises CorruptRecord if the log itself cannot be
+        walked."""
         try:
             return self._locate(offset)
         except (CorruptIndex, CorruptRecord) as error:
             if self._damaged:
                 raise CorruptRecord(f"{self!r}: {error}") from error
-            self.rebuild_indexes()  # the index may have led us between two batches
+            self.rebuild_indexes()  # the index may point into the middle of a batch
             return self._locate(offset)
 
     def _locate(self, offset: int) -> Located | None:
@@ -377,7 +383,8 @@ class Segment:
         return found
 
     def next_offset(self) -> int:
-        """Returns one past the last offset in the segment; the base offset if it is empty. CorruptRecord as `locate`."""
+        """Returns the offset after the last one in the segment; the base offset if it is empty. Raises CorruptRecord as `locate`
+        does."""
         try:
             return self._next_offset()
         except (CorruptIndex, CorruptRecord):
@@ -396,7 +403,7 @@ class Segment:
     # Building and writing indexes
 
     def reset_indexes(self) -> None:
-        """Sets empty indexes and no known timestamps, before `index_batch` is called for each batch from the first on."""
+        """Makes the indexes empty and the timestamps unknown, before `index_batch` is called for each batch from the first on."""
         self._offset_index = OffsetIndex(self.base_offset, self._index_bytes)
         self._time_index = TimeIndex(self.base_offset, self._index_bytes)
         self._max_timestamp, self._offset_of_max = NO_TIMESTAMP, self.base_offset
@@ -406,7 +413,7 @@ class Segment:
         self.index_full = False
 
     def index_batch(self, position: int, size: int, last_offset: int, max_timestamp: int) -> None:
-        """What `append` would have noted for this batch."""
+        """Notes in the indexes what `append` would have noted for this batch."""
         if max_timestamp > self._max_timestamp:
             self._max_timestamp, self._offset_of_max = max_timestamp, last_offset
         if self._since_index > self.index_interval_bytes and self.can_hold(last_offset):
@@ -414,7 +421,8 @@ class Segment:
         self._since_index += size
 
     def take_scan(self, scan: BatchScan) -> None:
-        """What recovery learned from all batches: the indexes, built anew. The transaction index is filled with the producers."""
+        """Takes the indexes as recovery's scan of all batches rebuilt them. The transaction index is filled when the producer
+        state is loaded."""
         self.reset_indexes()
         self.reset_txn_index()
         self.offset_index.extend(scan.entries)
@@ -425,12 +433,12 @@ class Segment:
         self.end_indexing()
 
     def end_indexing(self) -> None:
-        """After the last `index_batch`: an interval begins, as with every start."""
+        """Ends a series of `index_batch`: an index interval begins, as it does whenever a log is opened."""
         self._since_index = 0
 
     def rebuild_indexes(self) -> None:
-        """Both indexes from the log's headers. CorruptRecord if they cannot be walked; then the indexes stay, for they lead past
-        the damage, and whoever asks for what is damaged does not cost a walk again.
+        """Rebuilds both indexes from the log's headers. Raises CorruptRecord if these cannot be walked. Then the old indexes
+        stay, because they lead past the damage, and later requests for what is damaged do not cost another walk.
         """
         kept = self._offset_index, self._time_index, self._max_timestamp, self._offset_of_max, self.first_timestamp
         kept_rest = self._since_index, self.indexes_dirty, self.index_full
@@ -446,8 +454,8 @@ class Segment:
         self.end_indexing()
 
     def write_indexes(self, *, final: bool) -> list[str]:
-        """Writes what the disk does not have yet, unsynced; returns the paths. `final`: the segment ends here, which adds the
-        last time entry and trims the file.
+        """Writes, unsynced, what the disk does not have yet; returns the paths. If `final`, the segment ends here, which adds the
+        last entry to the time index and trims the file.
         """
         paths = [self.path(LOG_SUFFIX)] if final and self.trim() else []
         if final and self.size:
@@ -480,7 +488,7 @@ class Segment:
         self.size, self.reserved = size, False
         self.offset_index.truncate_to(offset)
         self.time_index.truncate_to(offset)
-        with suppress(CorruptIndex):  # then it is built from what is left when somebody asks
+        with suppress(CorruptIndex):  # a wrong one is rebuilt from what is left when it is needed
             self.txn_index.truncate_to(offset)
         self.indexes_dirty = True
         self._since_index = 0
@@ -493,7 +501,7 @@ class Segment:
         self.index_full = False
 
     def rename_files(self, ending: str) -> None:
-        """Gives the files names with another ending, the log first. OSError."""
+        """Renames the files to end in `ending`, the log first. Raises OSError."""
         old = [self.path(suffix) for suffix in SEGMENT_SUFFIXES]
         self.name_ending = ending
         for path, suffix in zip(old, SEGMENT_SUFFIXES, strict=True):
@@ -508,19 +516,19 @@ class Segment:
         for suffix in SEGMENT_SUFFIXES:
             path = self.path(suffix)
             if self._disk.exists(path):
-                if suffix == TXN_INDEX_SUFFIX:  # nothing would tell that it is missing, if a crash brought back the log alone
+                if suffix == TXN_INDEX_SUFFIX:  # if a crash brought back the log alone, nobody would notice that this is missing
                     self._disk.sync_dir(self.directory)
                 self._disk.rename(path, path + DELETED_SUFFIX)
                 renamed.append(path + DELETED_SUFFIX)
         return renamed
 
     def close(self) -> None:
-        """Forgets the file and the indexes, which must be on disk."""
+        """Drops the file and the indexes from memory. They must be on disk."""
         self._open_files.forget(self)
         self.file = None
         self._offset_index = self._time_index = self._txn_index = None
         self.indexes_dirty = False
 
     def sync(self) -> None:
-        """Does an fsync of the log file, in any thread."""
+        """Syncs the log file; may be called in any thread."""
         (self.file or self._disk.open(self.path(LOG_SUFFIX))).sync()

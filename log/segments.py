@@ -1,11 +1,11 @@
-"""The segments of one partition, ascending: which one holds an offset, and reading across them.
+"""The segments of one partition, in ascending order: finding the one that holds an offset, and reading from it.
 
-A read answers with a `FileSlice`: the place of the bytes, not the bytes. Finding it costs a bisect over base offsets, one in
-the offset index and a walk over the headers of at most one index interval. Consumers that read to the end come back for exactly
-the offset where their last slice ended, so that place is remembered and the walk falls away.
+A read returns a `FileSlice`: the place of the bytes, not the bytes. Finding it costs a bisect over base offsets, one in the
+offset index and a walk over the headers of at most one index interval. Consumers that read to the end come back for exactly the
+offset where their last slice ended, so that place is remembered and no walk is needed.
 
 Limits are Kafka's (docs/kafka-behaviour.md, rows F11 to F13): the slice ends at `max_bytes` wherever that falls, inside a batch
-too, and the client drops the torn rest. A first batch that alone is larger comes whole, or a consumer would never get past it.
+too, and the client drops the torn rest. If the first batch alone is larger it comes whole, or a consumer would never get past it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _LENGTH: Final = struct.Struct(">i")
 
 
 class Segments:
-    """Never empty once loaded; the last one is the active one."""
+    """The segments of a log, of which there is at least one; the last is the active one."""
 
     __slots__ = ("_all", "_bases", "_hints", "active")
 
@@ -53,15 +53,16 @@ class Segments:
         return sum(segment.size for segment in self._all)
 
     def floor(self, offset: int) -> int:
-        """Index of the segment whose range holds `offset`: the last that starts at or before it; the first if none does."""
+        """Returns the index of the segment whose range holds `offset`: the last that starts at or before it, or the first if none
+        does."""
         return max(bisect_right(self._bases, offset) - 1, 0)
 
     def between(self, first: int, upto: int) -> list[Segment]:
-        """The segments from index `first` on that start below offset `upto`."""
+        """Returns the segments from index `first` on that start below offset `upto`."""
         return [segment for segment in self._all[first:] if segment.base_offset < upto]
 
     def add(self, segment: Segment) -> None:
-        """A new active segment, above all others."""
+        """Adds a new active segment, which must begin above all others."""
         assert segment.base_offset > self._bases[-1]
         self._all.append(segment)
         self._bases.append(segment.base_offset)
@@ -69,14 +70,14 @@ class Segments:
         self._hints.clear()
 
     def drop_first(self, count: int) -> list[Segment]:
-        """Takes the oldest `count` segments out; one stays."""
+        """Takes out the oldest `count` segments and returns them; at least one must stay."""
         assert 0 <= count < len(self._all)
         dropped = self._all[:count]
         del self._all[:count], self._bases[:count]
         return dropped
 
     def drop_after(self, index: int) -> list[Segment]:
-        """Takes all segments after `index` out; that one becomes active."""
+        """Takes out all segments after `index` and returns them; the segment at `index` becomes active."""
         dropped = self._all[index + 1 :]
         del self._all[index + 1 :], self._bases[index + 1 :]
         self.active = self._all[-1]
@@ -84,14 +85,14 @@ class Segments:
         return dropped
 
     def replace_all(self, segment: Segment) -> list[Segment]:
-        """Puts one new segment in the place of all; returns those."""
+        """Replaces all segments by a new one; returns the old ones."""
         dropped = self._all
         self._all, self._bases, self.active = [segment], [segment.base_offset], segment
         self._hints.clear()
         return dropped
 
     def replace(self, old: list[Segment], new: Segment) -> None:
-        """One segment instead of several neighbours, none of them the active one; it begins where the first of them does."""
+        """Replaces several neighbours, none of which is the active segment, by one that begins where the first of them does."""
         first = self.floor(new.base_offset)
         assert self._all[first : first + len(old)] == old
         assert self.active not in old
@@ -99,17 +100,18 @@ class Segments:
         self._bases[first : first + len(old)] = [new.base_offset]
 
     def forget_hints(self) -> None:
-        """After the active segment was cut."""
+        """Forgets the remembered places, after the active segment was cut."""
         self._hints.clear()
 
     # Reading
 
     def read(self, offset: int, max_bytes: int, upto: int, end_offset: int, min_one_batch: bool) -> FileSlice | None:
-        """The slice from the batch that holds `offset`, cut at `max_bytes` and never past the batch that ends before `upto`.
+        """Returns the slice from the batch that holds `offset`, cut at `max_bytes` and never past the batch that ends before
+        `upto`; None if nothing may be read.
 
-        `end_offset` is the log's end. None where nothing may be read. `min_one_batch`: give the first batch whole even if it is
-        larger than `max_bytes`; without it such a batch gives None, because no client could use a piece. CorruptRecord if the
-        log cannot be walked; OSError.
+        `end_offset` is the log's end. With `min_one_batch` the first batch comes whole even if it is larger than `max_bytes`;
+        without it such a batch gives None, because no client could use a piece. Raises CorruptRecord if the log cannot be walked,
+        and OSError.
         """
         if offset >= upto:
             return None
@@ -150,7 +152,8 @@ class Segments:
         return batch.position if batch is not None else -1
 
     def _find(self, offset: int) -> tuple[int, int] | None:
-        """(segment index, position) of the batch that holds `offset`, or, where compaction left a gap, of the next one."""
+        """Returns (segment index, position) of the batch that holds `offset`, or, where compaction left a gap, of the next
+        one."""
         for index in range(self.floor(offset), len(self._all)):
             position = self._position(self._all[index], offset)
             if position >= 0:
@@ -158,7 +161,7 @@ class Segments:
         return None
 
     def _end(self, index: int, upto: int) -> int:
-        """Returns where in a segment reading up to offset `upto` ends."""
+        """Returns the position in the segment at `index` at which reading up to offset `upto` ends."""
         segment = self._all[index]
         if index + 1 < len(self._all) and upto >= self._all[index + 1].base_offset:
             return segment.size

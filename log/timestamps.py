@@ -1,8 +1,8 @@
-"""Finding offsets by time: what ListOffsets asks of a partition (KIP-79, KIP-734).
+"""Finds offsets by time, for ListOffsets (KIP-79, KIP-734).
 
-The time index narrows it to a segment and an index interval; then batch headers are walked until one's greatest timestamp
-reaches the target, and only that batch is opened, by `wire.kernel`. A batch of LogAppendTime counts as written at its greatest
-timestamp.
+The time index narrows the search to a segment and an index interval; then batch headers are walked until the greatest timestamp
+of one reaches the target, and only that batch is opened, by `wire.kernel`. All records of a batch with LogAppendTime count as
+written at its greatest timestamp.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ class TimestampOffset(NamedTuple):
 
 
 def offset_for_timestamp(segments: Segments, target_ms: int, start_offset: int) -> TimestampOffset | None:
-    """The first record from `start_offset` on whose timestamp is at least `target_ms`; None if there is none.
+    """Returns the first record from `start_offset` on whose timestamp is at least `target_ms`; None if there is none.
 
-    First by offset: timestamps need not ascend. CorruptRecord, OSError.
+    It is the first by offset: timestamps need not ascend. Raises CorruptRecord or OSError.
     """
     for segment in segments:
         if segment.max_timestamp >= target_ms:
@@ -41,8 +41,9 @@ def offset_for_timestamp(segments: Segments, target_ms: int, start_offset: int) 
 
 
 def max_timestamp_offset(segments: Segments) -> TimestampOffset | None:
-    """The first record with the greatest timestamp of all; None if no record has a timestamp. CorruptRecord, OSError."""
-    segment = max(segments, key=lambda candidate: candidate.max_timestamp)  # the first of equals
+    """Returns the first record with the greatest timestamp of all; None if no record has a timestamp. Raises CorruptRecord or
+    OSError."""
+    segment = max(segments, key=lambda candidate: candidate.max_timestamp)  # of equals the first
     if segment.max_timestamp < 0:
         return None
     return _first_in_segment(segment, segment.max_timestamp, 0)
@@ -62,11 +63,13 @@ def _first_in_segment(segment: Segment, target_ms: int, start_offset: int) -> Ti
 def _first_in_batch(segment: Segment, batch: Located, target_ms: int, start_offset: int) -> TimestampOffset | None:
     data = segment.open_file().pread(batch.size, batch.position)
     header = read_header(data)
-    whole = header.records_count == header.last_offset_delta + 1  # or compaction took some, or all
+    whole = header.records_count == header.last_offset_delta + 1  # otherwise compaction has removed some records, or all
     if header.timestamp_type == LOG_APPEND_TIME and whole:
         return TimestampOffset(header.max_timestamp, max(header.base_offset, start_offset), header.partition_leader_epoch)
     try:
-        if start_offset > header.base_offset or header.timestamp_type == LOG_APPEND_TIME:  # it begins in the middle of the batch
+        if (
+            start_offset > header.base_offset or header.timestamp_type == LOG_APPEND_TIME
+        ):  # reading begins in the middle of the batch
             records = decode_records(data)
             record = next((r for r in records if r.timestamp_ms >= target_ms and r.offset >= start_offset), None)
             return TimestampOffset(record.timestamp_ms, record.offset, header.partition_leader_epoch) if record else None

@@ -1,7 +1,7 @@
-"""Transactions as a log's users see them: ending one, and learning who was aborted in what they read (KIP-98).
+"""Transactions as the users of a log see them: ending one, and finding out which were aborted in what was read (KIP-98).
 
-The state of a transaction is `ProducerStates`' business and what stays of an aborted one `TxnIndex`'; `PartitionLog` keeps both
-right with every append. A reader asks here, across all segments.
+`ProducerStates` keeps the state of transactions and `TxnIndex` what stays of aborted ones; `PartitionLog` updates both with every
+append. The functions here look across all segments.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ def append_marker(
     )
     log.producers.check_marker(read_header(marker), coordinator_epoch, transaction_version)
     with log.directory.guard(f"appending to {log.path}"):
-        log.txn_index_of(log.segments.active)  # nothing may be missing when the marker is written
+        log.txn_index_of(log.segments.active)  # loaded first, because nothing may fail once the marker is written
     return log.append_as_leader(marker, leader_epoch=leader_epoch, origin=Origin.COORDINATOR)
 
 
 def collect_aborted(log: PartitionLog, fetch_offset: int, upto: int) -> list[AbortedTransaction]:
-    """Returns the aborted transactions that overlap the offsets from `fetch_offset` to below `upto`. StorageError,
+    """Returns the aborted transactions that overlap the offsets from `fetch_offset` to below `upto`. Raises StorageError or
     CorruptRecord.
     """
     found: list[AbortedTransaction] = []
@@ -57,15 +57,15 @@ def collect_aborted(log: PartitionLog, fetch_offset: int, upto: int) -> list[Abo
 
 
 def aborted_in_read(log: PartitionLog, fetch_offset: int, read: FileSlice) -> list[AbortedTransaction]:
-    """Returns the aborted transactions whose records may be in `read`, which was read for `fetch_offset`. StorageError,
+    """Returns the aborted transactions whose records may be in `read`, which was read for `fetch_offset`. Raises StorageError or
     CorruptRecord.
 
-    As in Kafka these may be a few more than overlap the records: where the read ends, only the offset index is asked.
+    As in Kafka these may be a few more than overlap the records, because only the offset index says where the read ends.
     """
     segments = log.segments
     try:
         if fetch_offset >= segments.active.base_offset and log.txn_index_of(segments.active) is NO_ABORTS:
-            return []  # nearly all reads
+            return []  # as for nearly all reads
         index, last = segments.floor(fetch_offset), len(segments) - 1
         while index < last and segments[index].file is not read.file:
             index += 1

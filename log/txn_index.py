@@ -1,15 +1,15 @@
 """The transaction index of a segment, `.txnindex`: the aborted transactions whose marker lies in the segment (KIP-98).
 
-A reader that wants committed records only is told which transactions were aborted; it drops their records itself. An entry is 34
+A reader that wants only committed records is told which transactions were aborted, and drops their records itself. An entry is 34
 bytes: int16 version (0), int64 producer id, first offset, last offset (the marker's), and the last stable offset that the marker
 left behind it. Entries ascend by last offset, as the markers were written.
 
-A transaction may begin segments before its marker, so a search for what concerns the offsets below `upto` goes on into later
+A transaction may begin several segments before its marker, so a search for the transactions below `upto` goes on into later
 segments. It may stop at the first entry whose last stable offset reaches `upto`: everything below was decided by then.
 
-The file is there only if the segment ever had an entry: one that is missing means "none". Like the other indexes it is kept in
-memory while its segment grows and written when the segment becomes inactive or is closed; what is loaded has no checksum and is
-checked, and anything that cannot be right is `CorruptIndex`: `log.aborted` builds the index anew from the log.
+The file exists only if the segment ever had an entry; a missing file means "none". Like the other indexes it is kept in memory
+while its segment grows, and is written when the segment becomes inactive or is closed. The file has no checksum, so what is
+loaded is checked, and anything that cannot be right is `CorruptIndex`: `log.rebuild` then rebuilds the index from the log.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ assert _ENTRY.size == TXN_ENTRY_SIZE
 
 
 class AbortedTransaction(NamedTuple):
-    """An entry. `last_offset` is the abort marker's own; `last_stable_offset` is never beyond the offset after it."""
+    """An entry of the index. `last_offset` is that of the abort marker; `last_stable_offset` is never beyond the offset after
+    it."""
 
     producer_id: int
     first_offset: int
@@ -46,7 +47,7 @@ class TxnIndex:
     def __init__(self, base_offset: int) -> None:
         self.base_offset = base_offset
         self.changed = False
-        """The file does not say the same."""
+        """Whether the file does not have the same content."""
         self.clear()
 
     def __len__(self) -> int:
@@ -72,7 +73,8 @@ class TxnIndex:
         self._stable_offsets.append(entry.last_stable_offset)
 
     def collect(self, fetch_offset: int, upto: int, found: list[AbortedTransaction]) -> bool:
-        """Adds to `found` who overlaps the offsets from `fetch_offset` to below `upto`; True if later segments have no more."""
+        """Adds to `found` the transactions that overlap the offsets from `fetch_offset` to below `upto`. Returns True if later
+        segments can have no more of them."""
         for slot in range(bisect_left(self._last_offsets, fetch_offset), len(self._last_offsets)):
             first_offset, stable_offset = self._first_offsets[slot], self._stable_offsets[slot]
             if first_offset < upto:
@@ -82,7 +84,7 @@ class TxnIndex:
         return False
 
     def truncate_to(self, offset: int) -> bool:
-        """Drops the entries whose marker lies at or above `offset`; True if there were any."""
+        """Drops the entries whose marker lies at or above `offset`; returns whether there were any."""
         slot = bisect_left(self._last_offsets, offset)
         cut = slot < len(self._last_offsets)
         self.changed |= cut
@@ -91,7 +93,8 @@ class TxnIndex:
         return cut
 
     def write(self, disk: Disk, path: str) -> bool:
-        """Writes the file, unsynced, if there is need to; True if it did. It comes with the first entry and stays. OSError."""
+        """Writes the file, unsynced, if it must be; returns whether it was. A file is made for the first entry and then stays.
+        Raises OSError."""
         due = self.changed and (len(self) > 0 or disk.exists(path))
         if due:
             disk.write_bytes(path, self.encode(), sync=False)
@@ -99,12 +102,12 @@ class TxnIndex:
         return due
 
     def encode(self) -> bytes:
-        """The file's bytes."""
+        """Returns the file's bytes."""
         pack = _ENTRY.pack
         return b"".join([pack(_VERSION, *entry) for entry in self])
 
     def decode(self, data: bytes) -> None:
-        """Takes the entries of a file. CorruptIndex if they cannot be right; then nothing is taken."""
+        """Takes the entries of a file. Raises CorruptIndex if they cannot be right; then nothing is taken."""
         if len(data) % TXN_ENTRY_SIZE:
             raise CorruptIndex(f"{len(data)} bytes are no whole entries")
         read = TxnIndex(self.base_offset)
@@ -116,7 +119,7 @@ class TxnIndex:
             if entry.last_offset <= last:
                 raise CorruptIndex(f"{entry} is before the segment's start, or does not ascend")
             if not (entry.producer_id >= 0 <= entry.first_offset < entry.last_offset >= entry.last_stable_offset - 1):
-                raise CorruptIndex(f"{entry} cannot be")
+                raise CorruptIndex(f"{entry} is impossible")
             last = entry.last_offset
             read.append(entry)
         self._producer_ids, self._first_offsets = read._producer_ids, read._first_offsets
@@ -124,17 +127,17 @@ class TxnIndex:
 
 
 NO_ABORTS: Final = TxnIndex(0)
-"""The index of all segments that have no entry, which are nearly all. Never changed."""
+"""The index of all segments that have no entry, which are nearly all. It is never changed."""
 
 
 def load_txn_index(disk: Disk, path: str, base_offset: int) -> TxnIndex:
-    """The index in a file, NO_ABORTS if there is none. CorruptIndex if it cannot be right; OSError."""
+    """Returns the index in a file, NO_ABORTS if there is none. Raises CorruptIndex if it cannot be right, and OSError."""
     try:
         data = disk.read_bytes(path)
     except FileNotFoundError:
         return NO_ABORTS
     except FileTooLarge:
-        raise CorruptIndex("too large") from None
+        raise CorruptIndex("the file is too large") from None
     index = TxnIndex(base_offset)
     index.decode(data)
     return index if index else NO_ABORTS

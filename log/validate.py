@@ -1,7 +1,7 @@
-"""Everything a batch must be before a leader writes it, checked in Kafka's order, with Kafka's answers.
+"""Checks a batch before a leader writes it, in Kafka's order and with Kafka's errors.
 
 Kafka spreads this over three places (`ProduceRequest.validateRecords`, `UnifiedLog.analyzeAndValidateRecords`, `LogValidator`);
-here it is one walk, cheapest first:
+here it is one sequence, the cheapest checks first:
 
     framing    exactly one batch of magic 2; a partial one behind it is dropped        InvalidRecord, CorruptRecord
     codec      zstd only since Produce v7; a number without codec is refused          UnsupportedCompression, InvalidRecord
@@ -10,19 +10,19 @@ here it is one walk, cheapest first:
     meaning    keys on compacted topics, timestamps                                    InvalidRecord, InvalidTimestamp
     result     LogAppendTime, right maximum timestamp, the topic's codec               RecordTooLarge, RecordListTooLarge
 
-A batch that needs no change is written as it came, but for the first sixteen bytes (`ValidatedBatch.parts`). A changed maximum
-timestamp or timestamp type needs a new header, another codec a new section too.
+A batch that needs no change is written as it came, except for the first sixteen bytes (`ValidatedBatch.parts`). A changed maximum
+timestamp or timestamp type needs a new header, another codec needs a new records section, too.
 
-Where we differ from Kafka 4.4, on purpose:
+Where ottla differs from Kafka 4.4, on purpose:
 
 - An undefined codec or a payload that does not decode is INVALID_RECORD, where Kafka answers UNKNOWN_SERVER_ERROR. Both are final
   for clients; CORRUPT_MESSAGE would be retried for minutes and never succeed.
 - Null records are INVALID_RECORD; Kafka's handler dies and never answers.
 - A producer id with epoch -1 is INVALID_PRODUCER_EPOCH also where the partition does not know the producer yet.
-- Records of a compressed batch are checked as strictly as plain ones; Kafka skims them, and a consumer would stumble instead.
-- Offset deltas that do not count up from 0 are INVALID_RECORD. Kafka stores them in a plain batch, for consumers to stumble over,
-  and answers UNKNOWN_SERVER_ERROR in a compressed one (its repair fails there); only on the way to another codec it repairs them.
-- A compressed batch may not unfold to more than 256 MiB, and an answer names at most 1,000 bad records.
+- Records of a compressed batch are checked as strictly as plain ones; Kafka only skims them, and consumers fail on them instead.
+- Offset deltas that do not count up from 0 are INVALID_RECORD. Kafka stores them in a plain batch, on which consumers fail, and
+  answers UNKNOWN_SERVER_ERROR for a compressed one (its repair fails there); only when it recompresses a batch it repairs them.
+- A compressed batch may not decompress to more than 256 MiB, and an answer names at most 1,000 bad records.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ from ottla.wire.batch import (
 from ottla.wire.compression import MAX_DECOMPRESSED_BYTES, NAMES, NONE, NUMBERS, ZSTD, CompressionError, compress, decompress
 from ottla.wire.primitives import Buffer
 
-_STAMPED: Final = 16  # bytes of a header that stamp() makes anew
+_STAMPED: Final = 16  # bytes of a header that stamp() replaces
 _SIZE_AND_MAGIC: Final = Struct(">8xi4xb")
 _MIN_FRAMED: Final = 17  # up to and including the magic, the first byte that tells formats apart
 _MIN_BATCH_LENGTH: Final = 14  # the least that any format ever had
@@ -70,11 +70,11 @@ _CODEC_NUMBERS: Final = NUMBERS | {"uncompressed": NONE}  # the values of compre
 
 
 class Origin(IntEnum):
-    """Who appends: how much is believed depends on it."""
+    """Says who appends a batch, on which depends how much of it is checked."""
 
     CLIENT = 0
-    COORDINATOR = 1  # our own group and transaction coordinators: control batches and gaps in sequences are theirs to make
-    REPLICATION = 2  # a leader's batches, checked there
+    COORDINATOR = 1  # our own group and transaction coordinators, which may write control batches and gaps in sequences
+    REPLICATION = 2  # a leader's batches, which the leader has checked
     RAFT_LEADER = 3  # cluster metadata
 
 
@@ -84,7 +84,7 @@ _RAFT_LEADER: Final = Origin.RAFT_LEADER
 
 
 class ValidationConfig(Protocol):
-    """What of a topic's settings counts here; log.config.LogConfig has it all."""
+    """The settings of a topic that count here; log.config.LogConfig has them all."""
 
     @property
     def max_message_bytes(self) -> int: ...
@@ -111,16 +111,16 @@ class ValidationConfig(Protocol):
 
 
 class ValidatedBatch:
-    """A batch that may be written. Holds views of the buffer it was read from: write it before that buffer is reused."""
+    """A batch that may be written. It holds views of the buffer it was read from, so it must be written before that is reused."""
 
     __slots__ = ("header", "log_append_time_ms", "tail")
 
     header: BatchHeader
-    """As it will be written, but for base offset and leader epoch. `max_timestamp` is the true one now."""
+    """The header as it will be written, except for base offset and leader epoch. Its `max_timestamp` is the true one."""
     tail: list[Buffer]
     """All bytes after the first sixteen."""
     log_append_time_ms: int
-    """The broker's time if the topic takes it, else -1: what Produce answers."""
+    """The broker's time if the topic uses that, else -1; Produce answers with it."""
 
     def __init__(self, header: BatchHeader, tail: list[Buffer], log_append_time_ms: int) -> None:
         self.header = header
@@ -128,7 +128,7 @@ class ValidatedBatch:
         self.log_append_time_ms = log_append_time_ms
 
     def parts(self, base_offset: int, leader_epoch: int) -> list[Buffer]:
-        """The batch as the leader writes it, for one writev."""
+        """Returns the batch as the leader writes it, in parts for one writev."""
         return [stamp(self.header, base_offset, leader_epoch), *self.tail]
 
 
@@ -140,9 +140,9 @@ def validate_for_append(
     *,
     zstd_allowed: bool = True,
 ) -> ValidatedBatch:
-    """The one batch in `buf`, ready to write, or one of the errors above.
+    """Returns the one batch in `buf`, ready to be written. Raises the errors that the module's docstring names.
 
-    `zstd_allowed`: False for Produce below v7. The sequence is for ProducerStates.check, which comes after this.
+    `zstd_allowed` is False for Produce below v7. The sequence is checked later, by ProducerStates.check.
     """
     assert origin is not _REPLICATION, "replicated batches are written as they are"
     header = _one_batch(buf)
@@ -181,13 +181,13 @@ def validate_for_append(
     if log_append_time:
         batch.log_append_time_ms = now_ms
     if batch.header.batch_length + LENGTH_OVERHEAD > config.segment_bytes:
-        raise RecordListTooLarge(f"a batch of {batch.header.size} bytes in segments of {config.segment_bytes}")
+        raise RecordListTooLarge(f"a batch of {batch.header.size} bytes does not fit into segments of {config.segment_bytes}")
     return batch
 
 
 def _one_batch(buf: Buffer | None) -> BatchHeader:
-    """The header of the only batch in `buf`, which is there to its last byte. Bytes behind it that could be the beginning of
-    another are dropped as Kafka drops them; another whole one is refused."""
+    """Returns the header of the only batch in `buf`, which must be complete. Bytes behind it that could be the beginning of
+    another batch are dropped, as Kafka does; another whole batch is refused."""
     if buf is None:
         raise NotOneBatch("no records")
     size = _framed_size(buf, 0)
@@ -201,7 +201,8 @@ def _one_batch(buf: Buffer | None) -> BatchHeader:
 
 
 def _framed_size(buf: Buffer, pos: int) -> int | None:
-    """Returns the size of the batch at `pos`; None if it is not all there. Raises where the bytes cannot be a batch we take."""
+    """Returns the size of the batch at `pos`; None if it is not complete. Raises CorruptRecord or InvalidRecord if the bytes
+    cannot be an acceptable batch."""
     left = len(buf) - pos
     if left < _MIN_FRAMED:
         return None
@@ -212,7 +213,7 @@ def _framed_size(buf: Buffer, pos: int) -> int | None:
         raise not_a_batch(f"a batch length of {length} bytes")
     if magic != MAGIC:
         if 0 <= magic < MAGIC:
-            raise NotOneBatch(f"record format {magic} is no longer taken, only {MAGIC}")
+            raise NotOneBatch(f"record format {magic} is no longer accepted, only {MAGIC}")
         raise not_a_batch(f"record format {magic} is not known, only {MAGIC}")
     size = length + LENGTH_OVERHEAD
     return size if size <= left else None
@@ -233,7 +234,7 @@ def _check_header(buf: Buffer, header: BatchHeader, config: ValidationConfig, or
     if count <= 0 or header.last_offset_delta != count - 1:
         raise InvalidRecord(f"a batch of {count} records whose last offset is {header.last_offset_delta}")
     if header.is_control:
-        raise InvalidRecord("control batches are not for clients to write")
+        raise InvalidRecord("clients may not write control batches")
     if header.producer_id >= 0:
         if header.base_sequence < 0:
             raise InvalidRecord(f"sequence {header.base_sequence} of producer {header.producer_id}")
@@ -249,7 +250,7 @@ def _decompressed(buf: Buffer, size: int, codec: int) -> bytes:
 
 
 def _check_records(data: bytes, header: BatchHeader, config: ValidationConfig, now_ms: int) -> int:
-    """The true maximum timestamp. `data` is all of a plain batch, or the decompressed section of another."""
+    """Returns the true maximum timestamp. `data` is all of a plain batch, or the decompressed section of another."""
     compressed = header.attributes & CODEC_MASK != NONE
     stamped_by_client = header.attributes & LOG_APPEND_TIME_BIT != 0
     earliest, latest = kernel.MIN_INT64, kernel.MAX_INT64
@@ -270,7 +271,7 @@ def _check_records(data: bytes, header: BatchHeader, config: ValidationConfig, n
     if code != kernel.OK:
         raise InvalidRecord(kernel.REASONS[code])
     if stamped_by_client:
-        max_timestamp = max(header.max_timestamp, NO_TIMESTAMP)  # that of each record, deltas do not count
+        max_timestamp = max(header.max_timestamp, NO_TIMESTAMP)  # it is that of each record; deltas do not count
         bad = _stamped_by_client(bad, header, config, now_ms)
     if bad:
         _refuse(bad, config, now_ms)
@@ -280,8 +281,8 @@ def _check_records(data: bytes, header: BatchHeader, config: ValidationConfig, n
 def _stamped_by_client(
     bad: list[tuple[int, int, int]] | None, header: BatchHeader, config: ValidationConfig, now_ms: int
 ) -> list[tuple[int, int, int]] | None:
-    """A client marked its batch LogAppendTime, which is the broker's to say. Kafka tolerates it where topics keep the producer's
-    time, if the one timestamp that such a batch has is in bounds."""
+    """Checks a batch that a client marked LogAppendTime, which only the broker may do. Kafka tolerates that if the topic keeps
+    the producer's time and the one timestamp of such a batch is in bounds. Returns the bad records."""
     timestamp = header.max_timestamp
     earliest = now_ms - config.message_timestamp_before_max_ms
     latest = now_ms + config.message_timestamp_after_max_ms
@@ -299,7 +300,7 @@ def _refuse(bad: list[tuple[int, int, int]], config: ValidationConfig, now_ms: i
         for index, what, timestamp in bad
     ]
     if any(what == kernel.TIMESTAMP_OUT_OF_RANGE for _, what, _ in bad):
-        raise InvalidTimestamp("records of the batch have timestamps that the topic does not take", errors)
+        raise InvalidTimestamp("records of the batch have timestamps that the topic does not accept", errors)
     raise InvalidRecord(f"{len(errors)} records of the batch are refused, the first because {errors[0][1]}", errors)
 
 
@@ -319,7 +320,7 @@ def _level(codec: int, config: ValidationConfig) -> int | None:
 
 
 def _rewritten(wanted: BatchHeader, section: Buffer) -> ValidatedBatch:
-    """The batch with a header made anew: size and CRC follow from what is wanted and from the section."""
+    """Returns the batch with a new header, whose size and CRC follow from the wanted fields and the records section."""
     new = restamp(wanted, section, attributes=wanted.attributes & KNOWN_BITS, max_timestamp=wanted.max_timestamp)
     return ValidatedBatch(read_header(new), [memoryview(new)[_STAMPED:], section], -1)
 

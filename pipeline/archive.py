@@ -94,13 +94,13 @@ def check(plan: Archive) -> None:
 
 
 def conf(plan: Archive) -> dict[str, str]:
-    """What the session needs from its start for the table's format, beside its packages."""
+    """Returns what the session needs from its start for the table's format, beside its packages."""
     return tables.conf_for(plan.table)
 
 
 def conf_of(directory: str) -> dict[str, str]:
-    """The same for an archive that is there. Of one that is not local only Spark could tell; there the session goes by the
-    packages that it is given (session.settings)."""
+    """Returns the same for an archive that is there. Of one that is not local only Spark could tell; there the session goes by
+    the packages that it is given (session.settings)."""
     try:
         what = json.loads((Path(_FILE.sub("/", directory)) / _WHAT).read_text())
     except (OSError, ValueError):  # read() says so when there is Spark
@@ -109,8 +109,8 @@ def conf_of(directory: str) -> dict[str, str]:
 
 
 def run(spark: SparkSession, plan: Archive, tell: Callable[[str], None]) -> Totals:
-    """Archive what is there, or go on; SIGINT and SIGTERM end either. Every batch is told in one line. PipelineError if another
-    run is at work in the same local directory.
+    """Archive what is there, or go on; SIGINT and SIGTERM end either. Every batch is told in one line. Raises PipelineError if
+    another run is at work in the same local directory.
     """
     tables.check_package(spark, plan.table)
     files = Files(spark, plan.directory)
@@ -166,7 +166,7 @@ def settle_values(spark: SparkSession, plan: Archive, files: Files) -> Values:
 
 
 def table(spark: SparkSession, plan: Archive, values: Values) -> DataFrame:
-    """The stream of rows, with the columns of the archive."""
+    """Returns the stream of rows, with the columns of the archive."""
     options = {"startingOffsets": "earliest", "failOnDataLoss": "false" if plan.allow_loss else "true"}
     if plan.batch_records is not None:
         options["maxOffsetsPerTrigger"] = str(plan.batch_records)
@@ -211,12 +211,13 @@ def remove_orphans(spark: SparkSession, directory: str, files: Files, began_ms: 
 
 
 def listed_files(spark: SparkSession, directory: str) -> list[str]:
-    """The files that count. A schema is given, for none can be inferred where there are no files."""
+    """Returns the files that count. A schema is given, for none can be inferred where there are no files."""
     return list(spark.read.schema("offset BIGINT, date DATE").parquet(directory).inputFiles())
 
 
 def read(spark: SparkSession, directory: str) -> tuple[DataFrame, dict[str, Any]]:
-    """An archive's rows and what its archive.json says. PipelineError if the directory is none, or has no records yet."""
+    """Returns an archive's rows and what its archive.json says. Raises PipelineError if the directory is none, or has no records
+    yet."""
     files = Files(spark, directory)
     what = files.read_json(_WHAT)
     if what is None:

@@ -95,7 +95,7 @@ class Buckets(NamedTuple):
 
 
 def of_topic(spark: SparkSession, cluster: KafkaCluster, topic: str, bounds: Bounds) -> DataFrame:
-    """The records between the bounds, committed ones only, in the columns that all here work with."""
+    """Returns the records between the bounds, committed ones only, in the columns that all here work with."""
     starts, ends = ({partition: pair[i] for partition, pair in bounds.items()} for i in range(2))
     return canonical(cluster.read_between(spark, topic, starts, ends))
 
@@ -126,7 +126,7 @@ def _header(header: Column) -> Column:
 
 
 def buckets(rows: DataFrame, bucket_ms: int) -> DataFrame:
-    """Records and checksums by partition and span of time."""
+    """Returns the records and checksums by partition and span of time."""
     from pyspark.sql import functions as F
 
     start = (F.floor(F.col("ms") / bucket_ms) * bucket_ms).cast("long").alias("start_ms")
@@ -171,7 +171,7 @@ def doubles(rows: DataFrame, column: str, what: str, most: int) -> list[Finding]
 
 
 def out_of_order(rows: DataFrame, column: str, most: int) -> list[Finding]:
-    """Records that stand behind one of their partition with a greater value in the column."""
+    """Returns the records that stand behind one of their partition with a greater value in the column."""
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
@@ -185,7 +185,8 @@ def out_of_order(rows: DataFrame, column: str, most: int) -> list[Finding]:
 
 
 def _comparable(rows: DataFrame, column: str) -> Column:
-    """The column, as numbers where it is text and each is one: a field of JSON is text to Spark, and 10 before 9 by it."""
+    """Returns the column, as numbers where it is text and each is one: a field of JSON is text to Spark, and 10 before 9 by
+    it."""
     from pyspark.sql import functions as F
 
     if rows.schema[column].dataType.typeName() != "string":
@@ -200,7 +201,7 @@ def _comparable(rows: DataFrame, column: str) -> Column:
 
 
 def evaluated(rows: DataFrame, expression: str) -> DataFrame:
-    """partition, offset and `found`, the user's expression. UsageError in one line if Spark cannot make a column of it.
+    """partition, offset and `found`, the user's expression. Raises UsageError in one line if Spark cannot make a column of it.
 
     `value:id` and `key:a.b` are fields of JSON, which Spark 4.0 cannot say so shortly.
     """
@@ -219,7 +220,8 @@ def evaluated(rows: DataFrame, expression: str) -> DataFrame:
 def alone(
     spark: SparkSession, rows: DataFrame, plan: Audit, bounds: Bounds, explain: Callable[[Iterable[Gap]], Iterator[Gap]]
 ) -> list[Finding]:
-    """What is wrong with the topic itself. `explain` gives back those gaps that neither markers nor aborted records fill."""
+    """Returns what is wrong with the topic itself. `explain` gives back those gaps that neither markers nor aborted records
+    fill."""
     found: list[Finding] = []
     if not plan.allow_gaps:
         what = "offsets without a record"
@@ -233,7 +235,7 @@ def alone(
 
 
 def listed(found: list[Finding], limit: int) -> tuple[list[Finding], tuple[str, ...]]:
-    """The first so many of each kind, and the kinds of which there are more."""
+    """Returns the first so many of each kind, and the kinds of which there are more."""
     seen: Counter[str] = Counter()
     first = []
     for one in found:

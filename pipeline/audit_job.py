@@ -44,7 +44,7 @@ class Report(NamedTuple):
 
 
 def other_side(cluster: KafkaCluster, topic: str, against: str | None, match: str) -> Directory | Topic | None:
-    """What `--against` names: a directory if there is one or if it can be nothing else, HOST:PORT, or a topic."""
+    """Returns what `--against` names: a directory if there is one or if it can be nothing else, HOST:PORT, or a topic."""
     if match not in MATCHES:
         raise UsageError(f"--match: {match} is none of {', '.join(MATCHES)}")
     if against is None:
@@ -60,7 +60,7 @@ def other_side(cluster: KafkaCluster, topic: str, against: str | None, match: st
 
 
 def conf(other: Directory | Topic | None) -> dict[str, str]:
-    """What the session needs to read the other side."""
+    """Returns what the session needs to read the other side."""
     if not isinstance(other, Directory):
         return {}
     return archive.conf_of(other.path)

@@ -47,13 +47,14 @@ class KafkaCluster:
         return KafkaCluster({**self.properties, "bootstrap.servers": bootstrap})
 
     def spark_options(self, *, committed: bool = True) -> dict[str, str]:
-        """Options of Spark's kafka source and sink. PipelineError for a login or a file that cannot be told to it."""
+        """Returns the options of Spark's kafka source and sink. Raises PipelineError for a login or a file that cannot be told to
+        it."""
         java = java_properties(self.properties)
         java["isolation.level"] = "read_committed" if committed else "read_uncommitted"
         return {f"kafka.{key}": value for key, value in java.items()}
 
     def read(self, spark: SparkSession, topic: str, committed: bool = True, /, **options: str) -> DataFrame:
-        """A topic's records by a batch job, with their headers."""
+        """Returns a topic's records by a batch job, with their headers."""
         reader = spark.read.format("kafka").options(**self.spark_options(committed=committed))
         frame: DataFrame = reader.options(**self._source(topic), **options).load()
         return frame
@@ -61,7 +62,8 @@ class KafkaCluster:
     def read_between(
         self, spark: SparkSession, topic: str, starts: Mapping[int, int], ends: Mapping[int, int], /, **options: str
     ) -> DataFrame:
-        """The committed records of these partitions from one offset up to another, as often as it is read, with their headers."""
+        """Returns the committed records of these partitions from one offset up to another, as often as it is read, with their
+        headers."""
         reader = spark.read.format("kafka").options(**self.spark_options(), includeHeaders="true", **options)
         frame: DataFrame = reader.options(
             assign=json.dumps({topic: sorted(ends)}),
@@ -71,7 +73,7 @@ class KafkaCluster:
         return frame
 
     def read_stream(self, spark: SparkSession, topic: str, committed: bool = True, /, **options: str) -> DataFrame:
-        """A topic's records by a streaming job, with their headers."""
+        """Returns a topic's records by a streaming job, with their headers."""
         reader = spark.readStream.format("kafka").options(**self.spark_options(committed=committed))
         frame: DataFrame = reader.options(**self._source(topic), **options).load()
         return frame

@@ -55,7 +55,8 @@ _KEPT_BYTES: Final = 16 * 1024 * 1024
 
 
 def read(part: Slice, columns: Sequence[str], *, fail_on_data_loss: bool = True) -> Iterator[pa.RecordBatch]:
-    """The rows of a slice. SourceError for damage, DataLoss for offsets that are gone unless that does not matter."""
+    """Yields the rows of a slice. Raises SourceError for damage, DataLoss for offsets that are gone unless that does not
+    matter."""
     _keep_memory()
     for _ in range(_TRIES):
         file = _open(part)
@@ -80,7 +81,7 @@ def _keep_memory() -> None:
 
 
 def _open(part: Slice) -> ReadOnlyFile | None:
-    """The file that was cut, which may have been marked as deleted since; None if it is gone."""
+    """Returns the file that was cut, which may have been marked as deleted since; None if it is gone."""
     for path in (part.path, part.path + DELETED_SUFFIX):
         try:
             file = open_for_reading(path)
@@ -95,7 +96,7 @@ def _open(part: Slice) -> ReadOnlyFile | None:
 
 
 def _again(part: Slice, fail_on_data_loss: bool) -> list[Slice]:
-    """Where the slice's offsets are now."""
+    """Returns where the slice's offsets are now."""
     name, wanted = f"{part.place.topic}-{part.place.partition}", part.wanted
     if not os.path.isdir(part.place.path):
         if fail_on_data_loss:
@@ -137,7 +138,7 @@ class SliceReader:
     # Batches of the log
 
     def batches(self, file: ReadOnlyFile) -> Iterator[pa.RecordBatch]:
-        """SourceError at a batch that is damaged."""
+        """Raises SourceError at a batch that is damaged."""
         pile = Pile()
         position, end = self._part.start, self._part.end
         want = _READ_BYTES
@@ -168,7 +169,7 @@ class SliceReader:
             yield from self._columns_of(pile.take())
 
     def _whole_batches(self, chunk: bytes, position: int) -> tuple[list[Job], int]:
-        """The batches in a piece of the file, checked, and the size of the one that is cut."""
+        """Returns the batches in a piece of the file, checked, and the size of the one that is cut."""
         found: list[Job] = []
         at, size = 0, HEADER_SIZE
         while at + HEADER_SIZE <= len(chunk):
@@ -300,7 +301,7 @@ class SliceReader:
         return array.slice(0, length)
 
     def _binary(self, kernel: Columns, buffer: bytes, keys: bool, total: int, rows: Any) -> pa.Array:
-        """Keys or values: every second or fourth element of the array of all borders."""
+        """Returns the keys or values: every second or fourth element of the array of all borders."""
         both = self._needs & KEYS and self._needs & VALUES
         step, first = (4, 0 if keys else 2) if both else (2, 0)
         flags = np.frombuffer(kernel.flags.getvalue(), dtype=np.uint8)
@@ -330,7 +331,7 @@ def _int32(values: Any, valid: Any = None) -> pa.Array:
 
 
 def _headers(kernel: Columns, buffer: bytes, rows: Any) -> pa.Array:
-    """A list of (key, value) a record; null where it has none, as in the kafka source."""
+    """Returns a list of (key, value) a record; null where it has none, as in the kafka source."""
     ends = np.frombuffer(kernel.header_ends.getvalue(), dtype="<i4")
     if rows is None and (len(ends) == 0 or ends[-1] == 0):
         return pa.nulls(len(ends), HEADERS_TYPE)

@@ -65,7 +65,7 @@ class Pile:
         self.rows += job.header.records_count
 
     def add(self, job: Job, chunk: bytes) -> None:
-        """A batch with its bytes; it is at chunk[start:end], as it is in the file. CompressionError."""
+        """A batch with its bytes; it is at chunk[start:end], as it is in the file. Raises CompressionError."""
         section = memoryview(chunk)[job.start : job.end]
         data = section if job.header.codec == NONE else self.unpack(job.header.codec, section)
         start, self.size = self.size, self.size + len(data)
@@ -83,7 +83,7 @@ class Pile:
         return found
 
     def unpack(self, codec: int, section: memoryview) -> bytes:
-        """The records of a compressed batch alone. CompressionError.
+        """Returns the records of a compressed batch alone. Raises CompressionError.
 
         With zstd in one piece, where it is as large as it says or not much larger than those before.
         """

@@ -31,7 +31,8 @@ class Side(NamedTuple):
 
 
 def by_offset(topic: Side, other: Side, plan: Audit) -> list[Finding]:
-    """Where an offset means the same record: against an archive of the topic itself, or a topic that is meant to be its image."""
+    """Returns where an offset means the same record: against an archive of the topic itself, or a topic that is meant to be its
+    image."""
     from pyspark.sql import functions as F
 
     there, extra = asked_of(topic, other._replace(rows=within(other.rows, topic.bounds)))
@@ -76,7 +77,7 @@ def asked_of(topic: Side, other: Side) -> tuple[DataFrame, DataFrame | None]:
 
 
 def _by_partition(numbers: Mapping[int, int]) -> Column:
-    """The number of a row's partition; null of one that has none."""
+    """Returns the number of a row's partition; null of one that has none."""
     from pyspark.sql import functions as F
 
     if not numbers:
@@ -115,7 +116,7 @@ def by_content(topic: DataFrame, other: DataFrame, plan: Audit) -> list[Finding]
 
 
 def within(other: DataFrame, bounds: Bounds) -> DataFrame:
-    """The rows of an archive from the topic's first offsets on: what retention has deleted is in no topic any more."""
+    """Returns the rows of an archive from the topic's first offsets on: what retention has deleted is in no topic any more."""
     from pyspark.sql import functions as F
 
     firsts = _by_partition({number: first for number, (first, _) in bounds.items()})
@@ -148,7 +149,7 @@ def _double_offsets(rows: DataFrame, most: int) -> list[Finding]:
 
 
 def _differing(topic: DataFrame, other: DataFrame, bucket_ms: int) -> tuple[DataFrame, DataFrame]:
-    """The rows of both sides in those partitions and spans of time that do not add up to the same."""
+    """Returns the rows of both sides in those partitions and spans of time that do not add up to the same."""
     from pyspark.sql import functions as F
 
     names = ["partition", "start_ms"]

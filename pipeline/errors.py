@@ -31,7 +31,7 @@ class UsageError(PipelineError):
 
 
 def in_one_line(error: BaseException) -> str:
-    """The reason in an error of Spark, of Py4J or of Python."""
+    """Returns the reason in an error of Spark, of Py4J or of Python."""
     text = str(error)
     all_raised = list(_RAISED.finditer(text))
     if not all_raised:
@@ -55,7 +55,7 @@ def _of_jvm(text: str) -> str:
 
 
 def _why(line: str) -> str | None:
-    """The message of a cause. A single word says nothing without its class."""
+    """Returns the message of a cause. A single word says nothing without its class."""
     match = _CAUSE.match(line)
     if match is None:
         return None

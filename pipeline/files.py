@@ -36,7 +36,7 @@ class Files:
 
     @property
     def address(self) -> str:
-        """The directory with its file system: file:/data/x, hdfs://host/x."""
+        """Returns the directory with its file system: file:/data/x, hdfs://host/x."""
         return str(self._fs.makeQualified(self._root).toString())
 
     def make(self) -> bool:
@@ -68,7 +68,7 @@ class Files:
 
     def write_json(self, name: str, content: dict[str, Any], *, replace: bool = True) -> None:
         """The file is whole or not there: it is written beside and renamed. One of that name goes first, or stays without
-        `replace`. OSError if this one cannot get its name."""
+        `replace`. Raises OSError if this one cannot get its name."""
         path, beside = self._path(name), self._path(f"{name}.partial")
         self._create(beside, json.dumps(content, indent=1).encode())
         if replace:

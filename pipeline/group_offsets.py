@@ -12,7 +12,7 @@ RETRY_S: Final = 0.2
 
 
 def committed_offset(consumer: Consumer, topic: str, partition: int, timeout_s: float) -> int | None:
-    """The offset that the consumer's group has committed for a partition; None: none. Raises KafkaException.
+    """Returns the offset that the consumer's group has committed for a partition; None: none. Raises KafkaException.
 
     librdkafka gives up at the first coordinator that is not one yet or not any more, as when the cluster has just made its topic
     of offsets or elects a new leader for it; here that is asked again until the time is over.

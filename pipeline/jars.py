@@ -57,7 +57,8 @@ def coordinates(connectors: Iterable[str], spark_version: str) -> list[str]:
 
 
 def by_maven(wanted: Sequence[str]) -> list[Path] | None:
-    """The jars, fetched now if this machine has not seen them. None: there is no Maven here. PipelineError if it cannot."""
+    """Returns the jars, fetched now if this machine has not seen them. None: there is no Maven here. Raises PipelineError if it
+    cannot."""
     pom = _POM.format(dependencies="".join(_DEPENDENCY.format(*one.split(":")) for one in wanted))
     home = Path(os.environ.get("OTTLA_CACHE") or Path.home() / ".cache" / "ottla").expanduser() / "jars"
     target = home / f"spark-{hashlib.sha256(pom.encode()).hexdigest()[:12]}"

@@ -72,7 +72,7 @@ class Totals:
 
 
 def run(spark: SparkSession, plan: Replay, target_partitions: int) -> Totals:
-    """Write what is not written yet. PipelineError if the topic has too few partitions."""
+    """Write what is not written yet. Raises PipelineError if the topic has too few partitions."""
     rows, _ = archive.read(spark, plan.directory)
     chosen = select(rows, plan)
     there = sorted(row["partition"] for row in chosen.select("partition").distinct().collect())
@@ -89,7 +89,7 @@ def run(spark: SparkSession, plan: Replay, target_partitions: int) -> Totals:
 
 
 def select(rows: DataFrame, plan: Replay) -> DataFrame:
-    """The records that are meant, with the columns that a producer needs."""
+    """Returns the records that are meant, with the columns that a producer needs."""
     from pyspark.sql import functions as F
 
     if plan.since_ms is not None:  # the date leaves out directories
@@ -119,7 +119,8 @@ class Writer:
     rate: float | None
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """In a task, for `mapInArrow`: the counts of its partitions. PipelineError in one line for what librdkafka raises."""
+        """In a task, for `mapInArrow`: the counts of its partitions. Raises PipelineError in one line for what librdkafka
+        raises."""
         import pyarrow as pa
         from confluent_kafka import KafkaException
 

@@ -80,7 +80,8 @@ OpenSession = Callable[[Sequence[str], Mapping[str, str]], AbstractContextManage
 
 
 def run_job(path: Path, options: RunOptions, open_session: OpenSession, tell: Callable[[str], None]) -> Signals | None:
-    """Runs a job: to the end of what is there now (`once`), or until a signal, which is told. PipelineError in one line."""
+    """Runs a job: to the end of what is there now (`once`), or until a signal, which is told. Raises PipelineError in one
+    line."""
     try:
         job = read_job(path, options.variables)
         checkpoint = checkpoint_of(job, options)
@@ -98,14 +99,14 @@ def run_job(path: Path, options: RunOptions, open_session: OpenSession, tell: Ca
 
 
 def needs_of(job: Job) -> tuple[Sequence[str], Mapping[str, str]]:
-    """Which connectors and settings a job wants of its session."""
+    """Returns which connectors and settings a job wants of its session."""
     is_avro = any(step.options.get("format") == "avro" for step in job.steps if isinstance(step, Stream))
     of_tables = {name: value for step in job.steps if isinstance(step, Sink) for name, value in conf_for(step.kind).items()}
     return ("kafka", "avro") if is_avro else ("kafka",), of_tables | dict(job.spark)
 
 
 def checkpoint_of(job: Job, options: RunOptions) -> str:
-    """The directory of the job's checkpoints, as it was given."""
+    """Returns the directory of the job's checkpoints, as it was given."""
     given = options.checkpoint or job.checkpoint
     if given is None:
         raise JobError('no checkpoint directory: say checkpoint = "DIR" in the header, or --checkpoint DIR')
@@ -129,7 +130,7 @@ class RunningJob:
     """Sink -> its query, and the line it stands on."""
 
     def start(self, stop: Stop) -> None:
-        """Does the steps of the job, unless it is told to end before. JobError."""
+        """Does the steps of the job, unless it is told to end before. Raises JobError."""
         for step in self.job.steps:
             if stop.is_set():
                 return
@@ -168,11 +169,11 @@ class RunningJob:
 
     @property
     def variables(self) -> Mapping[str, str]:
-        """What --set says."""
+        """Returns what --set says."""
         return self.options.variables
 
     def stream(self, name: str) -> DataFrame:
-        """A stream or table of the header."""
+        """Returns a stream or table of the header."""
         if name not in self.streams:
             raise JobError(f"there is no stream {name}; there are {', '.join(self.streams) or 'none'}")
         return self.streams[name]
@@ -199,7 +200,7 @@ class RunningJob:
         self.queries[sink] = (query, line)
 
     def run_python(self) -> None:
-        """Calls the file's `run`. JobError with the line of the file where something went wrong."""
+        """Calls the file's `run`. Raises JobError with the line of the file where something went wrong."""
         path = str(self.job.path)
         try:
             function = runpy.run_path(path).get("run")
@@ -212,7 +213,8 @@ class RunningJob:
             raise JobError(f"{type(error).__name__}: {in_one_line(error)}", line_in(error, path)) from error
 
     def attend(self, stop: Stop) -> None:
-        """Looks at the queries and tells how far they are, until all have ended or it is told to end. JobError if one fails."""
+        """Looks at the queries and tells how far they are, until all have ended or it is told to end. Raises JobError if one
+        fails."""
         states = {name: QueryProgress(name, time.time()) for name in self.queries}
         server = None
         if self.options.metrics_port is not None:
@@ -262,6 +264,6 @@ def in_line(action: Callable[[], DataFrame], line: int, *, moves: bool = True) -
 
 
 def line_in(error: BaseException, path: str) -> int | None:
-    """The line of this file in the error's traceback, the innermost one."""
+    """Returns the line of this file in the error's traceback, the innermost one."""
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == path]
     return lines[-1] if lines else None

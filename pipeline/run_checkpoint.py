@@ -50,7 +50,7 @@ class Checkpoint:
             """Queries with a micro-batch that runs again, before any was started."""
 
     def of(self, sink: Sink) -> str:
-        """Where Spark keeps how far the query into a sink is."""
+        """Returns where Spark keeps how far the query into a sink is."""
         return f"{self.address}/{sink.name}"
 
     def tasks(self, sink: Sink, partitions: int, line: int | None) -> int:
@@ -67,7 +67,7 @@ class Checkpoint:
         return tasks
 
     def extent(self, table: Stream, now: Extent) -> Extent:
-        """Where a table lies: as at the last start if a micro-batch runs again, else as `now` says."""
+        """Returns where a table lies: as at the last start if a micro-batch runs again, else as `now` says."""
         name = f"{STATE}/{table.name}.json"
         if self.unfinished and self._exists(name):
             kept = self._read(name)
@@ -85,7 +85,7 @@ class Checkpoint:
         return now
 
     def _last(self, query: str, log: str) -> int:
-        """The highest batch in one of the query's two logs; -1: none."""
+        """Returns the highest batch in one of the query's two logs; -1: none."""
         return max((int(name) for name in self._files.names(f"{query}/{log}") if name.isdecimal()), default=-1)
 
     def _exists(self, name: str) -> bool:

@@ -125,7 +125,7 @@ class Job:
 
 
 def read_job(path: Path, variables: Mapping[str, str] | None = None) -> Job:
-    """Reads a job's file, with `${name}` replaced by the variable of that name. JobError where it is no job.
+    """Reads a job's file, with `${name}` replaced by the variable of that name. Raises JobError where it is no job.
 
     In Python it is the header's alone that are replaced: `${name}` means something else in an f-string.
     """
@@ -153,7 +153,7 @@ def read_job(path: Path, variables: Mapping[str, str] | None = None) -> Job:
 
 
 def filled_in(text: str, variables: Mapping[str, str], first: int = 1) -> str:
-    """With the values of variables. JobError where one is not given; `first` is the number of the text's first line."""
+    """With the values of variables. Raises JobError where one is not given; `first` is the number of the text's first line."""
 
     def value(match: re.Match[str]) -> str:
         if match[1] not in variables:
@@ -164,7 +164,8 @@ def filled_in(text: str, variables: Mapping[str, str], first: int = 1) -> str:
 
 
 def read_header(text: str, variables: Mapping[str, str] | None = None) -> tuple[dict[str, Any], int]:
-    """The comment block as TOML, filled in if there are variables, and the line it begins with; nothing where there is none."""
+    """Returns the comment block as TOML, filled in if there are variables, and the line it begins with; nothing where there is
+    none."""
     lines = text.splitlines()
     begin = next((number for number, line in enumerate(lines, 1) if _OPEN.match(line)), None)
     if begin is None:
@@ -196,7 +197,7 @@ def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, An
 
 
 def declared(header: Mapping[str, Any], line: int) -> Iterator[Stream | Sink]:
-    """The streams, tables and sinks of a header."""
+    """Yields the streams, tables and sinks of a header."""
     for kind in ("streams", "tables"):
         for name, given in header.get(kind, {}).items():
             options = _options_of(name, given, line)
@@ -218,7 +219,7 @@ def _options_of(name: str, given: Any, line: int) -> dict[str, str]:
 
 
 def statements(text: str) -> Iterator[tuple[str, int]]:
-    """The statements between semicolons, each from its first word on, with the line of that word."""
+    """Yields the statements between semicolons, each from its first word on, with the line of that word."""
     start: int | None = None
     for token in _TOKEN.finditer(text):
         piece = token[0]

@@ -64,13 +64,13 @@ class QueryProgress:
 
 
 def records_behind(source: Mapping[str, Any]) -> int:
-    """What a batch left in the topic, by the offsets that Spark tells; 0 of a source that is no topic."""
+    """Returns what a batch left in the topic, by the offsets that Spark tells; 0 of a source that is no topic."""
     there, read = (_offsets(source.get(name)) for name in ("latestOffset", "endOffset"))
     return sum(max(0, offset - read.get(place, 0)) for place, offset in there.items())
 
 
 def _offsets(told: Any) -> dict[tuple[str, str], int]:
-    """(topic, partition) -> offset, of {"topic": {"0": 17}}, which comes as JSON or read already."""
+    """Returns (topic, partition) -> offset, of {"topic": {"0": 17}}, which comes as JSON or read already."""
     if isinstance(told, str):
         try:
             told = json.loads(told)

@@ -30,7 +30,7 @@ FORMATS: Final = ("json", "text")
 def start_query(
     frame: DataFrame, sink: Sink, *, checkpoint: str, cluster: KafkaCluster, tasks: int, once: bool, line: int | None
 ) -> StreamingQuery:
-    """Starts the query of a frame into a sink; `tasks` write into a topic. JobError where Spark refuses it."""
+    """Starts the query of a frame into a sink; `tasks` write into a topic. Raises JobError where Spark refuses it."""
     from py4j.protocol import Py4JJavaError  # for what pyspark has no class of its own
     from pyspark.errors import PySparkException
 
@@ -51,7 +51,7 @@ def start_query(
 
 
 def catalog_name(spark: SparkSession, sink: Sink) -> str:
-    """The table of an Iceberg sink in a catalog: a path is one of ours."""
+    """Returns the table of an Iceberg sink in a catalog: a path is one of ours."""
     is_path = "/" in sink.place or "." not in sink.place
     return iceberg_table(spark, sink.place) if is_path else sink.place
 
@@ -76,7 +76,7 @@ def topic_writer(frame: DataFrame, sink: Sink, cluster: KafkaCluster, tasks: int
 
 
 def passed_on(sink: Sink, prefix: str) -> dict[str, str]:
-    """The sink's options that are not ours, those with this prefix (which is dropped), or all."""
+    """Returns the sink's options that are not ours, those with this prefix (which is dropped), or all."""
     own = {key: value for key, value in sink.options.items() if key.startswith(("kafka.", "spark."))}
     return {key.removeprefix(prefix): value for key, value in own.items() if key.startswith(prefix)}
 

@@ -27,7 +27,7 @@ FIELDS: Final = ("key", "headers", "topic", "partition", "offset", "timestamp")
 def partitions_of_topics(cluster: KafkaCluster, wanted: Mapping[str, tuple[int, int | None]]) -> dict[str, int]:
     """Topic -> partitions. `wanted` names topics with the partitions to create them with (0: they must exist) and their lines.
 
-    JobError where no broker answers, or a topic is not there and is not to be created.
+    Raises JobError where no broker answers, or a topic is not there and is not to be created.
     """
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import AdminClient, NewTopic
@@ -51,7 +51,7 @@ def partitions_of_topics(cluster: KafkaCluster, wanted: Mapping[str, tuple[int, 
 
 
 def topics_of(steps: list[Any]) -> dict[str, tuple[int, int | None]]:
-    """What `partitions_of_topics` wants, of a job's streams and sinks."""
+    """Returns what `partitions_of_topics` wants, of a job's streams and sinks."""
     wanted: dict[str, tuple[int, int | None]] = {}
     for step in steps:
         if isinstance(step, Stream):
@@ -62,7 +62,8 @@ def topics_of(steps: list[Any]) -> dict[str, tuple[int, int | None]]:
 
 
 def extent_now(cluster: KafkaCluster, table: Stream, partitions: int) -> Extent:
-    """What the topic of a table holds now: committed records from where the table says. JobError where no broker answers."""
+    """Returns what the topic of a table holds now: committed records from where the table says. Raises JobError where no broker
+    answers."""
     from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
     from confluent_kafka.admin import AdminClient, OffsetSpec
 
@@ -87,13 +88,14 @@ def extent_now(cluster: KafkaCluster, table: Stream, partitions: int) -> Extent:
 
 
 def open_table(spark: SparkSession, table: Stream, cluster: KafkaCluster, extent: Extent) -> DataFrame:
-    """The table as a DataFrame: the same rows each time it is read, but for what retention or compaction removes meanwhile."""
+    """Returns the table as a DataFrame: the same rows each time it is read, but for what retention or compaction removes
+    meanwhile."""
     options = {"failOnDataLoss": "false", **passed_on(table)}
     return in_columns(spark, table, cluster.read_between(spark, table.topic, extent.starts, extent.ends, **options))
 
 
 def open_stream(spark: SparkSession, stream: Stream, cluster: KafkaCluster, begin: str, most: int | None) -> DataFrame:
-    """The stream as a DataFrame. `begin`: where it starts if neither it nor its checkpoint says, earliest or latest.
+    """Returns the stream as a DataFrame. `begin`: where it starts if neither it nor its checkpoint says, earliest or latest.
 
     `most`: how many records a micro-batch takes where the stream does not say (None: all there are).
     """
@@ -112,7 +114,7 @@ def open_stream(spark: SparkSession, stream: Stream, cluster: KafkaCluster, begi
 
 
 def in_columns(spark: SparkSession, stream: Stream, records: DataFrame) -> DataFrame:
-    """The columns of a stream, of records as Spark's source has them."""
+    """Returns the columns of a stream, of records as Spark's source has them."""
     from pyspark.sql import functions as F
 
     fields = [f"_{name}" for name in FIELDS]
@@ -122,12 +124,12 @@ def in_columns(spark: SparkSession, stream: Stream, records: DataFrame) -> DataF
 
 
 def passed_on(stream: Stream) -> dict[str, str]:
-    """The connector's options that a stream gives as they are."""
+    """Returns the connector's options that a stream gives as they are."""
     return {key.removeprefix("spark."): value for key, value in stream.options.items() if key.startswith(("kafka.", "spark."))}
 
 
 def start_options(stream: Stream, begin: str, most: int | None) -> dict[str, str]:
-    """The connector's options of a stream: where it begins, how much it takes at once, and what is passed on as it is."""
+    """Returns the connector's options of a stream: where it begins, how much it takes at once, and what is passed on as it is."""
     found = passed_on(stream)
     given = stream.options.get("from", begin)
     if given in {"earliest", "latest"}:
@@ -157,7 +159,7 @@ def milliseconds(stream: Stream, given: str) -> int:
 
 
 def value_of(spark: SparkSession, stream: Stream) -> Column:
-    """The record's value as the stream's format has it."""
+    """Returns the record's value as the stream's format has it."""
     from pyspark.sql import functions as F
 
     kind = stream.options.get("format", "binary" if stream.schema is None else "json")
@@ -180,7 +182,7 @@ def value_of(spark: SparkSession, stream: Stream) -> Column:
 
 
 def check_schema(spark: SparkSession, stream: Stream) -> None:
-    """JobError if the columns are no schema to Spark."""
+    """Raises JobError if the columns are no schema to Spark."""
     from pyspark.errors import PySparkException
 
     jvm: Any = spark.sparkContext._jvm

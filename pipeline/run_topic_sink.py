@@ -75,7 +75,7 @@ class TopicWriter:
         yield pa.RecordBatch.from_pydict({"written": pa.array([written], pa.int64())})
 
     def write(self, partition: int, records: Sequence[Record]) -> int:
-        """How many were written: all, or none of a batch that was in the topic already. Raises NotWritten."""
+        """Returns how many were written: all, or none of a batch that was in the topic already. Raises NotWritten."""
         from confluent_kafka import KafkaException
 
         for attempt in range(1, ATTEMPTS + 1) if records else ():

@@ -109,7 +109,8 @@ class Slice:
 
 
 def find(path: str, wants_topic: Callable[[str], bool] | None = None) -> list[Place]:
-    """The partitions at `path`, which may be several paths with commas between them. SourceError if there is nothing."""
+    """Returns the partitions at `path`, which may be several paths with commas between them. Raises SourceError if there is
+    nothing."""
     found: dict[tuple[str, int], Place] = {}
     paths = [path] if os.path.isdir(path) else [one.strip() for one in path.split(",")]
     for one in paths:
@@ -152,7 +153,7 @@ def _names(path: str) -> list[str]:
 
 
 def with_log(place: Place, work: Callable[[PartitionLog], _T], scans: Scans | None = None) -> _T:
-    """`work` with the partition as a broker's recovery would see it now. Nothing on the disk is changed. SourceError.
+    """`work` with the partition as a broker's recovery would see it now. Nothing on the disk is changed. Raises SourceError.
 
     `scans`: see log.opening. Where a live broker removes a file meanwhile, everything is done again, and nothing is believed.
     """
@@ -199,7 +200,7 @@ def _open(place: Place, scans: Scans | None) -> PartitionLog:
 
 
 def checkpoint_lines(path: str) -> dict[TopicPartition, int]:
-    """What a checkpoint says; nothing where it cannot be read, for checkpoints only save work."""
+    """Returns what a checkpoint says; nothing where it cannot be read, for checkpoints only save work."""
     try:
         return checkpoint.read_offsets(_DISK, path)
     except (CorruptSnapshot, OSError):
@@ -219,12 +220,12 @@ def _silence() -> Iterator[None]:
 
 
 def end_offset(log: PartitionLog, committed: bool) -> int:
-    """The offset behind the last record that a reader may see."""
+    """Returns the offset behind the last record that a reader may see."""
     return log.last_stable_offset if committed else log.log_end_offset
 
 
 def offset_at_time(log: PartitionLog, timestamp_ms: int) -> int | None:
-    """Offset of the first record that is not earlier, None if there is none. LogError, OSError."""
+    """Returns the offset of the first record that is not earlier, None if there is none. Raises LogError or OSError."""
     found = offset_for_timestamp(log.segments, timestamp_ms, log.log_start_offset)
     return None if found is None else found.offset
 
@@ -233,7 +234,7 @@ def offset_at_time(log: PartitionLog, timestamp_ms: int) -> int | None:
 
 
 def slices(log: PartitionLog, place: Place, wanted: Wanted, split_bytes: int) -> list[Slice]:
-    """What is wanted of the partition, in slices of about `split_bytes`. LogError, OSError."""
+    """Returns what is wanted of the partition, in slices of about `split_bytes`. Raises LogError or OSError."""
     low = max(wanted.low, log.log_start_offset)
     high = min(wanted.high, end_offset(log, wanted.committed))
     found: list[Slice] = []
@@ -279,7 +280,7 @@ def _cut(
 
 
 def _borders(segment: Segment, start: int, end: int, split_bytes: int) -> list[int]:
-    """Where the offset index allows a cut, about every `split_bytes`, and no small rest."""
+    """Returns where the offset index allows a cut, about every `split_bytes`, and no small rest."""
     positions = [position for _, position in segment.offset_index.entries()]
     found: list[int] = []
     at = start

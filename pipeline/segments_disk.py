@@ -45,7 +45,7 @@ class ReadOnlyFile(OsFile):
 
 
 def open_for_reading(path: str, sizes: dict[str, int] | None = None) -> ReadOnlyFile:
-    """A regular file, opened without the right to write. OSError."""
+    """Returns a regular file, opened without the right to write. Raises OSError."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     found = os.fstat(fd)
     file = ReadOnlyFile(path, fd, found.st_size, sizes)  # closes the descriptor when it goes
@@ -73,7 +73,7 @@ class ReadOnlyDisk:
         """Cut here: real path -> bytes."""
 
     def real_path(self, path: str) -> str:
-        """FileNotFoundError if it is gone, here or really."""
+        """Raises FileNotFoundError if it is gone, here or really."""
         if path in self._gone:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         return self._real.get(path, path)

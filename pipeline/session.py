@@ -62,7 +62,8 @@ class SparkOptions:
 
 
 def session(options: SparkOptions, *, connectors: Sequence[str] = ("kafka",), name: str = "ottla") -> SparkSession:
-    """A session that can load these connectors. The caller stops it. PipelineError in one line where there can be none."""
+    """Returns a session that can load these connectors. The caller stops it. Raises PipelineError in one line where there can be
+    none."""
     version = spark_version()
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     master = options.master or (None if submitted else "local[*]")
@@ -90,7 +91,7 @@ def session(options: SparkOptions, *, connectors: Sequence[str] = ("kafka",), na
 
 
 def spark_version() -> str:
-    """Of the pyspark that is installed. PipelineError if there is none, or one that is too old."""
+    """Of the pyspark that is installed. Raises PipelineError if there is none, or one that is too old."""
     try:
         import pyspark
     except ImportError:
@@ -102,7 +103,7 @@ def spark_version() -> str:
 
 
 def check_java() -> None:
-    """PipelineError if Spark would find no Java, or one that cannot run it."""
+    """Raises PipelineError if Spark would find no Java, or one that cannot run it."""
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     where = f"JAVA_HOME is {home}, and there is no bin/java" if home else "there is no java on the PATH"
@@ -117,7 +118,8 @@ def check_java() -> None:
 
 
 def check_master(master: str) -> None:
-    """PipelineError if a standalone master does not answer; Spark itself would try for a minute and then stop its context."""
+    """Raises PipelineError if a standalone master does not answer; Spark itself would try for a minute and then stop its
+    context."""
     match = _STANDALONE.match(master)
     if match is None:
         if not re.match(r"^(local($|\[)|spark://|yarn$|k8s://)", master):
@@ -139,7 +141,7 @@ def use_this_python(*, force: bool) -> None:
 def settings(
     options: SparkOptions, connectors: Sequence[str], version: str, *, is_local: bool, submitted: bool
 ) -> dict[str, str]:
-    """The configuration of the session. What the user set counts most."""
+    """Returns the configuration of the session. What the user set counts most."""
     found = dict(DEFAULTS)
     if not submitted:
         found["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile={_LOG4J.as_uri()}"
@@ -167,7 +169,7 @@ def settings(
 
 
 def check_connectors(spark: SparkSession, connectors: Sequence[str], version: str) -> None:
-    """PipelineError if the JVM cannot load a connector: it was given jars of another set, or spark-submit none."""
+    """Raises PipelineError if the JVM cannot load a connector: it was given jars of another set, or spark-submit none."""
     for name in connectors:
         if not tables.has_class(spark, _PROBE[name]):
             wanted = ",".join(jars.coordinates([name], version))

@@ -78,7 +78,7 @@ class OttlaDataSource(DataSource):
 
 
 def _columns(schema: StructType) -> tuple[str, ...]:
-    """The columns of a schema, which the user may have given: only these are made."""
+    """Returns the columns of a schema, which the user may have given: only these are made."""
     for column in schema.fields:
         if column.name not in _SQL_TYPES:
             raise SourceError(f"the schema's column {column.name!r} is none of {', '.join(_SQL_TYPES)}")

@@ -21,12 +21,13 @@ REFUSED: Final = "maxOffsetsPerTrigger needs Spark 4.2: earlier ones do not tell
 
 
 def with_absent(ends: Mapping[str, Mapping[str, int]], before: Mapping[str, Mapping[str, int]]) -> Ends:
-    """The offsets, and of `before` those of partitions that they lack."""
+    """Returns the offsets, and of `before` those of partitions that they lack."""
     return {topic: {**before.get(topic, {}), **ends.get(topic, {})} for topic in (*before, *ends)}
 
 
 def limited(begin: Mapping[str, Mapping[str, int]], end: Ends, most: int, first_offset: Callable[[str, str], int]) -> Ends:
-    """The end of a batch of at most so many offsets from `begin`; `first_offset` is where a partition begins that is not in it.
+    """Returns the end of a batch of at most so many offsets from `begin`; `first_offset` is where a partition begins that is not
+    in it.
 
     A partition that ends before it begins stays as it is, for who plans the batch to tell. Shares are rounded
     down; what is left over goes to the partitions with the most that is unread, so every batch has something.

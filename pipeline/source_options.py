@@ -105,7 +105,7 @@ class Options:
 
 
 def parse(options: Mapping[str, str]) -> Options:
-    """SourceError."""
+    """Raises SourceError."""
     given: dict[str, str] = {}
     for name, text in options.items():
         known = _LOWER.get(name.lower())

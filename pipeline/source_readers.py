@@ -46,7 +46,7 @@ class Part(InputPartition):
 
 
 def places(options: Options) -> list[Place]:
-    """The partitions that are wanted. SourceError if a topic that is named is not there."""
+    """Returns the partitions that are wanted. Raises SourceError if a topic that is named is not there."""
     found = find(options.path, options.wants_topic)
     if options.topics is not None:
         found = [place for place in found if place.topic in options.topics]
@@ -60,7 +60,7 @@ def _resolve(log: PartitionLog, offset: int, end: int) -> int:
 
 
 def _start(log: PartitionLog, options: Options, default: int) -> int:
-    """Where reading begins. SourceError if the offset that was given is not there."""
+    """Returns where reading begins. Raises SourceError if the offset that was given is not there."""
     end = end_offset(log, options.committed)
     if options.starting_timestamp is not None:
         found = offset_at_time(log, options.starting_timestamp)
@@ -77,7 +77,7 @@ def _start(log: PartitionLog, options: Options, default: int) -> int:
 
 
 def _wanted(log: PartitionLog, options: Options) -> Wanted:
-    """What a batch query wants of a partition."""
+    """Returns what a batch query wants of a partition."""
     high = end = end_offset(log, options.committed)
     if options.ending_timestamp is not None:
         found = offset_at_time(log, options.ending_timestamp)
@@ -152,7 +152,8 @@ class StreamReader(DataSourceStreamReader):
         return self._offsets(lambda log: end_offset(log, self._options.committed))
 
     def first_offset(self, topic: str, partition: str) -> int:
-        """Where a partition begins that was not there when the query began. A place that is gone by now has nothing to read."""
+        """Returns where a partition begins that was not there when the query began. A place that is gone by now has nothing to
+        read."""
         for place in places(self._options):
             if (place.topic, str(place.partition)) == (topic, partition):
                 return int(self._seen.with_log(place, lambda log: log.log_start_offset))

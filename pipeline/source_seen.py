@@ -73,7 +73,7 @@ class SeenPartitions:
         self._checkpoints: dict[str, tuple[_File, dict[TopicPartition, int]]] = {}
 
     def with_log(self, place: Place, work: Callable[[PartitionLog], _T]) -> _T:
-        """`work` with the partition, which is opened again only if one of its files has changed. SourceError."""
+        """`work` with the partition, which is opened again only if one of its files has changed. Raises SourceError."""
         before = self._print_or_none(place)
         if before is None:
             self._seen.pop(place.path, None)
@@ -109,7 +109,7 @@ class SeenPartitions:
             return None
 
     def _print(self, place: Place) -> _Print:
-        """Which files there are, their sizes and times, and the checkpoints' lines. FileNotFoundError."""
+        """Returns which files there are, their sizes and times, and the checkpoints' lines. Raises FileNotFoundError."""
         with os.scandir(place.path) as entries:
             found = [(entry.name, *_of(entry.stat())) for entry in entries]
         parent = os.path.dirname(place.path)
@@ -120,7 +120,7 @@ class SeenPartitions:
         return tuple(sorted(found))
 
     def _lines(self, path: str) -> dict[TopicPartition, int]:
-        """What a checkpoint says, read again only when the file has changed."""
+        """Returns what a checkpoint says, read again only when the file has changed."""
         try:
             now = _of(os.stat(path))
         except FileNotFoundError:

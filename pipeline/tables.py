@@ -33,17 +33,17 @@ _PROBE: Final = {"delta": DELTA_CONF["spark.sql.extensions"], "iceberg": _ICEBER
 
 
 def conf_for(kind: str) -> dict[str, str]:
-    """What a session needs from its start for tables of this format, beside its package."""
+    """Returns what a session needs from its start for tables of this format, beside its package."""
     return dict(DELTA_CONF) if kind == "delta" else {}
 
 
 def conf_of_packages(names: Iterable[str]) -> dict[str, str]:
-    """The same for the packages and jars that a session is given: who gives Delta's may meet its tables anywhere."""
+    """Returns the same for the packages and jars that a session is given: who gives Delta's may meet its tables anywhere."""
     return conf_for("delta") if any(_DELTA_JAR.search(name) for name in names) else {}
 
 
 def check_package(spark: SparkSession, kind: str) -> None:
-    """PipelineError if the table's format needs a package that the session has not; Spark itself names a class."""
+    """Raises PipelineError if the table's format needs a package that the session has not; Spark itself names a class."""
     if kind in _PROBE and not has_class(spark, _PROBE[kind]):
         raise PipelineError(f"Spark has no {kind}: give its package by --packages")
 
@@ -64,7 +64,7 @@ def has_class(spark: SparkSession, name: str) -> bool:
 
 
 def iceberg_table(spark: SparkSession, directory: str) -> str:
-    """The name in SQL of the table that is this directory, which need not be there yet."""
+    """Returns the name in SQL of the table that is this directory, which need not be there yet."""
     jvm: Any = spark.sparkContext._jvm
     path = jvm.org.apache.hadoop.fs.Path(directory)
     path = path.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration()).makeQualified(

@@ -33,7 +33,7 @@ class Values:
     schema: str = ""
 
     def column(self) -> Column | None:
-        """What stands in `data`; None for raw values."""
+        """Returns what stands in `data`; None for raw values."""
         from pyspark.sql import functions as F
         from pyspark.sql.types import StructType
 
@@ -52,7 +52,7 @@ class Values:
 
 
 def text_of(given: str) -> str:
-    """The schema itself, of a file's name or of the text."""
+    """Returns the schema itself, of a file's name or of the text."""
     looks_like_file = not given.lstrip().startswith("{") and " " not in given.strip()
     try:
         return Path(given).read_text() if looks_like_file or Path(given).is_file() else given
@@ -63,7 +63,7 @@ def text_of(given: str) -> str:
 
 
 def check_given(kind: str, given: str | None) -> None:
-    """What can be said of a schema before there is Spark. UsageError in one line."""
+    """What can be said of a schema before there is Spark. Raises UsageError in one line."""
     if kind not in KINDS:
         raise UsageError(f"--value: {kind} is none of {', '.join(KINDS)}")
     if kind == "raw" and given is not None:
@@ -77,7 +77,7 @@ def check_given(kind: str, given: str | None) -> None:
 
 
 def avro_schema(text: str) -> str:
-    """The text, if it is JSON and may be a schema; Spark reads it closely."""
+    """Returns the text, if it is JSON and may be a schema; Spark reads it closely."""
     try:
         found = json.loads(text)
     except ValueError as error:
@@ -88,7 +88,7 @@ def avro_schema(text: str) -> str:
 
 
 def struct_of(spark: SparkSession, text: str) -> StructType:
-    """A schema for JSON: SQL's list of columns, or Spark's JSON form. UsageError in one line."""
+    """Returns a schema for JSON: SQL's list of columns, or Spark's JSON form. Raises UsageError in one line."""
     from pyspark.errors import PySparkException
     from pyspark.sql.types import StructType
 
@@ -104,7 +104,7 @@ def struct_of(spark: SparkSession, text: str) -> StructType:
 
 
 def inferred(spark: SparkSession, sample: DataFrame) -> StructType:
-    """The schema of the JSON values in `sample`. PipelineError if there is none to infer from."""
+    """Returns the schema of the JSON values in `sample`. Raises PipelineError if there is none to infer from."""
     texts = sample.selectExpr("cast(value as string) as value").where("value is not null")
     found: StructType = spark.read.option("mode", "DROPMALFORMED").json(texts.rdd.map(lambda row: row[0])).schema
     if not found.fields:

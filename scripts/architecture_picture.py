@@ -59,7 +59,7 @@ class House(NamedTuple):
 
 
 def floors(arrows: Arrows) -> list[list[str]]:
-    """The rooms by floor, the lowest first. The arrows must not form a circle."""
+    """Returns the rooms by floor, the lowest first. The arrows must not form a circle."""
     height: dict[str, int] = {}
 
     def climb(name: str) -> int:
@@ -73,7 +73,7 @@ def floors(arrows: Arrows) -> list[list[str]]:
 
 
 def drawn(arrows: Arrows) -> list[tuple[str, str]]:
-    """The arrows that no longer way implies, as (upper room, lower room)."""
+    """Returns the arrows that no longer way implies, as (upper room, lower room)."""
     below = {name: reachable(arrows, name) for name in arrows}
     return sorted(
         (name, target)
@@ -101,7 +101,7 @@ def house(edges: Graph) -> House:
 
 
 def figures(drawing: House) -> str:
-    """The figures as a table of Markdown."""
+    """Returns the figures as a table of Markdown."""
     at_root = ", ".join(f"{folder}/ {len(modules_at(folder))}" for folder in FOLDERS)
     rows = [
         ("rooms", str(len(drawing.sizes))),
@@ -115,7 +115,7 @@ def figures(drawing: House) -> str:
 
 
 def modules_at(folder: str) -> list[str]:
-    """The names of the modules that stand in a top folder itself, in no room of it."""
+    """Returns the names of the modules that stand in a top folder itself, in no room of it."""
     return sorted(path.stem for path in (ROOT / folder).glob("*.py") if path.stem != "__init__")
 
 
@@ -140,7 +140,7 @@ def places(drawing: House) -> dict[str, tuple[float, float, float]]:
 
 
 def picture(drawing: House) -> str:
-    """The house as SVG."""
+    """Returns the house as SVG."""
     boxes = places(drawing)
     height = 2 * MARGIN + (len(drawing.floors) - 1) * FLOOR_HEIGHT + BOX_HEIGHT
     parts = [
@@ -172,20 +172,20 @@ def picture(drawing: House) -> str:
 
 
 def with_figures(page: str, table: str) -> str:
-    """The page with the table between its two marks."""
+    """Returns the page with the table between its two marks."""
     before, _, rest = page.partition(BEGIN)
     _, _, after = rest.partition(END)
     return f"{before}{BEGIN}\n{table}\n{END}{after}"
 
 
 def pages() -> dict[Path, str]:
-    """What the two files should say, by path from the root."""
+    """Returns what the two files should say, by path from the root."""
     drawing = house(graph())
     return {PICTURE: picture(drawing), PAGE: with_figures((ROOT / PAGE).read_text(), figures(drawing))}
 
 
 def stale() -> list[str]:
-    """The files that say something else than the imports do."""
+    """Returns the files that say something else than the imports do."""
     return [str(path) for path, text in pages().items() if not (ROOT / path).exists() or (ROOT / path).read_text() != text]
 
 

@@ -10,7 +10,7 @@ ROOT: Final = Path(__file__).resolve().parents[1]
 
 
 def outdated() -> list[str]:
-    """Names of compiled modules whose source has changed since the library that they share was made."""
+    """Returns the names of compiled modules whose source has changed since the library that they share was made."""
     built = [library for package in ("wire", "log", "server", "commands") for library in (ROOT / package).rglob("*.so")]
     made = max((library.stat().st_mtime for library in built), default=0.0)
     sources = [library.with_name(f"{library.name.partition('.')[0]}.py") for library in built]
@@ -18,7 +18,8 @@ def outdated() -> list[str]:
 
 
 def why_not_to_test() -> str:
-    """Whether the machine code that setup.py made is that of the sources beside it, else what there was before would be tested.
+    """Returns whether the machine code that setup.py made is that of the sources beside it, else what there was before would be
+    tested.
 
     For a person; empty where there is nothing to say.
     """

@@ -49,14 +49,14 @@ class Ran(NamedTuple):
 
 
 def broken(text: str, change: Break) -> str:
-    """The file's text with the break in it. ValueError where it does not apply."""
+    """Returns the file's text with the break in it. Raises ValueError where it does not apply."""
     if text.count(change.old) != 1:
         raise ValueError(f"{change.name}: what it changes is {text.count(change.old)} times in {change.file}")
     return text.replace(change.old, change.new)
 
 
 def run(tree: Path, tests: Iterable[str], results: Path) -> Ran:
-    """The tests in this copy; what they say goes beside `results`."""
+    """Returns the tests in this copy; what they say goes beside `results`."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     environment |= {"PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"}  # before the installed ottla, in the broker as well
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={results}", *tests]
@@ -69,7 +69,7 @@ def run(tree: Path, tests: Iterable[str], results: Path) -> Ran:
 
 
 def read(results: Path) -> Ran:
-    """The cases of a JUnit XML file."""
+    """Returns the cases of a JUnit XML file."""
     ran = Ran([], [], [])
     for case in ElementTree.parse(results).iter("testcase"):
         name = f"{case.get('classname', '').rsplit('.', 1)[-1]}::{case.get('name')}"
@@ -109,7 +109,7 @@ def row_of(change: Break, ran: Ran) -> dict[str, Any]:
 
 
 def caught(tree: Path, change: Break, results: Path) -> Ran:
-    """What the break's test says in the copy with the break, which is taken out again."""
+    """Returns what the break's test says in the copy with the break, which is taken out again."""
     file = tree / change.file
     sound = file.read_text()
     file.write_text(broken(sound, change))

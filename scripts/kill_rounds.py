@@ -219,7 +219,7 @@ class Rounds:
         assert committed <= promises.asked_offset, f"the committed offset {committed} was never asked for"
 
     def _read(self, topic: str, partition: int, isolation: str) -> dict[int, bytes]:
-        """Offset -> value, of all that is there."""
+        """Returns the offset -> value, of all that is there."""
         consumer = Consumer(
             self.config(**{"group.id": "reader", "isolation.level": isolation, "enable.partition.eof": True}), logger=_quiet
         )

@@ -300,7 +300,7 @@ class Copies:
 
     @staticmethod
     def _difference(found: dict[int, list[int]], expected: dict[int, list[int]]) -> str:
-        """Where the first difference is, instead of all numbers."""
+        """Returns where the first difference is, instead of all numbers."""
         for partition, numbers in expected.items():
             there = found.get(partition, [])
             if there != numbers:

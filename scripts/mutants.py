@@ -103,7 +103,7 @@ class _Source:
         return self.begins[node.lineno - 1] + node.col_offset, self.begins[node.end_lineno - 1] + node.end_col_offset
 
     def between(self, start: int, end: int) -> tuple[int, int, str] | None:
-        """The operator between two operands, brackets aside; `not in` and `is not` are one."""
+        """Returns the operator between two operands, brackets aside; `not in` and `is not` are one."""
         found = [one for one in self.operators if start <= one[0] and one[1] <= end and one[2] not in "()"]
         return (found[0][0], found[-1][1], " ".join(one[2] for one in found)) if found else None
 
@@ -138,7 +138,7 @@ def _spots(source: _Source, node: ast.AST) -> Iterator[tuple[int, int, str]]:
 
 
 def _children(node: ast.AST) -> Iterator[ast.AST]:
-    """The children of a node without annotations, assertions, code for the type checker and what is logged."""
+    """Yields the children of a node without annotations, assertions, code for the type checker and what is logged."""
     for name, value in ast.iter_fields(node):
         if name in ("annotation", "returns", "decorator_list", "type_params"):
             continue
@@ -153,7 +153,7 @@ def _children(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def mutants_of(path: str, text: bytes) -> list[Mutant]:
-    """All mutants of a source file, in its order."""
+    """Returns all mutants of a source file, in its order."""
     source = _Source(text)
     lines = text.decode().splitlines()
     found: list[Mutant] = []
@@ -170,13 +170,13 @@ def mutants_of(path: str, text: bytes) -> list[Mutant]:
 
 
 def sources(part: str) -> list[str]:
-    """The handwritten modules of a part, by path from the root."""
+    """Returns the handwritten modules of a part, by path from the root."""
     paths = [ROOT / part] if part.endswith(".py") else sorted((ROOT / part).rglob("*.py"))
     return [str(path.relative_to(ROOT)) for path in paths]
 
 
 def equivalents() -> set[tuple[str, str, str]]:
-    """(path, line of the source, change) of the mutants that behave as the source does."""
+    """Returns (path, line of the source, change) of the mutants that behave as the source does."""
     if not EQUIVALENTS.exists():
         return set()
     return {(one["path"], one["line"], one["change"]) for one in tomllib.loads(EQUIVALENTS.read_text()).get("equivalent", [])}
@@ -200,7 +200,7 @@ def _compiles(mutant: Mutant) -> bool:
 
 
 def test_stages(path: str, *, near: bool) -> list[list[str]]:
-    """The test modules for a source file, nearest first, none twice."""
+    """Returns the test modules for a source file, nearest first, none twice."""
     source = Path(path)
     module = ".".join(("ottla", *source.with_suffix("").parts))
     part = Path("tests", source.parts[0])
@@ -235,7 +235,7 @@ class Copy:
         """Test -> does it fail without a mutation?"""
 
     def caught_by(self, mutant: Mutant, *, near: bool) -> str | None:
-        """The test that fails for a mutant; None if all pass."""
+        """Returns the test that fails for a mutant; None if all pass."""
         target = self.root / mutant.path
         text = target.read_bytes()
         for stage in test_stages(mutant.path, near=near):

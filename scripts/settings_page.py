@@ -87,7 +87,7 @@ This page is written by `scripts/settings_page.py` from the tables in `log/confi
 
 
 def why_idle(name: str) -> str:
-    """The reason, by the longest of WHY_IDLE's words that fits. LookupError where nobody gave one."""
+    """Returns the reason, by the longest of WHY_IDLE's words that fits. Raises LookupError where nobody gave one."""
     found = [(len(word), reason) for reason, words in WHY_IDLE.items() for word in words if fits(word, name)]
     if not found:
         raise LookupError(f"{name} has no effect, and scripts/settings_page.py does not say why")
@@ -99,7 +99,7 @@ def fits(word: str, name: str) -> bool:
 
 
 def accepted(setting: Setting) -> str:
-    """What may be written."""
+    """Returns what may be written."""
     if setting.name in ACCEPTED:
         return ACCEPTED[setting.name]
     if setting.choices:

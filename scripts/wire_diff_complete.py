@@ -22,7 +22,7 @@ from ottla.server.handlers import served
 
 
 def missing(seen: set[Case]) -> list[str]:
-    """A line for each key, version and outcome that nobody compared, or that has an excuse though it was compared."""
+    """Returns a line for each key, version and outcome that nobody compared, or that has an excuse though it was compared."""
     lines = []
     excuses = {SUCCESS: set(excused(NO_SUCCESS)), ERROR: set(excused(NO_ERROR))}
     for key, api in sorted(served().items()):

@@ -81,7 +81,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes of the whole batch."""
+        """Returns the bytes of the whole batch."""
         return self.batch_length + LENGTH_OVERHEAD
 
     @property
@@ -114,14 +114,14 @@ class BatchHeader(NamedTuple):
 
     @property
     def last_sequence(self) -> int:
-        """Sequence of the last record; sequences wrap from 2^31-1 to 0. -1 without an idempotent producer."""
+        """Returns the sequence of the last record; sequences wrap from 2^31-1 to 0. -1 without an idempotent producer."""
         if self.base_sequence == NO_SEQUENCE:
             return NO_SEQUENCE
         return (self.base_sequence + self.last_offset_delta) & MAX_INT32
 
 
 def read_header(buf: Buffer, pos: int = 0) -> BatchHeader:
-    """The header at `pos`. Raises struct.error where fewer than 61 bytes are left."""
+    """Returns the header at `pos`. Raises struct.error where fewer than 61 bytes are left."""
     return tuple.__new__(BatchHeader, _HEADER.unpack_from(buf, pos))  # half the time of BatchHeader(*fields)
 
 
@@ -143,14 +143,15 @@ def check_crc(buf: Buffer, header: BatchHeader, pos: int = 0) -> bool:
 
 
 def stamp(header: BatchHeader, base_offset: int, leader_epoch: int) -> bytes:
-    """The first 16 bytes of the batch with the offset and epoch that its leader gives it; the rest follows unchanged."""
+    """Returns the first 16 bytes of the batch with the offset and epoch that its leader gives it; the rest follows unchanged."""
     return _STAMP.pack(base_offset, header.batch_length, leader_epoch)
 
 
 def restamp(
     header: BatchHeader, records: Buffer, *, attributes: int, max_timestamp: int, base_offset: int = 0, leader_epoch: int = -1
 ) -> bytes:
-    """A new 61-byte header in front of `records` (the section after the old header, or a new one), with size and CRC to match.
+    """Returns a new 61-byte header in front of `records` (the section after the old header, or a new one), with size and CRC to
+    match.
 
     The base timestamp stays, also when the attributes turn to LogAppendTime: that is how Kafka stores such a batch.
     """
@@ -170,7 +171,7 @@ def restamp(
 
 
 def _sealed(records: Buffer, base_offset: int, leader_epoch: int, attributes: int, *others: int) -> bytes:
-    """The header in front of `records`; `others` are its fields after the attributes."""
+    """Returns the header in front of `records`; `others` are its fields after the attributes."""
     rest = _AFTER_CRC.pack(attributes, *others)
     crc = crc32c(records, crc32c(rest))
     length = HEADER_SIZE - LENGTH_OVERHEAD + len(records)
@@ -178,7 +179,8 @@ def _sealed(records: Buffer, base_offset: int, leader_epoch: int, attributes: in
 
 
 def iter_batches(buf: Buffer) -> Iterator[tuple[BatchHeader, memoryview]]:
-    """The batches in `buf` one after the other, as views. A partial batch at the end, which a fetch may hold, ends the walk.
+    """Yields the batches in `buf` one after the other, as views. A partial batch at the end, which a fetch may hold, ends the
+    walk.
 
     Raises CorruptBatch at a size that no batch has or a magic other than 2; CRCs are the caller's to check.
     """

@@ -61,7 +61,7 @@ def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
 
 
 def decompress(codec: int, data: Buffer, max_bytes: int) -> bytes:
-    """What `data` decompresses to, at most `max_bytes` of it. Raises CompressionError for anything else."""
+    """Returns what `data` decompresses to, at most `max_bytes` of it. Raises CompressionError for anything else."""
     try:
         decode = _DECOMPRESS[codec]
     except KeyError:
@@ -165,7 +165,7 @@ def _unsnappy_block(block: memoryview, max_bytes: int) -> bytes:
 
 
 def _declared_size(block: memoryview) -> int:
-    """The size a raw block begins with: a varint of at most five bytes."""
+    """Returns the size a raw block begins with: a varint of at most five bytes."""
     value = 0
     for index in range(min(5, len(block))):
         value |= (block[index] & 127) << (7 * index)

@@ -23,7 +23,7 @@ _T = TypeVar("_T")
 
 
 def frame(parts: Parts) -> Parts:
-    """The same parts with the size prefix in front; anything with len() counts, so regions of files may be among them."""
+    """Returns the same parts with the size prefix in front; anything with len() counts, so regions of files may be among them."""
     return [_size.pack(sum(map(len, parts))), *parts]
 
 
@@ -33,7 +33,8 @@ def frame_bytes(parts: Parts) -> bytes:
 
 
 def frame_size(buf: Buffer, pos: int = 0) -> int:
-    """The size announced at `pos`, negative ones as they are, for the caller to refuse; struct.error if 4 bytes are not there."""
+    """Returns the size announced at `pos`, negative ones as they are, for the caller to refuse; raises struct.error if 4 bytes
+    are not there."""
     size: int = _size.unpack_from(buf, pos)[0]
     return size
 

@@ -61,14 +61,14 @@ def decode_request_header(buf: Buffer, pos: int) -> tuple[RequestHeader, int]:
 
 
 def encode_request_header(api_key: int, api_version: int, correlation_id: int, client_id: str | None) -> bytes:
-    """The header of a request that we send."""
+    """Returns the header of a request that we send."""
     raw = b"" if client_id is None else client_id.encode()
     start = _fixed.pack(api_key, api_version, correlation_id, -1 if client_id is None else len(raw))
     return start + raw + b"\0" if is_flexible(api_key, api_version) else start + raw
 
 
 def encode_response_header(api_key: int, api_version: int, correlation_id: int) -> bytes:
-    """The header of the answer to a request of this API and version."""
+    """Returns the header of the answer to a request of this API and version."""
     if api_version >= _FLEXIBLE_FROM.get(api_key, _NEVER) and api_key != API_VERSIONS:
         return _correlation_id_tags.pack(correlation_id)
     return _correlation_id.pack(correlation_id)

@@ -64,7 +64,7 @@ MAX_BAD_RECORDS: Final = 1000
 
 
 def varint(buf: bytes, at: i64, end: i64) -> tuple[i64, i64]:
-    """(value as int32, position after it); the position is -1 where no varint of at most five bytes ends before `end`.
+    """Returns (value as int32, position after it); the position is -1 where no varint of at most five bytes ends before `end`.
 
     `end` must lie inside `buf`: the functions that are called from outside check it once."""
     if at >= end:
@@ -87,7 +87,7 @@ def varint(buf: bytes, at: i64, end: i64) -> tuple[i64, i64]:
 
 
 def varlong(buf: bytes, at: i64, end: i64) -> tuple[i64, i64]:
-    """(value as int64, position after it); the position is -1 where no varint of at most ten bytes ends before `end`."""
+    """Returns (value as int64, position after it); the position is -1 where no varint of at most ten bytes ends before `end`."""
     if at >= end:
         return 0, -1
     c: i64 = buf[at]
@@ -120,7 +120,7 @@ def wrapping_add(a: i64, b: i64) -> i64:
 
 
 def skip_headers(buf: bytes, at: i64, stop: i64) -> i64:
-    """Position after the header count and the headers, or minus the code of what is wrong with them."""
+    """Returns the position after the header count and the headers, or minus the code of what is wrong with them."""
     count, at = varint(buf, at, stop)
     if at < 0:
         return -BAD_VARINT
@@ -234,7 +234,7 @@ def note_bad(bad: list[tuple[int, int, int]] | None, index: i64, what: i64, time
 
 
 def first_at_or_after(buf: bytes, at: i64, end: i64, base_timestamp: i64, target: i64) -> tuple[int, int]:
-    """(offset delta, timestamp) of the first record in buf[at:end] whose timestamp is at least `target`; (-1, -1): none.
+    """Returns (offset delta, timestamp) of the first record in buf[at:end] whose timestamp is at least `target`; (-1, -1): none.
 
     For batches of the log, which were checked when they were appended; in a damaged one the search just ends.
     """
@@ -259,7 +259,7 @@ def first_at_or_after(buf: bytes, at: i64, end: i64, base_timestamp: i64, target
 
 
 def spans(buf: bytes, at: i64, end: i64) -> list[tuple[int, int, int, int, int, int, int, int]]:
-    """Where the parts of each record in buf[at:end] lie, for decoding, compaction and columns.
+    """Returns where the parts of each record in buf[at:end] lie, for decoding, compaction and columns.
 
     One tuple a record: (start, end, timestamp delta, offset delta, key position, key length, value position, value length),
     lengths -1 for null; the header count stands right after the value. Raises ValueError at the first malformed record.
@@ -297,7 +297,7 @@ def spans(buf: bytes, at: i64, end: i64) -> list[tuple[int, int, int, int, int, 
 
 
 def header_spans(buf: bytes, at: i64, stop: i64) -> list[tuple[int, int, int, int]]:
-    """(key position, key length, value position, value length or -1) of each header of the record that ends at `stop`;
+    """Returns (key position, key length, value position, value length or -1) of each header of the record that ends at `stop`;
     `at` is the position of the header count. Raises ValueError where they are malformed."""
     found: list[tuple[int, int, int, int]] = []
     if skip_headers(buf, at, stop) != stop:

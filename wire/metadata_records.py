@@ -100,7 +100,7 @@ def _module(name: str) -> ModuleType:
 
 
 def version_of(record: WireStruct, metadata_version: int) -> int:
-    """The version in which to write `record`."""
+    """Returns the version in which to write `record`."""
     for lowest, version in _VERSIONS.get(type(record).__name__, ()):
         if metadata_version >= lowest:
             return version
@@ -108,7 +108,7 @@ def version_of(record: WireStruct, metadata_version: int) -> int:
 
 
 def encode_value(record: WireStruct, metadata_version: int) -> bytes:
-    """The value of a metadata record."""
+    """Returns the value of a metadata record."""
     module: Any = sys.modules[type(record).__module__]
     version = version_of(record, metadata_version)
     out: Parts = [UV[_FRAME_VERSION], UV[module.API_KEY], UV[version]]
@@ -117,7 +117,7 @@ def encode_value(record: WireStruct, metadata_version: int) -> bytes:
 
 
 def decode_value(value: Buffer | None) -> WireStruct:
-    """MetadataError for bytes that are no metadata record of Kafka 4.4."""
+    """Raises MetadataError for bytes that are no metadata record of Kafka 4.4."""
     if value is None:
         raise MetadataError("a metadata record has no value")
     try:
@@ -139,7 +139,7 @@ def decode_value(value: Buffer | None) -> WireStruct:
 
 
 def decode_control(record: Record) -> ControlRecord:
-    """MetadataError for bytes that do not follow their schema."""
+    """Raises MetadataError for bytes that do not follow their schema."""
     try:
         _, kind = _CONTROL_KEY.unpack_from(record.key or b"")
         name = _CONTROL_TYPES.get(kind)

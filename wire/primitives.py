@@ -174,7 +174,7 @@ def uuid_to_text(uuid: bytes) -> str:
 
 
 def uuid_from_text(text: str) -> bytes:
-    """The 16 bytes of a uuid in Kafka's form; ValueError if it is none."""
+    """Returns the 16 bytes of a uuid in Kafka's form; raises ValueError if it is none."""
     if len(text) > 24:
         raise ValueError(f"uuid of {len(text)} characters")
     raw = base64.b64decode(text.rstrip("=") + "==", altchars=b"-_", validate=True)

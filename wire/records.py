@@ -48,7 +48,7 @@ class Record:
 
 
 def records_section(batch: Buffer, header: BatchHeader, max_bytes: int = MAX_DECOMPRESSED_BYTES) -> bytes:
-    """The records of a whole batch, uncompressed. Raises CompressionError."""
+    """Returns the records of a whole batch, uncompressed. Raises CompressionError."""
     section = memoryview(batch)[HEADER_SIZE : header.size]
     if header.codec == NONE:
         return bytes(section)
@@ -56,7 +56,8 @@ def records_section(batch: Buffer, header: BatchHeader, max_bytes: int = MAX_DEC
 
 
 def decode_records(batch: Buffer, max_bytes: int = MAX_DECOMPRESSED_BYTES) -> list[Record]:
-    """The records of one whole batch (the CRC is not checked). Raises CorruptBatch, CompressionError or another ValueError."""
+    """Returns the records of one whole batch (the CRC is not checked). Raises CorruptBatch, CompressionError or another
+    ValueError."""
     header = read_header(batch)
     if header.size > len(batch) or header.size < HEADER_SIZE:
         raise CorruptBatch(f"a batch of {header.size} bytes in {len(batch)}")
@@ -131,7 +132,7 @@ def build_batch(
 
 
 def encode_records(records: Sequence[Record], base_timestamp: int, offset_deltas: Sequence[int] | None = None) -> bytes:
-    """The section after the header, uncompressed. `offset_deltas` are 0, 1, 2 … unless given (compaction leaves gaps)."""
+    """Returns the section after the header, uncompressed. `offset_deltas` are 0, 1, 2 … unless given (compaction leaves gaps)."""
     parts: list[bytes] = []
     for index, record in enumerate(records):
         delta = index if offset_deltas is None else offset_deltas[index]

@@ -44,8 +44,8 @@ _SPARE_SLOTS: Final = 1024  # the map takes a prime number of slots, somewhat le
 
 @dataclass(slots=True)
 class Throttle:
-    """Holds a cleaning to a number of bytes a second. `wait(seconds)` sleeps, and raises CleaningAborted where nobody waits for
-    the result any more; it is called with 0 now and then for that alone."""
+    """Holds a cleaning to a number of bytes a second. `wait(seconds)` sleeps, and raises CleaningAborted if the cleaning has been
+    called off; now and then it is called with 0 just to find that out."""
 
     bytes_per_second: float
     monotonic: Callable[[], float]
@@ -66,7 +66,8 @@ class Throttle:
 
 
 class Cleaner:
-    """One cleaning. `groups` does it; `stats` say afterwards what was done, with the offset up to which the log is clean now."""
+    """Does one cleaning: `groups` runs it, and afterwards `stats` hold what was done and the offset up to which the log is
+    clean."""
 
     def __init__(self, disk: Disk, job: CleaningJob, throttle: Throttle) -> None:
         self._disk = disk
@@ -79,8 +80,8 @@ class Cleaner:
         self._map = OffsetMap(min(job.map_bytes, enough), job.load_factor)
 
     def groups(self) -> Iterator[CleanedGroup]:
-        """Cleans; yields each new segment when it is durable. CorruptRecord, MapTooSmall, OSError, and what the throttle raises;
-        the files of the segment under way are gone then."""
+        """Cleans; yields each new segment when it is durable. Raises CorruptRecord, MapTooSmall or OSError, and what the throttle
+        raises; the files of the segment under way are gone then."""
         job = self._job
         self._fill_map()
         latest = self._map.latest_offset
@@ -105,7 +106,7 @@ class Cleaner:
             now_ms=job.now_ms,
         )
 
-    # The first walk
+    # The first walk: filling the map
 
     def _fill_map(self) -> None:
         job = self._job
@@ -127,7 +128,7 @@ class Cleaner:
     def _note_segment(self, segment: Segment, transactions: CleanedTransactions) -> bool:
         """Puts the keys of a segment's dirty batches into the map; returns False if that is full."""
         job, offsets, stats = self._job, self._map, self.stats
-        first = segment.locate(job.dirty_offset)  # which does not believe the index
+        first = segment.locate(job.dirty_offset)  # checks what the index says against the log
         start = segment.size if first is None else first.position
         for _, batch in walk_batches(segment.open_file(), start, segment.size, job.buffer_bytes):
             header = read_header(batch)
@@ -151,10 +152,11 @@ class Cleaner:
                 offsets.latest_offset = header.last_offset
         return True
 
-    # The second walk
+    # The second walk: copying what stays
 
     def _grouped(self, segments: list[Segment]) -> Iterator[list[Segment]]:
-        """Neighbours that fit into one segment together, by their sizes, those of their indexes and the range of offsets."""
+        """Yields runs of neighbours that fit into one segment, by their sizes, those of their indexes and the range of
+        offsets."""
         job = self._job
         group: list[Segment] = []
         sizes = (0, 0, 0)
@@ -207,7 +209,7 @@ class Cleaner:
             header = read_header(batch)
             self._throttle.spend(header.size)
             stats.bytes_read += header.size
-            if not check_crc(batch, header):  # a new CRC would hide it for good
+            if not check_crc(batch, header):  # a copy with a new CRC would hide the damage for good
                 raise CorruptRecord(f"{segment!r}: the CRC of the batch at position {position} does not fit")
             obsolete = transactions.on_control_batch(header, batch) if header.is_control else transactions.on_batch(header)
             try:
@@ -260,7 +262,7 @@ class _Output:
     def _write(self) -> None:
         data = b"".join(self._parts)
         written = 0
-        while written < len(data):  # one that was short fails at the next try, with the reason
+        while written < len(data):  # after a short write the next one fails, with the reason
             written += self._file.append([memoryview(data)[written:]])
         self._throttle.spend(len(data))
         self._parts, self._gathered = [], 0
@@ -277,7 +279,7 @@ def _undecodable(segment: Segment, header: BatchHeader, error: ValueError) -> Co
 
 
 def remove_files(disk: Disk, segment: Segment) -> None:
-    """Removes the segment's files, as far as they are there. OSError."""
+    """Removes the segment's files, as far as they are there. Raises OSError."""
     for suffix in SEGMENT_SUFFIXES:
         if disk.exists(segment.path(suffix)):
             disk.remove(segment.path(suffix))

@@ -1,20 +1,20 @@
-"""Which log is cleaned next, and what becomes of a cleaning. Kafka's LogCleanerManager; the cleaning itself is
-`log.compaction.cleaner`'s.
+"""LogCleaner chooses the log to clean next and puts the results of a cleaning into place, as Kafka's LogCleanerManager does. The
+cleaning itself is done by `log.compaction.cleaner`.
 
-All of it runs where the logs live, on one thread; only `Cleaner.groups` and the syncs of a swap may run elsewhere. Life of a
-cleaning, of which a log has at most one:
+All of it runs where the logs live, on one thread; only `Cleaner.groups` and the syncs of a swap may run elsewhere. A log has at
+most one cleaning at a time, which goes through these calls:
 
-    `next_cleaning`   the dirtiest log that is due
-    `prepare`         its job can be sent; what `flush_job` says must be durable before
-    `swap`            once for each group that the cleaner has made
-    `finish`          the checkpoint moves to where the cleaning ended
-    `give_up`         instead: nothing moves, what was swapped in stays (it is as good as what was there)
+    `next_cleaning`   chooses the dirtiest log that is due
+    `prepare`         makes the job that can be sent; before it, what `flush_job` names must be made durable
+    `swap`            is called once for each group that the cleaner has made
+    `finish`          moves the checkpoint to where the cleaning ended
+    `give_up`         is called instead: nothing moves, and what was swapped in stays (it is as good as what was there)
 
-A log that is cut, closed, deleted or moved makes its cleaning void at once; nobody waits, and the worker is told when it next
-asks. One that is being copied to another directory is not cleaned: the copy would have records twice below the offset up to which
-it counts as clean. While a log is in cleaning, retention leaves it alone; compacted logs have theirs in `delete_old`, after the
-cleanings, as in Kafka. A log that cannot be cleaned (damaged, or a batch that no map holds) is left alone until the broker starts
-again, and shows in the metrics.
+A log that is cut, closed, deleted or moved makes its cleaning void at once; nobody waits for the worker, which finds out when it
+next asks. A log that is being copied to another directory is not cleaned: the copy would have records twice below the offset up
+to which it counts as clean. While a log is being cleaned, retention leaves it alone; retention of compacted logs runs in
+`delete_old`, after the cleanings, as in Kafka. A log that cannot be cleaned (because it is damaged, or has a batch that no map
+holds) is left alone until the broker starts again, and is counted in the metrics.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ _log = logging.getLogger("ottla.log.cleaner")
 
 _MAX_MAP_BYTES: Final = 2**31 - 1
 _LEAST_BUFFER_BYTES: Final = 64 * 1024
-# Kafka bounds neither setting; with none of a thing a cleaning is no work that could be divided.
+# Kafka bounds neither setting; at zero the map would have no slots, and a throttled cleaning would never end.
 _LEAST_LOAD_FACTOR: Final = 0.01
 _LEAST_BYTES_PER_SECOND: Final = 1.0
 
 
 @dataclass(slots=True)
 class CleanerSettings:
-    """`log.cleaner.*` of the broker; memory and speed are those of all threads together, as in Kafka."""
+    """The broker's `log.cleaner.*` settings; memory and speed are those of all threads together, as in Kafka."""
 
     threads: int = 1
     dedupe_buffer_size: int = 134_217_728
@@ -60,7 +60,7 @@ class CleanerSettings:
 
 
 class Cleaning:
-    """One log's cleaning under way. `job` is there once it is prepared."""
+    """A cleaning of one log that is under way. `job` may be used once it is prepared."""
 
     __slots__ = ("_cuts", "_job", "began_ms", "log", "logs", "partition", "plan")
 
@@ -86,14 +86,15 @@ class Cleaning:
         self._job = job
 
     def flush_job(self) -> FlushJob | None:
-        """What must be durable before the cleaning is prepared; None if it is. StorageError."""
+        """Returns the flush that must be done before the cleaning is prepared, None if there is nothing to flush. Raises
+        StorageError."""
         if self.log.recovery_point >= self.plan.uncleanable_offset:
             return None
         return self.log.start_flush(self.plan.uncleanable_offset)
 
     @property
     def is_void(self) -> bool:
-        """The log changed in a way that the cleaning knows nothing of."""
+        """Whether the log has changed in a way that makes the cleaning's results useless: it was cut, closed or moved."""
         log = self.log
         return (
             log.closed
@@ -105,19 +106,19 @@ class Cleaning:
 
 
 class LogCleaner:
-    """See the module's docstring. The plain numbers are for the metrics."""
+    """The module's docstring describes it. The plain numbers are for the metrics."""
 
     def __init__(self, logs: LogManager, now_ms: Callable[[], int], settings: CleanerSettings | None = None) -> None:
         self._logs = logs
         self._now_ms = now_ms
         self.settings = settings or CleanerSettings()
         self.uncleanable: dict[TopicPartition, str] = {}
-        """Logs that are left alone, and why."""
+        """The logs that are left alone because they cannot be cleaned, each with the reason."""
         self.last_run_ms = now_ms()
         self.max_dirty_ratio = 0.0
         self.max_delay_ms = 0
         self.last: CleaningStats = CleaningStats()
-        """Of the last cleaning that was finished."""
+        """The statistics of the last cleaning that was finished."""
         self.last_took_ms = 0
         self.cleanings = 0
         self.bytes_read = 0
@@ -126,7 +127,8 @@ class LogCleaner:
     # Choosing
 
     def next_cleaning(self, but: Container[TopicPartition] = ()) -> Cleaning | None:
-        """The dirtiest log that is due, which is in cleaning from now on; None if there is none. `but`: not these."""
+        """Begins a cleaning of the dirtiest log that is due and returns it; None if no log is due. Logs in `but` are passed
+        over."""
         now_ms = self.last_run_ms = self._now_ms()
         dirtiest: tuple[PartitionLog, CleaningPlan] | None = None
         self.max_dirty_ratio, self.max_delay_ms = 0.0, 0
@@ -153,7 +155,7 @@ class LogCleaner:
         return cleaning
 
     def _compacted(self) -> list[PartitionLog]:
-        """The compacted logs that nobody works on and that can be cleaned."""
+        """Returns the compacted logs that can be cleaned and are not being cleaned or moved."""
         logs = self._logs
         for partition in [partition for partition in self.uncleanable if partition not in logs.logs]:
             del self.uncleanable[partition]
@@ -178,12 +180,12 @@ class LogCleaner:
         return found
 
     def prepare(self, cleaning: Cleaning) -> None:
-        """Writes the cleaning's job. CleaningAborted, CorruptRecord, StorageError."""
+        """Writes the cleaning's job. Raises CleaningAborted, CorruptRecord or StorageError."""
         if cleaning.is_void:
             raise CleaningAborted("the log has changed")
         settle(cleaning.log)
-        remove_unfinished(cleaning.log)  # of a worker whose partition was deleted, and is there again
-        # A start after a crash believes gaps in offsets below the recovery point of the checkpoint only.
+        remove_unfinished(cleaning.log)  # files of a worker whose partition was deleted and then made again
+        # After a crash, recovery accepts gaps in offsets only below the recovery point in the checkpoint.
         cleaning.log.directory.save_recovery_points()
         cleaning.job = self._job(cleaning.log, cleaning.plan, cleaning.began_ms)
 
@@ -210,17 +212,17 @@ class LogCleaner:
             bytes_per_second=max(_LEAST_BYTES_PER_SECOND, settings.io_max_bytes_per_second / settings.threads),
         )
 
-    # What becomes of it
+    # Using the results
 
     def swap(self, cleaning: Cleaning, group: CleanedGroup) -> SegmentSwap:
-        """The way of a new segment into the log; void if the cleaning is."""
+        """Returns the steps that put a new segment into the log; they are void if the cleaning is."""
         swap = SegmentSwap(cleaning.log, group)
         if cleaning.is_void:
             swap.call_off()
         return swap
 
     def finish(self, cleaning: Cleaning, stats: CleaningStats) -> None:
-        """Ends a cleaning of which every group is in its place. StorageError."""
+        """Ends a cleaning after all its groups were swapped in. Raises StorageError."""
         if cleaning.is_void:
             self.give_up(cleaning)
             return
@@ -242,18 +244,19 @@ class LogCleaner:
             stats.bytes_read,
         )
         if stats.keyless_records:
-            _log.warning("%s-%d had %d records without a key, which are gone", *cleaning.partition, stats.keyless_records)
+            _log.warning("%s-%d had %d records without a key, which were removed", *cleaning.partition, stats.keyless_records)
 
     def give_up(self, cleaning: Cleaning) -> None:
-        """The cleaning ended early; nobody writes its files any more. What it left is removed. StorageError."""
+        """Ends a cleaning that was not finished, and removes the files that it left. Nothing may be writing them any more. Raises
+        StorageError."""
         self._logs.in_cleaning.discard(cleaning.partition)
         log = cleaning.log
         if log.closed or log.directory.failed is not None:
-            return  # a start removes it
+            return  # the next start removes them
         remove_unfinished(log)
 
     def leave_alone(self, log: PartitionLog, reason: str) -> None:
-        """The log cannot be cleaned, and will not be until the broker starts again."""
+        """Excludes a log that cannot be cleaned from compaction until the broker starts again."""
         _log.error("%s-%d is no longer compacted: %s", log.topic, log.partition, reason)
         self.uncleanable[log.topic, log.partition] = reason
 
@@ -270,12 +273,12 @@ class LogCleaner:
         return deleted
 
     def uncleanable_in(self, directory_path: str) -> list[PartitionLog]:
-        """The logs of a directory that are left alone."""
+        """Returns the logs of a directory that cannot be cleaned and are left alone."""
         logs = [self._logs.logs.get(partition) for partition in self.uncleanable]
         return [log for log in logs if log is not None and log.directory.path == directory_path]
 
     def uncleanable_bytes(self, directory_path: str) -> int:
-        """Bytes of their inactive segments that no cleaning went through."""
+        """Returns the bytes of those logs' inactive segments that no cleaning went through."""
         total = 0
         for log in self.uncleanable_in(directory_path):
             dirty_offset = log.directory.cleaned.get((log.topic, log.partition), log.log_start_offset)
@@ -283,11 +286,11 @@ class LogCleaner:
             total += sum(each.size for each in segments.between(segments.floor(dirty_offset), segments.active.base_offset))
         return total
 
-    # Here and now
+    # Cleaning on the calling thread
 
     def clean_pass(self, throttle: Callable[[CleaningJob], Throttle] | None = None) -> int:
-        """Cleans every log that is due, on this thread, then does `delete_old`; returns how many were cleaned. For tests and
-        small logs: the caller waits. StorageError."""
+        """Cleans every log that is due on the calling thread, then calls `delete_old`; returns how many logs were cleaned. The
+        caller waits, so this is for tests and small logs. Raises StorageError."""
         cleaned = 0
         while (cleaning := self.next_cleaning()) is not None:
             cleaned += self.clean_here(cleaning, throttle)
@@ -295,7 +298,7 @@ class LogCleaner:
         return cleaned
 
     def clean_here(self, cleaning: Cleaning, throttle: Callable[[CleaningJob], Throttle] | None = None) -> bool:
-        """Does a cleaning on this thread; False if it came to nothing. StorageError."""
+        """Does a cleaning on the calling thread; returns False if it had to be given up. Raises StorageError."""
         log = cleaning.log
         try:
             log.flush(cleaning.plan.uncleanable_offset)
@@ -318,5 +321,5 @@ class LogCleaner:
 
 
 def unthrottled(_: CleaningJob) -> Throttle:
-    """Returns a throttle without a bound, which asks nobody."""
+    """Returns a throttle without a bound, for a cleaning that cannot be called off."""
     return Throttle(float("inf"), lambda: 0.0, lambda seconds: None)

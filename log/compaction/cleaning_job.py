@@ -1,4 +1,4 @@
-"""What a cleaning takes and gives: the job that the cleaner is sent, and what comes back. Both can cross to another process."""
+"""The job that the cleaner is sent, and the results that come back. Both can cross to another process."""
 
 from __future__ import annotations
 
@@ -10,20 +10,21 @@ from ottla.log.errors import LogError
 
 
 class CleaningAborted(LogError):
-    """The cleaning was called off. What it wrote is removed. Never sent."""
+    """The cleaning was called off, and what it wrote is removed. No client ever sees this."""
 
 
 class MapTooSmall(LogError):
-    """One batch has more keys than the map: the log cannot be cleaned with this `log.cleaner.dedupe.buffer.size`. Never sent."""
+    """One batch has more keys than the map: the log cannot be cleaned with this `log.cleaner.dedupe.buffer.size`. No client ever
+    sees this."""
 
 
 @dataclass(slots=True)
 class CleaningJob:
-    """All that a cleaning has to know; plain numbers and text, so that JSON can carry its `fields`.
+    """Holds all that a cleaning has to know, as plain numbers and text, so that JSON can carry its `fields`.
 
-    `segments` are (base offset, bytes) of those below `uncleanable_offset`, ascending; `dirty_offset` is up to where they were
-    cleaned before. `producers` are (id, last offset or -1, epoch) of those that the partition knows; `aborted` as in the
-    transaction index. `map_bytes` bounds the map, `bytes_per_second` reading and writing together.
+    `segments` are (base offset, bytes) of the segments below `uncleanable_offset`, ascending; below `dirty_offset` they were
+    cleaned before. `producers` are (id, last offset or -1, epoch) of the producers that the partition knows; `aborted` is as in
+    the transaction index. `map_bytes` bounds the map, `bytes_per_second` bounds reading and writing together.
     """
 
     topic: str
@@ -45,12 +46,12 @@ class CleaningJob:
     bytes_per_second: float
 
     def fields(self) -> dict[str, Any]:
-        """Returns the fields by name, not copied: there may be a hundred thousand producers."""
+        """Returns the fields by name. The values are not copied, because there may be a hundred thousand producers."""
         return {name: getattr(self, name) for name in self.__slots__}
 
 
 class CleanedGroup(NamedTuple):
-    """A new segment, in files that end in `.cleaned`, and the base offsets of those whose place it takes."""
+    """Names a new segment, whose files end in `.cleaned`, and the base offsets of the segments that it replaces."""
 
     base_offset: int
     size: int
@@ -59,7 +60,7 @@ class CleanedGroup(NamedTuple):
 
 @dataclass(slots=True)
 class CleaningStats:
-    """What a cleaning did, in bytes and records."""
+    """Counts what a cleaning did, in bytes and records."""
 
     end_offset: int = 0
     map_bytes_read: int = 0

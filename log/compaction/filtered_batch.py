@@ -1,4 +1,4 @@
-"""What a cleaning leaves of one batch. The rules are told in `log.compaction.cleaner`; here they meet the bytes."""
+"""Applies the rules of a cleaning, which `log.compaction.cleaner` describes, to the bytes of one batch."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 
 class FilteredBatch(NamedTuple):
-    """`parts` are the batch's bytes, none if it goes altogether. `read` and `kept` count records, `keyless` those that went for
-    having no key."""
+    """The result for one batch: `parts` are its new bytes, empty if the whole batch goes. `read` and `kept` count records, and
+    `keyless` those that were removed because they have no key."""
 
     parts: list[Buffer]
     max_timestamp: int
@@ -36,21 +36,21 @@ class FilteredBatch(NamedTuple):
 
 
 class Rules:
-    """What decides over batches in one cleaning."""
+    """The rules by which one cleaning decides what happens to a batch."""
 
     __slots__ = ("_producers", "_uncleanable_offset", "horizon_ms", "now_ms", "offsets")
 
     def __init__(self, offsets: OffsetMap, job: CleaningJob) -> None:
         self.offsets = offsets
         self.now_ms = job.now_ms
-        # Kafka's wraps around where delete.retention.ms stands for "for ever", and lies in the past.
+        # In Kafka the sum overflows where delete.retention.ms means "for ever", and the horizon lies in the past.
         self.horizon_ms = min(job.now_ms + job.delete_retention_ms, MAX_INT64)
         self._uncleanable_offset = job.uncleanable_offset
         self._producers = {producer_id: (last_offset, epoch) for producer_id, last_offset, epoch in job.producers}
 
     def stays_empty(self, header: BatchHeader) -> bool:
-        """Does the batch stay without its records? It does where a producer's state would be lost after a restart, or the last
-        offset of what is cleaned."""
+        """Returns whether a batch without records stays. It does if a producer's state would otherwise be lost after a restart,
+        or if it holds the last offset of the part that is cleaned."""
         if header.next_offset == self._uncleanable_offset:
             return True
         last = self._producers.get(header.producer_id)
@@ -63,8 +63,8 @@ class Rules:
 
 
 def filtered(batch: Buffer, header: BatchHeader, obsolete: bool, rules: Rules) -> FilteredBatch:
-    """What stays of the batch. `obsolete`: it belongs to an aborted transaction, or is a marker that nothing needs. ValueError
-    if it does not decode."""
+    """Returns what stays of the batch. `obsolete` says that it belongs to an aborted transaction, or is a marker that nothing
+    needs. Raises ValueError if it does not decode."""
     horizon_ms = header.base_timestamp if header.has_delete_horizon else None
     due = horizon_ms is not None and horizon_ms <= rules.now_ms
     if obsolete and (due or not header.is_control):
@@ -82,7 +82,7 @@ def filtered(batch: Buffer, header: BatchHeader, obsolete: bool, rules: Rules) -
         horizon_ms = rules.horizon_ms
     elif kept == read:
         return FilteredBatch([batch], header.max_timestamp, read, kept, keyless)
-    stamped = header.timestamp_type == LOG_APPEND_TIME  # then the records' own deltas do not count
+    stamped = header.timestamp_type == LOG_APPEND_TIME  # the batch has one time, and the records' own deltas do not count
     max_timestamp = header.max_timestamp if stamped else found.max_timestamp
     base_timestamp = horizon_ms if horizon_ms is not None else (max_timestamp if stamped else found.first_timestamp)
     if stamped:
@@ -96,12 +96,13 @@ def filtered(batch: Buffer, header: BatchHeader, obsolete: bool, rules: Rules) -
 
 
 def _shift(old_base: int, new_base: int) -> int:
-    """By how much deltas grow for another base timestamp; an int64 that wraps around, as the sums of readers do."""
+    """Returns by how much deltas grow if the base timestamp changes: an int64 that wraps around, as the sums of readers do."""
     return (old_base - new_base + 2**63) % 2**64 - 2**63
 
 
 def _kept_control(batch: Buffer, header: BatchHeader, section: bytes, obsolete: bool, rules: Rules) -> FilteredBatch:
-    """A marker stays as it is, but gets a delete horizon with the first cleaning that finds nothing left of its transaction."""
+    """Keeps a marker as it is, except that the first cleaning that finds nothing left of its transaction gives it a delete
+    horizon."""
     count = header.records_count
     if not obsolete or header.has_delete_horizon:
         return FilteredBatch([batch], header.max_timestamp, count, count, 0)

@@ -1,14 +1,15 @@
-"""The cleaner's memory: key -> offset of its latest record, and the loops over records that fill it and ask it. Compiled.
+"""The cleaner's map of key -> offset of its latest record, and the loops over records that fill and query it. Compiled by mypyc.
 
-A log may hold more keys than memory holds objects, so the map keeps none: a key is its MD5 (as Kafka's map has it: 128 bits,
-two keys of one hash will not be met), a slot is 24 bytes in one block, and the block's size is the caller's to choose. Slots
-are probed by double hashing over a prime number of them, which visits every slot and stays quick at nine tenths full. The block
-is taken from the kernel as it is touched, so a map that is too large costs what is used of it.
+A log may have more keys than fit into memory as objects, so the map keeps no objects: a key is represented by its MD5 (as in
+Kafka's map; with 128 bits two keys of the same hash are not to be expected), a slot is 24 bytes in one block, and the caller
+chooses the size of the block. Slots are probed by double hashing over a prime number of them, which visits every slot and stays
+quick when nine tenths are taken. The kernel provides the block's memory as it is touched, so a map that is too large costs only
+what is used of it.
 
-Offsets of a log only grow, so the last one put for a key is the latest. Nothing is ever taken out but by `clear`.
+Offsets of a log only grow, so the last one put for a key is the latest. Only `clear` takes anything out.
 
-The functions walk the uncompressed records of one batch (`wire.kernel` says how they look). Records in the log were checked when
-they were appended; what does not decode raises ValueError, never anything worse.
+The functions walk the uncompressed records of one batch (`wire.kernel` describes their layout). Records in the log were checked
+when they were appended; one that does not decode raises ValueError, never anything worse.
 """
 
 from mmap import mmap
@@ -29,7 +30,7 @@ _MASK: Final = 9223372036854775807
 
 
 def int64_at(data: bytes, at: i64) -> i64:
-    """Big-endian, signed; the same compiled and uncompiled."""
+    """Returns the big-endian signed integer in the 8 bytes at `at`, the same compiled and uncompiled."""
     value: i64 = ((data[at] ^ 128) - 128) << 56
     value |= (data[at + 1] << 48) | (data[at + 2] << 40) | (data[at + 3] << 32)
     value |= (data[at + 4] << 24) | (data[at + 5] << 16) | (data[at + 6] << 8) | data[at + 7]
@@ -37,7 +38,7 @@ def int64_at(data: bytes, at: i64) -> i64:
 
 
 def largest_prime(upto: i64) -> i64:
-    """The largest prime that is not above `upto`, which is at least 2."""
+    """Returns the largest prime that is not above `upto`, which is at least 2."""
     while upto > 2:
         divisor: i64 = 2
         while divisor * divisor <= upto and upto % divisor != 0:
@@ -49,7 +50,8 @@ def largest_prime(upto: i64) -> i64:
 
 
 class OffsetMap:
-    """`slots` in `memory_bytes`, of which `limit` may be used; `latest_offset` is up to where the log was put in, -1: nothing."""
+    """Maps keys to offsets. Of the `slots` that fit `memory_bytes`, `limit` may be used; `latest_offset` is the offset up to
+    which the log was put in, -1 if nothing was."""
 
     def __init__(self, memory_bytes: int, load_factor: float) -> None:
         assert memory_bytes >= 2 * SLOT_BYTES, "a map of no slots"
@@ -58,7 +60,7 @@ class OffsetMap:
         self.clear()
 
     def clear(self) -> None:
-        """Forgets all."""
+        """Forgets all keys."""
         self._table: memoryview = memoryview(mmap(-1, int(self.slots) * SLOT_BYTES)).cast("q")
         self.entries: i64 = 0
         self.latest_offset: i64 = NOT_FOUND
@@ -67,11 +69,11 @@ class OffsetMap:
         return int(self.entries)
 
     def utilization(self) -> float:
-        """The share of slots that is taken."""
+        """Returns the share of the slots that is taken, from 0 to 1."""
         return int(self.entries) / int(self.slots)
 
     def find(self, digest: bytes) -> i64:
-        """Where the slot of this hash begins, or the empty one that it would take; -1 if there is neither."""
+        """Returns where the slot of this hash begins, or else the empty slot that it would take; -1 if there is neither."""
         table = self._table
         high, low = int64_at(digest, 0), int64_at(digest, 8)
         slot: i64 = (high & _MASK) % self.slots
@@ -82,7 +84,7 @@ class OffsetMap:
             found: i64 = table[at]
             if found == high and table[at + 1] == low:
                 return at
-            if found == 0 and table[at + 2] == 0:  # offsets are kept plus one
+            if found == 0 and table[at + 2] == 0:  # an empty slot: offsets are stored plus one
                 return at
             slot += step
             if slot >= self.slots:
@@ -91,7 +93,8 @@ class OffsetMap:
         return -1
 
     def put(self, key: bytes, offset: i64) -> bool:
-        """Notes the offset; False, and nothing noted, for a new key where `limit` keys are in."""
+        """Stores the offset of a key. Returns False and stores nothing if the key is new and the map holds `limit` keys
+        already."""
         digest = md5(key).digest()
         at = self.find(digest)
         if at < 0:
@@ -107,7 +110,7 @@ class OffsetMap:
         return True
 
     def get(self, key: bytes) -> i64:
-        """The offset put last, or NOT_FOUND."""
+        """Returns the offset that was put last for the key, or NOT_FOUND."""
         at = self.find(md5(key).digest())
         if at < 0:
             return NOT_FOUND
@@ -116,8 +119,8 @@ class OffsetMap:
 
 
 def fields(buf: bytes, at: i64, stop: i64) -> tuple[i64, i64, i64, i64, i64]:
-    """Of the record body buf[at:stop]: (timestamp delta, offset delta, position of the key, size of the key, size of the value);
-    a negative size is null. ValueError."""
+    """Decodes the record body buf[at:stop] up to its value. Returns (timestamp delta, offset delta, position of the key, size of
+    the key, size of the value), where a negative size means null. Raises ValueError."""
     time_delta, at = varlong(buf, at + 1, stop)
     if at < 0:
         raise ValueError(REASONS[BAD_VARINT])
@@ -134,9 +137,9 @@ def fields(buf: bytes, at: i64, stop: i64) -> tuple[i64, i64, i64, i64, i64]:
 
 
 def put_keys(offsets: OffsetMap, buf: bytes, base_offset: i64, from_offset: i64) -> tuple[int, bool]:
-    """Puts in the keys of the records in `buf`, a batch's section, from `from_offset` on.
+    """Puts the keys of the records in `buf`, the records section of a batch, into the map, from offset `from_offset` on.
 
-    Returns (records read, whether all found room). Records without a key are passed over. ValueError.
+    Returns (records read, whether all keys found room). Records without a key are passed over. Raises ValueError.
     """
     at: i64 = 0
     end: i64 = len(buf)
@@ -156,14 +159,14 @@ def put_keys(offsets: OffsetMap, buf: bytes, base_offset: i64, from_offset: i64)
 
 
 class Survivors:
-    """What `survivors` found in a batch. `runs` are the bytes that stay: start, end, start, end …"""
+    """Holds what `survivors` found in a batch. `runs` delimit the bytes that stay: start, end, start, end …"""
 
     def __init__(self) -> None:
         self.read: i64 = 0
         self.kept: i64 = 0
         self.keyless: i64 = 0
         self.tombstones: i64 = 0
-        """Among those that stay."""
+        """How many of the records that stay are tombstones."""
         self.first_timestamp: i64 = NO_TIMESTAMP
         self.max_timestamp: i64 = NO_TIMESTAMP
         self.last_offset: i64 = NOT_FOUND
@@ -171,8 +174,8 @@ class Survivors:
 
 
 def survivors(offsets: OffsetMap, buf: bytes, base_offset: i64, base_timestamp: i64, drop_tombstones: bool) -> Survivors:
-    """Which records of a batch's section stay: those that are the latest of their key as far as the map knows, and those beyond
-    what it knows. Records without a key go, and tombstones if `drop_tombstones`. ValueError."""
+    """Returns which records of a batch's records section stay: those that are the latest of their key as far as the map knows,
+    and those beyond what it knows. Records without a key go, and so do tombstones if `drop_tombstones`. Raises ValueError."""
     found = Survivors()
     latest: i64 = offsets.latest_offset
     at: i64 = 0
@@ -220,7 +223,7 @@ def encoded(value: i64) -> bytes:
     if -64 <= value < 64:
         return bytes([int((value << 1) ^ (value >> 63))])
     out: list[int] = []
-    left: i64 = (value ^ (value >> 63)) & _MASK  # without sign, 63 bits; the sign is the lowest bit of what is written
+    left: i64 = (value ^ (value >> 63)) & _MASK  # 63 bits without the sign, which becomes the lowest bit of what is written
     group: i64 = ((left & 63) << 1) | ((value >> 63) & 1)
     left >>= 6
     while left > 0:
@@ -232,12 +235,13 @@ def encoded(value: i64) -> bytes:
 
 
 def joined(buf: bytes, runs: list[int]) -> bytes:
-    """The runs, one after the other, as they are."""
+    """Returns the bytes of the runs, one after the other, unchanged."""
     return b"".join([buf[runs[at] : runs[at + 1]] for at in range(0, len(runs), 2)])
 
 
 def rebased(buf: bytes, runs: list[int], shift: i64, fixed: bool) -> bytes:
-    """The records in the runs with other timestamp deltas: each plus `shift`, or, if `fixed`, `shift` itself. ValueError."""
+    """Returns the records in the runs with new timestamp deltas: the old delta plus `shift`, or, if `fixed`, `shift` itself.
+    Raises ValueError."""
     parts: list[bytes] = []
     for index in range(0, len(runs), 2):
         at: i64 = runs[index]

@@ -1,14 +1,15 @@
-"""What of a compacted log may be cleaned, how dirty it is, and whether that is enough.
+"""Works out which part of a compacted log may be cleaned, how dirty it is, and whether a cleaning is due.
 
     log start         dirty offset          uncleanable offset          log end
         |   clean         |     cleanable           |      not yet         |
 
-Clean is what a cleaning went through before (`cleaner-offset-checkpoint`). Not yet: the active segment, everything from the
-last stable offset on (so every transaction that the cleaner meets is decided), and segments with a record that is younger than
-`min.compaction.lag.ms`. Cleaning works on whole segments, so the uncleanable offset is a segment's first.
+The clean part is what an earlier cleaning went through (`cleaner-offset-checkpoint`). What may not be cleaned yet is the active
+segment, everything from the last stable offset on (so every transaction that the cleaner meets is decided), and segments with a
+record that is younger than `min.compaction.lag.ms`. Cleaning works on whole segments, so the uncleanable offset is a segment's
+first.
 
-A log is due when cleanable bytes are more than `min.cleanable.dirty.ratio` of clean and cleanable ones, or when a cleanable
-segment began longer than `max.compaction.lag.ms` ago. Of several the dirtiest goes first.
+A log is due when the cleanable bytes are more than `min.cleanable.dirty.ratio` of the clean and cleanable ones, or when a
+cleanable segment began longer than `max.compaction.lag.ms` ago. Of several logs the dirtiest goes first.
 """
 
 from __future__ import annotations
@@ -27,8 +28,9 @@ _NO_LAG_BOUND: Final = 2**63 - 1
 
 
 class CleaningPlan(NamedTuple):
-    """See the module's docstring. `checkpoint_is_wrong`: the log was cut or begins later, `dirty_offset` should be written there.
-    `delay_ms` is by how much the log misses max.compaction.lag.ms."""
+    """How far a log may be cleaned; the module's docstring explains the offsets. `checkpoint_is_wrong` says that the log was cut
+    or begins later, and that the checkpoint should hold `dirty_offset` instead. `delay_ms` is by how much the log exceeds
+    max.compaction.lag.ms."""
 
     dirty_offset: int
     uncleanable_offset: int
@@ -48,7 +50,8 @@ def is_compacted(log: PartitionLog) -> bool:
 
 
 def plan(log: PartitionLog, cleaned_upto: int | None, now_ms: int) -> CleaningPlan:
-    """Returns how far the log may be cleaned. `cleaned_upto` is the checkpoint's, None if it has none. CorruptRecord, OSError."""
+    """Returns how far the log may be cleaned. `cleaned_upto` is the log's offset in the checkpoint, None if it has none. Raises
+    CorruptRecord or OSError."""
     dirty_offset, is_wrong = _dirty_offset(log, cleaned_upto)
     limit = max(dirty_offset, _uncleanable_offset(log, dirty_offset, now_ms))
     uncleanable_offset = log.segments[log.segments.floor(limit)].base_offset
@@ -76,16 +79,16 @@ def _segments(log: PartitionLog, from_offset: int, upto: int) -> list[Segment]:
 
 
 def _dirty_offset(log: PartitionLog, cleaned_upto: int | None) -> tuple[int, bool]:
-    """Returns (from where the log is dirty, whether the checkpoint says something impossible)."""
+    """Returns (the offset from which the log is dirty, whether the offset in the checkpoint is impossible)."""
     if cleaned_upto is None:
         return log.log_start_offset, False
     if cleaned_upto < log.log_start_offset:
         if "delete" not in log.config.cleanup_policy:
-            _log.warning("%s-%d begins at %d: it is clean from there", log.topic, log.partition, log.log_start_offset)
+            _log.warning("%s-%d begins at %d and counts as dirty from there", log.topic, log.partition, log.log_start_offset)
         return log.log_start_offset, True
     if cleaned_upto > log.log_end_offset:
         _log.warning(
-            "%s-%d ends at %d, which is before %d, up to where it was cleaned: all of it counts as dirty",
+            "%s-%d ends at %d, before offset %d up to which it was cleaned: all of it counts as dirty",
             log.topic,
             log.partition,
             log.log_end_offset,
@@ -115,7 +118,7 @@ def _delay_ms(log: PartitionLog, dirty_offset: int, now_ms: int) -> int:
 
 
 def _first_timestamp(segment: Segment) -> int:
-    """The greatest timestamp of the first batch, -1 if there is none."""
+    """Returns the greatest timestamp of the segment's first batch in ms, -1 if there is none."""
     if segment.first_timestamp < 0:
-        segment.waited_ms(0, 0)  # reads it where it is not known yet
+        segment.waited_ms(0, 0)  # reads it from the file if it is not known yet
     return segment.first_timestamp

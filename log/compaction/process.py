@@ -1,17 +1,18 @@
-"""The cleaner as a process of its own: jobs come in on stdin, what became of them goes out on stdout, a line of JSON each.
+"""The cleaner as a process of its own: jobs come in on stdin and results go out on stdout, as a line of JSON each.
 
 Compiled or not, the loops of a cleaning hold the interpreter's lock; in the broker's process every request would wait for them.
-Here nobody does, and the system gives the broker's process the processor first (`nice`).
+Here no request does, and the system gives the broker's process the processor first (`nice`).
 
     in     a CleaningJob's fields
     out    {"group": [base offset, size, [base offsets replaced]]}     any number of times; the files are durable
            {"done": a CleaningStats' fields}                           and the next job may come
-           {"failed": "damaged" | "disk" | "unknown", "reason": text, "errno": number or null}      likewise; "unknown": a disk
-           of which nobody knows what it holds (log.files.StateUnknown)
+           {"failed": "damaged" | "disk" | "unknown", "reason": text, "errno": number or null}      and the next job may come;
+           "unknown" means that nobody knows what the disk holds (log.disk.files.StateUnknown)
 
-Nothing comes in while a job is under way; if stdin ends, nobody wants the result: the files of the segment under way are removed
-and the process ends. Where the system can (Linux), it is killed together with the broker: one that lived on would make files in
-directories that the next broker has already put in order, and their names would tell that one's next start a wrong story.
+Nothing comes in while a job is under way. If stdin ends, the result is no longer wanted: the files of the segment under way are
+removed and the process ends. Where the system can do it (Linux), the process is killed together with the broker: a process that
+lived on would make files in directories that the next broker has already put in order, and the start after that would take those
+files for what they are not.
 """
 
 from __future__ import annotations
@@ -37,10 +38,10 @@ _PR_SET_PDEATHSIG: Final = 1
 
 
 def main() -> int:
-    """Serves stdin until it ends."""
+    """Does the jobs that arrive on stdin until it ends; returns the exit status."""
     _die_with_parent()
     os.nice(NICE)
-    with open(sys.stdout.fileno(), "wb", buffering=0, closefd=False) as answers:  # nothing is left to be written at the end
+    with open(sys.stdout.fileno(), "wb", buffering=0, closefd=False) as answers:  # unbuffered: nothing is left to flush at exit
         return serve(sys.stdin.buffer, answers, OsDisk(), time.monotonic)
 
 
@@ -56,7 +57,7 @@ def serve(jobs: BinaryIO, answers: BinaryIO, disk: Disk, monotonic: Callable[[],
 
     def wait(seconds: float) -> None:
         if select.select([jobs], [], [], seconds)[0]:
-            raise CleaningAborted("the broker is gone or calls it off")
+            raise CleaningAborted("the broker is gone or has called the cleaning off")
 
     def answer(message: dict[str, Any]) -> None:
         try:
@@ -78,7 +79,7 @@ def _clean(
     wait: Callable[[float], None],
     answer: Callable[[dict[str, Any]], None],
 ) -> dict[str, Any]:
-    """Does a job; returns the last answer to it. CleaningAborted."""
+    """Does a job; returns the last answer to it. Raises CleaningAborted."""
     cleaner = Cleaner(disk, job, Throttle(job.bytes_per_second, monotonic, wait))
     try:
         for group in cleaner.groups():

@@ -1,18 +1,18 @@
-"""Putting a cleaned segment in the place of those it was made from, so that a crash at any step loses nothing. Kafka's protocol.
+"""Puts a cleaned segment in the place of those it was made from, by Kafka's protocol, so that a crash at any step loses nothing.
 
-    files of the new segment        files of the old ones     what a start makes of it (log.recovery)
-    `.cleaned`, synced              live                      the new ones are removed
-    some `.swap`, some `.cleaned`   live                      the new ones are removed
-    `.swap`                         live, then `.deleted`     the old ones go, `.swap` become live
-    live                            `.deleted`                `.deleted` go
+    files of the new segment        files of the old ones     what a start does (log.opening.temporary_files)
+    `.cleaned`, synced              live                      removes the new files
+    some `.swap`, some `.cleaned`   live                      removes the new files
+    `.swap`                         live, then `.deleted`     removes the old files and gives the new ones their plain names
+    live                            `.deleted`                removes the old files
 
-A disk may make renames durable in any order, or none, until the directory is synced. So between two steps lies a sync, which may
-run in any thread while the log goes on: after each step readers find every segment where it says that it is. A reader that has
-an old file open reads it to its end.
+A disk may make renames durable in any order, or none of them, until the directory is synced. So between two steps lies a sync,
+which may run in any thread while the log is used: after each step readers find every segment under the name that it says it has.
+A reader that has an old file open reads it to its end.
 
-The log may be cut, closed or deleted between two steps: `is_void` says so, and `remove_unfinished` takes away what is not part
-of the log yet. If it is closed before the last one, the next start takes that step. If descriptors ran out and a sync came to
-nothing, the log is whole and goes on, and `settle` takes the steps that are left before the next cleaning, which needs the
+The log may be cut, closed or deleted between two steps: then `is_void` is true, and `remove_unfinished` removes what is not part
+of the log yet. If the log is closed before the last step, the next start takes that step. If a sync failed because descriptors
+ran out, the log is whole and stays in use, and `settle` takes the steps that are left before the next cleaning, which needs the
 names.
 """
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class SegmentSwap:
-    """One new segment's way into the log. `steps` one after the other, each followed by `sync`."""
+    """Puts one new segment into the log. The caller takes `steps` one after the other, each followed by `sync`."""
 
     def __init__(self, log: PartitionLog, group: CleanedGroup) -> None:
         self._log = log
@@ -43,11 +43,11 @@ class SegmentSwap:
         self.steps = (self._rename_new, self._exchange, self._end)
 
     def call_off(self) -> None:
-        """The cleaning is void."""
+        """Makes the swap void, because the cleaning is."""
         self._fits = False
 
     def run(self) -> bool:
-        """All of it here and now; False if the log changed meanwhile. StorageError."""
+        """Takes all steps on the calling thread; returns False if the log changed meanwhile. Raises StorageError."""
         for step in self.steps:
             if self.is_void:
                 return False
@@ -57,7 +57,7 @@ class SegmentSwap:
 
     @property
     def is_void(self) -> bool:
-        """The log is no longer the one that was cleaned, or, after the exchange, it has lost the new segment again."""
+        """Whether the log is no longer the one that was cleaned, or, after the exchange, has lost the new segment again."""
         log = self._log
         if log.closed or log.directory.failed is not None:
             return True
@@ -66,7 +66,7 @@ class SegmentSwap:
         return not self._fits or log.cuts != self._cuts
 
     def sync(self) -> None:
-        """Makes the last step durable. In any thread. StorageError."""
+        """Makes the last step durable; may be called in any thread. Raises StorageError."""
         log = self._log
         with log.directory.guard(f"compacting {log.path}"), suppress(FileNotFoundError):  # the partition was deleted meanwhile
             log.directory.disk.sync_dir(log.path)
@@ -88,7 +88,7 @@ class SegmentSwap:
 
 
 def settle(log: PartitionLog) -> None:
-    """Takes the last step for segments that wait for it. StorageError."""
+    """Takes the last step for segments that wait for it. Raises StorageError."""
     waiting = [segment for segment in log.segments if segment.name_ending]
     if not waiting:
         return
@@ -103,10 +103,10 @@ def settle(log: PartitionLog) -> None:
 
 
 def remove_unfinished(log: PartitionLog) -> None:
-    """Removes what a cleaning that ended early left beside the log. StorageError.
+    """Removes what a cleaning that ended early left beside the log. Raises StorageError.
 
-    Durably if there is a `.swap`: a start would believe it, whatever became of the log since. And because of a `.cleaned` a start
-    would not believe a `.swap` of a later cleaning.
+    The removal is durable if there is a `.swap`, because a start would put that in place whatever has become of the log since. A
+    `.cleaned` must go because a start that finds one discards the `.swap` files of a later cleaning.
     """
     disk = log.directory.disk
     exchanged = {segment.base_offset for segment in log.segments if segment.name_ending}

@@ -1,12 +1,12 @@
-"""What the cleaner knows of transactions while it walks through a log: which batches were aborted, which markers may go.
+"""Tells the cleaner, as it walks through a log, which batches belong to aborted transactions and which markers may go.
 
-The cleaner never goes beyond the last stable offset, so every transaction that it meets is decided and the aborted ones are
-known beforehand, from the transaction indexes. Records of an aborted transaction go at once, whatever their keys. A marker may
-go when nothing of its transaction is left before it: that is seen on the way, by whether any batch of the producer came by since
-its last marker. It then goes by the rule of tombstones, so that readers who have seen such records still meet their end.
+The cleaner never goes beyond the last stable offset, so every transaction that it meets is decided and the aborted ones are known
+beforehand, from the transaction indexes. Records of an aborted transaction go at once, whatever their keys. A marker may go when
+nothing of its transaction is left before it, which shows in whether the walk met a batch of the producer since its last marker.
+The marker then goes by the rule of tombstones, so that readers that have seen such records still see how they ended.
 
-An abort marker of batches that no index knows of says that an index is wrong, and it has no checksum: the batches passed for
-committed, and would take the place of older records for good. There the cleaning ends, before anything is written.
+An abort marker that follows batches which no index names means that an index, which has no checksum, is wrong: the batches passed
+for committed, and would take the place of older records for good. There the cleaning ends, before anything is written.
 """
 
 from __future__ import annotations
@@ -21,16 +21,17 @@ from ottla.wire.primitives import Buffer
 
 
 class CleanedTransactions:
-    """One walk, in offset order. `aborted` are those that overlap it; those whose marker stays gather in `kept`."""
+    """Follows one walk in offset order. `aborted` are the transactions that overlap it; those whose marker stays gather in
+    `kept`."""
 
     __slots__ = ("_aborted", "_aborting", "_committing", "_next", "_seen", "kept")
 
     def __init__(self, aborted: Iterable[AbortedTransaction]) -> None:
         self._aborted = sorted(aborted, key=lambda transaction: transaction.first_offset)
         self._next = 0
-        self._aborting: dict[int, AbortedTransaction] = {}  # by producer id: begun at or before this place
-        self._seen: set[int] = set()  # producers of those of which a batch came by
-        self._committing: set[int] = set()  # producers with batches that no abort is known of
+        self._aborting: dict[int, AbortedTransaction] = {}  # by producer id: those that begin at or before this offset
+        self._seen: set[int] = set()  # the producers in `_aborting` of which the walk has met a batch
+        self._committing: set[int] = set()  # producers with batches that belong to no known aborted transaction
         self.kept: list[AbortedTransaction] = []
 
     def _begin_upto(self, offset: int) -> None:
@@ -40,7 +41,7 @@ class CleanedTransactions:
             self._next += 1
 
     def on_batch(self, header: BatchHeader) -> bool:
-        """A batch of records comes by. True if it belongs to an aborted transaction."""
+        """Takes note of the next batch of records; returns whether it belongs to an aborted transaction."""
         self._begin_upto(header.last_offset)
         if not header.is_transactional:
             return False
@@ -51,9 +52,10 @@ class CleanedTransactions:
         return False
 
     def on_control_batch(self, header: BatchHeader, batch: Buffer) -> bool:
-        """A control batch comes by. True if nothing is left that it would be needed for. CorruptRecord: see above."""
+        """Takes note of the next control batch; returns whether nothing is left for which it would be needed. Raises
+        CorruptRecord if it aborts batches that no transaction index names."""
         self._begin_upto(header.last_offset)
-        if header.records_count == 0:  # it was emptied before
+        if header.records_count == 0:  # an earlier cleaning emptied it
             return True
         marker = read_marker(batch)
         if marker is None:

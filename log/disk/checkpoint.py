@@ -5,17 +5,17 @@ In a log directory:
 - `recovery-point-offset-checkpoint`, `log-start-offset-checkpoint`, `replication-offset-checkpoint` (high watermarks),
   `cleaner-offset-checkpoint`: a line "0" (version), a line with the number of entries, then "topic partition offset" lines.
 - `meta.properties`, version 1 (KIP-858): a Java properties file with `version`, `cluster.id`, `node.id`, `directory.id`.
-- `.kafka_cleanshutdown`: JSON with `version` 0 and the `brokerEpoch`; there only between a clean stop and the next start.
+- `.kafka_cleanshutdown`: JSON with `version` 0 and the `brokerEpoch`; it exists only between a clean stop and the next start.
 
 In a partition's directory:
 
-- `leader-epoch-checkpoint`: as above with "epoch start_offset" lines (`log.epochs`). Kafka makes it empty and fills it with the
+- `leader-epoch-checkpoint`: as above with "epoch start_offset" lines (`log.epochs`). Kafka creates it empty and fills it with the
   first epoch.
 - `partition.metadata`: "version: 0" and "topic_id: " with Kafka's 22 characters for 16 bytes.
 
-All are written by temporary file, fsync and rename. Checkpoints only save work: one that cannot be read raises
-`CorruptSnapshot`, and the caller goes on without it. `meta.properties` is identity and may not be guessed:
-`InconsistentMetadata`.
+All are written by temporary file, fsync and rename. Checkpoints only save work: one that cannot be read raises `CorruptSnapshot`,
+and the caller goes on without it. `meta.properties` says whose the directory is, which may not be guessed: if it cannot be read,
+that is `InconsistentMetadata`.
 """
 
 from __future__ import annotations
@@ -54,7 +54,8 @@ def _encode_lines(lines: list[str]) -> bytes:
 
 
 def _decode_lines(data: bytes, path: str, width: int) -> list[list[str]]:
-    """The entries of a checkpoint file, split in `width` words. An empty file has none: Kafka makes them empty."""
+    """Returns the entries of a checkpoint file, each split into `width` words. An empty file has none: Kafka creates them empty.
+    Raises CorruptSnapshot."""
     if not data:
         return []
     try:
@@ -63,15 +64,15 @@ def _decode_lines(data: bytes, path: str, width: int) -> list[list[str]]:
         if int(version) != _VERSION:
             raise CorruptSnapshot(f"{path}: version {version} is not known")
         if int(count) != len(entries) or any(len(entry) != width for entry in entries):
-            raise CorruptSnapshot(f"{path}: {len(entries)} entries where {count} are announced, or one of them malformed")
+            raise CorruptSnapshot(f"{path}: it has {len(entries)} entries, not {count} as it says, or one of them is malformed")
     except ValueError:  # UnicodeDecodeError, too few lines, not a number
-        raise CorruptSnapshot(f"{path}: it is not a version, a number of entries, and so many lines") from None
+        raise CorruptSnapshot(f"{path}: it does not consist of a version, a number of entries, and that many lines") from None
     return entries
 
 
 def parse_directory_name(name: str) -> TopicPartition | None:
-    """The partition whose directory has exactly this name; None if it is none's. The checkpoints have a line for each, and one
-    name with a space or a line break in it would make all of them unreadable.
+    """Returns the partition whose directory has exactly this name; None if it is not a partition's. The checkpoints have a line
+    for each partition, and a single name with a space or a line break in it would make all of them unreadable.
     """
     match = _DIRECTORY_NAME.fullmatch(name)
     if match is None or (partition := int(match["partition"])) > _MAX_PARTITION:
@@ -80,12 +81,12 @@ def parse_directory_name(name: str) -> TopicPartition | None:
 
 
 def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
-    """An offset checkpoint's bytes."""
+    """Returns the bytes of an offset checkpoint."""
     return _encode_lines([f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items()])
 
 
 def read_offsets(disk: Disk, path: str) -> dict[TopicPartition, int]:
-    """Returns (topic, partition) -> offset, empty if there is no file. CorruptSnapshot."""
+    """Returns (topic, partition) -> offset, empty if there is no file. Raises CorruptSnapshot."""
     try:
         data = disk.read_bytes(path)
     except FileNotFoundError:
@@ -95,16 +96,16 @@ def read_offsets(disk: Disk, path: str) -> dict[TopicPartition, int]:
     try:
         return {(topic, int(partition)): int(offset) for topic, partition, offset in _decode_lines(data, path, 3)}
     except ValueError:
-        raise CorruptSnapshot(f"{path}: a partition or an offset in it is no number") from None
+        raise CorruptSnapshot(f"{path}: a partition or an offset in it is not a number") from None
 
 
 def write_offsets(disk: Disk, path: str, offsets: Mapping[TopicPartition, int]) -> None:
-    """Writes a checkpoint of offsets; it is durable on return. OSError."""
+    """Writes a checkpoint of offsets; it is durable on return. Raises OSError."""
     disk.write_bytes(path, encode_offsets(offsets))
 
 
 def read_epochs(disk: Disk, path: str) -> list[EpochEntry]:
-    """The entries of a `leader-epoch-checkpoint`; none if there is no file or an empty one. CorruptSnapshot."""
+    """Returns the entries of a `leader-epoch-checkpoint`; none if there is no file or an empty one. Raises CorruptSnapshot."""
     try:
         data = disk.read_bytes(path)
     except FileNotFoundError:
@@ -114,23 +115,23 @@ def read_epochs(disk: Disk, path: str) -> list[EpochEntry]:
     try:
         return parse_checkpoint(data.decode()) if data else []
     except UnicodeDecodeError:
-        raise CorruptSnapshot(f"{path}: it is no text") from None
+        raise CorruptSnapshot(f"{path}: it is not text") from None
 
 
 def uuid_text(uuid: bytes) -> str:
-    """16 bytes as Kafka writes them: 22 characters of URL-safe base64."""
+    """Returns 16 bytes as Kafka writes them: 22 characters of URL-safe base64."""
     assert len(uuid) == 16
     return base64.urlsafe_b64encode(uuid).decode().rstrip("=")
 
 
 def uuid_bytes(text: str) -> bytes:
-    """The 16 bytes of Kafka's 22 characters. ValueError."""
+    """Returns the 16 bytes that Kafka's 22 characters stand for. Raises ValueError."""
     try:
         uuid = base64.b64decode(text + "==", altchars=b"-_", validate=True)
     except binascii.Error as error:
-        raise ValueError(f"{text!r} is no Kafka uuid: {error}") from None
+        raise ValueError(f"{text!r} is not a Kafka uuid: {error}") from None
     if len(uuid) != 16 or len(text) != 22:
-        raise ValueError(f"{text!r} is no Kafka uuid")
+        raise ValueError(f"{text!r} is not a Kafka uuid")
     return uuid
 
 
@@ -139,8 +140,8 @@ def encode_partition_metadata(topic_id: bytes) -> bytes:
 
 
 def read_partition_metadata(disk: Disk, path: str) -> bytes | None:
-    """The topic id; None if there is no file or, after a power cut, an empty one. InconsistentMetadata if it says something
-    else.
+    """Returns the topic id; None if there is no file or, after a power cut, an empty one. Raises InconsistentMetadata if it says
+    something else.
     """
     try:
         data = disk.read_bytes(path)
@@ -156,11 +157,11 @@ def read_partition_metadata(disk: Disk, path: str) -> bytes | None:
             raise InconsistentMetadata(f"{path} is not readable: version {fields['version']}, only 0 is known")
         return uuid_bytes(fields["topic_id"])
     except (ValueError, KeyError):
-        raise InconsistentMetadata(f"{path} is not readable: it is not a version and a topic id") from None
+        raise InconsistentMetadata(f"{path} is not readable: it does not consist of a version and a topic id") from None
 
 
 class MetaProperties(NamedTuple):
-    """Who a log directory belongs to. `directory_id` is Kafka's 22-character form."""
+    """Says to which cluster and node a log directory belongs. `directory_id` is in Kafka's form of 22 characters."""
 
     cluster_id: str
     node_id: int
@@ -168,7 +169,7 @@ class MetaProperties(NamedTuple):
 
 
 def encode_meta_properties(meta: MetaProperties, now_ms: int) -> bytes:
-    """Returns the bytes of meta.properties, with the comment lines that java.util.Properties writes; one is the time."""
+    """Returns the bytes of meta.properties, with the comment lines that java.util.Properties writes, one of which is the time."""
     at = datetime.fromtimestamp(now_ms // 1000, UTC).strftime("%a %b %d %H:%M:%S UTC %Y")
     lines = [
         "#",
@@ -182,7 +183,7 @@ def encode_meta_properties(meta: MetaProperties, now_ms: int) -> bytes:
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """The plain subset of Java's properties that Kafka's tools write: comments, `key=value`, backslash before a special
+    """Parses the plain subset of Java's properties that Kafka's tools write: comments, `key=value`, a backslash before a special
     character.
     """
     found = {}
@@ -195,7 +196,8 @@ def parse_properties(text: str) -> dict[str, str]:
 
 
 def read_meta_properties(disk: Disk, path: str) -> MetaProperties | None:
-    """None if the directory was never formatted. InconsistentMetadata if the file is not readable or of another version."""
+    """Returns the content of meta.properties, None if the directory was never formatted. Raises InconsistentMetadata if the file
+    is not readable or of another version."""
     try:
         data = disk.read_bytes(path)
     except FileNotFoundError:
@@ -215,7 +217,8 @@ def encode_clean_shutdown(broker_epoch: int) -> bytes:
 
 
 def read_clean_shutdown(disk: Disk, path: str) -> int | None:
-    """The broker epoch of the last clean stop, -1 if it is not readable; None if there was none. The file's presence counts."""
+    """Returns the broker epoch of the last clean stop, -1 if it is not readable; None if there was none. It is the file's
+    presence that makes the stop a clean one."""
     try:
         data = disk.read_bytes(path)
     except FileNotFoundError:

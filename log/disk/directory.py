@@ -1,16 +1,18 @@
-"""One log directory (an entry of `log.dirs`): what its partitions share, which is above all that they fail together.
+"""One log directory (an entry of `log.dirs`) and what its partitions share, which is above all that they fail together.
 
 A failed write or fsync means that nobody knows what the disk holds. After one, Linux may report the next fsync as a success
 although pages were dropped. So the first failure takes the whole directory offline, for good: every partition in it answers
-StorageError until the broker starts again and recovery has looked at the files. Nothing is retried, and no clean-shutdown
-marker is written.
+StorageError until the broker starts again and recovery has looked at the files. Nothing is retried, and no clean-shutdown marker
+is written.
 
 Two failures say nothing about the disk: descriptors ran out (EMFILE), or there is no room (ENOSPC, a quota, a limit on file
-sizes). What was being written is taken back before they are answered, with StorageError too; the directory stays, what is in
-it is served, and writing goes on as soon as it can. Here ottla differs from Kafka, which takes the directory offline, and
-where it is the only one stops. Unless it is an fsync that says so, or the taking back fails (`StateUnknown`): that is final.
+sizes). Then what was being written is undone and the request is answered with StorageError, too, but the directory stays online:
+what is in it is served, and writing goes on as soon as it can. Here ottla differs from Kafka, which takes the directory offline
+and, if it is the only one, stops. If it is an fsync that fails so, or the undoing fails (`StateUnknown`), the failure is final
+here, too.
 
-Here also lie the checkpoint files, which hold one line a partition, and the list of files to remove after `file.delete.delay.ms`.
+This module also has the checkpoint files, which hold one line a partition, and the list of files to remove after
+`file.delete.delay.ms`.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ _log = logging.getLogger("ottla.log.directory")
 
 
 class Checkpointed(Protocol):
-    """What a directory asks of its partitions."""
+    """A partition as its directory sees it: the offsets that go into the checkpoints."""
 
     @property
     def recovery_point(self) -> int: ...
@@ -45,7 +47,7 @@ class Checkpointed(Protocol):
 
 
 class LogDirectory:
-    """`path` is the directory; `failed` is why it is offline, None while it is not."""
+    """A log directory at `path`. `failed` is why it is offline, None while it is online."""
 
     __slots__ = (
         "_doomed",
@@ -70,25 +72,25 @@ class LogDirectory:
         self.open_files = open_files
         self.failed: str | None = None
         self.full = False
-        """A write found no room, and no checkpoint was written since."""
+        """Whether a write found no room and no checkpoint has been written since."""
         self.on_failure: Callable[[LogDirectory], None] | None = None
         self.flushes = 0
-        """Flushes of its partitions that are done, and in `flushed_ms` how long they took together."""
+        """How many flushes of its partitions were done; `flushed_ms` is how long they took together."""
         self.flushed_ms = 0
         self.partitions: dict[checkpoint.TopicPartition, Checkpointed] = {}
         self.unopened: dict[checkpoint.TopicPartition, Checkpointed] = {}
-        """Partitions that could not be opened, with what the checkpoints say of them, which stays: without its recovery point a
+        """Partitions that could not be opened, with their lines in the checkpoints, which are kept: without its recovery point a
         damaged log would be taken for one with a torn tail, and cut."""
         self._doomed: list[tuple[int, str]] = []
         self._saved: dict[str, bytes] = {}
         self.mentioned: set[checkpoint.TopicPartition] = set()
-        """Partitions that a checkpoint file may speak of, be they there or gone."""
+        """Partitions that a checkpoint file may name, whether they exist or not."""
         self.cleaned: dict[checkpoint.TopicPartition, int] = {}
-        """Up to which offset compacted partitions are clean. Of those that are not in it nothing is."""
+        """The offset up to which each compacted partition is clean. Nothing is clean of a partition that is not in it."""
 
     def fail(self, action: str, error: Exception) -> StorageError:
-        """Takes the directory offline because `action` failed, unless there were only no descriptors or no room; returns the
-        error to raise.
+        """Takes the directory offline because `action` failed, unless only descriptors or room ran out; returns the error to
+        raise.
         """
         if isinstance(error, OSError) and not isinstance(error, StateUnknown):
             if error.errno in _NO_DESCRIPTORS:
@@ -96,7 +98,9 @@ class LogDirectory:
             if error.errno in _NO_ROOM:
                 if not self.full:
                     self.full = True
-                    _log.error("log directory %s has no room and takes no records until it has: %s: %s", self.path, action, error)
+                    _log.error(
+                        "log directory %s is full and takes no records until it has room: %s: %s", self.path, action, error
+                    )
                 return StorageError(f"{self.path} has no room: {action}: {error}")
         message = f"{self.path} is offline: {action}: {error}"
         if self.failed is None:
@@ -107,14 +111,14 @@ class LogDirectory:
         return StorageError(message)
 
     def check(self) -> None:
-        """StorageError if the directory is offline."""
+        """Raises StorageError if the directory is offline."""
         if self.failed is not None:
             raise StorageError(self.failed)
 
     @contextmanager
     def guard(self, action: str, *, whole: bool = False) -> Iterator[None]:
-        """Around work on the disk: StorageError if the directory is offline, or goes offline by an OSError inside. `whole`: by
-        any, for work that cannot be left half done.
+        """Guards work on the disk: raises StorageError if the directory is offline, or if an OSError inside takes it offline.
+        With `whole` every OSError does, also one about descriptors or room, for work that cannot be left half done.
         """
         self.check()
         try:
@@ -130,7 +134,7 @@ class LogDirectory:
         self._doomed.append((due_ms, path))
 
     def remove_due(self, now_ms: int) -> int:
-        """Removes what is due, durably; returns how many. StorageError."""
+        """Removes, durably, what is due at `now_ms`; returns how many paths. Raises StorageError."""
         due = [path for due_ms, path in self._doomed if due_ms <= now_ms]
         if not due:
             return 0
@@ -138,7 +142,7 @@ class LogDirectory:
             for path in due:
                 self._remove(path)
             for parent in {path.rpartition("/")[0] for path in due}:
-                if self.disk.is_dir(parent):  # it may have been due itself
+                if self.disk.is_dir(parent):  # the directory may have been due itself
                     self.disk.sync_dir(parent)
             self._doomed = [(due_ms, path) for due_ms, path in self._doomed if due_ms > now_ms]
         return len(due)
@@ -155,46 +159,48 @@ class LogDirectory:
         return self.unopened | self.partitions if self.unopened else self.partitions
 
     def save_recovery_points(self) -> None:
-        """Durable when it returns. StorageError."""
+        """Writes the recovery points, which are durable when this returns. Raises StorageError."""
         self._save(checkpoint.RECOVERY_POINTS, {name: log.recovery_point for name, log in self._checkpointed().items()})
 
     def save_log_start_offsets(self) -> None:
-        """Writes the log starts that no file name gives. StorageError."""
+        """Writes the log starts that do not follow from the names of segments. Raises StorageError."""
         logs = self._checkpointed().items()
         starts = {name: log.log_start_offset for name, log in logs if log.log_start_offset > log.first_base_offset}
         self._save(checkpoint.LOG_START_OFFSETS, starts)
 
     def save_high_watermarks(self) -> None:
-        """Writes the high watermarks. StorageError."""
+        """Writes the high watermarks. Raises StorageError."""
         self._save(checkpoint.HIGH_WATERMARKS, {name: log.high_watermark for name, log in self._checkpointed().items()})
 
     def save_cleaned(self) -> None:
-        """Writes up to where each partition that is there is clean. StorageError."""
+        """Writes up to which offset each partition that still exists is clean. Raises StorageError."""
         there = self._checkpointed()
         self._save(checkpoint.CLEANER_OFFSETS, {name: offset for name, offset in self.cleaned.items() if name in there})
 
     def set_cleaned(self, partition: checkpoint.TopicPartition, offset: int) -> None:
-        """Durable when it returns. StorageError."""
+        """Notes, durably, that the partition is clean up to `offset`. Raises StorageError."""
         self.cleaned[partition] = offset
         self.save_cleaned()
 
     def lower_cleaned(self, partition: checkpoint.TopicPartition, offset: int) -> None:
-        """The partition was cut to `offset`: what is written there anew is not clean. StorageError."""
+        """Notes that the partition was cut to `offset`, because what is written from there on is not clean. Raises
+        StorageError."""
         if self.cleaned.get(partition, -1) > offset:
             self.set_cleaned(partition, offset)
 
     def forget_cleaned(self, partition: checkpoint.TopicPartition) -> None:
-        """The partition is gone, and another of its name begins anew. StorageError."""
+        """Removes a deleted partition from the cleaner's checkpoint, so that a new one of its name begins dirty. Raises
+        StorageError."""
         if self.cleaned.pop(partition, None) is not None:
             self.save_cleaned()
 
     def had(self, partition: checkpoint.TopicPartition) -> bool:
-        """Returns whether a checkpoint names the partition, of which there are no files."""
+        """Returns whether a checkpoint names the partition although it has no files."""
         return partition in self.mentioned and partition not in self.partitions
 
     def forget(self, partition: checkpoint.TopicPartition) -> None:
-        """A partition begins that was not here. What checkpoints say of an earlier one of its name goes first, durably:
-        a crash would take its start for the new one's, and its recovery point for a promise. StorageError.
+        """Removes, durably, what the checkpoints say of an earlier partition of this name, before a new one is made. Otherwise,
+        after a crash, the old start and recovery point would be taken for the new partition's. Raises StorageError.
         """
         if partition in self.mentioned:
             assert partition not in self.partitions
@@ -203,7 +209,7 @@ class LogDirectory:
         self.forget_cleaned(partition)
 
     def save_all(self) -> None:
-        """Writes all three checkpoints. StorageError."""
+        """Writes all three checkpoints. Raises StorageError."""
         self.save_recovery_points()
         self.save_log_start_offsets()
         self.save_high_watermarks()

@@ -1,19 +1,19 @@
-"""The IO seam: everything the log asks of a disk, in two small protocols, one for the operating system and one in memory.
+"""The IO seam: everything that the log asks of a disk, as two small protocols, `File` and `Disk`, and their implementation by the
+operating system. The one in memory lives with the tests.
 
-`log` never touches `os` or `open` outside this file, so that a test can fail the next write, lose what was not synced or
-stop at any operation, and one seed replays a crash (kfake's `persist_fs.go` and FoundationDB's `IAsyncFile` are the
-models).
+`log` never touches `os` or `open` outside this file, so that a test can fail the next write, lose what was not synced or stop at
+any operation, and one seed replays a crash (kfake's `persist_fs.go` and FoundationDB's `IAsyncFile` are the models).
 
 Rules that the rest of the log leans on:
 
-- A `File` appends at its own end (`size`), not at a shared position: `pwritev` says where, so reads and other handles never
-  move it.
+- A `File` appends at its own end (`size`), not at a shared position: `pwritev` says where, so reads and other handles never move
+  it.
 - `append` may write less than it was given, as the system call may. The caller compares and cuts back.
 - Nothing is durable before `File.sync`, and no create, rename or remove before `sync_dir` of its directory. `MemDisk.crash` takes
   that literally.
 - Nobody closes a file that is being read. An owner drops its reference; the descriptor closes with the last one. A `FileSlice`
-  holds a reference, so a fetch in flight survives that its segment is rolled, deleted or pushed out of `OpenFiles`. (A file
-  that is truncated under a slice gives `TruncatedSlice`: those bytes no longer exist.)
+  holds a reference, so a fetch in flight is not disturbed when its segment is rolled, deleted or pushed out of `OpenFiles`. (If
+  the file is truncated under a slice, reading gives `TruncatedSlice`, because those bytes no longer exist.)
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ from ottla.log.errors import LogDirLocked, TruncatedSlice
 
 Buffer = bytes | bytearray | memoryview
 
-_READ_BYTES = 32 * 1024  # nearly all small files are smaller: one call
+_READ_BYTES = 32 * 1024  # nearly all small files are smaller and take one call
 MAX_WHOLE_BYTES = 1 << 28
 _IOV_MAX = 1024  # Linux takes no more parts in one call
-_SMALL = 4096  # bytes of an append that are worth a copy
+_SMALL = 4096  # an append of up to so many bytes is copied, to be read from memory
 
 
 class StateUnknown(OSError):
-    """A failure after which nobody knows what the disk holds: of an fsync, or of the cut that was to take half a write back.
+    """A failure after which nobody knows what the disk holds: an fsync failed, or the cut that was to undo half a write.
 
-    Whatever its errno says, it is final: the next fsync may succeed although pages were dropped.
+    Whatever its errno says, it is final, because the next fsync may succeed although pages were dropped.
     """
 
 
 class FileTooLarge(OSError):
-    """A file that is to be read whole is larger than any that is ever written here."""
+    """A file that was to be read whole is larger than any that is ever written here."""
 
 
 class File(Protocol):
@@ -52,7 +52,7 @@ class File(Protocol):
 
     @property
     def size(self) -> int:
-        """Bytes in the file, as far as this handle wrote or found them."""
+        """The number of bytes in the file, as far as this handle wrote or found them."""
         ...
 
     def append(self, parts: Sequence[Buffer]) -> int:
@@ -60,7 +60,7 @@ class File(Protocol):
         ...
 
     def pread(self, length: int, position: int) -> bytes:
-        """Up to `length` bytes from `position`; fewer only at the file's end."""
+        """Returns `length` bytes from `position`, fewer only at the file's end."""
         ...
 
     def truncate(self, size: int) -> None:
@@ -68,23 +68,24 @@ class File(Protocol):
         ...
 
     def reserve(self, size: int) -> None:
-        """Makes the file `size` bytes long, with zeros behind its end. Appends go on at the end, and so does `size`."""
+        """Makes the file `size` bytes long, filled with zeros behind its end. Appends still go to the old end, and the property
+        `size` still says where that is."""
         ...
 
     def end_at(self, size: int) -> None:
-        """The file's end is there: what lies behind was reserved, or nobody wants it."""
+        """Sets the file's end to `size` without cutting it: the bytes behind were reserved, or nobody wants them."""
         ...
 
     def sync(self) -> None:
-        """Returns when the file's bytes are durable. May be called from another thread. StateUnknown."""
+        """Returns when the file's bytes are durable. May be called from another thread. Raises StateUnknown."""
         ...
 
     def fileno(self) -> int:
-        """The descriptor, for os.sendfile; OSError where there is none (memory)."""
+        """Returns the descriptor, for os.sendfile. Raises OSError if there is none, as for a file in memory."""
         ...
 
     def close(self) -> None:
-        """Gives the descriptor back now. Only for files that no slice can refer to."""
+        """Closes the descriptor at once. This is only for files that no slice can refer to."""
         ...
 
 
@@ -102,7 +103,7 @@ class Disk(Protocol):
         ...
 
     def rename(self, old: str, new: str) -> None:
-        """Atomic; replaces `new` if it is a file."""
+        """Renames a file or directory atomically; replaces `new` if that is a file."""
         ...
 
     def remove(self, path: str) -> None:
@@ -114,11 +115,11 @@ class Disk(Protocol):
         ...
 
     def list(self, path: str) -> list[str]:
-        """Names in a directory, sorted."""
+        """Returns the names of what is in a directory, sorted."""
         ...
 
     def makedirs(self, path: str) -> None:
-        """Makes the directory and its parents; no error if it is there."""
+        """Makes the directory and its parents. It is not an error if it exists."""
         ...
 
     def exists(self, path: str) -> bool: ...
@@ -126,50 +127,52 @@ class Disk(Protocol):
     def is_dir(self, path: str) -> bool: ...
 
     def is_link(self, path: str) -> bool:
-        """A symbolic link, wherever it leads."""
+        """Returns whether the path is a symbolic link, wherever that leads."""
         ...
 
     def size(self, path: str) -> int:
-        """Bytes in a file."""
+        """Returns the number of bytes in a file."""
         ...
 
     def modified_ms(self, path: str) -> int:
-        """When a file was last written, milliseconds since 1970."""
+        """Returns when a file was last written, in ms since 1970."""
         ...
 
     def set_modified_ms(self, path: str, modified_ms: int) -> None:
-        """Makes it look as if the file was last written then: retention by time looks at it where records have no time."""
+        """Sets the time at which the file was last written, which is what retention by time uses if records have no timestamp."""
         ...
 
     def space(self, path: str) -> tuple[int, int]:
-        """(bytes in all, bytes that we may still write) of the file system that `path` lies on."""
+        """Returns (bytes in all, bytes that we may still write) of the file system that `path` lies on."""
         ...
 
     def sync_dir(self, path: str) -> None:
-        """Returns when creates, renames and removes in the directory are durable. StateUnknown, or OSError where not even that
-        was tried.
+        """Syncs a directory: when this returns, what was created, renamed and removed in it is durable. Raises StateUnknown, or
+        OSError if not even the attempt could be made.
         """
         ...
 
     def read_bytes(self, path: str) -> bytes:
-        """A whole small file. FileTooLarge beyond MAX_WHOLE_BYTES."""
+        """Returns the content of a small file. Raises FileTooLarge beyond MAX_WHOLE_BYTES."""
         ...
 
     def write_bytes(self, path: str, data: bytes, sync: bool = True) -> None:
-        """Replaces a small file in one step: temporary file, fsync, rename, fsync of the directory. A reader sees old or new.
+        """Replaces a small file in one step: temporary file, fsync, rename, fsync of the directory. A reader sees the old content
+        or the new one.
 
-        `sync=False` leaves both fsyncs out, for derived files that are rebuilt when a power cut takes them. OSError: the file is
-        as it was, and nothing else is there; StateUnknown.
+        `sync=False` leaves both fsyncs out, for derived files that are rebuilt when a power cut takes them. Raises OSError, with
+        the file as it was and nothing else left behind, and StateUnknown.
         """
         ...
 
     def lock(self, path: str) -> Lock:
-        """Takes an exclusive lock on the file, which is made if missing; LogDirLocked if another holds it."""
+        """Takes an exclusive lock on the file, which is made if missing. Raises LogDirLocked if another process holds it."""
         ...
 
 
 class FileSlice:
-    """`length` bytes of `file` from `position`, not read yet. Lives in an encoded answer until the connection sends it."""
+    """Stands for `length` bytes of `file` from `position`, which are not read yet. It is part of an encoded answer until the
+    connection sends it."""
 
     __slots__ = ("file", "length", "position")
 
@@ -185,7 +188,7 @@ class FileSlice:
         return f"FileSlice({self.file!r}, position={self.position}, length={self.length})"
 
     def read(self) -> bytes:
-        """The bytes. TruncatedSlice if the file was cut meanwhile."""
+        """Reads and returns the bytes. Raises TruncatedSlice if the file was cut meanwhile."""
         data = self.file.pread(self.length, self.position)
         if len(data) != self.length:
             raise TruncatedSlice(f"{self!r}: only {len(data)} bytes are left")
@@ -193,15 +196,16 @@ class FileSlice:
 
 
 class OpensFiles(Protocol):
-    """Someone who holds a file open and can open it again: a segment."""
+    """An owner of an open file that can open it again when needed: a segment."""
 
     def release_file(self) -> None: ...
 
 
 class OpenFiles:
-    """Bounds how many log files are open at once: the owner that opened first lets go first, and opens again when it must.
+    """Bounds how many log files are open at once: the owner that opened its file first closes it first, and opens it again when
+    it must.
 
-    First in, first out costs nothing on the hot path; a busy file is opened again now and then, for some microseconds.
+    First in, first out costs nothing on the hot path; a busy file is opened again now and then, which takes some microseconds.
     """
 
     def __init__(self, limit: int) -> None:
@@ -232,8 +236,8 @@ class OsFile:
         self.path = path
         self._fd = fd
         self.size = size
-        self._is_tailed = False  # what was appended before was read at once: somebody waits for records
-        # Then where the next append ends, and its bytes if they are few. One object: threads read, too.
+        self._is_tailed = False  # the last append was read at once, so some consumer waits for records
+        # The end of the last append, and its bytes if they are few. They are one object because other threads read them, too.
         self._last = (size, b"")
 
     def __repr__(self) -> str:
@@ -259,7 +263,7 @@ class OsFile:
         data = os.pread(self._fd, length, position)
         if len(data) == length or position + len(data) >= self.size:
             return data
-        pieces = [data]  # a read above 2 GiB, or one that a signal cut short
+        pieces = [data]  # the read was above 2 GiB, or a signal cut it short
         got = len(data)
         while got < length:
             data = os.pread(self._fd, length - got, position + got)
@@ -327,7 +331,7 @@ class OsDisk:
     file_type: type[OsFile] = OsFile
 
     def open(self, path: str, create: bool = False) -> File:
-        flags = os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK | (os.O_CREAT if create else 0)  # a pipe is not waited for
+        flags = os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK | (os.O_CREAT if create else 0)  # opening a pipe must not block
         fd = os.open(path, flags, 0o644)
         try:
             found = os.fstat(fd)
@@ -383,7 +387,7 @@ class OsDisk:
             os.close(fd)
 
     def read_bytes(self, path: str) -> bytes:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a pipe is not waited for: it is empty
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # opening a pipe must not block; it reads as empty
         try:
             pieces: list[bytes] = []
             while piece := os.read(fd, _READ_BYTES):
@@ -399,16 +403,16 @@ class OsDisk:
     def write_bytes(self, path: str, data: bytes, sync: bool = True) -> None:
         temporary = path + ".tmp"
         try:
-            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NONBLOCK  # a pipe is not waited for
+            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NONBLOCK  # opening a pipe must not block
             with open(os.open(temporary, flags, 0o666), "wb", buffering=0) as file:
                 rest = memoryview(data)
-                while rest:  # a short write is followed by the reason for it
+                while rest:  # after a short write the next one raises the reason
                     rest = rest[file.write(rest) :]
                 if sync:
                     _fsync(file.fileno(), temporary)
             os.replace(temporary, path)
         except OSError:
-            with contextlib.suppress(OSError):  # half a file, on a disk that may be full
+            with contextlib.suppress(OSError):  # removes half a file from a disk that may be full
                 os.unlink(temporary)
             raise
         if sync:
@@ -430,7 +434,7 @@ class OsDisk:
 
 
 def remove_files(disk: Disk, paths: Sequence[str]) -> None:
-    """Takes back files that were just made, as far as they are there. StateUnknown where one stays."""
+    """Removes files that were just made, as far as they exist. Raises StateUnknown if one cannot be removed."""
     try:
         for path in paths:
             if disk.exists(path):
@@ -440,8 +444,8 @@ def remove_files(disk: Disk, paths: Sequence[str]) -> None:
 
 
 def remove_tree(disk: Disk, path: str) -> None:
-    """Removes a directory with what is in it, of links only themselves: what they lead to is somebody else's. What is gone
-    already is no error.
+    """Removes a directory with what is in it. Of a link only the link is removed, because what it leads to is somebody else's. It
+    is not an error if something is gone already.
     """
     with contextlib.suppress(FileNotFoundError):
         if disk.is_link(path):

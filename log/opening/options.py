@@ -1,4 +1,4 @@
-"""What must be known before a partition's directory is opened."""
+"""`Opening`: what must be known before a partition's directory is opened."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ if TYPE_CHECKING:
 
 
 def _nobody_asks(checked_bytes: int) -> None:
-    """Takes no notice of progress."""
+    """Ignores the progress."""
 
 
 @dataclass(slots=True)
 class Scans:
-    """What openings of one live log after the other learn of its segments, by base offset.
+    """Keeps the scans of a live log's segments, by base offset, from one opening to the next, for readers that open it
+    repeatedly.
 
-    `before`: earlier, of segments whose bytes up to `sound` the caller knows to be the same still; recovery takes out what it
-    goes on with. `now`: all that it scanned.
+    `before` are earlier scans of segments whose bytes up to `sound` are known to be unchanged; recovery takes out those that it
+    continues. `now` are all scans that this opening made.
     """
 
     before: dict[int, BatchScan] = field(default_factory=dict)
@@ -34,11 +35,12 @@ class Scans:
 
 @dataclass(slots=True)
 class Opening:
-    """Identity, settings, and the partition's lines in the checkpoints.
+    """Holds a partition's identity, its settings, and its lines in the checkpoints.
 
-    `topic_id`: None where the caller does not know it yet. `clean`: the last stop was. `every_append_synced`: so a crash can
-    have torn the last batch only; a sound one behind a bad one means damage. `progress` hears of every piece of the log that
-    recovery has checked, in bytes, and may raise to end it. `scans`: see there.
+    `topic_id` is None if the caller does not know it yet. `clean` says that the last stop was clean. `every_append_synced` says
+    that a crash can have torn only the last batch, so that a sound batch behind a bad one means damage. `progress` is called with
+    the size in bytes of every piece of the log that recovery has checked, and may raise to end the recovery. `scans` is for
+    readers that open a live log repeatedly.
     """
 
     topic: str
@@ -57,9 +59,9 @@ class Opening:
     progress: Callable[[int], None] = _nobody_asks
     scans: Scans | None = None
     directory: str = ""
-    """The name of the partition's directory, where it is not the plain one: that of a copy on its way (log/moving.py)."""
+    """The name of the partition's directory if it is not the plain one, as for a copy on its way (log/moving.py)."""
 
     @property
     def directory_name(self) -> str:
-        """The name of the partition's directory in its log directory."""
+        """Returns the name of the partition's directory in its log directory."""
         return self.directory or f"{self.topic}-{self.partition}"

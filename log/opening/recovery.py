@@ -1,16 +1,19 @@
-"""Opening a partition's directory: what a start, clean or not, finds there and makes right. Kafka's LogLoader, pass by pass.
+"""Opening a partition's directory, after a clean stop or an unclean one, and repairing what is wrong in it. It goes through the
+same passes as Kafka's LogLoader:
 
-1. Temporary files (`log.opening.temporary_files`): `.deleted` and `.cleaned` ones go, a `.swap` that a compaction or split left
-   takes its place.
-2. Segments: one a `.log` file; an index without its log goes. Indexes are read when first needed and rebuilt if they are wrong.
-3. After an unclean stop (`log.opening.torn_tail`), every segment from the one that holds the recovery point on is read batch by
-   batch and the log is cut where it goes wrong; their indexes are rebuilt on the way. A bad batch *below* the recovery point was
-   fsynced and is no torn tail: `CorruptLog`, nothing is cut, the partition stays away. A segment with offsets that do not fit
-   its indexes is split, and everything from 2 on begins again; that is looked for after a clean stop too.
-4. Leader epochs: the checkpoint, plus what the batches of pass 3 say.
-5. Producer state: the newest usable snapshot, plus the headers after it (`log.rebuild`).
+1. Temporary files (`log.opening.temporary_files`): `.deleted` and `.cleaned` ones are removed, and a `.swap` that a compaction
+   or split left gets its plain name.
+2. Segments: there is one for each `.log` file; an index without its log is removed. Indexes are read when first needed and
+   rebuilt if they are wrong.
+3. After an unclean stop (`log.opening.torn_tail`), every segment from the one that holds the recovery point on is read batch
+   by batch, and the log is cut at the first bad batch; the indexes are rebuilt on the way. A bad batch *below* the recovery
+   point was fsynced and is not a torn tail: that raises `CorruptLog`, nothing is cut, and the partition stays offline. A segment
+   with offsets that do not fit its indexes is split, and everything from 2 on begins again; such segments are looked for after a
+   clean stop, too.
+4. Leader epochs: those of the checkpoint, and those of the batches of pass 3.
+5. Producer state: the newest usable snapshot, and the headers after it (`log.rebuild`).
 
-A clean stop skips pass 3. Every derived file may hold any bytes at all: it is rebuilt or ignored, never trusted.
+After a clean stop pass 3 is left out. A derived file may hold any bytes at all: it is rebuilt or ignored, never trusted.
 """
 
 from __future__ import annotations
@@ -42,7 +45,7 @@ _OPEN_AT_ONCE: Final = 2
 
 
 def create_log(directory: LogDirectory, opening: Opening) -> PartitionLog:
-    """A new partition, or what a crash left of its making. OSError."""
+    """Makes the directory of a new partition, or completes one that a crash left half made, and opens it. Raises OSError."""
     disk, path = directory.disk, f"{directory.path}/{opening.directory_name}"
     disk.makedirs(path)
     log = open_log(directory, opening)
@@ -58,9 +61,10 @@ def create_log(directory: LogDirectory, opening: Opening) -> PartitionLog:
 
 
 def open_log(directory: LogDirectory, opening: Opening) -> PartitionLog:
-    """The partition in an existing directory, ready to be read and appended to.
+    """Opens the partition in an existing directory and returns it, ready to be read and appended to.
 
-    CorruptLog if fsynced bytes are damaged; InconsistentMetadata if the directory belongs to another topic id; OSError.
+    Raises CorruptLog if fsynced bytes are damaged, and InconsistentMetadata if the directory belongs to another topic id, and
+    OSError.
     """
     disk, path = directory.disk, f"{directory.path}/{opening.directory_name}"
     topic_id = _topic_id(disk, path, opening)
@@ -103,16 +107,17 @@ def open_log(directory: LogDirectory, opening: Opening) -> PartitionLog:
     )
     log.unsynced.epochs = loader.epochs_changed
     log.unsynced.paths += loader.written
-    if not opening.clean:  # who wrote what is there may have ended before it was synced
+    if not opening.clean:  # the files may have been written and not synced before the crash
         log.unsynced.names_in(path)
-    if opening.recovery_point == 0:  # never flushed: not even the directory's name is durable
+    if opening.recovery_point == 0:  # it was never flushed, so not even the directory's name is durable
         log.unsynced.directories += [path, directory.path]
         log.unsynced.paths.append(f"{path}/{checkpoint.PARTITION_METADATA}")
     return log
 
 
 def bytes_to_check(disk: Disk, directory: LogDirectory, opening: Opening) -> int:
-    """How many bytes of the partition an unclean stop has left to be read, at most. Only to be shown: 0 where it goes wrong."""
+    """Returns how many bytes of the partition must be read after an unclean stop, at most. This is only shown to people, so it is
+    0 if it cannot be found out."""
     if opening.clean:
         return 0
     path = f"{directory.path}/{opening.directory_name}"
@@ -125,18 +130,19 @@ def bytes_to_check(disk: Disk, directory: LogDirectory, opening: Opening) -> int
 
 
 def _topic_id(disk: Disk, path: str, opening: Opening) -> bytes | None:
-    """What partition.metadata says. It is durable with the first flush; before that a power cut may have left anything there."""
+    """Returns the topic id in partition.metadata. The file is durable with the first flush; before that a power cut may have left
+    anything in it."""
     try:
         return checkpoint.read_partition_metadata(disk, f"{path}/{checkpoint.PARTITION_METADATA}")
     except InconsistentMetadata as error:
         if opening.recovery_point > 0:
             raise
-        _log.warning("%s; the partition was never flushed, and the file is written again", error)
+        _log.warning("%s; since the partition was never flushed, the file is written again", error)
         return None
 
 
 class _Loader:
-    """The passes over one directory. `segments` ascend by base offset."""
+    """Goes through the passes for one directory. `segments` ascend by base offset."""
 
     def __init__(self, directory: LogDirectory, path: str, opening: Opening) -> None:
         self._directory = directory
@@ -150,12 +156,12 @@ class _Loader:
         self.epochs_whole = True
         self.epochs_changed = False
         self.end_offset = 0
-        self.names: list[str] | None = None  # of all files, unless some may have gone
-        self.markers_from: int | None = None  # base offset of the first segment that recovery found a marker in
-        self.written: list[str] = []  # files that are not synced yet
+        self.names: list[str] | None = None  # of all files in the directory, None once some may have been removed
+        self.markers_from: int | None = None  # base offset of the first segment in which recovery found a marker
+        self.written: list[str] = []  # files that were written and are not synced yet
 
     def load(self) -> None:
-        """Passes 1 to 4: `segments`, `epochs` and `end_offset` are right."""
+        """Goes through passes 1 to 4, after which `segments`, `epochs` and `end_offset` are right."""
         names = finish_or_remove(self._disk, self._path)
         while True:
             self._load_segments(names)
@@ -166,7 +172,7 @@ class _Loader:
                 self._check_spans()
                 self.names = names if self._opening.clean else None
                 break
-            except Overflow as found:  # the rest of the segment is one less each time
+            except Overflow as found:  # each split leaves less of the segment
                 split(self._disk, self._path, found)
                 names = self._disk.list(self._path)
         self.end_offset = self._settle_ends()
@@ -179,12 +185,12 @@ class _Loader:
         known = set(logs)
         for name in names:
             if name.endswith(SEGMENT_SUFFIXES) and (offset := offset_in(name)) >= 0 and offset not in known:
-                _log.warning("%s/%s is removed: an index without its log", path, name)
+                _log.warning("%s/%s is removed: it is an index without its log", path, name)
                 disk.remove(f"{path}/{name}")
         self.segments = [self._segment(base, disk.size(f"{path}/{base:020d}{LOG_SUFFIX}")) for base in logs]
         for segment in self.segments[:-1]:
             if segment.size == 0 and segment.base_offset >= self._opening.cleaned_upto:
-                _log.warning("%r is empty, and not because of a compaction: its records are lost", segment)
+                _log.warning("%r is empty although no compaction emptied it: its records are lost", segment)
 
     def _segment(self, base_offset: int, size: int) -> Segment:
         config = self._config
@@ -208,7 +214,7 @@ class _Loader:
         self.markers_from = check.markers_from
 
     def _check_spans(self) -> None:
-        """Overflow where a segment holds more offsets than fit it. A look at the names tells nearly always that none does."""
+        """Raises Overflow if a segment has more offsets than fit it. Nearly always the names alone show that none has."""
         bases = [segment.base_offset for segment in self.segments]
         for segment, following in zip(self.segments, bases[1:], strict=False):
             if following - 1 > segment.base_offset + MAX_RELATIVE_OFFSET:
@@ -228,25 +234,26 @@ class _Loader:
             raise found
 
     def write_rolled_indexes(self) -> None:
-        """What was built of the inactive segments must be on disk before the recovery point passes them. OSError."""
+        """Writes the indexes that were built for inactive segments, which must be on disk before the recovery point passes these.
+        Raises OSError."""
         for segment in self.segments[:-1]:
             if segment.indexes_dirty:
                 self.written += segment.write_indexes(final=True)
 
     def hand_over(self) -> None:
-        """The log is open, and its files are counted with those of all others."""
+        """Ends the opening: from here on the log's files are counted with those of all other logs."""
         for segment in self.segments:
             segment.hand_over(self._directory.open_files)
 
     def _settle_ends(self) -> int:
-        """There is an active segment, and the log's start is not beyond its end. Returns the end offset."""
+        """Sees to it that there is an active segment and that the log's start is not beyond its end. Returns the end offset."""
         start = self._opening.log_start_offset
         if self.segments:
             end_offset = self.end_offset
             if end_offset >= start:
                 self._make_missing_indexes(self.segments[-1])
                 return end_offset
-            _log.warning("%s ends at offset %d, before its start %d: it starts anew", self._path, end_offset, start)
+            _log.warning("%s ends at offset %d, before its start %d: it begins again, empty", self._path, end_offset, start)
             self.names = None
             for segment in self.segments:
                 remove_segment(self._disk, segment)
@@ -262,7 +269,7 @@ class _Loader:
             raise CorruptLog(f"{segment!r}: {error}") from error
 
     def _make_missing_indexes(self, segment: Segment) -> None:
-        """Makes the index files that Kafka expects beside each log, also beside an empty one."""
+        """Makes the index files that Kafka expects beside each log file, even beside an empty one."""
         for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
             if segment.size == 0 and not self._disk.exists(segment.path(suffix)):
                 self._disk.open(segment.path(suffix), create=True).close()
@@ -270,21 +277,21 @@ class _Loader:
     # Leader epochs
 
     def _load_epochs(self) -> None:
-        """The epochs in the checkpoint, and whether they can be all: a log with batches has at least one."""
+        """Reads the epochs in the checkpoint and notes whether they can be complete: a log with batches has at least one."""
         try:
             entries = checkpoint.read_epochs(self._disk, f"{self._path}/{checkpoint.LEADER_EPOCHS}")
         except CorruptSnapshot as error:
-            _log.warning("%s: %s; read from the batches instead", self._path, error)
+            _log.warning("%s: %s; the epochs are read from the batches instead", self._path, error)
             entries = []
         self.epochs_whole = bool(entries) or not any(segment.size for segment in self.segments)
         self.epochs_changed = not self.epochs_whole
         self.epochs = LeaderEpochs(entries)
 
     def settle_epochs(self, start_offset: int) -> None:
-        """Makes them those of a log that starts there and ends at `end_offset`."""
+        """Cuts the epochs to those of a log that begins at `start_offset` and ends at `end_offset`."""
         epochs = self.epochs
         if not self.epochs_whole or (self.end_offset > start_offset and epochs.epoch_for(start_offset) == UNDEFINED_EPOCH):
-            # Unreadable, or of a later start of the log, which a crash took back.
+            # The file was unreadable, or is from a later log start that a crash took back.
             self._rebuild_epochs()
             path = f"{self._path}/{checkpoint.LEADER_EPOCHS}"
             self._disk.write_bytes(path, format_checkpoint(epochs.entries).encode())

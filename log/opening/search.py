@@ -1,9 +1,9 @@
-"""Behind damage: where in a file of any bytes does the next sound batch stand? In bounded memory, and in a bounded time.
+"""Searches for the next sound batch behind damage, in a file of any bytes, in bounded memory and bounded time.
 
-A batch has no mark that it begins with, and its length may be what is damaged. So every place is tried where a header could stand
-(magic, attributes that are known, counts that fit each other), and the CRC tells. What stands there may have been made to look
-like headers of huge batches, all over the file: a search has a budget of bytes, a few times the file, for all that it is asked,
-and says so when that is used up (`SearchTooLong`), for then nobody knows whether something sound follows.
+A batch does not begin with a mark, and its length may be what is damaged. So every place is tried where a header could be (magic,
+known attributes, counts that fit each other), and the CRC decides. Since a file may be full of bytes that look like the headers
+of huge batches, all searches of a file share a budget of bytes, a few times the file's size. When it is used up, `SearchTooLong`
+says that nobody knows whether something sound follows.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ WINDOW_BYTES: Final = 1024 * 1024
 
 _MAGIC_AT: Final = 16
 _SEEMS_BATCH: Final = re.compile(rb"\x02(?=.{4}\x00[\x00-\x7f])", re.DOTALL)  # magic, any CRC, attributes that are known
-_BEHIND_MAGIC: Final = 6  # bytes that the pattern looks at
-_FIRST_BYTES: Final = 4096  # mostly it is near
-_CANDIDATE_COST: Final = 256  # in bytes of CRC: what a look at a header takes
+_BEHIND_MAGIC: Final = 6  # how many bytes behind the magic the pattern looks at
+_FIRST_BYTES: Final = 4096  # searched first, because the next batch is mostly near
+_CANDIDATE_COST: Final = 256  # a look at a header takes as long as the CRC over so many bytes
 _LEAST_BUDGET: Final = 64 * 1024 * 1024
 
 
 class SearchTooLong(Exception):
-    """The search was given up."""
+    """The search was given up because its budget is used up."""
 
 
 class Window:
-    """The bytes of a file through one block that moves along."""
+    """Reads the bytes of a file through one block of memory that moves along."""
 
     def __init__(self, file: File, window_bytes: int = WINDOW_BYTES) -> None:
         self.file = file
@@ -42,7 +42,7 @@ class Window:
         self._block = memoryview(b"")
 
     def view(self, position: int, length: int) -> memoryview:
-        """The bytes from `position`, fewer only at the file's end. Longer than the window is read as asked."""
+        """Returns `length` bytes from `position`, fewer only at the file's end; also more than the window holds, if asked."""
         at = position - self._start
         if at < 0 or at + length > len(self._block):
             self._start, at = position, 0
@@ -50,11 +50,11 @@ class Window:
         return self._block[at : at + length]
 
     def pieces(self, start: int, end: int) -> Iterator[memoryview]:
-        """All bytes from `start` to `end`, a window at a time."""
+        """Yields all bytes from `start` to `end`, a window at a time."""
         while start < end:
             piece = self.view(start, min(self.window_bytes, end - start))
             if not piece:
-                return  # cut off while it is read
+                return  # the file was cut while it was read
             yield piece
             start += len(piece)
 
@@ -65,17 +65,18 @@ class Window:
         return value
 
     def is_zero(self, start: int) -> bool:
-        """Returns whether there is nothing but zeros to the end."""
+        """Returns whether there are only zeros from `start` to the file's end."""
         return all(bytes(piece).count(0) == len(piece) for piece in self.pieces(start, self.size))
 
     def header(self, position: int) -> BatchHeader | str:
-        """The header at the position, or why there is no whole batch."""
+        """Returns the header at the position, or as text why there is no whole batch."""
         left = self.size - position
         if left < HEADER_SIZE:
             return f"{left} bytes are not a batch header"
         data = self.view(position, HEADER_SIZE)
         if len(data) < HEADER_SIZE:
             return "the file was cut off while it was read"
+
         header = read_header(data)
         if header.magic != MAGIC:
             old = ", a message format of before Kafka 0.11" if header.magic in (0, 1) else ""
@@ -88,14 +89,15 @@ class Window:
 
 
 class BatchSearch:
-    """Searches in one file, which share a budget."""
+    """Does searches in one file, which share a budget."""
 
     def __init__(self, window: Window) -> None:
         self._window = window
         self._budget = 4 * window.size + _LEAST_BUDGET
 
     def next_sound(self, start: int) -> int | None:
-        """Position of the first whole batch with a right CRC from `start` on, None if there is none. SearchTooLong."""
+        """Returns the position of the first whole batch with a right CRC from `start` on, None if there is none. Raises
+        SearchTooLong."""
         window = self._window
         at, length = start + _MAGIC_AT, _FIRST_BYTES
         while at < window.size:
@@ -123,7 +125,7 @@ class BatchSearch:
 
 
 def is_plausible(header: BatchHeader) -> bool:
-    """Could these 61 bytes be a header at all? Saves a CRC over whatever they say is theirs."""
+    """Returns whether these 61 bytes could be a header at all. That saves a CRC over the length that they declare."""
     return (
         header.base_offset >= 0
         and header.last_offset_delta >= 0

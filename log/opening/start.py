@@ -1,14 +1,16 @@
-"""A start: every partition of every log directory opened, in threads where there is something to recover.
+"""Opens every partition of every log directory at the broker's start, in threads if there is something to recover.
 
-Each directory tells by its clean-shutdown marker how the last stop was; the marker goes before anything else happens, or the next
-crash would look like a clean stop. After a clean stop opening is a few small reads a partition, all of them in Python, which one
-thread does as fast as several. After any other, reading the log and its CRCs is most of the work, neither holds the interpreter's
-lock while batches are large, and `num.recovery.threads.per.data.dir` threads share the partitions of a directory, the directories
-side by side. One thread a directory and one directory need none: a test on a simulated disk sees every operation in order.
+The clean-shutdown marker of a directory says how the last stop was; it is removed before anything else happens, or the next crash
+would look like a clean stop. After a clean stop, opening takes a few small reads a partition, all of them in Python, which one
+thread does as fast as several. After an unclean stop most of the work is reading the log and computing CRCs. Neither holds the
+interpreter's lock while batches are large, so `num.recovery.threads.per.data.dir` threads share the partitions of each directory,
+for all directories at once. With one thread a directory and a single directory no thread is started, so that a test on a
+simulated disk sees every operation in order.
 
-Threads only open. What they opened is handed over in the order of the names, by the thread that called `run`: nobody else ever
-touches the manager. A partition that cannot be opened is `unavailable`, the others go on. `stop` may be called from any thread or
-signal handler: `run` then raises OpeningStopped within about a MiB of reading, with the directory as a crash would leave it.
+The threads only open partitions. The thread that called `run` hands these over, in the order of their names; no other thread ever
+touches the manager. A partition that cannot be opened is `unavailable`, and the others are served. `stop` may be called from any
+thread or signal handler: `run` then raises OpeningStopped after reading about one more MiB, with the directory as a crash would
+leave it.
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ _MAX_OFFSET: Final = 2**63 - 1
 
 @dataclass(slots=True)
 class _Job:
-    """One partition to open, and what became of it."""
+    """One partition to open, and the result: its log or the problem."""
 
     directory: LogDirectory
     opening: Opening
@@ -51,7 +53,7 @@ class _Job:
 
 
 class _Unopened:
-    """What the checkpoints say of a partition that could not be opened."""
+    """The checkpointed offsets of a partition that could not be opened."""
 
     __slots__ = ("first_base_offset", "high_watermark", "log_start_offset", "recovery_point")
 
@@ -64,7 +66,7 @@ class _Unopened:
 
 @dataclass(slots=True)
 class _Work:
-    """The partitions of one directory: those that wait, and all of them."""
+    """The partitions of one directory: all of them (`jobs`), and those that are yet to be opened (`waiting`)."""
 
     directory: LogDirectory
     clean: bool
@@ -74,9 +76,10 @@ class _Work:
 
 
 class Start:
-    """See the module's docstring. One use.
+    """Opens all partitions, once; the module's docstring says how.
 
-    `partitions` names what is to be opened in a directory; `opening` begins an Opening for one, without its checkpoints.
+    `partitions` returns the partitions that are to be opened in a directory; `opening` returns the Opening of one, without its
+    checkpoints.
     """
 
     def __init__(
@@ -98,22 +101,24 @@ class Start:
         self._threads = threads
         self._stopped = threading.Event()
         self._crashed: list[BaseException] = []
-        self._checked_bytes: dict[int, int] = {}  # by thread: no two write the same
+        self._checked_bytes: dict[int, int] = {}  # by thread, so that no two threads write the same entry
         self._total_bytes = 0
         self._works: Sequence[_Work] = ()
-        self._runner = 0  # the thread that called `run`, and the only one that tells
+        self._runner = 0  # the thread that called `run`, and the only one that logs the progress
         self._began_ms = self._said_ms = 0
         self.logs: list[PartitionLog] = []
         self.unavailable: dict[TopicPartition, str] = {}
 
     def stop(self) -> None:
-        """Ends `run` early, with OpeningStopped."""
+        """Makes `run` end early by raising OpeningStopped."""
         self._stopped.set()
 
     def run(self) -> int | None:
-        """Fills `logs` and `unavailable`. The broker epoch of the last stop, None if that was not clean in every directory.
+        """Fills `logs` and `unavailable`. Returns the broker epoch of the last stop, None if that was not clean in every
+        directory.
 
-        A directory that fails is offline, and the rest goes on. OpeningStopped; StorageError where a partition is in two places.
+        A directory that fails is offline, and the others are opened. Raises OpeningStopped, and StorageError where a partition is
+        in two places.
         """
         self._began_ms = self._said_ms = self._now_ms()
         self._runner = threading.get_ident()
@@ -135,10 +140,10 @@ class Start:
         epochs = [work.broker_epoch for work in works]
         return epochs[0] if len(epochs) == len(self._directories) and None not in epochs else None
 
-    # What is there
+    # Finding the partitions
 
     def _prepare(self, directory: LogDirectory) -> _Work | None:
-        """Returns None if the directory is offline."""
+        """Reads a directory's checkpoints and lists its partitions; returns None if the directory is offline or goes offline."""
         if directory.failed is not None:
             return None
         disk, path = self._disk, directory.path
@@ -173,16 +178,17 @@ class Start:
         return work
 
     def _read_offsets(self, directory: LogDirectory, name: str) -> tuple[dict[TopicPartition, int], bool]:
-        """(what a checkpoint file says, could all of it be read?). A file that is missing says nothing, and can be read."""
+        """Returns (the offsets in a checkpoint file, whether all of it could be read). A missing file counts as read and
+        empty."""
         path = f"{directory.path}/{name}"
         try:
             found = checkpoint.read_offsets(self._disk, path)
         except CorruptSnapshot as error:
-            _log.warning("ignored: %s", error)
+            _log.warning("a checkpoint file is ignored: %s", error)
             return {}, False
         possible = {at: offset for at, offset in found.items() if 0 <= offset <= _MAX_OFFSET}
         if len(possible) < len(found):
-            _log.warning("%s: %d lines hold no offset and are ignored", path, len(found) - len(possible))
+            _log.warning("%s: %d lines have an impossible offset and are ignored", path, len(found) - len(possible))
         return possible, len(possible) == len(found)
 
     def _check_places(self, works: Sequence[_Work]) -> None:
@@ -245,16 +251,16 @@ class Start:
         try:
             job.log = open_log(directory, opening)
         except (CorruptLog, CorruptRecord, InconsistentMetadata) as error:
-            remedy = "ottla log verify shows what is wrong, a copy or ottla log repair mends it while no broker runs"
+            remedy = "ottla log verify shows what is wrong; while no broker runs, a copy or ottla log repair fixes it"
             _log.error("%s stays offline: %s; %s", opening.directory_name, error, remedy)
             job.problem = str(error)
         except OSError as error:
             job.problem = str(directory.fail(f"opening {opening.directory_name}", error))
 
-    # Saying how far it is
+    # Logging the progress
 
     def _progress(self, checked_bytes: int) -> None:
-        """Called by recovery for every piece of a log that it checked."""
+        """Counts the bytes of a piece of a log that recovery has checked; raises OpeningStopped after `stop`."""
         if self._stopped.is_set():
             raise OpeningStopped("told to stop while partitions were being opened")
         me = threading.get_ident()
@@ -263,7 +269,7 @@ class Start:
             self._say()
 
     def _say(self) -> None:
-        """A line every few seconds while it takes long. How many bytes there are in all is only counted then."""
+        """Logs a line every few seconds if the start takes long; only then are the bytes in all counted."""
         now_ms = self._now_ms()
         if now_ms - self._said_ms < PROGRESS_INTERVAL_MS:
             return

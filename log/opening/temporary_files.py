@@ -1,17 +1,18 @@
-"""What interrupted work leaves in a partition's directory, told by the ends of file names, and how it is finished or undone.
+"""Finishes or undoes interrupted work in a partition's directory, which the endings of file names reveal.
 
-    .deleted   on its way out: removed
-    .tmp       a small file that was being replaced: removed
-    .cleaned   written by a compaction or a split, and not complete: removed; what it was to replace is still there
-    .swap      complete, and about to take the place of the segments it was made from: those go, and it takes its name
+    .deleted   was to be removed after a delay: removed
+    .tmp       was to replace a small file: removed
+    .cleaned   was written by a compaction or a split, and is not complete: removed; what it was to replace is still there
+    .swap      is complete, and was about to replace the segments it was made from: these are removed, and it gets its plain name
 
 A compaction or split names all its output `.cleaned` while it writes, syncs it, renames it to `.swap`, the highest offset first,
 removes the old segments and renames `.swap` to the plain name. So as long as one `.cleaned` is left, not all of the output is
-`.swap` yet, and every `.swap` at or above the lowest `.cleaned` belongs to the same unfinished work: it goes too. Kafka's cleaner
-and its splitting of segments use the same names in the same order (LogLoader), so either broker finishes what the other began.
+`.swap` yet, and every `.swap` at or above the lowest `.cleaned` belongs to the same unfinished work and is removed, too. Kafka's
+cleaner and its splitting of segments use the same names in the same order (LogLoader), so either broker finishes what the other
+began.
 
-A `.swap` of an index whose log has its plain name already is renamed after it; an index that does not fit is rebuilt later, as
-any other. Every step may be interrupted again: what is removed is synced before anything is renamed.
+A `.swap` of an index whose log already has its plain name is renamed, too; an index that does not fit is rebuilt later, like any
+other. Every step may be interrupted again: removals are synced before anything is renamed.
 """
 
 from __future__ import annotations
@@ -38,9 +39,9 @@ _MAX_OFFSET: Final = 2**63 - 1
 
 
 def finish_or_remove(disk: Disk, path: str) -> list[str]:
-    """Finishes or undoes what was under way in the directory; returns the names that are there now.
+    """Finishes or undoes what was under way in the directory; returns the names of the files that are left.
 
-    CorruptRecord if a `.swap` log cannot be walked: then nothing is removed. OSError.
+    Raises CorruptRecord if a `.swap` log cannot be walked: then nothing is removed. Raises OSError.
     """
     names = disk.list(path)
     if not any(name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX, TMP_SUFFIX)) for name in names):
@@ -48,7 +49,7 @@ def finish_or_remove(disk: Disk, path: str) -> list[str]:
     cleaned = [offset for name in names if name.endswith(CLEANED_SUFFIX) and (offset := offset_in(name)) >= 0]
     unfinished = min(cleaned, default=_MAX_OFFSET)
     swaps = []
-    # A .swap goes before the .cleaned that condemns it.
+    # A .swap is removed before the .cleaned that shows it to be unfinished.
     for name in sorted(names, key=lambda name: not name.endswith(SWAP_SUFFIX)):
         if name.endswith(SWAP_SUFFIX):
             offset = offset_in(name)
@@ -56,7 +57,7 @@ def finish_or_remove(disk: Disk, path: str) -> list[str]:
                 if offset >= 0:
                     swaps.append(name)
                 continue
-            _log.warning("%s/%s is removed: what it belongs to was not finished", path, name)
+            _log.warning("%s/%s is removed: it belongs to a compaction or split that was not finished", path, name)
             disk.remove(f"{path}/{name}")
             disk.sync_dir(path)
         elif name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, TMP_SUFFIX)):
@@ -76,13 +77,14 @@ def _finish_swaps(disk: Disk, path: str, swaps: list[str]) -> None:
             disk.remove(f"{path}/{name}")
     disk.sync_dir(path)
     for name in sorted(swaps):
-        _log.info("%s/%s takes its place", path, name)
+        _log.info("%s/%s gets its plain name", path, name)
         disk.rename(f"{path}/{name}", f"{path}/{name.removesuffix(SWAP_SUFFIX)}")
     disk.sync_dir(path)
 
 
 def _starts_one(name: str, ranges: list[tuple[int, int]]) -> bool:
-    """Returns whether it is a producer snapshot at the first offset of what comes: that describes what lies before."""
+    """Returns whether the file is a producer snapshot at the first offset of a new segment; that describes what lies before
+    it."""
     return name.endswith(SNAPSHOT_SUFFIX) and any(offset_in(name) == first for first, _ in ranges)
 
 

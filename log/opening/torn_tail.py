@@ -1,22 +1,23 @@
-"""After an unclean stop: everything from the recovery point's segment on is read, batch by batch, and cut where it goes wrong.
-(A reader of a live log, who opens it again and again, goes on where it was: `opening.Scans`.)
+"""Reads a log after an unclean stop, batch by batch from the recovery point's segment on, and cuts it at the first bad batch. (A
+reader that opens a live log repeatedly continues its earlier scan: `opening.options.Scans`.)
 
-Below the recovery point all was fsynced. Beyond it a crash may have left anything: half a batch, zeros, a later piece of a file
-without the one before. So the log is believed up to the first batch that cannot be right, by framing, CRC or offsets; there the
-file is cut, durably, and the segments behind it go. A batch that is wrong *below* the recovery point is no torn tail but damage:
-CorruptLog, nothing is cut, and the partition stays away until somebody has looked at it.
+Below the recovery point everything was fsynced. Beyond it a crash may have left anything: half a batch, zeros, a later piece of a
+file without the one before. So the log counts up to the first batch that cannot be right, by framing, CRC or offsets; there the
+file is cut, durably, and the segments behind it are removed. A bad batch *below* the recovery point is not a torn tail but
+damage: that raises CorruptLog, nothing is cut, and the partition stays offline until somebody has looked at it.
 
 What follows from the batches is built on the way: both indexes, leader epochs that the checkpoint does not know, and which
 batches the producer state must see. One compiled loop does all of that (`wire.kernel.BatchScan`).
 
-Three things look like damage and are none:
+Three things look like damage and are not:
 
-- zeros behind the last batch of a preallocated segment: cut off, and what follows stays;
-- a gap between two segments where a compaction removed records. `cleaner-offset-checkpoint` tells up to where; where that file
-  is lost, a compacted segment is known by its own gaps, and where it or the recovery points are unreadable every gap is believed;
-- offsets more than 31 bits above the segment's first, which no index can hold (KAFKA-6264): `split` moves them into a segment of
-  their own. The new file is written as `.cleaned`, synced, given its name, and then cut from the old one: whenever that is
-  interrupted, the next start finds the old segment whole, and does it again.
+- Zeros behind the last batch of a preallocated segment are cut off, and the segments that follow stay.
+- A gap between two segments may be due to a compaction. `cleaner-offset-checkpoint` says up to which offset that is so. If that
+  file is lost, a compacted segment is recognised by its own gaps; if it or the recovery points are unreadable, every gap is
+  accepted.
+- Offsets more than 31 bits above the segment's first fit into no index (KAFKA-6264): `split` moves them into a segment of their
+  own. The new file is written as `.cleaned`, synced, given its name, and then its content is cut from the old file: whenever that
+  is interrupted, the next start finds the old segment whole and splits it again.
 """
 
 from __future__ import annotations
@@ -42,7 +43,8 @@ _RESERVED: Final = "zeros, as preallocation leaves them"
 
 
 class Overflow(Exception):
-    """The segment holds offsets that do not fit it, from `position` and `offset` on. Never leaves recovery: it splits."""
+    """The segment has offsets that do not fit it, from `position` and `offset` on. Recovery catches this and splits the
+    segment."""
 
     def __init__(self, segment: Segment, position: int, offset: int) -> None:
         super().__init__(f"{segment!r} at position {position}: offset {offset} does not fit")
@@ -52,7 +54,7 @@ class Overflow(Exception):
 
 
 class TailCheck:
-    """One pass over `segments`, ascending by base offset, from which it takes out what it drops."""
+    """Does one pass over `segments`, which ascend by base offset, and takes out those that it removes."""
 
     def __init__(self, disk: Disk, path: str, opening: Opening, segments: list[Segment], epochs: LeaderEpochs) -> None:
         self._disk = disk
@@ -63,12 +65,13 @@ class TailCheck:
         self._compacted = False
         self.epochs_changed = False
         self.epochs_whole = False
-        """Every batch of the log was seen, so the epochs are all there are."""
+        """Whether every batch of the log was read, so that no epoch is missing."""
         self.markers_from: int | None = None
         """Base offset of the first segment in which a transaction ends."""
 
     def run(self) -> None:
-        """CorruptLog where fsynced bytes are damaged; Overflow where a segment must be split first; OSError."""
+        """Reads the segments and cuts the log if need be. Raises CorruptLog if fsynced bytes are damaged, Overflow if a segment
+        must be split first, or OSError."""
         recovery_point = self._opening.recovery_point
         segments = self._segments
         first = max((at for at, s in enumerate(segments) if s.base_offset <= recovery_point), default=0)
@@ -78,7 +81,7 @@ class TailCheck:
         for index in range(first, len(segments)):
             segment = segments[index]
             if self._does_not_follow(index, expected):
-                self._drop_from(index, f"segment {segment.base_offset} does not follow offset {expected}, where the log is")
+                self._drop_from(index, f"segment {segment.base_offset} does not continue the log, which ends at {expected}")
                 return
             scan, reason = self._check(segment)
             expected = scan.expected
@@ -96,8 +99,8 @@ class TailCheck:
                 self._cut(segment, scan.sound, _RESERVED)
 
     def _check(self, segment: Segment) -> tuple[BatchScan, str | None]:
-        """Reads a segment, or what has come since an earlier scan, and keeps what it learns; (the scan, why what follows
-        `scan.sound` is not right or None)."""
+        """Reads a segment, or what was added since an earlier scan, and keeps what it learns. Returns (the scan, why the bytes at
+        `scan.sound` are wrong or None)."""
         scan = self._scan_of(segment)
         code = check_batches(segment.open_file(), segment.size, scan, self._opening.progress)
         if code == OFFSET_OVERFLOW:
@@ -121,7 +124,7 @@ class TailCheck:
         return scan
 
     def _is_reserved(self, index: int, scan: BatchScan) -> bool:
-        """Is nothing missing, and what follows the last batch only zeros?"""
+        """Returns whether no batch is missing and only zeros follow the last one."""
         segment = self._segments[index]
         rolled = index + 1 < len(self._segments)
         missing = (
@@ -130,21 +133,22 @@ class TailCheck:
         return not missing and only_zeros(segment.open_file(), scan.sound, segment.size)
 
     def _does_not_follow(self, index: int, expected: int) -> bool:
-        """Beyond the recovery point no segment is believed for being there.
+        """Returns whether the segment at `index` is not the continuation of the log, which goes up to offset `expected`.
 
-        One that begins too early: a crash undid its removal, and its offsets were written again in the one before. One that
-        begins too late: the end of the one before is lost, at a batch's border, unless a compaction took it.
+        If it begins too early, a crash undid its removal, and its offsets were written again in the segment before. If it begins
+        too late, the end of the segment before is lost, at a batch's border, unless a compaction removed it.
         """
         base_offset, opening = self._segments[index].base_offset, self._opening
         if base_offset < expected:
             return True
         too_late = base_offset > max(expected, opening.cleaned_upto)
         if index and base_offset - self._segments[index - 1].base_offset > MAX_RELATIVE_OFFSET + 1:
-            return False  # so many offsets never were in the segment before
+            return False  # the segment before can never have had so many offsets
         return too_late and expected >= opening.recovery_point and not self._is_compacted(index)
 
     def _is_compacted(self, index: int) -> bool:
-        """Has any segment gaps of its own, which no crash makes? Where the cleaner's checkpoint is lost nothing else tells."""
+        """Returns whether any segment has gaps of its own, which no crash makes. If the cleaner's checkpoint is lost, this is the
+        only sign of a compaction."""
         for segment in self._segments[index:]:
             if self._compacted:
                 break
@@ -153,40 +157,41 @@ class TailCheck:
                 for _, view in walk_batches(segment.open_file(), 0, segment.size):
                     header = read_header(view)
                     if not check_crc(view, header) or not segment.can_hold(header.last_offset):
-                        break  # torn, and a header half lost looks as if records were missing
+                        break  # torn: a header that is half lost looks as if records were missing
                     if header.base_offset > expected or header.records_count <= header.last_offset_delta:
                         self._compacted = True
                         break
                     expected = header.next_offset
-            except CorruptRecord:  # its turn comes, and then it is cut
+            except CorruptRecord:  # it is cut when it is checked itself
                 continue
         return self._compacted
 
     def _refuse_damage(self, segment: Segment, position: int, expected: int, reason: str, *, last: bool) -> None:
-        """CorruptLog where no crash can have left this: see Opening.every_append_synced."""
+        """Raises CorruptLog if a crash cannot have left this, because every append was synced."""
         if not self._opening.every_append_synced:
             return
         if not last or _goes_on_behind(segment, position):
             raise CorruptLog(
-                f"{segment.path('.log')} is damaged at position {position}, offset {expected}, and goes on behind it: {reason}; "
-                "restore it from a copy"
+                f"{segment.path('.log')} is damaged at position {position}, offset {expected}, with sound batches behind that: "
+                f"{reason}; restore it from a copy"
             )
 
     def _cut(self, segment: Segment, size: int, reason: str) -> None:
-        """Cuts the file behind the sound part, durably: what comes next is written over the same offsets."""
+        """Cuts the file behind the sound part, durably, because new batches will have the same offsets."""
         level = logging.INFO if reason is _RESERVED else logging.WARNING
         path = segment.path(".log")
-        _log.log(level, "%s is cut from %d to %d bytes, its last whole batch ends there: %s", path, segment.size, size, reason)
+        _log.log(level, "%s is cut from %d to %d bytes, where its last whole batch ends: %s", path, segment.size, size, reason)
         file = segment.open_file()
         file.truncate(size)
         file.sync()
         segment.size = size
 
     def _drop_from(self, index: int, reason: str) -> None:
-        """Removes the segments from `index` on; what of them was sound belongs to a tail that is gone."""
+        """Removes the segments from `index` on, which would continue a tail that is lost. Raises CorruptLog if one was
+        fsynced."""
         for segment in self._segments[index:]:
             if segment.base_offset < self._opening.recovery_point:
-                raise CorruptLog(f"{segment!r} was fsynced and cannot follow: {reason}")
+                raise CorruptLog(f"{segment!r} was fsynced but does not fit the log: {reason}")
         for segment in self._segments[index:]:
             _log.warning("%r is removed: %s", segment, reason)
             remove_segment(self._disk, segment)
@@ -195,8 +200,8 @@ class TailCheck:
 
 
 def _goes_on_behind(segment: Segment, position: int) -> bool:
-    """Is there a sound batch behind the one at `position`, which is not right? True, too, where it takes too long to tell."""
-    from ottla.log.opening.search import BatchSearch, SearchTooLong, Window  # hardly ever wanted
+    """Returns whether there is a sound batch behind the bad one at `position`; True also if it takes too long to find out."""
+    from ottla.log.opening.search import BatchSearch, SearchTooLong, Window  # imported here, because it is hardly ever needed
 
     try:
         return BatchSearch(Window(segment.open_file())).next_sound(position + 1) is not None
@@ -205,7 +210,7 @@ def _goes_on_behind(segment: Segment, position: int) -> bool:
 
 
 def remove_segment(disk: Disk, segment: Segment) -> None:
-    """All its files, and the producer snapshot at its start. OSError."""
+    """Removes all files of a segment, and the producer snapshot at its start. Raises OSError."""
     segment.close()
     for suffix in (*SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX):
         if disk.exists(segment.path(suffix)):
@@ -213,7 +218,8 @@ def remove_segment(disk: Disk, segment: Segment) -> None:
 
 
 def find_overflow(segment: Segment, progress: Callable[[int], None]) -> Overflow | None:
-    """Where a segment's offsets stop fitting it, by its headers, or None. CorruptRecord if it cannot be walked."""
+    """Returns where, by its headers, a segment's offsets no longer fit it, None if they all do. Raises CorruptRecord if it cannot
+    be walked."""
     for position, size, buffer, at in walk_headers(segment.open_file(), 0, segment.size):
         header = read_header(buffer, at)
         if not segment.can_hold(header.last_offset):
@@ -223,14 +229,15 @@ def find_overflow(segment: Segment, progress: Callable[[int], None]) -> Overflow
 
 
 def split(disk: Disk, path: str, found: Overflow) -> None:
-    """Moves what does not fit a segment into one of its own, whose name is its first offset. Load the segments anew. OSError."""
+    """Moves the offsets that do not fit a segment into a new one, which is named by the first of them. The caller loads the
+    segments again. Raises OSError."""
     segment, position = found.segment, found.position
     source = segment.open_file()
     first = int.from_bytes(source.pread(8, position), "big")
     target = f"{path}/{offset_name(first)}{LOG_SUFFIX}"
     _log.warning("%s; what follows becomes segment %d", found, first)
     if position == 0:
-        disk.rename(segment.path(LOG_SUFFIX), target)  # it is only called wrongly
+        disk.rename(segment.path(LOG_SUFFIX), target)  # only the name was wrong
     else:
         if disk.exists(target + CLEANED_SUFFIX):
             disk.remove(target + CLEANED_SUFFIX)
@@ -246,7 +253,7 @@ def split(disk: Disk, path: str, found: Overflow) -> None:
         disk.sync_dir(path)
         source.truncate(position)
         source.sync()
-    for suffix in SEGMENT_SUFFIXES[1:]:  # they are built anew, of both
+    for suffix in SEGMENT_SUFFIXES[1:]:  # the indexes of both are rebuilt
         if disk.exists(segment.path(suffix)):
             disk.remove(segment.path(suffix))
     disk.sync_dir(path)

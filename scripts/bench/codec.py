@@ -19,7 +19,7 @@ SECONDS_A_ROUND = 0.004
 
 
 def best(call: Callable[[], object]) -> float:
-    """CPU microseconds of one call, the best of ROUNDS rounds."""
+    """Returns CPU microseconds of one call, the best of ROUNDS rounds."""
     count, spent = 1, 0.0
     while spent < SECONDS_A_ROUND:
         count *= 2
@@ -35,7 +35,7 @@ def _spent(call: Callable[[], object], count: int) -> float:
 
 
 def messages(side: int) -> list[tuple[str, Any, Any, int]]:
-    """(name, module side, message, version) for `side` topics with `side` partitions each."""
+    """Returns (name, module side, message, version) for `side` topics with `side` partitions each."""
     records = bytes(1000 if side == 1 else 100)
     fetched = bytes(65536 if side == 1 else 100)
     numbers = range(side)

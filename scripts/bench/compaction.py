@@ -110,7 +110,7 @@ def make_due(broker: BrokerProcess, topic: str) -> None:
 
 
 def cleaned_after(broker: BrokerProcess, at: int) -> tuple[float, float]:
-    """(MiB, seconds) of the first cleaning that the broker's log tells of behind byte `at`."""
+    """Returns (MiB, seconds) of the first cleaning that the broker's log tells of behind byte `at`."""
     deadline = time.monotonic() + WAIT_SECONDS
     while time.monotonic() < deadline:
         with open(broker.log_file, errors="replace") as text:

@@ -121,7 +121,7 @@ class Storm:
 
     @property
     def generations(self) -> int:
-        """The most that a group needed."""
+        """Returns the most that a group needed."""
         return max(seat.member.generation for seats in self.groups for seat in seats)
 
     def leave(self) -> None:

@@ -46,7 +46,7 @@ class Batches:
         """What each bit of the head's checksum has become behind the records."""
 
     def of(self, producer_id: int, producer_epoch: int) -> bytes:
-        """The batch with the base sequence 0: the first of an epoch."""
+        """Returns the batch with the base sequence 0: the first of an epoch."""
         struct.pack_into(">qhi", self._head, _PRODUCER_AT, producer_id, producer_epoch, 0)
         state, crc = crc_state(0xFFFFFFFF, bytes(self._head)), self._rest
         for bit, moved in enumerate(self._moved):

@@ -64,7 +64,7 @@ def string(text: str) -> bytes:
 
 
 def record_batch(values: Sequence[bytes], timestamp_ms: int) -> bytes:
-    """A v2 batch of records without key or header, all of one moment."""
+    """Returns a v2 batch of records without key or header, all of one moment."""
     records = bytearray()
     for delta, value in enumerate(values):
         body = b"\0" + varint(0) + varint(delta) + varint(-1) + varint(len(value)) + value + varint(0)
@@ -100,7 +100,7 @@ def fetch_request(topic: str, offset: int, max_bytes: int, wait_ms: int) -> byte
 
 
 def fetch_answer(answer: memoryview, topic: str) -> tuple[int, memoryview]:
-    """(high watermark, records). Raises Refused."""
+    """Returns (high watermark, records). Raises Refused."""
     at = 4 + 4 + 2 + 4 + 4 + 2 + len(topic) + 4
     _, error, high, _, _, aborted = struct.unpack_from(">ihqqqi", answer, at)
     if error:
@@ -111,7 +111,7 @@ def fetch_answer(answer: memoryview, topic: str) -> tuple[int, memoryview]:
 
 
 def next_offset(records: memoryview, offset: int) -> tuple[int, int, int]:
-    """(the offset after the last whole batch, the bytes of whole batches, the records in them)."""
+    """Returns (the offset after the last whole batch, the bytes of whole batches, the records in them)."""
     at = count = 0
     while at + 61 <= len(records):
         base, size = struct.unpack_from(">qi", records, at)
@@ -236,7 +236,7 @@ class Member:
         return request(11, 3, body + struct.pack(">i", 1) + string("range") + struct.pack(">i", 0))
 
     def joined(self, view: memoryview) -> int:
-        """The generation that the member is in then. Raises Refused."""
+        """Returns the generation that the member is in then. Raises Refused."""
         answer = bytes(view)
         error, self.generation = struct.unpack_from(">hi", answer, 8)
         if error:
@@ -275,7 +275,7 @@ class Member:
         return self.group + struct.pack(">i", self.generation) + self.member_id
 
     def error(self, answer: memoryview, what: str) -> int:
-        """The answer's error code: 0 or that of a rebalance. Raises Refused for another."""
+        """Returns the answer's error code: 0 or that of a rebalance. Raises Refused for another."""
         (error,) = struct.unpack_from(">h", answer, 8)
         if error not in (0, REBALANCE_IN_PROGRESS):
             raise Refused(f"{what}: error {error}")

@@ -96,7 +96,7 @@ def fill(broker: BrokerProcess, topics: dict[str, int], mib: int, batch_records:
 
 
 def end_offsets(connection: Connection, topics: dict[str, int]) -> list[int]:
-    """The end offset of every partition, -1 where the broker does not serve it yet."""
+    """Returns the end offset of every partition, -1 where the broker does not serve it yet."""
     found = []
     for topic, count in topics.items():
         entries = b"".join(struct.pack(">iq", partition, -1) for partition in range(count))

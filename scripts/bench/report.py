@@ -39,8 +39,8 @@ def ratio(medians: Medians, kind: str, row: Row) -> float | None:
 
 
 def held(medians: Medians, row: Row) -> bool | None:
-    """Whether ottla's figure meets the row's target, which no figure of a load that was run does not; None where there is no
-    target, or nothing to compare."""
+    """Returns whether ottla's figure meets the row's target, which no figure of a load that was run does not; None where there is
+    no target, or nothing to compare."""
     if row.load not in medians.get("ottla", {}) or row.has_no_target:
         return None
     own, times = value(medians, "ottla", row), ratio(medians, "ottla", row)
@@ -58,7 +58,7 @@ def held(medians: Medians, row: Row) -> bool | None:
 
 
 def table(medians: Medians, rows: Sequence[Row] = ROWS) -> tuple[str, int]:
-    """The table as markdown, and how many targets are missed."""
+    """Returns the table as markdown, and how many targets are missed."""
     kinds = [kind for kind in NAMES if kind in medians]
     lines = ["| load | " + " | ".join(NAMES[kind] for kind in kinds) + " | ottla to Kafka | target |"]
     lines.append("|---|" + "---|" * (len(kinds) + 2))

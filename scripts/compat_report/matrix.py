@@ -40,7 +40,7 @@ _ROUND: Final = "test_a_record_comes_back|test_consumes_from"
 
 
 def _program(file: str, owner: str, **without: Without) -> dict[str, str | Without]:
-    """A client of compat_tests/programs.py: the jobs of client_jobs.py."""
+    """Returns a client of compat_tests/programs.py: the jobs of client_jobs.py."""
     at = rf"^{file}::{owner}::"
     names = "topics|settings|offsets_and|offsets_of|the_cluster|single_offsets|bytes_in|what_one_broker"
     cells: dict[str, str | Without] = {

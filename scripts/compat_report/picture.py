@@ -58,7 +58,7 @@ def draw(lines: Sequence[Proof], clients: Mapping[str, Mapping[str, Cell]]) -> s
 
 
 def _halves(name: str) -> tuple[str, str]:
-    """A heading on two lines, the last word or two below."""
+    """Returns a heading on two lines, the last word or two below."""
     words = name.split()
     half = len(words) // 2
     return " ".join(words[:half]), " ".join(words[half:])

@@ -52,7 +52,7 @@ class Test:
 
     @property
     def plain(self) -> str:
-        """The name without parameters."""
+        """Returns the name without parameters."""
         return self.name.partition("[")[0]
 
 
@@ -81,7 +81,7 @@ def kind_of(parameters: str) -> str:
 
 
 def read(folder: Path, kept: Path = KEPT, kafka_tests: Path = KAFKA_TESTS) -> Results:
-    """What is there. A file that is no JSON, or no XML, is an error of whoever wrote it, and raised."""
+    """Returns what is there. A file that is no JSON, or no XML, is an error of whoever wrote it, and raised."""
     origins: dict[str, str] = {}
 
     def figures(name: str) -> Any:

@@ -212,7 +212,7 @@ def _ran(results: Results) -> str:
 
 
 def _forms(results: Results) -> list[Block]:
-    """What is shorter in CI than it could be."""
+    """Returns what is shorter in CI than it could be."""
     longer = sorted(test for test, why in results.left_out.items() if why == IN_FULL)
     rows = [row(*each) for each in SHORT_FORMS]
     if longer:
@@ -402,7 +402,7 @@ def _outside() -> list[Block]:
 
 
 def readme_lines(results: Results) -> list[str]:
-    """The summary for README: a list, and where to read more."""
+    """Returns the summary for README: a list, and where to read more."""
     lines = [
         f"- {line.part}: ottla {_with_pending(line).text}" + (f", Apache Kafka {_score(line.kafka).text}" if line.kafka else "")
         for line in summary(results)

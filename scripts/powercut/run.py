@@ -56,11 +56,11 @@ class Guest:
             )
 
     def lines(self) -> list[str]:
-        """What it said, in whole lines."""
+        """Returns what it said, in whole lines."""
         return self.said.read_text(errors="replace").replace("\r", "").split("\n")[:-1]
 
     def wait_for(self, word: str) -> str:
-        """The first line that begins so. AssertionError if the guest ends or fails before."""
+        """Returns the first line that begins so. Raises AssertionError if the guest ends or fails before."""
         deadline = time.monotonic() + _BOOT_SECONDS
         while time.monotonic() < deadline:
             lines = self.lines()

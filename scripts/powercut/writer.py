@@ -67,7 +67,7 @@ def open_logs(directory: str) -> LogManager:
 
 
 def promises_in(path: str) -> tuple[dict[str, int], set[str], set[str]]:
-    """(topic -> offset below which all is promised, topics that must be there, topics that must not)."""
+    """Returns (topic -> offset below which all is promised, topics that must be there, topics that must not)."""
     up: dict[str, int] = {}
     made: set[str] = set()
     gone: set[str] = set()
@@ -83,7 +83,7 @@ def promises_in(path: str) -> tuple[dict[str, int], set[str], set[str]]:
 
 
 def check(logs: LogManager, promises: str) -> int:
-    """How many records are there, all of them right. AssertionError."""
+    """Returns how many records are there, all of them right. Raises AssertionError."""
     up, made, gone = promises_in(promises)
     assert not logs.unavailable, logs.unavailable
     there = {topic for topic, _ in logs.logs}

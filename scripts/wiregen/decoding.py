@@ -165,7 +165,7 @@ class Decoder:
     # -- tagged fields ---------------------------------------------------------------------------------------------
 
     def _tag_reader(self, struct: Struct) -> str:
-        """The function that reads the tag section of this layout, written before the one under way."""
+        """Returns the function that reads the tag section of this layout, written before the one under way."""
         key = ("read tags", struct.name, struct.signature(self.version, self.flexible))
         name = f"_read_{snake(struct.name)}_tags_v{self.version}"
         return self.w.helper(key, name, lambda: self._emit_tag_reader(name, struct))

@@ -66,7 +66,7 @@ class Field:
 
     @property
     def fixed(self) -> str | None:
-        """The `struct` format character of a scalar of fixed width."""
+        """Returns the `struct` format character of a scalar of fixed width."""
         return None if self.array or self.struct else "16s" if self.type == "uuid" else FIXED.get(self.type)
 
     @property
@@ -75,7 +75,7 @@ class Field:
         return self.default == "null" or bool(self.struct and not self.array and self.tagged and not self.nullable)
 
     def literal(self) -> str:
-        """The value of the field in a version that does not carry it, as Python text."""
+        """Returns the value of the field in a version that does not carry it, as Python text."""
         if self.none_is_default:
             return "None"
         if self.array:
@@ -117,7 +117,7 @@ class Struct:
     fields: list[Field] = field(default_factory=list)
 
     def layout(self, version: int) -> tuple[list[Field], list[Field]]:
-        """The fields that a version carries: those in line, and those in the tag section by rising tag."""
+        """Returns the fields that a version carries: those in line, and those in the tag section by rising tag."""
         live = [f for f in self.fields if version in f.versions]
         tagged = [f for f in live if version in f.tagged]
         return [f for f in live if version not in f.tagged], sorted(tagged, key=lambda f: f.tag)
@@ -133,7 +133,7 @@ class Struct:
         return flexible, tuple(map(one, plain)), tuple((f.tag, *one(f)) for f in tagged)
 
     def smallest(self, version: int, flexible: bool) -> int:
-        """The least number of bytes that the struct can take."""
+        """Returns the least number of bytes that the struct can take."""
         plain, _ = self.layout(version)
         return sum(_smallest_field(f, version, flexible) for f in plain) + flexible
 

@@ -118,7 +118,7 @@ class Encoder:
     # -- tagged fields ---------------------------------------------------------------------------------------------
 
     def _tag_writer(self, struct: Struct) -> str:
-        """The function that writes the tag section of this layout, emitted before the one under way."""
+        """Returns the function that writes the tag section of this layout, emitted before the one under way."""
         key = ("write tags", struct.name, struct.signature(self.version, self.flexible))
         name = f"_write_{snake(struct.name)}_tags_v{self.version}"
         return self.w.helper(key, name, lambda: self._emit_tag_writer(name, struct))
@@ -142,7 +142,7 @@ class Encoder:
 
 
 def _is_set(f: Field, source: str) -> str:
-    """Whether a tagged field differs from its default, as a condition."""
+    """Returns whether a tagged field differs from its default, as a condition."""
     value, literal = f"{source}.{f.name}", f.literal()
     if literal == "None":
         return f"{value} is not None"

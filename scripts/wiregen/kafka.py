@@ -55,13 +55,13 @@ def definitions() -> list[Message]:
 
 
 def error_codes() -> list[tuple[int, str, bool]]:
-    """(code, name, whether it is retriable) of every error of the protocol."""
+    """Returns (code, name, whether it is retriable) of every error of the protocol."""
     rows = [line.split() for line in ask_kafka(["errors"]).splitlines()]
     return [(int(code), name, retriable == "true") for code, name, retriable in rows]
 
 
 def java_class(message: Message) -> str:
-    """The full name of Kafka's class for a definition."""
+    """Returns the full name of Kafka's class for a definition."""
     suffix = "Data" if message.kind in ("request", "response") else ""
     return f"{_PACKAGES[message.source.partition(' ')[0]]}.{message.name}{suffix}"
 

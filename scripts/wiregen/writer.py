@@ -53,7 +53,8 @@ class Writer:
         self.taken = set(_RESERVED)
 
     def helper(self, key: tuple[object, ...], name: str, emit: Callable[[], None]) -> str:
-        """The name of a function that the one under way calls; the first request for `key` writes it, in front of its caller."""
+        """Returns the name of a function that the one under way calls; the first request for `key` writes it, in front of its
+        caller."""
         if key not in self.helpers:
             self.helpers[key] = name
             outer = self.lines, self.run, self.taken
@@ -65,7 +66,7 @@ class Writer:
         return self.helpers[key]
 
     def name(self, stem: str) -> str:
-        """A local name: the stem itself where it is free, else stem_2, stem_3, ..."""
+        """Returns a local name: the stem itself where it is free, else stem_2, stem_3, ..."""
         name, k = stem, 1
         while name in self.taken or keyword.iskeyword(name) or hasattr(builtins, name):
             k += 1
@@ -74,7 +75,7 @@ class Writer:
         return name
 
     def format(self, text: str) -> str:
-        """The module-level name of the `Struct` with this big-endian format."""
+        """Returns the module-level name of the `Struct` with this big-endian format."""
         self.formats.add(text)
         return "_" + text.replace("?", "T")
 
@@ -101,7 +102,8 @@ class Writer:
 
 
 def wrapped(depth: int, text: str) -> list[str]:
-    """A statement as one line, or broken inside its parentheses (made for it if need be) where it is longer than WIDTH."""
+    """Returns a statement as one line, or broken inside its parentheses (made for it if need be) where it is longer than
+    WIDTH."""
     pad = "    " * depth
     if len(pad) + len(text) <= WIDTH:
         return [pad + text]

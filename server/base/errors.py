@@ -44,7 +44,7 @@ CODES: dict[type[Exception], ErrorCode] = {
 
 
 def code_of(error: Exception) -> ErrorCode:
-    """The code for an exception of the table, or of one of its subclasses."""
+    """Returns the code for an exception of the table, or of one of its subclasses."""
     for kind in type(error).__mro__:
         code = CODES.get(kind)
         if code is not None:
@@ -54,7 +54,8 @@ def code_of(error: Exception) -> ErrorCode:
 
 
 def append_error(error: Exception) -> ErrorCode:
-    """What clients of a coordinator hear when it could not write its records: mostly what makes them try again elsewhere."""
+    """Returns what clients of a coordinator hear when it could not write its records: mostly what makes them try again
+    elsewhere."""
     if isinstance(error, log.RecordTooLarge | log.RecordListTooLarge):
         return ErrorCode.UNKNOWN_SERVER_ERROR
     if isinstance(error, log.StorageError | NotLeaderOrFollower | OSError):

@@ -36,7 +36,7 @@ class Promise(Generic[T]):
         return self._answer
 
     def result(self) -> T:
-        """The answer; or raises what it failed with. Only once it is done, and not cancelled."""
+        """Returns the answer; or raises what it failed with. Only once it is done, and not cancelled."""
         assert self._done
         assert not self._cancelled
         if self._error is not None:

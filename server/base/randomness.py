@@ -17,18 +17,18 @@ _DASH = 62
 
 
 def from_system() -> Random:
-    """The operating system's generator, for a broker that serves somebody."""
+    """Returns the operating system's generator, for a broker that serves somebody."""
     return SystemRandom()
 
 
 def from_seed(seed: int) -> Random:
-    """A generator that gives the same numbers for the same seed, for tests and simulations."""
+    """Returns a generator that gives the same numbers for the same seed, for tests and simulations."""
     return Random(seed)
 
 
 def random_uuid(random: Random) -> bytes:
-    """A random (version 4) uuid that may be an id of Kafka's: none that Kafka reserves, which are no version 4 uuids, and none
-    whose base64 text begins with '-', since command lines would take that for an option."""
+    """Returns a random (version 4) uuid that may be an id of Kafka's: none that Kafka reserves, which are no version 4 uuids, and
+    none whose base64 text begins with '-', since command lines would take that for an option."""
     while True:
         uuid = _version_4(random)
         if uuid[0] >> 2 != _DASH:
@@ -36,7 +36,7 @@ def random_uuid(random: Random) -> bytes:
 
 
 def random_uuid_text(random: Random) -> str:
-    """A random (version 4) uuid in the form of Java's UUID.toString, `xxxxxxxx-xxxx-4xxx-yxxx-xxxxxxxxxxxx`."""
+    """Returns a random (version 4) uuid in the form of Java's UUID.toString, `xxxxxxxx-xxxx-4xxx-yxxx-xxxxxxxxxxxx`."""
     text = _version_4(random).hex()
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 

@@ -74,7 +74,7 @@ def check(
 
 
 def _check_one(key: str, text: str, listeners: Collection[str], *, for_all: bool) -> None:
-    """One setting by itself. `listeners`: how the names of this broker's listeners' own settings begin. ConfigError."""
+    """One setting by itself. `listeners`: how the names of this broker's listeners' own settings begin. Raises ConfigError."""
     base = base_name(key)
     setting = BROKER_SETTINGS.get(base)
     plain = key == base
@@ -97,7 +97,7 @@ def _check_one(key: str, text: str, listeners: Collection[str], *, for_all: bool
 
 
 def _check_text(key: str, setting: Setting, text: str) -> None:
-    """ConfigError, which begins with the whole name."""
+    """Raises ConfigError, which begins with the whole name."""
     value = setting._replace(name=key).parse(text)
     elements = [element.strip() for element in text.split(",")] if setting.type is ConfigType.LIST else []
     if len(set(elements)) < len(elements) and setting.name not in _MAY_REPEAT:
@@ -108,7 +108,7 @@ def _check_text(key: str, setting: Setting, text: str) -> None:
 
 
 def _check_tiers(values: Mapping[str, Any]) -> None:
-    """How long records stay here while a second storage has them, too: no longer than at all. ConfigError."""
+    """How long records stay here while a second storage has them, too: no longer than at all. Raises ConfigError."""
     for unit, retention in (("ms", _retention_ms(values)), ("bytes", values["log.retention.bytes"])):
         local = values[f"log.local.retention.{unit}"]
         if retention >= 0 and local != _AS_RETENTION and not 0 <= local <= retention:
@@ -126,7 +126,7 @@ def _retention_ms(values: Mapping[str, Any]) -> int:
 
 
 def _check_cordoned(cordoned: Collection[str], log_dirs: Collection[str]) -> None:
-    """ConfigError."""
+    """Raises ConfigError."""
     unknown = {os.path.abspath(path) for path in cordoned if path != "*"} - set(log_dirs)
     if unknown:
         raise ConfigError(f"cordoned.log.dirs: {min(unknown)} is not in log.dirs; name directories that are")
@@ -139,7 +139,7 @@ def _check_pools(
     legal: Mapping[str, str],
     listeners: Collection[str],
 ) -> None:
-    """`before` and `values` are the broker's values without and with `legal`; `texts` what is set now. ConfigError."""
+    """`before` and `values` are the broker's values without and with `legal`; `texts` what is set now. Raises ConfigError."""
     for name in POOLS:
         _check_step(name, before[name], values[name])
     for key, text in legal.items():

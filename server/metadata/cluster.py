@@ -30,7 +30,7 @@ class Cluster(ABC):
     @property
     @abstractmethod
     def image(self) -> MetadataImage:
-        """The metadata as this broker knows them now, replayed from its log. Subscribers hear of every change."""
+        """Returns the metadata as this broker knows them now, replayed from its log. Subscribers hear of every change."""
 
     @property
     @abstractmethod
@@ -41,7 +41,7 @@ class Cluster(ABC):
     def register(self, endpoints: Sequence[Endpoint], *, rack: str | None = None) -> int:
         """Registers this broker, which can be reached at `endpoints` (advertised listeners), and returns its new broker epoch.
 
-        Call it once a start, when the ports are known and before the first request. StorageError.
+        Call it once a start, when the ports are known and before the first request. Raises StorageError.
         """
 
     @abstractmethod
@@ -53,19 +53,20 @@ class Cluster(ABC):
         """Says that the broker has stopped serving: it leads nothing and is fenced, as after Kafka's controlled shutdown.
 
         A broker that the metadata shows as alive would keep an Apache Kafka that takes the directory over waiting for its
-        session's end (9 s). StorageError; without a directory to write it to, nothing happens.
+        session's end (9 s). Raises StorageError; without a directory to write it to, nothing happens.
         """
 
     @abstractmethod
     def lose_directories(self, failed: Collection[str], lost: Mapping[tuple[str, int], str | None]) -> None:
         """Says that this broker's log directories in `failed`, absolute paths, do not work any more. `lost` are the partitions
-        that it led and has no log of now, each with its directory as far as that is known. StorageError.
+        that it led and has no log of now, each with its directory as far as that is known. Raises StorageError.
         """
 
     @abstractmethod
     def assign_directories(self, assignments: Sequence[tuple[bytes, int, bytes]]) -> None:
-        """Says where replicas of this broker lie: (topic id, partition, directory id). What is gone is left out. StorageError."""
+        """Says where replicas of this broker lie: (topic id, partition, directory id). What is gone is left out. Raises
+        StorageError."""
 
     @abstractmethod
     def passes(self) -> Sequence[Pass]:
-        """The recurring work that the cluster asks of this broker, from its registration on."""
+        """Returns the recurring work that the cluster asks of this broker, from its registration on."""

@@ -75,7 +75,7 @@ def alter(
 def each(
     resources: Sequence[_Resource], alter_one: Callable[[_Resource], list[ConfigRecord]]
 ) -> tuple[list[ConfigRecord], list[tuple[int, str | None]]]:
-    """The records of those that are not refused; and code and message for each."""
+    """Returns the records of those that are not refused; and code and message for each."""
     times = Counter((resource.resource_type, resource.resource_name) for resource in resources)
     made: list[ConfigRecord] = []
     refusals: list[tuple[int, str | None]] = []
@@ -101,7 +101,7 @@ def records(resource_type: int, name: str, changes: Mapping[str, str | None] | M
 def change(
     image: MetadataImage, settings: ControllerSettings, kind: int, name: str, changes: Mapping[str, str | None]
 ) -> list[ConfigRecord]:
-    """The settings of one resource, None to remove one; `check_resource` comes first. Refused: 40, 42, 17, 3."""
+    """Returns the settings of one resource, None to remove one; `check_resource` comes first. Raises Refused: 40, 42, 17, 3."""
     current = image.config_of(kind, name)
     after = {key: value for key, value in {**current, **changes}.items() if value is not None}
     check_lengths(after)
@@ -124,7 +124,7 @@ def change(
 
 
 def check_resource(settings: ControllerSettings, kind: int, name: str) -> None:
-    """Refused: 42, where the resource has no settings, or is another broker."""
+    """Raises Refused: 42, where the resource has no settings, or is another broker."""
     if kind not in _KNOWN:
         raise Refused(ErrorCode.INVALID_REQUEST, f"Resources of type {kind} have no settings that can be changed.")
     if kind == BROKER and name and name != str(settings.node_id):
@@ -132,13 +132,13 @@ def check_resource(settings: ControllerSettings, kind: int, name: str) -> None:
 
 
 def check_once(names: Iterable[str]) -> None:
-    """Refused: 42."""
+    """Raises Refused: 42."""
     if any(count > 1 for count in Counter(names).values()):
         raise Refused(ErrorCode.INVALID_REQUEST, "A request may name each setting of a resource only once.")
 
 
 def _alter(image: MetadataImage, settings: ControllerSettings, resource: AlterConfigsResource) -> list[ConfigRecord]:
-    """One resource. Refused: 42 INVALID_REQUEST, 40 INVALID_CONFIG, 17, 3."""
+    """One resource. Raises Refused: 42 INVALID_REQUEST, 40 INVALID_CONFIG, 17, 3."""
     kind, name = resource.resource_type, resource.resource_name
     _check_request(resource)
     check_resource(settings, kind, name)
@@ -149,7 +149,7 @@ def _alter(image: MetadataImage, settings: ControllerSettings, resource: AlterCo
 
 
 def _check_request(resource: AlterConfigsResource) -> None:
-    """What is wrong whatever the resource is. Refused: 42."""
+    """What is wrong whatever the resource is. Raises Refused: 42."""
     check_once(config.name for config in resource.configs)
     nulls = [config.name for config in resource.configs if config.value is None and config.config_operation != DELETE]
     if nulls:
@@ -160,7 +160,8 @@ def _check_request(resource: AlterConfigsResource) -> None:
 
 
 def _changed(table: Mapping[str, Setting], current: str | None, config: AlterableConfig, repeats: bool) -> str | None:
-    """The setting's new text, None to remove it. Refused: 40, where a list's operation meets what is none in `table`.
+    """Returns the setting's new text, None to remove it. Raises Refused: 40, where a list's operation meets what is none in
+    `table`.
 
     With `repeats`, what is named twice is appended twice, and left to the checks.
     """
@@ -192,14 +193,14 @@ def _split(text: str) -> list[str]:
 
 
 def check_lengths(texts: Mapping[str, str]) -> None:
-    """Refused: 40 INVALID_CONFIG."""
+    """Raises Refused: 40 INVALID_CONFIG."""
     for name, text in texts.items():
         if max(len(name.encode()), len(text.encode())) > LONGEST_TEXT:
             raise Refused(ErrorCode.INVALID_CONFIG, f"{name[:100]}: name and value may have {LONGEST_TEXT} bytes each, no more.")
 
 
 def check_topic(settings: ControllerSettings, overrides: Mapping[str, str]) -> None:
-    """All settings of one topic, alone and against each other. Refused: 40 INVALID_CONFIG."""
+    """All settings of one topic, alone and against each other. Raises Refused: 40 INVALID_CONFIG."""
     try:
         settings.validate_topic(overrides)
     except ConfigError as error:
@@ -213,7 +214,7 @@ def _check_topic_name(name: str) -> None:
 
 
 def _check_group(image: MetadataImage, settings: ControllerSettings, after: Mapping[str, str]) -> None:
-    """Only settings that are in the table, and within the broker's bounds. Refused: 40."""
+    """Only settings that are in the table, and within the broker's bounds. Raises Refused: 40."""
     unknown = next((key for key in after if key not in GROUP_SETTINGS), None)
     if unknown is not None:
         raise Refused(ErrorCode.INVALID_CONFIG, f"Unknown group config name: {unknown}")

@@ -93,11 +93,11 @@ class Controller(ABC):
 
     @abstractmethod
     async def unregister_broker(self, broker_id: int) -> None:
-        """A broker is gone for good. Refused."""
+        """A broker is gone for good. Raises Refused."""
 
     @abstractmethod
     async def unregister_controller(self, controller_id: int) -> None:
-        """A controller is gone for good. Refused."""
+        """A controller is gone for good. Raises Refused."""
 
     @abstractmethod
     async def add_raft_voter(self, request: AddRaftVoterRequest) -> AddRaftVoterResponse:

@@ -65,12 +65,12 @@ class ControllerSettings:
         return self._config.values[name]
 
     def directory_of(self, broker_id: int, registered: tuple[bytes, ...]) -> bytes:
-        """Where a new replica will lie, as far as it is known now: with one log directory there is no choice."""
+        """Returns where a new replica will lie, as far as it is known now: with one log directory there is no choice."""
         directories = self.directory_ids if broker_id == self.node_id else registered
         return directories[0] if len(directories) == 1 else _UNASSIGNED
 
     def cordoned_ids(self, image: MetadataImage) -> tuple[bytes, ...]:
-        """The log directories that get no new partitions (KIP-1066), as settings are now."""
+        """Returns the log directories that get no new partitions (KIP-1066), as settings are now."""
         values = current_settings(self._config, image).values
         paths = cordoned_paths(values, self.ids_by_path)
         return tuple(directory_id for path, directory_id in self.ids_by_path.items() if path in paths)
@@ -114,13 +114,13 @@ class ControllerSettings:
         )
 
     def sources(self, image: MetadataImage) -> Sources:
-        """The broker's settings as the image has them now, level by level."""
+        """Returns the broker's settings as the image has them now, level by level."""
         from ottla.server.settings.sources import Sources  # not needed at a start, which is to be quick
 
         return Sources(current_settings(self._config, image))
 
     def validate_topic(self, overrides: Mapping[str, str]) -> None:
-        """All settings of one topic, alone and against each other and the broker's. ConfigError."""
+        """All settings of one topic, alone and against each other and the broker's. Raises ConfigError."""
         validate_overrides(overrides, self._config.values)
 
     @property
@@ -134,7 +134,8 @@ class ControllerSettings:
         return self._config.log_dirs
 
     def validate_broker(self, image: MetadataImage, name: str, texts: Mapping[str, str]) -> Mapping[str, Any]:
-        """What would be all dynamic settings of this broker, or with "" of all brokers, against the rest. ConfigError.
+        """Returns what would be all dynamic settings of this broker, or with "" of all brokers, against the rest. Raises
+        ConfigError.
 
         Returns the values that would count then.
         """
@@ -143,17 +144,17 @@ class ControllerSettings:
         return values
 
     def validate_group(self, image: MetadataImage, overrides: Mapping[str, Value]) -> None:
-        """What would be all settings of one group, parsed, against the broker's bounds and each other. ConfigError."""
+        """What would be all settings of one group, parsed, against the broker's bounds and each other. Raises ConfigError."""
         check_group(overrides, current_settings(self._config, image).values)
 
 
 def current_settings(config: BrokerConfig, image: MetadataImage) -> CurrentSettings:
-    """The settings of a broker as this image has them at each moment."""
+    """Returns the settings of a broker as this image has them at each moment."""
     return CurrentSettings(config, partial(image.config_of, BROKER))
 
 
 def cordoned_paths(values: Mapping[str, Any], log_dirs: Iterable[str]) -> frozenset[str]:
-    """Those of `log_dirs` that cordoned.log.dirs names; `*` is all."""
+    """Returns those of `log_dirs` that cordoned.log.dirs names; `*` is all."""
     named: Sequence[str] = values["cordoned.log.dirs"]
     if not named:
         return frozenset()

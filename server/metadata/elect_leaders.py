@@ -51,7 +51,7 @@ def elect_leaders(image: MetadataImage, alive: Container[int], request: ElectLea
 
 
 def refused_whole(request: ElectLeadersRequest, code: ErrorCode, message: str | None) -> ElectLeadersResponse:
-    """The same for everything that was asked for; version 0 has room for nothing else."""
+    """Returns the same for everything that was asked for; version 0 has room for nothing else."""
     return ElectLeadersResponse(
         error_code=code,
         replica_election_results=[
@@ -88,7 +88,7 @@ def _elect_all(image: MetadataImage, alive: Container[int], request: ElectLeader
 
 
 def _elect(image: MetadataImage, alive: Container[int], kind: int, name: str, index: int) -> PartitionChangeRecord:
-    """Refused: 3, 80, 83, 84."""
+    """Raises Refused: 3, 80, 83, 84."""
     topic = image.topics.get(name)
     if topic is None:
         raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such topic as {name}")
@@ -121,8 +121,8 @@ def _winner(partition: PartitionImage, alive: Container[int], kind: int) -> Winn
 
 
 def _record(topic_id: bytes, index: int, partition: PartitionImage, winner: Winner) -> PartitionChangeRecord:
-    """An unclean leader is in sync with itself alone. Kafka then marks the partition as recovering until its leader has looked at
-    its log, and says so; our leader has nothing to look at, so it is not marked.
+    """Returns an unclean leader is in sync with itself alone. Kafka then marks the partition as recovering until its leader has
+    looked at its log, and says so; our leader has nothing to look at, so it is not marked.
     """
     record = PartitionChangeRecord(index, topic_id, leader=winner.broker_id)
     if not winner.clean or winner.broker_id not in partition.isr:

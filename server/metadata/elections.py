@@ -19,7 +19,7 @@ def everything_is_here(topic: str, index: int, directory_id: bytes) -> bool:
 def elect(
     image: MetadataImage, broker_id: int, is_here: Callable[[str, int, bytes], bool] = everything_is_here
 ) -> list[PartitionChangeRecord]:
-    """What changes when `broker_id`, the only broker, starts: a new leader epoch for every partition that it can lead.
+    """Returns what changes when `broker_id`, the only broker, starts: a new leader epoch for every partition that it can lead.
 
     Kafka gets there in two steps, a fence that takes the leader away and an election, and its epoch goes up by two; one is enough
     for clients and followers to see that a leader started anew and may have lost its log's unflushed end. A partition whose
@@ -41,7 +41,8 @@ def elect(
 
 
 def resign(image: MetadataImage, broker_id: int) -> list[PartitionChangeRecord]:
-    """What changes when `broker_id` stops: nobody leads what it led. It stays in sync, and will be elected when it is back."""
+    """Returns what changes when `broker_id` stops: nobody leads what it led. It stays in sync, and will be elected when it is
+    back."""
     return [
         _resignation(topic, index)
         for topic in image.topics.values()

@@ -27,7 +27,7 @@ def is_on(image: MetadataImage) -> bool:
 
 
 def check(image: MetadataImage, kind: int, name: str, changes: Mapping[str, str | None]) -> None:
-    """Settings of one resource are to change, None is removed. Refused: 40 INVALID_CONFIG."""
+    """Settings of one resource are to change, None is removed. Raises Refused: 40 INVALID_CONFIG."""
     if kind != BROKER or MIN_ISR not in changes or not is_on(image):
         return
     from ottla.server.metadata.operation import Refused
@@ -40,7 +40,7 @@ def check(image: MetadataImage, kind: int, name: str, changes: Mapping[str, str 
 
 
 def cleared(image: MetadataImage, changes: Iterable[WireStruct]) -> list[WireStruct]:
-    """What goes with these records of settings: one that changes the number ends who was eligible by the old one."""
+    """Returns what goes with these records of settings: one that changes the number ends who was eligible by the old one."""
     if not is_on(image):
         return []
     from ottla.wire.messages.internal.clear_elr_record import ClearElrRecord

@@ -84,7 +84,7 @@ def update(image: MetadataImage, node_id: int, supported: Levels, min_isr: int, 
 
 
 def _check(image: MetadataImage, node_id: int, supported: Levels, wish: FeatureUpdateKey) -> None:
-    """Refused: 95, always."""
+    """Raises Refused: 95, always."""
     name, level = wish.feature, wish.max_version_level
     if wish.upgrade_type not in (UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE):
         raise _invalid(wish, "The controller does not support the given upgrade type.")
@@ -110,7 +110,7 @@ def _check(image: MetadataImage, node_id: int, supported: Levels, wish: FeatureU
 
 
 def _check_dependency(image: MetadataImage, wishes: Mapping[str, FeatureUpdateKey], wish: FeatureUpdateKey) -> None:
-    """Refused: 95."""
+    """Raises Refused: 95."""
     if wish.feature == eligible.FEATURE and wish.max_version_level > 0:
         metadata = wishes[METADATA].max_version_level if METADATA in wishes else image.metadata_version
         if metadata < eligible.NEEDS:

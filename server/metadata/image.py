@@ -104,7 +104,7 @@ class PartitionImage(NamedTuple):
     last_known_elr: tuple[int, ...] = ()
 
     def directory_of(self, broker_id: int) -> bytes | None:
-        """The id of the log directory that the broker's replica lies in; None if it has none."""
+        """Returns the id of the log directory that the broker's replica lies in; None if it has none."""
         return self.directories[self.replicas.index(broker_id)] if broker_id in self.replicas else None
 
     def directories_with(self, broker_id: int, directory_id: bytes) -> list[bytes]:
@@ -199,7 +199,7 @@ class MetadataImage:
     """Those of the ConfigChanged among `_events`: a snapshot has as many as there are topics with settings."""
 
     def config_of(self, resource_type: int, resource_name: str) -> Mapping[str, str]:
-        """What was set for the resource itself, by name; defaults are not in it."""
+        """Returns what was set for the resource itself, by name; defaults are not in it."""
         return self.configs.get((resource_type, resource_name), _EMPTY)
 
     def partition(self, topic: str, index: int) -> PartitionImage | None:
@@ -208,7 +208,7 @@ class MetadataImage:
 
     @property
     def metadata_version(self) -> int:
-        """The finalized level of `metadata.version`, 0 before the first record."""
+        """Returns the finalized level of `metadata.version`, 0 before the first record."""
         return self.features.get("metadata.version", 0)
 
     @property
@@ -217,7 +217,7 @@ class MetadataImage:
 
     @property
     def finalized(self) -> dict[str, int]:
-        """The levels of all features that are above 0."""
+        """Returns the levels of all features that are above 0."""
         return self.features | {"kraft.version": self.kraft_version} if self.kraft_version else self.features
 
     def subscribe(self, callback: Callable[[Event], None]) -> None:
@@ -225,11 +225,11 @@ class MetadataImage:
         self._subscribers.append(callback)
 
     def apply(self, record: WireStruct, offset: int | None = None) -> None:
-        """One record; `offset` is its offset in the log, unknown for those of a snapshot. MetadataError."""
+        """One record; `offset` is its offset in the log, unknown for those of a snapshot. Raises MetadataError."""
         self.apply_all((record,), offset)
 
     def apply_all(self, records: Iterable[WireStruct], last_offset: int | None = None) -> None:
-        """The records of one batch, then their events. MetadataError, after which the image is of no use."""
+        """The records of one batch, then their events. Raises MetadataError, after which the image is of no use."""
         self.changes += 1
         for record in records:
             try:
@@ -412,7 +412,7 @@ class MetadataImage:
 
 
 def _one_a_replica(directories: tuple[bytes, ...], replicas: int) -> tuple[bytes, ...]:
-    """Records of older metadata versions name none."""
+    """Returns the records of older metadata versions name none."""
     return directories if len(directories) == replicas else (MIGRATING,) * replicas
 
 

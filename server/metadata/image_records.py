@@ -39,7 +39,7 @@ class Frozen(NamedTuple):
     kept: list[tuple[tuple[object, ...], WireStruct]]
 
     def records(self) -> Iterator[WireStruct]:
-        """All of it. Applied to an empty image they make an equal one."""
+        """Yields all of it. Applied to an empty image they make an equal one."""
         yield from self._features()
         for broker in self.brokers:
             yield _broker(broker, self.metadata_version)
@@ -68,7 +68,7 @@ class Frozen(NamedTuple):
 
 
 def freeze(image: MetadataImage) -> Frozen:
-    """What the image says now, and never anything else."""
+    """Returns what the image says now, and never anything else."""
     return Frozen(
         image.metadata_version,
         dict(image.features),

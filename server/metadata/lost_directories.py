@@ -20,8 +20,8 @@ from ottla.wire.primitives import WireStruct
 def lose(
     image: MetadataImage, broker_id: int, online: Collection[bytes], lost: Mapping[tuple[str, int], bytes | None]
 ) -> list[WireStruct]:
-    """What changes when of the directories of `broker_id` only those in `online` (ids) work. `lost` are the partitions whose
-    replica there is gone, with the id of the directory that it lay in, None where that is not known.
+    """Returns what changes when of the directories of `broker_id` only those in `online` (ids) work. `lost` are the partitions
+    whose replica there is gone, with the id of the directory that it lay in, None where that is not known.
     """
     records: list[WireStruct] = []
     for (name, index), directory_id in lost.items():

@@ -21,7 +21,7 @@ CONTROLLERS_UNREGISTER: Final = 33
 
 
 def unregister_broker(image: MetadataImage, node_id: int, broker_id: int) -> Outcome[None]:
-    """It leads nothing any more, and is in sync with nobody, unless it is the last that was. Refused: 42, 102."""
+    """It leads nothing any more, and is in sync with nobody, unless it is the last that was. Raises Refused: 42, 102."""
     if broker_id == node_id:
         raise Refused(ErrorCode.INVALID_REQUEST, f"Broker {broker_id} is at work: it is this one.")
     broker = image.brokers.get(broker_id)
@@ -44,7 +44,7 @@ def unregister_broker(image: MetadataImage, node_id: int, broker_id: int) -> Out
 
 
 def unregister_controller(image: MetadataImage, node_id: int, controller_id: int) -> Outcome[None]:
-    """Refused: 35, 42, 136."""
+    """Raises Refused: 35, 42, 136."""
     if controller_id == node_id:
         raise Refused(ErrorCode.INVALID_REQUEST, f"Controller {controller_id} is at work: it is this one.")
     if image.metadata_version < CONTROLLERS_UNREGISTER:

@@ -61,7 +61,7 @@ class Transactions:
         return self._pending is not None
 
     def feed(self, records: Iterable[WireStruct]) -> Iterator[list[WireStruct]]:
-        """The operations that `records`, one batch, complete. MetadataError."""
+        """Yields the operations that `records`, one batch, complete. Raises MetadataError."""
         plain: list[WireStruct] = []
         for record in records:
             kind = type(record).__name__
@@ -84,7 +84,7 @@ class Transactions:
 
 
 def voter_controls(node_id: int, directory_id: bytes, endpoints: Sequence[Endpoint]) -> list[tuple[int, WireStruct]]:
-    """What `kafka-storage format --standalone` adds: `kraft.version` 1, and this node as the only voter."""
+    """Returns what `kafka-storage format --standalone` adds: `kraft.version` 1, and this node as the only voter."""
     from ottla.wire.messages.internal import voters_record
     from ottla.wire.messages.internal.kraft_version_record import KRaftVersionRecord
 
@@ -128,11 +128,11 @@ class MetadataLog:
 
     @property
     def partition_log(self) -> PartitionLog:
-        """The log as any other."""
+        """Returns the log as any other."""
         return self._log
 
     def voter_controls(self) -> list[tuple[int, WireStruct]]:
-        """What a snapshot repeats of the log's own records: who votes, where that is not the configuration's to say."""
+        """Returns what a snapshot repeats of the log's own records: who votes, where that is not the configuration's to say."""
         if self._kraft_version == 0:
             return []
         from ottla.wire.messages.internal.kraft_version_record import KRaftVersionRecord
@@ -146,13 +146,14 @@ class MetadataLog:
 
     @property
     def is_new(self) -> bool:
-        """Nobody has ever led this log. OSError."""
+        """Nobody has ever led this log. Raises OSError."""
         return self._log.log_end_offset == 0 and not any(found.end_offset for found in snapshot.find(self._disk, self._log.path))
 
     # Replay
 
     def load(self, image: MetadataImage) -> None:
-        """Replays snapshot and log into an empty image. MetadataError, StorageError; the broker must not start on either."""
+        """Replays snapshot and log into an empty image. Raises MetadataError or StorageError; the broker must not start on
+        either."""
         try:
             snapshot.tidy(self._disk, self._log.path, self._log.log_start_offset)
             start = self._load_snapshot(image)
@@ -177,7 +178,7 @@ class MetadataLog:
         )
 
     def _load_snapshot(self, image: MetadataImage) -> int:
-        """The newest snapshot's end offset, 0 without one."""
+        """Returns the newest snapshot's end offset, 0 without one."""
         found = snapshot.find(self._disk, self._log.path)
         if not found:
             return 0
@@ -229,7 +230,7 @@ class MetadataLog:
     # Leading
 
     def begin_epoch(self) -> None:
-        """Elects itself. StorageError."""
+        """Elects itself. Raises StorageError."""
         self.epoch = self._latest_epoch = self._latest_epoch + 1
         path = f"{self._log.path}/{quorum_state.FILE_NAME}"
         try:
@@ -244,12 +245,12 @@ class MetadataLog:
             self._transactions = Transactions()
 
     def append(self, records: Sequence[WireStruct], metadata_version: int) -> int:
-        """One batch, durable when this returns; the offset of its last record. StorageError."""
+        """One batch, durable when this returns; the offset of its last record. Raises StorageError."""
         assert self.epoch >= 0, "begin_epoch comes first"
         return self._append(build_records(records, metadata_version, self._now_ms()))
 
     def raise_kraft_version(self, image: MetadataImage, endpoints: Sequence[Endpoint]) -> None:
-        """From 0 to 1: who votes, and where they are as controllers, is the log's to say from now on. StorageError."""
+        """From 0 to 1: who votes, and where they are as controllers, is the log's to say from now on. Raises StorageError."""
         from ottla.wire.messages.internal.voters_record import VotersRecord
 
         controls = voter_controls(self._node_id, self._directory_id, endpoints)

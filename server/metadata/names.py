@@ -32,7 +32,7 @@ def invalid_reason(name: str) -> str | None:
 
 
 def collision(name: str, existing: Iterable[str]) -> str | None:
-    """An existing topic whose name differs from `name` only in '.' and '_', which look the same in metrics' names."""
+    """Returns an existing topic whose name differs from `name` only in '.' and '_', which look the same in metrics' names."""
     if "." not in name and "_" not in name:
         return None
     same = name.replace(".", "_")

@@ -47,7 +47,7 @@ def open_standalone(
 ) -> StandaloneCluster:
     """Returns the cluster, with its image replayed and a new epoch begun. `logs` is formatted and has opened what is on disk.
 
-    MetadataError, StorageError: the broker must not start.
+    Raises MetadataError or StorageError: the broker must not start.
     """
     directory_ids = _directory_ids(logs)
     settings = ControllerSettings(config, {path: directory_ids[path] for path in config.log_dirs if path in directory_ids})
@@ -83,7 +83,7 @@ def open_standalone(
 
 
 def _bootstrap_records(disk: Disk, directory: str) -> list[WireStruct]:
-    """What an older `kafka-storage format` wrote down for the first leader. MetadataError, StorageError."""
+    """Returns what an older `kafka-storage format` wrote down for the first leader. Raises MetadataError or StorageError."""
     path = f"{directory}/{snapshot.BOOTSTRAP}"
     try:
         return snapshot.read(disk, path, needs_footer=False).records
@@ -94,8 +94,8 @@ def _bootstrap_records(disk: Disk, directory: str) -> list[WireStruct]:
 
 
 def _refuse_orphans(logs: LogManager, path: str) -> None:
-    """MetadataError where there are partitions and no metadata that says what they are: somebody lost it, and a start on empty
-    metadata would make every topic disappear.
+    """Raises MetadataError where there are partitions and no metadata that says what they are: somebody lost it, and a start on
+    empty metadata would make every topic disappear.
     """
     held = sum(topic != CLUSTER_METADATA for topic, _ in (*logs.logs, *logs.unavailable))
     if held:
@@ -105,7 +105,7 @@ def _refuse_orphans(logs: LogManager, path: str) -> None:
 
 
 def metadata_log_config(values: Mapping[str, object]) -> LogConfig:
-    """Settings of the metadata log's segments: only snapshots may end what it keeps."""
+    """Returns the settings of the metadata log's segments: only snapshots may end what it keeps."""
     overrides = {
         "cleanup.policy": "delete",
         "retention.ms": "-1",
@@ -120,7 +120,7 @@ def metadata_log_config(values: Mapping[str, object]) -> LogConfig:
 
 
 def _directory_ids(logs: LogManager) -> dict[str, bytes]:
-    """Path of each log directory -> its id."""
+    """Returns the path of each log directory -> its id."""
     return {path: uuid_from_text(meta.directory_id) for path, meta in logs.meta_properties().items() if meta is not None}
 
 

@@ -38,7 +38,7 @@ class Permits:
     """How long the client is to be quiet, for what was taken or refused."""
 
     def take(self, partitions: int) -> None:
-        """Asks to make or remove so many partitions. Refused: 89 THROTTLING_QUOTA_EXCEEDED."""
+        """Asks to make or remove so many partitions. Raises Refused: 89 THROTTLING_QUOTA_EXCEEDED."""
 
 
 NO_LIMIT: Final = Permits()
@@ -52,19 +52,19 @@ class Outcome(NamedTuple, Generic[_Answer]):
 
 
 def check_name(name: str) -> None:
-    """Refused: 17 INVALID_TOPIC_EXCEPTION."""
+    """Raises Refused: 17 INVALID_TOPIC_EXCEPTION."""
     reason = invalid_reason(name)
     if reason is not None:
         raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, reason)
 
 
 def check_size(records: int) -> None:
-    """Refused: 44 POLICY_VIOLATION."""
+    """Raises Refused: 44 POLICY_VIOLATION."""
     if records > MAX_RECORDS:
         raise Refused(ErrorCode.POLICY_VIOLATION, f"One request may change at most {MAX_RECORDS} partitions and settings.")
 
 
 def check_time(timeout_ms: int) -> None:
-    """Refused: 7 REQUEST_TIMED_OUT. As in Kafka, nothing is begun for a client whose time is over before it has begun."""
+    """Raises Refused: 7 REQUEST_TIMED_OUT. As in Kafka, nothing is begun for a client whose time is over before it has begun."""
     if timeout_ms <= 0:
         raise Refused(ErrorCode.REQUEST_TIMED_OUT)

@@ -54,7 +54,7 @@ def create(
 
 
 def _check_whole(image: MetadataImage, topics: list[CreatePartitionsTopic], timeout_ms: int) -> None:
-    """What is wrong with a request as a whole, whatever its topics are. Refused: 7, 44."""
+    """What is wrong with a request as a whole, whatever its topics are. Raises Refused: 7, 44."""
     if topics:
         check_time(timeout_ms)
         known = [(topic.count, image.topics[topic.name]) for topic in topics if topic.name in image.topics]
@@ -64,7 +64,7 @@ def _check_whole(image: MetadataImage, topics: list[CreatePartitionsTopic], time
 def _create(
     image: MetadataImage, settings: ControllerSettings, random: Random, topic: CreatePartitionsTopic, permits: Permits
 ) -> list[WireStruct]:
-    """Refused: 3 UNKNOWN_TOPIC_OR_PARTITION, 37 INVALID_PARTITIONS, 38, 39, 89."""
+    """Raises Refused: 3 UNKNOWN_TOPIC_OR_PARTITION, 37 INVALID_PARTITIONS, 38, 39, 89."""
     found = image.topics.get(topic.name)
     if found is None:
         raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)

@@ -20,7 +20,7 @@ from ottla.wire.errors import ErrorCode
 def place(
     brokers: Mapping[int, BrokerImage], partition_count: int, replication_factor: int, random: Random
 ) -> list[tuple[int, ...]]:
-    """Replicas of each new partition, preferred leader first. Refused: 38 INVALID_REPLICATION_FACTOR."""
+    """Replicas of each new partition, preferred leader first. Raises Refused: 38 INVALID_REPLICATION_FACTOR."""
     if replication_factor > len(brokers):
         raise Refused(
             ErrorCode.INVALID_REPLICATION_FACTOR,
@@ -70,7 +70,7 @@ def _interleaved(brokers: Iterable[BrokerImage]) -> list[int]:
 def check_assignment(brokers: Mapping[int, BrokerImage], replicas: Sequence[int], replication_factor: int | None) -> None:
     """Replicas that a client chose. `replication_factor`: what the topic's other partitions have, None for the first.
 
-    Refused: 39 INVALID_REPLICA_ASSIGNMENT.
+    Raises Refused: 39 INVALID_REPLICA_ASSIGNMENT.
     """
     reason = None
     if not replicas:

@@ -100,7 +100,7 @@ def _key(voter_id: int, directory_id: bytes) -> str:
 
 
 def _check_request(cluster_id: str, request: AddRaftVoterRequest | RemoveRaftVoterRequest) -> None:
-    """Refused: 42, 104."""
+    """Raises Refused: 42, 104."""
     if request.cluster_id not in (None, cluster_id):
         raise Refused(ErrorCode.INCONSISTENT_CLUSTER_ID, f"This is cluster {cluster_id}, not {request.cluster_id}.")
     if request.voter_id < 0 or request.voter_directory_id == ZERO_UUID:
@@ -108,6 +108,6 @@ def _check_request(cluster_id: str, request: AddRaftVoterRequest | RemoveRaftVot
 
 
 def _check_dynamic(voter: Voter) -> None:
-    """Refused: 35."""
+    """Raises Refused: 35."""
     if voter.directory_id == ZERO_UUID:
         raise Refused(ErrorCode.UNSUPPORTED_VERSION, "The configuration names the voters: kraft.version is 0.")

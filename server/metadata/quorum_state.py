@@ -27,7 +27,7 @@ class QuorumState(NamedTuple):
 
 
 def read(disk: Disk, path: str) -> QuorumState | None:
-    """None if there is none yet. MetadataError if it cannot be read: an epoch used twice would split the log's history."""
+    """None if there is none yet. Raises MetadataError if it cannot be read: an epoch used twice would split the log's history."""
     try:
         data = disk.read_bytes(path)
     except FileNotFoundError:
@@ -41,7 +41,7 @@ def read(disk: Disk, path: str) -> QuorumState | None:
 
 
 def write(disk: Disk, path: str, *, epoch: int, leader_id: int, kraft_version: int) -> None:
-    """`leader_id` is the only voter and leads `epoch`. Durable when it returns. OSError."""
+    """`leader_id` is the only voter and leads `epoch`. Durable when it returns. Raises OSError."""
     fields: dict[str, object]
     if kraft_version == 0:
         fields = {

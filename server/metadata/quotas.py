@@ -67,12 +67,12 @@ _WHOLE_ENOUGH: Final = 1e-6
 
 
 def entity_of(parts: Iterable[tuple[str, str | None]]) -> Entity:
-    """The entity with these names; of two of one kind the later counts."""
+    """Returns the entity with these names; of two of one kind the later counts."""
     return tuple(sorted(dict(parts).items(), key=lambda part: part[0]))
 
 
 def quotas_of(image: MetadataImage) -> dict[Entity, dict[str, float]]:
-    """All quotas that are set."""
+    """Returns all quotas that are set."""
     found: dict[Entity, dict[str, float]] = {}
     for record in image.kept.values():
         if isinstance(record, ClientQuotaRecord):
@@ -86,7 +86,8 @@ def has_quotas(image: MetadataImage) -> bool:
 
 
 async def unknown_hosts(request: AlterClientQuotasRequest) -> set[str]:
-    """Names of kind `ip` in the request that are neither addresses nor resolve to one. Asks the resolver only about hosts."""
+    """Returns the names of kind `ip` in the request that are neither addresses nor resolve to one. Asks the resolver only about
+    hosts."""
     names = {part.entity_name for entry in request.entries for part in entry.entity if part.entity_type == IP}
     unknown = set()
     for name in names:
@@ -132,7 +133,7 @@ def alter(
 
 
 def refused_whole(request: AlterClientQuotasRequest, code: ErrorCode, message: str | None) -> AlterClientQuotasResponse:
-    """The same for all that was asked for."""
+    """Returns the same for all that was asked for."""
     refused = Refused(code, message)
     entities = ([(part.entity_type, part.entity_name) for part in entry.entity] for entry in request.entries)
     return AlterClientQuotasResponse(entries=[_entry(entity, refused) for entity in entities])
@@ -150,7 +151,7 @@ def _invalid(reason: str) -> Refused:
 def _alter_entity(
     entity: Entity, ops: Iterable[OpData], present: Mapping[str, float], unknown: Container[str]
 ) -> list[ClientQuotaRecord]:
-    """What changes, if anything does. Refused: 42."""
+    """Returns what changes, if anything does. Raises Refused: 42."""
     wanted: dict[str, float | None] = {}
     for op in ops:
         if op.key in wanted:
@@ -168,7 +169,7 @@ def _alter_entity(
 
 
 def _keys_of(entity: Entity, unknown: Container[str]) -> Mapping[str, _Key]:
-    """The quotas that it may have. Refused: 42."""
+    """Returns the quotas that it may have. Raises Refused: 42."""
     if not entity:
         raise _invalid("An entity needs a user, a client id, or an ip.")
     for kind, name in entity:
@@ -186,7 +187,7 @@ def _keys_of(entity: Entity, unknown: Container[str]) -> Mapping[str, _Key]:
 
 
 def _check(keys: Mapping[str, _Key], key: str, value: float) -> None:
-    """Refused: 42."""
+    """Raises Refused: 42."""
     rule = keys.get(key)
     if rule is None:
         raise _invalid(f"This entity has no quota '{key}', but {', '.join(sorted(keys))}.")

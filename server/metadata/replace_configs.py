@@ -35,7 +35,7 @@ def replace(image: MetadataImage, settings: ControllerSettings, request: AlterCo
 
 
 def _replace(image: MetadataImage, settings: ControllerSettings, resource: AlterConfigsResource) -> list[ConfigRecord]:
-    """One resource. Refused: 42 INVALID_REQUEST, 40 INVALID_CONFIG, 17, 3."""
+    """One resource. Raises Refused: 42 INVALID_REQUEST, 40 INVALID_CONFIG, 17, 3."""
     kind, name = resource.resource_type, resource.resource_name
     check_once(config.name for config in resource.configs)
     nulls = [config.name for config in resource.configs if config.value is None]

@@ -38,14 +38,14 @@ SINCE: Final = 11
 
 
 def credential(image: MetadataImage, user: str, mechanism: int) -> UserScramCredentialRecord | None:
-    """What a login of this user is checked against."""
+    """Returns what a login of this user is checked against."""
     found = image.kept.get(("scram", user, mechanism))
     assert found is None or isinstance(found, UserScramCredentialRecord)
     return found
 
 
 def credentials(image: MetadataImage) -> Iterator[UserScramCredentialRecord]:
-    """Those of all users."""
+    """Yields those of all users."""
     return (record for record in image.kept.values() if isinstance(record, UserScramCredentialRecord))
 
 
@@ -75,7 +75,7 @@ def alter(image: MetadataImage, request: AlterUserScramCredentialsRequest) -> Ou
 
 
 def _change(image: MetadataImage, wish: ScramCredentialDeletion | ScramCredentialUpsertion) -> WireStruct:
-    """Refused: 33, 35, 91, 93, -1."""
+    """Raises Refused: 33, 35, 91, 93, -1."""
     if image.metadata_version < SINCE:
         raise Refused(ErrorCode.UNSUPPORTED_VERSION, "SCRAM credentials need a newer metadata.version.")
     if not wish.name:

@@ -62,13 +62,13 @@ class Snapshot(NamedTuple):
 
 
 def find(disk: Disk, directory: str) -> list[SnapshotId]:
-    """The snapshots in the metadata log's directory, newest first. OSError."""
+    """Returns the snapshots in the metadata log's directory, newest first. Raises OSError."""
     matches = filter(None, map(_NAME.fullmatch, disk.list(directory)))
     return sorted((SnapshotId(int(match[1]), int(match[2])) for match in matches), reverse=True)
 
 
 def tidy(disk: Disk, directory: str, log_start_offset: int) -> None:
-    """Removes what a start has no use for: halves, deleted ones, and snapshots that end below the log's start. OSError."""
+    """Removes what a start has no use for: halves, deleted ones, and snapshots that end below the log's start. Raises OSError."""
     stale = [found.file_name for found in find(disk, directory) if found.end_offset < log_start_offset]
     endings = (PARTIAL_SUFFIX, f".checkpoint{DELETED_SUFFIX}")
     for name in stale + [name for name in disk.list(directory) if name.endswith(endings)]:
@@ -77,7 +77,7 @@ def tidy(disk: Disk, directory: str, log_start_offset: int) -> None:
 
 
 def read(disk: Disk, path: str, *, needs_footer: bool = True) -> Snapshot:
-    """A whole snapshot. MetadataError if it is not whole or a record cannot be read; OSError."""
+    """Returns a whole snapshot. Raises MetadataError if it is not whole or a record cannot be read, and OSError."""
     data = disk.read_bytes(path)
     found = Snapshot([], 0, None)
     whole = False
@@ -105,7 +105,7 @@ def read(disk: Disk, path: str, *, needs_footer: bool = True) -> Snapshot:
 def write_bootstrap(
     disk: Disk, directory: str, features: Sequence[WireStruct], *, controls: Sequence[tuple[int, WireStruct]], now_ms: int
 ) -> None:
-    """The snapshot of a new directory. `controls` are the records that name the voters, if the log is to. OSError."""
+    """The snapshot of a new directory. `controls` are the records that name the voters, if the log is to. Raises OSError."""
     first = SnapshotHeaderRecord(last_contained_log_timestamp=now_ms)
     batches = [
         records.build_control([(SNAPSHOT_HEADER, first), *controls], now_ms),
@@ -122,13 +122,14 @@ def write_bootstrap(
 
 
 def stamped(batch: bytes, offset: int, epoch: int) -> tuple[list[bytes], int]:
-    """The batch in two parts, at this offset and of this epoch, and how many records it has."""
+    """Returns the batch in two parts, at this offset and of this epoch, and how many records it has."""
     header = read_header(batch)
     return [stamp(header, offset, epoch), batch[_STAMPED:]], header.records_count
 
 
 def last_contained_ms(disk: Disk, path: str) -> int:
-    """When the last record that the snapshot stands for was written: what its header says. MetadataError, OSError."""
+    """Returns when the last record that the snapshot stands for was written: what its header says. Raises MetadataError or
+    OSError."""
     file = disk.open(path)
     try:
         _, batch = next(iter_batches(file.pread(_FIRST_BATCH_BYTES, 0)))

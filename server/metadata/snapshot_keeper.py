@@ -80,7 +80,8 @@ class SnapshotKeeper:
         return None
 
     def run(self) -> Awaitable[None] | None:
-        """A pass: cleans if it is time to, and returns the writing of a snapshot, to be awaited, if one is due. StorageError."""
+        """Returns a pass: cleans if it is time to, and returns the writing of a snapshot, to be awaited, if one is due. Raises
+        StorageError."""
         if self._log.partition_log.directory.failed is not None:
             return None
         if self._clock.monotonic() >= self._next_cleaning:
@@ -90,7 +91,7 @@ class SnapshotKeeper:
         return None if reason is None else self.take(reason)
 
     async def take(self, reason: str) -> None:
-        """Writes a snapshot of the image as it is now. StorageError."""
+        """Writes a snapshot of the image as it is now. Raises StorageError."""
         from ottla.server.metadata.image_records import freeze
         from ottla.server.metadata.snapshot_writer import SnapshotWriter
 
@@ -122,7 +123,7 @@ class SnapshotKeeper:
     # Cleaning
 
     def clean(self) -> int:
-        """Deletes the snapshots and segments that retention lets go; returns how many snapshots. StorageError."""
+        """Deletes the snapshots and segments that retention lets go; returns how many snapshots. Raises StorageError."""
         log = self._log.partition_log
         try:
             with log.directory.guard(f"cleaning {log.path}"):

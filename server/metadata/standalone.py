@@ -68,13 +68,13 @@ class StandaloneController(Controller):
         self._wanted: dict[str, None] = {}  # topics to create in the background, in the order asked for
 
     def commit(self, records: Sequence[WireStruct]) -> None:
-        """Makes the records durable, then visible. StorageError, with the image unchanged."""
+        """Makes the records durable, then visible. Raises StorageError, with the image unchanged."""
         if records:
             last_offset = self._log.append(records, self.image.metadata_version)
             self.image.apply_all(records, last_offset)
 
     def _carry_out(self, outcome: Outcome[_Answer]) -> _Answer:
-        """Returns the answer once its records are durable and true. StorageError."""
+        """Returns the answer once its records are durable and true. Raises StorageError."""
         self.commit(outcome.records)
         return outcome.answer
 
@@ -159,7 +159,7 @@ class StandaloneController(Controller):
         return self._carry_out(tokens.expire(self.image, settings, now_ms, tokens.principal_of(requester), request))
 
     def expire_tokens(self) -> None:
-        """Removes the delegation tokens whose time is over. StorageError."""
+        """Removes the delegation tokens whose time is over. Raises StorageError."""
         from ottla.server.metadata import tokens
 
         self._carry_out(Outcome(tokens.expired(self.image, self._clock.now_ms()), None))

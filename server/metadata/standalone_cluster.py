@@ -69,7 +69,7 @@ class StandaloneCluster(Cluster):
 
     @property
     def epoch(self) -> int:
-        """The epoch of this leader of the metadata log."""
+        """Returns the epoch of this leader of the metadata log."""
         return self._log.epoch
 
     # Registration
@@ -165,7 +165,7 @@ class StandaloneCluster(Cluster):
         return Pass("token expiration", interval_ms, self._controller.expire_tokens), snapshots
 
     def _snapshot_pass(self) -> Awaitable[None] | None:
-        """Writes a snapshot of the metadata and cleans behind it, if it is time to. StorageError."""
+        """Writes a snapshot of the metadata and cleans behind it, if it is time to. Raises StorageError."""
         if self._keeper is None:
             from ottla.server.metadata.snapshot_keeper import SnapshotKeeper
 

@@ -69,12 +69,12 @@ def tokens(image: MetadataImage) -> Iterator[DelegationTokenRecord]:
 
 
 def hmac_of(token_id: str, secret_key: str) -> bytes:
-    """What the token's holder shows: HMAC-SHA-512."""
+    """Returns what the token's holder shows: HMAC-SHA-512."""
     return hmac.digest(secret_key.encode(), token_id.encode(), "sha512")
 
 
 def token_for(image: MetadataImage, secret_key: str, shown: bytes) -> DelegationTokenRecord | None:
-    """The token that this HMAC is of."""
+    """Returns the token that this HMAC is of."""
     for token in tokens(image):
         if hmac.compare_digest(hmac_of(token.token_id, secret_key), shown):
             return token
@@ -157,12 +157,12 @@ def expire(
 
 
 def expired(image: MetadataImage, now_ms: int) -> list[WireStruct]:
-    """What removes the tokens whose time is over."""
+    """Returns what removes the tokens whose time is over."""
     return [RemoveDelegationTokenRecord(token.token_id) for token in tokens(image) if is_expired(token, now_ms)]
 
 
 def _secret_key(image: MetadataImage, settings: TokenSettings) -> str:
-    """Refused: 35, 61."""
+    """Raises Refused: 35, 61."""
     if settings.secret_key is None:
         raise Refused(ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED)
     if image.metadata_version < SINCE:
@@ -171,7 +171,7 @@ def _secret_key(image: MetadataImage, settings: TokenSettings) -> str:
 
 
 def _shown(image: MetadataImage, settings: TokenSettings, shown: bytes) -> DelegationTokenRecord:
-    """Refused: 35, 61, 62."""
+    """Raises Refused: 35, 61, 62."""
     token = token_for(image, _secret_key(image, settings), shown)
     if token is None:
         raise Refused(ErrorCode.DELEGATION_TOKEN_NOT_FOUND)
@@ -179,19 +179,19 @@ def _shown(image: MetadataImage, settings: TokenSettings, shown: bytes) -> Deleg
 
 
 def _check_time(token: DelegationTokenRecord, now_ms: int) -> None:
-    """Refused: 66."""
+    """Raises Refused: 66."""
     if is_expired(token, now_ms):
         raise Refused(ErrorCode.DELEGATION_TOKEN_EXPIRED)
 
 
 def _check_renewer(token: DelegationTokenRecord, requester: Principal) -> None:
-    """Refused: 63."""
+    """Raises Refused: 63."""
     if str(requester) not in (token.owner, *token.renewers):
         raise Refused(ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH)
 
 
 def _lasting(token: DelegationTokenRecord, expiry_ms: int) -> WireStruct:
-    """The same token until another time."""
+    """Returns the same token until another time."""
     return DelegationTokenRecord(
         token.owner, token.requester, list(token.renewers), token.issue_timestamp, token.max_timestamp, expiry_ms, token.token_id
     )

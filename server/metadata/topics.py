@@ -81,14 +81,14 @@ def create(
 
 
 def _check_whole(topics: list[CreatableTopic], settings: ControllerSettings, timeout_ms: int) -> None:
-    """What is wrong with a request as a whole, whatever its topics are. Refused: 7, 44."""
+    """What is wrong with a request as a whole, whatever its topics are. Raises Refused: 7, 44."""
     if topics:
         check_time(timeout_ms)
         check_size(sum(_count(topic, settings) for topic in topics))
 
 
 def _count(topic: CreatableTopic, settings: ControllerSettings) -> int:
-    """How many partitions are asked for; a number that is none counts as 0."""
+    """Returns how many partitions are asked for; a number that is none counts as 0."""
     if topic.assignments:
         return len(topic.assignments)
     return settings.num_partitions if topic.num_partitions == DEFAULT else max(topic.num_partitions, 0)
@@ -101,7 +101,7 @@ def _failure(name: str, code: ErrorCode, message: str | None) -> CreatableTopicR
 def _create(
     image: MetadataImage, settings: ControllerSettings, random: Random, topic: CreatableTopic
 ) -> tuple[list[WireStruct], CreatableTopicResult]:
-    """The records of one topic (topic, settings, partitions, in Kafka's order) and the answer. Refused."""
+    """Returns the records of one topic (topic, settings, partitions, in Kafka's order) and the answer. Raises Refused."""
     _check_new_name(image, topic.name)
     overrides = _overrides(topic)
     configs.check_lengths(overrides)
@@ -157,7 +157,7 @@ def _partitions(image: MetadataImage, settings: ControllerSettings, random: Rand
 
 
 def _assigned(image: MetadataImage, topic: CreatableTopic) -> NewPartitions:
-    """Where the client chose the replicas itself. Refused: 42 INVALID_REQUEST, 39 INVALID_REPLICA_ASSIGNMENT."""
+    """Returns where the client chose the replicas itself. Raises Refused: 42 INVALID_REQUEST, 39 INVALID_REPLICA_ASSIGNMENT."""
     if topic.replication_factor != DEFAULT or topic.num_partitions != DEFAULT:
         raise Refused(
             ErrorCode.INVALID_REQUEST, "With a manual assignment, the numbers of partitions and replicas must both be -1."
@@ -180,7 +180,7 @@ def _assigned(image: MetadataImage, topic: CreatableTopic) -> NewPartitions:
 def partition_records(
     image: MetadataImage, settings: ControllerSettings, topic_id: bytes, partitions: dict[int, tuple[int, ...]]
 ) -> list[PartitionRecord]:
-    """New partitions, led by the first active replica. Refused: 38, where no replica of one is active."""
+    """New partitions, led by the first active replica. Raises Refused: 38, where no replica of one is active."""
     records = []
     for index, replicas in partitions.items():
         isr = [broker_id for broker_id in replicas if image.brokers[broker_id].active]
@@ -230,7 +230,7 @@ def delete(image: MetadataImage, request: DeleteTopicsRequest, permits: Permits 
 
 
 def _meant(image: MetadataImage, state: DeleteTopicState) -> TopicImage:
-    """The topic that a request means. Refused: 42, 3 UNKNOWN_TOPIC_OR_PARTITION, 100 UNKNOWN_TOPIC_ID."""
+    """Returns the topic that a request means. Raises Refused: 42, 3 UNKNOWN_TOPIC_OR_PARTITION, 100 UNKNOWN_TOPIC_ID."""
     if state.name is not None and state.topic_id != ZERO_UUID:
         raise Refused(ErrorCode.INVALID_REQUEST, "A topic is named by its name or by its id, not by both.")
     if state.name is None and state.topic_id == ZERO_UUID:

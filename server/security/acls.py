@@ -17,6 +17,7 @@ DISABLED_HERE: Final = "No Authorizer is configured on the broker"
 
 
 def check_elements(resource_type: int, pattern_type: int, operation: int, permission_type: int) -> None:
-    """CloseConnection where one is UNKNOWN: Kafka's decoder takes no such request. Codes that nobody knows are let through."""
+    """Raises CloseConnection where one is UNKNOWN: Kafka's decoder takes no such request. Codes that nobody knows are let
+    through."""
     if UNKNOWN in (resource_type, pattern_type, operation, permission_type):
         raise CloseConnection("an access rule's resource type, pattern type, operation and permission may not be unknown (0)")

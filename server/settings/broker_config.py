@@ -62,7 +62,7 @@ class BrokerConfig:
 
     @classmethod
     def from_mapping(cls, texts: Mapping[str, str], cluster_id: str | None = None) -> tuple[BrokerConfig, list[str]]:
-        """From text by name. Returns the configuration and the names that nobody knows. ConfigError."""
+        """From text by name. Returns the configuration and the names that nobody knows. Raises ConfigError."""
         values: dict[str, Any] = {name: setting.default for name, setting in (BROKER_SETTINGS | OWN_SETTINGS).items()}
         texts = _with_both_ids(texts)
         for name, text in texts.items():
@@ -84,7 +84,7 @@ class BrokerConfig:
 
     @property
     def metadata_log_dir(self) -> str:
-        """Where `__cluster_metadata-0` lies: `metadata.log.dir`, or the first log directory."""
+        """Returns where `__cluster_metadata-0` lies: `metadata.log.dir`, or the first log directory."""
         path = self.values["metadata.log.dir"]
         return os.path.abspath(path) if path else self.log_dirs[0]
 
@@ -93,7 +93,7 @@ class BrokerConfig:
         return any(listener == address.name for address in self.controller_listeners)
 
     def advertised_for(self, name: str, bound_port: int) -> ListenerAddress:
-        """What clients are told for listener `name`, now that its port is known."""
+        """Returns what clients are told for listener `name`, now that its port is known."""
         address = next(address for address in self.advertised_listeners if address.name == name)
         return address._replace(port=address.port or bound_port)
 

@@ -168,7 +168,7 @@ OWN_SETTINGS: Final[dict[str, Setting]] = {
 
 
 def documentation(setting: Setting) -> str:
-    """What a setting is for. A broker's setting that is the default of a topic's or a group's has that one's text."""
+    """Returns what a setting is for. A broker's setting that is the default of a topic's or a group's has that one's text."""
     if setting.doc:
         return setting.doc
     of, heir = next(
@@ -183,7 +183,7 @@ def documentation(setting: Setting) -> str:
 
 
 def base_name(name: str) -> str:
-    """The setting behind a listener's own: `listener.name.internal.ssl.keystore.type` is `ssl.keystore.type`."""
+    """Returns the setting behind a listener's own: `listener.name.internal.ssl.keystore.type` is `ssl.keystore.type`."""
     if name.startswith("listener.name."):
         rest = name.split(".", 3)
         return rest[3] if len(rest) == 4 else name
@@ -197,7 +197,7 @@ def is_hidden(name: str) -> bool:
 
 
 def advice(name: str) -> str:
-    """What to do about a name that BROKER_SETTINGS does not have; one line."""
+    """Returns what to do about a name that BROKER_SETTINGS does not have; one line."""
     for old, reason in REMOVED.items():
         if name == old or name.startswith(f"{old}."):
             return f"{name} has no effect: {reason}; remove it"

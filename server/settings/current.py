@@ -27,8 +27,8 @@ class DynamicTexts(Protocol):
     """Looks up what was set while brokers ran."""
 
     def __call__(self, broker: str, /) -> Mapping[str, str]:
-        """The settings written for the broker of this id, or for ALL_BROKERS, as text by name. Whoever answers must give the same
-        object until one of them changes, and another one then."""
+        """Returns the settings written for the broker of this id, or for ALL_BROKERS, as text by name. Whoever answers must give
+        the same object until one of them changes, and another one then."""
         ...
 
 
@@ -49,12 +49,12 @@ class CurrentSettings:
         self._values: Mapping[str, Any] = config.values
 
     def __getitem__(self, name: str) -> Any:
-        """The parsed value of one setting. KeyError where neither Kafka nor ottla has such a setting."""
+        """Returns the parsed value of one setting. Raises KeyError where neither Kafka nor ottla has such a setting."""
         return self.values[name]
 
     @property
     def values(self) -> Mapping[str, Any]:
-        """All settings of Kafka's and of ottla's, parsed, by name; the same object until a dynamic setting changes."""
+        """Returns all settings of Kafka's and of ottla's, parsed, by name; the same object until a dynamic setting changes."""
         common, own = self._dynamic(ALL_BROKERS), self._dynamic(self._own_name)
         if self._common is not common or self._own is not own:
             self._common, self._own, self._values = common, own, overlaid(self.config.values, common, own)
@@ -62,12 +62,12 @@ class CurrentSettings:
 
     @property
     def common(self) -> Mapping[str, str]:
-        """What was set for all brokers while they ran, as text."""
+        """Returns what was set for all brokers while they ran, as text."""
         return self._dynamic(ALL_BROKERS)
 
     @property
     def own(self) -> Mapping[str, str]:
-        """What was set for this broker while it ran, as text."""
+        """Returns what was set for this broker while it ran, as text."""
         return self._dynamic(self._own_name)
 
     @property
@@ -76,7 +76,7 @@ class CurrentSettings:
         return {**self.config.texts, **self.common, **self.own}
 
     def values_with(self, broker: str, texts: Mapping[str, str]) -> Mapping[str, Any]:
-        """What would count if `texts` were all that is set for `broker`: ALL_BROKERS, or any other name for this one."""
+        """Returns what would count if `texts` were all that is set for `broker`: ALL_BROKERS, or any other name for this one."""
         if broker == ALL_BROKERS:
             return overlaid(self.config.values, texts, self.own)
         return overlaid(self.config.values, self.common, texts)

@@ -70,7 +70,7 @@ def wrong_match(pair: str) -> str | None:
 def _int(
     name: str, default: int, low: int, doc: str, *, internal: bool = False, type_: ConfigType = _INT, effective: bool = True
 ) -> Setting:
-    """A number whose default is the broker's `group.<name>`."""
+    """Returns a number whose default is the broker's `group.<name>`."""
     return Setting(
         name, type_, default, low, synonyms=(f"group.{name}",), doc=doc, internal=internal, effective=effective
     )  # fmt: skip

@@ -41,7 +41,7 @@ class ListenerAddress(NamedTuple):
 
 
 def parse_protocol_map(text: str) -> dict[str, str]:
-    """`NAME:PROTOCOL,...` as a dict, names in capitals. ConfigError."""
+    """`NAME:PROTOCOL,...` as a dict, names in capitals. Raises ConfigError."""
     key = "listener.security.protocol.map"
     result: dict[str, str] = {}
     for part in filter(None, (part.strip() for part in text.split(","))):
@@ -55,7 +55,7 @@ def parse_protocol_map(text: str) -> dict[str, str]:
 
 
 def parse_addresses(key: str, texts: Iterable[str], protocols: dict[str, str]) -> tuple[ListenerAddress, ...]:
-    """The addresses of `listeners` or `advertised.listeners` (`key` is for messages). ConfigError."""
+    """Returns the addresses of `listeners` or `advertised.listeners` (`key` is for messages). Raises ConfigError."""
     result: list[ListenerAddress] = []
     for text in texts:
         match = _ADDRESS.fullmatch(text.strip())
@@ -73,7 +73,7 @@ def parse_addresses(key: str, texts: Iterable[str], protocols: dict[str, str]) -
 
 
 def check_open(addresses: Iterable[ListenerAddress]) -> None:
-    """Whether all of these can be listened on. ConfigError."""
+    """Whether all of these can be listened on. Raises ConfigError."""
     places: dict[int, ListenerAddress] = {}
     for address in addresses:
         if address.protocol not in SPOKEN:
@@ -93,7 +93,7 @@ def _distinct(host: str, other: str) -> bool:
 
 
 def check_advertised(advertised: Iterable[ListenerAddress], listeners: Iterable[ListenerAddress]) -> None:
-    """Whether clients can make use of these. ConfigError."""
+    """Whether clients can make use of these. Raises ConfigError."""
     names = {listener.name for listener in listeners}
     for address in advertised:
         if address.host in ANY_HOST - {""}:
@@ -105,7 +105,7 @@ def check_advertised(advertised: Iterable[ListenerAddress], listeners: Iterable[
 
 
 def reachable_host(host: str) -> str:
-    """What to advertise for a listener: its host, or this machine's name where it listens on all interfaces.
+    """Returns what to advertise for a listener: its host, or this machine's name where it listens on all interfaces.
 
     A name that nothing resolves (a container without DNS) would be of no use to anyone: then it is localhost.
     """

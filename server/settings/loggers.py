@@ -51,5 +51,5 @@ def _logger(name: str) -> logging.Logger:
 
 
 def _level_name(number: int) -> str:
-    """The level at or above `number`: between two of them lies what the upper one lets through."""
+    """Returns the level at or above `number`: between two of them lies what the upper one lets through."""
     return next((name for level, name in sorted(_NAMES.items()) if level >= number), "FATAL")

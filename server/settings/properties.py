@@ -52,7 +52,7 @@ class Given(NamedTuple):
 
 
 def read_file(path: Path) -> dict[str, Given]:
-    """The settings of a `.properties` file. ConfigError where it cannot be read."""
+    """Returns the settings of a `.properties` file. Raises ConfigError where it cannot be read."""
     try:
         raw = path.read_bytes()
     except OSError as error:
@@ -64,7 +64,7 @@ def read_file(path: Path) -> dict[str, Given]:
 
 
 def read_environment(environment: Mapping[str, str]) -> dict[str, Given]:
-    """The settings among the variables, by the rules of Kafka's image."""
+    """Returns the settings among the variables, by the rules of Kafka's image."""
     result = {
         _setting_name(variable): Given(text, variable)
         for variable, text in environment.items()
@@ -77,7 +77,7 @@ def read_environment(environment: Mapping[str, str]) -> dict[str, Given]:
 
 
 def read_overrides(pairs: Iterable[str]) -> dict[str, Given]:
-    """`key=value` as given to --override. ConfigError where there is no `=`."""
+    """`key=value` as given to --override. Raises ConfigError where there is no `=`."""
     result = {}
     for pair in pairs:
         key, equals, text = pair.partition("=")

@@ -70,7 +70,7 @@ def assignor_name(text: str) -> str:
 
 
 def check_broker(values: Mapping[str, Any], written: Collection[str] = ()) -> None:
-    """`values`: all of a broker's, parsed. `written`: the names that somebody wrote. ConfigError."""
+    """`values`: all of a broker's, parsed. `written`: the names that somebody wrote. Raises ConfigError."""
     _check_pairs(values, written)
     _check_times(values)
     _check_connections(values, written)
@@ -95,7 +95,7 @@ def check_broker(values: Mapping[str, Any], written: Collection[str] = ()) -> No
 def check_references(
     values: Mapping[str, Any], written: Collection[str], listeners: Set[str], controllers: Set[str], log_dirs: Iterable[str]
 ) -> None:
-    """Names of listeners (in capitals) and paths of directories that have to be there. ConfigError."""
+    """Names of listeners (in capitals) and paths of directories that have to be there. Raises ConfigError."""
     protocol = values["security.inter.broker.protocol"]
     if "security.inter.broker.protocol" in written and not values["inter.broker.listener.name"] and protocol not in listeners:
         raise ConfigError(f"security.inter.broker.protocol: no listener has the name {protocol}; remove it")
@@ -108,7 +108,7 @@ def check_references(
 
 
 def check_group(overrides: Mapping[str, Any], broker: Mapping[str, Any]) -> None:
-    """One group's own settings, parsed, against the broker's bounds and each other. ConfigError."""
+    """One group's own settings, parsed, against the broker's bounds and each other. Raises ConfigError."""
     values = {**broker, **{f"group.{name}": value for name, value in overrides.items()}}
     own = {f"group.{name}": name for name in overrides}
     try:

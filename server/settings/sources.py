@@ -84,7 +84,7 @@ class Sources:
     # Of each kind of resource
 
     def of_broker(self) -> Iterator[Described]:
-        """All that the broker itself has."""
+        """Yields all that the broker itself has."""
         names = [name for name, setting in BROKER_SETTINGS.items() if not _only_where_written(setting)]
         for name in _with(names, self.static, self.common, self.own):
             if name in OWN_SETTINGS:
@@ -92,7 +92,7 @@ class Sources:
             yield self._broker_setting(name, self._candidates(name))
 
     def of_all_brokers(self) -> Iterator[Described]:
-        """What was set for all brokers while they ran, and nothing else."""
+        """Yields what was set for all brokers while they ran, and nothing else."""
         for name, text in sorted(self.common.items()):
             candidates = [each for each in self._candidates(name) if each.source is Source.DYNAMIC_DEFAULT]
             yield self._broker_setting(name, candidates)._replace(value=None if is_hidden(name) else text)
@@ -114,8 +114,8 @@ class Sources:
             yield self._resource_setting(name, setting, overrides, Source.TOPIC, inherits)
 
     def of_new_topic(self, settings: Mapping[str, Setting], overrides: Mapping[str, str]) -> Iterator[Described]:
-        """What a topic with these overrides begins with, for the answer to CreateTopics: each value as it was written. Internal
-        settings are among them where they were given."""
+        """Yields what a topic with these overrides begins with, for the answer to CreateTopics: each value as it was written.
+        Internal settings are among them where they were given."""
         for name, setting in sorted(settings.items()):
             if setting.internal and name not in overrides:
                 continue
@@ -145,7 +145,8 @@ class Sources:
     # Parts
 
     def _written(self, names: Sequence[str]) -> Iterator[Candidate]:
-        """What somebody wrote for these names, which have one meaning, the strongest level first. This is the precedence."""
+        """Yields what somebody wrote for these names, which have one meaning, the strongest level first. This is the
+        precedence."""
         levels = ((self.own, Source.DYNAMIC_BROKER), (self.common, Source.DYNAMIC_DEFAULT), (self.static, Source.STATIC))
         for texts, source in levels:
             yield from (Candidate(name, texts[name], source) for name in names if name in texts)
@@ -174,7 +175,7 @@ class Sources:
         return Described(name, value, source, known is None or not known.dynamic, setting, candidates)
 
     def _inherited(self, setting: Setting) -> list[Candidate]:
-        """What stands behind a topic's or a group's setting."""
+        """Returns what stands behind a topic's or a group's setting."""
         return self._candidates(setting.synonyms[0]) if setting.synonyms else []
 
     def _resource_setting(
@@ -223,7 +224,7 @@ def _formatted(setting: Setting, text: str) -> str | None:
 
 
 def _in_unit(setting: Setting, written: Candidate) -> str | None:
-    """A broker setting's text for a topic's: as it stands where the unit is the same."""
+    """Returns a broker setting's text for a topic's: as it stands where the unit is the same."""
     value = BROKER_SETTINGS[written.name].parse(written.value or "")
     converted = in_topic_unit(written.name, value)
     return written.value if converted == value else setting.format(converted)

@@ -47,7 +47,7 @@ class Point(NamedTuple):
 
 
 def points(data: bytes) -> Iterator[Point]:
-    """Malformed, perhaps after some points."""
+    """Raises Malformed, perhaps after some points."""
     return _Reader().points(data)
 
 
@@ -100,7 +100,7 @@ class _Reader:
         return (value for number, _, value in self._fields(data) if number == wanted and isinstance(value, bytes))
 
     def _fields(self, data: bytes) -> Iterator[tuple[int, int, Value]]:
-        """(number, wire type, value). Malformed."""
+        """Yields (number, wire type, value). Raises Malformed."""
         at = 0
         while at < len(data):
             self._left -= 1
@@ -141,7 +141,7 @@ def _text(value: bytes) -> str:
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """The number and where it ends. Malformed."""
+    """Returns the number and where it ends. Raises Malformed."""
     value = 0
     for shift, byte in enumerate(data[at : at + _LONGEST_VARINT]):
         value |= (byte & 0x7F) << 7 * shift

@@ -145,7 +145,7 @@ class ClientTelemetry:
             self._forget(instance_id)
 
     def numbers(self) -> Iterator[tuple[Instance, Key, float]]:
-        """All that clients pushed and that is kept, as it is when each client's turn comes."""
+        """Yields all that clients pushed and that is kept, as it is when each client's turn comes."""
         for instance in list(self._instances.values()):
             for key, number in list(instance.numbers.items()):
                 yield instance, key, number
@@ -211,7 +211,7 @@ class ClientTelemetry:
         return ErrorCode.NONE
 
     def _keep(self, instance: Instance, metrics: bytes) -> None:
-        """Malformed, with nothing kept."""
+        """Raises Malformed, with nothing kept."""
         numbers = instance.numbers
         for name, attributes, value, is_delta in list(points(metrics)):
             key = name, attributes
@@ -230,7 +230,7 @@ class ClientTelemetry:
                 return made
 
     def _instance(self, instance_id: bytes, client_id: str | None, client: Client) -> Instance:
-        """The instance of this id as a request finds it: a new one where there is none, or none any more."""
+        """Returns the instance of this id as a request finds it: a new one where there is none, or none any more."""
         now_ms = self._clock.now_ms()
         instance = self._instances.get(instance_id)
         if instance is not None and now_ms - instance.seen_ms >= _expiry_ms(instance):
@@ -284,7 +284,7 @@ def _expiry_ms(instance: Instance) -> int:
 
 
 def _attributes(instance_id: bytes, client_id: str | None, client: Client) -> dict[str, str | None]:
-    """What subscriptions may ask of a client, by the names that KIP-714 gives it."""
+    """Returns what subscriptions may ask of a client, by the names that KIP-714 gives it."""
     name, version = client.client_software
     return {
         "client_instance_id": uuid_to_text(instance_id),
@@ -297,7 +297,7 @@ def _attributes(instance_id: bytes, client_id: str | None, client: Client) -> di
 
 
 def _parsed(texts: Mapping[str, str]) -> dict[str, Any]:
-    """What can be read of a subscription's settings. A data directory of Kafka's may have others."""
+    """Returns what can be read of a subscription's settings. A data directory of Kafka's may have others."""
     values: dict[str, Any] = {}
     for name, text in texts.items():
         with contextlib.suppress(ConfigError, KeyError):

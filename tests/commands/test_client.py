@@ -125,5 +125,5 @@ def test_a_client_config_that_cannot_be_read_is_wrong_usage(tmp_path: Path) -> N
     with pytest.raises(typer.BadParameter, match=r"No such file or directory; name a \.properties file that can be read"):
         cluster_of(None, (), path)
     path.write_text("a=1\nb=\\u12x")
-    with pytest.raises(typer.BadParameter, match=r"client\.properties, line 2: .* is no character"):
+    with pytest.raises(typer.BadParameter, match=r"client\.properties, line 2: .* is not a character"):
         cluster_of(None, (), path)

@@ -125,7 +125,7 @@ def test_a_directory_that_lost_its_name_is_not_given_another() -> None:
     disk = MemDisk()
     disk.makedirs("/only/__cluster_metadata-0")
     manager = LogManager(disk, ["/only"], lambda: NOW_MS, settings(), random=Random(1))
-    with pytest.raises(InconsistentMetadata, match=r"has lost its meta\.properties: it holds __cluster"):
+    with pytest.raises(InconsistentMetadata, match=r"holds __cluster.* but has lost its meta\.properties"):
         manager.format("cluster", 7)
     assert not disk.exists("/only/meta.properties")
 
@@ -178,7 +178,7 @@ def test_a_partition_whose_files_are_gone_does_not_begin_anew_without_a_word(
     broker.start()
     for topic in ("t", "u"):
         broker.manager.create(topic, 0, TOPIC_ID, broker.config, is_new=False)
-    assert [line.getMessage() for line in caplog.records] == ["t-0 was in /a and is gone: it begins anew, empty"]
+    assert [line.getMessage() for line in caplog.records] == ["t-0 was in /a and has disappeared: it starts again, empty"]
 
 
 def test_names_that_are_nearly_a_partitions_cost_the_others_nothing(broker: Broker) -> None:
@@ -272,7 +272,7 @@ def test_what_may_lie_in_a_directory_that_is_offline_is_not_made_anew(broker: Br
     broker.disk.fail("list", path="/a")
     broker.start()
     assert broker.ends() == {}
-    with pytest.raises(StorageError, match="t-0 is in no directory that works"):
+    with pytest.raises(StorageError, match="t-0 is in no working directory"):
         broker.manager.create("t", 0, TOPIC_ID, broker.config, is_new=False)
     assert broker.manager.create("u", 0, TOPIC_ID, broker.config).path == "/b/u-0"
     broker.manager.close()

@@ -52,5 +52,5 @@ def test_latin_1_is_read_where_it_is_no_utf_8() -> None:
 
 
 def test_an_escape_that_is_no_character_is_refused_with_its_line() -> None:
-    with pytest.raises(ConfigError, match=r"line 2: '\\u12x' is no character"):
+    with pytest.raises(ConfigError, match=r"line 2: '\\u12x' is not a character"):
         list(parse_properties(b"a=1\nb=\\u12x"))

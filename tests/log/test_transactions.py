@@ -337,7 +337,7 @@ def test_no_descriptor_for_the_file_is_no_failure_of_the_marker(caplog: pytest.L
     log.send(1)
     log.memory.fail("open", errno.EMFILE, path=".txnindex")
     log.end(1)
-    assert "is not there before its segment is full" in caplog.text
+    assert "could not be made and is missing until its segment is full" in caplog.text
     assert log.aborted() == [AbortedTransaction(1, 0, 1, 2)]
     log.restart(clean=True)
     assert log.file_entries(0) == [AbortedTransaction(1, 0, 1, 2)]

@@ -25,7 +25,7 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
         read_file(tmp_path)
     path = tmp_path / "server.properties"
     path.write_text("a=1\nb=\\u12x")
-    with pytest.raises(ConfigError, match=rf"{path}, line 2: '\\u12x' is no character"):
+    with pytest.raises(ConfigError, match=rf"{path}, line 2: '\\u12x' is not a character"):
         read_file(path)
 
 

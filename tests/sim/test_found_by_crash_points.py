@@ -1,4 +1,4 @@
-"""What the crash points found in the log, each as a short story of its own."""
+"""Bugs that the crash points found in the log, each with a short scenario of its own as its regression test."""
 
 from __future__ import annotations
 
