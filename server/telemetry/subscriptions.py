@@ -82,6 +82,7 @@ class Instance:
 
     __slots__ = (
         "attributes",
+        "is_forgotten",
         "last_error",
         "last_get_ms",
         "last_push_ms",
@@ -105,6 +106,8 @@ class Instance:
         self.seen_ms = NEVER_MS
         self.last_error = ErrorCode.NONE
         self.terminating = False
+        self.is_forgotten = False
+        """A request that is being answered may still hold an instance that has gone: nothing more is kept of it."""
 
 
 class Client(Closes, Protocol):
@@ -140,7 +143,7 @@ class ClientTelemetry:
 
     def _forget_client(self, client: Client) -> None:
         """The client's connection is gone, and with it the instance that it came for."""
-        instance_id = self._by_client.pop(client)
+        instance_id = self._by_client.pop(client, None)
         if instance_id in self._instances:
             self._forget(instance_id)
 
@@ -217,7 +220,7 @@ class ClientTelemetry:
             key = name, attributes
             if key in numbers:
                 numbers[key] = numbers[key] + value if is_delta else value
-            elif len(numbers) < MAX_NUMBERS_OF_ONE and self._kept < MAX_NUMBERS:
+            elif not instance.is_forgotten and len(numbers) < MAX_NUMBERS_OF_ONE and self._kept < MAX_NUMBERS:
                 numbers[key] = value
                 self._kept += 1
 
@@ -232,6 +235,7 @@ class ClientTelemetry:
     def _instance(self, instance_id: bytes, client_id: str | None, client: Client) -> Instance:
         """Returns the instance of this id as a request finds it: a new one where there is none, or none any more."""
         now_ms = self._clock.now_ms()
+        is_new_client = False
         instance = self._instances.get(instance_id)
         if instance is not None and now_ms - instance.seen_ms >= _expiry_ms(instance):
             self._forget(instance_id)
@@ -240,17 +244,20 @@ class ClientTelemetry:
             attributes = instance.attributes if instance else _attributes(instance_id, client_id, client)
             numbers = instance.numbers if instance else {}
             instance = Instance(attributes, numbers, self._subscription(instance_id, attributes), self._version)
-            if client not in self._by_client:
-                client.on_close(self._forget_client)
+            is_new_client = client not in self._by_client
             self._by_client[client] = instance_id
         instance.seen_ms = now_ms
         self._instances.pop(instance_id, None)
         self._instances[instance_id] = instance
         self._forget_old(now_ms)
+        if is_new_client:
+            client.on_close(self._forget_client)  # last, for a client that has gone already is forgotten at once
         return instance
 
     def _forget(self, instance_id: bytes) -> None:
-        self._kept -= len(self._instances.pop(instance_id).numbers)
+        instance = self._instances.pop(instance_id)
+        instance.is_forgotten = True
+        self._kept -= len(instance.numbers)
 
     def _forget_old(self, now_ms: int) -> None:
         while True:

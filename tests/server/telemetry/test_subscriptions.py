@@ -360,6 +360,18 @@ def test_a_client_is_forgotten_with_the_connection_it_first_came_on(rig: Rig) ->
     assert isinstance(rig.get(session=rig.connect()), Subscription)
 
 
+def test_a_client_that_has_gone_already_is_answered_and_forgotten(keeping: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(telemetry, "MAX_NUMBERS", 2)
+    for _ in range(3):
+        keeping.session.close()
+        assert isinstance(keeping.get(), Subscription)
+        assert keeping.push(metrics=metrics_data(gauge("a", point(1)), gauge("b", point(1)))) is NONE
+        assert (len(keeping.telemetry), kept(keeping)) == (0, {})
+    keeping.session = keeping.connect()
+    assert pushed(keeping, gauge("a", point(1)), gauge("b", point(1))) is NONE
+    assert len(kept(keeping)) == 2, "clients that are gone take up no room"
+
+
 def test_a_client_is_forgotten_after_a_long_silence(rig: Rig) -> None:
     rig.push(terminating=True)
     rig.pass_time(3 * INTERVAL_S - 1)
