@@ -14,7 +14,7 @@ import tempfile
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
@@ -31,6 +31,8 @@ from compat_tests.seen import LEDGER  # noqa: E402
 from compat_tests.topics import make_topics  # noqa: E402
 
 DIRECTORY = pytest.StashKey[Path]()
+SPARK_JVM: Final = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+"""For each JVM that a Spark session starts: it lives for seconds, and most of its CPU went to the optimising compiler."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -40,6 +42,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("filterwarnings", "ignore:(read|open)_text is deprecated:DeprecationWarning")  # within kafka-python
     config.addinivalue_line("filterwarnings", "ignore:unclosed <socket:ResourceWarning")  # py4j and kafka-python leave some
     let_ctrl_c_through()
+    os.environ["SPARK_SUBMIT_OPTS"] = " ".join(SPARK_JVM)
     forms.begin(config)
     worker_input: dict[str, Any] | None = getattr(config, "workerinput", None)
     if worker_input is None:

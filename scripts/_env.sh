@@ -47,7 +47,7 @@ need_strace() { # the tests kill a process at chosen system calls
     fi
 }
 
-need_clients() { # the tests run kcat, strace, and clients in Go, JavaScript and Rust, which their own tools fetch and build
+need_client_tools() { # the tests run kcat, strace, and clients in Go, JavaScript and Rust
     local missing=() tool
     for tool in go:golang node:nodejs npm:npm cargo:cargo gcc:gcc make:make kcat:kcat strace:strace; do
         command -v "${tool%%:*}" >/dev/null || missing+=("${tool##*:}")
@@ -60,5 +60,32 @@ need_clients() { # the tests run kcat, strace, and clients in Go, JavaScript and
             exit 1
         fi
     fi
-    PYTHONPATH=. python -m compat_tests.programs >/dev/null || exit 1
+}
+
+build_clients() { # fetches and builds those clients with their own tools; needs no environment, only a Python
+    PYTHONPATH=. python3 -m compat_tests.programs >/dev/null
+}
+
+fetch_jars() { # Apache Kafka's, Spark's connectors and the rest that Maven knows
+    local pom
+    for pom in compat_tests/reference/poms/*.pom.xml; do
+        PYTHONPATH=. python3 -m compat_tests.reference.maven "$(basename "$pom" .pom.xml)" >/dev/null || return
+    done
+}
+
+clients_and_jars() { build_clients && fetch_jars; }
+
+beside() { # beside NAME COMMAND...: runs it in the background; `joined NAME` waits for it, shows what it printed and has its status
+    local name=$1
+    shift
+    mkdir -p "$root/build/beside"
+    ("$@") >"$root/build/beside/$name.log" 2>&1 &
+    printf -v "beside_$name" %s "$!"
+}
+
+joined() {
+    local pid="beside_$1" code=0
+    wait "${!pid}" || code=$?
+    cat "$root/build/beside/$1.log"
+    return "$code"
 }
