@@ -57,8 +57,11 @@ class Promise(Generic[T]):
             self._finish()
 
     def add_done_callback(self, callback: Callable[[Promise[T]], object]) -> None:
-        assert not self._done
-        self._callbacks.append(callback)
+        """Calls `callback` with this promise once it is done, which may be now."""
+        if self._done:
+            callback(self)
+        else:
+            self._callbacks.append(callback)
 
     def _finish(self) -> None:
         assert not self._done

@@ -57,6 +57,7 @@ class CoordinatorShard(ABC, Generic[R]):
         self.unreplicated: Promise[None] | None = None
         """The promise that is kept when the last append is replicated, or None if everything is replicated."""
         self._append = append
+        self._is_over = False
         self._waiting: deque[tuple[Promise[None], Callable[[ErrorCode], object]]] = deque()
         """The promise of an append and the function to call once it is kept, in the order of the appends."""
 
@@ -141,6 +142,8 @@ class CoordinatorShard(ABC, Generic[R]):
             self._waiting.append((self.unreplicated, then))
 
     def _settle(self, appended: Promise[None]) -> None:
+        if self._is_over:  # this append was answered when the shard ended
+            return
         try:
             appended.result()
         except (LogError, NotLeaderOrFollower, OSError) as error:
@@ -149,14 +152,14 @@ class CoordinatorShard(ABC, Generic[R]):
             return
         if self.unreplicated is appended:
             self.unreplicated = None
-        waiting = self._waiting
-        while waiting and waiting[0][0].done():
-            waiting.popleft()[1](ErrorCode.NONE)
+        while self._waiting and self._waiting[0][0].done():  # any of these calls may end the shard, and then nothing waits
+            self._waiting.popleft()[1](ErrorCode.NONE)
 
     def fail(self) -> None:
         """Ends the shard, because this broker is no longer the partition's coordinator: requests that wait, and any that still
         come, are answered NOT_COORDINATOR.
         """
+        self._is_over = True
         self._append = _refuse_append
         lost: Promise[None] = Promise()
         lost.set_exception(NotLeaderOrFollower(f"partition {self.partition} of {self.topic} is lost"))

@@ -295,6 +295,9 @@ class Connection(asyncio.BufferedProtocol):
             self._answer = self._queue = AnswerQueue(waiting, self._serve, self._session, self._answers_ready)
             return
         if isinstance(promised, Promise):
+            if promised.done():  # its answer goes out with those of the turn
+                self._collect(promised, waiting)
+                return
             self._answer = promised
             promised.add_done_callback(lambda done: self._answered(done, waiting))
             return
@@ -305,24 +308,31 @@ class Connection(asyncio.BufferedProtocol):
 
     def _answered(self, answer: asyncio.Future[Any] | Promise[Any], waiting: Waiting) -> None:
         self._answer = None
+        if self._collect(answer, waiting):
+            self.active = True
+            self._flush()
+            self._work_off_backlog()
+
+    def _collect(self, answer: asyncio.Future[Any] | Promise[Any], waiting: Waiting) -> bool:
+        """Adds an answer that has come to those that are to be sent. Returns False if the connection ends instead."""
         if answer.cancelled():
             self.close("its request was cancelled")
-            return
+            return False
         try:
             response = waiting.route.finish(answer, waiting)
         except CloseConnection as reason:
             self.close(str(reason))
-            return
+            return False
         if self._closing:
-            return
+            return False
         if isinstance(response, bytes):
             self._out.append(response)
+            self._out_bytes += len(response) + REQUEST_COST
         else:
             self._out += response
+            self._out_bytes += sum(map(len, response)) + REQUEST_COST
             self._regions = True
-        self.active = True
-        self._flush()
-        self._work_off_backlog()
+        return True
 
     def _serve_queued(self, frame: memoryview) -> bool:
         """Serves a request whose answer is queued behind others; returns False if there is no queue or it does not admit it."""

@@ -65,13 +65,14 @@ class HighWatermark:
     # Moving it
 
     def on_append(self, end_offset: int) -> bool:
-        """Notes that the leader's log, which calls this, now ends at `end_offset` and needs no flush below that. Returns whether
-        an acknowledgement by all replicas has to wait.
+        """Notes that the leader's log, which calls this, now ends at `end_offset` or behind it and needs no flush below that.
+        Returns whether an acknowledgement by all replicas has to wait. Appends that waited for a flush are noted after it, so a
+        later one may have been noted before them.
 
         The log is in the middle of an append, so no waiting request is called from here. None has to be: an append alone moves
         no follower, and requests wait for followers.
         """
-        self._local_end = end_offset
+        self._local_end = max(self._local_end, end_offset)
         self._advance()
         return end_offset > self._partition.log.high_watermark
 

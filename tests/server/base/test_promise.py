@@ -18,6 +18,14 @@ def test_callbacks_run_within_the_call_that_sets_the_answer() -> None:
     assert (promise.done(), promise.answer, told) == (True, 7, [7])
 
 
+def test_a_promise_that_is_done_calls_back_at_once() -> None:
+    promise: Promise[int] = Promise()
+    promise.set_result(7)
+    told: list[int] = []
+    promise.add_done_callback(lambda done: told.append(done.result()))
+    assert told == [7]
+
+
 def test_a_failed_promise_raises_its_error_and_has_no_answer() -> None:
     promise: Acknowledgement[int] = Acknowledgement()
     promise.set_exception(ValueError("no"))

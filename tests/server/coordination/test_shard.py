@@ -122,6 +122,39 @@ def test_what_waits_when_the_partition_is_unloaded_is_not_the_coordinators_any_m
     assert codes == [ErrorCode.NOT_COORDINATOR], "it is answered once"
 
 
+def test_an_answer_may_end_the_shard_and_those_behind_it_are_answered_once() -> None:
+    log = LaggingLog()
+    shard = shard_over(log)
+    shard.put("a")
+    codes: list[ErrorCode] = []
+    shard.when_replicated(lambda code: shard.unload())
+    shard.when_replicated(codes.append)
+    shard.put("b")
+    shard.when_replicated(codes.append)
+    log.replicate_all()
+    assert codes == [ErrorCode.NOT_COORDINATOR] * 2
+
+
+def test_a_lost_leadership_is_one_line_however_many_appends_it_takes_back(caplog: pytest.LogCaptureFixture) -> None:
+    log = LaggingLog()
+    shard = shard_over(log)
+    for letter in "abc":
+        shard.put(letter)
+    log.lose()
+    assert caplog.messages == ["partition 0 of __letters was not replicated: led by another broker"]
+    shard.unload()
+    assert len(caplog.messages) == 1
+
+
+def test_a_shard_that_was_unloaded_says_nothing_of_appends_that_fail_later(caplog: pytest.LogCaptureFixture) -> None:
+    log = LaggingLog()
+    shard = shard_over(log)
+    shard.put("a")
+    shard.unload()
+    log.lose()
+    assert caplog.messages == []
+
+
 def test_an_unloaded_shard_neither_writes_nor_answers() -> None:
     log = LaggingLog(lag=False)
     shard = shard_over(log)

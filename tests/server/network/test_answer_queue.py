@@ -26,7 +26,7 @@ OTHER = b"\0\3"
 
 class Promising:
     """Keeps requests for what they say behind their key: `wait` is promised, and only an fsync is waited for; so is `later`,
-    and for something else; `bad` closes, `none` has no answer.
+    and for something else; `bad` closes, `none` has no answer. A promise to a request that says `done` is kept already.
     """
 
     def __init__(self) -> None:
@@ -38,6 +38,8 @@ class Promising:
         self.served.append(request)
         if b"wait" in request or b"later" in request:
             promise = self.promises[request] = Acknowledgement() if b"wait" in request else Promise()
+            if b"done" in request:
+                promise.set_result(request[-1:])
             return Waiting(promise, ROUTE, Request(NO_BROKER, session, 0, 0, 0, None), 0)
         if b"bad" in request:
             raise CloseConnection("it is bad")
@@ -107,6 +109,39 @@ def test_a_later_promise_does_not_hold_up_an_earlier_answer(peer: Peer) -> None:
         promising(peer).keep(B, C)
         await turn()
         assert [answer[-1:] for answer in answers(peer)] == [b"a", b"b", b"c"]
+
+    asyncio.run(run())
+
+
+def test_a_promise_that_is_kept_already_is_answered_in_its_turn(peer: Peer) -> None:
+    async def run() -> None:
+        await scenario(peer, PRODUCE + b"wait done x")
+        assert [answer[-1:] for answer in answers(peer)] == [b"x"]
+        assert not peer.connection.waiting
+        await scenario(peer, A, PRODUCE + b"wait done y")
+        assert len(answers(peer)) == 1
+        promising(peer).keep(A)
+        await turn()
+        assert [answer[-1:] for answer in answers(peer)] == [b"x", b"a", b"y"]
+
+    asyncio.run(run())
+
+
+def test_promises_that_are_kept_already_are_answered_by_the_connection_with_their_turn(peer: Peer) -> None:
+    done = OTHER + b"later done z"
+    peer.send(b"".join(map(framed, [done, OTHER + b"now", done])))
+    assert [answer[-1:] for answer in answers(peer)] == [b"z", b"w", b"z"]
+    assert peer.transport.writes == 1
+    assert not peer.connection.waiting
+
+
+def test_kept_promises_of_a_backlog_are_answered_one_after_the_other(peer: Peer) -> None:
+    async def run() -> None:
+        first = OTHER + b"later q"
+        await scenario(peer, first, *[OTHER + b"later done %d" % (number % 10) for number in range(200)])
+        assert answers(peer) == []
+        promising(peer).keep(first)
+        assert [answer[-1:] for answer in answers(peer)] == [b"q", *(b"%d" % (number % 10) for number in range(200))]
 
     asyncio.run(run())
 

@@ -173,6 +173,14 @@ def test_what_is_not_flushed_as_asked_is_not_passed() -> None:
     assert led.offset == 3
 
 
+def test_a_flush_that_releases_earlier_appends_does_not_move_the_leaders_own_end_back() -> None:
+    led = Led()
+    led.append(5)
+    assert led.high_watermark.on_append(3)
+    led.fetched(two=5, three=5)
+    assert led.offset == 5
+
+
 def test_a_replica_that_is_added_holds_it_back_once_it_is_in_sync() -> None:
     led = Led()
     led.append(3)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from ottla.server.base.errors import CloseConnection
+from ottla.server.base.promise import Promise
 from ottla.server.handlers import share_fetch
 from ottla.server.metadata.operation import NO_LIMIT, Permits, Refused
 from ottla.server.requests.kept_answers import KeptAnswers
@@ -199,6 +200,25 @@ def test_a_share_fetch_gets_what_is_acquired_for_it_and_waits_then(
     answer = broker.serve(ShareFetchRequest("g", "m", 0, max_bytes=10**6), version)
     assert asked == [1000]
     assert len(answer.responses[0].partitions[0].records) == 1500
+    assert 5000 < answer.throttle_time_ms < 7000
+    assert broker.client.muted == [answer.throttle_time_ms]
+
+
+@pytest.mark.parametrize("kept_before", [True, False])
+def test_a_promised_answer_is_charged_once_whenever_its_promise_is_kept(
+    broker: LimitedBroker, monkeypatch: pytest.MonkeyPatch, *, kept_before: bool
+) -> None:
+    topic = ShareFetchableTopicResponse(bytes(16), [PartitionData(0, records=b"x" * 1500)])
+    promise: Promise[ShareFetchResponse] = Promise()
+    if kept_before:
+        promise.set_result(ShareFetchResponse(responses=[topic]))
+    monkeypatch.setattr(share_fetch, "handle", lambda body, request: promise)
+    broker.limit(consumer_byte_rate=100.0)
+    read = broker.serve(ShareFetchRequest("g", "m", 0, max_bytes=10**6), 2)
+    if not kept_before:
+        assert broker.client.muted == []
+        promise.set_result(ShareFetchResponse(responses=[topic]))
+    answer = read()
     assert 5000 < answer.throttle_time_ms < 7000
     assert broker.client.muted == [answer.throttle_time_ms]
 
