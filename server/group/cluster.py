@@ -1,4 +1,4 @@
-"""What groups know of the cluster: its topics, the racks of its brokers, and the settings of groups.
+"""This module is the view that groups have of the cluster: its topics, the racks of its brokers, and the settings of groups.
 
 These are typing protocols, so that groups are tested without any metadata. A running broker passes metadata/image.py's
 MetadataImage.
@@ -23,7 +23,7 @@ class Topic(Protocol):
 
 
 class Cluster(Protocol):
-    """What groups know of the cluster: metadata/image.py's MetadataImage."""
+    """The cluster as groups see it: metadata/image.py's MetadataImage."""
 
     @property
     def topics(self) -> Mapping[str, Topic]: ...
@@ -42,5 +42,5 @@ class Cluster(Protocol):
         ...
 
     def config_of(self, resource_type: int, resource_name: str) -> Mapping[str, str]:
-        """Returns the settings that were made for a resource, as text by name. A group's resource type is 32 (GROUP)."""
+        """Returns the settings of a resource itself, as text by name. The resource type of groups is 32 (GROUP)."""
         ...

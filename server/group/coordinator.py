@@ -1,8 +1,9 @@
-"""The group coordinator: which partition of `__consumer_offsets` a group belongs to, and whether this broker leads it.
+"""The group coordinator finds the partition of `__consumer_offsets` that a group belongs to, and its shard if this broker leads
+it.
 
-A group lives in partition abs(hash of its id) mod the partition count, with Java's string hash, as every Kafka broker has it. The
+A group belongs to partition abs(hash of its id) mod the partition count, with Java's string hash, as in every Kafka broker. The
 leader of that partition is the group's coordinator: it loads the partition when it takes it over (shard.py, server/coordination/)
-and forgets it when it loses it. This object sees partitions only through CoordinatorLog, and topics as a Cluster (cluster.py).
+and unloads it when it loses it. This module sees partitions only through CoordinatorLog, and topics as a Cluster (cluster.py).
 """
 
 from __future__ import annotations
@@ -29,10 +30,13 @@ logger = logging.getLogger("ottla.server.group")
 
 TOPIC = "__consumer_offsets"
 LONGEST_STRING = 32_767
-"""In bytes: the keys and values in `__consumer_offsets` have lengths of 16 bits, which newer requests do not."""
+"""The longest string, in bytes: the keys and values in `__consumer_offsets` have lengths of 16 bits, while newer requests may
+have longer strings."""
 
 
 class GroupCoordinator:
+    """The group coordinator of this broker, with the shards of the partitions that it leads."""
+
     def __init__(
         self, log: CoordinatorLog, clock: Clock, settings: GroupCoordinatorConfig, node_id: int, cluster: Cluster, random: Random
     ) -> None:
@@ -47,16 +51,18 @@ class GroupCoordinator:
     # Routing
 
     def partition_for(self, group_id: str) -> int:
-        """The partition of `__consumer_offsets` that `group_id` belongs to. GroupError while there is no such topic."""
+        """Returns the partition of `__consumer_offsets` that `group_id` belongs to. Raises GroupError COORDINATOR_NOT_AVAILABLE
+        while there is no such topic.
+        """
         count = self._log.partition_count()
         if count == 0:
             raise GroupError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         return java_hash_bucket(group_id, count)
 
     def shard(self, group_id: str) -> Shard:
-        """Where `group_id` lives.
+        """Returns the shard that `group_id` belongs to.
 
-        GroupError: INVALID_GROUP_ID if no record could hold it, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR,
+        Raises GroupError: INVALID_GROUP_ID if the id is too long for a record, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR or
         COORDINATOR_LOAD_IN_PROGRESS.
         """
         if len(group_id.encode()) > LONGEST_STRING:
@@ -69,17 +75,21 @@ class GroupCoordinator:
         return shard
 
     def member_shard(self, group_id: str) -> Shard:
-        """As `shard`, for operations of members: "" is a group for offsets only, not one to join. GroupError INVALID_GROUP_ID."""
+        """Returns the shard as `shard` does, for operations of members. The group "" may have offsets but no members, and raises
+        GroupError INVALID_GROUP_ID.
+        """
         if not group_id:
             raise GroupError(ErrorCode.INVALID_GROUP_ID)
         return self.shard(group_id)
 
     def find(self, group_id: str) -> Group | None:
-        """The group, if it exists. Raises GroupError as `shard`."""
+        """Returns the group, or None if it does not exist. Raises GroupError as `shard` does."""
         return self.shard(group_id).groups.get(group_id)
 
     def all_groups(self) -> Iterator[Group]:
-        """All groups that this broker coordinates. GroupError COORDINATOR_LOAD_IN_PROGRESS while some are unknown."""
+        """Yields all groups that this broker coordinates. Raises GroupError COORDINATOR_LOAD_IN_PROGRESS while some partitions
+        are loading.
+        """
         self.refresh()
         if any(shard.loading for shard in self._shards.values()):
             raise GroupError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
@@ -87,24 +97,24 @@ class GroupCoordinator:
             yield from shard.groups.values()
 
     def loaded_shards(self) -> list[Shard]:
-        """The partitions whose groups are known; those that are loading are not among them."""
+        """Returns the shards that are loaded."""
         return [shard for shard in self._shards.values() if not shard.loading]
 
     # Leadership
 
     def refresh(self) -> None:
-        """Load all partitions that this broker leads and unload the others. Called at the start."""
+        """Loads all partitions that this broker leads and unloads the others. This runs at the start."""
         self._shards.refresh()
 
     def follow(self, partition: int) -> None:
-        """The leader of one partition may have changed: load it or unload it."""
+        """Loads or unloads one partition, whose leader may have changed."""
         self._shards.follow(partition)
 
     def unload(self, partition: int) -> None:
         self._shards.unload(partition)
 
     def close(self) -> None:
-        """Stop all timers; parked requests are answered NOT_COORDINATOR."""
+        """Stops all timers; parked requests are answered NOT_COORDINATOR."""
         self._shards.close()
 
     def _make(self, partition: int, leader_epoch: int, append: Callable[[bytes], Appended]) -> Shard:
@@ -112,33 +122,35 @@ class GroupCoordinator:
 
     def _loaded(self, shard: Shard) -> None:
         if shard.groups:
-            logger.info("partition %d of __consumer_offsets is loaded: %d groups", shard.partition, len(shard.groups))
+            logger.info("loaded partition %d of __consumer_offsets: %d groups", shard.partition, len(shard.groups))
         for topic in self._deleted_while_loading.pop(shard.partition, ()):
             self._delete_topic(shard, topic)
 
     def _unloaded(self, shard: Shard) -> None:
         self._deleted_while_loading.pop(shard.partition, None)
 
-    # What happens around groups
+    # Events outside of groups
 
     def is_loaded(self, partition: int) -> bool:
-        """Is everything known that is in a partition which this broker leads? Begins to load it where it is not."""
+        """Returns whether a partition is loaded. Begins to load it if this broker leads it and it is not."""
         self.follow(partition)
         shard = self._shards.get(partition)
         return shard is not None and not shard.loading
 
     def transaction_ended(self, partition: int, producer_id: int, *, committed: bool) -> None:
-        """A marker was appended to a partition that is loaded: the offsets of the transaction count, or never will."""
+        """Ends a transaction after its marker was appended to a loaded partition: its offsets count from now on, or are
+        dropped.
+        """
         self._shards[partition].end_transaction(producer_id, committed=committed)
 
     def topic_changed(self, topic: str, *, is_new: bool = False) -> None:
-        """A topic was created (`is_new`) or deleted, or got partitions or other replicas."""
+        """Tells groups that a topic was created (`is_new`) or deleted, or got partitions or other replicas."""
         for shard in self._shards.values():
             if not shard.loading:
                 shard.topic_changed(topic, is_new=is_new)
 
     def topic_deleted(self, topic: str) -> None:
-        """Committed offsets go with their topic; if it is the one they are kept in, so do the groups."""
+        """Removes the committed offsets of a deleted topic, or all groups if it is the topic that they are stored in."""
         if topic == TOPIC:
             self.refresh()
             return
@@ -153,14 +165,14 @@ class GroupCoordinator:
         try:
             shard.delete_topic(topic)
         except GroupError as error:
-            logger.warning("offsets of the deleted topic %s are left in partition %d: %s", topic, shard.partition, error)
+            logger.warning("cannot remove the offsets of the deleted topic %s in partition %d: %s", topic, shard.partition, error)
 
     def expire(self) -> None:
-        """Drop old offsets and abandoned groups. The scheduler calls this every `offsets.retention.check.interval.ms`."""
+        """Removes old offsets and abandoned groups. This runs every `offsets.retention.check.interval.ms`."""
         for shard in self._shards.values():
             if shard.loading:
                 continue
             try:
                 shard.expire()
             except GroupError as error:
-                logger.warning("offsets of partition %d were not expired: %s", shard.partition, error)
+                logger.warning("cannot remove the expired offsets of partition %d: %s", shard.partition, error)

@@ -1,4 +1,6 @@
-"""The broker settings that groups depend on, read once into plain fields: handlers and timers use them on every request."""
+"""`GroupCoordinatorConfig` holds the broker settings that groups depend on. They are read once into plain fields, since handlers
+and timers use them on every request.
+"""
 
 from __future__ import annotations
 
@@ -12,29 +14,30 @@ _CODECS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 _MS_PER_MINUTE = 60_000
 
 LEAST_INITIAL_DELAY_MS: Final = 1
-"""Also where `group.initial.rebalance.delay.ms` is 0. Else the first member is a generation of its own before the second one's
-request is read, and hears of the others by its next heartbeat: fifty that start together are stable in 7 ms, not in 58."""
+"""The shortest delay, used even if `group.initial.rebalance.delay.ms` is 0. Without any delay the first member would form a
+generation of its own before the second one's request is read, and learn of the others only by its next heartbeat. With it, fifty
+members that start together are stable in 7 ms instead of 58."""
 
 
 @dataclass(slots=True, frozen=True)
 class GroupCoordinatorConfig:
-    """Defaults are Kafka's."""
+    """The settings of the group coordinator; the defaults are Kafka's."""
 
     min_session_timeout_ms: int = 6_000
     max_session_timeout_ms: int = 1_800_000
     initial_rebalance_delay_ms: int = 3_000
     max_size: int = 2_147_483_647
-    # How long a first JoinGroup may stay parked: its sender cannot send heartbeats. A constant in Kafka.
+    # How long a member's first JoinGroup may stay parked, since it cannot send heartbeats meanwhile. It is a constant in Kafka.
     new_member_join_timeout_ms: int = 300_000
     offset_metadata_max_bytes: int = 4_096
     offsets_retention_ms: int = 7 * 24 * 60 * _MS_PER_MINUTE
     offsets_codec: int = compression.NONE
     broker: Mapping[str, object] = field(default_factory=dict, repr=False, compare=False)
-    """All of the broker's settings by name: those of the newer protocols are read from here (modern/group_configs.py)."""
+    """All of the broker's settings by name; the newer protocols read theirs from here (modern/group_configs.py)."""
 
     @classmethod
     def from_broker(cls, values: Mapping[str, object]) -> GroupCoordinatorConfig:
-        """From the broker's settings by name; a missing one has its default. The codec may be a name or a code."""
+        """Reads the broker's settings by name; a missing one has its default. The codec may be a name or a number."""
         default = cls()
 
         def number(name: str, otherwise: int) -> int:

@@ -1,4 +1,4 @@
-"""The kinds of groups that `__consumer_offsets` holds."""
+"""This module lists the kinds of groups in `__consumer_offsets`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import enum
 
 
 class Kind(enum.Enum):
-    """The values are the names of group types that ListGroups shows, in lower case."""
+    """The kinds of groups. The values are the names of group types that ListGroups shows, in lower case."""
 
     CLASSIC = "classic"
     CONSUMER = "consumer"

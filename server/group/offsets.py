@@ -1,11 +1,12 @@
-"""Committed offsets: how far each group has read each partition.
+"""This module keeps the committed offsets: how far each group has read each partition.
 
-State changes by `replay` alone. A commit inside a transaction is kept apart, under its producer id, until the transaction's
-marker makes it count or drops it; of a transactional and a plain commit for the same partition the later record wins.
+Only `replay` changes them. A commit inside a transaction is kept apart, under its producer id, until the transaction's marker
+makes it count or drops it; of a transactional and a plain commit for the same partition the later record counts.
 
-Offsets live until the group tells otherwise: a group without members loses them `offsets.retention.minutes` after its last member
-left, a group that never had members (a "simple" one) that long after each commit, and a stable consumer group those of
-topics it is not subscribed to. A client before OffsetCommit version 5 may set its own retention, which then holds instead.
+How long offsets are kept depends on the group: a group without members loses them `offsets.retention.minutes` after its last
+member left, a group that never had members (a "simple" one) that long after each commit, and a stable consumer group loses only
+those of topics it is not subscribed to. A client with OffsetCommit before version 5 may set its own retention time, which then
+counts instead.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ FOR_EVER = 2**63 - 1
 
 
 class CommittedOffset(WireStruct):
-    """What replay made of an OffsetCommitValue; `record_offset` is where it lies in the log."""
+    """An offset that was replayed; `record_offset` is the offset of its record in the log."""
 
     __slots__ = ("record_offset", "value")
 
@@ -52,7 +53,9 @@ class Offsets:
         return self._groups.get(group_id, {})
 
     def get(self, group_id: str, topic: str, topic_id: bytes, partition: int) -> OffsetCommitValue | None:
-        """The committed offset; one of a former topic of this name (both ids known and different) does not count."""
+        """Returns the committed offset, or None. An offset of a former topic of this name (both ids are known and differ) does
+        not count.
+        """
         committed = self._groups.get(group_id, {}).get(topic, {}).get(partition)
         if committed is None or is_stale(committed.value.topic_id, topic_id):
             return None
@@ -69,7 +72,9 @@ class Offsets:
 
     @staticmethod
     def commit(group_id: str, commits: Sequence[Commit], now_ms: int, retention_ms: int) -> list[OffsetRecord]:
-        """`retention_ms` as the client asked (versions 2-4), or -1: the broker's setting holds."""
+        """Returns the records of a commit. `retention_ms` is what the client asked for (versions 2 to 4), or -1 for the broker's
+        setting.
+        """
         expire_ms = NO_EXPIRY if retention_ms == -1 else min(now_ms + retention_ms, FOR_EVER)
         return [
             OffsetRecord(
@@ -80,14 +85,14 @@ class Offsets:
         ]
 
     def delete_group(self, group_id: str) -> list[OffsetRecord]:
-        """Tombstones for all offsets of a group, pending ones included."""
+        """Returns tombstones for all offsets of a group, including pending ones."""
         keys = {(topic, partition) for topic, partition in _keys(self.of_group(group_id))}
         for producer_id in self._open.get(group_id, ()):
             keys.update(_keys(self._pending[producer_id][group_id]))
         return [offset_tombstone(group_id, topic, partition) for topic, partition in sorted(keys)]
 
     def delete(self, group_id: str, topic: str, partitions: Iterable[int]) -> list[OffsetRecord]:
-        """Tombstones for those offsets that there are, pending ones included."""
+        """Returns tombstones for those of the offsets that exist, including pending ones."""
         committed = self.of_group(group_id).get(topic, {})
         return [
             offset_tombstone(group_id, topic, partition)
@@ -96,14 +101,14 @@ class Offsets:
         ]
 
     def delete_topic(self, topic: str) -> list[OffsetRecord]:
-        """Tombstones for all offsets of a topic that is no more, pending ones included."""
+        """Returns tombstones for all offsets of a deleted topic, including pending ones."""
         keys = {(group_id, partition) for group_id, topics in self._groups.items() for partition in topics.get(topic, ())}
         for pending in self._pending.values():
             keys.update((group_id, partition) for group_id, topics in pending.items() for partition in topics.get(topic, ()))
         return [offset_tombstone(group_id, topic, partition) for group_id, partition in sorted(keys)]
 
     def expire(self, group: Group, now_ms: int, retention_ms: int) -> tuple[list[OffsetRecord], bool]:
-        """Tombstones for what is too old, and whether nothing of the group's offsets is left then."""
+        """Returns tombstones for offsets that are too old, and whether the group has no offsets left after that."""
         topics = self.of_group(group.group_id)
         open_transactions = group.group_id in self._open
         if not group.may_expire_offsets:
@@ -138,7 +143,7 @@ class Offsets:
             self._open.setdefault(key.group, set()).add(producer_id)
 
     def end_transaction(self, producer_id: int, *, committed: bool) -> None:
-        """Replay a transaction's end marker: its commits count from now on, or never."""
+        """Replays the marker that ends a transaction: its commits count from now on, or are dropped."""
         for group_id, producer_ids in list(self._open.items()):
             producer_ids.discard(producer_id)
             if not producer_ids:
@@ -175,7 +180,7 @@ def _put(groups: dict[str, ByTopic], group_id: str, topic: str, partition: int, 
 
 
 def _remove(groups: dict[str, ByTopic], group_id: str, topic: str, partition: int) -> None:
-    """Forget one offset, and the group's and topic's entries with their last one."""
+    """Removes one offset, and the entries of its topic and group if it was their last."""
     topics = groups.get(group_id, {})
     partitions = topics.get(topic, {})
     if partitions.pop(partition, None) is None:

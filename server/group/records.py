@@ -1,12 +1,13 @@
-"""The records of `__consumer_offsets`, which groups of all kinds and offsets are made of, in Kafka's own schemas.
+"""This module encodes and decodes the records of `__consumer_offsets`, of groups of all kinds and of offsets, in Kafka's own
+schemas.
 
-A key starts with an int16 that says what kind of key it is (the schema's apiKey: 1 OffsetCommitKey, 2 GroupMetadataKey; 0 is an
-OffsetCommitKey of the distant past); a value starts with an int16 schema version. No value is a tombstone. Versions written are
-those of Kafka 4.4.0, seen in its log: OffsetCommitValue 4 (topic id in a tagged field; 1 when the client set a retention time,
-the only version that can carry it), GroupMetadataValue 3.
+A key begins with an int16 for its type (the schema's apiKey: 1 is OffsetCommitKey, 2 GroupMetadataKey, and 0 an OffsetCommitKey
+of very old versions); a value begins with an int16 schema version. A record without a value is a tombstone. The versions written
+are those that were found in the log of Kafka 4.4.0: OffsetCommitValue 4 (with the topic id in a tagged field; or 1 if the client
+set a retention time, which only that version can hold), and GroupMetadataValue 3.
 
-Those of the newer protocols are ProtocolRecords: any key and value of their schemas, whose modules are imported when the first
-such record is read or written. Their value versions are all 0 in Kafka 4.4.0. Keys that nobody knows are left where they are.
+Records of the newer protocols are ProtocolRecords, with any key and value of their schemas, whose modules are imported when the
+first such record is read or written. Their value versions are all 0 in Kafka 4.4.0. Records with unknown keys are ignored.
 """
 
 from __future__ import annotations
@@ -40,16 +41,16 @@ _INT16 = struct.Struct(">h")
 _PREFIX = [_INT16.pack(version) for version in range(24)]
 
 _USUAL: Final = struct.Struct(">iBhqiBqBBB16sB")
-"""The end of a commit's record: partition; size of the value; OffsetCommitValue 4: version, offset, leader epoch, metadata,
-commit timestamp, the topic id as a tagged field; number of headers."""
+"""The layout of the end of a commit's record: partition; size of the value; OffsetCommitValue 4 with version, offset, leader
+epoch, metadata, commit timestamp and the topic id as a tagged field; number of headers."""
 _PARTITION_BYTES: Final = 4
 _USUAL_SIZE: Final = (_USUAL.size - _PARTITION_BYTES - 2) << 1  # as a varint, which is twice the number below 64
 _EMPTY_TEXT: Final = 1
-_TAGS: Final = 1  # how many
+_TAGS: Final = 1  # the number of tagged fields
 _TOPIC_ID_TAG: Final = 0
 _TOPIC_ID_BYTES: Final = 16
 _NO_HEADERS: Final = 0
-_MOST_USUAL: Final = 64  # whose delta takes one byte
+_MOST_USUAL: Final = 64  # so that an offset delta takes one byte
 
 _CONSUMER, _SHARE, _STREAMS = Kind.CONSUMER, Kind.SHARE, Kind.STREAMS
 _SCHEMAS: Final[dict[int, tuple[Kind, str]]] = {
@@ -73,11 +74,11 @@ _SCHEMAS: Final[dict[int, tuple[Kind, str]]] = {
     22: (_STREAMS, "streams_group_current_member_assignment"),
     23: (_STREAMS, "streams_group_topology"),
 }
-"""By the key's api key: whose record it is, and the name that its schemas begin with."""
+"""For each api key of a key, the kind of group that the record belongs to, and the name that its schemas begin with."""
 
 
 class OffsetRecord(WireStruct):
-    """The offset that a group committed for one partition, or None: it has none any more."""
+    """The offset that a group committed for one partition, or a tombstone if `value` is None."""
 
     __slots__ = ("key", "value")
 
@@ -91,7 +92,7 @@ class OffsetRecord(WireStruct):
 
 
 class MetadataRecord(NamedTuple):
-    """A group between two rebalances, or None: it is gone."""
+    """A classic group between two rebalances, or a tombstone if `value` is None."""
 
     key: GroupMetadataKey
     value: GroupMetadataValue | None
@@ -106,7 +107,9 @@ class MetadataRecord(NamedTuple):
 
 
 class ProtocolRecord(NamedTuple):
-    """Something of a group of a newer protocol, or None: that is gone. Keys and values as in wire/messages/internal."""
+    """A record of a group of a newer protocol, or a tombstone if `value` is None. Keys and values are those of
+    wire/messages/internal.
+    """
 
     key: WireStruct
     value: WireStruct | None
@@ -125,7 +128,7 @@ GroupRecord = OffsetRecord | MetadataRecord | ProtocolRecord
 
 
 def _schema(message: WireStruct) -> Any:
-    """The generated module that a message comes from."""
+    """Returns the generated module that a message comes from."""
     return sys.modules[type(message).__module__]
 
 
@@ -138,7 +141,7 @@ def group_tombstone(group_id: str) -> MetadataRecord:
 
 
 class InTransaction(NamedTuple):
-    """Records that count when their producer's transaction is committed."""
+    """The transaction that records are part of: they count once it is committed."""
 
     producer_id: int
     producer_epoch: int
@@ -147,7 +150,7 @@ class InTransaction(NamedTuple):
 def encode_batch(
     records: Sequence[GroupRecord], timestamp_ms: int, codec: int = 0, transaction: InTransaction | None = None
 ) -> bytes:
-    """All `records` as one batch: they become true together or not at all. Its base sequence is 0, as in Kafka's own."""
+    """Encodes `records` as one batch, so that they take effect together or not at all. As in Kafka, its base sequence is 0."""
     if transaction is None and (section := _usual_section(records)) is not None:
         return wrap(section, len(records), timestamp_ms, timestamp_ms, codec=codec, base_sequence=0)
     encoded = [_encode(record, timestamp_ms) for record in records]
@@ -191,7 +194,7 @@ def _encode(record: GroupRecord, timestamp_ms: int) -> Record:
 
 @lru_cache(1024)
 def _usual_parts(group: str, topic: str) -> tuple[bytes, bytes]:
-    """What stands before and behind the offset delta in a commit's record that _usual_section writes; its partition follows."""
+    """Returns the bytes before and after the offset delta in a record that `_usual_section` writes; the partition comes next."""
     out: list[Buffer] = [_PREFIX[OFFSET_COMMIT]]
     offset_commit_key.ENCODE[0](OffsetCommitKey(group, topic, 0), out)
     key = b"".join(out)
@@ -202,8 +205,8 @@ def _usual_parts(group: str, topic: str) -> tuple[bytes, bytes]:
 
 
 def _usual_section(records: Sequence[GroupRecord]) -> bytes | None:
-    """The records of a usual commit, encoded in one go, for encoding is most of what a commit costs: every one with a value,
-    without metadata, of a topic that has an id, kept as the broker's settings say. None: some are not of this kind.
+    """Encodes the records of a usual commit in one go, since encoding is most of the cost of a commit. Every record must have a
+    value without metadata, a topic with an id, and no retention time of its own; otherwise this returns None.
     """
     if len(records) > _MOST_USUAL:
         return None
@@ -239,7 +242,7 @@ def _usual_section(records: Sequence[GroupRecord]) -> bytes | None:
 
 
 def decode(key: Buffer, value: Buffer | None) -> GroupRecord | None:
-    """A record as it was read from the log; None for a kind that is not ours.
+    """Decodes a record that was read from the log. Returns None for a type that this module does not know.
 
     Raises ValueError, IndexError or struct.error (wire.frame.MALFORMED) for bytes that do not follow their schema.
     """

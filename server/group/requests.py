@@ -1,7 +1,7 @@
-"""What clients ask of a group, whatever the version of the request and whatever the kind of the group.
+"""This module has the requests of clients to a group, independent of the version of the request and of the kind of the group.
 
-A handler makes one of these out of its request; the group's protocol (seam.py) answers it. An answer that has to wait for other
-members is a future, which the handler returns as it is.
+A handler translates its request into one of these, and the group's protocol (seam.py) answers it. An answer that has to wait for
+other members is a future, which the handler returns as it is.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Client(NamedTuple):
 
 
 class MemberProtocol(NamedTuple):
-    """An assignment strategy that a classic member can follow, and the metadata that its leader would get to see under it."""
+    """An assignment strategy that a classic member supports, with the metadata that the leader would get for it."""
 
     name: str
     metadata: bytes
@@ -54,7 +54,7 @@ class Join(NamedTuple):
 
     @property
     def requires_known_member_id(self) -> bool:
-        """Whether the member is to be given an id first (MEMBER_ID_REQUIRED) and has to join again under it (KIP-394)."""
+        """Whether the member is first given an id (MEMBER_ID_REQUIRED) and has to join again under it (KIP-394)."""
         return not self.member_id and self.instance_id is None and self.version >= _MEMBER_ID_REQUIRED_FROM
 
 

@@ -1,8 +1,8 @@
-"""What an operation on a group returns: the records that make it true, and the answer to give once they are written.
+"""A `Result` is what an operation on a group returns: the records to write, and the answer to give once they are written.
 
-The shard appends the records, replays them, calls `on_append` with the outcome, and goes on with the step which that returns
-(Kafka's CoordinatorResult and its append future, in one value). An operation without `on_append` fails as a whole when the
-append fails: the shard raises GroupError and the caller answers with its code.
+The shard appends the records, replays them, calls `on_append` with the outcome, and goes on with the step that it returns (it is
+Kafka's CoordinatorResult and its append future in one value). An operation without `on_append` fails as a whole if the append
+fails: the shard raises GroupError, and the caller answers with its code.
 """
 
 from __future__ import annotations
@@ -17,9 +17,8 @@ T = TypeVar("T")
 
 
 class Result(NamedTuple, Generic[T]):
-    """`records` are appended in one batch, as part of `transaction` if there is one, and `response` is the answer then.
-
-    Nothing is appended if there are no records.
+    """The outcome of an operation. `records` are appended in one batch, as part of `transaction` if there is one; `response` is
+    then the answer. If there are no records, nothing is appended.
     """
 
     records: Sequence[GroupRecord]
@@ -29,4 +28,4 @@ class Result(NamedTuple, Generic[T]):
 
 
 NOTHING: Result[None] = Result((), None)
-"""The result of a step that had no work left: nothing is written, and nothing is answered."""
+"""The result of a step that had nothing to do: nothing is written, and nothing is answered."""

@@ -1,9 +1,10 @@
-"""The seam between kinds of groups: what every kind has in common, and what a group protocol does for its groups.
+"""This module is the seam between the kinds of groups: what all kinds have in common, and what each kind's protocol does for its
+groups.
 
-A shard (shard.py) holds the groups of one partition of `__consumer_offsets`, of all kinds in one namespace: an id is one group.
-What they share is here: they are listed, described, deleted, own committed offsets and change by replayed records only. What
-sets them apart is a GroupProtocol, one object per kind and shard, which is opened when the first record or request of its kind
-comes:
+A shard (shard.py) holds the groups of one partition of `__consumer_offsets`. All kinds share one namespace: an id names one
+group. What they share is here: groups are listed, described and deleted, they own committed offsets, and they change by replayed
+records only. What differs is in a GroupProtocol, one object per kind and shard, which is opened with the first record or request
+of its kind:
 
     Kind       module                    its class          its records: api keys in `__consumer_offsets`
     CLASSIC    classic/protocol.py       ClassicProtocol    2
@@ -13,8 +14,8 @@ comes:
 
 To add a kind, write its Group and its GroupProtocol, name the module in shard.py's PROTOCOLS (it has a function
 `open_protocol(shard)`), and let its handlers call `groups.member_shard(group_id).protocol(ConsumerProtocol).heartbeat(...)`. An
-operation makes a Result (result.py) of records and an answer and passes it to `shard.run`; a timer passes its own to
-`shard.run_timer`. `replay` is the only code that changes what a restart has to find again.
+operation returns a Result (result.py) of records and an answer, which is passed to `shard.run`; that of a timer is passed to
+`shard.run_timer`. `replay` is the only code that changes state which must survive a restart.
 """
 
 from __future__ import annotations
@@ -42,14 +43,16 @@ class Group(ABC):
     kind: ClassVar[Kind]
     group_id: str
     protocol_type: str | None
-    """As ListGroups shows it: "consumer", "connect", "share", "streams", ...; None as long as nobody joined a classic group."""
+    """The type that ListGroups shows: "consumer", "connect", "share", "streams", ...; None until a member joins a
+    classic group.
+    """
     members: Mapping[str, Any]
-    """By member id."""
+    """The members by member id."""
 
     @property
     @abstractmethod
     def state_name(self) -> str:
-        """As ListGroups and the describing APIs show it: "Empty", "Stable", ..."""
+        """The state that ListGroups and the describing APIs show: "Empty", "Stable", ..."""
 
     @property
     def member_count(self) -> int:
@@ -57,42 +60,46 @@ class Group(ABC):
 
     @property
     def is_empty(self) -> bool:
-        """Has no members, so that it may be deleted."""
+        """Whether the group has no members, so that it may be deleted."""
         return not self.members
 
     @property
     def is_simple(self) -> bool:
-        """Whether nobody ever joined it, so that it holds nothing but committed offsets (a "simple" group in Kafka's words)."""
+        """Whether no member has ever joined it, so that it has nothing but committed offsets (Kafka calls it a "simple"
+        group).
+        """
         return False
 
     @property
     def is_expendable(self) -> bool:
-        """Whether it may be removed once its last offset has expired."""
+        """Whether the group may be removed once its last offset has expired."""
         return self.is_empty
 
     @abstractmethod
     def is_subscribed(self, topic: str) -> bool:
-        """Do its members read the topic? Its offsets are neither expired nor deleted under them then."""
+        """Returns whether members read the topic; if so, its offsets neither expire nor may be deleted."""
 
     @property
     def may_expire_offsets(self) -> bool:
-        """Those of topics that it is not subscribed to."""
+        """Whether offsets of topics that the group is not subscribed to may expire now."""
         return True
 
     def expires_from_ms(self, commit_timestamp_ms: int) -> int:
-        """When the retention of an offset begins: at its commit, or, for a classic group, when it became empty."""
+        """Returns when the retention time of an offset begins: at its commit or, for a classic group, when the group became
+        empty.
+        """
         return commit_timestamp_ms
 
     @abstractmethod
     def tombstones(self) -> Sequence[GroupRecord]:
-        """What removes the group, its offsets apart."""
+        """Returns the records that remove the group, without those of its offsets."""
 
 
 G = TypeVar("G", bound=Group)
 
 
 class GroupProtocol(ABC, Generic[G]):
-    """What the groups of one kind do, on one shard."""
+    """The protocol of one kind of groups, on one shard."""
 
     kind: ClassVar[Kind]
 
@@ -100,46 +107,52 @@ class GroupProtocol(ABC, Generic[G]):
 
     @abstractmethod
     def replay(self, record: GroupRecord) -> None:
-        """Make a record of this kind true, running or loading. ValueError: no group is like that."""
+        """Applies a record of this kind, when it was written or is loaded. Raises ValueError if no group can be like that."""
 
     def loaded(self, group: G) -> Result[None] | None:
-        """The shard was read to its end: sessions begin now."""
+        """Begins the sessions of a group's members, after the shard was loaded. May return records to write."""
         return None
 
     @abstractmethod
     def discard(self, group: G, error: ErrorCode) -> None:
-        """The group is gone, or its partition went to another broker: stop its timers, answer whoever waits with `error`."""
+        """Stops a group's timers and answers all waiting requests with `error`, because the group was removed or its partition
+        went to another broker.
+        """
 
     def topic_changed(self, topic: str, *, is_new: bool = False) -> None:
-        """A topic was created (`is_new`) or deleted, or got partitions or other replicas. Nothing may be written here but by a
-        timer. Called for each of many topics, so what costs more with many groups is put off.
+        """Notes that a topic was created (`is_new`) or deleted, or got partitions or other replicas. It may write records only
+        by a timer. It may be called for many topics at once, so work that grows with the number of groups should be deferred.
         """
 
     # Offsets
 
     @abstractmethod
     def admit_commit(self, group: G, committer: Committer) -> None:
-        """May it commit now? It counts as a sign of life. GroupError: no, and why."""
+        """Checks that this member may commit now, and counts that as a sign of life. Raises GroupError if it may not."""
 
     @abstractmethod
     def admit_commit_in_transaction(self, group: G, committer: Committer) -> None:
-        """As `admit_commit`, for TxnOffsetCommit."""
+        """Does the same as `admit_commit` for TxnOffsetCommit."""
 
     def admit_partitions(self, group: G, committer: Committer, commits: Iterable[Commit]) -> None:
-        """May it commit for these partitions? Asked after the other two. GroupError: no, for none."""
+        """Checks, after one of the other two, that the member may commit for these partitions. Raises GroupError if it may not
+        commit for all of them.
+        """
 
     def admit_fetch(self, group: G, committer: Committer) -> None:
-        """May it ask for offsets (OffsetFetch v9 on)? GroupError: STALE_MEMBER_EPOCH, UNKNOWN_MEMBER_ID."""
+        """Checks that the member may fetch offsets (OffsetFetch from version 9 on). Raises GroupError STALE_MEMBER_EPOCH or
+        UNKNOWN_MEMBER_ID.
+        """
 
     def admit_deletion(self, group: G) -> None:
-        """May the group be deleted? GroupError NON_EMPTY_GROUP."""
+        """Checks that the group may be deleted. Raises GroupError NON_EMPTY_GROUP."""
         if not group.is_empty:
             raise GroupError(ErrorCode.NON_EMPTY_GROUP, "The group is not empty.")
 
     def admit_offset_deletion(self, group: G) -> None:
-        """May offsets be deleted, of topics that it is not subscribed to? GroupError NON_EMPTY_GROUP."""
+        """Checks that offsets of topics that the group is not subscribed to may be deleted. Raises GroupError NON_EMPTY_GROUP."""
 
-    # What members of the classic protocol ask for. A group of another kind knows none of them unless it overrides these.
+    # Requests of members of the classic protocol. Groups of another kind have no such members unless they override these.
 
     def join(self, group_id: str, request: Join) -> JoinAnswer:
         return refused_join(request.member_id, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
@@ -159,7 +172,7 @@ T = TypeVar("T")
 
 
 class GroupShard(Protocol):
-    """What a group protocol sees of the shard that it serves (shard.py)."""
+    """The part of a shard (shard.py) that its group protocols use."""
 
     clock: Clock
     settings: GroupCoordinatorConfig
@@ -176,7 +189,7 @@ class GroupShard(Protocol):
         ...
 
     def run(self, result: Result[T]) -> T:
-        """Writes and replays the records of an operation and returns its answer. GroupError: they could not be written."""
+        """Writes and replays the records of an operation and returns its answer. Raises GroupError if they cannot be written."""
         ...
 
     def run_timer(self, result: Result[None]) -> None:
@@ -184,5 +197,5 @@ class GroupShard(Protocol):
         ...
 
     def join(self, group_id: str, request: Join) -> JoinAnswer:
-        """Answers a JoinGroup by the protocol of the group as it is now."""
+        """Answers a JoinGroup by the protocol of the group's present kind."""
         ...

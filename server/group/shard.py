@@ -1,8 +1,8 @@
-"""One partition of `__consumer_offsets`: the groups that hash to it, of all kinds (seam.py), and their offsets.
+"""A `Shard` is one partition of `__consumer_offsets`: the groups of all kinds (seam.py) that hash to it, and their offsets.
 
-Every operation runs the same way (`run`): its records become one batch, the batch is appended, the records are replayed, and only
-then the answer goes out. Loading is the same replay over the whole partition. All of it happens on the event loop without
-waiting in between, so no operation ever sees another one's records half done.
+Every operation runs in the same way (`run`): its records become one batch, the batch is appended, the records are replayed, and
+only then is the operation answered. Loading is the same replay over the whole partition. An operation runs on the event loop
+without waiting in between, so no operation ever sees another one half done.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ PROTOCOLS: Final[dict[Kind, str]] = {
     Kind.SHARE: "ottla.server.group.share.protocol",
     Kind.STREAMS: "ottla.server.group.streams.protocol",
 }
-"""The module of each kind, which is imported when a shard first needs it. Records of a kind that is missing here are ignored."""
+"""The module of each kind, which is imported when a shard first needs it. Records of kinds that are missing here are ignored."""
 
 PIECE_BYTES = 256 * 1024
-TOMBSTONE_BYTES = 300  # the most that one takes beside its group's id: a topic's name of 249 bytes, a partition, a frame
+TOMBSTONE_BYTES = 300  # the most that a tombstone takes beside its group id: a topic name of 249 bytes, a partition, framing
 
 
 class Shard(CoordinatorShard[GroupRecord]):
@@ -79,13 +79,13 @@ class Shard(CoordinatorShard[GroupRecord]):
     # Kinds of groups
 
     def protocol(self, wanted: type[P]) -> P:
-        """The protocol of a kind that PROTOCOLS knows, by its class."""
+        """Returns the shard's protocol of a class that PROTOCOLS knows."""
         found = self._protocol(wanted.kind)
         assert isinstance(found, wanted)
         return found
 
     def protocol_of(self, group_id: str) -> GroupProtocol[Any]:
-        """That of a group; one that does not exist yet would be classic."""
+        """Returns the protocol of a group; that of one which does not exist yet is the classic protocol."""
         group = self.groups.get(group_id)
         return self._protocol(Kind.CLASSIC if group is None else group.kind)
 
@@ -102,7 +102,9 @@ class Shard(CoordinatorShard[GroupRecord]):
     # Append, then replay
 
     def run(self, result: Result[T]) -> T:
-        """Write what an operation asks for and give its answer. GroupError: it could not be written, nothing has changed."""
+        """Writes the records of an operation and returns its answer. Raises GroupError if they cannot be written; nothing has
+        changed then.
+        """
         step: Result[T] | Result[None] | None = result
         while step is not None:
             error = self._write(step.records, step.transaction) if step.records else ErrorCode.NONE
@@ -115,17 +117,17 @@ class Shard(CoordinatorShard[GroupRecord]):
         return result.response
 
     def run_timer(self, result: Result[None]) -> None:
-        """As `run`, for what nobody waits for."""
+        """Does the same as `run` for records that no request waits for, and logs a failure."""
         try:
             self.run(result)
         except GroupError as error:
-            logger.warning("partition %d of __consumer_offsets: a timer's records were not written: %s", self.partition, error)
+            logger.warning("partition %d of __consumer_offsets: cannot write the records of a timer: %s", self.partition, error)
 
     def _write(self, records: Sequence[GroupRecord], transaction: InTransaction | None) -> ErrorCode:
         try:
             batch = encode_batch(records, self.clock.now_ms(), self.settings.offsets_codec, transaction)
-        except struct.error as error:  # the epoch behind the last one, of a group whose records somebody else wrote
-            logger.error("group %s: its next records cannot be written: %s", records[0].group_id, error)
+        except struct.error as error:  # an epoch beyond the greatest, in a group whose records another program wrote
+            logger.error("group %s: cannot encode its next records: %s", records[0].group_id, error)
             return ErrorCode.UNKNOWN_SERVER_ERROR
         try:
             self.write(batch, records, NO_PRODUCER_ID if transaction is None else transaction.producer_id)
@@ -140,7 +142,7 @@ class Shard(CoordinatorShard[GroupRecord]):
         return GroupError(code)
 
     def end_transaction(self, producer_id: int, *, committed: bool) -> None:
-        """The offsets that the transaction committed count from now on, or never will."""
+        """Ends a transaction: the offsets that it committed count from now on, or are dropped."""
         self.offsets.end_transaction(producer_id, committed=committed)
 
     def replay(self, record: GroupRecord, offset: int, producer_id: int = NO_PRODUCER_ID) -> None:
@@ -163,13 +165,13 @@ class Shard(CoordinatorShard[GroupRecord]):
         return iter(())
 
     def unload(self) -> None:
-        """Answers the parked requests of members with NOT_COORDINATOR: they are to look for the new coordinator."""
+        """Answers the parked requests of members with NOT_COORDINATOR, so that they look for the new coordinator."""
         super().unload()
         for group in self.groups.values():
             self._protocol(group.kind).discard(group, ErrorCode.NOT_COORDINATOR)
         self.groups.clear()
 
-    # Members of the classic protocol, which some other kinds of groups let in as well
+    # Requests of members of the classic protocol, which some other kinds of groups admit as well
 
     def join(self, group_id: str, request: Join) -> JoinAnswer:
         return self.protocol_of(group_id).join(group_id, request)
@@ -201,10 +203,10 @@ class Shard(CoordinatorShard[GroupRecord]):
         missing_group: ErrorCode = ErrorCode.ILLEGAL_GENERATION,
         transaction: InTransaction | None = None,
     ) -> None:
-        """Store offsets of a member, or, without one (epoch -1), of a group that has none.
+        """Stores offsets of a member or, with epoch -1, of a group without members.
 
-        `missing_group` answers an epoch of a group that does not exist. In a `transaction` they count when it is committed.
-        GroupError: nothing was stored.
+        `missing_group` is the error if there is an epoch, but no group. In a `transaction` the offsets count once it is
+        committed. If it raises GroupError, nothing is stored.
         """
         group = self.groups.get(group_id)
         if group is not None and transaction is not None:
@@ -220,15 +222,16 @@ class Shard(CoordinatorShard[GroupRecord]):
             self.run(Result(records, None, transaction=transaction))
 
     def admit_fetch(self, group_id: str, committer: Committer) -> None:
-        """May it ask for the group's offsets? GroupError."""
+        """Checks that the sender may fetch the group's offsets. Raises GroupError if it may not."""
         group = self.groups.get(group_id)
         if group is not None:
             self._protocol(group.kind).admit_fetch(group, committer)
 
     def delete_offsets(self, group_id: str, topics: Sequence[tuple[str, Sequence[int]]]) -> list[ErrorCode]:
-        """Forget offsets of a group, all of them or none; what each topic comes to: NONE or GROUP_SUBSCRIBED_TO_TOPIC.
+        """Deletes offsets of a group. Returns a code for each topic: NONE or GROUP_SUBSCRIBED_TO_TOPIC.
 
-        An offset that is not there counts as forgotten. GroupError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, or not written.
+        An offset that does not exist counts as deleted. Raises GroupError GROUP_ID_NOT_FOUND or NON_EMPTY_GROUP, or the code of a
+        failed append; then nothing is deleted.
         """
         group = self.groups.get(group_id)
         if group is None:
@@ -249,7 +252,7 @@ class Shard(CoordinatorShard[GroupRecord]):
         return codes
 
     def expire(self) -> None:
-        """Drop offsets that are too old, and groups that have neither members nor offsets left."""
+        """Removes offsets that are too old, and groups that have neither members nor offsets left."""
         now_ms = self.clock.now_ms()
         records: list[GroupRecord] = []
         for group in self.groups.values():
@@ -258,17 +261,21 @@ class Shard(CoordinatorShard[GroupRecord]):
             if nothing_left and group.is_expendable:
                 records.extend(group.tombstones())
         if records:
-            logger.info("partition %d of __consumer_offsets: %d offsets and groups expired", self.partition, len(records))
+            logger.info(
+                "partition %d of __consumer_offsets: removing %d expired offsets and groups", self.partition, len(records)
+            )
             self._run_in_pieces(records)
 
     def delete_topic(self, topic: str) -> None:
         records = self.offsets.delete_topic(topic)
         if records:
-            logger.info("topic %s is deleted, and with it %d committed offsets", topic, len(records))
+            logger.info("removing %d committed offsets of the deleted topic %s", len(records), topic)
             self._run_in_pieces(records)
 
     def _run_in_pieces(self, tombstones: Sequence[GroupRecord]) -> None:
-        """For records that need not become true together, and may be more than a batch may hold. GroupError."""
+        """Writes records in several batches. They need not take effect together, and may be too many for one batch. Raises
+        GroupError.
+        """
         piece: list[GroupRecord] = []
         size = 0
         for tombstone in tombstones:
@@ -283,7 +290,7 @@ class Shard(CoordinatorShard[GroupRecord]):
     # Groups
 
     def delete_group(self, group_id: str) -> None:
-        """Raises GroupError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP."""
+        """Deletes a group and its offsets. Raises GroupError GROUP_ID_NOT_FOUND or NON_EMPTY_GROUP."""
         group = self.groups.get(group_id)
         if group is None:
             raise GroupError(ErrorCode.GROUP_ID_NOT_FOUND)

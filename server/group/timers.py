@@ -1,7 +1,7 @@
-"""A deadline that is pushed back far more often than it is reached.
+"""A `Timer` is a deadline that is pushed back far more often than it is reached.
 
-Every heartbeat moves a member's session deadline. Cancelling and arming a timer of the event loop each time would cost more
-than the heartbeat itself, so the loop's timer stays where it is: when it fires early, it is armed again for the rest.
+Every heartbeat moves a member's session deadline. To cancel and set a timer of the event loop each time would cost more than the
+heartbeat itself, so the loop's timer stays as it is: when it fires early, it is set again for the remaining time.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from ottla.server.base.clock import Cancellable, Clock
 
 
 class Timer:
-    """Calls `callback` once `reset(delay_ms)` lies that long in the past; `cancel()` stops it, `reset()` starts it anew."""
+    """Calls `callback` `delay_ms` after the last `reset(delay_ms)`; `cancel()` stops it, and `reset()` starts it again."""
 
     __slots__ = ("_armed_for", "_callback", "_clock", "_due", "_handle")
 
@@ -28,7 +28,7 @@ class Timer:
         return self._handle is not None
 
     def reset(self, delay_ms: int) -> None:
-        """Be due in `delay_ms` from now, whatever was agreed before."""
+        """Sets the deadline to `delay_ms` from now, whatever it was before."""
         self._due = self._clock.monotonic() + delay_ms / 1000
         if self._handle is not None:
             if self._armed_for <= self._due:

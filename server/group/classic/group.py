@@ -1,18 +1,19 @@
-"""One group of the classic protocol: its members, its generation and the states it goes through.
+"""A `ClassicGroup` is one group of the classic protocol: its members, its generation and the states it goes through.
 
-A rebalance has two phases. All members join (PREPARING_REBALANCE); the coordinator picks a protocol that everybody supports and
-a leader, and starts the next generation. All members sync (COMPLETING_REBALANCE); the leader brings the assignments, which makes
-the group STABLE. What an assignment means is the clients' business, hence any protocol type ("consumer", "connect", ...) works.
+A rebalance has two phases. First all members join (PREPARING_REBALANCE); the coordinator then chooses a protocol that all members
+support, and a leader, and starts the next generation. Then all members sync (COMPLETING_REBALANCE); the leader sends the
+assignments, which makes the group STABLE. Only clients know what an assignment means, so any protocol type ("consumer",
+"connect", ...) works.
 
     EMPTY --join--> PREPARING_REBALANCE --all joined--> COMPLETING_REBALANCE --leader synced--> STABLE
       ^                |  ^                                  | a member came, left or changed     |
       '---all left-----'  '----------------------------------+------------------------------------'
                           any state --deleted, or the partition went to another broker--> DEAD
 
-Persistent state is what GroupMetadataValue holds: it is written when a group becomes STABLE or EMPTY (and when a static member
-is replaced in a stable group) and changes by `replay` alone. Between two such records the rebalance is runtime state: members
-that joined, the generation that was handed out, parked requests and timers. A crash in the middle takes the group back to its
-last record; its members then notice a generation they do not know and join again. Kafka does the same.
+The persistent state is a GroupMetadataValue: it is written when a group becomes STABLE or EMPTY (and when a static member is
+replaced in a stable group), and only `replay` changes it. Between two such records the rebalance is runtime state: members that
+joined, the generation that was handed out, parked requests and timers. After a crash in the middle the group is what its last
+record says; its members are then refused with the generation they have, and join again. Kafka does the same.
 """
 
 from __future__ import annotations
@@ -65,7 +66,9 @@ TRANSITIONS: dict[State, frozenset[State]] = {
 
 
 class ClassicGroup(Group):
-    """See the module. Operations that change membership keep three counts in step: static members, awaited joins, protocols."""
+    """A group of the classic protocol (see the module's docstring). Whatever changes its membership also updates the static
+    members, the number of awaited joins, and the number of members that support each protocol.
+    """
 
     kind: ClassVar[Kind] = Kind.CLASSIC
 
@@ -80,11 +83,11 @@ class ClassicGroup(Group):
         self.leader: str | None = None
         self.members: dict[str, Member] = {}
         self.static_members: dict[str, str] = {}  # group.instance.id -> member id
-        # None: not known, because it is no consumer group or its members' metadata does not parse.
+        # None means unknown: it is not a consumer group, or its members' metadata does not parse.
         self.subscribed_topics: frozenset[str] | None = None
         # Runtime state of a rebalance.
         self.awaited_joins = 0
-        self.pending_joins: dict[str, Timer] = {}  # ids handed out by MEMBER_ID_REQUIRED that did not come back yet
+        self.pending_joins: dict[str, Timer] = {}  # ids that MEMBER_ID_REQUIRED handed out and that have not joined yet
         self.pending_syncs: set[str] = set()
         self.new_member_added = False
         self.join_timer: Timer | None = None
@@ -134,7 +137,7 @@ class ClassicGroup(Group):
         self.forget_pending_join(member.member_id)
 
     def remove(self, member_id: str) -> Member | None:
-        """Take a member out, or an id that is still to join; the next member in line leads if this one did."""
+        """Removes a member, or an id that has yet to join. If it was the leader, the next member becomes the leader."""
         self.forget_pending_join(member_id)
         self.pending_syncs.discard(member_id)
         member = self.members.pop(member_id, None)
@@ -156,7 +159,7 @@ class ClassicGroup(Group):
             timer.cancel()
 
     def rename_static(self, old_id: str, new_id: str) -> Member:
-        """A static member came back: the same member under a new id, which fences whoever still uses the old one."""
+        """Gives a static member that came back a new id, which fences a client that still uses the old one."""
         member = self.members.pop(old_id)
         assert member.instance_id is not None
         member.member_id = new_id
@@ -179,7 +182,9 @@ class ClassicGroup(Group):
         member.session_timeout_ms = session_timeout_ms
 
     def validate_member(self, member_id: str, instance_id: str | None) -> Member:
-        """The member that these ids name. GroupError: UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID when another took its place."""
+        """Returns the member with these ids. Raises GroupError UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID if another client took
+        the place of the static member.
+        """
         if instance_id is not None:
             current = self.static_members.get(instance_id)
             if current is None:
@@ -198,8 +203,8 @@ class ClassicGroup(Group):
     # Parked requests
 
     def park_join(self, member: Member, version: int) -> asyncio.Future[JoinGroupResponse]:
-        """Lets the member's JoinGroup wait. One that was waiting already is answered to try again, so that no connection hangs
-        on it.
+        """Parks the member's JoinGroup. One that was parked before is answered with a retriable error, so that its connection
+        does not hang.
         """
         self.answer_join(member, JoinGroupResponse(member_id=member.member_id, error_code=ErrorCode.REBALANCE_IN_PROGRESS))
         member.awaiting_join = asyncio.get_running_loop().create_future()
@@ -208,13 +213,13 @@ class ClassicGroup(Group):
         return member.awaiting_join
 
     def park_sync(self, member: Member) -> asyncio.Future[SyncGroupResponse]:
-        """Lets the member's SyncGroup wait, as park_join does for its JoinGroup."""
+        """Parks the member's SyncGroup, as `park_join` does its JoinGroup."""
         self.answer_sync(member, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
         member.awaiting_sync = asyncio.get_running_loop().create_future()
         return member.awaiting_sync
 
     def answer_join(self, member: Member, response: JoinGroupResponse) -> None:
-        """Answer the member's parked JoinGroup, if there is one. Its connection may be gone: then nobody reads the answer."""
+        """Answers the member's parked JoinGroup, if there is one. If its connection is closed, the answer is dropped."""
         future = member.awaiting_join
         if future is not None:
             member.awaiting_join = None
@@ -223,7 +228,7 @@ class ClassicGroup(Group):
                 future.set_result(with_protocol_name(response, member.join_version))
 
     def answer_sync(self, member: Member, response: SyncGroupResponse) -> bool:
-        """Answer the member's parked SyncGroup; False if there was none."""
+        """Answers the member's parked SyncGroup. Returns False if there was none."""
         future = member.awaiting_sync
         if future is None:
             return False
@@ -233,7 +238,7 @@ class ClassicGroup(Group):
         return True
 
     def interrupt(self, error: ErrorCode) -> None:
-        """Answers all parked requests with `error`, since the group is about to become another."""
+        """Answers all parked requests with `error`, because the group is about to be converted to another kind."""
         for member in self.members.values():
             self.answer_join(member, JoinGroupResponse(member_id=member.member_id, error_code=error))
             self.answer_sync(member, SyncGroupResponse(error_code=error))
@@ -243,7 +248,7 @@ class ClassicGroup(Group):
         return self.awaited_joins == len(self.members) and not self.pending_joins
 
     def joined_response(self, member: Member) -> JoinGroupResponse:
-        """Returns the answer to a member of this generation. The leader gets everybody's metadata as well."""
+        """Returns the JoinGroup answer to a member of this generation. The leader also gets the metadata of all members."""
         is_leader = self.leader == member.member_id
         return JoinGroupResponse(
             generation_id=self.generation,
@@ -264,13 +269,17 @@ class ClassicGroup(Group):
     # Protocols
 
     def supports(self, protocol_type: str, names: Collection[str]) -> bool:
-        """Whether a member with these protocols could join: any may found a group, later ones need one that all members have."""
+        """Returns whether a member with these protocols could join. Any may join an empty group; later members need a protocol
+        that all members support.
+        """
         if self.state is State.EMPTY:
             return bool(protocol_type) and bool(names)
         return self.protocol_type == protocol_type and any(self._supporters.get(name, 0) == len(self.members) for name in names)
 
     def select_protocol(self) -> str:
-        """Each member votes for the first of its protocols that all support; most votes win, the earliest named of equals."""
+        """Chooses the protocol. Each member votes for the first of its protocols that all members support; the most votes win,
+        and of equals the one that was voted for first.
+        """
         assert self.members
         candidates = frozenset(name for name, count in self._supporters.items() if count == len(self.members))
         votes: dict[str, int] = {}
@@ -284,7 +293,7 @@ class ClassicGroup(Group):
             self._supporters[name] = self._supporters.get(name, 0) + by
 
     def learn_subscriptions(self) -> None:
-        """Work out which topics the members read, so that their offsets are neither expired nor deleted under them."""
+        """Finds out which topics the members read, so that their offsets neither expire nor are deleted."""
         self.subscribed_topics = None
         if self.protocol_type != CONSUMER_PROTOCOL_TYPE:
             return
@@ -293,19 +302,21 @@ class ClassicGroup(Group):
         elif self.protocol is not None:
             try:
                 metadata = [member.metadata(self.protocol) for member in self.members.values()]
-                self.subscribed_topics = frozenset(topic for each in metadata for topic in subscription_topics(each))
+                self.subscribed_topics = frozenset(topic for content in metadata for topic in subscription_topics(content))
             except (struct.error, ValueError):
-                logger.info("group %s: its subscriptions cannot be read; all of its offsets are kept", self.group_id)
+                logger.info("group %s: cannot parse its subscriptions, so all of its offsets are kept", self.group_id)
 
     def is_subscribed(self, topic: str) -> bool:
-        """Unknown subscriptions of a consumer group count as all topics: better an offset too many than one lost."""
+        """Returns whether the group reads the topic. A consumer group with unknown subscriptions counts as reading all topics, so
+        that no offset is lost.
+        """
         if self.subscribed_topics is None:
             return self.protocol_type == CONSUMER_PROTOCOL_TYPE
         return topic in self.subscribed_topics
 
     @property
     def may_expire_offsets(self) -> bool:
-        """Of a simple group, an empty one, and a stable one whose subscriptions are known."""
+        """Whether offsets may expire: those of a simple group, of an empty one, and of a stable one with known subscriptions."""
         return (
             self.protocol_type is None
             or self.state is State.EMPTY
@@ -320,7 +331,9 @@ class ClassicGroup(Group):
     # Generations and records
 
     def start_generation(self, now_ms: int) -> None:
-        """All members have joined: the next generation begins. Runtime state until the leader's SyncGroup is written."""
+        """Begins the next generation when all members have joined. It is runtime state until the leader's SyncGroup is
+        written.
+        """
         self.generation += 1
         self.protocol = self.select_protocol()
         self.learn_subscriptions()
@@ -328,7 +341,7 @@ class ClassicGroup(Group):
         self.move(State.COMPLETING_REBALANCE, now_ms)
 
     def record(self, assignments: dict[str, bytes]) -> MetadataRecord:
-        """The group with its members and `assignments`, as it is to be from now on."""
+        """Returns the record of the group with its members and `assignments`."""
         return MetadataRecord(
             GroupMetadataKey(self.group_id),
             GroupMetadataValue(
@@ -354,7 +367,9 @@ class ClassicGroup(Group):
         )
 
     def empty_record(self, now_ms: int) -> MetadataRecord:
-        """The group after everybody left: one generation on, without a protocol, but of the same type."""
+        """Returns the record of the group after all members left: in the next generation, without a protocol, but of the same
+        protocol type.
+        """
         assert not self.members
         return MetadataRecord(
             GroupMetadataKey(self.group_id),
@@ -369,9 +384,10 @@ class ClassicGroup(Group):
         )
 
     def restore(self, value: GroupMetadataValue) -> None:
-        """Become what a record read back from the log says. For a new object only: what lay between two records is unknown.
+        """Takes over a record that was read from the log. This is for a new object only, since the state between two records is
+        unknown.
 
-        ValueError: no group is like that. The object is of no use then.
+        Raises ValueError if no group can be like that; the object must not be used then.
         """
         assert not self.members
         _check_sound(self.group_id, value)
@@ -381,7 +397,7 @@ class ClassicGroup(Group):
         self.state = State.STABLE if self.members else State.EMPTY
 
     def replay(self, value: GroupMetadataValue) -> None:
-        """Make true what was just appended: the generation that all members agreed on, and their assignments."""
+        """Applies the record that was just appended: the generation that all members joined, and their assignments."""
         assert self.members.keys() == {member.member_id for member in value.members}, self.group_id
         assert value.generation >= self.generation, self.group_id
         for metadata in value.members:
@@ -401,7 +417,7 @@ class ClassicGroup(Group):
 
 
 def new_group_record(group_id: str, now_ms: int) -> MetadataRecord:
-    """A group that somebody is about to join."""
+    """Returns the record of a new group that a member is about to join."""
     return MetadataRecord(
         GroupMetadataKey(group_id),
         GroupMetadataValue(
@@ -411,24 +427,24 @@ def new_group_record(group_id: str, now_ms: int) -> MetadataRecord:
 
 
 def with_protocol_name(response: JoinGroupResponse, version: int) -> JoinGroupResponse:
-    """No protocol (an error) is null where the version allows it (7 on) and an empty string before."""
+    """Makes the missing protocol name of an error null from version 7 on and an empty string before. Returns the response."""
     if not response.protocol_name:
         response.protocol_name = None if version >= 7 else ""
     return response
 
 
 def _check_sound(group_id: str, value: GroupMetadataValue) -> None:
-    """ValueError where members share an id, or have no protocol: the disk may say anything, and whoever wrote it, too."""
+    """Raises ValueError if members share an id or have no protocol, as a damaged record or one of another program may say."""
     ids = [member.member_id for member in value.members]
     instances = [member.group_instance_id for member in value.members if member.group_instance_id is not None]
     if len(set(ids)) < len(ids) or len(set(instances)) < len(instances):
-        raise ValueError(f"a record of group {group_id} has two members of one id")
+        raise ValueError(f"a record of group {group_id} has two members with the same id")
     if value.members and value.protocol is None:
-        raise ValueError(f"a record of group {group_id} has members and no protocol")
+        raise ValueError(f"a record of group {group_id} has members but no protocol")
 
 
 def _restored(metadata: MemberMetadata, protocol: str | None) -> Member:
-    """A member as the log knows it. Versions before 1 have no rebalance timeout: the session's served for both."""
+    """Returns a member as the log has it. Versions before 1 have no rebalance timeout; the session timeout counted as both."""
     return Member(
         member_id=metadata.member_id,
         instance_id=metadata.group_instance_id,
@@ -441,9 +457,9 @@ def _restored(metadata: MemberMetadata, protocol: str | None) -> Member:
 
 
 def subscription_topics(metadata: bytes) -> list[str]:
-    """The topics of a ConsumerProtocolSubscription of any version: they come first in all. Raises struct.error or ValueError.
+    """Returns the topics of a ConsumerProtocolSubscription of any version. Raises struct.error or ValueError.
 
-    int16 version, int32 count, then count strings with int16 lengths.
+    In all versions it begins with an int16 version and an int32 count, followed by that many strings with int16 lengths.
     """
     (count,) = _INT32.unpack_from(metadata, 2)
     position = 6
@@ -452,7 +468,7 @@ def subscription_topics(metadata: bytes) -> list[str]:
         (length,) = _INT16.unpack_from(metadata, position)
         position += 2
         if length < 0 or position + length > len(metadata):
-            raise ValueError("a topic name beyond the end of the subscription")
+            raise ValueError("a topic name extends beyond the end of the subscription")
         topics.append(metadata[position : position + length].decode())
         position += length
     return topics

@@ -1,9 +1,9 @@
-"""JoinGroup: who may enter a group, under which member id, and whether that starts a rebalance.
+"""This module handles JoinGroup: whether a client may join a group, under which member id, and whether that starts a rebalance.
 
-A client without a member id gets one: at once if it is a static member (KIP-345) or speaks a version before 4, otherwise with
-MEMBER_ID_REQUIRED and the request to join again under that id (KIP-394: a client that gives up while its first request is parked
-would leave a ghost behind each time). A static member that comes back takes over the place of its former self, which is
-fenced from then on; in a stable group that needs no rebalance as long as the selected protocol stays.
+A client without a member id gets one: at once if it is a static member (KIP-345) or uses a version before 4, otherwise with
+MEMBER_ID_REQUIRED, so that it joins again under that id (KIP-394: otherwise each client that gives up while its first request is
+parked would leave an unused member behind). A static member that comes back replaces its former self, which is fenced from then
+on; in a stable group that needs no rebalance unless it changes the selected protocol.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def _refused(member_id: str, error: ErrorCode) -> Result[JoinAnswer]:
 
 
 def join(rebalance: Rebalance, group: ClassicGroup, request: Join) -> Result[JoinAnswer]:
-    """Let a client into `group`; the answer is parked until the join phase ends."""
+    """Lets a client join `group`. The answer is parked until the join phase ends, unless it is known at once."""
     if not _has_room(group, request.member_id, rebalance.settings.max_size):
         group.remove(request.member_id)
         rest = rebalance.maybe_complete_join(group)
@@ -50,7 +50,9 @@ def join(rebalance: Rebalance, group: ClassicGroup, request: Join) -> Result[Joi
 
 
 def _has_room(group: ClassicGroup, member_id: str, max_size: int) -> bool:
-    """Members keep their place. While joining, those count who are there: after a lowered limit the last to come are refused."""
+    """Returns whether the group has room for this client. Members keep their place; but during the join phase only those count
+    that have joined, so that after the limit was lowered the last ones to come are refused.
+    """
     if group.state is State.EMPTY:
         return True
     member = group.members.get(member_id)
@@ -87,29 +89,29 @@ def _add(rebalance: Rebalance, group: ClassicGroup, request: Join, member_id: st
     group.add(member, request.protocol_type)
     future = group.park_join(member, request.version)
     rebalance.reset_session(group, member, rebalance.settings.new_member_join_timeout_ms)
-    step = rebalance.prepare_or_complete(group, f"{member_id} joins; its reason: {request.reason or 'none given'}")
+    step = rebalance.prepare_or_complete(group, f"{member_id} joins; reason: {request.reason or 'none given'}")
     return Result(step.records, future, step.on_append)
 
 
 def _rejoin(rebalance: Rebalance, group: ClassicGroup, request: Join, member: Member) -> Result[JoinAnswer]:
     unchanged = tuple(member.protocols) == request.protocols
     if group.state is State.COMPLETING_REBALANCE and unchanged:
-        return Result((), group.joined_response(member))  # the answer to its first request got lost
+        return Result((), group.joined_response(member))  # the answer to its first request was lost
     if group.state is State.STABLE and unchanged and group.leader != member.member_id:
-        return Result((), group.joined_response(member))  # it may sync again; only a leader's JoinGroup asks for a rebalance
+        return Result((), group.joined_response(member))  # it may sync again; only a leader's JoinGroup requests a rebalance
     if group.state is State.EMPTY:
         return _refused(member.member_id, ErrorCode.UNKNOWN_MEMBER_ID)
     group.update(member, request.protocols, request.rebalance_timeout_ms, request.session_timeout_ms)
     future = group.park_join(member, request.version)
-    step = rebalance.prepare_or_complete(group, f"{member.member_id} joins again; its reason: {request.reason or 'none given'}")
+    step = rebalance.prepare_or_complete(group, f"{member.member_id} joins again; reason: {request.reason or 'none given'}")
     return Result(step.records, future, step.on_append)
 
 
 def _replace_static(
     rebalance: Rebalance, group: ClassicGroup, request: Join, former_id: str, member_id: str
 ) -> Result[JoinAnswer]:
-    """A static member starts anew: its place, assignment and leadership go over to the new member id."""
-    logger.info("group %s: static member %s comes back as %s", group.group_id, former_id, member_id)
+    """Replaces a static member that starts anew: the new member id takes over its place, assignment and leadership."""
+    logger.info("group %s: static member %s is replaced by %s", group.group_id, former_id, member_id)
     former_leader = group.leader
     member = group.members[former_id]
     rebalance.fence(group, member)
@@ -120,7 +122,7 @@ def _replace_static(
     future = group.park_join(member, request.version)
 
     if group.state is not State.STABLE or group.select_protocol() != group.protocol:
-        reason = f"static member {request.instance_id} joins; its reason: {request.reason or 'none given'}"
+        reason = f"static member {request.instance_id} joins; reason: {request.reason or 'none given'}"
         step = rebalance.prepare_or_complete(group, reason)
         return Result(step.records, future, step.on_append)
 
@@ -130,7 +132,8 @@ def _replace_static(
             if request.version >= SKIP_ASSIGNMENT_FROM:
                 response.skip_assignment = response.leader == member_id
             else:
-                # A leader would assign anew on its own and disagree with the group: let it believe that another one leads.
+                # As the leader it would compute a new assignment that differs from the group's, so it must believe that another
+                # member leads.
                 response.leader = former_leader or ""
                 response.members = []
             group.answer_join(member, response)

@@ -1,8 +1,8 @@
-"""One member of a classic group: what it said when it joined, and what it waits for.
+"""A `Member` is one member of a classic group: what it sent when it joined, and the requests of it that wait.
 
-Persistent, in GroupMetadataValue: ids, client, timeouts, the metadata of the selected protocol (as `subscription`) and the
-assignment. Everything else lives with the process, as in Kafka: the other protocols, the parked requests, the session timer.
-A member that was read back from the log therefore knows one protocol only, until it joins again.
+Its ids, client, timeouts, assignment and the metadata of the selected protocol (as `subscription`) are persistent, in
+GroupMetadataValue. As in Kafka, everything else is in memory only: the other protocols, the parked requests and the session
+timer. So a member that was read from the log has only one protocol until it joins again.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from ottla.wire.messages.sync_group import SyncGroupResponse
 
 @dataclass(slots=True, eq=False)
 class Member:
+    """A member of a classic group."""
+
     member_id: str
     instance_id: str | None
     client: Client
@@ -27,10 +29,10 @@ class Member:
     protocols: Sequence[MemberProtocol]
     assignment: bytes = b""
     awaiting_join: asyncio.Future[JoinGroupResponse] | None = None
-    join_version: int = 0  # of the JoinGroup that is parked
+    join_version: int = 0  # the version of the parked JoinGroup
     awaiting_sync: asyncio.Future[SyncGroupResponse] | None = None
-    # Joined for the first time and not answered yet: it has no member id to send heartbeats with, so its parked request is
-    # what expires, after `new_member_join_timeout_ms`.
+    # Whether it joins for the first time and has no answer yet. Without a member id it cannot send heartbeats, so its parked
+    # request expires instead, after `new_member_join_timeout_ms`.
     is_new: bool = False
     session: Timer | None = field(default=None, repr=False)
 
@@ -40,18 +42,18 @@ class Member:
 
     @property
     def keeps_session(self) -> bool:
-        """A parked request stands for heartbeats, which the member cannot send meanwhile."""
+        """Whether a parked request keeps the session alive in place of heartbeats, which the member cannot send meanwhile."""
         return not self.is_new and (self.awaiting_join is not None or self.awaiting_sync is not None)
 
     def metadata(self, protocol: str | None) -> bytes:
-        """Returns its metadata under `protocol`, which it must have named."""
+        """Returns the member's metadata for `protocol`, which it must support."""
         for candidate in self.protocols:
             if candidate.name == protocol:
                 return candidate.metadata
         raise AssertionError(f"{self.member_id} does not support {protocol}")
 
     def vote(self, candidates: frozenset[str]) -> str:
-        """Returns the first of its protocols that everybody supports."""
+        """Returns the first of the member's protocols that is among the candidates, the protocols that all members support."""
         for candidate in self.protocols:
             if candidate.name in candidates:
                 return candidate.name

@@ -1,4 +1,4 @@
-"""SyncGroup, Heartbeat and LeaveGroup: the life of a member after it joined."""
+"""This module handles the requests of a member after it has joined: SyncGroup, Heartbeat and LeaveGroup."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ logger = logging.getLogger("ottla.server.group")
 
 
 def sync(rebalance: Rebalance, group: ClassicGroup, request: Sync) -> Result[SyncAnswer]:
-    """Give the member its assignment; parked until the leader has brought them all. Raises GroupError."""
+    """Answers the member with its assignment. The answer is parked until the leader has sent the assignments. Raises
+    GroupError.
+    """
     member = group.validate_member(request.member_id, request.instance_id)
     if request.generation != group.generation:
         raise GroupError(ErrorCode.ILLEGAL_GENERATION)
@@ -44,7 +46,7 @@ def sync(rebalance: Rebalance, group: ClassicGroup, request: Sync) -> Result[Syn
 def _stabilize(
     rebalance: Rebalance, group: ClassicGroup, request: Sync, future: asyncio.Future[SyncGroupResponse]
 ) -> Result[SyncAnswer]:
-    """Write down what the leader decided; a member it forgot gets an empty assignment."""
+    """Writes the leader's assignments; a member that it left out gets an empty one."""
 
     def written(error: ErrorCode) -> Result[None] | None:
         if error is ErrorCode.NONE:
@@ -62,7 +64,7 @@ def _differ(asked: str | None, actual: str | None) -> bool:
 
 
 def heartbeat(rebalance: Rebalance, group: ClassicGroup, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
-    """Keep the member's session alive; REBALANCE_IN_PROGRESS asks it to join again. Raises GroupError."""
+    """Keeps the member's session alive. Returns REBALANCE_IN_PROGRESS to make it join again. Raises GroupError."""
     member = group.validate_member(member_id, instance_id)
     if generation != group.generation:
         raise GroupError(ErrorCode.ILLEGAL_GENERATION)
@@ -71,7 +73,7 @@ def heartbeat(rebalance: Rebalance, group: ClassicGroup, member_id: str, instanc
 
 
 def leave(rebalance: Rebalance, group: ClassicGroup, leavers: Sequence[Leaving]) -> Result[LeaveGroupResponse]:
-    """Take members out, each with its own outcome; one rebalance for all of them."""
+    """Removes members, each with its own error code, and starts one rebalance for all of them."""
     answers = []
     left = 0
     for leaver in leavers:
@@ -81,7 +83,7 @@ def leave(rebalance: Rebalance, group: ClassicGroup, leavers: Sequence[Leaving])
     response = LeaveGroupResponse(members=answers)
     if not left or group.state is State.EMPTY:
         return Result((), response)
-    step = rebalance.prepare_or_complete(group, f"{left} of its members went")
+    step = rebalance.prepare_or_complete(group, f"{left} members left")
     return Result(step.records, response, step.on_append)
 
 
@@ -96,8 +98,8 @@ def _leave_one(rebalance: Rebalance, group: ClassicGroup, leaver: Leaving) -> Er
             member_id = group.static_members.get(leaver.instance_id, "")
         member = group.validate_member(member_id, leaver.instance_id)
     except GroupError as error:
-        # An instance id that nobody holds is as unknown without a member id as with one.
+        # Without a member id, as with one, an instance id that no member has is unknown.
         return error.code if leaver.member_id else ErrorCode.UNKNOWN_MEMBER_ID
-    logger.info("group %s: %s leaves; its reason: %s", group.group_id, member.member_id, leaver.reason or "none given")
+    logger.info("group %s: %s leaves; reason: %s", group.group_id, member.member_id, leaver.reason or "none given")
     rebalance.drop(group, member)
     return ErrorCode.NONE

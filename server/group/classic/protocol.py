@@ -1,4 +1,6 @@
-"""The classic protocol on one shard: requests of members, and who may commit when (KIP-62, KIP-345, KIP-394)."""
+"""The classic protocol on one shard handles the requests of members and decides who may commit when (KIP-62, KIP-345,
+KIP-394).
+"""
 
 from __future__ import annotations
 
@@ -23,6 +25,8 @@ def open_protocol(shard: GroupShard) -> ClassicProtocol:
 
 
 class ClassicProtocol(GroupProtocol[ClassicGroup]):
+    """The classic groups of one shard."""
+
     kind: ClassVar[Kind] = Kind.CLASSIC
 
     def __init__(self, shard: GroupShard) -> None:
@@ -55,8 +59,8 @@ class ClassicProtocol(GroupProtocol[ClassicGroup]):
     def adopt(
         self, group: ClassicGroup, protocols: Mapping[str, Sequence[MemberProtocol]], reason: str | None
     ) -> Result[None] | None:
-        """A group that was of another kind until now: `protocols` of its members, of whom its record knows one only. Their
-        sessions begin; `reason`: it rebalances.
+        """Takes over a group that was of another kind until now, and begins its members' sessions. `protocols` are the members',
+        of which the group's record has only one each. If there is a `reason`, the group rebalances.
         """
         for member_id, known in protocols.items():
             member = group.members[member_id]
@@ -95,7 +99,7 @@ class ClassicProtocol(GroupProtocol[ClassicGroup]):
         if generation < 0 and group.state is State.EMPTY:
             return
         if generation < 0 and not member_id and instance_id is None:
-            raise GroupError(ErrorCode.UNKNOWN_MEMBER_ID)  # members own the offsets of a group that has some
+            raise GroupError(ErrorCode.UNKNOWN_MEMBER_ID)  # only members may commit in a group that has members
         member = group.validate_member(member_id, instance_id)
         if generation != group.generation:
             raise GroupError(ErrorCode.ILLEGAL_GENERATION)
@@ -104,7 +108,7 @@ class ClassicProtocol(GroupProtocol[ClassicGroup]):
         self._rebalance.reset_session(group, member)
 
     def admit_commit_in_transaction(self, group: ClassicGroup, committer: Committer) -> None:
-        """A producer that names no member may commit whatever the group does."""
+        """Checks a commit in a transaction. A producer that names no member may commit in any state of the group."""
         member_id, instance_id, generation, _ = committer
         if generation < 0 and (group.state is State.EMPTY or (not member_id and instance_id is None)):
             return
@@ -114,6 +118,6 @@ class ClassicProtocol(GroupProtocol[ClassicGroup]):
         self._rebalance.reset_session(group, member)
 
     def admit_offset_deletion(self, group: ClassicGroup) -> None:
-        """What members of a kind that is no consumer's read is theirs to know."""
+        """Checks that offsets may be deleted. Only of consumers is it known what they read, so other groups must be empty."""
         if group.state is not State.EMPTY and group.protocol_type != CONSUMER_PROTOCOL_TYPE:
             raise GroupError(ErrorCode.NON_EMPTY_GROUP)

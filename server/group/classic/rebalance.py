@@ -1,12 +1,12 @@
-"""The two phases of a rebalance and every clock that runs meanwhile.
+"""`Rebalance` runs the two phases of a rebalance, and all timers of classic groups.
 
-Join phase. A group that was EMPTY waits `group.initial.rebalance.delay.ms` for more members, again after each newcomer, but no
-longer than the members' rebalance timeout: a deployment that starts ten consumers then rebalances once, not ten times. Any other
-rebalance ends as soon as all known members have joined again, or when the rebalance timeout is over: dynamic members that
-did not come are dropped, static ones stay. Sync phase. Members that do not sync within the rebalance timeout are dropped and the
-next rebalance begins. Throughout, a member lives as long as its session: heartbeats, commits and parked requests keep it alive.
+Join phase: a group that was EMPTY waits `group.initial.rebalance.delay.ms` for more members, again after each new one, but no
+longer than the members' rebalance timeout. So a deployment that starts ten consumers rebalances once, not ten times. Any other
+rebalance ends as soon as all known members have joined again, or when the rebalance timeout is over: dynamic members that did not
+come are removed, static ones stay. Sync phase: members that do not sync within the rebalance timeout are removed, and the next
+rebalance begins. In both, a member stays as long as its session: heartbeats, commits and parked requests keep it alive.
 
-Steps return what is to be written (see result.py). Timers have no caller to return to, so they hand theirs to `run`.
+Steps return the records to write (see result.py). Timers have no caller to return them to, so they pass theirs to `run`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ logger = logging.getLogger("ottla.server.group")
 
 
 class Rebalance:
-    """Works on the groups of one shard. `run` appends and replays a result (the shard's)."""
+    """The rebalances and timers of one shard's classic groups. `run` is the shard's: it appends and replays a result."""
 
     def __init__(
         self, clock: Clock, settings: GroupCoordinatorConfig, random: Random, run: Callable[[Result[None]], None]
@@ -42,7 +42,7 @@ class Rebalance:
     # The join phase
 
     def prepare(self, group: ClassicGroup, reason: str) -> Result[None]:
-        """Begin a rebalance: whoever waits for an assignment is told to join again."""
+        """Begins a rebalance. Members that wait for an assignment are answered that they have to join again."""
         if group.state is State.COMPLETING_REBALANCE:
             self.refuse_syncs(group, ErrorCode.REBALANCE_IN_PROGRESS)
         self._forget_syncs(group)
@@ -65,7 +65,7 @@ class Rebalance:
         return self.maybe_complete_join(group)
 
     def maybe_complete_join(self, group: ClassicGroup) -> Result[None]:
-        """End the join phase if everybody is there; the initial one waits for its timer."""
+        """Ends the join phase if all members have joined, except the initial one, which waits for its timer."""
         if group.state is State.PREPARING_REBALANCE and group.previous_state is not State.EMPTY and group.all_joined:
             return self.complete_join(group)
         return NOTHING
@@ -82,17 +82,17 @@ class Rebalance:
         self._set_join_timer(group, delay_ms, over)
 
     def complete_join(self, group: ClassicGroup) -> Result[None]:
-        """End the join phase with those who came, as the next generation; with nobody left, as an empty group."""
+        """Ends the join phase: the members that joined form the next generation, or the group is empty if there are none."""
         assert group.state is State.PREPARING_REBALANCE
         if group.join_timer is not None:
             group.join_timer.cancel()
         for member in [member for member in group.members.values() if member.awaiting_join is None and not member.is_static]:
-            logger.info("group %s: %s did not join in time and is removed", group.group_id, member.member_id)
+            logger.info("group %s: removed %s, which did not join in time", group.group_id, member.member_id)
             group.remove(member.member_id)
         if not group.members:
             return self._become_empty(group)
         if not self._elect_joined_leader(group):
-            # Only static members are left and none of them came: they decide by coming back, or by their sessions' end.
+            # Only static members are left, and none of them has joined: wait until one joins or their sessions expire.
             self._set_join_timer(group, group.rebalance_timeout_ms, lambda: self.complete_join(group))
             return NOTHING
         group.start_generation(self.clock.now_ms())
@@ -110,9 +110,9 @@ class Rebalance:
 
         def written(error: ErrorCode) -> None:
             if error is not ErrorCode.NONE:
-                # An empty group has nobody to answer and nothing to lose: after a restart the members of the last record
-                # come back and expire.
-                logger.warning("group %s: not recorded as empty: %s", group.group_id, error.name)
+                # No member waits for this, and nothing is lost: after a restart the members of the last record are there again
+                # and expire.
+                logger.warning("group %s: cannot record that it is empty: %s", group.group_id, error.name)
                 assert record.value is not None
                 group.replay(record.value)
 
@@ -120,7 +120,7 @@ class Rebalance:
 
     @staticmethod
     def _elect_joined_leader(group: ClassicGroup) -> bool:
-        """See that the leader is one of those who joined; False if nobody did."""
+        """Makes sure that the leader is a member that has joined. Returns False if no member has."""
         assert group.leader is not None
         if group.members[group.leader].awaiting_join is None:
             joined = next((member for member in group.members.values() if member.awaiting_join is not None), None)
@@ -134,7 +134,7 @@ class Rebalance:
     def _wait_for_syncs(self, group: ClassicGroup) -> None:
         def over() -> Result[None]:
             late = list(group.pending_syncs)
-            assert late, "the last to sync stops the timer, and so does the next rebalance"
+            assert late, "the last member's sync stops the timer, and so does the next rebalance"
             for member_id in late:
                 group.remove(member_id)
             return self.prepare(group, f"{len(late)} members did not sync in time")
@@ -155,7 +155,7 @@ class Rebalance:
             group.sync_timer.cancel()
 
     def hand_out(self, group: ClassicGroup) -> None:
-        """Answer all parked SyncGroups with the assignments that were just written."""
+        """Answers all parked SyncGroups with the assignments that were just written."""
         for member in group.members.values():
             response = SyncGroupResponse(
                 protocol_type=group.protocol_type, protocol_name=group.protocol, assignment=member.assignment
@@ -164,7 +164,7 @@ class Rebalance:
                 self.reset_session(group, member)
 
     def refuse_syncs(self, group: ClassicGroup, error: ErrorCode) -> None:
-        """Answer all parked SyncGroups with `error`; assignments of the last generation are void."""
+        """Answers all parked SyncGroups with `error`, and drops the assignments of the last generation."""
         for member in group.members.values():
             member.assignment = b""
             if group.answer_sync(member, SyncGroupResponse(error_code=error)):
@@ -173,20 +173,20 @@ class Rebalance:
     # Sessions
 
     def reset_session(self, group: ClassicGroup, member: Member, timeout_ms: int | None = None) -> None:
-        """The member gave a sign of life: its session ends `timeout_ms` (its session timeout) from now."""
+        """Extends the session of a member that gave a sign of life: it ends after `timeout_ms`, or after its session timeout."""
         if member.session is None:
             member.session = Timer(self.clock, lambda: self._run(self._session_over(group, member)))
         member.session.reset(member.session_timeout_ms if timeout_ms is None else timeout_ms)
 
     def _session_over(self, group: ClassicGroup, member: Member) -> Result[None]:
         if member.keeps_session:
-            return NOTHING  # it waits for us, not we for it; its session starts anew with the answer
+            return NOTHING  # a parked request waits for the coordinator; the session starts anew with the answer
         logger.info("group %s: the session of %s has expired", group.group_id, member.member_id)
         self.drop(group, member)
-        return self.after_removal(group, f"the session of {member.member_id} is over")
+        return self.after_removal(group, f"the session of {member.member_id} has expired")
 
     def hold_pending(self, group: ClassicGroup, member_id: str, timeout_ms: int) -> None:
-        """Keep a member id that was handed out until its owner joins with it."""
+        """Keeps a member id that was handed out until a client joins with it or the time is over."""
 
         def over() -> Result[None]:
             group.remove(member_id)
@@ -197,18 +197,18 @@ class Rebalance:
         timer.reset(timeout_ms)
 
     def drop(self, group: ClassicGroup, member: Member) -> None:
-        """Take a member out for good. A parked first JoinGroup is answered so that a client which still lives tries anew."""
+        """Removes a member. Its parked requests are answered so that a client that is still alive joins again."""
         group.answer_join(member, JoinGroupResponse(member_id="", error_code=ErrorCode.UNKNOWN_MEMBER_ID))
         group.answer_sync(member, SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
         group.remove(member.member_id)
 
     def fence(self, group: ClassicGroup, member: Member) -> None:
-        """Answer what a static member's former self still waits for."""
+        """Answers the parked requests of a static member's former self with FENCED_INSTANCE_ID."""
         group.answer_join(member, JoinGroupResponse(member_id=member.member_id, error_code=ErrorCode.FENCED_INSTANCE_ID))
         group.answer_sync(member, SyncGroupResponse(error_code=ErrorCode.FENCED_INSTANCE_ID))
 
     def after_removal(self, group: ClassicGroup, reason: str) -> Result[None]:
-        """Go on without members that were just taken out."""
+        """Goes on without the members that were just removed."""
         if group.state in (State.STABLE, State.COMPLETING_REBALANCE):
             return self.prepare(group, reason)
         return self._complete_if_all_joined(group)
@@ -221,15 +221,15 @@ class Rebalance:
     # The group as a whole
 
     def loaded(self, group: ClassicGroup) -> Result[None]:
-        """A group was read back: its members' sessions start now."""
+        """Starts the sessions of a group's members after it was loaded."""
         for member in group.members.values():
             self.reset_session(group, member)
         if len(group.members) > self.settings.max_size:
-            return self.prepare(group, f"{len(group.members)} members are more than group.max.size")
+            return self.prepare(group, f"its {len(group.members)} members exceed group.max.size")
         return NOTHING
 
     def discard(self, group: ClassicGroup, error: ErrorCode) -> None:
-        """The group is deleted, or moved to another broker: stop its clocks and answer whoever waits with `error`."""
+        """Stops the timers of a group that was deleted or moved to another broker, and answers waiting requests with `error`."""
         group.move(State.DEAD, self.clock.now_ms())
         for timer in (group.join_timer, group.sync_timer, *group.pending_joins.values()):
             if timer is not None:

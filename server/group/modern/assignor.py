@@ -1,8 +1,8 @@
-"""What a server-side assignor is given, and what it gives back.
+"""This module is the contract of server-side assignors: what they get and what they return.
 
-A partition is known by its topic's id (16 bytes) and its index. An assignment is `{topic id: partitions}` without empty sets. Who
-is in the group, in which order, and what there is to share out comes in a GroupSpec; the answer is an assignment for every member
-that gets one. An assignor changes nothing that it was given, and knows neither clock nor network: same question, same answer.
+A partition is a topic id (16 bytes) and an index. An assignment is `{topic id: partitions}` without empty sets. A GroupSpec has
+the members of the group, in order, and the partitions to assign; an assignor returns an assignment for every member that gets
+one. It changes nothing that it was given, and depends on neither clock nor network: the same GroupSpec leads to the same answer.
 """
 
 from __future__ import annotations
@@ -12,21 +12,21 @@ from dataclasses import dataclass, field
 from typing import Final
 
 Assignment = Mapping[bytes, frozenset[int]]
-"""Topic id -> partitions, none of them empty. Never changed once it is made."""
+"""An assignment: the partitions by topic id, none of them empty. It is never changed once it is made."""
 
 NOTHING_ASSIGNED: Final[Assignment] = {}
 
 
 class AssignorError(Exception):
-    """No assignment can be made of this, such as topics that do not exist."""
+    """No assignment can be made, for example because a topic does not exist."""
 
 
 @dataclass(slots=True, frozen=True)
 class MemberSpec:
-    """One member as an assignor sees it: what it wants and what the last target gave it."""
+    """One member as an assignor sees it: its subscription, and its assignment in the last target."""
 
     topics: Collection[bytes]
-    """Ids of subscribed topics that exist, each once, in Kafka's order."""
+    """The ids of subscribed topics that exist, each once, in Kafka's order."""
     assignment: Assignment = field(default_factory=dict)
     instance_id: str | None = None
     rack_id: str | None = None
@@ -37,16 +37,16 @@ class GroupSpec:
     """A group as an assignor sees it."""
 
     members: Mapping[str, MemberSpec]
-    """By member id, in Kafka's order (java_order.py): earlier members are served first."""
+    """The members by member id, in Kafka's order (java_order.py): earlier members are served first."""
     partition_counts: Mapping[bytes, int]
-    """Of all topics that anybody subscribed to."""
+    """The number of partitions of each subscribed topic."""
     homogeneous: bool
-    """All members have the same subscription."""
+    """Whether all members have the same subscription."""
     is_assigned: Callable[[bytes, int], bool]
-    """Whether the last target gives a partition to somebody, be it one who has left meanwhile and whose place is taken."""
+    """Whether the last target assigns a partition to any member, including one that has left and was replaced since."""
 
     def partitions_of(self, topic_id: bytes) -> int:
-        """AssignorError for a topic that does not exist."""
+        """Returns the number of partitions of a topic. Raises AssignorError for one that does not exist."""
         count = self.partition_counts.get(topic_id)
         if count is None:
             raise AssignorError(f"members are subscribed to a topic that does not exist: {topic_id.hex()}")
@@ -55,11 +55,11 @@ class GroupSpec:
 
 GroupAssignment = dict[str, Assignment]
 Assignor = Callable[[GroupSpec], GroupAssignment]
-"""AssignorError: no assignment can be made."""
+"""A function that computes a group's assignment. It raises AssignorError if none can be made."""
 
 
 def inverted(assignments: Mapping[str, Assignment]) -> Callable[[bytes, int], bool]:
-    """`is_assigned` of a GroupSpec, of the last target."""
+    """Returns the `is_assigned` of a GroupSpec from the assignments of the last target."""
     taken: dict[bytes, set[int]] = {}
     for assignment in assignments.values():
         for topic_id, partitions in assignment.items():
@@ -68,7 +68,7 @@ def inverted(assignments: Mapping[str, Assignment]) -> Callable[[bytes, int], bo
 
 
 def is_homogeneous(members: Mapping[str, Collection[object]]) -> bool:
-    """Whether all members name the same topics, by subscription: each topic has as many subscribers as there are members."""
+    """Returns whether all members subscribe to the same topics: each topic then has as many subscribers as there are members."""
     subscribers: dict[object, int] = {}
     for topics in members.values():
         for topic in topics:

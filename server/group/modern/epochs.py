@@ -1,20 +1,23 @@
-"""Epochs with a meaning of their own, and when a group looks at its topics without a reason: the same in all three protocols."""
+"""This module has the epochs with a special meaning, and the interval of metadata refreshes; they are the same in all three
+protocols.
+"""
 
 from __future__ import annotations
 
 from typing import Final
 
-# Of members, in heartbeats and records.
+# Epochs of members, in heartbeats and records.
 JOINING_EPOCH: Final = 0
 LEAVING_EPOCH: Final = -1
 LEAVING_STATIC_EPOCH: Final = -2
-"""A static member that will come back within its session: until then its instance id is free to be taken over."""
+"""The epoch with which a static member leaves that will come back within its session; a new member may take over its instance id
+meanwhile."""
 
-# Of groups and their targets.
+# Epochs of groups and their targets.
 FIRST_EPOCH: Final = 1
-"""The epoch of a group that nobody has joined yet, for which an empty assignment counts as made."""
+"""The epoch of a group that no member has joined yet; it counts as having an empty target assignment."""
 NO_EPOCH: Final = -1
 
 DUE_NOW: Final = 0
 LOOK_AGAIN_MS: Final = 2**31 - 1
-"""How long until a group looks at its topics without a reason: as good as never, since changes of topics are reported."""
+"""The time until a group checks its topics without being told of a change: practically never, since changes are reported."""

@@ -1,14 +1,14 @@
-"""The orders in which Java's collections give back what is in them.
+"""This module reproduces the orders in which Java's collections are iterated.
 
-Kafka's assignors go through members, topics and processes in these orders, and who comes first gets the partition that is left
-over. So the same members in the same group get the same partitions from Kafka and from us, and a group that moves between the two
-is not reshuffled, only if we go through them as Kafka does:
+Kafka's assignors iterate over members, topics and processes in these orders, and whichever comes first gets the partition that is
+left over. Only if ottla iterates in the same orders does a group get the same assignment from both, and is not reshuffled when it
+moves between them:
 
-    hash_order            a HashMap or HashSet that was filled and left alone: by slot, and within a slot by insertion. Bins that
-                          are so full that they become trees (more than eight keys of one slot in a table of 64) keep that, too
-    JavaTable             one that keys are taken out of, or put into by computeIfAbsent, while it is gone through
+    hash_order            a HashMap or HashSet that was filled and then left alone: by slot, and within a slot by insertion. This
+                          also holds for bins that become trees (more than eight keys of one slot in a table of 64)
+    JavaTable             a HashMap from which keys are removed, or to which computeIfAbsent adds them, during the iteration
     timeline_map_order    Kafka's own table of a group's members
-    PriorityQueue         java.util.PriorityQueue, where several elements are the least
+    PriorityQueue         java.util.PriorityQueue, when several elements are equally small
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from struct import iter_unpack, unpack
 from typing import Final, Generic, TypeVar
 
-codecs.lookup("utf-16-be")  # an import, as in java_hash.py
+codecs.lookup("utf-16-be")  # loads the codec now, as java_hash.py explains
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -32,7 +32,7 @@ _SMALLEST_TIMELINE_TABLE: Final = 2
 
 
 def string_hash(text: str) -> int:
-    """String.hashCode, unsigned."""
+    """Returns String.hashCode as an unsigned number."""
     value: int = 0
     for (unit,) in iter_unpack("<H", text.encode("utf-16-le", "surrogatepass")):
         value = (31 * value + unit) & _MASK
@@ -40,7 +40,7 @@ def string_hash(text: str) -> int:
 
 
 def uuid_hash(uuid: bytes) -> int:
-    """Kafka's Uuid.hashCode, unsigned: both halves folded into one word, the upper part of it sign-extended."""
+    """Returns Kafka's Uuid.hashCode as an unsigned number: the exclusive or of both halves, and of the halves of that."""
     high, low = unpack(">QQ", uuid)
     both = high ^ low
     folded: int = ((both >> 32) ^ both) & _MASK
@@ -48,23 +48,23 @@ def uuid_hash(uuid: bytes) -> int:
 
 
 def int_hash(value: int) -> int:
-    """Integer.hashCode, unsigned."""
+    """Returns Integer.hashCode as an unsigned number."""
     return value & _MASK
 
 
 def string_key(text: str) -> bytes:
-    """Sorts as String.compareTo does: by UTF-16 units, which is not by code points."""
+    """Returns a key that sorts as String.compareTo does: by UTF-16 code units, which differs from the order of code points."""
     return text.encode("utf-16-be", "surrogatepass")
 
 
 def uuid_key(uuid: bytes) -> tuple[int, int]:
-    """Sorts as Kafka's Uuid.compareTo does: both halves as signed numbers."""
+    """Returns a key that sorts as Kafka's Uuid.compareTo does: by both halves as signed numbers."""
     high, low = unpack(">qq", uuid)
     return high, low
 
 
 def hash_order(keys: Iterable[K], hash_of: Callable[[K], int], capacity: int = DEFAULT_CAPACITY) -> list[K]:
-    """`keys`, each once and in the order of their insertion, as a HashMap of them is iterated.
+    """Returns `keys` in the order in which a HashMap iterates over them. They must be distinct and in the order of insertion.
 
     `capacity` is the table's first size; it doubles as soon as more than three quarters of it are used.
     """
@@ -83,7 +83,7 @@ def _slot(value: int, capacity: int) -> int:
 
 
 def capacity_of(wanted: int) -> int:
-    """The first size of a table that is made with `wanted` as its capacity: the next power of two."""
+    """Returns the first size of a table that is created with the capacity `wanted`: the next power of two."""
     capacity = 1
     while capacity < wanted:
         capacity *= 2
@@ -91,18 +91,22 @@ def capacity_of(wanted: int) -> int:
 
 
 def copied_capacity(size: int) -> int:
-    """The first size of a HashSet that is made of a collection of `size`."""
+    """Returns the first size of a HashSet that is created from a collection of `size` elements."""
     return capacity_of(max(int(size / 0.75) + 1, DEFAULT_CAPACITY))
 
 
 def partition_order(partitions: Iterable[int]) -> list[int]:
-    """Partitions as a HashSet that was copied from a record lists them: ascending, as long as they are small numbers."""
+    """Returns partitions in the order of a HashSet that was created from a record: ascending, as long as they are small
+    numbers.
+    """
     listed = sorted(partitions)
     return hash_order(listed, int_hash, copied_capacity(len(listed)))
 
 
 def computed_map_order(calls: Iterable[str], expected: int) -> list[str]:
-    """How a HashMap made with the capacity `expected` lists the keys that computeIfAbsent was called with, in this order."""
+    """Returns the order of a HashMap of capacity `expected` to which computeIfAbsent was applied with these keys, in
+    this order.
+    """
     table: JavaTable[str, None] = JavaTable(string_hash, capacity_of(expected))
     for key in calls:
         table.compute_if_absent(key, lambda: None)
@@ -110,18 +114,18 @@ def computed_map_order(calls: Iterable[str], expected: int) -> list[str]:
 
 
 class JavaTable(Generic[K, V]):
-    """A HashMap while it changes, as far as assignors need it; a set has the value None everywhere.
+    """A HashMap that changes, as far as assignors need it; for a set all values are None.
 
-    A table never shrinks, so the order depends on how large it once was. Java puts a new key at the end of its slot, but one that
-    `computeIfAbsent` brings at its beginning, and doubles the table when an entry is one too many: after it came, or with the
-    next call of computeIfAbsent, whatever that is for.
+    A table never shrinks, so the order depends on how large it once was. Java puts a new key at the end of its slot, but at the
+    beginning if `computeIfAbsent` adds it. It doubles a table that is too full after the entry was put, or with the next call of
+    computeIfAbsent, whatever key that has.
     """
 
     def __init__(self, hash_of: Callable[[K], int], capacity: int = DEFAULT_CAPACITY) -> None:
         self._hash_of = hash_of
         self._capacity = capacity
         self._entries: dict[K, V] = {}
-        self._place: dict[K, int] = {}  # in its slot, beside others of the slot
+        self._place: dict[K, int] = {}  # the order within a slot
         self._came = 0
 
     def __len__(self) -> int:
@@ -131,7 +135,7 @@ class JavaTable(Generic[K, V]):
         return key in self._entries
 
     def __iter__(self) -> Iterator[K]:
-        """The keys there are now; removing some meanwhile does no harm."""
+        """Iterates over the keys that are there now; they may be removed during the iteration."""
         return iter(sorted(self._entries, key=lambda key: (_slot(self._hash_of(key), self._capacity), self._place[key])))
 
     def __getitem__(self, key: K) -> V:
@@ -161,9 +165,9 @@ class JavaTable(Generic[K, V]):
 
 
 def timeline_map_order(keys: Sequence[str]) -> list[str]:
-    """How Kafka's TimelineHashMap lists `keys` that were put into it in this order; the later of a slot come first.
+    """Returns the order of Kafka's TimelineHashMap after `keys` were put into it in this order; later keys of a slot come first.
 
-    Its table never shrinks, so one that had more keys before may list them differently.
+    Its table never shrinks, so one that had more keys before may have another order.
     """
     bits, capacity = 1, _SMALLEST_TIMELINE_TABLE
     while _is_full(len(keys), capacity):
@@ -182,7 +186,7 @@ def _timeline_slot(key: str, bits: int) -> int:
 class PriorityQueue(Generic[T]):
     """A binary heap by `key`, least first, that moves its elements exactly as Java's does.
 
-    An element's key may change while it is not in the queue, not while it is.
+    An element's key must not change while it is in the queue.
     """
 
     def __init__(self, key: Callable[[T], float], items: Iterable[T] = ()) -> None:
@@ -208,7 +212,7 @@ class PriorityQueue(Generic[T]):
         heap[at] = item
 
     def poll(self) -> T | None:
-        """Take the least element out; None of an empty queue."""
+        """Removes the least element and returns it, or None if the queue is empty."""
         heap, key = self._heap, self._key
         if not heap:
             return None

@@ -1,9 +1,9 @@
-"""One number that stands for all that a group's assignment depends on in the topics it reads (KIP-1101).
+"""The metadata hash (KIP-1101) is one number for everything that a group's assignment depends on in the topics it reads.
 
-It is kept with the group's epoch: another number means that a topic came, went, grew or moved to other racks, and the group is
-due for a new assignment. Kafka writes the same number, so a log that changes hands causes no rebalance. XXH3 with 64 bits over
-what hash4j streams in Kafka: numbers little-endian, a string as UTF-16 units with their count behind them. Signed, as in the
-record; 0 is no topic, and a group of none.
+It is stored with the group's epoch: when the number changes, a topic was created or deleted, grew, or moved to other racks, and
+the group needs a new assignment. Kafka writes the same number, so a log that changes hands causes no rebalance. It is XXH3 with
+64 bits over the bytes that hash4j streams in Kafka: little-endian numbers, and strings as UTF-16 code units followed by their
+count. It is signed, as in the record; 0 is the hash of a missing topic and of a group without topics.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from typing import Final, Protocol
 from ottla.server.group.modern.java_order import string_key
 
 _MAGIC: Final = b"\x00"
-"""The version of all this, as Kafka counts it."""
+"""The version of the hash, as Kafka numbers it."""
 _INT: Final = Struct("<i")
 _LONG: Final = Struct("<q")
 
 
 class Replicated(Protocol):
-    """What counts of a partition."""
+    """The part of a partition that is hashed."""
 
     @property
     def replicas(self) -> tuple[int, ...]: ...
 
 
 class Topic(Protocol):
-    """What counts of a topic (server/metadata/image.py has the real one)."""
+    """The part of a topic that is hashed (the real one is in server/metadata/image.py)."""
 
     @property
     def name(self) -> str: ...
@@ -41,7 +41,7 @@ class Topic(Protocol):
 
 
 def topic_hash(topic: Topic, rack_of: Callable[[int], str | None]) -> int:
-    """`rack_of` a broker by its id; None where it has none."""
+    """Returns the hash of one topic. `rack_of` returns the rack of a broker by its id, or None if it has none."""
     parts = [_MAGIC, topic.topic_id[7::-1], topic.topic_id[:7:-1], _string(topic.name), _INT.pack(len(topic.partitions))]
     for index in sorted(topic.partitions):
         parts.append(_INT.pack(index))
@@ -52,7 +52,7 @@ def topic_hash(topic: Topic, rack_of: Callable[[int], str | None]) -> int:
 
 
 def group_hash(hashes: Mapping[str, int]) -> int:
-    """Of a group whose topics have these hashes, by name; topics that do not exist are left out."""
+    """Returns the hash of a group whose topics have these hashes, by name. Topics that do not exist must be left out."""
     if not hashes:
         return 0
     return _xxh3(b"".join(_LONG.pack(hashes[name]) for name in sorted(hashes, key=string_key)))
@@ -64,7 +64,7 @@ def _string(text: str) -> bytes:
 
 
 def _xxh3(data: bytes) -> int:
-    import xxhash  # with the first group that needs it: start-up is a promise
+    import xxhash  # only with the first group that needs it, to keep the start-up short
 
     (signed,) = _LONG.unpack(xxhash.xxh3_64_digest(data)[::-1])
     return int(signed)

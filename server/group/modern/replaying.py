@@ -1,4 +1,4 @@
-"""Finds or makes the group that a record of a newer protocol is replayed into."""
+"""This module finds or creates the group that a record of a newer protocol is replayed into."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ G = TypeVar("G", bound=Group)
 
 
 def group_of(groups: dict[str, Group], record: ProtocolRecord, made: type[G]) -> G | None:
-    """Returns the group, which its first record makes, or None for a tombstone of what does not exist.
+    """Returns the group, which its first record creates, or None for a tombstone of a group that does not exist.
 
-    A group that holds nothing but offsets has been a classic one until now and is replaced. ValueError: it is a group of
+    A group that has nothing but offsets counted as a classic one until now and is replaced. Raises ValueError if the group is of
     another kind.
     """
     group = groups.get(record.group_id)
@@ -22,7 +22,7 @@ def group_of(groups: dict[str, Group], record: ProtocolRecord, made: type[G]) ->
     if group is None:
         if record.value is None:
             return None
-        group = groups[record.group_id] = made(record.group_id)  # type: ignore[call-arg]  # those who come here take an id
+        group = groups[record.group_id] = made(record.group_id)  # type: ignore[call-arg]  # all classes that come here take an id
     if not isinstance(group, made):
-        raise ValueError(f"group {record.group_id} is no {made.kind.value} group")  # noqa: TRY004 - for the log, not for a caller
+        raise ValueError(f"group {record.group_id} is not a {made.kind.value} group")  # noqa: TRY004 - for the log, not for a caller
     return group

@@ -1,4 +1,4 @@
-"""Compares an assignor's answer with the former target: only what is new for a member becomes a record."""
+"""This module compares an assignor's answer with the former target, so that only the changes of members become records."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from ottla.server.group.modern.assignor import NOTHING_ASSIGNED, Assignment, Gro
 def changed_targets(
     former: Mapping[str, Assignment], assigned: GroupAssignment, member_ids: Iterable[str]
 ) -> dict[str, Assignment]:
-    """Returns the members whose target differs from the former one, or who had none, in the order of `member_ids`.
+    """Returns the new targets of the members whose target differs from the former one, or who had none, in the order of
+    `member_ids`.
 
-    Members that the assignor left out get nothing, which is a target as well.
+    Members that the assignor left out get an empty target.
     """
     targets = ((member_id, assigned.get(member_id, NOTHING_ASSIGNED)) for member_id in member_ids)
     return {member_id: target for member_id, target in targets if former.get(member_id) != target}

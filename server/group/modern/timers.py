@@ -1,8 +1,9 @@
-"""Deadlines of members: session, rebalance and whatever else a protocol waits for. By name, group and member.
+"""`MemberTimers` holds the deadlines of members, by name, group and member: session, rebalance and whatever else a protocol waits
+for.
 
-A deadline is set anew with every heartbeat (group/timers.py has why that is cheap). What is done when it passes finds the group
-and the member by their ids, for both may be others by then. Where that could not be written the deadline passes once more after a
-moment, and again, until it is: nobody else would ever miss a member that is silent.
+A deadline is set anew with every heartbeat (group/timers.py says why that is cheap). When it passes, the group and the member
+have to be looked up by their ids, for both may have been replaced by then. If the outcome cannot be written, the deadline passes
+again after a moment until it can be: nothing else would ever notice a member that is silent.
 """
 
 from __future__ import annotations
@@ -18,27 +19,29 @@ from ottla.server.group.timers import Timer
 logger = logging.getLogger("ottla.server.group")
 
 RETRY_MS: Final = 500
-"""How long until what a deadline asks for is tried again, as in Kafka."""
+"""The time until the outcome of a deadline is tried again, as in Kafka."""
 
 
 class MemberTimers:
+    """The deadlines of the members of one protocol's groups."""
+
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._timers: dict[tuple[str, str], dict[str, Timer]] = {}  # (group, member) -> name -> ...
 
     def set(self, name: str, group_id: str, member_id: str, delay_ms: int, over: Callable[[], None]) -> None:
-        """Calls `over` in `delay_ms` unless the deadline is set anew or cancelled. A former deadline of this name is void.
+        """Calls `over` in `delay_ms` unless the deadline is set anew or cancelled. It replaces a former deadline of this name.
 
-        `over` raises GroupError for what could not be written.
+        `over` raises GroupError if its outcome cannot be written.
         """
         timers = self._timers.setdefault((group_id, member_id), {})
         former = timers.get(name)
         if former is not None:
             former.cancel()
-        timers[name] = self._armed(name, group_id, member_id, delay_ms, over)
+        timers[name] = self._start(name, group_id, member_id, delay_ms, over)
 
     def push_back(self, name: str, group_id: str, member_id: str, delay_ms: int, over: Callable[[], None]) -> None:
-        """Sets a deadline whose `over` stays what it was. The former timer is kept, which costs no timer of the event loop."""
+        """Moves a deadline and keeps its `over`. The former timer stays, which costs no timer of the event loop."""
         timer = self._timers.get((group_id, member_id), {}).get(name)
         if timer is None:
             self.set(name, group_id, member_id, delay_ms, over)
@@ -61,14 +64,14 @@ class MemberTimers:
         for timer in self._timers.pop((group_id, member_id), {}).values():
             timer.cancel()
 
-    def _armed(self, name: str, group_id: str, member_id: str, delay_ms: int, over: Callable[[], None]) -> Timer:
+    def _start(self, name: str, group_id: str, member_id: str, delay_ms: int, over: Callable[[], None]) -> Timer:
         def passed() -> None:
             self.cancel(name, group_id, member_id)
             try:
                 over()
             except GroupError as error:
                 logger.warning(
-                    "group %s: the %s deadline of %s passed, and has no effect yet: %s", group_id, name, member_id, error
+                    "group %s: cannot write the outcome of the %s deadline of %s yet: %s", group_id, name, member_id, error
                 )
                 self.set(name, group_id, member_id, RETRY_MS, over)
 

@@ -1,7 +1,8 @@
-"""The topics of the cluster as the groups of one protocol on one shard need them: ids, numbers of partitions, hashes, changes.
+"""`Topics` is the view of the cluster's topics that the groups of one protocol on one shard need: ids, partition counts, hashes
+and changes.
 
-A hash is kept until its topic changes. Which groups a change concerns is found out by the next heartbeat, for all changes there
-were until then at once: a thousand topics that are created together cost one look at the groups, not a thousand.
+A hash is cached until its topic changes. The next heartbeat finds the groups that are affected by changes, for all changes until
+then at once: a thousand topics that are created together cost one look at the groups, not a thousand.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ from ottla.server.group.cluster import Cluster
 from ottla.server.group.modern.metadata_hash import group_hash, topic_hash
 
 MANY_CHANGES: Final = 1_000
-"""So many topics may have changed before groups are looked at without a heartbeat."""
+"""After this many changed topics the affected groups are looked up without waiting for a heartbeat."""
 
 
 class Topics:
-    """Calls `on_change(names)` with the topics that have changed, before anybody relies on them."""
+    """The topics of the cluster. Calls `on_change(names)` with the topics that have changed, before groups rely on them."""
 
     def __init__(self, cluster: Cluster, on_change: Callable[[Set[str]], None]) -> None:
         self._cluster = cluster
@@ -36,18 +37,20 @@ class Topics:
         return {topic_id: len(topic.partitions) for topic_id, topic in found.items() if topic is not None}
 
     def hash_of(self, names: Iterable[str]) -> int:
-        """Returns the hash of a group that reads these topics. Those that do not exist are left out."""
+        """Returns the hash of a group that reads these topics. Topics that do not exist are left out."""
         return group_hash({name: self._hash(name) for name in names if name in self._cluster.topics})
 
     def changed(self, name: str) -> None:
-        """Notes that the topic is not what it was."""
+        """Notes that the topic has changed."""
         self._hashes.pop(name, None)
         self._changed.add(name)
         if len(self._changed) >= MANY_CHANGES:
             self.report_changes()
 
     def report_changes(self) -> None:
-        """Reports the topics that have changed since the last call. Every heartbeat calls this before it looks at its group."""
+        """Reports the topics that have changed since the last call. It is called by every heartbeat, before it looks at its
+        group.
+        """
         if self._changed:
             changed, self._changed = self._changed, set()
             self._on_change(changed)

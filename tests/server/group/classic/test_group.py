@@ -157,10 +157,10 @@ def test_a_record_of_the_log_that_no_group_is_like() -> None:
     """Who wrote it is unknown, so it is no bug of ours: ValueError, which loading a partition reports."""
     one = MemberMetadata("a", "i", "c", "/h", 1, 1, b"", b"")
     assert list(restored(one, MemberMetadata("b", None), MemberMetadata("c", None)).members) == ["a", "b", "c"]
-    with pytest.raises(ValueError, match="two members of one id"):
+    with pytest.raises(ValueError, match="two members with the same id"):
         restored(one, MemberMetadata("a", "j"))
-    with pytest.raises(ValueError, match="two members of one id"):
+    with pytest.raises(ValueError, match="two members with the same id"):
         restored(one, MemberMetadata("b", "i"))
-    with pytest.raises(ValueError, match="members and no protocol"):
+    with pytest.raises(ValueError, match="members but no protocol"):
         restored(one, protocol=None)
     assert restored(protocol=None).state is State.EMPTY
