@@ -26,18 +26,16 @@ from ottla.wire.messages.alter_partition_reassignments import (
     ReassignableTopicResponse,
 )
 
-TRAITS = Traits(Whole(Need(Operation.ALTER, Resource.CLUSTER)), reports_failure=True)
+TRAITS = Traits(Whole(Need(Operation.ALTER, Resource.CLUSTER)))
 
 
 def handle(body: AlterPartitionReassignmentsRequest, request: Request) -> AlterPartitionReassignmentsResponse:
     if body.timeout_ms <= 0 and body.topics:
-        request.failed = True
         return _out_of_time(body)
     responses = []
     for topic in body.topics:
         answers = [_alter(topic.name, partition, request) for partition in topic.partitions]
         responses.append(ReassignableTopicResponse(topic.name, answers))
-        request.failed |= any(answer.error_code for answer in answers)
     return AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=body.allow_replication_factor_change,
         error_message=None if responses else "",  # as Kafka has it

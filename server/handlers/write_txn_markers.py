@@ -75,7 +75,6 @@ class _Writing:
         return written.code
 
     def answer(self) -> WriteTxnMarkersResponse:
-        self._request.failed = any(code for codes in self.results.values() for code in codes.values())
         return WriteTxnMarkersResponse([_answer(producer_id, codes) for producer_id, codes in self.results.items()])
 
     def answer_when_acknowledged(self) -> Promise[WriteTxnMarkersResponse]:

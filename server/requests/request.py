@@ -36,7 +36,7 @@ class Request:
         self.correlation_id = correlation_id
         self.client_id = client_id
         self.failed = False
-        """Set by the handlers of Produce and Fetch if their answer holds errors; the answers of other APIs are searched."""
+        """Set by handlers with the trait `reports_failure` if their answer holds errors; other handlers' answers are searched."""
 
     def permits(self, strict_since: int) -> Permits:
         """Returns how many partitions the client's quota lets this request create and delete.

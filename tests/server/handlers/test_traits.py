@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 from functools import cache
 from pathlib import Path
@@ -192,9 +193,24 @@ def test_whose_answers_may_hold_regions_of_files() -> None:
     assert declaring("answers_with_regions") == {"fetch", "share_fetch"}
 
 
-def test_who_reports_failure_sets_it() -> None:
-    assert declaring("reports_failure") == {module for module in MODULES if ".failed = True" in source(module)}
-    assert declaring("reports_failure") == {"produce", "fetch", "alter_partition_reassignments"}
+def assigns_failed(text: str) -> bool:
+    """Does a source assign `failed` of anything, in whatever form?"""
+    nodes = ast.walk(ast.parse(text))
+    return any(isinstance(node, ast.Attribute) and node.attr == "failed" and isinstance(node.ctx, ast.Store) for node in nodes)
+
+
+@pytest.mark.parametrize(
+    "text", ["request.failed = True", "a = self._request.failed = True", "request.failed |= any(codes)", "request.failed, b = c"]
+)
+def test_every_assignment_is_found(text: str) -> None:
+    assert assigns_failed(text)
+    assert not assigns_failed("if request.failed: failed = True")
+
+
+def test_who_reports_failure_sets_it_and_nobody_else_does() -> None:
+    """Nothing reads `Request.failed` of the others: their answers are searched for error codes."""
+    setting = {module for module in MODULES if assigns_failed(source(module))}
+    assert declaring("reports_failure") == setting == {"produce", "fetch"}
 
 
 @pytest.mark.parametrize("version", metadata.ENCODE_RESPONSE)
