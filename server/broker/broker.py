@@ -32,6 +32,7 @@ from ottla.server.broker.coordinator_updates import CoordinatorUpdates
 from ottla.server.broker.limits import limits_clients
 from ottla.server.broker.passes import Compaction, schedule_passes
 from ottla.server.broker.start import format_directories, make_context, open_cluster, open_partitions, start_replicas
+from ottla.server.dispatch.chain import Chain
 from ottla.server.dispatch.routes import Dispatch
 from ottla.server.handlers import CONTROLLER
 from ottla.server.metadata.image import (
@@ -84,6 +85,8 @@ class Broker:
         self.listeners: list[Listener] = []
         self.controller_listeners: list[Listener] = []
         """The listeners of `controller.listener.names`, for administrators. They are not advertised to clients of brokers."""
+        self.chain = Chain()
+        """What stands around the handlers on all listeners."""
         self.context: BrokerContext | None = None
         self.offline = asyncio.Event()
         """Set once every log directory, or the one of the metadata log, has failed: the program should then end the broker."""
@@ -94,7 +97,6 @@ class Broker:
         self._logs: LogManager | None = None
         self._scheduler: Scheduler | None = None
         self._compaction: Compaction | None = None
-        self._dispatch: Dispatch | None = None
         self._quotas: QuotasInForce | None = None
         self._metrics: MetricsServer | None = None
         self.sources: Sources | None = None
@@ -136,8 +138,7 @@ class Broker:
         logs = await self._open_logs(clock)
         cluster = open_cluster(logs, self._disk, self.config, self.cluster_id, clock, self._random)
         context = self.context = make_context(self.config, cluster, logs, clock, self._random)
-        self._dispatch = self._make_dispatch(context, logs)
-        await self._open_listeners(context, self._dispatch)
+        await self._open_listeners(context, self._make_dispatch(context, logs))
         await self._open_metrics()
         self._broker_epoch = cluster.register(self._endpoints(), rack=self.config.rack)
         self._cluster = cluster
@@ -222,7 +223,7 @@ class Broker:
         so does one whose protocol ottla does not speak.
         """
         settings = SocketSettings.from_broker(context.settings.values)
-        dispatch = Dispatch(context, role=CONTROLLER)
+        dispatch = Dispatch(context, self.chain, CONTROLLER)
         for address in self.config.controller_listeners:
             if address.port == 0 or address.protocol not in SPOKEN:
                 continue
@@ -239,11 +240,11 @@ class Broker:
     def _make_dispatch(self, context: BrokerContext, logs: LogManager) -> Dispatch:
         """Makes the dispatch of the clients' listeners. If metrics are on it measures its requests, for the metrics to read."""
         if self.config.values["ottla.metrics.port"] is None:
-            return Dispatch(context)
+            return Dispatch(context, self.chain)
         from ottla.server.dispatch.measured import MeasuredDispatch
         from ottla.server.metrics.sources import Sources
 
-        dispatch = MeasuredDispatch(context, perf_counter_ns)
+        dispatch = MeasuredDispatch(context, perf_counter_ns, self.chain)
         self.sources = Sources(context, dispatch, self.listeners, logs)
         return dispatch
 
@@ -291,8 +292,7 @@ class Broker:
                 return
             from ottla.server.broker.quotas_in_force import QuotasInForce
 
-            assert self._dispatch is not None
-            self._quotas = QuotasInForce(context, self._dispatch, self.listeners)
+            self._quotas = QuotasInForce(context, self.chain, self.listeners)
         self._quotas.refresh()
 
     def _begin_passes(self, context: BrokerContext, logs: LogManager, cluster: Cluster) -> None:

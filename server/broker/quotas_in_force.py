@@ -6,14 +6,13 @@ from collections.abc import Mapping, Sequence
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Final
 
-from ottla.server.dispatch.chain import Place
+from ottla.server.dispatch.chain import Chain, Place
 from ottla.server.metadata.quotas import CONNECTION_CREATION_RATE, quotas_of
 from ottla.server.network.connection_rates import MAX_RATE, UNLIMITED, ConnectionRates
 from ottla.server.quotas.enforcement import ClientQuotas
 from ottla.server.quotas.rates import Windows
 
 if TYPE_CHECKING:
-    from ottla.server.dispatch.routes import Dispatch
     from ottla.server.network.listener import Listener
     from ottla.server.requests.context import BrokerContext
 
@@ -23,9 +22,9 @@ _OF_LISTENER: Final = "listener.name.{}." + MAX_RATE
 class QuotasInForce:
     """Limits the clients of one broker. The broker calls `refresh` after each change of quotas or of its settings."""
 
-    def __init__(self, context: BrokerContext, dispatch: Dispatch, listeners: Sequence[Listener]) -> None:
+    def __init__(self, context: BrokerContext, chain: Chain, listeners: Sequence[Listener]) -> None:
         self._context = context
-        self._dispatch = dispatch
+        self._chain = chain
         self._listeners = listeners
         values = context.config.values
         windows = Windows(values["quota.window.num"], values["quota.window.size.seconds"] * 1000)
@@ -39,7 +38,7 @@ class QuotasInForce:
         quotas = quotas_of(self._context.metadata)
         clients = self._clients if self._clients.set_quotas(quotas) else None
         self._context.quotas = clients
-        self._dispatch.put(Place.QUOTAS, clients)
+        self._chain.put(Place.QUOTAS, clients)
         rates = self._rates()
         limit = self._context.settings[MAX_RATE]
         self._connections.set_rates(limit, rates)

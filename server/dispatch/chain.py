@@ -4,10 +4,14 @@ A route is made of the steps of one API: decode, handle, encode. Links stand aro
 today, and the faults of a test kit; an authorizer and an audit log will find their places here as well. The steps are composed
 when a route is made, and all routes are made anew when a link comes or goes. An existing route never changes: a request that
 waits is answered by the route that it began with. Without links the steps are the handler's own, so a missing link costs nothing.
+
+A broker has one chain, which all its dispatches share: what holds for clients holds on every listener, also on one that opens
+later.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import IntEnum
 
 from ottla.server.requests.link import Link, Steps
@@ -24,12 +28,17 @@ class Place(IntEnum):
 
 
 class Chain:
-    """Holds the links of one dispatch, at most one in each place."""
+    """Holds the links of one broker, at most one in each place."""
 
-    __slots__ = ("_links",)
+    __slots__ = ("_links", "_subscribers")
 
     def __init__(self) -> None:
         self._links: dict[Place, Link] = {}
+        self._subscribers: list[Callable[[], object]] = []
+
+    def subscribe(self, callback: Callable[[], object]) -> None:
+        """Calls back after every change of the links. A dispatch makes its routes anew then."""
+        self._subscribers.append(callback)
 
     def put(self, place: Place, link: Link | None) -> bool:
         """Puts a link into its place, or with None takes out the one that is there; returns whether anything changed."""
@@ -39,6 +48,8 @@ class Chain:
             del self._links[place]
         else:
             self._links[place] = link
+        for callback in self._subscribers:
+            callback()
         return True
 
     def compose(self, api: Api, traits: Traits, steps: Steps) -> Steps:

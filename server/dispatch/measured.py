@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from ottla.server.base.errors import CloseConnection
 from ottla.server.base.promise import Promise
+from ottla.server.dispatch.chain import Chain
 from ottla.server.dispatch.error_counts import count_errors, places_in
 from ottla.server.dispatch.routes import Dispatch, Plan, Route, Waiting, log_failure
 from ottla.server.handlers import BROKER
@@ -106,8 +107,8 @@ class MeasuredDispatch(Dispatch):
 
     __slots__ = ("_watch", "counts")
 
-    def __init__(self, broker: BrokerContext, ticks: Ticks, role: str = BROKER) -> None:
-        super().__init__(broker, role)
+    def __init__(self, broker: BrokerContext, ticks: Ticks, chain: Chain | None = None, role: str = BROKER) -> None:
+        super().__init__(broker, chain, role)
         self._watch = Stopwatch(ticks)
         self.counts: dict[int, RequestCounts] = {}
         """The counts by the number of the route. They outlive the routes, which are made anew when a link comes or goes."""

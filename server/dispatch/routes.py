@@ -27,12 +27,12 @@ from typing import Any, Final, NamedTuple
 
 from ottla.server.base.errors import CloseConnection
 from ottla.server.base.promise import Promise
-from ottla.server.dispatch.chain import Chain, Place
+from ottla.server.dispatch.chain import Chain
 from ottla.server.dispatch.reserved_descriptors import ReservedDescriptors
 from ottla.server.handlers import BROKER, served
 from ottla.server.requests.context import BrokerContext
 from ottla.server.requests.kept_answers import Encoded
-from ottla.server.requests.link import Link, Steps
+from ottla.server.requests.link import Steps
 from ottla.server.requests.request import Request
 from ottla.server.requests.session import Session
 from ottla.server.requests.traits import Traits
@@ -127,19 +127,20 @@ class Waiting(NamedTuple):
 
 
 class Dispatch:
-    """Serves the requests of listeners of one `role`.
+    """Serves the requests of listeners of one `role`. The links of `chain` stand around its handlers; None is for no links, ever.
 
     `routes` holds the routes that were needed so far, by API key << 16 | version.
     """
 
     __slots__ = ("_broker", "_chain", "_reserved", "_role", "routes")
 
-    def __init__(self, broker: BrokerContext, role: str = BROKER) -> None:
+    def __init__(self, broker: BrokerContext, chain: Chain | None = None, role: str = BROKER) -> None:
         self._broker = broker
-        self._chain = Chain()
+        self._chain = chain or Chain()
         self._role = role
         self._reserved = ReservedDescriptors()
         self.routes: dict[int, Route] = {}
+        self._chain.subscribe(self._compose_anew)
 
     def serve(self, frame: Buffer, session: Session) -> bytes | Parts | Waiting | None:
         """Serves one request; returns the frame of its answer, in parts if it may hold regions of files; or Waiting if the answer
@@ -166,10 +167,9 @@ class Dispatch:
             raise CloseConnection(f"{APIS[key].name} v{version} ends {end - len(frame)} bytes after its frame")
         return route.answer(body, Request(self._broker, session, key, version, correlation_id, client_id))
 
-    def put(self, place: Place, link: Link | None) -> None:
-        """Puts a link into its place around all handlers, or with None takes it out. All routes are made anew."""
-        if self._chain.put(place, link):
-            self.routes = {number: self._compose(route.plan) for number, route in self.routes.items()}
+    def _compose_anew(self) -> None:
+        """Makes all routes anew, because the links have changed."""
+        self.routes = {number: self._compose(route.plan) for number, route in self.routes.items()}
 
     def _open_route(self, key: int, version: int) -> Route:
         """Makes the route of an API at a version, with its first request. Raises CloseConnection if the API is not served."""

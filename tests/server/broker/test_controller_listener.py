@@ -20,6 +20,7 @@ from ottla.wire.messages.describe_cluster import DescribeClusterRequest
 from tests.asking import ask
 from tests.fakes import NOW_MS
 from tests.memdisk import MemDisk
+from tests.server.broker.test_quotas_in_force import EVERYBODY, quota
 
 CONTROLLERS = 2
 
@@ -108,6 +109,26 @@ def test_describe_cluster_0_is_for_brokers() -> None:
         await node.start()
         answer = await ask(port, describe_cluster, 0, DescribeClusterRequest())
         assert (answer.error_code, answer.brokers) == (ErrorCode.INVALID_REQUEST, [])
+        await node.stop()
+
+    run(scenario)
+
+
+def test_quotas_hold_on_both_listeners() -> None:
+    async def scenario(port: int) -> None:
+        node = broker(port)
+        await node.start()
+
+        async def waits_told() -> list[int]:
+            answers = [await ask(at, describe_cluster, 2, DescribeClusterRequest(endpoint_type=kind)) for at, kind in addresses]
+            return [answer.throttle_time_ms for answer in answers]
+
+        addresses = [(node.port, 1), (port, CONTROLLERS)]
+        assert await waits_told() == [0, 0]
+        await quota(node, EVERYBODY, request_percentage=1e-9)
+        assert await waits_told() == [1000, 1000]
+        await quota(node, EVERYBODY, request_percentage=None)
+        assert await waits_told() == [0, 0]
         await node.stop()
 
     run(scenario)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ottla.server.base.errors import CloseConnection
-from ottla.server.dispatch.chain import Place
+from ottla.server.dispatch.chain import Chain, Place
 from ottla.server.dispatch.measured import MeasuredDispatch
 from ottla.server.dispatch.routes import Waiting
 from ottla.server.requests.link import Steps
@@ -109,8 +109,9 @@ class Passing:
 
 
 def test_counts_go_on_when_the_routes_are_made_anew(broker: MemoryBroker) -> None:
-    dispatch = MeasuredDispatch(broker.context, lambda: 1)
+    chain = Chain()
+    dispatch = MeasuredDispatch(broker.context, lambda: 1, chain)
     for link in (Passing(), None, None):
         dispatch.serve(frame(2, 1, list_offsets.ListOffsetsRequest(), list_offsets), broker.session())
-        dispatch.put(Place.QUOTAS, link)
+        chain.put(Place.QUOTAS, link)
     assert (dispatch.counts[2 << 16 | 1].requests, sum(dispatch.counts[2 << 16 | 1].took)) == (3, 3)

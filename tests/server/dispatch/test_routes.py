@@ -13,11 +13,12 @@ import pytest
 
 from ottla.server.base.errors import CloseConnection
 from ottla.server.dispatch import routes as module
-from ottla.server.dispatch.chain import Place
+from ottla.server.dispatch.chain import Chain, Place
 from ottla.server.dispatch.routes import Dispatch, Waiting
+from ottla.server.handlers import CONTROLLER, served
 from ottla.server.handlers import list_offsets as handler
-from ottla.server.handlers import served
 from ottla.server.handlers.api_versions import TELEMETRY
+from ottla.server.handlers.api_versions import handle as answer_api_versions
 from ottla.server.requests.link import Steps
 from ottla.server.requests.request import Request
 from ottla.server.requests.traits import Traits
@@ -165,36 +166,60 @@ def test_without_links_a_route_is_the_codecs_and_the_handlers_functions(broker: 
     assert route.encode is list_offsets.ENCODE_RESPONSE[1]
 
 
+RESPONSES: dict[int, Any] = {2: list_offsets.ListOffsetsResponse, API_VERSIONS: api_versions.ApiVersionsResponse}
+
+
 class Refusing:
     """A link that answers in place of the handler."""
 
     def around(self, api: Api, traits: Traits, steps: Steps) -> Steps:
-        return steps._replace(handle=lambda body, request: list_offsets.ListOffsetsResponse(throttle_time_ms=7))
+        return steps._replace(handle=lambda body, request: RESPONSES[api.key](throttle_time_ms=7))
 
 
 def test_links_come_and_go_around_all_routes(broker: MemoryBroker) -> None:
-    dispatch = Dispatch(broker.context)
+    chain = Chain()
+    dispatch = Dispatch(broker.context, chain)
 
     def throttle_time_ms(version: int) -> int:
         request = frame(2, version, list_offsets.ListOffsetsRequest(), list_offsets)
         return list_offsets.DECODE_RESPONSE[version](body(dispatch.serve(request, broker.session())), 4)[0].throttle_time_ms
 
     assert throttle_time_ms(2) == 0
-    dispatch.put(Place.QUOTAS, Refusing())
+    chain.put(Place.QUOTAS, Refusing())
     assert [throttle_time_ms(2), throttle_time_ms(3)] == [7, 7]  # a route that was there, and a new one
-    dispatch.put(Place.QUOTAS, None)
+    chain.put(Place.QUOTAS, None)
     assert [throttle_time_ms(2), throttle_time_ms(3)] == [0, 0]
     assert dispatch.routes[2 << 16 | 2].handle is handler.handle
+
+
+def test_a_link_holds_in_every_dispatch_of_the_chain_whichever_was_first(broker: MemoryBroker) -> None:
+    chain, request = Chain(), frame(API_VERSIONS, 0, api_versions.ApiVersionsRequest(), api_versions)
+    dispatches = [Dispatch(broker.context, chain)]
+
+    def are_linked() -> list[bool]:
+        for dispatch in dispatches:
+            dispatch.serve(request, broker.session())
+        return [dispatch.routes[API_VERSIONS << 16].handle is not answer_api_versions for dispatch in dispatches]
+
+    assert are_linked() == [False]
+    chain.put(Place.FAULTS, Refusing())
+    dispatches.append(Dispatch(broker.context, chain, CONTROLLER))
+    assert are_linked() == [True, True]
+    chain.put(Place.FAULTS, None)
+    assert are_linked() == [False, False]
+    chain.put(Place.QUOTAS, Refusing())
+    assert are_linked() == [True, True]
 
 
 def test_who_waits_is_answered_by_the_route_that_it_began_with(broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
         promise = asyncio.get_running_loop().create_future()
         Handler(monkeypatch, promise)
-        dispatch = Dispatch(broker.context)
+        chain = Chain()
+        dispatch = Dispatch(broker.context, chain)
         waiting = dispatch.serve(frame(2, 2, list_offsets.ListOffsetsRequest(), list_offsets), broker.session())
         assert isinstance(waiting, Waiting)
-        dispatch.put(Place.QUOTAS, Refusing())
+        chain.put(Place.QUOTAS, Refusing())
         assert dispatch.routes[2 << 16 | 2] is not waiting.route
         promise.set_result(list_offsets.ListOffsetsResponse(throttle_time_ms=1))
         answer, _ = list_offsets.DECODE_RESPONSE[2](body(waiting.route.finish(promise, waiting)), 4)

@@ -7,7 +7,7 @@ import inspect
 import sys
 from typing import Any
 
-from ottla.server.dispatch.chain import Place
+from ottla.server.dispatch.chain import Chain, Place
 from ottla.server.dispatch.routes import Dispatch, Waiting
 from ottla.server.metadata.quotas import Entity
 from ottla.server.quotas.enforcement import ClientQuotas
@@ -35,7 +35,8 @@ class LimitedBroker(MemoryBroker):
 
     def __init__(self, topics: dict[str, int], settings: dict[str, str] | None = None) -> None:
         super().__init__(topics, settings)
-        self.dispatch = Dispatch(self.context)
+        self.chain = Chain()
+        self.dispatch = Dispatch(self.context, self.chain)
         self.step_ns = 0
         self._ticks = 1
         self.quotas = ClientQuotas(self.clock, CLIENTS, CHANGES, self._tick)
@@ -49,7 +50,7 @@ class LimitedBroker(MemoryBroker):
         """The only quotas from now on; nobody's are none at all."""
         quotas: dict[Entity, dict[str, float]] = {tuple(entity) or (("client-id", "c"),): values}
         self.context.quotas = self.quotas if self.quotas.set_quotas(quotas) else None
-        self.dispatch.put(Place.QUOTAS, self.context.quotas and self.quotas)
+        self.chain.put(Place.QUOTAS, self.context.quotas and self.quotas)
 
     def serve(self, request: Any, version: int, *, client_id: str | None = "c", user: str = "ANONYMOUS") -> Any:
         """The answer as its client reads it; a function that gives it where it has to be waited for; None where there is none."""
