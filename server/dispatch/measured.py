@@ -48,7 +48,7 @@ class RequestCounts:
 
 
 class Stopwatch:
-    """When the request that was read last began, in `ticks`."""
+    """Holds when the latest request began, in `ticks`."""
 
     __slots__ = ("started", "ticks")
 

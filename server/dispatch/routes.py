@@ -151,7 +151,7 @@ class Dispatch:
         try:
             header, pos = decode_request_header(frame, 0)
         except MALFORMED as error:
-            raise CloseConnection(f"the request's header does not decode: {error!r}") from None
+            raise CloseConnection(f"the header of its request does not decode: {error!r}") from None
         key, version, correlation_id, client_id = header
         session.client_id = client_id
         route = self.routes.get(key << 16 | version)
@@ -162,9 +162,9 @@ class Dispatch:
         try:
             body, end = route.decode(frame, pos)
         except MALFORMED as error:
-            raise CloseConnection(f"{APIS[key].name} v{version} does not decode: {error!r}") from None
+            raise CloseConnection(f"its {APIS[key].name} v{version} does not decode: {error!r}") from None
         if end > len(frame):
-            raise CloseConnection(f"{APIS[key].name} v{version} ends {end - len(frame)} bytes after its frame")
+            raise CloseConnection(f"its {APIS[key].name} v{version} ends {end - len(frame)} bytes after the frame")
         return route.answer(body, Request(self._broker, session, key, version, correlation_id, client_id))
 
     def _compose_anew(self) -> None:
@@ -175,9 +175,9 @@ class Dispatch:
         """Makes the route of an API at a version, with its first request. Raises CloseConnection if the API is not served."""
         api = served(self._role).get(key)
         if api is None:
-            raise CloseConnection(f"API key {key} is not served")
+            raise CloseConnection(f"it sent API key {key}, which is not served")
         if not api.min_version <= version <= api.max_version:
-            raise CloseConnection(f"{api.name} v{version} is not served, only v{api.min_version} to v{api.max_version}")
+            raise CloseConnection(f"it sent {api.name} v{version}, but only v{api.min_version} to v{api.max_version} are served")
         messages = import_module(f"ottla.wire.messages.{api.module}")
         handler = import_module(f"ottla.server.handlers.{api.module}")
         steps = Steps(messages.DECODE_REQUEST[version], handler.handle, messages.ENCODE_RESPONSE[version])
@@ -208,5 +208,5 @@ def log_failure(error: BaseException, request: Request) -> CloseConnection:
     """Logs a bug of ours, with its traceback; returns the error that closes the connection."""
     api, version = APIS[request.api_key], request.api_version
     host, client_id = request.session.client_host, request.client_id
-    logger.error("%s v%d of %s (%s) failed", api.name, version, host, client_id, exc_info=error)
-    return CloseConnection(f"{api.name} v{version} failed here")
+    logger.error("handling %s v%d of %s (%s) failed", api.name, version, host, client_id, exc_info=error)
+    return CloseConnection(f"handling its {api.name} v{version} failed")

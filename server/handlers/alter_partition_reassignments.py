@@ -38,7 +38,7 @@ def handle(body: AlterPartitionReassignmentsRequest, request: Request) -> AlterP
         responses.append(ReassignableTopicResponse(topic.name, answers))
     return AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=body.allow_replication_factor_change,
-        error_message=None if responses else "",  # as Kafka has it
+        error_message=None if responses else "",  # as in Kafka, which answers "" if there are no partitions
         responses=responses,
     )
 
@@ -62,17 +62,17 @@ def _alter(topic: str, partition: ReassignablePartition, request: Request) -> Re
     image = request.broker.metadata.partition(topic, index)
     code, text = ErrorCode.NONE, None
     if image is None:
-        code, text = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no partition {index} of a topic '{topic}'."
+        code, text = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no partition {index} of topic '{topic}'."
     elif replicas is None:
         code, text = ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, None
-    elif (wrong := _what_is_wrong(replicas, request)) is not None:
+    elif (wrong := _find_fault(replicas, request)) is not None:
         code, text = ErrorCode.INVALID_REPLICA_ASSIGNMENT, wrong
     elif sorted(image.replicas) != sorted(replicas):
-        code, text = ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"Replicas on {list(image.replicas)}, which are not here, stay."
+        code, text = ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"The replicas on {list(image.replicas)} cannot be moved from here."
     return ReassignablePartitionResponse(index, code, text)
 
 
-def _what_is_wrong(replicas: list[int], request: Request) -> str | None:
+def _find_fault(replicas: list[int], request: Request) -> str | None:
     if not replicas:
         return "A partition needs a replica."
     if len(set(replicas)) != len(replicas):

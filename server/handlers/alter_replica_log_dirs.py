@@ -64,7 +64,7 @@ def _move(topic: str, index: int, path: str, request: Request) -> ErrorCode:
         if code is not ErrorCode.KAFKA_STORAGE_ERROR:
             logs.prefer(topic, index, path)
         return ErrorCode.REPLICA_NOT_AVAILABLE if code is ErrorCode.NOT_LEADER_OR_FOLLOWER else code
-    if broker.log_dirs is not None:  # or there is nowhere to go
+    if broker.log_dirs is not None:  # otherwise there is only one directory
         try:
             broker.log_dirs.move(replica, path)
         except LogError as error:

@@ -32,7 +32,7 @@ from ottla.wire.messages.api_versions import (
     SupportedFeatureKey,
 )
 
-TRAITS = Traits(Open("a client asks for it before anybody knows who it is"), before_authentication=True)
+TRAITS = Traits(Open("clients send it before they log in"), before_authentication=True)
 
 MIN_LEVEL_ZERO_SINCE: Final = 4
 """The version of ApiVersions from which on clients understand that a feature's lowest level is 0."""

@@ -50,7 +50,7 @@ def handle(body: ConsumerGroupHeartbeatRequest, request: Request) -> ConsumerGro
         _check(body, request.api_version)
         protocol = request.broker.groups.member_shard(body.group_id).protocol(ConsumerProtocol)
         if body.server_assignor is not None and body.server_assignor not in protocol.assignors:
-            text = f"There is no assignor {body.server_assignor} here, but {', '.join(protocol.assignors)}."
+            text = f"There is no assignor '{body.server_assignor}'; choose one of {', '.join(protocol.assignors)}."
             raise GroupError(ErrorCode.UNSUPPORTED_ASSIGNOR, text)
         answer = protocol.group_heartbeat(body.group_id, _heartbeat(body, request, protocol))
     except GroupError as error:

@@ -30,9 +30,8 @@ from ottla.wire.messages.delete_share_group_offsets import (
 
 TRAITS = Traits(Inside(Need(Operation.DELETE, Resource.GROUP), Need(Operation.READ, Resource.TOPIC)))
 
-NO_TOPIC: Final = "This server does not host this topic-partition."
-NOTHING_TO_DELETE: Final = "There is no offset information to delete."
-"""The message is Kafka's, since kafka-share-groups prints it."""
+NO_TOPIC: Final = "There is no such topic."
+NOTHING_TO_DELETE: Final = "The group has no offsets in this topic."
 
 
 def handle(body: DeleteShareGroupOffsetsRequest, request: Request) -> DeleteShareGroupOffsetsResponse:

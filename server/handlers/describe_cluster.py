@@ -41,7 +41,7 @@ _NAMES: Final = {BROKERS: "brokers", CONTROLLERS: "controllers"}
 def handle(body: DescribeClusterRequest, request: Request) -> DescribeClusterResponse:
     ours = CONTROLLERS if request.broker.config.is_controllers(request.session.listener) else BROKERS
     if body.endpoint_type not in _NAMES:
-        text = f"{body.endpoint_type} is no type of endpoint."
+        text = f"{body.endpoint_type} is not a type of endpoint."
         return DescribeClusterResponse(error_code=ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, error_message=text)
     if body.endpoint_type != ours:
         text = f"This endpoint is for {_NAMES[ours]}; the request is for {_NAMES[body.endpoint_type]}."

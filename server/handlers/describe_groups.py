@@ -47,7 +47,7 @@ def _describe(group_id: str, request: Request) -> DescribedGroup:
         if request.api_version >= 6:
             unknown.error_code = ErrorCode.GROUP_ID_NOT_FOUND
             missing = group is None
-            unknown.error_message = f"Group {group_id} not found." if missing else f"Group {group_id} is not a classic group."
+            unknown.error_message = f"There is no group '{group_id}'." if missing else f"'{group_id}' is not a classic group."
         return unknown
     stable = group.state is State.STABLE
     return DescribedGroup(

@@ -133,7 +133,7 @@ class _Fetch:
                 ready = self._request.failed = True
             results.append((cached, data))
         if len(unknown) != self._unknown:
-            ready |= self._unknown is not None  # a topic came or went while we waited
+            ready |= self._unknown is not None  # a topic was created or deleted while the request waited
             self._unknown = len(unknown)
         if not ready and results and found < self._min_bytes:
             return None
@@ -151,7 +151,7 @@ class _Fetch:
         response = answer(self._fetching, results)
         if self._request.api_version >= HINTS_SINCE:
             endpoints = self._add_hints(results)
-            response.node_endpoints = [] if self._follower else endpoints  # brokers know where brokers are
+            response.node_endpoints = [] if self._follower else endpoints  # followers know the addresses of brokers already
         return response
 
     def _size(self, results: list[Result]) -> int:
@@ -278,7 +278,7 @@ def _find_divergence(replica: Replica, asked: FetchPartition) -> EpochEndOffset 
     log = replica.log
     epoch, end_offset = log.end_offset_for_epoch(asked.last_fetched_epoch)
     if epoch < 0 or end_offset < 0:
-        raise OffsetOutOfRange(f"nothing is known of epoch {asked.last_fetched_epoch} of {log!r}")
+        raise OffsetOutOfRange(f"epoch {asked.last_fetched_epoch} is unknown to {log!r}")
     if asked.fetch_offset < log.log_start_offset:
         raise OffsetOutOfRange(f"offset {asked.fetch_offset} is before the start of {log!r}")
     if epoch < asked.last_fetched_epoch or end_offset < asked.fetch_offset:

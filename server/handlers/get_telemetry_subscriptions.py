@@ -19,7 +19,7 @@ from ottla.wire.messages.get_telemetry_subscriptions import (
     GetTelemetrySubscriptionsResponse,
 )
 
-TRAITS = Traits(Open("a client asks what it should report of itself"))
+TRAITS = Traits(Open("a client asks which of its own metrics to report"))
 
 
 def handle(body: GetTelemetrySubscriptionsRequest, request: Request) -> GetTelemetrySubscriptionsResponse:

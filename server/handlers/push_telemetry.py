@@ -16,7 +16,7 @@ from ottla.server.requests.traits import Traits
 from ottla.server.security.rights import Open
 from ottla.wire.messages.push_telemetry import PushTelemetryRequest, PushTelemetryResponse
 
-TRAITS = Traits(Open("a client reports of itself"))
+TRAITS = Traits(Open("a client reports its own metrics"))
 
 
 def handle(body: PushTelemetryRequest, request: Request) -> PushTelemetryResponse:

@@ -12,8 +12,8 @@ from ottla.server.security.rights import Open
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 
-TRAITS = Traits(Open("it is how a client says who it is"), before_authentication=True)
+TRAITS = Traits(Open("clients log in with it"), before_authentication=True)
 
 
 def handle(body: SaslAuthenticateRequest, request: Request) -> SaslAuthenticateResponse:
-    return SaslAuthenticateResponse(ErrorCode.ILLEGAL_SASL_STATE, "Nobody logs in on this listener: it takes everybody.")
+    return SaslAuthenticateResponse(ErrorCode.ILLEGAL_SASL_STATE, "Clients do not log in on this listener.")

@@ -12,7 +12,7 @@ from ottla.server.security.rights import Open
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 
-TRAITS = Traits(Open("it is how a client says who it is"), before_authentication=True)
+TRAITS = Traits(Open("clients log in with it"), before_authentication=True)
 
 
 def handle(body: SaslHandshakeRequest, request: Request) -> SaslHandshakeResponse:

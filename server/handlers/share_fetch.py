@@ -83,8 +83,8 @@ def _renew_error(body: ShareFetchRequest) -> ShareError | None:
         "maxRecords": body.max_records,
         "maxWaitMs": body.max_wait_ms,
     }
-    wrong = "".join(f"{name} must be set to 0, " for name, value in limits.items() if value != 0)
-    return ShareError(ErrorCode.INVALID_REQUEST, f"{wrong}if isRenewAck is true.") if wrong else None
+    wrong = ", ".join(name for name, value in limits.items() if value != 0)
+    return ShareError(ErrorCode.INVALID_REQUEST, f"With isRenewAck these have to be 0: {wrong}.") if wrong else None
 
 
 def _session(body: ShareFetchRequest, shares: SharePartitions, request: Request) -> ShareSession:

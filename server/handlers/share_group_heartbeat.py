@@ -76,6 +76,6 @@ def _check(body: ShareGroupHeartbeatRequest) -> None:
     elif body.member_epoch == JOINING_EPOCH and not body.subscribed_topic_names:
         wrong = "A joining member has to name its topics."
     elif body.member_epoch < LEAVING_EPOCH:
-        wrong = f"{body.member_epoch} is no member epoch."
+        wrong = f"{body.member_epoch} is not a valid member epoch."
     if wrong is not None:
         raise GroupError(ErrorCode.INVALID_REQUEST, wrong)

@@ -21,7 +21,7 @@ TRAITS = Traits(Inside(Need(Operation.READ, Resource.GROUP)))
 
 def handle(body: StreamsGroupTopologyDescriptionUpdateRequest, request: Request) -> StreamsGroupTopologyDescriptionUpdateResponse:
     text = (
-        "Nothing here keeps descriptions of topologies."
+        "This broker keeps no descriptions of topologies."
         if is_served(request.broker.metadata.features, request.broker.config.values)
         else SERVED
     )

@@ -483,7 +483,7 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def waiting(self) -> bool:
-        """Whether a request is being worked on."""
+        """True while a request waits for its answer."""
         return self._answer is not None
 
     def close(self, reason: str) -> None:

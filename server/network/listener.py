@@ -69,7 +69,7 @@ class Listener:
 
     @property
     def accepting(self) -> bool:
-        """Whether clients can connect."""
+        """True if clients can connect."""
         return self._server is not None and self._server.is_serving()
 
     def stop_accepting(self) -> None:
@@ -108,10 +108,10 @@ class Listener:
         settings, host, counts = self.settings, connection.host, self.context.counts
         if counts.connections >= settings.max_connections:
             self.refused += 1
-            return f"max.connections is {settings.max_connections}"
+            return f"max.connections ({settings.max_connections}) is reached"
         if counts.from_host.get(host, 0) >= settings.max_from(host):
             self.refused += 1
-            return f"max.connections.per.ip is {settings.max_from(host)}"
+            return f"max.connections.per.ip ({settings.max_from(host)}) is reached"
         if self.rates is not None:
             wait_ms, refused = self.rates.admit(self.name, host)
             if refused:

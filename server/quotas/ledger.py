@@ -29,7 +29,7 @@ class Measure(Protocol):
 
 M = TypeVar("M", bound=Measure)
 Client = tuple[str, str | None]
-"""(user, client id)."""
+"""A client, as (user, client id)."""
 
 
 class Ledger(Generic[M]):

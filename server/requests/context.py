@@ -100,7 +100,7 @@ class BrokerContext:
     telemetry: ClientTelemetry | None = None
     """None until a client asks for its subscriptions; see `client_telemetry`."""
     quotas: ClientQuotas | None = None
-    """None until somebody's quota is set."""
+    """None as long as no client has a quota."""
     log_dirs: LogDirs | None = None
     """None if there is only one log directory, since then nothing can be moved."""
     transactions: TransactionCoordinator | None = None

@@ -19,7 +19,7 @@ class Throttling(Enum):
     REQUEST = auto()
     """Only the time it takes counts (`request_percentage`). The members below count something else as well."""
     PRODUCE = auto()
-    """The bytes of the request (`producer_byte_rate`)."""
+    """The bytes of the request count (`producer_byte_rate`)."""
     FETCH = auto()
     """The bytes of the answer count (`consumer_byte_rate`). The handler charges them, and the time, before it decides on it."""
     ANSWER = auto()

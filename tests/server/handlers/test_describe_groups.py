@@ -31,7 +31,7 @@ async def test_dg1_dg2_at_every_version(version: int) -> None:
     assert stable.authorized_operations == (3400 if version >= 3 else NOT_ASKED)
     assert (unknown.group_state, unknown.members) == ("Dead", [])
     if version >= 6:
-        assert (unknown.error_code, unknown.error_message) == (ErrorCode.GROUP_ID_NOT_FOUND, "Group nog not found.")
+        assert (unknown.error_code, unknown.error_message) == (ErrorCode.GROUP_ID_NOT_FOUND, "There is no group 'nog'.")
         assert unknown.authorized_operations == NOT_ASKED
     else:
         assert unknown.error_code == ErrorCode.NONE
