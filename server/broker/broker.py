@@ -10,7 +10,8 @@ A start takes these steps, in an order that matters:
 5. bring the logs in step with the image, load the groups, begin the recurring passes;
 6. let clients connect, so that no request is served by half a broker.
 
-A stop takes them in the opposite order. The marker in each log directory that makes it a clean stop is written last of all.
+A stop first asks others to lead, while clients are still served; then it takes these steps in the opposite order. The marker in
+each log directory that makes it a clean stop is written last of all.
 """
 
 from __future__ import annotations
@@ -136,11 +137,11 @@ class Broker:
     async def _start(self) -> None:
         clock = self._clock = self._clock or LoopClock()
         logs = await self._open_logs(clock)
-        cluster = open_cluster(logs, self._disk, self.config, self.cluster_id, clock, self._random)
+        cluster = await open_cluster(logs, self._disk, self.config, self.cluster_id, clock, self._random)
         context = self.context = make_context(self.config, cluster, logs, clock, self._random)
         await self._open_listeners(context, self._make_dispatch(context, logs))
         await self._open_metrics()
-        self._broker_epoch = cluster.register(self._endpoints(), rack=self.config.rack)
+        self._broker_epoch = await cluster.register(self._endpoints(), rack=self.config.rack)
         self._cluster = cluster
         start_replicas(context, cluster, logs)
         self._coordinators = CoordinatorUpdates(context)
@@ -151,7 +152,7 @@ class Broker:
         self._lose_directories(logs)
         for listener in self.listeners:
             await listener.accept()
-        cluster.ready()
+        await cluster.ready()
         await self._open_controller_listeners(context)
         if self.sources is not None:
             self.sources.serving = True
@@ -318,7 +319,7 @@ class Broker:
             if self._logs is not None:
                 last_first.callback(self._logs.close, clean, self._broker_epoch)
             if clean and self._cluster is not None:
-                last_first.callback(self._cluster.leave)
+                last_first.push_async_callback(self._cluster.leave)
             if self._metrics is not None:
                 last_first.callback(self._metrics.close)
             if self.context is not None:
@@ -332,7 +333,9 @@ class Broker:
                 last_first.callback(self._compaction.stop)
             for listener in reversed(self._all_listeners):
                 last_first.push_async_callback(listener.close, STOP_GRACE_SECONDS)
+            for listener in reversed(self._all_listeners):
+                last_first.callback(listener.stop_accepting)
+            if clean and self._cluster is not None:
+                last_first.push_async_callback(self._cluster.begin_leaving)
             if self.sources is not None:
                 self.sources.serving = False
-            for listener in self._all_listeners:
-                listener.stop_accepting()

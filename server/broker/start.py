@@ -84,7 +84,9 @@ async def open_partitions(logs: LogManager) -> None:
         raise
 
 
-def open_cluster(logs: LogManager, disk: Disk, config: BrokerConfig, cluster_id: str, clock: Clock, random: Random) -> Cluster:
+async def open_cluster(
+    logs: LogManager, disk: Disk, config: BrokerConfig, cluster_id: str, clock: Clock, random: Random
+) -> Cluster:
     """Returns the cluster that the configuration asks for, with its image replayed. Raises MetadataError and StorageError.
 
     It is a cluster of only this broker; BrokerConfig refuses all others.

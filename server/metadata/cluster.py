@@ -1,6 +1,7 @@
 """Cluster: the broker's place in a cluster, whoever its controllers are.
 
 A broker opens its cluster, registers, serves, and leaves; in between it follows the image and asks the controller for changes.
+What may have to ask controllers over the network is a coroutine; a cluster of one awaits nothing in it.
 `broker/start.py` chooses the implementation; nothing else knows which it is.
 """
 
@@ -38,18 +39,25 @@ class Cluster(ABC):
         """Who changes the metadata."""
 
     @abstractmethod
-    def register(self, endpoints: Sequence[Endpoint], *, rack: str | None = None) -> int:
+    async def register(self, endpoints: Sequence[Endpoint], *, rack: str | None = None) -> int:
         """Registers this broker, which can be reached at `endpoints` (advertised listeners), and returns its new broker epoch.
 
         Call it once a start, when the ports are known and before the first request. Raises StorageError.
         """
 
     @abstractmethod
-    def ready(self) -> None:
+    async def ready(self) -> None:
         """Says that the broker accepts requests now: it need not be fenced any longer."""
 
     @abstractmethod
-    def leave(self) -> None:
+    async def begin_leaving(self) -> None:
+        """Asks others to lead this broker's partitions, as in Kafka's controlled shutdown, while it still serves its clients.
+
+        Raises nothing: a broker that cannot reach its controllers stops all the same.
+        """
+
+    @abstractmethod
+    async def leave(self) -> None:
         """Says that the broker has stopped serving: it leads nothing and is fenced, as after Kafka's controlled shutdown.
 
         A broker that the metadata shows as alive would keep an Apache Kafka that takes the directory over waiting for its

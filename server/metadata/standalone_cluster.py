@@ -74,7 +74,7 @@ class StandaloneCluster(Cluster):
 
     # Registration
 
-    def register(self, endpoints: Sequence[Endpoint], *, rack: str | None = None) -> int:
+    async def register(self, endpoints: Sequence[Endpoint], *, rack: str | None = None) -> int:
         node_id = self._settings.node_id
         incarnation = random_uuid(self._random)
         records: list[WireStruct] = []
@@ -101,7 +101,13 @@ class StandaloneCluster(Cluster):
         self.image.subscribe(self._follow)
         return broker.broker_epoch
 
-    def leave(self) -> None:
+    async def ready(self) -> None:
+        """Does nothing, because the registration has unfenced the broker already."""
+
+    async def begin_leaving(self) -> None:
+        """Does nothing, because nobody else could lead the partitions."""
+
+    async def leave(self) -> None:
         from ottla.wire.messages.internal.broker_registration_change_record import BrokerRegistrationChangeRecord
 
         if self._log.is_offline:
@@ -135,9 +141,6 @@ class StandaloneCluster(Cluster):
             self._controller.commit([BrokerRegistrationChangeRecord(broker.broker_id, broker.epoch, cordoned_log_dirs=ids)])
         except StorageError as error:
             logger.error("cordoned.log.dirs has no effect on new topics yet: %s", error)
-
-    def ready(self) -> None:
-        """The registration has let clients in already: this broker grants itself what it asks for."""
 
     # Directories
 

@@ -8,6 +8,7 @@ import socket
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -213,6 +214,30 @@ def test_an_address_in_use_leaves_nothing_open() -> None:
         broker = Broker(config(), disk=storage)
         await broker.start()
         await broker.stop()
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_others_are_asked_to_lead_while_clients_are_still_served(clean: bool) -> None:
+    async def scenario() -> None:
+        broker = Broker(config(), disk=disk())
+        await broker.start()
+        assert broker._cluster is not None
+        seen: list[tuple[str, bool]] = []
+
+        def note(step: str) -> Callable[[], Awaitable[None]]:
+            async def noting() -> None:
+                (listener,) = broker.listeners
+                seen.append((step, listener.accepting))
+                if listener.accepting:
+                    assert (await ask(broker.port, metadata, 5, metadata.MetadataRequest(topics=None))).brokers
+
+            return noting
+
+        with patch.multiple(broker._cluster, begin_leaving=note("begins"), leave=note("leaves")):
+            await broker._close(clean=clean)
+        assert seen == ([("begins", True), ("leaves", False)] if clean else [])
 
     run(scenario)
 

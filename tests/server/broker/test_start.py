@@ -68,9 +68,9 @@ def test_the_parts_of_a_broker_that_leads_what_it_holds(log_dirs: str) -> None:
         logs = manager(disk, used)
         cluster_id = format_directories(logs, used, None, from_seed(1))
         await open_partitions(logs)
-        cluster = open_cluster(logs, disk, used, cluster_id, clock, from_seed(1))
+        cluster = await open_cluster(logs, disk, used, cluster_id, clock, from_seed(1))
         context = make_context(used, cluster, logs, clock, from_seed(1))
-        cluster.register([])
+        await cluster.register([])
         start_replicas(context, cluster, logs)
         assert context.metadata is cluster.image
         assert context.controller is cluster.controller

@@ -18,7 +18,7 @@ from ottla.wire.messages.internal.register_broker_record import BrokerEndpoint, 
 from ottla.wire.messages.metadata import MAX_VERSION, MIN_VERSION, MetadataRequest, MetadataRequestTopic, MetadataResponse
 from ottla.wire.primitives import ZERO_UUID, WireStruct
 from tests.server.handlers.admin_calls import call
-from tests.server.metadata.support import CLUSTER_ID, Node
+from tests.server.metadata.support import CLUSTER_ID, Node, at_once
 
 VERSIONS = range(MIN_VERSION, MAX_VERSION + 1)
 
@@ -183,7 +183,7 @@ def register(node: Node, *records: WireStruct) -> None:
 
 
 def test_each_listener_has_its_addresses(node: Node) -> None:
-    node.cluster.register([Endpoint("PLAINTEXT", "in", 1, 0), Endpoint("EXTERNAL", "out", 2, 0)])
+    at_once(node.cluster.register([Endpoint("PLAINTEXT", "in", 1, 0), Endpoint("EXTERNAL", "out", 2, 0)]))
     assert [(broker.host, broker.port) for broker in ask(node, "md", listener="EXTERNAL").brokers] == [("out", 2)]
     assert [(broker.host, broker.port) for broker in ask(node, "md").brokers] == [("in", 1)]
     inside, outside = node.context(MAX_VERSION), node.context(MAX_VERSION, "EXTERNAL")

@@ -11,11 +11,11 @@ from __future__ import annotations
 import base64
 import functools
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from random import Random
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, TypeVar
 
 from ottla.log.config import LogConfig
 from ottla.log.manager import LogManager
@@ -31,6 +31,7 @@ from ottla.server.settings.broker_config import BrokerConfig
 from ottla.server.txn.producer_ids import ProducerIds
 from tests.memdisk import MemDisk
 
+T = TypeVar("T")
 NOW_MS = 1_800_000_000_000
 CLUSTER_ID = "AAECAwQFBgcICQoLDA0ODw"
 DIRECTORY = "/data"
@@ -72,6 +73,16 @@ class StillClock:
         return len(due)
 
 
+def at_once(operation: Coroutine[Any, Any, T]) -> T:
+    """Returns what a coroutine returns that waits for nothing; with or without a running event loop."""
+    try:
+        operation.send(None)
+    except StopIteration as done:
+        result: T = done.value
+        return result
+    raise AssertionError(f"{operation} waits for something")
+
+
 class Node:
     """One broker's metadata half. `start` after each stop; `kill` is kill -9, `power_cut` takes what was not synced."""
 
@@ -103,12 +114,12 @@ class Node:
         self.logs.open_all()
         self.cluster = open_standalone(self.logs, self.disk, self.config, CLUSTER_ID, self.clock, self.random)
         self.controller = self.cluster.controller
-        self.cluster.register([ENDPOINT], rack=self.config.rack)
+        at_once(self.cluster.register([ENDPOINT], rack=self.config.rack))
         return self.controller
 
     def stop(self) -> None:
         assert self.logs is not None
-        self.cluster.leave()
+        at_once(self.cluster.leave())
         self.logs.close()
 
     def kill(self) -> None:

@@ -8,7 +8,7 @@ from ottla.server.metadata.feature_levels import SUPPORTED_FEATURES
 from ottla.server.metadata.image import Endpoint
 from ottla.server.metadata.standalone_cluster import SNAPSHOT_PASS_INTERVAL_MS
 from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from tests.server.metadata.support import ENDPOINT, Node
+from tests.server.metadata.support import ENDPOINT, Node, at_once
 
 
 def test_registration() -> None:
@@ -22,7 +22,7 @@ def test_registration() -> None:
     assert len(broker.log_dirs) == 1
     first = broker.epoch
     other = Endpoint("OTHER", "h", 1, 0)
-    epoch = node.cluster.register([ENDPOINT, other])
+    epoch = at_once(node.cluster.register([ENDPOINT, other]))
     assert epoch == node.image.brokers[1].epoch > first
     assert node.image.brokers[1].endpoints["OTHER"] == other
 
@@ -31,7 +31,7 @@ def test_who_leaves_leads_nothing_and_is_fenced_until_it_is_back() -> None:
     node = Node()
     node.start()
     asyncio.run(node.controller.create_topics(CreateTopicsRequest([CreatableTopic("a", 2, 1)])))
-    node.cluster.leave()
+    at_once(node.cluster.leave())
     broker = node.image.brokers[1]
     assert (broker.fenced, broker.in_controlled_shutdown) == (True, True)
     assert {(partition.leader, partition.isr) for partition in node.image.topics["a"].partitions.values()} == {(-1, (1,))}
@@ -41,12 +41,22 @@ def test_who_leaves_leads_nothing_and_is_fenced_until_it_is_back() -> None:
     assert {(p.leader, p.leader_epoch) for p in node.image.topics["a"].partitions.values()} == {(1, 2)}
 
 
+def test_who_begins_to_leave_leads_on() -> None:
+    node = Node()
+    node.start()
+    broker = node.image.brokers[1]
+    at_once(node.cluster.ready())
+    at_once(node.cluster.begin_leaving())
+    assert node.image.brokers[1] is broker
+    assert broker.active
+
+
 def test_who_has_no_directory_left_to_write_to_leaves_silently() -> None:
     node = Node()
     node.start()
     assert node.logs is not None
     node.logs.directories[0].fail("testing", OSError("gone"))
-    node.cluster.leave()
+    at_once(node.cluster.leave())
     assert node.image.brokers[1].active
 
 
