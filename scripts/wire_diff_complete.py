@@ -17,15 +17,14 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from compat_tests.seen import ERROR, SUCCESS, Case
-from compat_tests.wire_diff.edge_cases import NO_ERROR, NO_SUCCESS, excused, rows
-from ottla.server.handlers import served
+from compat_tests.wire_diff.edge_cases import NO_ERROR, NO_SUCCESS, all_served, excused, rows
 
 
 def missing(seen: set[Case]) -> list[str]:
     """Returns a line for each key, version and outcome that nobody compared, or that has an excuse though it was compared."""
     lines = []
     excuses = {SUCCESS: set(excused(NO_SUCCESS)), ERROR: set(excused(NO_ERROR))}
-    for key, api in sorted(served().items()):
+    for key, api in sorted(all_served().items()):
         for version in range(api.min_version, api.max_version + 1):
             for outcome, excuse in excuses.items():
                 was_seen, is_excused = Case(key, version, outcome) in seen, (api.module, version) in excuse
@@ -54,8 +53,8 @@ def main() -> int:
     lacking = missing(seen)
     failing = not_passed(passed)
     figures = {
-        "keys": len(served()),
-        "versions": sum(api.max_version - api.min_version + 1 for api in served().values()),
+        "keys": len(all_served()),
+        "versions": sum(api.max_version - api.min_version + 1 for api in all_served().values()),
         "compared": len(seen),
         "missing": lacking,
         "rows": len(rows()),

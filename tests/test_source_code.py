@@ -29,8 +29,10 @@ RATCHET: dict[str, int] = {
 """The lines of code that are allowed, by path, or by path::function."""
 
 
-def tracked_files() -> list[Path]:
-    listed = subprocess.run(["git", "ls-files", "-z", "--", "*.py"], cwd=ROOT, check=True, capture_output=True, text=True)
+def source_files() -> list[Path]:
+    """The Python files that git tracks, and those that `git add` would."""
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", "*.py"]
+    listed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
     return [ROOT / name for name in listed.stdout.split("\0") if name and (ROOT / name).exists()]
 
 
@@ -62,7 +64,7 @@ def sizes(name: str, text: str) -> Iterator[tuple[str, int, int]]:
 @functools.cache
 def measured() -> list[tuple[str, int, int]]:
     """The sizes of all handwritten files."""
-    texts = {path.relative_to(ROOT).as_posix(): path.read_text() for path in tracked_files()}
+    texts = {path.relative_to(ROOT).as_posix(): path.read_text() for path in source_files()}
     return [size for name, text in texts.items() if not is_generated(text) for size in sizes(name, text)]
 
 
@@ -109,7 +111,7 @@ def test_the_package_reaches_its_folders_by_relative_symlinks(folder: str) -> No
 
 def test_every_module_tells_its_story() -> None:
     silent = []
-    for path in tracked_files():
+    for path in source_files():
         lines = path.read_text().splitlines()
         code = (line for line in lines if line and not line.startswith("#"))
         if path.name != "__init__.py" and not next(code, "").startswith(('"""', 'r"""')):
@@ -119,7 +121,7 @@ def test_every_module_tells_its_story() -> None:
 
 def handwritten_modules() -> list[str]:
     """The modules of ours that hold code, by path from the root."""
-    paths = [path.relative_to(ROOT) for path in tracked_files()]
+    paths = [path.relative_to(ROOT) for path in source_files()]
     ours = [path for path in paths if path.parts[0] in FOLDERS and path.name != "__init__.py"]
     return [path.as_posix() for path in ours if not is_generated((ROOT / path).read_text())]
 

@@ -13,6 +13,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from ottla.server.handlers import BROKER, CONTROLLER, served
+from ottla.wire.api import Api
+
 TESTS: Final[dict[str, str]] = {
     "test_framing.py::test_api_versions": "AV2",
     "test_every_version.py::test_api_versions_whole": "AV0 AV3",
@@ -231,6 +234,11 @@ NO_SUCCESS: Final[dict[str, tuple[range, str]]] = {
     ),
     "streams_group_topology_description_update": (range(1), "descriptions are kept by a plug-in, which neither broker has"),
 }
+
+
+def all_served() -> dict[int, Api]:
+    """The APIs that ottla serves, be it at the brokers' listeners or only at the controllers', by key."""
+    return served(BROKER) | served(CONTROLLER)
 
 
 def rows() -> dict[str, list[str]]:

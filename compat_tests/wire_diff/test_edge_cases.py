@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from compat_tests.wire_diff.edge_cases import NO_ERROR, NO_SUCCESS, NOT_ASKED, TESTS, excused, rows
-from ottla.server.handlers import served
+from compat_tests.wire_diff.edge_cases import NO_ERROR, NO_SUCCESS, NOT_ASKED, TESTS, all_served, excused, rows
 
 HERE = Path(__file__).parent
 PAGE = HERE.parents[1] / "docs" / "kafka-behaviour.md"
@@ -22,17 +21,17 @@ def test_the_tests_exist(file: str) -> None:
     assert named <= there, f"{file} has no {', '.join(sorted(named - there))}"
 
 
-def test_each_row_has_a_test_or_a_reason() -> None:
+def test_no_row_has_both_a_test_and_a_reason_why_there_is_none() -> None:
     assert not rows().keys() & NOT_ASKED.keys()
-    assert len(rows()) + len(NOT_ASKED) == 377
 
 
-def test_the_rows_are_those_of_the_page() -> None:
+def test_each_row_of_the_page_has_a_test_or_a_reason() -> None:
     ids = re.findall(r"^\| <a id=[^>]*></a>([^|]*) \|", PAGE.read_text(), re.MULTILINE)
     assert len(ids) == len(set(ids))
     assert set(ids) == {*rows(), *NOT_ASKED}
 
 
 def test_reasons_are_for_versions_that_there_are() -> None:
-    versions = {(api.module, version) for api in served().values() for version in range(api.min_version, api.max_version + 1)}
+    apis = all_served().values()
+    versions = {(api.module, version) for api in apis for version in range(api.min_version, api.max_version + 1)}
     assert {*excused(NO_ERROR), *excused(NO_SUCCESS)} <= versions

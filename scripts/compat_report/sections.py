@@ -10,7 +10,6 @@ from compat_tests.forms import IN_FULL, NEVER_WITH_KAFKA
 from compat_tests.suites.runner import listed
 from compat_tests.tools_diff.differences import DIFFERENCES as OF_TOOLS
 from compat_tests.wire_diff import differences, edge_cases
-from ottla.server.handlers import served
 from ottla.wire.api import APIS
 from scripts.compat_report.blocks import Block, Folded, Heading, Paragraph, Picture, Table, Text, row
 from scripts.compat_report.matrix import CAPABILITIES, Cell, cells
@@ -258,7 +257,7 @@ def _clients(found: dict[str, dict[str, Cell]]) -> list[Block]:
 
 
 def _apis(results: Results) -> list[Block]:
-    apis = served()
+    apis = edge_cases.all_served()
     newest = max(api.max_version for api in apis.values())
     no_success, no_error = set(edge_cases.excused(edge_cases.NO_SUCCESS)), set(edge_cases.excused(edge_cases.NO_ERROR))
 

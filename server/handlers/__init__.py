@@ -25,7 +25,13 @@ holds this against the declarations. The controllers' Fetch reads the log of the
 
 @functools.cache
 def served(role: str = BROKER) -> dict[int, Api]:
-    """Returns the APIs that have a handler and that clients of this role's listeners may ask for, by key, ascending."""
-    apis = [BY_MODULE[module.name] for module in pkgutil.iter_modules(__path__)]
+    """Returns the APIs that have a handler and that clients of this role's listeners may ask for, by key, ascending.
+
+    Raises ImportError if a module here is not named as an API's module in wire/messages.
+    """
+    modules = [module.name for module in pkgutil.iter_modules(__path__)]
+    if stray := [name for name in modules if name not in BY_MODULE]:
+        raise ImportError(f"server/handlers holds {', '.join(stray)}, but no API has its messages in a module of that name")
+    apis = [BY_MODULE[name] for name in modules]
     without = BROKER_ONLY if role == CONTROLLER else frozenset()
     return {api.key: api for api in sorted(apis) if role in api.listeners and api.module not in without}

@@ -106,8 +106,8 @@ def handler(module: str) -> ModuleType:
 
 
 def traits(module: str) -> Traits:
-    found = handler(module).TRAITS
-    assert type(found) is Traits
+    found = getattr(handler(module), "TRAITS", None)
+    assert type(found) is Traits, f"server/handlers/{module}.py declares no TRAITS"
     return found
 
 
@@ -144,12 +144,20 @@ def expected_rights() -> dict[str, tuple[str, ...]]:
 
 @pytest.mark.parametrize("module", MODULES)
 def test_a_handler_declares_its_rights(module: str) -> None:
+    assert module in expected_rights(), f"add {module} to the table of rights: OF_THE_WHOLE_REQUEST, PART_BY_PART or OPEN"
     assert rights_in_words(traits(module).rights) == expected_rights()[module]
 
 
 def test_the_table_names_no_handler_that_there_is_not() -> None:
     assert sorted(expected_rights()) == MODULES
     assert len(OPEN) + len(PART_BY_PART) + sum(len(names.split()) for names in OF_THE_WHOLE_REQUEST.values()) == len(MODULES)
+
+
+def test_a_module_that_is_no_apis_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "astray.py").touch()
+    monkeypatch.setattr(handlers, "__path__", [*handlers.__path__, str(tmp_path)])
+    with pytest.raises(ImportError, match="holds astray, but"):
+        served.__wrapped__()
 
 
 def declaring(trait: str) -> set[str]:
