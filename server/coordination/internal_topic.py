@@ -72,6 +72,22 @@ class InternalTopicLog:
         log = self._replica(partition).log
         return log.iterate_batches(log.log_start_offset)
 
+    def replicated(self, partition: int) -> Promise[None] | None:
+        """Returns a promise that is kept when everything that the partition holds now is replicated, or None if it is already.
+        It fails as that of an append.
+
+        Raises StorageError if this broker does not hold the partition, NotLeaderOrFollower if another broker leads it.
+        """
+        replica = self._replica(partition)
+        if not replica.is_leader:
+            raise NotLeaderOrFollower(f"{self._topic}-{partition} is not led from here")
+        end_offset = replica.log.log_end_offset
+        if end_offset <= replica.log.high_watermark:
+            return None
+        from ottla.server.partitions.acknowledging import flush_and_promise
+
+        return flush_and_promise(replica, end_offset)
+
     def delete_before(self, partition: int, offset: int) -> None:
         """Deletes the records below `offset`, as DeleteRecords would. Raises StorageError and the other errors of the log."""
         self._replica(partition).log.delete_records_before(offset)

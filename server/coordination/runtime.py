@@ -18,9 +18,11 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
 from ottla.log.errors import LogError
 from ottla.server.base.clock import Clock
+from ottla.server.base.errors import NotLeaderOrFollower
 from ottla.server.coordination.shard import CoordinatorShard
 
 if TYPE_CHECKING:
+    from ottla.server.base.promise import Promise
     from ottla.server.coordination.internal_topic import Appended
 
 logger = logging.getLogger("ottla.server.shards")
@@ -49,6 +51,12 @@ class CoordinatorLog(Protocol):
 
     def read(self, partition: int) -> Iterator[bytes]:
         """Yields all batches from the partition's start to its end."""
+        ...
+
+    def replicated(self, partition: int) -> Promise[None] | None:
+        """Returns a promise that is kept when everything that the partition holds now is replicated, or None if it is already.
+        Raises log errors, and NotLeaderOrFollower if another broker leads the partition.
+        """
         ...
 
 
@@ -104,7 +112,7 @@ class CoordinatorRuntime(Generic[S]):
             log = self._log
             shard = self._make(partition, log.leader_epoch(partition), lambda batch: log.append(partition, batch))
             self._shards[partition] = shard
-            self._load_slice(shard, shard.load(lambda: log.read(partition)))
+            self._load_slice(shard, shard.load(lambda: log.read(partition), lambda: log.replicated(partition)))
         return self._shards.get(partition)
 
     def refresh(self) -> None:
@@ -144,7 +152,7 @@ class CoordinatorRuntime(Generic[S]):
                 if self._clock.monotonic() >= until:
                     self._clock.call_later(0, lambda: self._load_slice(shard, steps))
                     return
-        except (LogError, OSError) as error:
+        except (LogError, NotLeaderOrFollower, OSError) as error:
             logger.error("partition %d of %s cannot be loaded: %s", shard.partition, self._topic, error)
             self.unload(shard.partition)
             return

@@ -55,7 +55,7 @@ class CoordinatorShard(ABC, Generic[R]):
         self.loading = True
         """True until `load` has replayed the partition."""
         self.unreplicated: Promise[None] | None = None
-        """The promise that is kept when the last append is replicated, or None if everything is replicated."""
+        """The promise that is kept when everything that was read or appended is replicated, or None if it is."""
         self._append = append
         self._is_over = False
         self._waiting: deque[tuple[Promise[None], Callable[[ErrorCode], object]]] = deque()
@@ -105,11 +105,18 @@ class CoordinatorShard(ABC, Generic[R]):
             self.logger.warning("partition %d of %s: %s (%s)", self.partition, self.topic, error, code.name)
             raise self.refusal(code) from error
         if replicated is not None:
-            self.unreplicated = replicated
-            replicated.add_done_callback(self._settle)
+            self.await_replication(replicated)
         return base_offset
 
     # Answers
+
+    def await_replication(self, replicated: Promise[None]) -> None:
+        """Lets answers wait for `replicated`, the promise of what was last written to the partition (`Appended` in
+        internal_topic.py).
+        """
+        if not self._is_over:
+            self.unreplicated = replicated
+            replicated.add_done_callback(self._settle)
 
     def answer(self, value: T) -> T | Promise[T]:
         """Returns `value` if everything appended so far is replicated; otherwise a promise of it, which fails with the `refusal`
@@ -176,8 +183,11 @@ class CoordinatorShard(ABC, Generic[R]):
 
     # Loading
 
-    def load(self, read: Callable[[], Iterator[bytes]]) -> Iterator[None]:
-        """Replays the partition, one batch a step. Raises what `read` raises.
+    def load(self, read: Callable[[], Iterator[bytes]], replicated: Callable[[], Promise[None] | None]) -> Iterator[None]:
+        """Replays the partition, one batch a step. Raises what `read` and `replicated` raise.
+
+        What `read` yields may end above the high watermark, so the first answers wait for `replicated`, which is asked once
+        everything is read: it returns a promise that is kept when all of the partition is replicated, or None if it is already.
 
         As in Kafka, a batch that does not follow its schema is logged and skipped, so that the others are not lost with it.
         """
@@ -187,6 +197,9 @@ class CoordinatorShard(ABC, Generic[R]):
             except MALFORMED as error:
                 self.logger.error("partition %d of %s: skipped a malformed batch: %r", self.partition, self.topic, error)
             yield
+        promise = replicated()
+        if promise is not None:
+            self.await_replication(promise)
         self.loading = False
         yield from self.loaded()
 

@@ -24,6 +24,7 @@ from ottla.server.group.shard import Shard
 from ottla.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from ottla.server.base.promise import Promise
     from ottla.server.coordination.internal_topic import Appended
 
 logger = logging.getLogger("ottla.server.group")
@@ -137,11 +138,16 @@ class GroupCoordinator:
         shard = self._shards.get(partition)
         return shard is not None and not shard.loading
 
-    def transaction_ended(self, partition: int, producer_id: int, *, committed: bool) -> None:
-        """Ends a transaction after its marker was appended to a loaded partition: its offsets count from now on, or are
-        dropped.
+    def transaction_ended(
+        self, partition: int, producer_id: int, *, committed: bool, replicated: Promise[None] | None = None
+    ) -> None:
+        """Ends a transaction after its marker was appended to a loaded partition: its offsets count from now on, or never will.
+        Answers of the partition's groups wait for `replicated`, the promise of the marker's append if it is not replicated yet.
         """
-        self._shards[partition].end_transaction(producer_id, committed=committed)
+        shard = self._shards[partition]
+        if replicated is not None:
+            shard.await_replication(replicated)
+        shard.end_transaction(producer_id, committed=committed)
 
     def topic_changed(self, topic: str, *, is_new: bool = False) -> None:
         """Tells groups that a topic was created (`is_new`) or deleted, or got partitions or other replicas."""

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from ottla.log.errors import LogError, StorageError
 from ottla.log.transactions import append_marker
-from ottla.server.base.errors import code_of
+from ottla.server.base.errors import NotLeaderOrFollower, code_of
+from ottla.server.base.promise import Promise
 from ottla.server.metadata.names import CONSUMER_OFFSETS
 from ottla.server.txn.shard import Marker
 from ottla.wire.errors import ErrorCode
@@ -30,9 +31,11 @@ class TransactionalOffsets(Protocol):
         """Returns whether this partition of `__consumer_offsets` is loaded."""
         ...
 
-    def transaction_ended(self, partition: int, producer_id: int, *, committed: bool) -> None:
+    def transaction_ended(
+        self, partition: int, producer_id: int, *, committed: bool, replicated: Promise[None] | None = None
+    ) -> None:
         """Ends a transaction after its marker was appended to a loaded partition: its offsets count from now on, or are
-        dropped.
+        dropped. Answers about them wait for `replicated`, the promise of the marker's append if it is not replicated yet.
         """
         ...
 
@@ -71,14 +74,29 @@ def write_marker(replicas: Replicas, offsets: TransactionalOffsets, topic: str, 
         return Written(code_of(error))
     replica.wake()
     if has_groups:
-        offsets.transaction_ended(partition, marker.producer_id, committed=marker.committed)
+        try:
+            replicated = _flush_and_promise(replica, info)
+        except StorageError as error:
+            return Written(code_of(error))
+        offsets.transaction_ended(partition, marker.producer_id, committed=marker.committed, replicated=replicated)
     return Written(ErrorCode.NONE, replica, info)
+
+
+def _flush_and_promise(replica: Replica, info: AppendInfo) -> Promise[None] | None:
+    """Flushes a marker if a flush is due. Returns the promise that is kept when the marker is replicated, or None if it is
+    already. Raises StorageError.
+    """
+    if not info.waits:
+        return None
+    from ottla.server.partitions.acknowledging import flush_and_promise  # hardly ever needed with one replica
+
+    return flush_and_promise(replica, info.last_offset + 1)
 
 
 class LocalMarkerWriter:
     """Writes the coordinator's markers to the partitions of this broker; it is a `MarkerWriter` (server/txn/shard.py).
 
-    No transaction is complete before its markers are as durable as `flush.messages` requires.
+    No transaction is complete before its markers are as durable as `flush.messages` requires and on all in-sync replicas.
     """
 
     def __init__(self, replicas: Replicas, image: MetadataImage, offsets: TransactionalOffsets) -> None:
@@ -86,14 +104,31 @@ class LocalMarkerWriter:
         self._image = image
         self._offsets = offsets
 
-    def __call__(self, topic: str, partition: int, marker: Marker) -> ErrorCode:
+    def __call__(self, topic: str, partition: int, marker: Marker) -> ErrorCode | Promise[ErrorCode]:
         code, replica, info = write_marker(self._replicas, self._offsets, topic, partition, marker)
         if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and self._image.partition(topic, partition) is not None:
             return ErrorCode.KAFKA_STORAGE_ERROR  # the partition is on this broker, but offline
-        if info is not None and info.waits:
-            assert replica is not None
-            try:
-                replica.flush_if_due(info.last_offset + 1)
-            except StorageError as error:
-                return code_of(error)
-        return code
+        if info is None:
+            return code
+        assert replica is not None
+        try:
+            replicated = _flush_and_promise(replica, info)
+        except StorageError as error:
+            return code_of(error)
+        return code if replicated is None else _code_when_replicated(replicated)
+
+
+def _code_when_replicated(replicated: Promise[None]) -> Promise[ErrorCode]:
+    """Returns a promise of NONE, or of the code of the error that `replicated` fails with."""
+    promise: Promise[ErrorCode] = Promise()
+
+    def settle(done: Promise[None]) -> None:
+        try:
+            done.result()
+        except (LogError, NotLeaderOrFollower) as error:
+            promise.set_result(code_of(error))
+        else:
+            promise.set_result(ErrorCode.NONE)
+
+    replicated.add_done_callback(settle)
+    return promise

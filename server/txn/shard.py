@@ -59,10 +59,11 @@ class MarkerWriter(Protocol):
     """A function that writes markers to partitions."""
 
     def __call__(self, topic: str, partition: int, marker: Marker) -> ErrorCode | Promise[ErrorCode]:
-        """Writes one marker. Returns the error code, or a promise of it if another broker has to write the marker; the promise
-        never fails.
+        """Writes one marker. Returns the error code, or a promise of it if other brokers have to write or replicate the marker;
+        the promise never fails.
 
-        NONE means that the marker is written, UNKNOWN_TOPIC_OR_PARTITION that the partition no longer exists and needs none.
+        NONE means that the marker is written and replicated, UNKNOWN_TOPIC_OR_PARTITION that the partition no longer exists and
+        needs none.
         """
         ...
 
@@ -121,10 +122,10 @@ class TransactionShard(CoordinatorShard[Change]):
         return TransactionError(code)
 
     def loaded(self) -> Iterator[None]:
-        """Completes the transactions whose end was decided before the partition was loaded."""
+        """Completes the transactions whose end was decided before the partition was loaded, once it is all replicated."""
         for transaction in list(self.transactions.values()):
             if transaction.is_ending:
-                self._begin_completion(transaction.transactional_id, ErrorCode.NONE)
+                self.when_replicated(partial(self._begin_completion, transaction.transactional_id))
             yield
 
     # Ends

@@ -32,6 +32,12 @@ class LaggingLog(GroupLog):
         self.waiting.append(Promise())
         return base_offset, self.waiting[-1]
 
+    def replicated(self, partition: int) -> Promise[None] | None:
+        if not self.waiting:
+            return None
+        self.waiting.append(Promise())
+        return self.waiting[-1]
+
     def replicate(self, appends: int = 1) -> None:
         for _ in range(appends):
             self.waiting.popleft().set_result(None)

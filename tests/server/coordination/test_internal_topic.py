@@ -8,7 +8,7 @@ from ottla.log.errors import StorageError
 from ottla.server.base.errors import NotLeaderOrFollower
 from ottla.server.coordination.internal_topic import InternalTopicLog
 from ottla.server.partitions.roles import Leader
-from tests.fakes import MemoryBroker
+from tests.fakes import NODE_ID, MemoryBroker
 from tests.log.support import batch
 
 
@@ -71,6 +71,29 @@ def test_an_append_among_several_replicas_promises() -> None:
     broker.elect("__consumer_offsets", 2)
     with pytest.raises(NotLeaderOrFollower):
         second.result()
+
+
+def test_a_new_leader_is_promised_what_it_finds_in_its_log() -> None:
+    broker = MemoryBroker({})
+    broker.create_topic("__consumer_offsets", followers=(2,))
+    log = InternalTopicLog(broker.replicas, broker.image, "__consumer_offsets")
+    assert log.replicated(0) is None
+    log.append(0, batch(2))
+    broker.elect("__consumer_offsets", 2)
+    with pytest.raises(NotLeaderOrFollower):
+        log.replicated(0)
+    broker.elect("__consumer_offsets", NODE_ID)
+    promise = log.replicated(0)
+    assert promise is not None
+    replica = broker.replicas.get("__consumer_offsets", 0)
+    assert replica is not None
+    assert isinstance(replica.role, Leader)
+    assert replica.role.high_watermark is not None
+    replica.role.high_watermark.on_fetch(2, 1)
+    assert not promise.done()
+    replica.role.high_watermark.on_fetch(2, 2)
+    assert promise.done()
+    assert log.replicated(0) is None
 
 
 def test_who_does_not_lead_appends_nothing() -> None:

@@ -245,7 +245,7 @@ def test_loading_is_the_same_replay() -> None:
     log.append(0, build_marker(8, 0, commit=False, coordinator_epoch=0, timestamp_ms=0))
     after = shard_over(log)
     assert is_loading(after)
-    steps = list(after.load(lambda: log.read(0)))
+    steps = list(after.load(lambda: log.read(0), lambda: log.replicated(0)))
     assert not is_loading(after)
     assert len(steps) == 5, "a batch a step"
     assert after.seen == [*before.seen, ("d", "3", 4, -1), (7, True), (8, False)]
@@ -256,15 +256,50 @@ def test_a_batch_that_does_not_follow_its_schema_is_left_out_as_a_whole(caplog: 
     log.append(0, batch_of(("a", "1"), ("bad", "2")))
     log.append(0, batch_of(("b", "3")))
     shard = shard_over(log)
-    assert len(list(shard.load(lambda: log.read(0)))) == 2
+    assert len(list(shard.load(lambda: log.read(0), lambda: log.replicated(0)))) == 2
     assert shard.seen == [("b", "3", 2, -1)]
     assert caplog.messages == ["partition 0 of __letters: skipped a malformed batch: ValueError('a bad letter')"]
+
+
+def test_what_is_loaded_is_answered_when_all_of_it_is_replicated() -> None:
+    log = LaggingLog()
+    shard_over(log).put("a")
+    shard = shard_over(log)
+    list(shard.load(lambda: log.read(0), lambda: log.replicated(0)))
+    assert not is_loading(shard)
+    read = waiting(shard.answer(list(shard.seen)))
+    shard.put("b")
+    written = waiting(shard.answer("written"))
+    log.replicate(2)
+    assert read.result() == [("a", "w", 0, -1)]
+    waiting(written)
+    log.replicate()
+    assert written.result() == "written"
+
+
+def test_what_is_loaded_and_never_replicated_is_not_answered() -> None:
+    log = LaggingLog()
+    shard_over(log).put("a")
+    shard = shard_over(log)
+    list(shard.load(lambda: log.read(0), lambda: log.replicated(0)))
+    answer = waiting(shard.answer("said"))
+    log.lose()
+    assert refused(answer) is ErrorCode.NOT_COORDINATOR
+
+
+def test_a_shard_that_has_ended_waits_for_nothing_more() -> None:
+    shard = shard_over(LaggingLog())
+    shard.unload()
+    shard.await_replication(Promise())
+    late = shard.answer("said")
+    assert isinstance(late, Promise)
+    assert refused(late) is ErrorCode.NOT_COORDINATOR
 
 
 def test_what_follows_the_replay_is_done_in_steps_of_its_own() -> None:
     shard = shard_over(LaggingLog())
     shard.steps = 2
-    loading = shard.load(lambda: iter(()))
+    loading = shard.load(lambda: iter(()), lambda: None)
     next(loading)
     assert not shard.loading
     assert len(list(loading)) == 1
@@ -276,5 +311,5 @@ def test_what_reading_raises_comes_through() -> None:
 
     shard = shard_over(LaggingLog())
     with pytest.raises(CorruptLog):
-        list(shard.load(broken))
+        list(shard.load(broken, lambda: None))
     assert shard.loading

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from ottla.log.errors import LogError
+from ottla.server.base.promise import Promise
 from ottla.server.base.randomness import from_system
 from ottla.server.coordination.internal_topic import Appended
 from ottla.server.group.classic.group import ClassicGroup
@@ -111,6 +112,9 @@ class GroupLog:
 
     def read(self, partition: int) -> Iterator[bytes]:
         return iter(list(self.batches[partition]))
+
+    def replicated(self, partition: int) -> Promise[None] | None:
+        return None
 
     def records(self) -> list[tuple[bytes | None, bytes | None]]:
         return [(record.key, record.value) for batches in self.batches for batch in batches for record in decode_records(batch)]

@@ -49,6 +49,9 @@ class Partitions:
     def read(self, partition: int) -> Iterator[bytes]:
         return self.logs[partition].iterate_batches(0)
 
+    def replicated(self, partition: int) -> None:
+        return None
+
 
 def start(disk: MemDisk, clock: GroupClock, **settings: Any) -> Driver:
     """A broker process on `disk`, its groups loaded."""

@@ -206,7 +206,7 @@ def test_loading_replays_batch_by_batch_and_leaves_out_what_is_malformed(caplog:
     def read() -> Iterator[bytes]:
         yield from batches
 
-    steps = shard.load(read)
+    steps = shard.load(read, lambda: None)
     next(steps)
     assert set(shard.groups) == {"a"}
     loading = [shard.loading, *(shard.loading for _ in steps)]

@@ -112,7 +112,8 @@ class Groups:
     def is_loaded(self, partition: int) -> bool:
         return self.loaded
 
-    def transaction_ended(self, partition: int, producer_id: int, *, committed: bool) -> None:
+    def transaction_ended(self, partition: int, producer_id: int, *, committed: bool, replicated: object = None) -> None:
+        assert replicated is None
         self.ended.append((partition, producer_id, committed))
 
 

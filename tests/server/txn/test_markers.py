@@ -5,6 +5,10 @@ from __future__ import annotations
 import errno
 from typing import Any
 
+from ottla.server.base.promise import Promise
+from ottla.server.metadata.names import CONSUMER_OFFSETS
+from ottla.server.partitions.high_watermark import HighWatermark
+from ottla.server.partitions.roles import Leader
 from ottla.server.txn.markers import LocalMarkerWriter
 from ottla.server.txn.shard import Marker
 from ottla.wire.errors import ErrorCode
@@ -21,9 +25,17 @@ def replica_of(broker: MemoryBroker) -> Any:
     return replica
 
 
-def bring(broker: MemoryBroker, topic: str = "t", index: int = 0) -> ErrorCode:
+def bring(broker: MemoryBroker, topic: str = "t", index: int = 0) -> ErrorCode | Promise[ErrorCode]:
     write_marker = LocalMarkerWriter(broker.replicas, broker.image, broker.context.groups)
     return write_marker(topic, index, Marker(7, 1, 0, True, 2))
+
+
+def replicated_with_open_transaction() -> tuple[MemoryBroker, HighWatermark]:
+    """The partition t-0 with a follower, broker 2, that has fetched nothing."""
+    broker = MemoryBroker({})
+    broker.create_topic("t", followers=(2,))
+    replica_of(broker).append(batch(2, producer=(7, 0, 0), transactional=True))
+    return broker, replica_of(broker).role.high_watermark
 
 
 def with_open_transaction(settings: dict[str, str]) -> MemoryBroker:
@@ -53,6 +65,57 @@ def test_where_every_record_is_to_be_durable_the_marker_is_before_the_transactio
     assert bring(broker) is ErrorCode.NONE
     assert (replica.log.recovery_point, replica.log.high_watermark) == (3, 3)
     assert (seen[0], seen[-1]) == (0, 3)
+
+
+def test_one_with_followers_is_written_when_they_have_it() -> None:
+    broker, high_watermark = replicated_with_open_transaction()
+    answer = bring(broker)
+    assert isinstance(answer, Promise)
+    high_watermark.on_fetch(2, 2)
+    assert not answer.done()
+    high_watermark.on_fetch(2, 3)
+    assert answer.result() is ErrorCode.NONE
+
+
+def test_one_that_another_leader_may_not_have_is_written_again() -> None:
+    broker, _ = replicated_with_open_transaction()
+    answer = bring(broker)
+    assert isinstance(answer, Promise)
+    broker.elect("t", 2)
+    assert answer.result() is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+class Offsets:
+    """The groups of a partition that is loaded; keeps what the answers about it wait for."""
+
+    def __init__(self) -> None:
+        self.replicated: list[Promise[None] | None] = []
+
+    def is_loaded(self, partition: int) -> bool:
+        return True
+
+    def transaction_ended(
+        self, partition: int, producer_id: int, *, committed: bool, replicated: Promise[None] | None = None
+    ) -> None:
+        self.replicated.append(replicated)
+
+
+def test_groups_wait_for_the_marker_among_their_offsets() -> None:
+    broker = MemoryBroker({})
+    broker.create_topic(CONSUMER_OFFSETS, followers=(2,))
+    offsets = Offsets()
+    broker.context.groups = offsets  # type: ignore[assignment]
+    answer = bring(broker, CONSUMER_OFFSETS)
+    (replicated,) = offsets.replicated
+    assert replicated is not None
+    assert isinstance(answer, Promise)
+    assert (replicated.done(), answer.done()) == (False, False)
+    replica = broker.replicas.get(CONSUMER_OFFSETS, 0)
+    assert replica is not None
+    assert isinstance(replica.role, Leader)
+    assert replica.role.high_watermark is not None
+    replica.role.high_watermark.on_fetch(2, 1)
+    assert (replicated.done(), answer.result()) == (True, ErrorCode.NONE)
 
 
 def test_one_that_cannot_be_made_durable_is_tried_again() -> None:

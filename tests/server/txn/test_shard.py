@@ -92,8 +92,28 @@ def test_a_decision_that_is_lost_with_the_partition_is_the_next_coordinators() -
     shard.log.replicate()
     assert (shard.marked(), shard.rest) == ([], 0)
     again = Shard(shard.log)
-    list(again.load(lambda: again.log.read(0)))
+    list(again.load(lambda: again.log.read(0), lambda: again.log.replicated(0)))
     assert again.marked() == [T0]
+
+
+def test_a_decision_that_was_loaded_is_carried_out_when_it_is_replicated() -> None:
+    shard = Shard(lag=True)
+    shard.end(shard.decided(T0))
+    again = Shard(shard.log, lag=True)
+    list(again.load(lambda: again.log.read(0), lambda: again.log.replicated(0)))
+    assert (again.marked(), again.rest) == ([], 0), "the decision may be taken back"
+    again.log.replicate_all()
+    assert again.marked() == [T0]
+
+
+def test_a_decision_that_was_loaded_and_is_not_replicated_is_the_next_coordinators() -> None:
+    shard = Shard(lag=True)
+    shard.end(shard.decided(T0))
+    again = Shard(shard.log, lag=True)
+    list(again.load(lambda: again.log.read(0), lambda: again.log.replicated(0)))
+    again.unload()
+    again.log.lose()
+    assert (again.marked(), again.rest) == ([], 0)
 
 
 def test_a_marker_may_be_written_by_another_broker() -> None:
@@ -204,7 +224,7 @@ def test_what_was_decided_is_completed_after_loading() -> None:
     shard.end(shard.decided(T0, name="a", commit=False))
     shard.end(shard.decided(T1, name="b"))
     again = Shard(shard.log)
-    list(again.load(lambda: again.log.read(0)))
+    list(again.load(lambda: again.log.read(0), lambda: again.log.replicated(0)))
     assert again.markers == [("t", 0, Marker(7, 6, 3, False, 2))]
     assert (again.state("a"), again.state("b")) == (State.COMPLETE_ABORT, State.COMPLETE_COMMIT)
 
