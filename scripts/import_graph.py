@@ -1,7 +1,8 @@
 """Which module of ours imports which: every import counts, also one inside a function and one for the type checker only.
 
 An import that runs late, or never, binds two modules no less than one at the top of the file: neither can be read without the
-other. `tests/test_imports.py` counts circles on this graph, and `scripts/architecture_picture.py` draws it.
+other. An import whose name is computed, such as that of a handler, counts for every module that it may mean (`COMPUTED`).
+`tests/test_imports.py` counts circles on this graph, and `scripts/architecture_picture.py` draws it.
 
     python scripts/import_graph.py        the circles, with the line of each import in them
 """
@@ -12,13 +13,29 @@ import ast
 import sys
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
+from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import Final
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDERS = ("wire", "log", "server", "pipeline", "commands")
 """Folders at the top of the tree, reached as packages of `ottla` by symlinks."""
 ROOMS_CONTRACT = "the rooms in order"
 """The name of the contract in pyproject.toml whose layers are the order of the rooms."""
+
+COMPUTED: Final[Mapping[tuple[str, str], str]] = {
+    ("ottla.commands.dump_schemas", "f'ottla.wire.messages.internal.{name}'"): "ottla.wire.messages.internal.*",
+    ("ottla.commands.dump_schemas", "f'ottla.wire.messages.internal.consumer_protocol_{name}'"): (
+        "ottla.wire.messages.internal.consumer_protocol_*"
+    ),
+    ("ottla.server.dispatch.routes", "f'ottla.server.handlers.{api.module}'"): "ottla.server.handlers.*",
+    ("ottla.server.dispatch.routes", "f'ottla.wire.messages.{api.module}'"): "ottla.wire.messages.*",
+    ("ottla.server.group.records", "f'{name}_key'"): "ottla.wire.messages.internal.*_key",
+    ("ottla.server.group.records", "f'{name}_value'"): "ottla.wire.messages.internal.*_value",
+    ("ottla.server.group.shard", "PROTOCOLS[kind]"): "ottla.server.group.*.protocol",
+    ("ottla.wire.metadata_records", "f'ottla.wire.messages.internal.{name}'"): "ottla.wire.messages.internal.*",
+}
+"""The imports whose names are computed, as (module, the argument in its source), each with a pattern of what they may mean."""
 
 Graph = Mapping[str, Mapping[str, int]]
 """Module -> the modules that it imports, each with the line of the import."""
@@ -47,9 +64,22 @@ def _named(node: ast.AST) -> Iterator[str]:
             for alias in names:
                 yield alias.name
         case ast.Call(
-            func=ast.Name(id="import_module") | ast.Attribute(attr="import_module"), args=[ast.Constant(value=str(name))]
+            func=ast.Name(id="import_module" | "__import__") | ast.Attribute(attr="import_module"),
+            args=[ast.Constant(value=str(name)), *_],
         ):
             yield name
+
+
+def computed_imports(text: str) -> dict[str, int]:
+    """The computed names that a source text imports, in its own words, each with the line of its first import."""
+    found: dict[str, int] = {}
+    for node in ast.walk(ast.parse(text)):
+        match node:
+            case ast.Call(
+                func=ast.Name(id="import_module" | "__import__") | ast.Attribute(attr="import_module"), args=[argument, *_]
+            ) if not (isinstance(argument, ast.Constant) and isinstance(argument.value, str)):
+                found.setdefault(ast.unparse(argument), node.lineno)
+    return found
 
 
 def imports(text: str, known: Iterable[str]) -> dict[str, int]:
@@ -64,9 +94,16 @@ def imports(text: str, known: Iterable[str]) -> dict[str, int]:
 
 
 def graph(root: Path = ROOT) -> dict[str, dict[str, int]]:
-    """Every module of ours with what it imports, but for the generated codecs, which import nothing beside `wire.primitives`."""
+    """Every module of ours with what it imports, but for the generated codecs, which import nothing beside `wire.primitives`.
+
+    What COMPUTED does not name of computed imports is missing here.
+    """
     known = {name: path for name, path in modules(root).items() if not name.startswith("ottla.wire.messages.")}
     found = {name: imports(path.read_text(), known) for name, path in known.items()}
+    for name, path in known.items():
+        for words, line in computed_imports(path.read_text()).items():
+            pattern = COMPUTED.get((name, words), "")
+            found[name] |= {target: line for target in known if fnmatchcase(target, pattern) and target not in found[name]}
     return {name: {target: line for target, line in targets.items() if target != name} for name, targets in found.items()}
 
 

@@ -6,11 +6,25 @@
 from __future__ import annotations
 
 import functools
+from fnmatch import fnmatchcase
 
 import pytest
 
+from ottla.server.group.shard import PROTOCOLS
+from ottla.server.handlers import BROKER, CONTROLLER, served
 from scripts import import_graph
-from scripts.import_graph import ROOT, arrows_up, circles, imports, room, room_order
+from scripts.import_graph import (
+    COMPUTED,
+    FOLDERS,
+    ROOT,
+    arrows_up,
+    circles,
+    computed_imports,
+    imports,
+    modules,
+    room,
+    room_order,
+)
 
 
 @functools.cache
@@ -32,7 +46,7 @@ def test_no_room_imports_a_room_above_it() -> None:
 
 def test_every_room_has_its_place_in_the_order() -> None:
     folders = {f"server/{path.name}" for path in (ROOT / "server").iterdir() if (path / "__init__.py").exists()}
-    assert {name for name in room_order() if name.startswith("server/")} == folders
+    assert set(room_order()) == folders | set(FOLDERS) - {"server"}
     assert len(set(room_order())) == len(room_order())
 
 
@@ -49,6 +63,32 @@ def test_every_room_has_its_place_in_the_order() -> None:
 )
 def test_an_import_counts_wherever_it_stands(text: str) -> None:
     assert list(imports(text, {"ottla.log", "ottla.log.partition"})) == ["ottla.log.partition"]
+
+
+def test_every_computed_import_is_in_the_table() -> None:
+    found = {(name, words) for name, path in modules().items() for words in computed_imports(path.read_text())}
+    assert not (missing := found - COMPUTED.keys()), f"add to COMPUTED in scripts/import_graph.py what they may import: {missing}"
+    assert not (gone := COMPUTED.keys() - found), f"no longer there, take them out of COMPUTED: {gone}"
+
+
+@pytest.mark.parametrize("pattern", sorted(set(COMPUTED.values())))
+def test_a_computed_import_means_some_module(pattern: str) -> None:
+    assert any(fnmatchcase(name, pattern) for name in modules())
+
+
+def test_a_computed_import_counts_for_all_that_it_may_mean() -> None:
+    kinds = {name for name in graph()["ottla.server.group.shard"] if name.endswith(".protocol")}
+    assert kinds == set(PROTOCOLS.values())
+    handlers = {name for name in graph()["ottla.server.dispatch.routes"] if name.startswith("ottla.server.handlers.")}
+    assert handlers == {f"ottla.server.handlers.{api.module}" for api in (served(BROKER) | served(CONTROLLER)).values()}
+
+
+@pytest.mark.parametrize(
+    "text", ["import_module(name)", "importlib.import_module(name, 'ottla')", "def f():\n    return __import__(name).g()\n"]
+)
+def test_computed_imports_are_found_wherever_they_stand(text: str) -> None:
+    assert list(computed_imports(text)) == ["name"]
+    assert not computed_imports(text.replace("name", "'ottla.log'"))
 
 
 def test_circles_are_found_and_ways_into_them_are_not() -> None:
