@@ -104,7 +104,7 @@ _UUIDS: Final = frozenset({"directories", "log_dirs", "id", "incarnation_id"})
 
 
 def every_setting(_: str) -> bool:
-    """An IsSecret for callers that do not know the settings: any of them may be a secret."""
+    """Is an IsSecret for callers that do not know the settings, so that any of them may be a secret."""
     return True
 
 

@@ -119,13 +119,13 @@ class Setting(NamedTuple):
         return self.type is ConfigType.PASSWORD
 
     def parse(self, text: str) -> Value:
-        """The value of a text. Raises ConfigError, which begins with the name."""
+        """Returns the value of a text. Raises ConfigError, whose text begins with the name."""
         value = self._read(text)
         self._check(value)
         return value
 
     def format(self, value: Value) -> str | None:
-        """The text of a value as Kafka writes it; None where it is not set, and always for what is sensitive."""
+        """Returns the text of a value as Kafka writes it; None if it is not set, or if the setting is sensitive."""
         return None if self.sensitive else text_of(value)
 
     def _read(self, raw: str) -> Value:
@@ -191,7 +191,7 @@ class Setting(NamedTuple):
 
 
 def _whole_number(text: str) -> int | None:
-    """None if it is none, or has more digits than Python is ready to read."""
+    """Returns the number, or None if the text is not a number or has more digits than Python is ready to read."""
     try:
         return int(text) if _INTEGER.fullmatch(text) else None
     except ValueError:
@@ -207,7 +207,7 @@ def _from_hex(text: str) -> float:
 
 
 def text_of(value: Value) -> str | None:
-    """A value as Kafka writes it, for DescribeConfigs and messages."""
+    """Returns a value as Kafka writes it, for DescribeConfigs and messages."""
     match value:
         case None:
             return None

@@ -143,3 +143,65 @@ def test_the_table_of_tests_is_true() -> None:
     assert not (found := sorted((COVERED_BY.keys() | UNCOVERED) - without)), f"gone, or with a test of its own: {found}"
     assert not (found := sorted(COVERED_BY.keys() & UNCOVERED)), f"covered and uncovered: {found}"
     assert not (found := sorted(test for test in COVERED_BY.values() if not (ROOT / test).exists())), f"no such test: {found}"
+
+
+RIDDLES = re.compile(r"\b(mended|told of|tells of|of late|to be had)\b", re.IGNORECASE)
+"""Turns of phrase that slow a reader down: fixed, reported, recently and available say the same."""
+FRAGMENT = re.compile(r"(Likewise|Of|As|That|Whether|What|Who|Where|How|The|An?|None|From|In|For|Each|All|One|\w*Error)\b")
+"""What a function's docstring begins with if it is no sentence about what the function does."""
+WITH_FRAGMENTS = (
+    "pipeline/",
+    "server/group/",
+    "server/metadata/",
+    "server/security/",
+    "server/settings/",
+    "server/telemetry/",
+    "wire/",
+)
+"""Folders whose docstrings are still to become sentences; none may be added."""
+
+
+def texts_for_users(source: str) -> Iterator[str]:
+    """Yields the strings in a module that are no docstrings: messages, log lines, help texts."""
+    tree = ast.parse(source)
+    documentation = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in documentation:
+            yield node.value
+
+
+def fragments(source: str) -> Iterator[str]:
+    """Yields the docstrings of functions that begin like a fragment. Properties and fixtures may be named by a noun."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not node.decorator_list:
+            documentation = ast.get_docstring(node)
+            if documentation is not None and FRAGMENT.match(documentation):
+                yield f"{node.name}: {documentation.partition(chr(10))[0]}"
+
+
+def test_riddles_and_fragments_are_found() -> None:
+    source = """
+def mend(path):
+    '''Whether it was mended.'''
+    print(f"{path} was mended")
+
+
+def repair(path):
+    '''Repairs a file; whether it was mended is logged.'''
+"""
+    assert [text for text in texts_for_users(source) if RIDDLES.search(text)] == [" was mended"]
+    assert list(fragments(source)) == ["mend: Whether it was mended."]
+
+
+def test_what_users_read_is_plain_english() -> None:
+    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+    found = [f"{page.name}: {line}" for page in pages for line in page.read_text().splitlines() if RIDDLES.search(line)]
+    for module in handwritten_modules():
+        found += [f"{module}: {text}" for text in texts_for_users((ROOT / module).read_text()) if RIDDLES.search(text)]
+    assert not found
+
+
+def test_docstrings_of_functions_are_sentences() -> None:
+    modules = [module for module in handwritten_modules() if not module.startswith(WITH_FRAGMENTS)]
+    found = [f"{module}: {line}" for module in modules for line in fragments((ROOT / module).read_text())]
+    assert not found, f"say what the function does, beginning with a verb: {found}"

@@ -62,7 +62,7 @@ BREAKS: Final = (
         _WIRE_DIFF + "test_transactions.py::test_list_offsets_while_a_transaction_is_open",
     ),
     Break(
-        "nobody is told of aborted transactions",
+        "a fetch lists no aborted transactions",
         "a read_committed fetch lists the aborted transactions whose records it carries",
         "server/handlers/fetch.py",
         "for entry in aborted_in_read(log, fetch_offset, records)]",

@@ -194,6 +194,13 @@ class FileSlice:
             raise TruncatedSlice(f"{self!r}: only {len(data)} bytes are left")
         return data
 
+    def descriptor(self) -> int:
+        """Returns the descriptor of the file, or -1 if the operating system has none for it."""
+        try:
+            return self.file.fileno()
+        except OSError:
+            return -1
+
 
 class OpensFiles(Protocol):
     """An owner of an open file that can open it again when needed: a segment."""

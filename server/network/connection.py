@@ -325,13 +325,10 @@ class Connection(asyncio.BufferedProtocol):
             return False
         if self._closing:
             return False
-        if isinstance(response, bytes):
-            self._out.append(response)
-            self._out_bytes += len(response) + REQUEST_COST
-        else:
-            self._out += response
-            self._out_bytes += sum(map(len, response)) + REQUEST_COST
-            self._regions = True
+        parts = [response] if isinstance(response, bytes) else response
+        self._out += parts
+        self._out_bytes += sum(map(len, parts)) + REQUEST_COST
+        self._regions |= parts is response
         return True
 
     def _serve_queued(self, frame: memoryview) -> bool:
@@ -454,7 +451,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _send_some(self, part: FileSlice) -> None:
         """Sends the beginning of a region and cuts it off the region: with sendfile if the transport is empty, else one piece."""
-        source = _descriptor(part) if self._fd >= 0 and self._transport.get_write_buffer_size() == 0 else -1
+        source = part.descriptor() if self._fd >= 0 and self._transport.get_write_buffer_size() == 0 else -1
         if source >= 0:
             try:
                 sent = os.sendfile(self._fd, source, part.position, part.length)
@@ -502,11 +499,3 @@ class Connection(asyncio.BufferedProtocol):
         """Closes the connection at once, whatever is still unsent."""
         self._closing = True
         self._transport.abort()
-
-
-def _descriptor(part: FileSlice) -> int:
-    """Returns the descriptor of the region's file, or -1 if the operating system has none for it."""
-    try:
-        return part.file.fileno()
-    except OSError:
-        return -1
