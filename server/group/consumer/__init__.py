@@ -1,1 +1,3 @@
-"""Consumer groups (KIP-848): the broker assigns, members send heartbeats and are led to their assignment one by one."""
+"""Consumer groups (KIP-848): the broker assigns partitions, members send heartbeats, and each is led to its assignment
+by itself.
+"""

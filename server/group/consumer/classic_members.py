@@ -1,9 +1,11 @@
-"""Members of the classic protocol in a consumer group: JoinGroup, SyncGroup, Heartbeat, LeaveGroup of who was not upgraded yet.
+"""This module serves members of the classic protocol in a consumer group: JoinGroup, SyncGroup, Heartbeat and LeaveGroup of
+clients that were not upgraded yet.
 
-To such a member the group looks like one whose every rebalance concerns it alone. JoinGroup is a heartbeat that says all: it is
-answered at once, with the member's epoch as the generation and without a leader, for the broker assigns. SyncGroup hands out what
-the member may have by now. Heartbeat asks it to join again while there is something to give up or to get. Its embedded consumer
-protocol must be readable, and one of its protocols must be everybody's, for the day when the group is a classic one again.
+To such a member each rebalance of the group looks as if it concerned no other member. JoinGroup is like a heartbeat with all
+values: it is answered at once, with the member's epoch as the generation and without a leader, since the broker assigns.
+SyncGroup answers with the partitions that the member may have by now. Heartbeat makes it join again while it has to give up
+partitions or can get new ones. Its embedded consumer protocol must be readable, and all classic members must support one common
+protocol, because the group may become a classic group again.
 """
 
 from __future__ import annotations
@@ -15,12 +17,12 @@ from random import Random
 
 from ottla.server.base.randomness import random_uuid
 from ottla.server.group.classic.group import CONSUMER_PROTOCOL_TYPE
-from ottla.server.group.consumer.departures import become_classic, without
+from ottla.server.group.consumer.departures import become_classic, remove_members
 from ottla.server.group.consumer.embedded import by_topic_id, read_subscription, version_of, write_assignment
 from ottla.server.group.consumer.group import ConsumerGroup
-from ottla.server.group.consumer.identity import member_of, static_member
+from ottla.server.group.consumer.identity import find_member, static_member
 from ottla.server.group.consumer.member import ClassicMetadata, ConsumerMember, MemberState
-from ottla.server.group.consumer.migration import Policy, downgraded, replaced_by_classic
+from ottla.server.group.consumer.migration import Policy, downgrade_record, replaced_by_classic
 from ottla.server.group.consumer.services import ConsumerServices
 from ottla.server.group.consumer.update import GroupUpdate, RegexChange, Target
 from ottla.server.group.errors import GroupError
@@ -43,9 +45,11 @@ def new_member_id(random: Random) -> str:
 
 
 def join(services: ConsumerServices, group: ConsumerGroup, request: Join) -> JoinGroupResponse:
-    """GroupError: INCONSISTENT_GROUP_PROTOCOL, GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
+    """Answers a JoinGroup. Raises GroupError: INCONSISTENT_GROUP_PROTOCOL, GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID or
+    FENCED_INSTANCE_ID.
+    """
     if services.policy is Policy.DISABLED:
-        raise GroupError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "Members of the classic protocol are not let in.")
+        raise GroupError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "Members of the classic protocol are not allowed.")
     member_id = request.member_id or new_member_id(services.shard.random)
     services.check_room(group, member_id, request.instance_id)
     if not group.supports_classic(request.protocol_type, request.protocol_names):
@@ -54,7 +58,7 @@ def join(services: ConsumerServices, group: ConsumerGroup, request: Join) -> Joi
         return JoinGroupResponse(member_id=member_id, error_code=ErrorCode.MEMBER_ID_REQUIRED)
     update = GroupUpdate(services, group)
     joining = request.instance_id is None or not request.member_id
-    old = member_of(update, member_id, request.instance_id, joining=joining, classic=True)
+    old = find_member(update, member_id, request.instance_id, joining=joining, classic=True)
     subscription = _subscription(request)
     new = _joined(old, request, subscription)
     renamed = update.put_member(old, new)
@@ -74,14 +78,16 @@ def join(services: ConsumerServices, group: ConsumerGroup, request: Join) -> Joi
 def _join_as_last(
     update: GroupUpdate, there: ConsumerMember, new: ConsumerMember, epoch: int, changed: bool, owned: dict[bytes, frozenset[int]]
 ) -> JoinGroupResponse:
-    """A static member that came back as a classic one was the last of the new protocol: the group is a classic one again."""
+    """Converts the group into a classic group, because a static member that came back with the classic protocol was the last of
+    the new protocol.
+    """
     services, group = update.services, update.group
     rebalance = group.assignment_epoch < epoch
     if not rebalance:
         target = Target(group.assignment_epoch, group.target_of(new.member_id, new.instance_id))
         new = update.lead(new, target, changed=changed, owned=owned)
     update.records += group.tombstones_with({there.member_id: new.member_id})
-    record, members = downgraded(group, (), new, update.now_ms, services.cluster)
+    record, members = downgrade_record(group, (), new, update.now_ms, services.cluster)
     update.records.append(record)
     update.after = [lambda: services.forget_members(group)]
     reason = "its assignment is out of date after a downgrade" if rebalance else None
@@ -103,7 +109,7 @@ def _joined(old: ConsumerMember, request: Join, subscription: ConsumerProtocolSu
 
 
 def _subscription(request: Join) -> ConsumerProtocolSubscription:
-    """All protocols of a member carry the same."""
+    """Returns the subscription of a JoinGroup, which is the same in all its protocols."""
     try:
         return read_subscription(request.protocols[0].metadata)
     except MALFORMED as error:
@@ -121,7 +127,7 @@ def _answer(member: ConsumerMember) -> JoinGroupResponse:
 
 
 def sync(services: ConsumerServices, group: ConsumerGroup, request: Sync) -> SyncGroupResponse:
-    """GroupError: the refusals of a classic group's sync."""
+    """Answers a SyncGroup. Raises GroupError with the same codes as in a classic group."""
     member, classic = _classic_member(group, request.member_id, request.instance_id, request.generation)
     type_differs = request.protocol_type is not None and request.protocol_type != CONSUMER_PROTOCOL_TYPE
     if type_differs or (request.protocol is not None and request.protocol != classic.protocols[0].name):
@@ -138,7 +144,9 @@ def sync(services: ConsumerServices, group: ConsumerGroup, request: Sync) -> Syn
 def heartbeat(
     services: ConsumerServices, group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int
 ) -> ErrorCode:
-    """REBALANCE_IN_PROGRESS: join again, for there is a new target, or something to give up, or what it waits for is free."""
+    """Answers a Heartbeat. Returns REBALANCE_IN_PROGRESS to make the member join again if there is a new target, if it has
+    partitions to give up, or if the partitions that it waits for are free.
+    """
     member, classic = _classic_member(group, member_id, instance_id, generation)
     services.timeouts.session(group.group_id, member_id, classic.session_timeout_ms)
     released = member.state is MemberState.UNRELEASED_PARTITIONS and not group.awaits_partitions(member)
@@ -149,8 +157,8 @@ def heartbeat(
 
 
 def _epoch_due(group: ConsumerGroup) -> int:
-    """The epoch that a classic member has to come to. Targets are made by heartbeats of the new protocol, or, where nobody speaks
-    it any more, by JoinGroups, which somebody has to send.
+    """Returns the epoch that a classic member has to reach. Targets are made by heartbeats of the new protocol or, if no member
+    uses it any more, by JoinGroups; then the group's epoch is returned, so that a member sends one.
     """
     return group.epoch if group.all_classic_but(()) else group.assignment_epoch
 
@@ -167,18 +175,18 @@ def _classic_member(
 
 
 def leave(services: ConsumerServices, group: ConsumerGroup, leavers: Sequence[Leaving]) -> Result[LeaveGroupResponse]:
-    """Whoever is named, whatever protocol it speaks: administrators remove members in this way, too."""
+    """Removes the members that a LeaveGroup names. Administrators use it too, so they may be of either protocol."""
     answers, gone = [], {}
     for leaver in leavers:
         code = ErrorCode.NONE
         try:
             member = _leaver(group, leaver)
             gone[member.member_id] = member
-            logger.info("group %s: %s leaves; its reason: %s", group.group_id, member.member_id, leaver.reason or "none given")
+            logger.info("group %s: %s leaves; reason: %s", group.group_id, member.member_id, leaver.reason or "none given")
         except GroupError as error:
             code = error.code
         answers.append(MemberResponse(member_id=leaver.member_id, group_instance_id=leaver.instance_id, error_code=code))
-    return without(services, group, list(gone.values()), LeaveGroupResponse(members=answers))
+    return remove_members(services, group, list(gone.values()), LeaveGroupResponse(members=answers))
 
 
 def _leaver(group: ConsumerGroup, leaver: Leaving) -> ConsumerMember:

@@ -1,7 +1,8 @@
-"""What consumers of the classic protocol tell each other in metadata and assignments: ConsumerProtocol, versions 0 to 3.
+"""This module reads and writes the metadata and assignments that consumers of the classic protocol exchange: ConsumerProtocol,
+versions 0 to 3.
 
-The coordinator reads it only to let such members live in a consumer group. An int16 version comes first; a version that is newer
-than we know is read as the newest we know, whose fields come first in it.
+The coordinator needs it only for such members of a consumer group. An int16 version comes first; an unknown newer version is read
+as the newest known one, since its fields come first.
 """
 
 from __future__ import annotations
@@ -21,10 +22,12 @@ _INT16 = struct.Struct(">h")
 
 
 def version_of(data: bytes) -> int:
-    """Raises struct.error or ValueError (wire.frame.MALFORMED), as all here do for bytes that are something else."""
+    """Returns the version to decode with. Raises struct.error or ValueError (wire.frame.MALFORMED) for malformed bytes, as all
+    functions here do.
+    """
     (version,) = _INT16.unpack_from(data)
     if version < 0:
-        raise ValueError(f"version {version} of the consumer protocol")
+        raise ValueError(f"the consumer protocol has no version {version}")
     return min(int(version), consumer_protocol_subscription.MAX_VERSION)
 
 
@@ -39,7 +42,7 @@ def read_assignment(data: bytes) -> ConsumerProtocolAssignment:
 
 
 def write_assignment(assigned: Mapping[bytes, Iterable[int]], version: int, cluster: Cluster) -> bytes:
-    """Topics that do not exist any more are left out."""
+    """Encodes an assignment. Topics that no longer exist are left out."""
     topics = []
     for topic_id in hash_order(assigned, uuid_hash):
         topic = cluster.topics_by_id.get(topic_id)
@@ -51,7 +54,7 @@ def write_assignment(assigned: Mapping[bytes, Iterable[int]], version: int, clus
 
 
 def by_topic_id(parts: Iterable[tuple[str, Iterable[int]]], cluster: Cluster) -> dict[bytes, frozenset[int]]:
-    """Partitions of topics by name, of those that exist."""
+    """Returns partitions of topics by topic id instead of by name, without topics that do not exist."""
     found: dict[bytes, frozenset[int]] = {}
     for name, indexes in parts:
         topic = cluster.topics.get(name)

@@ -1,15 +1,16 @@
-"""One consumer group: what its records say, and what follows from them.
+"""A `ConsumerGroup` is one consumer group: the content of its records, and what can be derived from them.
 
-    epoch              counts the changes that ask for another assignment: subscriptions, members, topics
-    assignment epoch   the epoch that the target assignment was made for; behind the first while one is due
-    member epochs      how far each member has been led to its target
+    epoch              counts the changes that require another assignment: of subscriptions, members and topics
+    assignment epoch   the epoch that the target assignment was made for; it is lower than the first while a new one is due
+    member epochs      how far each member has got towards its target
 
-    EMPTY: no members.  ASSIGNING: the target is behind the group.  RECONCILING: members are behind the target.  STABLE: none is.
+    EMPTY: there are no members.  ASSIGNING: the target is behind the group.  RECONCILING: a member is behind the target.  STABLE:
+    no member is.
 
-All of it changes by `replay` alone; the counts of subscribers, assignors and regular expressions are kept in step there. An
-operation computes with a member as it is going to be before that is written, so the questions below take an old and a new
-member: "as if this one had replaced that one". The deadline for looking at topics anew is not in any record: it lives with the
-process, and lies in the past for a group that was loaded.
+Only `replay` changes any of this; it also updates the counts of subscribers, assignors and regular expressions. An operation
+computes with a member as it will be before that is written, so methods below take an old and a new member and answer as if the
+new one had replaced the old one. The deadline for checking topics again is in no record, only in memory; for a group that was
+loaded it is in the past.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from ottla.wire.errors import ErrorCode
 
 
 class ConsumerState(enum.Enum):
-    """The values are the names that clients see."""
+    """The states of a group. The values are the names that clients see."""
 
     EMPTY = "Empty"
     ASSIGNING = "Assigning"
@@ -40,7 +41,7 @@ class ConsumerState(enum.Enum):
 
 
 class ResolvedRegex(NamedTuple):
-    """What an expression matched, in which version of the metadata, and when that was looked up."""
+    """The topics that an expression matched, in which version of the metadata, and when that was looked up."""
 
     topics: frozenset[str]
     version: int
@@ -48,6 +49,8 @@ class ResolvedRegex(NamedTuple):
 
 
 class ConsumerGroup(Group):
+    """A consumer group (see the module's docstring)."""
+
     kind: ClassVar[Kind] = Kind.CONSUMER
 
     def __init__(self, group_id: str) -> None:
@@ -62,9 +65,9 @@ class ConsumerGroup(Group):
         self.targets: dict[str, Assignment] = {}
         self.regexes: dict[str, ResolvedRegex] = {}
         self.has_partition_metadata = False
-        """Kafka before 4.1 wrote this group, and the next heartbeat takes that record away."""
+        """Whether there is a partition metadata record, which Kafka before 4.1 wrote; the next heartbeat removes it."""
         self.refresh_at_ms = DUE_NOW
-        """When its topics are looked at anew; at once after one of them has changed."""
+        """The time when its topics are checked again; it is DUE_NOW after one of them has changed."""
         self._topics: Counter[str] = Counter()  # name -> members that named it
         self._regex_topics: Counter[str] = Counter()  # name -> expressions that matched it
         self._regex_members: Counter[str] = Counter()
@@ -73,7 +76,7 @@ class ConsumerGroup(Group):
         self._classic_protocols: Counter[str] = Counter()
         self._owners: dict[bytes, dict[int, tuple[int, str]]] = {}  # partition -> epoch and id of the member that has it
 
-    # What every group answers
+    # Methods of every group
 
     @property
     def state(self) -> ConsumerState:
@@ -93,29 +96,31 @@ class ConsumerGroup(Group):
         return topic in self._topics or topic in self._regex_topics
 
     def reads_any(self, topics: Set[str]) -> bool:
-        """Is it subscribed to one of these?"""
+        """Returns whether the group is subscribed to one of these topics."""
         return not (self._topics.keys().isdisjoint(topics) and self._regex_topics.keys().isdisjoint(topics))
 
     def tombstones(self) -> Sequence[GroupRecord]:
         return self.tombstones_with({})
 
     def tombstones_with(self, renamed: Mapping[str, str]) -> list[GroupRecord]:
-        """`renamed` are members whose records were already written under another id, by the old one."""
+        """Returns the records that remove the group. `renamed` are members whose records were already written under another id,
+        by their old one.
+        """
         ids = [renamed.get(member_id, member_id) for member_id in self.members]
         return [
-            *(records.current_gone(self.group_id, member_id) for member_id in ids),
-            *(records.target_gone(self.group_id, member_id) for member_id in ids),
-            records.target_epoch_gone(self.group_id),
-            *(records.metadata_gone(self.group_id, member_id) for member_id in ids),
-            *(records.regex_gone(self.group_id, regex) for regex in self.regexes),
-            records.partition_metadata_gone(self.group_id),
-            records.epoch_gone(self.group_id),
+            *(records.current_tombstone(self.group_id, member_id) for member_id in ids),
+            *(records.target_tombstone(self.group_id, member_id) for member_id in ids),
+            records.target_epoch_tombstone(self.group_id),
+            *(records.metadata_tombstone(self.group_id, member_id) for member_id in ids),
+            *(records.regex_tombstone(self.group_id, regex) for regex in self.regexes),
+            records.partition_metadata_tombstone(self.group_id),
+            records.epoch_tombstone(self.group_id),
         ]
 
     # Members
 
     def member(self, member_id: str) -> ConsumerMember:
-        """GroupError UNKNOWN_MEMBER_ID."""
+        """Returns a member. Raises GroupError UNKNOWN_MEMBER_ID."""
         member = self.members.get(member_id)
         if member is None:
             raise GroupError(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {self.group_id}.")
@@ -126,18 +131,18 @@ class ConsumerGroup(Group):
         return None if member_id is None else self.members[member_id]
 
     def target_of(self, member_id: str, instance_id: str | None) -> Assignment:
-        """A static member inherits what is meant for the former holder of its instance id."""
+        """Returns a member's target assignment. A static member inherits that of the former member with its instance id."""
         if instance_id is not None:
             member_id = self.static_members.get(instance_id, "")
         return self.targets.get(member_id, NOTHING_ASSIGNED)
 
     def epoch_of(self, topic_id: bytes, partition: int) -> int:
-        """The epoch of the member that has the partition, be it to be revoked; -1: it is free."""
+        """Returns the epoch of the member that has the partition, even if it has to give it up; -1 means that it is free."""
         owner = self._owners.get(topic_id, {}).get(partition)
         return NO_EPOCH if owner is None else owner[0]
 
     def awaits_partitions(self, member: ConsumerMember) -> bool:
-        """Is one of the partitions that the target gives it still another's?"""
+        """Returns whether another member still has a partition of this member's target."""
         target = self.targets.get(member.member_id, NOTHING_ASSIGNED)
         return any(
             partition not in member.assigned.get(topic_id, ()) and self.epoch_of(topic_id, partition) != NO_EPOCH
@@ -146,11 +151,11 @@ class ConsumerGroup(Group):
         )
 
     def all_classic_but(self, leaving: Iterable[ConsumerMember]) -> bool:
-        """Would only members of the classic protocol be left? `leaving` are members, each once."""
+        """Returns whether only members of the classic protocol would be left without the `leaving` ones, which are distinct."""
         return self._classic_count + sum(not member.is_classic for member in leaving) == len(self.members)
 
     def supports_classic(self, protocol_type: str, names: Iterable[str]) -> bool:
-        """Could a classic member with these protocols join: is one of them everybody's?"""
+        """Returns whether a classic member with these protocols could join: all classic members must support one of them."""
         if self.is_empty:
             return bool(protocol_type) and bool(list(names))
         all_of_them = self._classic_count
@@ -166,7 +171,7 @@ class ConsumerGroup(Group):
         return self._regex_members[regex]
 
     def subscribed_regexes(self, old: ConsumerMember | None = None, new: ConsumerMember | None = None) -> Counter[str]:
-        """Expression -> members."""
+        """Returns the number of members that subscribe to each expression."""
         counts = Counter(self._regex_members)
         if old is not None and old.regex:
             counts[old.regex] -= 1
@@ -177,7 +182,9 @@ class ConsumerGroup(Group):
     def subscribed_topics(
         self, old: Iterable[ConsumerMember] = (), new: ConsumerMember | None = None, gone_regexes: Iterable[str] = ()
     ) -> set[str]:
-        """Names that somebody subscribed to, or whose expression matched them. `gone_regexes`, each once, are not looked at."""
+        """Returns the topics that members subscribe to by name or by an expression. `gone_regexes`, which are distinct, do not
+        count.
+        """
         names = Counter(self._topics)
         for member in old:
             names.subtract(member.topics)
@@ -189,12 +196,14 @@ class ConsumerGroup(Group):
         return {*+names, *+matched}
 
     def topics_of(self, member: ConsumerMember) -> frozenset[str]:
-        """What it reads by name or by its expression; one that was not looked up yet matches nothing."""
+        """Returns the topics that a member subscribes to by name or by its expression. An expression that was not looked up yet
+        matches nothing.
+        """
         resolved = self.regexes.get(member.regex) if member.regex else None
         return member.topics if resolved is None else member.topics | resolved.topics
 
     def preferred_assignor(self, old: ConsumerMember | None = None, new: ConsumerMember | None = None) -> str | None:
-        """The assignor that most members ask for; None: nobody asks for any."""
+        """Returns the assignor that most members ask for, or None if no member asks for one."""
         counts = Counter(self._assignors)
         if old is not None and old.assignor is not None:
             counts[old.assignor] -= 1
@@ -206,7 +215,7 @@ class ConsumerGroup(Group):
     # Replay
 
     def replay(self, record: ProtocolRecord) -> None:
-        """Make a record true. All but the group's own tombstone, which the shard acts on."""
+        """Applies a record, except the tombstone of the group itself, which the protocol handles."""
         _REPLAY[type(record.key).__name__](self, record.key, record.value)
 
     def _replay_epoch(self, key: Any, value: Any) -> None:
@@ -279,12 +288,14 @@ class ConsumerGroup(Group):
             (self._topics, member.topics),
             (self._regex_members, (member.regex,) if member.regex else ()),
             (self._assignors, (member.assignor,) if member.assignor is not None else ()),
-            (self._classic_protocols, [] if member.classic is None else [each.name for each in member.classic.protocols]),
+            (self._classic_protocols, [] if member.classic is None else [known.name for known in member.classic.protocols]),
         ):
             _add_to(counts, keys, by)
 
     def _own(self, held: Held, member: ConsumerMember) -> None:
-        """While a compacted log is read, a partition's former owner may come after its next one: the later epoch has it."""
+        """Makes the member the owner of partitions. In a compacted log the record of a former owner may come after that of the
+        next one, so the higher epoch counts.
+        """
         for topic_id, partitions in held.items():
             owners = self._owners.setdefault(topic_id, {})
             for partition in partitions:
@@ -303,7 +314,7 @@ class ConsumerGroup(Group):
 
 
 def _add_to(counts: Counter[str], keys: Iterable[str], by: int) -> None:
-    """Keys that count nothing are not kept."""
+    """Adds `by` to the counts of `keys`, and removes keys whose count is then 0."""
     for key in keys:
         counts[key] += by
         if not counts[key]:
@@ -321,12 +332,14 @@ _REPLAY: Final[dict[str, Callable[[ConsumerGroup, Any, Any], None]]] = {
 }
 
 
-def stale(member: ConsumerMember, message: str) -> GroupError:
-    """A member came with an epoch that is not its own: in the words of the protocol that it speaks."""
+def stale_epoch_error(member: ConsumerMember, message: str) -> GroupError:
+    """Returns the error for a member that sent a wrong epoch, with the code of the protocol that it uses."""
     return GroupError(ErrorCode.ILLEGAL_GENERATION if member.is_classic else ErrorCode.STALE_MEMBER_EPOCH, message)
 
 
 def check_epoch(received: int, member: ConsumerMember) -> None:
-    """Of who asks for offsets. GroupError: STALE_MEMBER_EPOCH, or ILLEGAL_GENERATION to a classic member."""
+    """Checks the epoch of a member that fetches offsets. Raises GroupError STALE_MEMBER_EPOCH, or ILLEGAL_GENERATION for a
+    classic member.
+    """
     if received != member.epoch:
-        raise stale(member, f"Epoch {received} is not the member's, which is {member.epoch}.")
+        raise stale_epoch_error(member, f"Epoch {received} is not the member's epoch, which is {member.epoch}.")

@@ -1,5 +1,5 @@
-"""ConsumerGroupHeartbeat: a member joins (epoch 0), goes on (its epoch), or leaves (-1; -2 for a static one that will be
-back).
+"""This module handles ConsumerGroupHeartbeat, by which a member joins (epoch 0), stays (its epoch), or leaves (-1, or -2 if it is
+a static member that will come back).
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from typing import NamedTuple
 
 from ottla.server.group.classic.group import ClassicGroup, State
 from ottla.server.group.consumer import records
-from ottla.server.group.consumer.departures import without
+from ottla.server.group.consumer.departures import remove_members
 from ottla.server.group.consumer.group import ConsumerGroup
-from ottla.server.group.consumer.identity import check_member_epoch, member_of, static_member
+from ottla.server.group.consumer.identity import check_member_epoch, find_member, static_member
 from ottla.server.group.consumer.member import ConsumerMember, Held
-from ottla.server.group.consumer.migration import check_upgrade, upgraded
+from ottla.server.group.consumer.migration import check_upgrade, upgrade_records
 from ottla.server.group.consumer.reconcile import Owned
 from ottla.server.group.consumer.services import ConsumerServices
 from ottla.server.group.consumer.update import GroupUpdate, RegexChange
@@ -28,7 +28,7 @@ logger = logging.getLogger("ottla.server.group")
 
 
 class Heartbeat(NamedTuple):
-    """What a member says in a heartbeat. None means that it is as before."""
+    """A heartbeat of a member. None means that a value has not changed."""
 
     member_id: str
     epoch: int
@@ -43,29 +43,31 @@ class Heartbeat(NamedTuple):
 
     @property
     def is_full(self) -> bool:
-        """Whether it says everything: after an error, a member is not sure what the coordinator knows of it."""
-        said_topics = self.topics is not None or self.regex is not None
-        return self.rebalance_timeout_ms is not None and said_topics and self.owned is not None
+        """Whether the heartbeat has all values, as a member sends it after an error, when it cannot know what has arrived."""
+        has_subscription = self.topics is not None or self.regex is not None
+        return self.rebalance_timeout_ms is not None and has_subscription and self.owned is not None
 
 
 class HeartbeatAnswer(NamedTuple):
+    """The answer to a heartbeat."""
+
     member_id: str
     epoch: int
     interval_ms: int
-    """How long the member may wait until its next heartbeat; 0 if there will be none."""
+    """The time until the member's next heartbeat; 0 if there will be none."""
     assigned: Held | None
-    """None means that it is as before."""
+    """The member's partitions; None means that they have not changed."""
 
 
 def heartbeat(services: ConsumerServices, group_id: str, request: Heartbeat) -> HeartbeatAnswer:
-    """Lets a member join, go on or leave. GroupError: the protocol's refusals, each with a text."""
+    """Lets a member join, stay or leave. Raises GroupError with the protocol's error codes, each with a message."""
     if request.epoch in (LEAVING_EPOCH, LEAVING_STATIC_EPOCH):
         return services.run(_leave(services, group_id, request))
     joining = request.epoch == JOINING_EPOCH
     update = _begin(services, group_id, create=joining)
     group = update.group
     services.check_room(group, request.member_id, request.instance_id)
-    old = member_of(update, request.member_id, request.instance_id, joining=joining, classic=False)
+    old = find_member(update, request.member_id, request.instance_id, joining=joining, classic=False)
     if not joining:
         check_member_epoch(old, request.epoch, request.owned)
     new = _updated(old, request)
@@ -84,7 +86,7 @@ def heartbeat(services: ConsumerServices, group_id: str, request: Heartbeat) -> 
 
 
 def _begin(services: ConsumerServices, group_id: str, *, create: bool) -> GroupUpdate:
-    """Returns an update of the group; with `create`, of one that does not exist yet, or was a classic one until now.
+    """Returns an update of the group or, with `create`, of one that does not exist yet or was a classic group until now. Raises
     GroupError.
     """
     services.topics.report_changes()
@@ -103,16 +105,16 @@ def _begin(services: ConsumerServices, group_id: str, *, create: bool) -> GroupU
 
 
 def _upgrade(services: ConsumerServices, classic: ClassicGroup, update: GroupUpdate) -> None:
-    """Takes the classic members along. Those that wait for the others in a rebalance are answered that there is another one."""
+    """Converts the classic group with its members. Those that wait in a rebalance are answered REBALANCE_IN_PROGRESS."""
     max_size = services.values.broker_number("group.consumer.max.size")
     check_upgrade(classic, services.policy, max_size)
-    written = upgraded(classic, services.topics.hash_of, services.cluster)
+    written = upgrade_records(classic, services.topics.hash_of, services.cluster)
     classic.interrupt(ErrorCode.REBALANCE_IN_PROGRESS)
     update.records += classic.tombstones()
     update.records += written
     for record in written:
         update.group.replay(record)
-    logger.info("group %s: from a classic to a consumer group, at epoch %d", classic.group_id, update.group.epoch)
+    logger.info("group %s: converted from a classic to a consumer group at epoch %d", classic.group_id, update.group.epoch)
     for member in update.group.members.values():
         assert member.classic is not None
         member_id, timeout_ms = member.member_id, member.classic.session_timeout_ms
@@ -142,7 +144,7 @@ def _leave(services: ConsumerServices, group_id: str, request: Heartbeat) -> Res
     else:
         member = static_member(group, request.member_id, request.instance_id)
         if request.epoch == LEAVING_STATIC_EPOCH:
-            logger.info("group %s: static member %s is away", group_id, member.member_id)
+            logger.info("group %s: static member %s leaves temporarily", group_id, member.member_id)
             return Result((records.current(group_id, member.away()),), answer)
     logger.info("group %s: %s leaves", group_id, member.member_id)
-    return without(services, group, [member], answer)
+    return remove_members(services, group, [member], answer)

@@ -1,7 +1,7 @@
-"""Looks up which topics the regular expressions of consumer groups match, beside the requests that ask for it.
+"""`RegexLookups` finds the topics that the regular expressions of consumer groups match, in the background.
 
 A lookup begins after the heartbeat that asked for it was answered, and lets other callbacks of the event loop run between its
-steps (regexes.py): a thousand expressions over ten thousand topics take seconds.
+steps (regexes.py), since a thousand expressions over ten thousand topics take seconds.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ Matches = Mapping[str, frozenset[str]]
 
 
 class RegexLookups:
-    """At most one lookup runs for a group. `found(group_id, matches, version)` is called with what it has found; `version` is
-    that of the metadata whose topics were matched.
+    """Runs the lookups, at most one at a time for each group. `found(group_id, matches, version)` is called with the matches and
+    the version of the metadata whose topics were matched.
     """
 
     def __init__(self, clock: Clock, cluster: Cluster, found: Callable[[str, Matches, int], None]) -> None:
@@ -31,7 +31,7 @@ class RegexLookups:
         return group_id in self._running
 
     def start(self, group_id: str, expressions: Iterable[str]) -> None:
-        """Looks up the expressions in the topics that there are now, beginning with the next turn of the event loop."""
+        """Matches the expressions against the topics that there are now, beginning with the next turn of the event loop."""
         self._running.add(group_id)
         steps, version = regexes.match(sorted(expressions), self._cluster.topics), self._cluster.highest_offset
         self._clock.call_later(0, lambda: self._step(group_id, steps, version))

@@ -1,11 +1,13 @@
-"""One member of a consumer group, as its records describe it. Never changed: an update is another object (`dataclasses.replace`).
+"""A `ConsumerMember` is one member of a consumer group, as its records describe it. It is never changed: an update is another
+object (`dataclasses.replace`).
 
-What a member has is `{topic id: {partition: epoch}}`, the epoch being that of the member when the partition was assigned to it: a
-commit with an older epoch than that is of a former life (KIP-1251). A member is on its way to the target as long as its state
-is not STABLE or its epoch is not the target's; reconcile.py has the steps.
+A member's partitions are `{topic id: {partition: epoch}}`, where the epoch is that of the member when it was assigned the
+partition: a commit with an older epoch is from before that assignment (KIP-1251). A member has not reached the target as long as
+its state is not STABLE or its epoch is not the target's; reconcile.py has the steps.
 
-Two records make a member: ConsumerGroupMemberMetadata is what it said, ConsumerGroupCurrentMemberAssignment is where it stands. A
-member of the classic protocol that lives in a consumer group has `classic`, with what it needs to become a classic one again.
+A member has two records: ConsumerGroupMemberMetadata is what it sent about itself, ConsumerGroupCurrentMemberAssignment is its
+assignment and epoch. A member of the classic protocol in a consumer group has `classic`, which holds what it needs to become a
+classic member again.
 """
 
 from __future__ import annotations
@@ -29,23 +31,23 @@ from ottla.wire.messages.internal.consumer_group_member_metadata_value import (
 )
 
 Held = Mapping[bytes, Mapping[int, int]]
-"""Topic id -> partition -> epoch of its assignment; no empty topics."""
+"""The partitions of a member: topic id -> partition -> epoch of its assignment, without empty topics."""
 
 
 class MemberState(enum.IntEnum):
-    """The values are those of the record."""
+    """The states of a member. The values are those of the record."""
 
     STABLE = 0
     UNREVOKED_PARTITIONS = 1
-    """Has to give up partitions before it may go on to the next epoch."""
+    """The member has to give up partitions before it may go on to the next epoch."""
     UNRELEASED_PARTITIONS = 2
-    """Is in the target's epoch, and waits for partitions that others have not given up yet."""
+    """The member is in the target's epoch, and waits for partitions that others have not given up yet."""
     UNKNOWN = 127
-    """Written by a broker that knows more states than we do."""
+    """The state was written by a broker that knows more states than this one."""
 
 
 class ClassicMetadata(NamedTuple):
-    """Of a member that speaks the classic protocol."""
+    """What a member that uses the classic protocol needs in addition."""
 
     session_timeout_ms: int
     protocols: tuple[MemberProtocol, ...]
@@ -53,7 +55,9 @@ class ClassicMetadata(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ConsumerMember:
-    """See the module. `epoch` 0 is a member that joins, -2 a static one that went away for a while."""
+    """A member of a consumer group (see the module's docstring). `epoch` is 0 for a member that joins, and -2 for a static one
+    that has left temporarily.
+    """
 
     member_id: str
     epoch: int = JOINING_EPOCH
@@ -65,12 +69,12 @@ class ConsumerMember:
     client_id: str = ""
     client_host: str = ""
     topics: frozenset[str] = frozenset()
-    """Names that it subscribed to, whether or not they exist."""
+    """The topic names that it subscribed to, whether or not they exist."""
     regex: str = ""
     assignor: str | None = None
     assigned: Held = field(default_factory=dict)
     revoking: Held = field(default_factory=dict)
-    """Taken from it, and not given up yet."""
+    """The partitions that were taken from the member and that it has not given up yet."""
     classic: ClassicMetadata | None = None
 
     @property
@@ -81,14 +85,14 @@ class ConsumerMember:
         return self.state is MemberState.STABLE and self.epoch == epoch
 
     def moved_to(self, epoch: int, state: MemberState, assigned: Held, revoking: Held) -> ConsumerMember:
-        """The member one step further. The epoch it was in is kept: the answer that tells it the new one may get lost."""
+        """Returns the member one step further. It keeps the former epoch, since the answer with the new one may get lost."""
         return replace(
             self, epoch=epoch, previous_epoch=self.epoch, state=state, assigned=assigned, revoking=revoking
         )  # fmt: skip
 
     def away(self) -> ConsumerMember:
-        """A static member that left for a while: what it has is kept for whoever comes back in its name, which no old commit of
-        its own can be told from.
+        """Returns a static member as it is after it left temporarily. The client that comes back under its instance id gets its
+        partitions, from epoch 0 on, so that its commits count in any epoch.
         """
         kept = {topic_id: dict.fromkeys(partitions, 0) for topic_id, partitions in self.assigned.items()}
         return replace(self, epoch=LEAVING_STATIC_EPOCH, assigned=kept, revoking={})
@@ -129,7 +133,7 @@ class ConsumerMember:
             if classic is None
             else ClassicMetadata(
                 classic.session_timeout_ms,
-                tuple(MemberProtocol(each.name, bytes(each.metadata)) for each in classic.supported_protocols),
+                tuple(MemberProtocol(protocol.name, bytes(protocol.metadata)) for protocol in classic.supported_protocols),
             ),
         )
 
@@ -153,7 +157,7 @@ class ConsumerMember:
         )
 
     def without_assignment(self) -> ConsumerMember:
-        """After the tombstone of its assignment: the next is that of the member itself."""
+        """Returns the member after the tombstone of its assignment; the tombstone of the member itself comes next."""
         return replace(self, epoch=LEAVING_EPOCH, previous_epoch=LEAVING_EPOCH, assigned={}, revoking={})
 
 
@@ -166,7 +170,9 @@ def _to_record(held: Held) -> list[TopicPartitions]:
 
 
 def _from_record(parts: Iterable[TopicPartitions], member_epoch: int) -> Held:
-    """Records of before there were such epochs have none: the member's holds then, or 0 for one that is away."""
+    """Reads partitions from a record. Records of versions before assignment epochs have none; the member's epoch counts then, or
+    0 for one that has left temporarily.
+    """
     held: dict[bytes, dict[int, int]] = {}
     for part in parts:
         epochs = part.assignment_epochs
@@ -178,5 +184,5 @@ def _from_record(parts: Iterable[TopicPartitions], member_epoch: int) -> Held:
 
 
 def member_order(member_ids: Iterable[str]) -> list[str]:
-    """Members as Kafka goes through them."""
+    """Returns members in the order in which Kafka iterates over them."""
     return hash_order(member_ids, string_hash)

@@ -1,11 +1,12 @@
-"""From a classic group to a consumer group and back, while its members go on (KIP-848; an empty group just changes its kind).
+"""This module converts a classic group into a consumer group and back while its members go on (KIP-848; an empty group simply
+changes its kind).
 
-Up: the first member that speaks the new protocol takes the whole group along. The classic members stay as they are, with what
-they have as their assignment and as their target; their generation becomes the epoch. Down: when the last member of the new
-protocol goes, what is left is a classic group again, of the same members, whose generation is the epoch.
+Upgrade: the first member of the new protocol converts the whole group. The classic members keep their partitions, as their
+assignment and as their target, and the generation becomes the epoch. Downgrade: when the last member of the new protocol leaves,
+the others form a classic group again, and the epoch becomes its generation.
 
-Both are records first: tombstones of the one kind and the other kind's records, in one batch. Which way is open is up to
-`group.consumer.migration.policy`.
+Both are written as one batch: tombstones of the one kind and records of the other. `group.consumer.migration.policy` decides
+which of them is allowed.
 """
 
 from __future__ import annotations
@@ -53,12 +54,14 @@ class Policy(enum.Enum):
 
 
 def check_upgrade(classic: ClassicGroup, policy: Policy, max_size: int) -> None:
-    """May a member of the new protocol take this group along? GroupError GROUP_ID_NOT_FOUND: no, and why."""
+    """Checks that a member of the new protocol may convert this group. Raises GroupError GROUP_ID_NOT_FOUND, with the reason, if
+    it may not.
+    """
     reason = None
     if not policy.up:
-        reason = "group.consumer.migration.policy keeps it from that"
+        reason = "group.consumer.migration.policy does not allow it"
     elif classic.protocol_type != CONSUMER_PROTOCOL_TYPE:
-        reason = "its members are no consumers"
+        reason = "its members are not consumers"
     elif len(classic.members) > max_size:
         reason = f"it has more than {max_size} members"
     if reason is not None:
@@ -69,15 +72,17 @@ def _cannot_upgrade(classic: ClassicGroup, reason: str) -> GroupError:
     return GroupError(ErrorCode.GROUP_ID_NOT_FOUND, f"Classic group {classic.group_id} cannot become a consumer group: {reason}.")
 
 
-def upgraded(classic: ClassicGroup, hash_of: Callable[[Iterable[str]], int], cluster: Cluster) -> list[ProtocolRecord]:
-    """The records of a consumer group that is this classic one. GroupError: its members' bytes cannot be read, or kept."""
+def upgrade_records(classic: ClassicGroup, hash_of: Callable[[Iterable[str]], int], cluster: Cluster) -> list[ProtocolRecord]:
+    """Returns the records of the consumer group that this classic group becomes. Raises GroupError if the metadata or assignments
+    of its members cannot be parsed, or would be lost.
+    """
     group_id, epoch = classic.group_id, classic.generation
     members: list[tuple[ConsumerMember, Assignment]] = []
     for member_id in member_order(classic.members):
         try:
             members.append(_upgraded_member(classic, classic.members[member_id], cluster))
         except MALFORMED as error:
-            raise _cannot_upgrade(classic, "what its members told each other cannot be read") from error
+            raise _cannot_upgrade(classic, "the metadata or assignments of its members cannot be parsed") from error
     metadata_hash = hash_of({topic for member, _ in members for topic in member.topics})
     return [
         *(records.member(group_id, member) for member, _ in members),
@@ -89,12 +94,14 @@ def upgraded(classic: ClassicGroup, hash_of: Callable[[Iterable[str]], int], clu
 
 
 def _upgraded_member(classic: ClassicGroup, member: Member, cluster: Cluster) -> tuple[ConsumerMember, Assignment]:
-    """Raises MALFORMED. A member that has just joined has no assignment, and no protocol may have been chosen yet."""
+    """Returns a classic member as a consumer member, with its assignment. Raises MALFORMED. A member that has just joined has no
+    assignment, and no protocol may have been chosen yet.
+    """
     assigned: Assignment = NOTHING_ASSIGNED
     if member.assignment:
         assignment = read_assignment(member.assignment)
         if assignment.user_data:
-            raise _cannot_upgrade(classic, "an assignor of the members' own keeps data in their assignments, which would be lost")
+            raise _cannot_upgrade(classic, "a custom assignor keeps user data in the assignments, which would be lost")
         assigned = by_topic_id(((part.topic, part.partitions) for part in assignment.assigned_partitions), cluster)
     subscription = read_subscription(member.metadata(classic.protocol) if classic.protocol else member.protocols[0].metadata)
     return (
@@ -116,27 +123,30 @@ def _upgraded_member(classic: ClassicGroup, member: Member, cluster: Cluster) ->
 
 
 def may_downgrade(group: ConsumerGroup, leaving: Sequence[ConsumerMember], policy: Policy, max_size: int) -> bool:
-    """Does the group become a classic one when these go?"""
+    """Returns whether the group becomes a classic group when these members leave."""
     left = len(group.members) - len(leaving)
     return group.all_classic_but(leaving) and 0 < left <= max_size and policy.down
 
 
 def replaced_by_classic(group: ConsumerGroup, replaced: ConsumerMember, policy: Policy, max_size: int) -> bool:
-    """Was this static member, whose place a classic one takes, the last of the new protocol?"""
+    """Returns whether the group becomes a classic group because a classic member replaces this static member, the last of the new
+    protocol.
+    """
     others_classic = not replaced.is_classic and group.all_classic_but((replaced,))
     return others_classic and policy.down and len(group.members) <= max_size
 
 
-def downgraded(
+def downgrade_record(
     group: ConsumerGroup,
     leaving: Iterable[ConsumerMember],
     joining: ConsumerMember | None,
     now_ms: int,
     cluster: Cluster,
 ) -> tuple[MetadataRecord, dict[str, ConsumerMember]]:
-    """The classic group's record, and its members. `joining` takes the place of the static member with its instance id.
+    """Returns the record of the classic group that this group becomes, and its members. `joining` replaces the static member with
+    its instance id.
 
-    GroupError GROUP_ID_NOT_FOUND: its members' bytes cannot be read.
+    Raises GroupError GROUP_ID_NOT_FOUND if the metadata of its members cannot be parsed.
     """
     former_id = None if joining is None else group.static_members[joining.instance_id or ""]
     gone = {member.member_id for member in leaving} | {former_id}

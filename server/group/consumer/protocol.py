@@ -1,7 +1,8 @@
-"""The consumer protocol on one shard (KIP-848): its groups' records, their members' requests and timers, and what topics mean.
+"""The consumer protocol on one shard (KIP-848) handles its groups' records, their members' requests and timers, and changes of
+topics.
 
-Reading order: member.py and group.py (what there is), reconcile.py and assignors/ (what it comes to), services.py and update.py
-(how a request becomes records), identity.py, heartbeat.py, departures.py, classic_members.py and migration.py (the requests).
+Reading order: member.py and group.py (the state), reconcile.py and assignors/ (the computations), services.py and update.py (how
+a request becomes records), identity.py, heartbeat.py, departures.py, classic_members.py and migration.py (the requests).
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any, ClassVar, Final
 from ottla.server.group.classic.group import new_group_record
 from ottla.server.group.classic.protocol import ClassicProtocol
 from ottla.server.group.consumer import classic_members, departures, heartbeat, records
-from ottla.server.group.consumer.group import ConsumerGroup, ResolvedRegex, check_epoch, stale
+from ottla.server.group.consumer.group import ConsumerGroup, ResolvedRegex, check_epoch, stale_epoch_error
 from ottla.server.group.consumer.heartbeat import Heartbeat, HeartbeatAnswer
 from ottla.server.group.consumer.lookups import Matches, RegexLookups
 from ottla.server.group.consumer.member import ConsumerMember, MemberState
@@ -32,7 +33,7 @@ from ottla.wire.messages.internal.consumer_group_metadata_key import ConsumerGro
 from ottla.wire.messages.leave_group import LeaveGroupResponse
 
 OFFSETS_SINCE: Final = 9
-"""The version of OffsetCommit that knows member epochs."""
+"""The version of OffsetCommit from which on it has member epochs."""
 
 
 def open_protocol(shard: GroupShard) -> ConsumerProtocol:
@@ -40,6 +41,8 @@ def open_protocol(shard: GroupShard) -> ConsumerProtocol:
 
 
 class ConsumerProtocol(GroupProtocol[ConsumerGroup]):
+    """The consumer groups of one shard."""
+
     kind: ClassVar[Kind] = Kind.CONSUMER
 
     def __init__(self, shard: GroupShard) -> None:
@@ -54,13 +57,13 @@ class ConsumerProtocol(GroupProtocol[ConsumerGroup]):
 
     @property
     def default_assignor(self) -> str:
-        """The assignor of groups none of whose members asks for one."""
+        """The assignor of groups whose members do not ask for one."""
         return self._services.default_assignor
 
     # State
 
     def replay(self, record: GroupRecord) -> None:
-        """Makes a record true. A group comes with its first record and goes with the tombstone of its epoch."""
+        """Applies a record. A group begins with its first record and ends with the tombstone of its epoch."""
         assert isinstance(record, ProtocolRecord)
         groups = self._shard.groups
         group = group_of(groups, record, ConsumerGroup)
@@ -91,7 +94,7 @@ class ConsumerProtocol(GroupProtocol[ConsumerGroup]):
         departures.fence(self._services, group_id, member_id, reason, in_epoch)
 
     def _record_matches(self, group_id: str, matches: Matches, version: int) -> None:
-        """Records what expressions matched when the metadata had that version. The next lookup finds what has changed since."""
+        """Records the matches of expressions in that version of the metadata. The next lookup finds what has changed since."""
         group = self._services.find(group_id)
         if group is None:
             return
@@ -103,7 +106,7 @@ class ConsumerProtocol(GroupProtocol[ConsumerGroup]):
                 changed |= expression in known and known[expression].topics != topics
                 known[expression] = ResolvedRegex(topics, version, update.now_ms)
                 update.records.append(records.regex(group_id, expression, topics, version, update.now_ms))
-        read = group.subscribed_topics(gone_regexes=group.regexes).union(*(each.topics for each in known.values()))
+        read = group.subscribed_topics(gone_regexes=group.regexes).union(*(resolved.topics for resolved in known.values()))
         metadata_hash = self._services.topics.hash_of(read)
         if changed or metadata_hash != group.metadata_hash:
             update.records.append(records.epoch(group_id, group.epoch + 1, metadata_hash))
@@ -126,7 +129,7 @@ class ConsumerProtocol(GroupProtocol[ConsumerGroup]):
         _check_not_ahead(group.member(committer.member_id), committer.epoch)
 
     def admit_partitions(self, group: ConsumerGroup, committer: Committer, commits: Iterable[Commit]) -> None:
-        """Who commits with an epoch of the past may do so for what it has had since then (KIP-1251)."""
+        """Checks a commit with a former epoch: it is allowed for partitions that the member has had since then (KIP-1251)."""
         member = group.members.get(committer.member_id)
         if member is None or committer.epoch == member.epoch:
             return
@@ -134,7 +137,8 @@ class ConsumerProtocol(GroupProtocol[ConsumerGroup]):
             since = member.assigned.get(commit.topic_id, {}).get(commit.partition)
             since = member.revoking.get(commit.topic_id, {}).get(commit.partition) if since is None else since
             if since is None or committer.epoch < since:
-                raise stale(member, f"{commit.topic}-{commit.partition} was not the member's in epoch {committer.epoch}.")
+                message = f"{commit.topic}-{commit.partition} was not assigned to the member in epoch {committer.epoch}."
+                raise stale_epoch_error(member, message)
 
     def admit_fetch(self, group: ConsumerGroup, committer: Committer) -> None:
         check_epoch(committer.epoch, group.member(committer.member_id))
@@ -142,15 +146,15 @@ class ConsumerProtocol(GroupProtocol[ConsumerGroup]):
     # Members
 
     def existing(self, group_id: str) -> ConsumerGroup:
-        """Returns the consumer group of this id. GroupError GROUP_ID_NOT_FOUND."""
+        """Returns the consumer group of this id. Raises GroupError GROUP_ID_NOT_FOUND."""
         return self._services.existing(group_id)
 
     def group_heartbeat(self, group_id: str, request: Heartbeat) -> HeartbeatAnswer:
-        """Answers a ConsumerGroupHeartbeat. GroupError, with a text."""
+        """Answers a ConsumerGroupHeartbeat. Raises GroupError, with a message."""
         return heartbeat.heartbeat(self._services, group_id, request)
 
     def new_member_id(self) -> str:
-        """Returns an id for a member that came without one."""
+        """Returns an id for a member that joins without one."""
         return classic_members.new_member_id(self._shard.random)
 
     def join(self, group_id: str, request: Join) -> JoinAnswer:
@@ -165,8 +169,8 @@ class ConsumerProtocol(GroupProtocol[ConsumerGroup]):
         if request.member_id:
             return refused_join(request.member_id, ErrorCode.UNKNOWN_MEMBER_ID)
         if request.protocol_type and request.protocols:
-            reborn: list[GroupRecord] = [*group.tombstones(), new_group_record(group_id, self._shard.clock.now_ms())]
-            self._shard.run(Result(reborn, None))
+            replaced: list[GroupRecord] = [*group.tombstones(), new_group_record(group_id, self._shard.clock.now_ms())]
+            self._shard.run(Result(replaced, None))
             return self._shard.protocol(ClassicProtocol).join(group_id, request)
         return refused_join("", ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
 
@@ -182,4 +186,4 @@ class ConsumerProtocol(GroupProtocol[ConsumerGroup]):
 
 def _check_not_ahead(member: ConsumerMember, epoch: int) -> None:
     if epoch > member.epoch:
-        raise stale(member, f"Epoch {epoch} is ahead of the member's, which is {member.epoch}.")
+        raise stale_epoch_error(member, f"Epoch {epoch} is ahead of the member's epoch, which is {member.epoch}.")

@@ -1,22 +1,22 @@
-"""How a member is led to its target, one step a heartbeat (KIP-848).
+"""This module leads a member to its target assignment, one step per heartbeat (KIP-848).
 
-A member must not get a partition before its former owner has let go of it, and nobody waits for anybody else: hence three states
-and this table. `next` is the step that compares what the member has with what it is to have (`_next`), `trim` takes away what it
-does not subscribe to any more (`_trim`), `stay` leaves it as it is.
+A member must not get a partition before its former owner has given it up, and no member waits for all others; hence the three
+states and this table. The step `next` compares the member's assignment with its target (`_next`), `trim` removes topics that it
+no longer subscribes to (`_trim`), and `stay` leaves it as it is.
 
     state                    condition                                          step
     STABLE                   the target has another epoch                       next, from its epoch
                              its subscription has changed                       trim
                              otherwise                                          stay
-    UNREVOKED_PARTITIONS     it still has what it is to give up, or does not    trim if its subscription has changed,
-                             say what it has                                    else stay
+    UNREVOKED_PARTITIONS     it still has partitions to give up, or does not    trim if its subscription has changed,
+                             report its partitions                              otherwise stay
                              otherwise                                          next, from its epoch
     UNRELEASED_PARTITIONS    always                                             next, from its epoch
-    UNKNOWN                  it says that it has nothing                        next, from the target's epoch
+    UNKNOWN                  it reports that it has no partitions               next, from the target's epoch
                              otherwise                                          fenced: it has to join anew
 
-`next` ends in UNREVOKED_PARTITIONS, in the old epoch, if there is something to give up that the member has; otherwise in the
-target's epoch: UNRELEASED_PARTITIONS if some of the target is still another's, STABLE if not.
+`next` leads to UNREVOKED_PARTITIONS, in the old epoch, if the member has partitions to give up; otherwise it leads to the
+target's epoch: to UNRELEASED_PARTITIONS if other members still have partitions of the target, and to STABLE if not.
 """
 
 from __future__ import annotations
@@ -32,26 +32,28 @@ from ottla.wire.errors import ErrorCode
 
 FREE: Final = -1
 Owned = Mapping[bytes, Collection[int]]
-"""What a member says that it has, by topic id."""
+"""The partitions that a member reports to have, by topic id."""
 
 
 @dataclass(slots=True, frozen=True)
 class Situation:
-    """What decides over a member's next step."""
+    """Everything that a member's next step depends on."""
 
     target_epoch: int
     target: Assignment
     subscribed: Collection[bytes]
-    """Ids of the topics that it reads and that exist."""
+    """The ids of the topics that it subscribes to and that exist."""
     subscription_changed: bool
     epoch_of: Callable[[bytes, int], int]
-    """The epoch of a partition's owner, or FREE."""
+    """Returns the epoch of a partition's owner, or FREE."""
     owned: Owned | None
-    """None: the member did not say, because nothing has changed for it."""
+    """The partitions that the member reports, or None if it did not, because they have not changed."""
 
 
 def reconcile(member: ConsumerMember, now: Situation) -> ConsumerMember:
-    """The member after this heartbeat; the same object if nothing changes. GroupError FENCED_MEMBER_EPOCH."""
+    """Returns the member as it is after this heartbeat, the same object if nothing changes. Raises GroupError
+    FENCED_MEMBER_EPOCH.
+    """
     match member.state:
         case MemberState.STABLE:
             if member.epoch != now.target_epoch:
@@ -92,7 +94,9 @@ def _next(member: ConsumerMember, epoch: int, now: Situation) -> ConsumerMember:
 
 
 def _trim(member: ConsumerMember, now: Situation) -> ConsumerMember:
-    """Much cheaper than `_next`, and all that a change of the subscription needs before there is a new target."""
+    """Removes the topics that the member no longer subscribes to. This is much cheaper than `_next`, and all that a change of the
+    subscription needs before there is a new target.
+    """
     dropped = {topic_id: held for topic_id, held in member.assigned.items() if topic_id not in now.subscribed}
     if not dropped:
         return member
@@ -106,12 +110,16 @@ def _trim(member: ConsumerMember, now: Situation) -> ConsumerMember:
 
 
 def _is_free(member: ConsumerMember, topic_id: bytes, index: int, now: Situation) -> bool:
-    """What the member itself was giving up may come back to it at once: nobody else has it."""
+    """Returns whether no other member has the partition. One that the member itself was to give up may be assigned to
+    it again.
+    """
     return now.epoch_of(topic_id, index) == FREE or index in member.revoking.get(topic_id, ())
 
 
 def _still_has(revoking: Held, owned: Owned | None) -> bool:
-    """Who does not say what it has is taken to have it all."""
+    """Returns whether the member still has partitions to give up; one that does not report its partitions counts as
+    having all.
+    """
     if owned is None:
         return True
     return any(index in revoking.get(topic_id, ()) for topic_id, indexes in owned.items() for index in indexes)
@@ -123,7 +131,7 @@ def _put(into: dict[bytes, dict[int, int]], topic_id: bytes, held: dict[int, int
 
 
 def owned_by(parts: Iterable[tuple[bytes, Collection[int]]]) -> Owned:
-    """What a request says that a member has."""
+    """Collects the partitions that a request reports, by topic id."""
     owned: dict[bytes, set[int]] = {}
     for topic_id, indexes in parts:
         owned.setdefault(topic_id, set()).update(indexes)

@@ -1,4 +1,4 @@
-"""Makes the records of a consumer group; group.py replays them. Api keys in `__consumer_offsets`: 3-8 and 16."""
+"""This module creates the records of a consumer group, and group.py replays them. Their api keys are 3 to 8 and 16."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ def epoch(group_id: str, group_epoch: int, metadata_hash: int) -> ProtocolRecord
 
 
 def member(group_id: str, updated: ConsumerMember) -> ProtocolRecord:
-    """Returns the record of what a member says about itself."""
+    """Returns the record of a member's metadata."""
     return ProtocolRecord(ConsumerGroupMemberMetadataKey(group_id, updated.member_id), updated.metadata_value())
 
 
 def current(group_id: str, updated: ConsumerMember) -> ProtocolRecord:
-    """Returns the record of where a member stands."""
+    """Returns the record of a member's current assignment, state and epoch."""
     return ProtocolRecord(ConsumerGroupCurrentMemberAssignmentKey(group_id, updated.member_id), updated.assignment_value())
 
 
 def target(group_id: str, member_id: str, assignment: Assignment) -> ProtocolRecord:
-    """Returns the record of what a member is to have."""
+    """Returns the record of a member's target assignment."""
     return ProtocolRecord(
         ConsumerGroupTargetAssignmentMemberKey(group_id, member_id),
         ConsumerGroupTargetAssignmentMemberValue(
@@ -51,7 +51,7 @@ def target(group_id: str, member_id: str, assignment: Assignment) -> ProtocolRec
 
 
 def target_epoch(group_id: str, assignment_epoch: int, timestamp_ms: int) -> ProtocolRecord:
-    """Returns the record of the epoch that the targets are made for, and of when they were made."""
+    """Returns the record of the epoch that the targets were made for, and of when they were made."""
     return ProtocolRecord(
         ConsumerGroupTargetAssignmentMetadataKey(group_id),
         ConsumerGroupTargetAssignmentMetadataValue(assignment_epoch, timestamp_ms),
@@ -68,37 +68,39 @@ def regex(group_id: str, expression: str, topics: Iterable[str], version: int, t
     )
 
 
-def regex_gone(group_id: str, expression: str) -> ProtocolRecord:
+def regex_tombstone(group_id: str, expression: str) -> ProtocolRecord:
     return ProtocolRecord(ConsumerGroupRegularExpressionKey(group_id, expression), None)
 
 
-def partition_metadata_gone(group_id: str) -> ProtocolRecord:
-    """Returns the tombstone of what Kafka before 4.1 kept instead of a hash."""
+def partition_metadata_tombstone(group_id: str) -> ProtocolRecord:
+    """Returns the tombstone of the partition metadata, which Kafka before 4.1 wrote instead of a hash."""
     return ProtocolRecord(ConsumerGroupPartitionMetadataKey(group_id), None)
 
 
-def member_gone(group_id: str, member_id: str) -> Sequence[ProtocolRecord]:
-    """Returns a member's three tombstones in the order in which Kafka writes them: replay checks the later against the
-    earlier.
-    """
-    return (current_gone(group_id, member_id), target_gone(group_id, member_id), metadata_gone(group_id, member_id))
+def member_tombstones(group_id: str, member_id: str) -> Sequence[ProtocolRecord]:
+    """Returns a member's three tombstones in the order in which Kafka writes them, since its replay depends on that order."""
+    return (
+        current_tombstone(group_id, member_id),
+        target_tombstone(group_id, member_id),
+        metadata_tombstone(group_id, member_id),
+    )
 
 
-def current_gone(group_id: str, member_id: str) -> ProtocolRecord:
+def current_tombstone(group_id: str, member_id: str) -> ProtocolRecord:
     return ProtocolRecord(ConsumerGroupCurrentMemberAssignmentKey(group_id, member_id), None)
 
 
-def target_gone(group_id: str, member_id: str) -> ProtocolRecord:
+def target_tombstone(group_id: str, member_id: str) -> ProtocolRecord:
     return ProtocolRecord(ConsumerGroupTargetAssignmentMemberKey(group_id, member_id), None)
 
 
-def metadata_gone(group_id: str, member_id: str) -> ProtocolRecord:
+def metadata_tombstone(group_id: str, member_id: str) -> ProtocolRecord:
     return ProtocolRecord(ConsumerGroupMemberMetadataKey(group_id, member_id), None)
 
 
-def target_epoch_gone(group_id: str) -> ProtocolRecord:
+def target_epoch_tombstone(group_id: str) -> ProtocolRecord:
     return ProtocolRecord(ConsumerGroupTargetAssignmentMetadataKey(group_id), None)
 
 
-def epoch_gone(group_id: str) -> ProtocolRecord:
+def epoch_tombstone(group_id: str) -> ProtocolRecord:
     return ProtocolRecord(ConsumerGroupMetadataKey(group_id), None)

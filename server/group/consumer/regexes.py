@@ -1,7 +1,7 @@
-"""Subscriptions by regular expression: checked, matched against the topics there are, and kept (KIP-848).
+"""This module checks the regular expressions of subscriptions and matches them against the topics that exist (KIP-848).
 
-RE2, as Kafka has it: its time is linear in the text, whatever a client sends. An expression must match a topic's whole name. All
-expressions of a group are looked up together, at most every ten seconds, so that new topics cost the group one rebalance.
+Like Kafka it uses RE2, whose time is linear in the text, whatever a client sends. An expression must match a topic's whole name.
+All expressions of a group are looked up together, at most every ten seconds, so that new topics cost the group one rebalance.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from ottla.server.group.errors import GroupError
 from ottla.wire.errors import ErrorCode
 
 LEAST_INTERVAL_MS: Final = 10_000
-"""Between two lookups of one group."""
+"""The least time between two lookups of one group."""
 STEP: Final = 100
-"""So many topics are matched before others have their turn: about a millisecond."""
+"""How many topics are matched before other work gets a turn: this takes about a millisecond."""
 NEVER: Final = -(2**63)
 
 _REASONS: Final = {
@@ -31,11 +31,13 @@ _REASONS: Final = {
     "invalid perl operator": "invalid or unsupported Perl syntax",
     "invalid named capture group": "invalid named capture",
 }
-"""What RE2 says of an expression, and what its Java edition, which Kafka uses, says of it; the rest is the same."""
+"""Reasons for an invalid expression as RE2 words them, and as its Java edition, which Kafka uses, does; all others are
+the same.
+"""
 
 
 def check_regex(expression: str) -> None:
-    """GroupError INVALID_REGULAR_EXPRESSION."""
+    """Checks an expression. Raises GroupError INVALID_REGULAR_EXPRESSION."""
     try:
         _compile(expression)
     except ValueError as error:
@@ -46,9 +48,11 @@ def check_regex(expression: str) -> None:
 
 
 def match(expressions: Iterable[str], topics: Iterable[str]) -> Iterator[dict[str, frozenset[str]] | None]:
-    """The topics that each expression matches; one that is no expression, which only a foreign log can have, matches none.
+    """Finds the topics that each expression matches. An invalid expression, which only another program can have written, matches
+    none.
 
-    In steps, for a thousand members may each bring an expression for ten thousand topics: None while there is more to do.
+    It works in steps, since a thousand members may each have an expression for ten thousand topics: it yields None as long as
+    there is more to do, and finally the topics by expression.
     """
     names = list(topics)
     found: dict[str, frozenset[str]] = {}
@@ -68,31 +72,33 @@ def match(expressions: Iterable[str], topics: Iterable[str]) -> Iterator[dict[st
 
 @functools.lru_cache(maxsize=256)
 def _compile(expression: str) -> Callable[[str], object]:
-    """What gives None for a name that does not match. ValueError: why not."""
-    import re2  # with the first group that needs it
+    """Returns a function that returns None for a name that does not match. Raises ValueError, with the reason, for an invalid
+    expression.
+    """
+    import re2  # only with the first group that needs it
 
     quiet = re2.Options()
     quiet.log_errors = False
-    quiet.never_capture = True  # ten thousand empty groups took most of a second for each topic; nobody asks what they matched
+    quiet.never_capture = True  # captures are not needed, and ten thousand empty ones took most of a second per topic
     try:
         pattern = re2.compile(expression, quiet)
     except re2.error as error:
-        said = error.args[0].decode("utf-8", "replace") if error.args else ""
-        reason = said.partition(":")[0]
+        message = error.args[0].decode("utf-8", "replace") if error.args else ""
+        reason = message.partition(":")[0]
         raise ValueError(_REASONS.get(reason, reason)) from error
     if not pattern.groups:
         return pattern.fullmatch  # type: ignore[no-any-return]
-    alone = re2.Set.FullMatchSet(quiet)  # groups with names are captured all the same, but not by a set of one expression
+    alone = re2.Set.FullMatchSet(quiet)  # unlike a pattern, a set of one expression does not capture named groups
     alone.Add(expression)
     alone.Compile()
     return alone.Match  # type: ignore[no-any-return]
 
 
 def last_lookup_ms(group: ConsumerGroup) -> int:
-    """When the group's expressions were looked up; one stands for all."""
+    """Returns when the group's expressions were last looked up. They are looked up together, so any of them will do."""
     return next((resolved.timestamp_ms for resolved in group.regexes.values()), NEVER)
 
 
 def last_version(group: ConsumerGroup) -> int:
-    """The version of the metadata that they were looked up in."""
+    """Returns the version of the metadata that the group's expressions were last looked up in."""
     return next((resolved.version for resolved in group.regexes.values()), 0)

@@ -1,6 +1,8 @@
-"""What the requests and deadlines of consumer groups work with on one shard: its groups, settings, topics, timers and lookups.
+"""`ConsumerServices` holds what the requests and deadlines of consumer groups use on one shard: groups, settings, topics, timers
+and lookups.
 
-The steps of a request (update.py, heartbeat.py, classic_members.py, departures.py) take it as an argument; protocol.py makes it.
+The steps of a request (update.py, heartbeat.py, classic_members.py, departures.py) take it as an argument; protocol.py creates
+it.
 """
 
 from __future__ import annotations
@@ -26,6 +28,8 @@ T = TypeVar("T")
 
 
 class ConsumerServices:
+    """The services of one shard's consumer groups (see the module's docstring)."""
+
     def __init__(self, shard: GroupShard, timeouts: Timeouts, lookups: RegexLookups) -> None:
         self.shard = shard
         self.clock = shard.clock
@@ -40,10 +44,12 @@ class ConsumerServices:
         self.default_assignor = next(iter(self.assignors))
         self.topics = Topics(shard.cluster, self._refresh_groups)
         self.topics_version = shard.cluster.highest_offset
-        """The version of the metadata with the newest topic. An expression that was looked up before it may match that topic."""
+        """The version of the metadata that brought the newest topic. Expressions that were looked up before may match
+        that topic.
+        """
 
     def run(self, result: Result[T]) -> T:
-        """Writes and replays the records of an operation and returns its answer. GroupError: they could not be written."""
+        """Writes and replays the records of an operation and returns its answer. Raises GroupError if they cannot be written."""
         return self.shard.run(result)
 
     # Groups
@@ -53,7 +59,9 @@ class ConsumerServices:
         return group if isinstance(group, ConsumerGroup) else None
 
     def existing(self, group_id: str) -> ConsumerGroup:
-        """Returns the consumer group of this id. GroupError GROUP_ID_NOT_FOUND: there is none, or it is of another kind."""
+        """Returns the consumer group of this id. Raises GroupError GROUP_ID_NOT_FOUND if there is none, or one of
+        another kind.
+        """
         group = self.shard.groups.get(group_id)
         if isinstance(group, ConsumerGroup):
             return group
@@ -61,9 +69,9 @@ class ConsumerServices:
         raise GroupError(ErrorCode.GROUP_ID_NOT_FOUND, message)
 
     def check_room(self, group: ConsumerGroup, member_id: str, instance_id: str | None) -> None:
-        """Refuses a new member of a group that is full; one that replaces a static member always has room.
+        """Checks that the group has room for a member. A known member, or one that replaces a static member, always has room.
 
-        GroupError GROUP_MAX_SIZE_REACHED.
+        Raises GroupError GROUP_MAX_SIZE_REACHED.
         """
         if instance_id in group.static_members or member_id in group.members:
             return
@@ -79,7 +87,7 @@ class ConsumerServices:
     # Topics
 
     def topic_changed(self, topic: str, *, is_new: bool) -> None:
-        """Notes that a topic is not what it was. The next heartbeat of a group that reads it works out what follows."""
+        """Notes that a topic has changed. The next heartbeat of a group that reads it handles that."""
         self.topics.changed(topic)
         if is_new:
             self.topics_version = self.cluster.highest_offset

@@ -1,8 +1,8 @@
-"""The deadlines of a member of a consumer group: one that misses any of them is taken out of the group.
+"""`Timeouts` has the deadlines of members of consumer groups; a member that misses one is removed from the group.
 
-session     send a heartbeat
-rebalance   give up what was taken from it: a member of the new protocol, by its heartbeats
-join, sync  join again after a rebalance was announced, and sync after it has joined: a member of the classic protocol
+session     the member has to send a heartbeat
+rebalance   a member of the new protocol has to give up the partitions that were taken from it, by its heartbeats
+join, sync  a member of the classic protocol has to join again after a rebalance was announced, and to sync after it has joined
 """
 
 from __future__ import annotations
@@ -18,21 +18,27 @@ logger = logging.getLogger("ottla.server.group")
 
 
 class Fence(Protocol):
+    """A function that removes a member from its group."""
+
     def __call__(self, group_id: str, member_id: str, reason: str, *, in_epoch: int | None = None) -> None:
-        """Takes the member out if it is still there, and still in that epoch. GroupError: that could not be written."""
+        """Removes the member if it is still there, and still in that epoch. Raises GroupError if that cannot be written."""
 
 
 class Timeouts:
+    """The deadlines of the members of one shard's consumer groups. `fence` is called when one has passed."""
+
     def __init__(self, timers: MemberTimers, fence: Fence) -> None:
         self._timers = timers
         self._fence = fence
 
     def session(self, group_id: str, member_id: str, timeout_ms: int) -> None:
-        self._timers.push_back("session", group_id, member_id, timeout_ms, self._over(group_id, member_id, "its session is over"))
+        self._timers.push_back(
+            "session", group_id, member_id, timeout_ms, self._over(group_id, member_id, "its session has expired")
+        )
 
     def rebalance(self, group_id: str, member: ConsumerMember) -> None:
-        """Gives the member its rebalance timeout to leave the epoch that it is in."""
-        reason = f"it did not get beyond epoch {member.epoch} within {member.rebalance_timeout_ms} ms"
+        """Gives the member its rebalance timeout to leave its present epoch."""
+        reason = f"it was still in epoch {member.epoch} after {member.rebalance_timeout_ms} ms"
         over = self._over(group_id, member.member_id, reason, in_epoch=member.epoch)
         self._timers.set("rebalance", group_id, member.member_id, member.rebalance_timeout_ms, over)
 
@@ -44,7 +50,7 @@ class Timeouts:
         self._timers.set_if_absent("join", group_id, member.member_id, member.rebalance_timeout_ms, over)
 
     def sync(self, group_id: str, member_id: str, timeout_ms: int) -> None:
-        """Notes that the member has joined, and gives it so long to sync."""
+        """Notes that the member has joined, and gives it `timeout_ms` to sync."""
         self._timers.cancel("join", group_id, member_id)
         self._timers.set("sync", group_id, member_id, timeout_ms, self._over(group_id, member_id, "it did not sync in time"))
 

@@ -1,14 +1,14 @@
-"""Turns one request of a member into records: what the member says, step by step, and an answer once they are written.
+"""A `GroupUpdate` turns one request of a member into records, step by step, and an answer once they are written.
 
-    put_member        the member as it is now: a record if it differs              -> the group's epoch, if its topics changed
-    subscribe_regex   its expression: checked, and looked up soon if it is new     -> the epoch, if the matching topics are known
-    next_epoch        the next epoch of the group, with the hash of all it reads   -> a target is due
-    target            an assignment for the new epoch, if the last is old enough   -> records for those whose target changes
-    lead              the member one step on towards its target (reconcile.py)
+    put_member        records the member if it has changed                              -> a new epoch, if its topics changed
+    subscribe_regex   checks its expression, and has it looked up soon if it is new     -> a new epoch, if its matches are known
+    next_epoch        begins the group's next epoch, with the hash of all its topics    -> a target is due
+    target            makes an assignment for a new epoch, if the last is old enough    -> records for changed targets
+    lead              leads the member one step on towards its target (reconcile.py)
 
-Nothing here changes the group: it is seen as it was before the request, and the request's member is passed along as it was
-(`old`) and as it is going to be (`new`). The records change the group when they are replayed. Timers and the like wait in
-`after`: they are set once the records are written, and not at all if they could not be.
+Nothing here changes the group: it is as it was before the request, and the request's member is passed along as it was (`old`) and
+as it will be (`new`). The records change the group when they are replayed. Timers and other effects are collected in `after`:
+they happen once the records are written, and not at all if they cannot be.
 """
 
 from __future__ import annotations
@@ -44,21 +44,26 @@ T = TypeVar("T")
 
 
 class RegexChange(enum.Enum):
+    """How a request changes a member's regular expression."""
+
     NONE = enum.auto()
     UNKNOWN_YET = enum.auto()
-    """The expression is another, and what it matches is not known yet."""
+    """The expression has changed, and its matches are not known yet."""
     KNOWN = enum.auto()
+    """The expression has changed, and its matches are known."""
 
 
 class Target(NamedTuple):
-    """What one member is to have, and the epoch it was made for."""
+    """The target assignment of one member, and the epoch that it was made for."""
 
     epoch: int
     assignment: Assignment
 
 
 class GroupUpdate:
-    """See the module. `group` need not be in the shard: the one that a first member founds is not."""
+    """The update of a group by one request (see the module's docstring). `group` is not yet in the shard if the request creates
+    it.
+    """
 
     def __init__(self, services: ConsumerServices, group: ConsumerGroup) -> None:
         self.services = services
@@ -80,22 +85,22 @@ class GroupUpdate:
     # The steps
 
     def put_member(self, old: ConsumerMember, new: ConsumerMember) -> bool:
-        """Records the member if it has changed, and returns whether it names other topics than before."""
+        """Records the member if it has changed. Returns whether it subscribes to other topic names than before."""
         if new == old:
             return False
         self.records.append(records.member(self.group.group_id, new))
         return new.topics != old.topics
 
     def subscribe_regex(self, old: ConsumerMember, new: ConsumerMember) -> RegexChange:
-        """Checks a new expression, forgets one that nobody has any more, and starts a lookup if one is due.
+        """Checks a new expression, removes one that no member uses any more, and starts a lookup if one is due.
 
-        GroupError INVALID_REGULAR_EXPRESSION.
+        Raises GroupError INVALID_REGULAR_EXPRESSION.
         """
         group, change, look_up = self.group, RegexChange.NONE, False
         if old.regex != new.regex:
             change = RegexChange.UNKNOWN_YET
             if old.regex and group.regex_members(old.regex) == 1:
-                self.records.append(records.regex_gone(group.group_id, old.regex))
+                self.records.append(records.regex_tombstone(group.group_id, old.regex))
             if new.regex and not group.regex_members(new.regex):
                 check_regex(new.regex)
                 look_up = True
@@ -106,7 +111,7 @@ class GroupUpdate:
         return change
 
     def _look_up_if_due(self, old: ConsumerMember, new: ConsumerMember, due: bool) -> None:
-        """Looks up all expressions of the group when one is new, when a topic is new, or after a while, but not too often."""
+        """Looks up all expressions of the group if one is new, if there is a new topic, or after a while, but not too often."""
         group, services = self.group, self.services
         last_ms = last_lookup_ms(group)
         if services.lookups.is_running(group.group_id) or self.now_ms <= last_ms + LEAST_INTERVAL_MS:
@@ -119,7 +124,7 @@ class GroupUpdate:
             self.after.append(lambda: services.lookups.start(group.group_id, subscribed))
 
     def next_epoch(self, old: ConsumerMember, new: ConsumerMember, *, changed: bool) -> int:
-        """Returns the group's epoch: the next one if a subscription has `changed`, or anything about the topics that it reads."""
+        """Returns the group's epoch: the next one if a subscription has `changed`, or if its topics have changed."""
         group = self.group
         if not changed and self.now_ms < group.refresh_at_ms:
             return group.epoch
@@ -131,19 +136,17 @@ class GroupUpdate:
             self.records.append(records.epoch(group.group_id, epoch, metadata_hash))
         self.after.append(self.refreshed)
         if group.has_partition_metadata:
-            self.records.append(records.partition_metadata_gone(group.group_id))
+            self.records.append(records.partition_metadata_tombstone(group.group_id))
         return epoch
 
     def refreshed(self) -> None:
-        """Notes that the group's topics were looked at. The group may be another object by now."""
+        """Notes that the group's topics were checked. The group may have been replaced by another object since."""
         group = self.services.find(self.group.group_id)
         if group is not None:
             group.refresh_at_ms = self.now_ms + LOOK_AGAIN_MS
 
     def target(self, old: ConsumerMember, new: ConsumerMember, epoch: int) -> Target:
-        """Returns what the member is to have: what it was to have before if no assignment is due, or if the last one is too
-        recent.
-        """
+        """Returns the member's target: the former one if no assignment is due, or if the last one is too recent."""
         group = self.group
         interval_ms = self.services.values.number(group.group_id, "consumer.assignment.interval.ms")
         made_ms = group.assignment_timestamp_ms
@@ -159,7 +162,7 @@ class GroupUpdate:
                 former[new.member_id] = inherited
         assignors = self.services.assignors
         name = group.preferred_assignor(old, new)
-        if name not in assignors:  # none is named; or one that the broker had when the member joined, and has no more
+        if name not in assignors:  # no member asks for one, or the broker no longer has it
             name = self.services.default_assignor
         spec = self._spec(members, former)
         try:
@@ -173,8 +176,8 @@ class GroupUpdate:
         return Target(epoch, assigned.get(new.member_id, NOTHING_ASSIGNED))
 
     def _spec(self, members: dict[str, ConsumerMember], former: dict[str, Assignment]) -> GroupSpec:
-        """Returns the group as an assignor is to see it. Whether all subscribe to the same is a question of the names that they
-        gave, so that a topic which does not exist counts as well.
+        """Returns the group as an assignor gets it. Whether all subscriptions are the same is decided by the names in them, so
+        that topics which do not exist count as well.
         """
         group, topics = self.group, self.services.topics
         names = {member_id: group.topics_of(members[member_id]) for member_id in member_order(members)}
@@ -195,9 +198,9 @@ class GroupUpdate:
         return GroupSpec(specs, counts, homogeneous, inverted(group.targets))
 
     def lead(self, member: ConsumerMember, target: Target, *, changed: bool, owned: Owned | None) -> ConsumerMember:
-        """Returns the member one step further; `changed` says that it has just subscribed to something else.
+        """Returns the member one step further, and records it. `changed` means that its subscription has just changed.
 
-        GroupError FENCED_MEMBER_EPOCH.
+        Raises GroupError FENCED_MEMBER_EPOCH.
         """
         if not changed and member.is_reconciled_to(target.epoch):
             return member
@@ -211,7 +214,7 @@ class GroupUpdate:
         return led
 
     def _time_rebalance(self, member: ConsumerMember) -> None:
-        """Sets or cancels the deadline for giving up partitions. Classic members have to join and to sync in time instead."""
+        """Sets or cancels the deadline for giving up partitions. Classic members instead have to join and sync in time."""
         if member.state is MemberState.UNREVOKED_PARTITIONS:
             self.services.timeouts.rebalance(self.group.group_id, member)
         else:

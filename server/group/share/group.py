@@ -73,7 +73,7 @@ class ShareGroup(Group):
         return False
 
     def tombstones(self) -> Sequence[GroupRecord]:
-        return records.group_gone(self.group_id, self.members)
+        return records.group_tombstones(self.group_id, self.members)
 
     # Members
 

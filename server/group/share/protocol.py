@@ -261,7 +261,7 @@ class ShareProtocol(GroupProtocol[ShareGroup]):
         """Takes a member out. GroupError: it could not be written, and the member stays."""
         epoch = group.epoch + 1
         metadata_hash = self._topics.hash_of(group.subscribed_topics(old=member))
-        gone: list[GroupRecord] = [*records.member_gone(group.group_id, member.member_id)]
+        gone: list[GroupRecord] = [*records.member_tombstones(group.group_id, member.member_id)]
         gone.append(records.epoch(group.group_id, epoch, metadata_hash))
         if len(group.members) == 1:
             gone.append(records.target_epoch(group.group_id, epoch, 0))

@@ -51,31 +51,35 @@ def target_epoch(group_id: str, assignment_epoch: int, timestamp_ms: int) -> Pro
     )
 
 
-def member_gone(group_id: str, member_id: str) -> list[ProtocolRecord]:
+def member_tombstones(group_id: str, member_id: str) -> list[ProtocolRecord]:
     """In this order: replay holds the later ones against the earlier."""
-    return [current_gone(group_id, member_id), target_gone(group_id, member_id), metadata_gone(group_id, member_id)]
+    return [
+        current_tombstone(group_id, member_id),
+        target_tombstone(group_id, member_id),
+        metadata_tombstone(group_id, member_id),
+    ]
 
 
-def current_gone(group_id: str, member_id: str) -> ProtocolRecord:
+def current_tombstone(group_id: str, member_id: str) -> ProtocolRecord:
     return ProtocolRecord(ShareGroupCurrentMemberAssignmentKey(group_id, member_id), None)
 
 
-def target_gone(group_id: str, member_id: str) -> ProtocolRecord:
+def target_tombstone(group_id: str, member_id: str) -> ProtocolRecord:
     return ProtocolRecord(ShareGroupTargetAssignmentMemberKey(group_id, member_id), None)
 
 
-def metadata_gone(group_id: str, member_id: str) -> ProtocolRecord:
+def metadata_tombstone(group_id: str, member_id: str) -> ProtocolRecord:
     return ProtocolRecord(ShareGroupMemberMetadataKey(group_id, member_id), None)
 
 
-def group_gone(group_id: str, member_ids: Iterable[str]) -> list[ProtocolRecord]:
+def group_tombstones(group_id: str, member_ids: Iterable[str]) -> list[ProtocolRecord]:
     """Everything of a group, in Kafka's order."""
     ids = list(member_ids)
     return [
-        *(current_gone(group_id, member_id) for member_id in ids),
-        *(target_gone(group_id, member_id) for member_id in ids),
+        *(current_tombstone(group_id, member_id) for member_id in ids),
+        *(target_tombstone(group_id, member_id) for member_id in ids),
         ProtocolRecord(ShareGroupTargetAssignmentMetadataKey(group_id), None),
-        *(metadata_gone(group_id, member_id) for member_id in ids),
+        *(metadata_tombstone(group_id, member_id) for member_id in ids),
         ProtocolRecord(ShareGroupStatePartitionMetadataKey(group_id), None),
         ProtocolRecord(ShareGroupMetadataKey(group_id), None),
     ]

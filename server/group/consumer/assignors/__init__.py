@@ -1,4 +1,4 @@
-"""The assignors of consumer groups, by the name that group.consumer.assignors and members know them by."""
+"""This package has the assignors of consumer groups, by the names that `group.consumer.assignors` and members use."""
 
 from __future__ import annotations
 

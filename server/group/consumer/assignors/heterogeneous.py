@@ -1,12 +1,15 @@
-"""`uniform` for groups whose members subscribe to different topics: as equal as the subscriptions allow, and sticky.
+"""This module is the assignor `uniform` for groups whose members subscribe to different topics: it is sticky, and as even as the
+subscriptions allow.
 
-Three steps, as in Kafka. (1) Members keep what they have of topics that they still want. (2) What is free is handed out, topic by
-topic, to the subscriber that has least; topics with most partitions a subscriber come first, while it is easy to even
-things out. (3) Topic by topic, over and over, partitions go from the subscriber that has most to the one that has least, until a
-whole round moves nothing: with overlapping subscriptions that comes close to a balance, and it ends after sixteen rounds.
+It has three steps, as in Kafka. (1) Members keep their partitions of topics that they still subscribe to. (2) Free partitions are
+assigned, topic by topic, to the subscriber that has the fewest; topics with the most partitions per subscriber come first, while
+it is easy to even things out. (3) Topic by topic, in rounds, partitions are moved from the subscriber that has the most to the
+one that has the fewest, until a whole round moves nothing. With overlapping subscriptions that comes close to a balance, and it
+ends after sixteen rounds.
 
-Who has most or least is not looked up each time: the subscribers of a topic are sorted once, and two ranges grow inwards from
-both ends (see _Scale). Which of several equal members it is decides who gets what, so the order is Kafka's to the last tie.
+The members with the most and the fewest are not looked up each time: the subscribers of a topic are sorted once, and two ranges
+grow inwards from both ends (see _Scale). The choice among equal members decides which one gets what, so the order is exactly
+Kafka's.
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ _NOBODY: Final = -1
 
 
 def assign(group: GroupSpec) -> GroupAssignment:
-    """See the module. AssignorError for topics that do not exist."""
+    """Computes the assignment (see the module's docstring). Raises AssignorError for topics that do not exist."""
     builder = _Builder(group)
     if not builder.subscribers:
         return {}
@@ -32,7 +35,9 @@ def assign(group: GroupSpec) -> GroupAssignment:
 
 
 class _Builder:
-    """Members are numbers in here, in the group's order. `owners`: topic -> by partition, the member or -1."""
+    """The assignment in progress. Members are numbers here, in the group's order. `_owners` has, for each topic and partition,
+    the member or -1.
+    """
 
     def __init__(self, group: GroupSpec) -> None:
         self._group = group
@@ -71,7 +76,7 @@ class _Builder:
         for _ in range(MOST_ROUNDS):
             for position, topic_id in enumerate(topics):
                 if position == last_moved:
-                    return  # once around, and nothing else could be moved
+                    return  # a whole round has moved nothing else
                 if self._balance_topic(topic_id) or last_moved == _NOBODY:
                     last_moved = position
 
@@ -87,12 +92,12 @@ class _Builder:
         }
 
     def _rank(self, topic_id: bytes) -> tuple[float, int, tuple[int, int]]:
-        """Most partitions a subscriber first; then fewest subscribers; then the lower id."""
+        """Returns a key that sorts by most partitions per subscriber, then by fewest subscribers, then by topic id."""
         subscribers = len(self.subscribers[topic_id])
         return -(len(self._owners[topic_id]) / subscribers), subscribers, uuid_key(topic_id)
 
     def _balance_topic(self, topic_id: bytes) -> bool:
-        """Even out one topic among its subscribers; whether anything was moved."""
+        """Evens out one topic among its subscribers. Returns whether anything was moved."""
         members = self.subscribers[topic_id]
         sizes = [self._sizes[member] for member in members]
         if max(sizes) - min(sizes) <= 1:
@@ -125,11 +130,11 @@ class _Builder:
 
 
 class _Scale:
-    """The subscribers of one topic by what they hold, and whose turn it is to get or to give.
+    """The subscribers of one topic in the order of how many partitions they have; it chooses which one gets or gives the next.
 
-    `sizes` is shared and changes as partitions are moved; the order in here is that of the beginning. The least loaded are
-    [0, _least_end) and are all brought to `_least` partitions before the range grows; the most loaded are
-    [_most_start, _most_end), all brought down to `_most`. The end shrinks where somebody has nothing to give.
+    `sizes` is shared and changes as partitions are moved, while the order here is that of the beginning. The least loaded are
+    [0, _least_end), and all of them get `_least` partitions before the range grows; the most loaded are [_most_start, _most_end),
+    and all of them are brought down to `_most`. The end shrinks when a member has nothing to give.
     """
 
     def __init__(self, members: list[int], sizes: list[int]) -> None:
@@ -147,7 +152,7 @@ class _Scale:
         return self._most - self._least <= 1
 
     def next_least(self) -> int:
-        """Who gets the next partition."""
+        """Returns the member that gets the next partition."""
         if self._next_least >= self._least_end:
             self._least += 1
             while self._least_end < len(self._sorted) and self._sizes[self._sorted[self._least_end]] == self._least:
@@ -157,7 +162,7 @@ class _Scale:
         return self._sorted[self._next_least - 1]
 
     def next_most(self) -> int | None:
-        """Who gives the next partition; None when nobody has any left."""
+        """Returns the member that gives the next partition, or None when no member has any left."""
         if self._next_most < self._most_start:
             if self._most_end <= self._most_start and self._most_start > 0:
                 self._most = self._sizes[self._sorted[self._most_start - 1]]  # all of the range were excluded
@@ -172,7 +177,7 @@ class _Scale:
         return self._sorted[self._next_most + 1]
 
     def exclude_most(self) -> None:
-        """The last answer of `next_most` has nothing to give: out of the range with it."""
+        """Removes the member that `next_most` returned last from the range, because it has nothing to give."""
         last = self._most_end - 1
         here = self._next_most + 1
         self._sorted[here], self._sorted[last] = self._sorted[last], self._sorted[here]

@@ -1,8 +1,9 @@
-"""The assignor `range`: of each topic, every subscriber gets a run of neighbouring partitions, in the order of the members.
+"""This module is the assignor `range`: every subscriber gets a run of neighbouring partitions of each topic, in the order of the
+members.
 
-Static members come first, by instance id, then the others by member id; so members that have the same topics with as many
-partitions have the same numbers in all of them (co-partitioning). What does not divide evenly goes to the first. Nothing is
-sticky: the last assignment plays no part.
+Static members come first, by instance id, then the others by member id. So members that have the same topics with equally many
+partitions get the same partition numbers in all of them (co-partitioning). What does not divide evenly goes to the first members.
+It is not sticky: the last assignment plays no part.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from ottla.server.group.modern.java_order import string_key
 
 
 class _Runs:
-    """The partitions of one topic, cut into runs of `quota` or one more for its subscribers, one after the other."""
+    """The partitions of one topic, split into runs of `quota` or one more for its subscribers, one after the other."""
 
     __slots__ = ("_extra", "_next", "_quota")
 
@@ -28,7 +29,7 @@ class _Runs:
 
 
 def assign(group: GroupSpec) -> GroupAssignment:
-    """See the module. AssignorError for topics that do not exist."""
+    """Computes the assignment (see the module's docstring). Raises AssignorError for topics that do not exist."""
     ordered = sorted(group.members.items(), key=_rank)
     subscribers: dict[bytes, int] = {}
     for _, member in ordered:

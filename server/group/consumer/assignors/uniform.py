@@ -1,9 +1,10 @@
-"""The assignor `uniform`: members get equally many partitions, give or take one, and keep what they have as far as that allows.
+"""This module is the assignor `uniform`: members get equally many partitions, give or take one, and keep their partitions as far
+as that allows.
 
-Where all members have the same subscription, as here, that is a matter of counting: everybody has a quota; where it does not
-divide evenly, one partition more stays with those who have it already, and the last members in line get what is left of them. Who
-has too much gives up the rest, and what is free goes to those who have room. heterogeneous.py is for the other groups. Racks play
-no part in Kafka 4.4.
+If all members have the same subscription, as here, that is a matter of counting: every member has a quota; if the partitions do
+not divide evenly, an additional one stays with members that have it already, and the last members get those that are left.
+Members with too many partitions give up the rest, and free ones go to members with room. heterogeneous.py is for the other
+groups. Racks play no part in Kafka 4.4.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ _Partition = tuple[bytes, int]
 
 
 def assign(group: GroupSpec) -> GroupAssignment:
-    """See the module. AssignorError for topics that do not exist."""
+    """Computes the assignment (see the module's docstring). Raises AssignorError for topics that do not exist."""
     if not group.members:
         return {}
     return _assign_alike(group) if group.homogeneous else heterogeneous.assign(group)
@@ -36,7 +37,7 @@ def _assign_alike(group: GroupSpec) -> GroupAssignment:
         extra = extras > 0
         kept, left = _keep(member.assignment, counts, quota + extra, free)
         if left and extra and len(group.members) - number > extras:
-            left, extra = left - 1, False  # others may have it already
+            left, extra = left - 1, False  # later members may have one more already
         extras -= extra
         target[member_id] = kept
         if left:
@@ -46,7 +47,9 @@ def _assign_alike(group: GroupSpec) -> GroupAssignment:
 
 
 def _keep(assignment: Assignment, wanted: dict[bytes, int], quota: int, free: list[_Partition]) -> tuple[Assignment, int]:
-    """What a member keeps of its assignment, and how many more it may get. What is beyond its quota is freed."""
+    """Returns the part of its assignment that a member keeps, and how many more partitions it may get. Partitions beyond its
+    quota become free.
+    """
     kept: dict[bytes, frozenset[int]] = {}
     for topic_id in hash_order(assignment, uuid_hash):
         partitions = assignment[topic_id]
@@ -73,4 +76,4 @@ def _hand_out(free: list[_Partition], room: dict[str, int], target: GroupAssignm
             kept = target[member_id]
             target[member_id] = {**kept, **{topic: kept.get(topic, frozenset()) | more for topic, more in added.items()}}
     if handed_out < len(free):
-        raise AssignorError("partitions were left over")  # the last target gave one to two members
+        raise AssignorError("partitions were left over")  # the last target assigned a partition to two members

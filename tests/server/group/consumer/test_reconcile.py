@@ -9,7 +9,7 @@ import pytest
 from ottla.server.group.consumer.group import ConsumerGroup
 from ottla.server.group.consumer.member import ConsumerMember, MemberState
 from ottla.server.group.consumer.reconcile import FREE, Owned, Situation, owned_by, reconcile
-from ottla.server.group.consumer.records import current, member_gone
+from ottla.server.group.consumer.records import current, member_tombstones
 from ottla.server.group.errors import GroupError
 from ottla.server.group.modern.assignor import Assignment
 from ottla.wire.errors import ErrorCode
@@ -141,7 +141,7 @@ def test_members_get_there_whatever_the_targets_and_never_share_a_partition(seed
             group.replay(current("g", led := reconcile(group.members[name], now)))
             clients[name] = {topic: sorted(held) for topic, held in led.assigned.items()}
     assert {name: {t: frozenset(held) for t, held in clients[name].items()} for name in names} == targets
-    for record in member_gone("g", "a"):
+    for record in member_tombstones("g", "a"):
         group.replay(record)
     assert "a" not in group.members
     assert all(group.epoch_of(topic, index) == FREE for topic, held in targets["a"].items() for index in held)

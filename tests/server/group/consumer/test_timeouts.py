@@ -27,8 +27,8 @@ class Fenced:
 @pytest.mark.parametrize(
     ("begin", "call"),
     [
-        (lambda timeouts: timeouts.session("g", "m", 2_000), ("g", "m", "its session is over", None)),
-        (lambda timeouts: timeouts.rebalance("g", MEMBER), ("g", "m", "it did not get beyond epoch 4 within 2000 ms", 4)),
+        (lambda timeouts: timeouts.session("g", "m", 2_000), ("g", "m", "its session has expired", None)),
+        (lambda timeouts: timeouts.rebalance("g", MEMBER), ("g", "m", "it was still in epoch 4 after 2000 ms", 4)),
         (lambda timeouts: timeouts.join("g", MEMBER), ("g", "m", "it did not join again in time", None)),
         (lambda timeouts: timeouts.sync("g", "m", 2_000), ("g", "m", "it did not sync in time", None)),
     ],

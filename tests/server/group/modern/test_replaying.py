@@ -12,7 +12,7 @@ from ottla.server.group.seam import Group
 from ottla.server.group.streams.group import StreamsGroup
 
 RECORD = records.epoch("g", 1, 0)
-TOMBSTONE = records.epoch_gone("g")
+TOMBSTONE = records.epoch_tombstone("g")
 
 
 def test_a_first_record_makes_the_group_and_the_next_finds_it() -> None:
