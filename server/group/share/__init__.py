@@ -1,6 +1,6 @@
-"""Share groups (KIP-932): members that share partitions instead of dividing them, and records that go to one member each.
+"""Share groups (KIP-932): members share partitions instead of dividing them, and each record goes to one member.
 
-member.py and records.py are what a group consists of, state_partitions.py which partitions its state was begun in, group.py the
-group itself; assignor.py says who reads what, protocol.py what heartbeats do. What becomes of single records is not here: that is
-the business of the partitions' leaders and of the share coordinator (server/share_state/).
+member.py, records.py and group.py are the group and its parts, state_partitions.py tracks in which partitions its state is
+initialized, assignor.py decides which member reads what, and protocol.py handles heartbeats. The outcome of single records is not
+handled here, but by the partitions' leaders (server/share/) and the share coordinator (server/share_state/).
 """

@@ -1,15 +1,17 @@
-"""The assignor `simple` (KIP-932): who reads which partitions, with as few changes as possible.
+"""This module is the assignor `simple` (KIP-932), which decides which members read which partitions, with as few changes as
+possible.
 
-Partitions are shared, so there is always something for everybody: with more members than partitions each partition goes to
-several members, as many to one as to another, give or take one. The steps are Kafka's, and so is the order in which members and
-partitions are gone through (JavaTable), for that decides who is left with what:
+Partitions are shared, so every member gets some: with more members than partitions each partition goes to several members, to
+each about as many. The steps are Kafka's, and so is the order of members and partitions (JavaTable), since that decides which
+member ends up with what:
 
-1. who has more than its share gives up the rest, partition by partition;
+1. members that have more than their share give up the rest, partition by partition;
 2. partitions with too many members lose some;
-3. what has too few members goes, partition by partition, to those that have room.
+3. partitions with too few members go, one by one, to members that have room.
 
-With one subscription for all, a member's share is counted over all topics; otherwise each topic is shared out among its own
-subscribers. What a member had of a topic that nobody wants any more stays in its target then; it is not told of it (protocol.py).
+If all members have the same subscription, a member's share is counted over all topics; otherwise each topic is shared among its
+own subscribers. Partitions of a topic that no member subscribes to any more then stay in a member's target, but it does not get
+them (protocol.py).
 """
 
 from __future__ import annotations
@@ -24,14 +26,14 @@ from ottla.server.group.modern.java_order import JavaTable, capacity_of, hash_or
 NAME: Final = "simple"
 
 Initialized = Mapping[bytes, Collection[int]]
-"""By topic id, the partitions that have state: only they are given out."""
+"""The partitions that have state, by topic id: only these are assigned."""
 _Partition = tuple[bytes, int]
 _Target = dict[bytes, set[int]]
-"""What a member is to have: topic id -> partitions. A topic of which everything was taken away stays, with none."""
+"""A member's target: topic id -> partitions. A topic from which everything was taken away stays in it, without partitions."""
 
 
 def assign(spec: GroupSpec, initialized: Initialized) -> GroupAssignment:
-    """AssignorError: members are subscribed to a topic that does not exist."""
+    """Computes the assignment. Raises AssignorError if members are subscribed to a topic that does not exist."""
     members = list(spec.members.values())
     if not any(member.topics for member in members):
         return {}
@@ -46,7 +48,7 @@ def assign(spec: GroupSpec, initialized: Initialized) -> GroupAssignment:
 
 
 def _capacity_for(count: int) -> int:
-    """Of a table that Kafka's assignor makes for so many entries."""
+    """Returns the capacity of a table that Kafka's assignor creates for `count` entries."""
     return capacity_of(int((count + 1) / 0.75 + 1.0))
 
 
@@ -56,7 +58,7 @@ def _frozen(target: _Target) -> Assignment:
 
 def _share_all(spec: GroupSpec, initialized: Initialized, targets: list[_Target]) -> None:
     topics = next(iter(spec.members.values())).topics
-    partitions = [each for topic_id in topics for each in _given_out(spec, initialized, topic_id)]
+    partitions = [partition for topic_id in topics for partition in _assignable(spec, initialized, topic_id)]
     sharing = _Sharing(targets, partitions, range(len(targets)), _hash_of_partition)
     for index, target in enumerate(targets):
         for topic_id in hash_order(target, uuid_hash):
@@ -73,14 +75,14 @@ def _share_by_topic(spec: GroupSpec, initialized: Initialized, targets: list[_Ta
         for topic_id in member.topics:
             subscribers.setdefault(topic_id, []).append(index)
     for topic_id in hash_order(subscribers, uuid_hash):
-        partitions = list(_given_out(spec, initialized, topic_id))
+        partitions = list(_assignable(spec, initialized, topic_id))
         sharing = _Sharing(targets, partitions, subscribers[topic_id], _hash_of_index)
         for index in range(len(targets)):
             sharing.note(index, topic_id)
         sharing.run()
 
 
-def _given_out(spec: GroupSpec, initialized: Initialized, topic_id: bytes) -> Iterable[_Partition]:
+def _assignable(spec: GroupSpec, initialized: Initialized, topic_id: bytes) -> Iterable[_Partition]:
     wanted = initialized.get(topic_id, ())
     return ((topic_id, index) for index in range(spec.partitions_of(topic_id)) if index in wanted)
 
@@ -94,7 +96,7 @@ def _hash_of_index(partition: _Partition) -> int:
 
 
 class _Sharing:
-    """`partitions` are shared out among `members`, given by their index in `targets`, which are changed in place."""
+    """The sharing of `partitions` among `members`. Members are indexes in `targets`, which are changed in place."""
 
     def __init__(
         self,
@@ -113,7 +115,7 @@ class _Sharing:
         self._partitions_of: dict[int, JavaTable[_Partition, None]] = {}
 
     def note(self, member: int, topic_id: bytes) -> None:
-        """What the member had of a topic."""
+        """Notes the partitions of a topic that the member had."""
         for index in partition_order(self._targets[member].get(topic_id, ())):
             partition = (topic_id, index)
             self._members_of.compute_if_absent(partition, lambda: JavaTable(int_hash)).put(member, None)
@@ -129,7 +131,7 @@ class _Sharing:
                 self._revoke(member, partition)
         for partition in self._partitions:
             self._members_of.compute_if_absent(partition, lambda: JavaTable(int_hash))
-        self._give_out()
+        self._fill_up()
 
     def _revoke(self, member: int, partition: _Partition) -> None:
         topic_id, index = partition
@@ -140,9 +142,9 @@ class _Sharing:
     def _has_room(self, member: int) -> bool:
         return len(self._partitions_of.get(member, ())) < self._wanted[member]
 
-    def _give_out(self) -> None:
-        """In turn, round and round; a round in which nobody took anything is the last for its partition. Who gets a partition in
-        a second round of it does not count as two: so it is in Kafka.
+    def _fill_up(self) -> None:
+        """Gives partitions that miss members to those with room, in turn and in rounds; a round in which no member took the
+        partition is its last. A member that gets the same partition again in another round counts as another one; as in Kafka.
         """
         unfilled = [member for member in sorted(self._wanted) if self._has_room(member)]
         at, progress = 0, False

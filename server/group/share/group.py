@@ -1,11 +1,11 @@
-"""One share group: what its records say, and what follows from them.
+"""A `ShareGroup` is one share group: the content of its records, and what can be derived from them.
 
-    epoch              counts the changes that ask for another assignment: subscriptions, members, topics, initialized partitions
-    assignment epoch   the epoch that the target assignment was made for; behind the first while one is due
-    member epochs      what each member has been told
+    epoch              counts the changes that require another assignment: of subscriptions, members, topics, initialized
+    partitions assignment epoch   the epoch that the target assignment was made for; it is lower than the first while a new one is
+    due member epochs      the epoch of the assignment that each member has got
 
-EMPTY: no members. STABLE: some. All of it changes by `replay` alone. The deadline for looking at topics anew is not in any
-record: it lives with the process, and lies in the past for a group that was loaded.
+The group is EMPTY without members and STABLE with members. Only `replay` changes any of this. The deadline for checking topics
+again is in no record, only in memory; for a group that was loaded it is in the past.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ STABLE: Final = "Stable"
 
 
 class ShareGroup(Group):
+    """A share group (see the module's docstring)."""
+
     kind: ClassVar[Kind] = Kind.SHARE
 
     def __init__(self, group_id: str, now_ms: Callable[[], int]) -> None:
@@ -43,14 +45,14 @@ class ShareGroup(Group):
         self.targets: dict[str, Assignment] = {}
         self.state_partitions: StatePartitions = NOTHING
         self.refresh_at_ms = DUE_NOW
-        """When its topics are looked at anew; at once after one of them has changed."""
+        """The time when its topics are checked again; it is DUE_NOW after one of them has changed."""
         self.refresh_epoch = 0
-        """The epoch that the deadline was set for: if the group has not got there, writing it failed."""
+        """The epoch that the deadline was set for. If the group has not reached it, it could not be written."""
         self._now_ms = now_ms
         self._topics: Counter[str] = Counter()  # name -> members that named it
-        self._awaits: bool | None = None  # the answer to awaits_partitions since the last record; None: nobody asked
+        self._awaits: bool | None = None  # the value of awaits_partitions since the last record; None if not computed
 
-    # What every group answers
+    # Methods of every group
 
     @property
     def state_name(self) -> str:
@@ -58,14 +60,16 @@ class ShareGroup(Group):
 
     @property
     def is_expendable(self) -> bool:
-        """It has no committed offsets, and lives until it is deleted."""
+        """Whether the group may be removed with its last offset: never, since it has no offsets and exists until it is
+        deleted.
+        """
         return False
 
     def is_subscribed(self, topic: str) -> bool:
         return topic in self._topics
 
     def reads_any(self, topics: Set[str]) -> bool:
-        """Is it subscribed to one of these?"""
+        """Returns whether the group is subscribed to one of these topics."""
         return not self._topics.keys().isdisjoint(topics)
 
     @property
@@ -78,10 +82,10 @@ class ShareGroup(Group):
     # Members
 
     def member(self, member_id: str) -> ShareMember:
-        """GroupError UNKNOWN_MEMBER_ID."""
+        """Returns a member. Raises GroupError UNKNOWN_MEMBER_ID."""
         member = self.members.get(member_id)
         if member is None:
-            raise GroupError(ErrorCode.UNKNOWN_MEMBER_ID, f"{member_id} is no member of group {self.group_id}.")
+            raise GroupError(ErrorCode.UNKNOWN_MEMBER_ID, f"{member_id} is not a member of group {self.group_id}.")
         return member
 
     def target_of(self, member_id: str) -> Assignment:
@@ -89,11 +93,11 @@ class ShareGroup(Group):
 
     @property
     def subscribers(self) -> Mapping[str, int]:
-        """Name of a topic -> how many members subscribed to it, as it is now."""
+        """The number of members that subscribe to each topic name, as it is now."""
         return self._topics
 
     def subscribed_topics(self, old: ShareMember | None = None, new: ShareMember | None = None) -> Counter[str]:
-        """Name -> subscribers, as if `new` had replaced `old`."""
+        """Returns the number of subscribers of each topic name, as if `new` had replaced `old`."""
         names = Counter(self._topics)
         names.subtract(() if old is None else old.topics)
         names.update(() if new is None else new.topics)
@@ -101,8 +105,8 @@ class ShareGroup(Group):
 
     @property
     def awaits_partitions(self) -> bool:
-        """Are there initialized partitions of subscribed topics that the target gives to nobody? Every heartbeat asks, and the
-        answer is another only after a record.
+        """Whether there are initialized partitions of subscribed topics that the target assigns to no member. Every heartbeat
+        asks for this, and only a record changes it.
         """
         if self._awaits is None:
             self._awaits = bool(self._topics) and self._has_unassigned_partitions()
@@ -118,7 +122,7 @@ class ShareGroup(Group):
             for topic_id, topic in self.state_partitions.initialized.items()
         )
 
-    # Looking at topics
+    # Checking topics
 
     def refresh_due(self, now_ms: int) -> bool:
         return now_ms >= self.refresh_at_ms or self.epoch < self.refresh_epoch
@@ -129,7 +133,7 @@ class ShareGroup(Group):
     # Replay
 
     def replay(self, record: ProtocolRecord) -> None:
-        """Make a record true. All but the group's own tombstone, which the protocol acts on."""
+        """Applies a record, except the tombstone of the group itself, which the protocol handles."""
         self._awaits = None
         _REPLAY[type(record.key).__name__](self, record.key, record.value)
 

@@ -1,7 +1,8 @@
-"""One member of a share group, as its records describe it. Never changed: an update is another object (`dataclasses.replace`).
+"""A `ShareMember` is one member of a share group, as its records describe it. It is never changed: an update is another object
+(`dataclasses.replace`).
 
-A member gets its target at once: nobody has to give anything up, for partitions are shared. So it is always stable, and its epoch
-is that of the target it was told last.
+A member gets its target at once: no other member has to give anything up first, since partitions are shared. So it is always
+stable, and its epoch is that of the last target that it got.
 """
 
 from __future__ import annotations
@@ -20,11 +21,13 @@ from ottla.wire.messages.internal.share_group_current_member_assignment_value im
 from ottla.wire.messages.internal.share_group_member_metadata_value import ShareGroupMemberMetadataValue
 
 STABLE: Final = 0
-"""The only state of a member, as records have it."""
+"""The only state of a member, as the records number it."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShareMember:
+    """A member of a share group (see the module's docstring)."""
+
     member_id: str
     epoch: int = JOINING_EPOCH
     previous_epoch: int = -1
@@ -32,11 +35,11 @@ class ShareMember:
     client_id: str = ""
     client_host: str = ""
     topics: frozenset[str] = frozenset()
-    """Names that it subscribed to, whether or not they exist."""
+    """The topic names that it subscribed to, whether or not they exist."""
     assigned: Assignment = field(default_factory=dict)
 
     def moved_to(self, epoch: int, assigned: Assignment) -> ShareMember:
-        """The epoch it was in is kept: the answer that tells it the new one may get lost."""
+        """Returns the member in a new epoch. It keeps the former epoch, since the answer with the new one may get lost."""
         return replace(self, epoch=epoch, previous_epoch=self.epoch, assigned=assigned)
 
     # Records
@@ -67,17 +70,17 @@ class ShareMember:
         )
 
     def without_assignment(self) -> ShareMember:
-        """After the tombstone of its assignment: the next is that of the member itself."""
+        """Returns the member after the tombstone of its assignment; the tombstone of the member itself comes next."""
         return replace(self, epoch=LEAVING_EPOCH, previous_epoch=LEAVING_EPOCH, assigned=NOTHING_ASSIGNED)
 
 
 def ordered(assignment: Assignment) -> list[tuple[bytes, list[int]]]:
-    """As Kafka lists it in records and answers."""
+    """Returns the assignment in the order that Kafka uses in records and answers."""
     return [(topic_id, partition_order(assignment[topic_id])) for topic_id in hash_order(assignment, uuid_hash)]
 
 
 def assignment_of(parts: Iterable[tuple[bytes, Iterable[int]]]) -> Assignment:
-    """From records: topic ids and partitions. Unlike in other kinds of groups a topic may have none: so does Kafka keep and show
-    one of which everything was taken away.
+    """Returns an assignment from the topic ids and partitions of a record. Unlike in other kinds of groups a topic may have no
+    partitions, since Kafka keeps and shows a topic from which everything was taken away.
     """
     return {bytes(topic_id): frozenset(partitions) for topic_id, partitions in parts}

@@ -1,12 +1,12 @@
-"""The share groups of one shard: heartbeats, sessions, and which partitions have state (KIP-932).
+"""The share protocol on one shard handles heartbeats and sessions of share groups, and initializes the state of partitions
+(KIP-932).
 
-A heartbeat compares what the member says, and the topics that exist, with what the group knows. It may change the member,
-raise the group's epoch, make a new target, and lead the member to it: all of that is one batch of records. A partition is
-given out once its state is initialized; the caller sees to that (server/share/group_state.py) after the heartbeat is written,
-and passes the outcome to `change_state_partitions`. The next heartbeat then finds partitions that nobody has, and raises the
-epoch.
+A heartbeat compares what the member sends, and the topics that exist, with the group. It may change the member, raise the group's
+epoch, make a new target, and give it to the member: all of that is one batch of records. A partition is assigned once its state
+is initialized. The caller has that done (server/share/group_state.py) after the heartbeat is written, and passes the outcome to
+`change_state_partitions`. The next heartbeat then finds partitions that no member has, and raises the epoch.
 
-The answer names what the member has only when that is new to it, or when the member itself says what it subscribes to.
+The answer contains the member's assignment only if it has changed, or if the member sent its subscription.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ SESSION: Final = "session"
 
 
 class Heartbeat(NamedTuple):
-    """What a member says in a heartbeat. None means that it is as before."""
+    """A heartbeat of a member. None means that a value has not changed."""
 
     member_id: str
     epoch: int
@@ -52,9 +52,7 @@ class Heartbeat(NamedTuple):
 
 
 class Initialize(NamedTuple):
-    """Partitions whose state the share coordinator is to initialize, by topic id, and where reading begins in each of the
-    topics.
-    """
+    """Partitions whose state the share coordinator has to initialize, by topic id, and the start offset for each topic."""
 
     state_epoch: int
     topics: ByTopic
@@ -62,8 +60,8 @@ class Initialize(NamedTuple):
 
 
 class HeartbeatAnswer(NamedTuple):
-    """The answer to a heartbeat. `assigned` is None if it is as before, and `initialize` is None if no partition needs its
-    state.
+    """The answer to a heartbeat. `assigned` is None if it has not changed, and `initialize` is None if no partition needs to be
+    initialized.
     """
 
     member_id: str
@@ -78,6 +76,8 @@ def open_protocol(shard: GroupShard) -> ShareProtocol:
 
 
 class ShareProtocol(GroupProtocol[ShareGroup]):
+    """The share groups of one shard."""
+
     kind: ClassVar[Kind] = Kind.SHARE
 
     def __init__(self, shard: GroupShard) -> None:
@@ -143,8 +143,8 @@ class ShareProtocol(GroupProtocol[ShareGroup]):
     # Heartbeats
 
     def group_heartbeat(self, group_id: str, request: Heartbeat) -> HeartbeatAnswer:
-        """Answers a ShareGroupHeartbeat. GroupError: GROUP_ID_NOT_FOUND, GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID,
-        FENCED_MEMBER_EPOCH, each with a text.
+        """Answers a ShareGroupHeartbeat. Raises GroupError: GROUP_ID_NOT_FOUND, GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID or
+        FENCED_MEMBER_EPOCH, each with a message.
         """
         if request.epoch == LEAVING_EPOCH:
             return self._leave(group_id, request)
@@ -164,7 +164,7 @@ class ShareProtocol(GroupProtocol[ShareGroup]):
             update.records.append(records.member(group_id, new))
         epoch, bumped = self._epoch(update)
         assignment_epoch, target = self._target(update, epoch)
-        led = self._led(update, assignment_epoch, target, subscription_changed=bumped)
+        led = self._lead(update, assignment_epoch, target, subscription_changed=bumped)
         initialize = self._to_initialize(update, epoch)
         shown = request.epoch == JOINING_EPOCH or request.topics is not None or led.assigned != old.assigned
         interval_ms = self._values.number(group_id, "share.heartbeat.interval.ms")
@@ -174,7 +174,7 @@ class ShareProtocol(GroupProtocol[ShareGroup]):
         return answer
 
     def group(self, group_id: str) -> ShareGroup:
-        """Returns the share group of this id. GroupError GROUP_ID_NOT_FOUND."""
+        """Returns the share group of this id. Raises GroupError GROUP_ID_NOT_FOUND."""
         group = self._shard.groups.get(group_id)
         if not isinstance(group, ShareGroup):
             what = "not found" if group is None else "is not a share group"
@@ -184,7 +184,7 @@ class ShareProtocol(GroupProtocol[ShareGroup]):
     def group_or_new(self, group_id: str) -> ShareGroup:
         """Returns the share group of this id, or a new one, which exists from its first record on.
 
-        GroupError GROUP_ID_NOT_FOUND: there is a group of this id, of another kind.
+        Raises GroupError GROUP_ID_NOT_FOUND if there is a group of another kind with this id.
         """
         if group_id in self._shard.groups:
             return self.group(group_id)
@@ -213,7 +213,7 @@ class ShareProtocol(GroupProtocol[ShareGroup]):
         return epoch, raised
 
     def _target(self, update: _Update, epoch: int) -> tuple[int, Assignment]:
-        """Returns the epoch of the target assignment and what it gives the member. A new one is made if one is due and not too
+        """Returns the epoch of the target assignment and the member's part of it. Makes a new one if one is due and not too
         early.
         """
         group, now_ms, member_id = update.group, self._shard.clock.now_ms(), update.new.member_id
@@ -223,25 +223,25 @@ class ShareProtocol(GroupProtocol[ShareGroup]):
             return group.assignment_epoch, group.target_of(member_id)
         members = {**group.members, member_id: update.new}
         ids = hash_order(members, string_hash)
-        specs = {each: MemberSpec(self._topic_ids(members[each]), group.target_of(each)) for each in ids}
+        specs = {name: MemberSpec(self._topic_ids(members[name]), group.target_of(name)) for name in ids}
         counts = self._topics.partition_counts({topic_id for spec in specs.values() for topic_id in spec.topics})
         homogeneous = all(count == len(members) for count in update.subscribed.values())
         spec = GroupSpec(specs, counts, homogeneous, lambda topic_id, partition: False)
-        initialized = {topic_id: each.partitions for topic_id, each in group.state_partitions.initialized.items()}
+        initialized = {topic_id: topic.partitions for topic_id, topic in group.state_partitions.initialized.items()}
         try:
             assigned = assignor.assign(spec, initialized)
         except AssignorError as error:
             raise GroupError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from error
-        for each, target in changed_targets(group.targets, assigned, ids).items():
-            update.records.append(records.target(group.group_id, each, target))
+        for name, target in changed_targets(group.targets, assigned, ids).items():
+            update.records.append(records.target(group.group_id, name, target))
         update.records.append(records.target_epoch(group.group_id, epoch, now_ms))
         return epoch, assigned.get(member_id, {})
 
     def _topic_ids(self, member: ShareMember) -> list[bytes]:
         return self._topics.ids(hash_order(sorted(member.topics), string_hash, copied_capacity(len(member.topics))))
 
-    def _led(self, update: _Update, epoch: int, target: Assignment, *, subscription_changed: bool) -> ShareMember:
-        """The member after this update: it has its target, as far as it subscribes to it."""
+    def _lead(self, update: _Update, epoch: int, target: Assignment, *, subscription_changed: bool) -> ShareMember:
+        """Returns the member after this update, and records it: it gets its target, as far as it subscribes to the topics."""
         member = update.new
         if epoch == member.epoch and not subscription_changed:
             return member
@@ -258,7 +258,7 @@ class ShareProtocol(GroupProtocol[ShareGroup]):
         return HeartbeatAnswer(request.member_id, request.epoch, 0)
 
     def _remove(self, group: ShareGroup, member: ShareMember) -> None:
-        """Takes a member out. GroupError: it could not be written, and the member stays."""
+        """Removes a member. Raises GroupError if that cannot be written; the member then stays."""
         epoch = group.epoch + 1
         metadata_hash = self._topics.hash_of(group.subscribed_topics(old=member))
         gone: list[GroupRecord] = [*records.member_tombstones(group.group_id, member.member_id)]
@@ -276,12 +276,12 @@ class ShareProtocol(GroupProtocol[ShareGroup]):
         group = self._shard.groups.get(group_id)
         if isinstance(group, ShareGroup) and member_id in group.members:
             self._remove(group, group.members[member_id])
-            logger.info("share group %s: the session of member %s is over", group_id, member_id)
+            logger.info("share group %s: the session of member %s has expired", group_id, member_id)
 
     # Partitions with state
 
     def _to_initialize(self, update: _Update, epoch: int) -> Initialize | None:
-        """Returns the partitions of subscribed topics that have no state, and for which none was asked for lately."""
+        """Returns the partitions of subscribed topics that have no state and are not being initialized already, or None."""
         group, now_ms = update.group, self._shard.clock.now_ms()
         had = group.state_partitions
         since_ms = now_ms - self._values.broker_number("group.share.initialize.retry.interval.ms")
@@ -299,17 +299,17 @@ class ShareProtocol(GroupProtocol[ShareGroup]):
         return Initialize(epoch, wanted, {topic_id: 0 if topic_id in known else -1 for topic_id in wanted})
 
     def initialized_partitions(self, group_id: str) -> dict[bytes, frozenset[int]]:
-        """Returns the partitions that have state, by topic id. There are none where there is no such share group."""
+        """Returns the partitions that have state, by topic id. There are none if there is no such share group."""
         group = self._shard.groups.get(group_id)
         if not isinstance(group, ShareGroup):
             return {}
         return {topic_id: topic.partitions for topic_id, topic in group.state_partitions.initialized.items()}
 
     def change_state_partitions(self, group: ShareGroup, changed: StatePartitions) -> None:
-        """Records which partitions have state. GroupError: it could not be written."""
+        """Records which partitions have state. Raises GroupError if that cannot be written."""
         self._shard.run(Result([changed.record(group.group_id)], None))
 
-    # Offsets: a share group commits none, and requests for them are refused
+    # Offsets: a share group commits none, so these requests are refused
 
     def admit_commit(self, group: ShareGroup, committer: Committer) -> None:
         raise _not_a_consumer_group(group)
@@ -326,7 +326,7 @@ def _not_a_consumer_group(group: ShareGroup) -> GroupError:
 
 
 class _Update:
-    """What one heartbeat changes: the member before and after, and the records to be written."""
+    """The changes of one heartbeat: the member before and after, and the records to write."""
 
     def __init__(self, group: ShareGroup, old: ShareMember, new: ShareMember, written: list[GroupRecord]) -> None:
         self.group = group
@@ -334,19 +334,19 @@ class _Update:
         self.new = new
         self.records = written
         self.subscribed: Mapping[str, int] = group.subscribers
-        """Topic names, and how many members subscribe to each. They take in this heartbeat once `_epoch` has looked at the
-        topics.
+        """The number of members that subscribe to each topic name. It includes this heartbeat if `_epoch` has checked
+        the topics.
         """
 
 
 def _member(group: ShareGroup, request: Heartbeat) -> ShareMember:
-    """Returns the member as it was. GroupError: UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH."""
+    """Returns the member as it was before this heartbeat. Raises GroupError UNKNOWN_MEMBER_ID or FENCED_MEMBER_EPOCH."""
     if request.epoch == JOINING_EPOCH:
         return group.members.get(request.member_id, ShareMember(request.member_id))
     member = group.member(request.member_id)
     if request.epoch > member.epoch or (request.epoch < member.epoch and request.epoch != member.previous_epoch):
         message = (
-            f"Member epoch {request.epoch} is neither {member.epoch}, in which the member is, nor the one before: join anew."
+            f"Member epoch {request.epoch} is neither the member's epoch {member.epoch} nor the one before; it has to join again."
         )
         raise GroupError(ErrorCode.FENCED_MEMBER_EPOCH, message)
     return member

@@ -1,4 +1,4 @@
-"""The records of a share group, made; replay is in group.py. Api keys in `__consumer_offsets`: 10-15."""
+"""This module creates the records of a share group, and group.py replays them. Their api keys are 10 to 15."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ def epoch(group_id: str, group_epoch: int, metadata_hash: int) -> ProtocolRecord
 
 
 def member(group_id: str, updated: ShareMember) -> ProtocolRecord:
-    """Returns the record of what a member says about itself."""
+    """Returns the record of a member's metadata."""
     return ProtocolRecord(ShareGroupMemberMetadataKey(group_id, updated.member_id), updated.metadata_value())
 
 
 def current(group_id: str, updated: ShareMember) -> ProtocolRecord:
-    """Where a member stands."""
+    """Returns the record of a member's current assignment and epoch."""
     return ProtocolRecord(ShareGroupCurrentMemberAssignmentKey(group_id, updated.member_id), updated.assignment_value())
 
 
 def target(group_id: str, member_id: str, assignment: Assignment) -> ProtocolRecord:
-    """What a member is to have."""
+    """Returns the record of a member's target assignment."""
     parts = [TopicPartition(topic_id, partitions) for topic_id, partitions in ordered(assignment)]
     return ProtocolRecord(
         ShareGroupTargetAssignmentMemberKey(group_id, member_id), ShareGroupTargetAssignmentMemberValue(parts)
@@ -44,7 +44,7 @@ def target(group_id: str, member_id: str, assignment: Assignment) -> ProtocolRec
 
 
 def target_epoch(group_id: str, assignment_epoch: int, timestamp_ms: int) -> ProtocolRecord:
-    """The group's epoch that the targets are made for, and when they were made."""
+    """Returns the record of the epoch that the targets were made for, and of when they were made."""
     return ProtocolRecord(
         ShareGroupTargetAssignmentMetadataKey(group_id),
         ShareGroupTargetAssignmentMetadataValue(assignment_epoch, timestamp_ms),
@@ -52,7 +52,7 @@ def target_epoch(group_id: str, assignment_epoch: int, timestamp_ms: int) -> Pro
 
 
 def member_tombstones(group_id: str, member_id: str) -> list[ProtocolRecord]:
-    """In this order: replay holds the later ones against the earlier."""
+    """Returns a member's three tombstones in the order in which Kafka writes them, since its replay depends on that order."""
     return [
         current_tombstone(group_id, member_id),
         target_tombstone(group_id, member_id),
@@ -73,7 +73,7 @@ def metadata_tombstone(group_id: str, member_id: str) -> ProtocolRecord:
 
 
 def group_tombstones(group_id: str, member_ids: Iterable[str]) -> list[ProtocolRecord]:
-    """Everything of a group, in Kafka's order."""
+    """Returns the tombstones of everything in a group, in Kafka's order."""
     ids = list(member_ids)
     return [
         *(current_tombstone(group_id, member_id) for member_id in ids),

@@ -1,13 +1,13 @@
-"""In which partitions a share group has state with the share coordinator, and how far it got with that.
+"""`StatePartitions` tracks in which partitions a share group has state with the share coordinator.
 
-A partition of a subscribed topic goes through two steps: it is *initializing* from the record that says so until the share
-coordinator has answered, then *initialized*, and only then do members get it. A topic whose offsets are being deleted is
-*deleting* until the share coordinator has forgotten all of it. There is a record before the call and one after the answer, so
-what a crash interrupts is known after it: what is initializing for long is begun again, what is deleting is deleted again when
-somebody deletes the group or the offsets.
+A partition of a subscribed topic takes two steps: it is *initializing* from the record that says so until the share coordinator
+has answered, then *initialized*, and only then do members get it. A topic whose offsets are being deleted is *deleting* until the
+share coordinator has deleted all of its state. There is a record before the request and one after the answer, so that a crash
+loses nothing: partitions that have been initializing for a long time are initialized again, and topics that are deleting are
+deleted again when the group or its offsets are deleted.
 
-All of it is one record, ShareGroupStatePartitionMetadata. The moment at which partitions began initializing is not in it; it
-counts from the record's replay.
+All of it is one record, ShareGroupStatePartitionMetadata. It does not have the time at which partitions began to initialize;
+after a restart it is the time of the record's replay.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ottla.wire.messages.internal.share_group_state_partition_metadata_value imp
 
 
 class TopicPartitions(NamedTuple):
-    """Partitions of one topic. `since_ms`: when the last of them began to be initialized; 0 for those that are."""
+    """Partitions of one topic. `since_ms` is when the last of them began to initialize, or 0 if they are initialized."""
 
     name: str
     partitions: frozenset[int]
@@ -34,7 +34,7 @@ class TopicPartitions(NamedTuple):
 
 
 ByTopic = dict[bytes, TopicPartitions]
-"""By topic id."""
+"""Partitions by topic id."""
 
 
 _NO_TOPICS: Final[ByTopic] = {}
@@ -42,7 +42,7 @@ _NO_NAMES: Final[Mapping[bytes, str]] = {}
 
 
 class StatePartitions(NamedTuple):
-    """Never changed: each step is another object."""
+    """The state partitions of a group. It is never changed: each step returns another object."""
 
     initializing: ByTopic = _NO_TOPICS
     initialized: ByTopic = _NO_TOPICS
@@ -50,26 +50,26 @@ class StatePartitions(NamedTuple):
     """Topic id -> name."""
 
     def partitions_of(self, topic_id: bytes, since_ms: int) -> frozenset[int]:
-        """Those that are initialized, or on their way there for no longer than since `since_ms`."""
+        """Returns the partitions that are initialized, or have been initializing since some time after `since_ms`."""
         done, begun = self.initialized.get(topic_id), self.initializing.get(topic_id)
         partitions = done.partitions if done is not None else frozenset()
         return partitions | begun.partitions if begun is not None and begun.since_ms > since_ms else partitions
 
     def has_all(self, topic_id: bytes, count: int) -> bool:
-        """Are all `count` partitions of the topic initialized? Costs the same for any number of them."""
+        """Returns whether all `count` partitions of the topic are initialized. The cost does not depend on their number."""
         done = self.initialized.get(topic_id)
         return done is not None and len(done.partitions) == count
 
     @property
     def all_partitions(self) -> dict[bytes, tuple[str, frozenset[int]]]:
-        """Topic id -> its name and partitions that are initialized or on their way there."""
+        """The name, and the initialized or initializing partitions, of each topic by its id."""
         both = _merged(self.initialized, self.initializing)
         return {topic_id: (topic.name, topic.partitions) for topic_id, topic in both.items()}
 
     # Steps
 
     def begun(self, topics: ByTopic) -> StatePartitions:
-        """These partitions are initializing now, and their topics not deleting any more."""
+        """Returns the state in which these partitions are initializing and their topics no longer deleting."""
         return StatePartitions(
             _merged(self.initializing, topics),
             self.initialized,
@@ -77,29 +77,29 @@ class StatePartitions(NamedTuple):
         )
 
     def done(self, topics: ByTopic) -> StatePartitions:
-        """These partitions are initialized."""
+        """Returns the state in which these partitions are initialized."""
         return self._replace(
             initializing=_without(self.initializing, topics), initialized=_merged(self.initialized, topics)
         )  # fmt: skip
 
     def failed(self, topics: ByTopic) -> StatePartitions:
-        """The share coordinator did not take these: the next heartbeat tries again."""
+        """Returns the state after the share coordinator refused these partitions, so that the next heartbeat tries again."""
         return self._replace(initializing=_without(self.initializing, topics))
 
     def deleting_topics(self, topics: Mapping[bytes, str]) -> StatePartitions:
-        """State of these initialized topics is about to be deleted."""
-        initialized = {topic_id: each for topic_id, each in self.initialized.items() if topic_id not in topics}
+        """Returns the state in which these initialized topics are deleting."""
+        initialized = {topic_id: topic for topic_id, topic in self.initialized.items() if topic_id not in topics}
         return self._replace(initialized=initialized, deleting={**self.deleting, **topics})
 
     def deleted(self, topic_ids: Collection[bytes]) -> StatePartitions:
-        """State of these topics is gone."""
+        """Returns the state after the share coordinator has deleted these topics."""
         return self._replace(deleting={topic_id: name for topic_id, name in self.deleting.items() if topic_id not in topic_ids})
 
     def without_topics(self, topic_ids: Collection[bytes]) -> StatePartitions:
-        """Nothing is left of these topics."""
+        """Returns the state without these topics."""
         return StatePartitions(
-            {topic_id: each for topic_id, each in self.initializing.items() if topic_id not in topic_ids},
-            {topic_id: each for topic_id, each in self.initialized.items() if topic_id not in topic_ids},
+            {topic_id: topic for topic_id, topic in self.initializing.items() if topic_id not in topic_ids},
+            {topic_id: topic for topic_id, topic in self.initialized.items() if topic_id not in topic_ids},
             {topic_id: name for topic_id, name in self.deleting.items() if topic_id not in topic_ids},
         )
 
@@ -115,19 +115,19 @@ class StatePartitions(NamedTuple):
 
 
 NOTHING: Final = StatePartitions()
-"""Of a group that never began anywhere. One whose partitions are all deleted has another object, which says as little."""
+"""The state of a group that has never had state partitions. After all of them are deleted, a group has an equal object."""
 
 
 def from_value(value: ShareGroupStatePartitionMetadataValue, now_ms: int) -> StatePartitions:
     return StatePartitions(
         _by_topic(value.initializing_topics, now_ms),
         _by_topic(value.initialized_topics, 0),
-        {bytes(each.topic_id): each.topic_name for each in value.deleting_topics},
+        {bytes(topic.topic_id): topic.topic_name for topic in value.deleting_topics},
     )
 
 
 def _by_topic(infos: Iterable[TopicPartitionsInfo], since_ms: int) -> ByTopic:
-    return {bytes(each.topic_id): TopicPartitions(each.topic_name, frozenset(each.partitions), since_ms) for each in infos}
+    return {bytes(info.topic_id): TopicPartitions(info.topic_name, frozenset(info.partitions), since_ms) for info in infos}
 
 
 def _infos(topics: ByTopic) -> list[TopicPartitionsInfo]:
@@ -139,16 +139,16 @@ def _infos(topics: ByTopic) -> list[TopicPartitionsInfo]:
 
 def _merged(kept: ByTopic, new: ByTopic) -> ByTopic:
     merged = dict(kept)
-    for topic_id, each in new.items():
+    for topic_id, topic in new.items():
         former = merged.get(topic_id)
-        merged[topic_id] = each if former is None else each._replace(partitions=former.partitions | each.partitions)
+        merged[topic_id] = topic if former is None else topic._replace(partitions=former.partitions | topic.partitions)
     return merged
 
 
 def _without(kept: ByTopic, gone: ByTopic) -> ByTopic:
     left = {}
-    for topic_id, each in kept.items():
-        partitions = each.partitions - gone[topic_id].partitions if topic_id in gone else each.partitions
+    for topic_id, topic in kept.items():
+        partitions = topic.partitions - gone[topic_id].partitions if topic_id in gone else topic.partitions
         if partitions:
-            left[topic_id] = each._replace(partitions=partitions)
+            left[topic_id] = topic._replace(partitions=partitions)
     return left
