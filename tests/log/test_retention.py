@@ -1,4 +1,4 @@
-"""log/retention.py and log/removal.py: which segments go, in which order, and when their files do."""
+"""log/retention.py: which segments go, in which order, and when their files do."""
 
 from __future__ import annotations
 
