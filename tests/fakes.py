@@ -20,6 +20,7 @@ from ottla.server.base.randomness import from_seed
 from ottla.server.broker import parts
 from ottla.server.metadata.controller_settings import current_settings
 from ottla.server.metadata.image import MetadataImage
+from ottla.server.metadata.operation import Caller
 from ottla.server.partitions.fetch_sessions import FetchSessions
 from ottla.server.partitions.flushing import Flushing
 from ottla.server.partitions.replicas import Replicas
@@ -39,6 +40,7 @@ NOW_MS = 1_700_000_000_000
 NODE_ID = 1
 CLUSTER_ID = "b3R0bGFDb21wYXRUZXN0cw"
 LISTENER = "PLAINTEXT"
+CALLER = Caller("User:ANONYMOUS", "127.0.0.1", "client", 0)
 
 
 class Timer:

@@ -19,4 +19,4 @@ TRAITS = Traits(Whole(Need(Operation.ALTER, Resource.CLUSTER)))
 
 
 async def handle(body: AddRaftVoterRequest, request: Request) -> AddRaftVoterResponse:
-    return await request.broker.controller.add_raft_voter(body)
+    return await request.broker.controller.add_raft_voter(body, request.caller())

@@ -26,6 +26,6 @@ TRAITS = Traits(Whole(Need(Operation.ALTER_CONFIGS, Resource.CLUSTER)))
 
 async def handle(body: AlterClientQuotasRequest, request: Request) -> AlterClientQuotasResponse:
     try:
-        return await request.broker.controller.alter_client_quotas(body)
+        return await request.broker.controller.alter_client_quotas(body, request.caller())
     except StorageError as error:
         return refused_whole(body, ErrorCode.KAFKA_STORAGE_ERROR, str(error))

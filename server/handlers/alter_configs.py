@@ -30,7 +30,7 @@ TRAITS = Traits(
 
 async def handle(body: AlterConfigsRequest, request: Request) -> AlterConfigsResponse:
     try:
-        return await request.broker.controller.alter_configs(body)
+        return await request.broker.controller.alter_configs(body, request.caller())
     except StorageError as error:
         code = ErrorCode.KAFKA_STORAGE_ERROR
         return AlterConfigsResponse(

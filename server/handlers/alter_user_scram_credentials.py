@@ -27,7 +27,7 @@ TRAITS = Traits(Whole(Need(Operation.ALTER, Resource.CLUSTER)))
 
 async def handle(body: AlterUserScramCredentialsRequest, request: Request) -> AlterUserScramCredentialsResponse:
     try:
-        return await request.broker.controller.alter_user_scram_credentials(body)
+        return await request.broker.controller.alter_user_scram_credentials(body, request.caller())
     except StorageError as error:
         users = dict.fromkeys([each.name for each in body.deletions] + [each.name for each in body.upsertions])
         code, text = ErrorCode.KAFKA_STORAGE_ERROR, str(error)

@@ -28,7 +28,7 @@ async def handle(body: CreateDelegationTokenRequest, request: Request) -> Create
     if any(renewer.principal_type != USER for renewer in body.renewers):
         return _refusal(body, request, ErrorCode.INVALID_PRINCIPAL_TYPE, NO_TIME)
     try:
-        return await request.broker.controller.create_delegation_token(body, request.session.principal)
+        return await request.broker.controller.create_delegation_token(body, request.caller())
     except StorageError:  # logged where the directory went offline
         return _refusal(body, request, ErrorCode.KAFKA_STORAGE_ERROR, 0)
 

@@ -34,7 +34,7 @@ STRICT_SINCE: Final = 3
 async def handle(body: CreatePartitionsRequest, request: Request) -> CreatePartitionsResponse:
     permits = request.permits(STRICT_SINCE)
     try:
-        response = await request.broker.controller.create_partitions(body, permits)
+        response = await request.broker.controller.create_partitions(body, request.caller(), permits)
     except StorageError as error:
         code = ErrorCode.KAFKA_STORAGE_ERROR
         return CreatePartitionsResponse(

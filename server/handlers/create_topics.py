@@ -41,7 +41,7 @@ STRICT_SINCE: Final = 6
 async def handle(body: CreateTopicsRequest, request: Request) -> CreateTopicsResponse:
     permits = request.permits(STRICT_SINCE)
     try:
-        response = await request.broker.controller.create_topics(body, permits)
+        response = await request.broker.controller.create_topics(body, request.caller(), permits)
     except StorageError as error:
         code = ErrorCode.KAFKA_STORAGE_ERROR
         return CreateTopicsResponse(

@@ -35,7 +35,9 @@ async def handle(body: DeleteTopicsRequest, request: Request) -> DeleteTopicsRes
         return _failure(topics, disabled, "Topics cannot be deleted: delete.topic.enable is false.")
     permits = request.permits(STRICT_SINCE)
     try:
-        response = await request.broker.controller.delete_topics(DeleteTopicsRequest(topics, timeout_ms=body.timeout_ms), permits)
+        response = await request.broker.controller.delete_topics(
+            DeleteTopicsRequest(topics, timeout_ms=body.timeout_ms), request.caller(), permits
+        )
     except StorageError as error:
         return _failure(topics, ErrorCode.KAFKA_STORAGE_ERROR, str(error))
     response.throttle_time_ms = permits.throttle_time_ms

@@ -17,4 +17,4 @@ TRAITS = Traits(Whole(Need(Operation.DESCRIBE, Resource.CLUSTER)))
 
 
 async def handle(body: DescribeQuorumRequest, request: Request) -> DescribeQuorumResponse:
-    return await request.broker.controller.describe_quorum(body)
+    return await request.broker.controller.describe_quorum(body, request.caller())

@@ -24,6 +24,6 @@ TRAITS = Traits(Whole(Need(Operation.ALTER, Resource.CLUSTER)))
 
 async def handle(body: ElectLeadersRequest, request: Request) -> ElectLeadersResponse:
     try:
-        return await request.broker.controller.elect_leaders(body)
+        return await request.broker.controller.elect_leaders(body, request.caller())
     except StorageError as error:
         return refused_whole(body, ErrorCode.KAFKA_STORAGE_ERROR, str(error))

@@ -59,7 +59,7 @@ def _find(key: str, key_type: int, request: Request) -> Coordinator:
     image = request.broker.metadata
     topic = image.topics.get(_TOPICS[key_type])
     if topic is None:
-        request.broker.controller.create_in_background((_TOPICS[key_type],))
+        request.broker.controller.create_in_background((_TOPICS[key_type],), None)
         return unavailable
     try:
         partition = topic.partitions.get(_partition_for(key, key_type, request))

@@ -74,7 +74,7 @@ async def _alter_by_controller(
     """Has the controller change the settings; returns the answers in the order of `resources`."""
     try:
         response = await request.broker.controller.incremental_alter_configs(
-            IncrementalAlterConfigsRequest(resources, validate_only)
+            IncrementalAlterConfigsRequest(resources, validate_only), request.caller()
         )
     except StorageError as error:
         code = ErrorCode.KAFKA_STORAGE_ERROR

@@ -127,7 +127,7 @@ def _topics_asked_for(
         if known is not None and known.name not in found:
             found[known.name] = view.topic(known)
     if missing and create and request.broker.config.values["auto.create.topics.enable"]:
-        request.broker.controller.create_in_background(missing, request.permits(strict_since=0))
+        request.broker.controller.create_in_background(missing, request.caller(), request.permits(strict_since=0))
     return [*found.values(), *failed.values()]
 
 

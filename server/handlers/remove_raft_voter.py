@@ -17,4 +17,4 @@ TRAITS = Traits(Whole(Need(Operation.ALTER, Resource.CLUSTER)))
 
 
 async def handle(body: RemoveRaftVoterRequest, request: Request) -> RemoveRaftVoterResponse:
-    return await request.broker.controller.remove_raft_voter(body)
+    return await request.broker.controller.remove_raft_voter(body, request.caller())

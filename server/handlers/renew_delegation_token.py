@@ -24,6 +24,6 @@ async def handle(body: RenewDelegationTokenRequest, request: Request) -> RenewDe
     if not may_ask(request.broker.config.listeners, request.session.listener, request.session.principal):
         return RenewDelegationTokenResponse(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, NO_TIME)
     try:
-        return await request.broker.controller.renew_delegation_token(body, request.session.principal)
+        return await request.broker.controller.renew_delegation_token(body, request.caller())
     except StorageError:  # logged where the directory went offline
         return RenewDelegationTokenResponse(ErrorCode.KAFKA_STORAGE_ERROR)

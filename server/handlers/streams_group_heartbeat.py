@@ -170,7 +170,7 @@ async def _create_topics(topics: Mapping[str, InternalTopic], request: Request) 
         for topic in topics.values()
     ]
     try:
-        response = await request.broker.controller.create_topics(CreateTopicsRequest(wanted, CREATE_TIMEOUT_MS))
+        response = await request.broker.controller.create_topics(CreateTopicsRequest(wanted, CREATE_TIMEOUT_MS), request.caller())
     except StorageError as error:
         return dict.fromkeys(topics, str(error))
     return {

@@ -19,7 +19,7 @@ TRAITS = Traits(Whole(Need(Operation.ALTER, Resource.CLUSTER)))
 
 async def handle(body: UnregisterBrokerRequest, request: Request) -> UnregisterBrokerResponse:
     try:
-        await request.broker.controller.unregister_broker(body.broker_id)
+        await request.broker.controller.unregister_broker(body.broker_id, request.caller())
     except Refused as refused:
         return UnregisterBrokerResponse(0, refused.code, refused.message)
     except StorageError as error:

@@ -19,7 +19,7 @@ TRAITS = Traits(Whole(Need(Operation.ALTER, Resource.CLUSTER)))
 
 async def handle(body: UnregisterControllerRequest, request: Request) -> UnregisterControllerResponse:
     try:
-        await request.broker.controller.unregister_controller(body.controller_id)
+        await request.broker.controller.unregister_controller(body.controller_id, request.caller())
     except Refused as refused:
         return UnregisterControllerResponse(0, refused.code, refused.message)
     except StorageError as error:

@@ -23,6 +23,6 @@ TRAITS = Traits(Whole(Need(Operation.ALTER, Resource.CLUSTER)))
 
 async def handle(body: UpdateFeaturesRequest, request: Request) -> UpdateFeaturesResponse:
     try:
-        return await request.broker.controller.update_features(body)
+        return await request.broker.controller.update_features(body, request.caller())
     except StorageError as error:
         return UpdateFeaturesResponse(0, ErrorCode.KAFKA_STORAGE_ERROR, str(error))

@@ -2,7 +2,8 @@
 
 The operations take and return the messages of Kafka's own APIs: in a quorum a twin of this class sends them on to the active
 controller in an Envelope, as they are, and the answer comes back the same way. A handler adds what belongs to its connection
-and nothing else. Answers are complete in the newest version; the encoder leaves out what an older one does not have.
+and nothing else; `caller` is the client that asks, or None if the broker itself does. Answers are complete in the newest version;
+the encoder leaves out what an older one does not have.
 
 When an operation returns, its records are durable and the local image has them.
 """
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING
 from ottla.server.metadata.operation import NO_LIMIT, Permits
 
 if TYPE_CHECKING:
+    from ottla.server.metadata.operation import Caller
     from ottla.wire.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
     from ottla.wire.messages.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
     from ottla.wire.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
@@ -40,75 +42,85 @@ class Controller(ABC):
     """See the module's docstring. Everything here may raise StorageError where the metadata log cannot be written."""
 
     @abstractmethod
-    async def create_topics(self, request: CreateTopicsRequest, permits: Permits = NO_LIMIT) -> CreateTopicsResponse:
+    async def create_topics(
+        self, request: CreateTopicsRequest, caller: Caller | None, permits: Permits = NO_LIMIT
+    ) -> CreateTopicsResponse:
         """Each topic succeeds or fails on its own; those that succeed become true together."""
 
     @abstractmethod
-    async def delete_topics(self, request: DeleteTopicsRequest, permits: Permits = NO_LIMIT) -> DeleteTopicsResponse:
+    async def delete_topics(
+        self, request: DeleteTopicsRequest, caller: Caller, permits: Permits = NO_LIMIT
+    ) -> DeleteTopicsResponse:
         """Takes topics by name or id from `request.topics`; the handler puts the names of versions 1-5 there too."""
 
     @abstractmethod
-    async def create_partitions(self, request: CreatePartitionsRequest, permits: Permits = NO_LIMIT) -> CreatePartitionsResponse:
+    async def create_partitions(
+        self, request: CreatePartitionsRequest, caller: Caller, permits: Permits = NO_LIMIT
+    ) -> CreatePartitionsResponse:
         """Adds partitions to topics, each on its own."""
 
     @abstractmethod
-    async def incremental_alter_configs(self, request: IncrementalAlterConfigsRequest) -> IncrementalAlterConfigsResponse:
+    async def incremental_alter_configs(
+        self, request: IncrementalAlterConfigsRequest, caller: Caller
+    ) -> IncrementalAlterConfigsResponse:
         """Settings of topics, brokers and groups; resources that the broker has dealt with itself are not in the request."""
 
     @abstractmethod
-    async def alter_configs(self, request: AlterConfigsRequest) -> AlterConfigsResponse:
+    async def alter_configs(self, request: AlterConfigsRequest, caller: Caller) -> AlterConfigsResponse:
         """Sets all settings of a resource at once: what is not in the request goes back to its default."""
 
     @abstractmethod
-    async def alter_client_quotas(self, request: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
+    async def alter_client_quotas(self, request: AlterClientQuotasRequest, caller: Caller) -> AlterClientQuotasResponse:
         """Quotas of users, client ids and addresses, each entity on its own."""
 
     @abstractmethod
-    async def elect_leaders(self, request: ElectLeadersRequest) -> ElectLeadersResponse:
+    async def elect_leaders(self, request: ElectLeadersRequest, caller: Caller) -> ElectLeadersResponse:
         """Elections that an administrator asks for, each partition on its own."""
 
     @abstractmethod
-    async def alter_user_scram_credentials(self, request: AlterUserScramCredentialsRequest) -> AlterUserScramCredentialsResponse:
+    async def alter_user_scram_credentials(
+        self, request: AlterUserScramCredentialsRequest, caller: Caller
+    ) -> AlterUserScramCredentialsResponse:
         """Gives users SCRAM credentials and takes them away; those users that succeed do so together."""
 
     @abstractmethod
     async def create_delegation_token(
-        self, request: CreateDelegationTokenRequest, requester: str
+        self, request: CreateDelegationTokenRequest, caller: Caller
     ) -> CreateDelegationTokenResponse:
-        """A new token; `requester` is the principal that asks, here and in the next two: `User:alice`."""
+        """A new token, which the caller's principal owns unless the request names another owner."""
 
     @abstractmethod
-    async def renew_delegation_token(self, request: RenewDelegationTokenRequest, requester: str) -> RenewDelegationTokenResponse:
+    async def renew_delegation_token(self, request: RenewDelegationTokenRequest, caller: Caller) -> RenewDelegationTokenResponse:
         """A token lasts longer."""
 
     @abstractmethod
     async def expire_delegation_token(
-        self, request: ExpireDelegationTokenRequest, requester: str
+        self, request: ExpireDelegationTokenRequest, caller: Caller
     ) -> ExpireDelegationTokenResponse:
         """A token ends earlier."""
 
     @abstractmethod
-    async def update_features(self, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
+    async def update_features(self, request: UpdateFeaturesRequest, caller: Caller) -> UpdateFeaturesResponse:
         """Raises and lowers the levels of features, all or none."""
 
     @abstractmethod
-    async def unregister_broker(self, broker_id: int) -> None:
+    async def unregister_broker(self, broker_id: int, caller: Caller) -> None:
         """A broker is gone for good. Raises Refused."""
 
     @abstractmethod
-    async def unregister_controller(self, controller_id: int) -> None:
+    async def unregister_controller(self, controller_id: int, caller: Caller) -> None:
         """A controller is gone for good. Raises Refused."""
 
     @abstractmethod
-    async def add_raft_voter(self, request: AddRaftVoterRequest) -> AddRaftVoterResponse:
+    async def add_raft_voter(self, request: AddRaftVoterRequest, caller: Caller) -> AddRaftVoterResponse:
         """Another node is to vote on the metadata."""
 
     @abstractmethod
-    async def remove_raft_voter(self, request: RemoveRaftVoterRequest) -> RemoveRaftVoterResponse:
+    async def remove_raft_voter(self, request: RemoveRaftVoterRequest, caller: Caller) -> RemoveRaftVoterResponse:
         """A node is to vote no more."""
 
     @abstractmethod
-    async def describe_quorum(self, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
+    async def describe_quorum(self, request: DescribeQuorumRequest, caller: Caller) -> DescribeQuorumResponse:
         """Who votes on the metadata, who leads, and how far each has come."""
 
     @abstractmethod
@@ -116,7 +128,7 @@ class Controller(ABC):
         """A block of producer ids that nobody else gets, ever."""
 
     @abstractmethod
-    def create_in_background(self, names: Iterable[str], permits: Permits = NO_LIMIT) -> None:
+    def create_in_background(self, names: Iterable[str], caller: Caller | None, permits: Permits = NO_LIMIT) -> None:
         """Creates topics with the broker's defaults, internal ones with theirs, some time after this call returns.
 
         For auto-creation: callers answer "unknown, ask again" meanwhile. Failures are logged; a name that exists or is already

@@ -31,6 +31,20 @@ class Refused(Exception):
         self.message = message if message is None else message[:LONGEST_MESSAGE]
 
 
+class Caller(NamedTuple):
+    """The client whose request asks for an operation.
+
+    An operation may depend on it: a delegation token belongs to whoever asks for it, an authorizer decides by principal and
+    address, and a broker of a quorum sends the request on in an Envelope, with the same facts.
+    """
+
+    principal: str
+    """For instance `User:alice`."""
+    client_host: str
+    client_id: str | None
+    api_version: int
+
+
 class Permits:
     """What a client may change now: everything, unless a quota says otherwise (server/quotas)."""
 

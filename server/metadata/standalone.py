@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ottla.server.metadata.controller_settings import ControllerSettings
     from ottla.server.metadata.image import MetadataImage
     from ottla.server.metadata.metadata_log import MetadataLog
+    from ottla.server.metadata.operation import Caller
     from ottla.server.metadata.quorum import Voter
     from ottla.wire.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
     from ottla.wire.messages.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
@@ -80,7 +81,9 @@ class StandaloneController(Controller):
 
     # Topics, settings, quotas, leaders, producer ids
 
-    async def create_topics(self, request: CreateTopicsRequest, permits: Permits = NO_LIMIT) -> CreateTopicsResponse:
+    async def create_topics(
+        self, request: CreateTopicsRequest, caller: Caller | None, permits: Permits = NO_LIMIT
+    ) -> CreateTopicsResponse:
         return self._create_topics(request, permits)
 
     def _create_topics(self, request: CreateTopicsRequest, permits: Permits = NO_LIMIT) -> CreateTopicsResponse:
@@ -88,33 +91,39 @@ class StandaloneController(Controller):
 
         return self._carry_out(topics.create(self.image, self._settings, self._random, request, permits))
 
-    async def delete_topics(self, request: DeleteTopicsRequest, permits: Permits = NO_LIMIT) -> DeleteTopicsResponse:
+    async def delete_topics(
+        self, request: DeleteTopicsRequest, caller: Caller, permits: Permits = NO_LIMIT
+    ) -> DeleteTopicsResponse:
         from ottla.server.metadata import topics
 
         return self._carry_out(topics.delete(self.image, request, permits))
 
-    async def create_partitions(self, request: CreatePartitionsRequest, permits: Permits = NO_LIMIT) -> CreatePartitionsResponse:
+    async def create_partitions(
+        self, request: CreatePartitionsRequest, caller: Caller, permits: Permits = NO_LIMIT
+    ) -> CreatePartitionsResponse:
         from ottla.server.metadata import partitions
 
         return self._carry_out(partitions.create(self.image, self._settings, self._random, request, permits))
 
-    async def incremental_alter_configs(self, request: IncrementalAlterConfigsRequest) -> IncrementalAlterConfigsResponse:
+    async def incremental_alter_configs(
+        self, request: IncrementalAlterConfigsRequest, caller: Caller
+    ) -> IncrementalAlterConfigsResponse:
         from ottla.server.metadata import configs
 
         return self._carry_out(configs.alter(self.image, self._settings, request))
 
-    async def alter_configs(self, request: AlterConfigsRequest) -> AlterConfigsResponse:
+    async def alter_configs(self, request: AlterConfigsRequest, caller: Caller) -> AlterConfigsResponse:
         from ottla.server.metadata import replace_configs
 
         return self._carry_out(replace_configs.replace(self.image, self._settings, request))
 
-    async def alter_client_quotas(self, request: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
+    async def alter_client_quotas(self, request: AlterClientQuotasRequest, caller: Caller) -> AlterClientQuotasResponse:
         from ottla.server.metadata import quotas
 
         unknown = await quotas.unknown_hosts(request)
         return self._carry_out(quotas.alter(self.image, request, unknown))
 
-    async def elect_leaders(self, request: ElectLeadersRequest) -> ElectLeadersResponse:
+    async def elect_leaders(self, request: ElectLeadersRequest, caller: Caller) -> ElectLeadersResponse:
         from ottla.server.metadata import elect_leaders
 
         return self._carry_out(elect_leaders.elect_leaders(self.image, frozenset((self._settings.node_id,)), request))
@@ -130,33 +139,35 @@ class StandaloneController(Controller):
 
     # Credentials and tokens
 
-    async def alter_user_scram_credentials(self, request: AlterUserScramCredentialsRequest) -> AlterUserScramCredentialsResponse:
+    async def alter_user_scram_credentials(
+        self, request: AlterUserScramCredentialsRequest, caller: Caller
+    ) -> AlterUserScramCredentialsResponse:
         from ottla.server.metadata import scram
 
         return self._carry_out(scram.alter(self.image, request))
 
     async def create_delegation_token(
-        self, request: CreateDelegationTokenRequest, requester: str
+        self, request: CreateDelegationTokenRequest, caller: Caller
     ) -> CreateDelegationTokenResponse:
         from ottla.server.metadata import tokens
 
         settings, now_ms = tokens.settings_of(self._settings.broker_values), self._clock.now_ms()
-        principal = tokens.principal_of(requester)
+        principal = tokens.principal_of(caller.principal)
         return self._carry_out(tokens.create(self.image, settings, self._random, now_ms, principal, request))
 
-    async def renew_delegation_token(self, request: RenewDelegationTokenRequest, requester: str) -> RenewDelegationTokenResponse:
+    async def renew_delegation_token(self, request: RenewDelegationTokenRequest, caller: Caller) -> RenewDelegationTokenResponse:
         from ottla.server.metadata import tokens
 
         settings, now_ms = tokens.settings_of(self._settings.broker_values), self._clock.now_ms()
-        return self._carry_out(tokens.renew(self.image, settings, now_ms, tokens.principal_of(requester), request))
+        return self._carry_out(tokens.renew(self.image, settings, now_ms, tokens.principal_of(caller.principal), request))
 
     async def expire_delegation_token(
-        self, request: ExpireDelegationTokenRequest, requester: str
+        self, request: ExpireDelegationTokenRequest, caller: Caller
     ) -> ExpireDelegationTokenResponse:
         from ottla.server.metadata import tokens
 
         settings, now_ms = tokens.settings_of(self._settings.broker_values), self._clock.now_ms()
-        return self._carry_out(tokens.expire(self.image, settings, now_ms, tokens.principal_of(requester), request))
+        return self._carry_out(tokens.expire(self.image, settings, now_ms, tokens.principal_of(caller.principal), request))
 
     def expire_tokens(self) -> None:
         """Removes the delegation tokens whose time is over. Raises StorageError."""
@@ -166,7 +177,7 @@ class StandaloneController(Controller):
 
     # The cluster
 
-    async def update_features(self, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
+    async def update_features(self, request: UpdateFeaturesRequest, caller: Caller) -> UpdateFeaturesResponse:
         from ottla.server.metadata import features
 
         node_id, min_isr = self._settings.node_id, self._settings.broker_values["min.insync.replicas"]
@@ -175,29 +186,29 @@ class StandaloneController(Controller):
             self._log.raise_kraft_version(self.image, self._settings.controller_endpoints)
         return self._carry_out(Outcome(records, answer))
 
-    async def unregister_broker(self, broker_id: int) -> None:
+    async def unregister_broker(self, broker_id: int, caller: Caller) -> None:
         from ottla.server.metadata import membership
 
         self._carry_out(membership.unregister_broker(self.image, self._settings.node_id, broker_id))
 
-    async def unregister_controller(self, controller_id: int) -> None:
+    async def unregister_controller(self, controller_id: int, caller: Caller) -> None:
         from ottla.server.metadata import membership
 
         self._carry_out(membership.unregister_controller(self.image, self._settings.node_id, controller_id))
 
     # The quorum
 
-    async def describe_quorum(self, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
+    async def describe_quorum(self, request: DescribeQuorumRequest, caller: Caller) -> DescribeQuorumResponse:
         from ottla.server.metadata import quorum
 
         return quorum.describe(self._voter(), self._log.epoch, self._log.end_offset, self._clock.now_ms(), request)
 
-    async def add_raft_voter(self, request: AddRaftVoterRequest) -> AddRaftVoterResponse:
+    async def add_raft_voter(self, request: AddRaftVoterRequest, caller: Caller) -> AddRaftVoterResponse:
         from ottla.server.metadata import quorum
 
         return quorum.add(self._voter(), self.image.cluster_id, self._settings.controller_listener, request)
 
-    async def remove_raft_voter(self, request: RemoveRaftVoterRequest) -> RemoveRaftVoterResponse:
+    async def remove_raft_voter(self, request: RemoveRaftVoterRequest, caller: Caller) -> RemoveRaftVoterResponse:
         from ottla.server.metadata import quorum
 
         return quorum.remove(self._voter(), self.image.cluster_id, request)
@@ -209,7 +220,7 @@ class StandaloneController(Controller):
 
     # In the background
 
-    def create_in_background(self, names: Iterable[str], permits: Permits = NO_LIMIT) -> None:
+    def create_in_background(self, names: Iterable[str], caller: Caller | None, permits: Permits = NO_LIMIT) -> None:
         unknown = [name for name in names if name not in self.image.topics and name not in self._wanted]
         new = list(self._permitted(unknown, permits))
         is_first = not self._wanted

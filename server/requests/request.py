@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.server.metadata.operation import NO_LIMIT, Permits
+from ottla.server.metadata.operation import NO_LIMIT, Caller, Permits
 
 if TYPE_CHECKING:
     from ottla.server.requests.context import BrokerContext
@@ -37,6 +37,10 @@ class Request:
         self.client_id = client_id
         self.failed = False
         """Set by handlers with the trait `reports_failure` if their answer holds errors; other handlers' answers are searched."""
+
+    def caller(self) -> Caller:
+        """Returns the client as the controller is told who asks."""
+        return Caller(self.session.principal, self.session.client_host, self.client_id, self.api_version)
 
     def permits(self, strict_since: int) -> Permits:
         """Returns how many partitions the client's quota lets this request create and delete.

@@ -130,7 +130,7 @@ class DeadLetters:
 
         topic = CreatableTopic(name, -1, -1, [], [CreatableTopicConfig(GROUP_ENABLE, "true")])
         try:
-            response = await self._controller.create_topics(CreateTopicsRequest([topic]))
+            response = await self._controller.create_topics(CreateTopicsRequest([topic]), None)
         except LogError as error:
             logger.error("cannot create topic %s for dead letters: %s", name, error)
             return

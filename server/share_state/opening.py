@@ -36,5 +36,5 @@ def open_share_coordinator(
         ),
         config.node_id,
         exists=exists,
-        create_topic=lambda: controller.create_in_background((SHARE_GROUP_STATE,)),
+        create_topic=lambda: controller.create_in_background((SHARE_GROUP_STATE,), None),
     )

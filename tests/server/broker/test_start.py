@@ -14,7 +14,7 @@ from ottla.server.base.randomness import from_seed, random_uuid
 from ottla.server.broker.start import format_directories, make_context, open_cluster, open_partitions, start_replicas
 from ottla.server.settings.broker_config import BrokerConfig
 from ottla.wire.primitives import uuid_to_text
-from tests.fakes import NOW_MS, ManualClock
+from tests.fakes import CALLER, NOW_MS, ManualClock
 from tests.memdisk import MemDisk
 
 WANTED = "b3R0bGFDb21wYXRUZXN0cw"
@@ -75,7 +75,7 @@ def test_the_parts_of_a_broker_that_leads_what_it_holds(log_dirs: str) -> None:
         assert context.metadata is cluster.image
         assert context.controller is cluster.controller
         assert (context.log_dirs is None) == (log_dirs == "/data")
-        context.controller.create_in_background(["t"])
+        context.controller.create_in_background(["t"], CALLER)
         clock.advance()
         replica = context.replicas.get("t", 0)
         assert replica is not None

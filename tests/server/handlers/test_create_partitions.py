@@ -15,6 +15,7 @@ from ottla.wire.messages.create_partitions import (
     CreatePartitionsTopic,
 )
 from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from tests.fakes import CALLER
 from tests.server.handlers.admin_calls import call
 from tests.server.metadata.support import Node
 
@@ -23,7 +24,7 @@ from tests.server.metadata.support import Node
 def node() -> Node:
     made = Node()
     controller = made.start()
-    asyncio.run(controller.create_topics(CreateTopicsRequest([CreatableTopic("ct", 1, 1)])))
+    asyncio.run(controller.create_topics(CreateTopicsRequest([CreatableTopic("ct", 1, 1)]), CALLER))
     return made
 
 

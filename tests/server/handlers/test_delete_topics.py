@@ -10,6 +10,7 @@ import pytest
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.wire.messages.delete_topics import MAX_VERSION, MIN_VERSION, DeleteTopicsRequest, DeleteTopicState
+from tests.fakes import CALLER
 from tests.server.handlers.admin_calls import call
 from tests.server.metadata.support import Node
 
@@ -19,7 +20,7 @@ VERSIONS = range(MIN_VERSION, MAX_VERSION + 1)
 def started(**settings: str) -> Node:
     node = Node(**settings)
     controller = node.start()
-    asyncio.run(controller.create_topics(CreateTopicsRequest([CreatableTopic(name, 1, 1) for name in "abc"])))
+    asyncio.run(controller.create_topics(CreateTopicsRequest([CreatableTopic(name, 1, 1) for name in "abc"]), CALLER))
     return node
 
 

@@ -10,6 +10,7 @@ from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.wire.messages.elect_leaders import MAX_VERSION, MIN_VERSION, ElectLeadersRequest, TopicPartitions
 from ottla.wire.messages.internal.partition_change_record import PartitionChangeRecord
+from tests.fakes import CALLER
 from tests.server.handlers.admin_calls import call
 from tests.server.metadata.support import Node
 
@@ -18,7 +19,7 @@ from tests.server.metadata.support import Node
 def node() -> Node:
     made = Node()
     controller = made.start()
-    asyncio.run(controller.create_topics(CreateTopicsRequest([CreatableTopic("t", 2, 1)])))
+    asyncio.run(controller.create_topics(CreateTopicsRequest([CreatableTopic("t", 2, 1)]), CALLER))
     return made
 
 

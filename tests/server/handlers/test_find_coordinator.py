@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from ottla.server.handlers import find_coordinator
+from ottla.server.metadata.operation import Caller
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import find_coordinator as messages
 from ottla.wire.messages.find_coordinator import FindCoordinatorRequest
@@ -42,7 +43,7 @@ class Cluster(Broker):
         partitions = {index: SimpleNamespace(leader=leader) for index, leader in enumerate(leaders)}
         self.metadata.topics[TOPIC] = SimpleNamespace(name=TOPIC, topic_id=bytes(16), partitions=partitions)
 
-    def create_in_background(self, names: Iterable[str]) -> None:
+    def create_in_background(self, names: Iterable[str], caller: Caller | None) -> None:
         self.created.extend(names)
 
     def create(self) -> None:

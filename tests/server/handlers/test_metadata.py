@@ -17,6 +17,7 @@ from ottla.wire.messages.internal.partition_change_record import PartitionChange
 from ottla.wire.messages.internal.register_broker_record import BrokerEndpoint, RegisterBrokerRecord
 from ottla.wire.messages.metadata import MAX_VERSION, MIN_VERSION, MetadataRequest, MetadataRequestTopic, MetadataResponse
 from ottla.wire.primitives import ZERO_UUID, WireStruct
+from tests.fakes import CALLER
 from tests.server.handlers.admin_calls import call
 from tests.server.metadata.support import CLUSTER_ID, Node, at_once
 
@@ -27,7 +28,7 @@ VERSIONS = range(MIN_VERSION, MAX_VERSION + 1)
 def node() -> Node:
     made = Node()
     controller = made.start()
-    asyncio.run(controller.create_topics(CreateTopicsRequest([CreatableTopic("md", 2, 1), CreatableTopic("b", 1, 1)])))
+    asyncio.run(controller.create_topics(CreateTopicsRequest([CreatableTopic("md", 2, 1), CreatableTopic("b", 1, 1)]), CALLER))
     return made
 
 

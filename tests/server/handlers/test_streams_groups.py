@@ -12,6 +12,7 @@ import pytest
 
 from ottla.log.errors import StorageError
 from ottla.server.group.streams.topology import Status
+from ottla.server.metadata.operation import Caller
 from ottla.server.requests.context import BrokerContext
 from ottla.server.settings.broker_settings import BROKER_SETTINGS
 from ottla.wire.errors import ErrorCode
@@ -43,7 +44,7 @@ class Node(Cluster):
         self.broken: dict[str, int] = {}
         self.full = False
 
-    async def create_topics(self, request: CreateTopicsRequest) -> CreateTopicsResponse:
+    async def create_topics(self, request: CreateTopicsRequest, caller: Caller | None) -> CreateTopicsResponse:
         if self.full:
             raise StorageError("no room")
         results = []

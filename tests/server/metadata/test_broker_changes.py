@@ -14,6 +14,7 @@ from ottla.wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 from ottla.wire.messages.internal.config_record import ConfigRecord
+from tests.fakes import CALLER
 from tests.server.metadata.support import DIRECTORY, Node
 
 SET, DELETE = 0, 1
@@ -32,7 +33,7 @@ def write(node: Node, name: str, **settings: str | None) -> str | None:
         AlterableConfig(key.replace("_", "."), SET if text is not None else DELETE, text) for key, text in settings.items()
     ]
     request = IncrementalAlterConfigsRequest([AlterConfigsResource(BROKER, name, changes)])
-    (answer,) = asyncio.run(node.controller.incremental_alter_configs(request)).responses
+    (answer,) = asyncio.run(node.controller.incremental_alter_configs(request, CALLER)).responses
     assert answer.error_code == (0 if answer.error_message is None else ErrorCode.INVALID_REQUEST)
     return answer.error_message
 

@@ -17,6 +17,7 @@ from ottla.wire.messages.incremental_alter_configs import (
     AlterConfigsResourceResponse,
     IncrementalAlterConfigsRequest,
 )
+from tests.fakes import CALLER
 from tests.server.metadata.support import Node
 
 Change = tuple[str, int, str | None]
@@ -26,7 +27,7 @@ Change = tuple[str, int, str | None]
 def node() -> Node:
     made = Node()
     controller = made.start()
-    asyncio.run(controller.create_topics(CreateTopicsRequest([CreatableTopic("ct", 1, 1)])))
+    asyncio.run(controller.create_topics(CreateTopicsRequest([CreatableTopic("ct", 1, 1)]), CALLER))
     return made
 
 
@@ -36,7 +37,7 @@ def resource(kind: int, name: str, *changes: Change) -> AlterConfigsResource:
 
 def alter(node: Node, *resources: AlterConfigsResource, validate_only: bool = False) -> list[AlterConfigsResourceResponse]:
     request = IncrementalAlterConfigsRequest(list(resources), validate_only)
-    return asyncio.run(node.controller.incremental_alter_configs(request)).responses
+    return asyncio.run(node.controller.incremental_alter_configs(request, CALLER)).responses
 
 
 def topic(node: Node, *changes: Change, validate_only: bool = False) -> tuple[int, str | None]:
@@ -206,7 +207,7 @@ def test_dynamic_broker_settings_show_in_new_topics(node: Node) -> None:
         node, resource(BROKER, "", ("log.retention.ms", SET, "1")), resource(BROKER, "1", ("log.segment.bytes", SET, "2000000"))
     )
     request = CreateTopicsRequest([CreatableTopic("new", 1, 1)])
-    (result,) = asyncio.run(node.controller.create_topics(request)).topics
+    (result,) = asyncio.run(node.controller.create_topics(request, CALLER)).topics
     values = {config.name: (config.value, config.config_source) for config in result.configs or ()}
     assert values["retention.ms"] == ("1", 3)
     assert values["segment.bytes"] == ("2000000", 2)

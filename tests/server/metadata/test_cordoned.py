@@ -17,6 +17,7 @@ from ottla.wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 from ottla.wire.primitives import uuid_from_text
+from tests.fakes import CALLER
 from tests.server.metadata.support import Node
 
 ONE, TWO = "/one", "/two"
@@ -32,7 +33,7 @@ def cordon(node: Node, value: str | None) -> None:
     """Set the broker's own setting and let a turn of the loop pass."""
     config = AlterableConfig("cordoned.log.dirs", DELETE if value is None else SET, value)
     request = IncrementalAlterConfigsRequest([AlterConfigsResource(BROKER, "1", [config])])
-    (answer,) = asyncio.run(node.controller.incremental_alter_configs(request)).responses
+    (answer,) = asyncio.run(node.controller.incremental_alter_configs(request, CALLER)).responses
     assert answer.error_code == 0
     node.clock.run()
 
@@ -47,14 +48,14 @@ def create(node: Node, name: str, *replicas: int) -> int:
     topic = CreatableTopic(name, 1, 1)
     if replicas:
         topic = CreatableTopic(name, -1, -1, [CreatableReplicaAssignment(0, list(replicas))])
-    (answer,) = asyncio.run(node.controller.create_topics(CreateTopicsRequest([topic]))).topics
+    (answer,) = asyncio.run(node.controller.create_topics(CreateTopicsRequest([topic]), CALLER)).topics
     return answer.error_code
 
 
 def grow(node: Node, count: int, *replicas: int) -> int:
     assignments = [CreatePartitionsAssignment(list(replicas))] if replicas else None
     request = CreatePartitionsRequest([CreatePartitionsTopic("t", count, assignments)], 1000)
-    (answer,) = asyncio.run(node.controller.create_partitions(request)).results
+    (answer,) = asyncio.run(node.controller.create_partitions(request, CALLER)).results
     return answer.error_code
 
 
@@ -98,7 +99,9 @@ def test_other_settings_register_nothing() -> None:
     before = node.image.highest_offset
     config = AlterableConfig("message.max.bytes", SET, "1000")
     asyncio.run(
-        node.controller.incremental_alter_configs(IncrementalAlterConfigsRequest([AlterConfigsResource(BROKER, "1", [config])]))
+        node.controller.incremental_alter_configs(
+            IncrementalAlterConfigsRequest([AlterConfigsResource(BROKER, "1", [config])]), CALLER
+        )
     )
     assert (node.clock.run(), node.image.highest_offset) == (0, before + 1)
 
@@ -107,7 +110,7 @@ def test_a_change_that_is_taken_back_at_once_registers_nothing() -> None:
     node = started()
     for config in (AlterableConfig("cordoned.log.dirs", SET, ONE), AlterableConfig("cordoned.log.dirs", DELETE, None)):
         request = IncrementalAlterConfigsRequest([AlterConfigsResource(BROKER, "1", [config])])
-        asyncio.run(node.controller.incremental_alter_configs(request))
+        asyncio.run(node.controller.incremental_alter_configs(request, CALLER))
     before = node.image.highest_offset
     node.clock.run()
     assert (registered(node), node.image.highest_offset) == (set(), before)
@@ -117,7 +120,9 @@ def test_a_disk_that_fails(caplog: pytest.LogCaptureFixture) -> None:
     node = started()
     config = AlterableConfig("cordoned.log.dirs", SET, ONE)
     asyncio.run(
-        node.controller.incremental_alter_configs(IncrementalAlterConfigsRequest([AlterConfigsResource(BROKER, "1", [config])]))
+        node.controller.incremental_alter_configs(
+            IncrementalAlterConfigsRequest([AlterConfigsResource(BROKER, "1", [config])]), CALLER
+        )
     )
     node.disk.fail("append", path="__cluster_metadata-0")
     node.clock.run()

@@ -20,6 +20,7 @@ from ottla.wire.messages.internal.config_record import ConfigRecord
 from ottla.wire.messages.internal.feature_level_record import FeatureLevelRecord
 from ottla.wire.messages.internal.partition_change_record import PartitionChangeRecord
 from ottla.wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
+from tests.fakes import CALLER
 from tests.server.metadata.support import Node
 
 SET, DELETE = 0, 1
@@ -29,7 +30,7 @@ SUPPORTED = {"metadata.version": (7, 33), FEATURE: (0, 1)}
 
 def alter(node: Node, kind: int, name: str, operation: int, text: str | None) -> int:
     resource = AlterConfigsResource(kind, name, [AlterableConfig(MIN_ISR, operation, text)])
-    answer = asyncio.run(node.controller.incremental_alter_configs(IncrementalAlterConfigsRequest([resource])))
+    answer = asyncio.run(node.controller.incremental_alter_configs(IncrementalAlterConfigsRequest([resource]), CALLER))
     return answer.responses[0].error_code
 
 
@@ -37,7 +38,7 @@ def alter(node: Node, kind: int, name: str, operation: int, text: str | None) ->
 def node() -> Node:
     made = Node(min_insync_replicas="2")
     controller = made.start()
-    asyncio.run(controller.create_topics(CreateTopicsRequest([CreatableTopic("t", 1, 1), CreatableTopic("u", 1, 1)])))
+    asyncio.run(controller.create_topics(CreateTopicsRequest([CreatableTopic("t", 1, 1), CreatableTopic("u", 1, 1)]), CALLER))
     return made
 
 

@@ -12,6 +12,7 @@ from ottla.server.metadata.metadata_log import MetadataLog
 from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.wire.messages.internal.access_control_entry_record import AccessControlEntryRecord
 from ottla.wire.messages.internal.user_scram_credential_record import UserScramCredentialRecord
+from tests.fakes import CALLER
 from tests.server.metadata.support import METADATA, Node, dump, kafka_files, write_kafka_directory
 
 
@@ -80,7 +81,7 @@ def test_we_go_on_in_a_new_epoch_and_read_ourselves_again(name: str, epoch: int)
     assert node.cluster.epoch == epoch
     before = node.disk.read_bytes(f"{METADATA}/00000000000000000000.log")
     assert before.startswith(kafka_files(name)["__cluster_metadata-0/00000000000000000000.log"])
-    asyncio.run(node.controller.create_topics(CreateTopicsRequest([CreatableTopic("new", 2, 1)])))
+    asyncio.run(node.controller.create_topics(CreateTopicsRequest([CreatableTopic("new", 2, 1)]), CALLER))
     last = dump(node.image)
     node.kill()
     node.start()

@@ -16,6 +16,7 @@ from ottla.wire.messages.create_partitions import CreatePartitionsRequest, Creat
 from ottla.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from ottla.wire.messages.incremental_alter_configs import AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
+from tests.fakes import CALLER
 from tests.server.metadata.oracle import MetadataOracle, lines_of
 from tests.server.metadata.support import METADATA, Node, kafka_files, write_kafka_directory
 
@@ -94,11 +95,13 @@ def _random_step(node: Node, random: Random) -> None:
         case 0 | 1:
             configs = [CreatableTopicConfig("retention.ms", str(random.randrange(9)))] * random.randrange(2)
             topics = [CreatableTopic(name, random.randrange(1, 4), 1, configs=configs), CreatableTopic("also" + name, -1, -1)]
-            asyncio.run(controller.create_topics(CreateTopicsRequest(topics)))
+            asyncio.run(controller.create_topics(CreateTopicsRequest(topics), CALLER))
         case 2:
-            asyncio.run(controller.delete_topics(DeleteTopicsRequest([DeleteTopicState(name)], timeout_ms=1000)))
+            asyncio.run(controller.delete_topics(DeleteTopicsRequest([DeleteTopicState(name)], timeout_ms=1000), CALLER))
         case 3:
-            asyncio.run(controller.create_partitions(CreatePartitionsRequest([CreatePartitionsTopic(name, 5, None)], 1000)))
+            asyncio.run(
+                controller.create_partitions(CreatePartitionsRequest([CreatePartitionsTopic(name, 5, None)], 1000), CALLER)
+            )
         case 4 | 5:
             change = random.choice([("retention.ms", SET, "7"), ("retention.ms", DELETE, None), ("segment.ms", SET, "9")])
             policy = AlterableConfig("cleanup.policy", random.choice([APPEND, SUBTRACT]), "compact")
@@ -107,11 +110,11 @@ def _random_step(node: Node, random: Random) -> None:
                 AlterConfigsResource(BROKER, "", [AlterableConfig("message.max.bytes", SET, str(random.randrange(9)))]),
                 AlterConfigsResource(GROUP, "g", [AlterableConfig("consumer.session.timeout.ms", change[1], "50000")]),
             ]
-            asyncio.run(controller.incremental_alter_configs(IncrementalAlterConfigsRequest(resources)))
+            asyncio.run(controller.incremental_alter_configs(IncrementalAlterConfigsRequest(resources), CALLER))
         case 6:
             asyncio.run(controller.allocate_producer_ids())
         case 7:
-            controller.create_in_background(["__transaction_state", name])
+            controller.create_in_background(["__transaction_state", name], CALLER)
             node.clock.run()
         case 8:
             node.kill()

@@ -14,6 +14,7 @@ from ottla.wire.messages.create_partitions import (
     CreatePartitionsTopicResult,
 )
 from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from tests.fakes import CALLER
 from tests.server.metadata.support import Node
 
 
@@ -21,13 +22,15 @@ from tests.server.metadata.support import Node
 def node() -> Node:
     made = Node()
     controller = made.start()
-    asyncio.run(controller.create_topics(CreateTopicsRequest([CreatableTopic("ct", 1, 1), CreatableTopic("other", 2, 1)])))
+    asyncio.run(
+        controller.create_topics(CreateTopicsRequest([CreatableTopic("ct", 1, 1), CreatableTopic("other", 2, 1)]), CALLER)
+    )
     return made
 
 
 def grow(node: Node, *asked: CreatePartitionsTopic, validate_only: bool = False) -> list[CreatePartitionsTopicResult]:
     request = CreatePartitionsRequest(list(asked), 1000, validate_only=validate_only)
-    return asyncio.run(node.controller.create_partitions(request)).results
+    return asyncio.run(node.controller.create_partitions(request, CALLER)).results
 
 
 def to(count: int, name: str = "ct", replicas: list[list[int]] | None = None) -> CreatePartitionsTopic:
@@ -78,12 +81,12 @@ def test_without_time_nothing_grows(node: Node) -> None:
     twice = [to(3, "other"), to(3, "other")]
     for timeout_ms in (0, -1):
         request = CreatePartitionsRequest([*twice, to(3)], timeout_ms)
-        results = asyncio.run(node.controller.create_partitions(request)).results
+        results = asyncio.run(node.controller.create_partitions(request, CALLER)).results
         assert [(result.name, result.error_code) for result in results] == [
             (name, ErrorCode.REQUEST_TIMED_OUT) for name in ("other", "other", "ct")
         ]
         assert list(node.image.topics["ct"].partitions) == [0]
-        (result,) = asyncio.run(node.controller.create_partitions(CreatePartitionsRequest(twice, timeout_ms))).results
+        (result,) = asyncio.run(node.controller.create_partitions(CreatePartitionsRequest(twice, timeout_ms), CALLER)).results
         assert result.error_code == ErrorCode.INVALID_REQUEST
 
 

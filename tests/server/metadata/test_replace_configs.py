@@ -11,6 +11,7 @@ from ottla.server.metadata.image import BROKER, CLIENT_METRICS, GROUP, TOPIC
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.alter_configs import AlterableConfig, AlterConfigsRequest, AlterConfigsResource
 from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from tests.fakes import CALLER
 from tests.server.metadata.support import Node
 
 Asked = tuple[int, str, list[tuple[str, str | None]]]
@@ -20,14 +21,14 @@ Asked = tuple[int, str, list[tuple[str, str | None]]]
 def node() -> Node:
     made = Node()
     controller = made.start()
-    asyncio.run(controller.create_topics(CreateTopicsRequest([CreatableTopic("t", 1, 1), CreatableTopic("u", 1, 1)])))
+    asyncio.run(controller.create_topics(CreateTopicsRequest([CreatableTopic("t", 1, 1), CreatableTopic("u", 1, 1)]), CALLER))
     return made
 
 
 def replace(node: Node, *resources: Asked, validate_only: bool = False) -> list[int]:
     """The codes."""
     asked = [AlterConfigsResource(kind, name, [AlterableConfig(*pair) for pair in pairs]) for kind, name, pairs in resources]
-    responses = asyncio.run(node.controller.alter_configs(AlterConfigsRequest(asked, validate_only))).responses
+    responses = asyncio.run(node.controller.alter_configs(AlterConfigsRequest(asked, validate_only), CALLER)).responses
     assert [(each.resource_type, each.resource_name) for each in responses] == [(kind, name) for kind, name, _ in resources]
     assert all((each.error_message is None) == (each.error_code == 0) for each in responses)
     return [each.error_code for each in responses]

@@ -12,6 +12,7 @@ from ottla.log.errors import StorageError
 from ottla.server.metadata.image import TOPIC
 from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.wire.messages.internal.register_broker_record import RegisterBrokerRecord
+from tests.fakes import CALLER
 from tests.server.metadata.support import Node
 
 
@@ -25,9 +26,9 @@ def test_what_could_not_be_made_durable_for_want_of_descriptors_never_happened()
     log.unsynced.names_in(log.path)
     node.disk.fail("sync_dir", errno.EMFILE, path=log.path)
     with pytest.raises(StorageError):
-        asyncio.run(node.controller.create_topics(CreateTopicsRequest([CreatableTopic("a", 1, 1)])))
+        asyncio.run(node.controller.create_topics(CreateTopicsRequest([CreatableTopic("a", 1, 1)]), CALLER))
     assert (log.log_end_offset, node.image.topics) == (end_offset, {})
-    asyncio.run(node.controller.create_topics(CreateTopicsRequest([CreatableTopic("b", 1, 1)])))
+    asyncio.run(node.controller.create_topics(CreateTopicsRequest([CreatableTopic("b", 1, 1)]), CALLER))
     assert list(node.image.topics) == ["b"]
     node.power_cut()
     node.start()
@@ -37,16 +38,16 @@ def test_what_could_not_be_made_durable_for_want_of_descriptors_never_happened()
 def test_topics_are_made_in_the_background_once() -> None:
     node = Node(num_partitions="3")
     controller = node.start()
-    controller.create_in_background(["a"])
-    controller.create_in_background(["a", "b"])
+    controller.create_in_background(["a"], CALLER)
+    controller.create_in_background(["a", "b"], CALLER)
     assert not node.image.topics
     before = node.image.highest_offset
     assert node.clock.run() == 1
     assert {name: len(topic.partitions) for name, topic in node.image.topics.items()} == {"a": 3, "b": 3}
     assert node.image.highest_offset == before + 8
-    controller.create_in_background(["a"])
+    controller.create_in_background(["a"], CALLER)
     assert node.clock.run() == 0
-    controller.create_in_background(["c"])
+    controller.create_in_background(["c"], CALLER)
     node.clock.run()
     assert "c" in node.image.topics
 
@@ -54,8 +55,8 @@ def test_topics_are_made_in_the_background_once() -> None:
 def test_a_topic_that_somebody_else_made_meanwhile() -> None:
     node = Node()
     controller = node.start()
-    controller.create_in_background(["a", "b"])
-    asyncio.run(controller.create_topics(CreateTopicsRequest([CreatableTopic("a", 5, 1)])))
+    controller.create_in_background(["a", "b"], CALLER)
+    asyncio.run(controller.create_topics(CreateTopicsRequest([CreatableTopic("a", 5, 1)]), CALLER))
     node.clock.run()
     assert {name: len(topic.partitions) for name, topic in node.image.topics.items()} == {"a": 5, "b": 1}
 
@@ -63,7 +64,7 @@ def test_a_topic_that_somebody_else_made_meanwhile() -> None:
 def test_internal_topics_are_made_as_kafka_makes_them() -> None:
     node = Node(offsets_topic_num_partitions="4")
     controller = node.start()
-    controller.create_in_background(["__consumer_offsets", "__transaction_state"])
+    controller.create_in_background(["__consumer_offsets", "__transaction_state"], CALLER)
     node.clock.run()
     offsets, transactions = node.image.topics["__consumer_offsets"], node.image.topics["__transaction_state"]
     assert len(offsets.partitions) == 4
@@ -88,7 +89,7 @@ def test_internal_topics_get_their_replicas_where_there_are_brokers() -> None:
     controller = node.start()
     for broker_id in (2, 3, 4):
         node.image.apply(RegisterBrokerRecord(broker_id=broker_id, broker_epoch=1))
-    controller.create_in_background(["__consumer_offsets"])
+    controller.create_in_background(["__consumer_offsets"], CALLER)
     node.clock.run()
     assert {len(partition.replicas) for partition in node.image.topics["__consumer_offsets"].partitions.values()} == {3}
 
@@ -97,11 +98,11 @@ def test_a_failure_in_the_background_is_logged(caplog: pytest.LogCaptureFixture)
     caplog.set_level(logging.WARNING, "ottla.server.metadata")
     node = Node(default_replication_factor="2")
     controller = node.start()
-    controller.create_in_background(["a"])
+    controller.create_in_background(["a"], CALLER)
     node.clock.run()
     assert "INVALID_REPLICATION_FACTOR" in caplog.text
     node.disk.fail("append", path="__cluster_metadata-0")
-    controller.create_in_background(["__consumer_offsets"])
+    controller.create_in_background(["__consumer_offsets"], CALLER)
     node.clock.run()
     assert "__consumer_offsets are not created" in caplog.text
     assert not node.image.topics

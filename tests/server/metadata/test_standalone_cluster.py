@@ -8,6 +8,7 @@ from ottla.server.metadata.feature_levels import SUPPORTED_FEATURES
 from ottla.server.metadata.image import Endpoint
 from ottla.server.metadata.standalone_cluster import SNAPSHOT_PASS_INTERVAL_MS
 from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from tests.fakes import CALLER
 from tests.server.metadata.support import ENDPOINT, Node, at_once
 
 
@@ -30,7 +31,7 @@ def test_registration() -> None:
 def test_who_leaves_leads_nothing_and_is_fenced_until_it_is_back() -> None:
     node = Node()
     node.start()
-    asyncio.run(node.controller.create_topics(CreateTopicsRequest([CreatableTopic("a", 2, 1)])))
+    asyncio.run(node.controller.create_topics(CreateTopicsRequest([CreatableTopic("a", 2, 1)]), CALLER))
     at_once(node.cluster.leave())
     broker = node.image.brokers[1]
     assert (broker.fenced, broker.in_controlled_shutdown) == (True, True)
@@ -64,7 +65,7 @@ def test_with_several_directories_nobody_knows_yet_where_a_replica_will_lie() ->
     node = Node(log_dirs="/data,/more")
     node.start()
     assert len(node.image.brokers[1].log_dirs) == 2
-    asyncio.run(node.controller.create_topics(CreateTopicsRequest([CreatableTopic("a", 1, 1)])))
+    asyncio.run(node.controller.create_topics(CreateTopicsRequest([CreatableTopic("a", 1, 1)]), CALLER))
     assert node.image.topics["a"].partitions[0].directories == (bytes(16),)
 
 

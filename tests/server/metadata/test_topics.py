@@ -23,6 +23,7 @@ from ottla.wire.messages.create_topics import (
 from ottla.wire.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicState
 from ottla.wire.messages.internal.register_broker_record import RegisterBrokerRecord
 from ottla.wire.primitives import ZERO_UUID
+from tests.fakes import CALLER
 from tests.server.metadata.support import Node
 
 
@@ -35,7 +36,7 @@ def node() -> Node:
 
 def create(node: Node, *asked: CreatableTopic, validate_only: bool = False) -> list[CreatableTopicResult]:
     request = CreateTopicsRequest(list(asked), validate_only=validate_only)
-    return asyncio.run(node.controller.create_topics(request)).topics
+    return asyncio.run(node.controller.create_topics(request, CALLER)).topics
 
 
 def topic(name: str = "ct", partitions: int = 1, replicas: int = 1, **configs: str | None) -> CreatableTopic:
@@ -48,7 +49,7 @@ def assigned(*replicas: tuple[int, list[int]], partitions: int = -1, factor: int
 
 
 def delete(node: Node, *states: DeleteTopicState) -> list[DeletableTopicResult]:
-    return asyncio.run(node.controller.delete_topics(DeleteTopicsRequest(list(states), timeout_ms=1000))).responses
+    return asyncio.run(node.controller.delete_topics(DeleteTopicsRequest(list(states), timeout_ms=1000), CALLER)).responses
 
 
 def test_ct1_a_new_topic(node: Node) -> None:
@@ -160,12 +161,12 @@ OWN = topic("__cluster_metadata")
 @pytest.mark.parametrize("timeout_ms", [0, -1])
 def test_without_time_nothing_is_made(node: Node, timeout_ms: int) -> None:
     request = CreateTopicsRequest([*TWICE, OWN, topic("good")], timeout_ms)
-    results = asyncio.run(node.controller.create_topics(request)).topics
+    results = asyncio.run(node.controller.create_topics(request, CALLER)).topics
     assert [(result.name, result.error_code, result.error_message) for result in results] == [
         (name, ErrorCode.REQUEST_TIMED_OUT, None) for name in ("twice", "twice", "__cluster_metadata", "good")
     ]
     assert "good" not in node.image.topics
-    results = asyncio.run(node.controller.create_topics(CreateTopicsRequest([*TWICE, OWN], timeout_ms))).topics
+    results = asyncio.run(node.controller.create_topics(CreateTopicsRequest([*TWICE, OWN], timeout_ms), CALLER)).topics
     assert {result.error_code for result in results} == {ErrorCode.INVALID_REQUEST}, "nothing to make needs no time"
 
 
@@ -295,12 +296,12 @@ def test_without_time_nothing_is_deleted(node: Node) -> None:
     malformed = [DeleteTopicState("twice"), DeleteTopicState("twice"), DeleteTopicState(), DeleteTopicState("both", b"1" * 16)]
     for good in (DeleteTopicState("ct"), DeleteTopicState(None, b"1" * 16)):
         request = DeleteTopicsRequest([*malformed, good])
-        results = asyncio.run(node.controller.delete_topics(request)).responses
+        results = asyncio.run(node.controller.delete_topics(request, CALLER)).responses
         assert [(result.name, result.error_code) for result in results] == [
             (state.name, ErrorCode.REQUEST_TIMED_OUT) for state in request.topics
         ]
     assert "ct" in node.image.topics
-    results = asyncio.run(node.controller.delete_topics(DeleteTopicsRequest(malformed))).responses
+    results = asyncio.run(node.controller.delete_topics(DeleteTopicsRequest(malformed), CALLER)).responses
     assert [result.error_code for result in results] == [ErrorCode.INVALID_REQUEST] * 3
 
 

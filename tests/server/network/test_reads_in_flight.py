@@ -26,6 +26,7 @@ from ottla.wire.messages.create_topics import CreatableTopic, CreatableTopicConf
 from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.wire.primitives import Buffer
+from tests.fakes import CALLER
 from tests.log.support import batch
 from tests.server.broker.test_broker import config
 
@@ -69,7 +70,7 @@ async def compacted(broker: Broker, log: PartitionLog) -> None:
 
 async def topic_deleted(broker: Broker, log: PartitionLog) -> None:
     assert broker.context is not None
-    await broker.context.controller.delete_topics(DeleteTopicsRequest([DeleteTopicState("t")], timeout_ms=1000))
+    await broker.context.controller.delete_topics(DeleteTopicsRequest([DeleteTopicState("t")], timeout_ms=1000), CALLER)
     assert log.closed
     assert log.directory.remove_due(log.now_ms() + 2 * MINUTE_MS) > 0
 
@@ -125,7 +126,7 @@ async def filled(broker: Broker) -> PartitionLog:
     assert broker.context is not None
     compact = [CreatableTopicConfig("cleanup.policy", "compact,delete"), CreatableTopicConfig("min.cleanable.dirty.ratio", "0")]
     request = CreateTopicsRequest([CreatableTopic("t", 1, 1, configs=compact), CreatableTopic("u", 1, 1)])
-    await broker.context.controller.create_topics(request)
+    await broker.context.controller.create_topics(request, CALLER)
     now_ms = replica(broker).log.now_ms()
     for number in range(SIZE_MB):
         replica(broker).append(batch(1, value=bytes([number]) * 1_000_000, timestamp_ms=now_ms))

@@ -15,7 +15,7 @@ from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsReques
 from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from ottla.wire.messages.describe_log_dirs import DescribeLogDirsPartition
 from ottla.wire.messages.internal.config_record import ConfigRecord
-from tests.fakes import NOW_MS
+from tests.fakes import CALLER, NOW_MS
 from tests.log.support import batch
 from tests.server.partitions.two_directories import (
     ONE,
@@ -110,7 +110,7 @@ def test_a_crash_before_the_metadata_was_told() -> None:
         storage = disk()
         broker = await started(storage)
         assert broker.context is not None
-        await broker.context.controller.create_topics(CreateTopicsRequest([CreatableTopic("t", 2, 1)]))
+        await broker.context.controller.create_topics(CreateTopicsRequest([CreatableTopic("t", 2, 1)]), CALLER)
         partitions = broker.context.metadata.topics["t"].partitions.values()
         assert [partition.directories for partition in partitions] == [(UNASSIGNED,)] * 2
         places = [place(broker, index=index) for index in range(2)]
@@ -381,7 +381,7 @@ def test_a_topic_deleted_in_the_middle() -> None:
         was = place(broker)
         alter(broker, other(was))
         assert broker.context is not None
-        await broker.context.controller.delete_topics(DeleteTopicsRequest([DeleteTopicState("t")], timeout_ms=1000))
+        await broker.context.controller.delete_topics(DeleteTopicsRequest([DeleteTopicState("t")], timeout_ms=1000), CALLER)
         assert not names(storage, other(was), "-future")
         assert not broker.context.replicas.logs.futures
         await broker.stop()

@@ -11,6 +11,7 @@ from ottla.log.disk.checkpoint import encode_partition_metadata
 from ottla.server.broker.broker import Broker
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from tests.fakes import CALLER
 from tests.log.support import batch
 from tests.memdisk import PowerCut
 from tests.server.broker.test_broker import config
@@ -80,7 +81,7 @@ def test_a_move_that_a_start_found_ends_at_once(how: str) -> None:
         await turns(count)
         assert broker.context is not None
         if how == "deleted":
-            await broker.context.controller.delete_topics(DeleteTopicsRequest([DeleteTopicState("t")], timeout_ms=1000))
+            await broker.context.controller.delete_topics(DeleteTopicsRequest([DeleteTopicState("t")], timeout_ms=1000), CALLER)
         else:
             assert alter(broker, was) == [0]
             assert place(broker) == was

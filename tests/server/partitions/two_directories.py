@@ -15,7 +15,7 @@ from ottla.server.requests.session import Session
 from ottla.wire.messages.alter_replica_log_dirs import AlterReplicaLogDir, AlterReplicaLogDirsRequest, AlterReplicaLogDirTopic
 from ottla.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from ottla.wire.messages.describe_log_dirs import DescribeLogDirsPartition, DescribeLogDirsRequest
-from tests.fakes import NOW_MS
+from tests.fakes import CALLER, NOW_MS
 from tests.memdisk import MemDisk
 from tests.server.broker.test_broker import config
 
@@ -47,7 +47,7 @@ async def created(broker: Broker, name: str = "t", partitions: int = 1, **config
     assert broker.context is not None
     asked = [CreatableTopicConfig(key.replace("_", "."), value) for key, value in configs.items()]
     request = CreateTopicsRequest([CreatableTopic(name, partitions, 1, configs=asked)])
-    answer = await broker.context.controller.create_topics(request)
+    answer = await broker.context.controller.create_topics(request, CALLER)
     assert answer.topics[0].error_code == 0, answer.topics[0].error_message
     await turns()
 

@@ -12,7 +12,7 @@ import pytest
 from ottla.server.base.errors import CloseConnection
 from ottla.server.base.promise import Promise
 from ottla.server.handlers import share_fetch
-from ottla.server.metadata.operation import NO_LIMIT, Permits, Refused
+from ottla.server.metadata.operation import NO_LIMIT, Caller, Permits, Refused
 from ottla.server.requests.kept_answers import KeptAnswers
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.api_versions import ApiVersionsRequest
@@ -322,7 +322,7 @@ def test_older_versions_are_let_through_and_told(broker: LimitedBroker) -> None:
 def test_what_a_handler_told_and_what_its_time_costs(broker: LimitedBroker, version: int, code: int) -> None:
     """The handler is a coroutine; the longer of both waits is told."""
 
-    async def create_topics(request: CreateTopicsRequest, permits: Permits) -> CreateTopicsResponse:
+    async def create_topics(request: CreateTopicsRequest, caller: Caller, permits: Permits) -> CreateTopicsResponse:
         try:
             permits.take(30)
         except Refused as refused:

@@ -15,6 +15,7 @@ from ottla.wire.messages.create_partitions import (
 )
 from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from tests.fakes import CALLER
 from tests.server.metadata.support import Node
 
 EXCEEDED = ErrorCode.THROTTLING_QUOTA_EXCEEDED
@@ -38,7 +39,9 @@ class Counted(Permits):
 def node() -> Node:
     made = Node()
     made.start()
-    asyncio.run(made.controller.create_topics(CreateTopicsRequest([CreatableTopic("a", 2, 1), CreatableTopic("b", 3, 1)])))
+    asyncio.run(
+        made.controller.create_topics(CreateTopicsRequest([CreatableTopic("a", 2, 1), CreatableTopic("b", 3, 1)]), CALLER)
+    )
     return made
 
 
@@ -46,7 +49,7 @@ def node() -> Node:
 def test_creating_topics(node: Node, validate_only: bool) -> None:
     permits = Counted(5)
     topics = [CreatableTopic(name, count, 1) for name, count in (("c", 4), ("a", 1), ("d", 2), ("e", 1), ("f", 0))]
-    answer = asyncio.run(node.controller.create_topics(CreateTopicsRequest(topics, validate_only=validate_only), permits))
+    answer = asyncio.run(node.controller.create_topics(CreateTopicsRequest(topics, validate_only=validate_only), CALLER, permits))
     codes = {topic.name: topic.error_code for topic in answer.topics}
     assert codes == {"c": 0, "a": ErrorCode.TOPIC_ALREADY_EXISTS, "d": EXCEEDED, "e": 0, "f": ErrorCode.INVALID_PARTITIONS}
     assert permits.asked == [4, 2, 1]
@@ -56,7 +59,7 @@ def test_creating_topics(node: Node, validate_only: bool) -> None:
 def test_deleting_topics(node: Node) -> None:
     permits = Counted(2)
     states = [DeleteTopicState(name) for name in ("b", "nope", "a")]
-    answer = asyncio.run(node.controller.delete_topics(DeleteTopicsRequest(states, timeout_ms=1000), permits))
+    answer = asyncio.run(node.controller.delete_topics(DeleteTopicsRequest(states, timeout_ms=1000), CALLER, permits))
     codes = {topic.name: topic.error_code for topic in answer.responses}
     assert codes == {"b": EXCEEDED, "nope": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "a": 0}
     assert permits.asked == [3, 2]
@@ -70,7 +73,7 @@ def test_adding_partitions(node: Node) -> None:
         CreatePartitionsTopic("b", 5, None),
         CreatePartitionsTopic("nope", 5, None),
     ]
-    answer = asyncio.run(node.controller.create_partitions(CreatePartitionsRequest(topics, 1000), permits))
+    answer = asyncio.run(node.controller.create_partitions(CreatePartitionsRequest(topics, 1000), CALLER, permits))
     codes = {topic.name: topic.error_code for topic in answer.results}
     assert codes == {"a": 0, "b": EXCEEDED, "nope": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
     assert permits.asked == [3, 2]
@@ -83,7 +86,7 @@ def test_an_assignment_of_the_wrong_length_is_refused_before_and_wrong_brokers_a
 ) -> None:
     permits = Counted(4)
     topic = CreatePartitionsTopic("a", 3, [CreatePartitionsAssignment(each) for each in brokers])
-    answer = asyncio.run(node.controller.create_partitions(CreatePartitionsRequest([topic], 1000), permits))
+    answer = asyncio.run(node.controller.create_partitions(CreatePartitionsRequest([topic], 1000), CALLER, permits))
     assert answer.results[0].error_code == ErrorCode.INVALID_REPLICA_ASSIGNMENT
     assert permits.asked == asked
 
@@ -91,11 +94,11 @@ def test_an_assignment_of_the_wrong_length_is_refused_before_and_wrong_brokers_a
 def test_topics_that_are_created_for_who_asks_for_them(node: Node) -> None:
     """Each by itself; who is refused asks again."""
     permits = Counted(1)
-    node.controller.create_in_background(["c", "d", "a"], permits)
-    node.controller.create_in_background(["c"], permits)
+    node.controller.create_in_background(["c", "d", "a"], CALLER, permits)
+    node.controller.create_in_background(["c"], CALLER, permits)
     node.clock.run()
     assert permits.asked == [1, 1]
     assert list(node.image.topics) == ["a", "b", "c"]
-    node.controller.create_in_background(["d"], Counted(1))
+    node.controller.create_in_background(["d"], CALLER, Counted(1))
     node.clock.run()
     assert list(node.image.topics) == ["a", "b", "c", "d"]

@@ -1,8 +1,9 @@
-"""A request's limits of what it may make and remove of partitions."""
+"""Whose request it is, and its limits of what it may make and remove of partitions."""
 
 from __future__ import annotations
 
-from ottla.server.metadata.operation import NO_LIMIT, Permits
+from ottla.server.metadata.operation import NO_LIMIT, Caller, Permits
+from ottla.server.requests.request import Request
 from ottla.server.requests.session import Session
 from tests.fakes import MemoryBroker
 
@@ -23,6 +24,13 @@ class Quotas:
 
     def used(self, quota: str) -> list[tuple[tuple[str, str], float]]:
         raise AssertionError(quota)
+
+
+def test_the_controller_is_told_who_asks() -> None:
+    session = Session("PLAINTEXT", "127.0.0.5", principal="User:alice")
+    request = Request(MemoryBroker({}).context, session, 19, 7, 1, "me")
+    session.client_id = "another request's"
+    assert request.caller() == Caller("User:alice", "127.0.0.5", "me", 7)
 
 
 def test_without_quotas_nothing_is_limited() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from ottla.log.partition import PartitionLog
+from ottla.server.metadata.operation import Caller
 from ottla.server.share.share_partitions import SharePartitions
 from ottla.server.share.states import ACCEPT, GAP, REJECT, RELEASE
 from ottla.server.share_state.batches import StateBatch
@@ -140,7 +141,7 @@ class Creating:
     def __init__(self, broker: MemoryBroker) -> None:
         self.broker = broker
 
-    async def create_topics(self, request: CreateTopicsRequest) -> CreateTopicsResponse:
+    async def create_topics(self, request: CreateTopicsRequest, caller: Caller | None) -> CreateTopicsResponse:
         (topic,) = request.topics
         settings: Any = {each.name.replace(".", "_"): each.value for each in topic.configs}
         self.broker.create_topic(topic.name, **settings)
