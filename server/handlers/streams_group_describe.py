@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from ottla.server.group.errors import GroupError
-from ottla.server.group.streams.answers import SERVED, is_served
+from ottla.server.group.streams.answers import NOT_SERVED, is_served
 from ottla.server.group.streams.group import StreamsGroup, TaskOffsets
 from ottla.server.group.streams.member import StreamsMember
 from ottla.server.group.streams.protocol import StreamsProtocol
@@ -53,7 +53,7 @@ NOT_STORED: Final = 1
 def handle(body: StreamsGroupDescribeRequest, request: Request) -> StreamsGroupDescribeResponse:
     if not is_served(request.broker.metadata.features, request.broker.config.values):
         code = ErrorCode.UNSUPPORTED_VERSION
-        return StreamsGroupDescribeResponse(groups=[DescribedGroup(code, SERVED, group_id) for group_id in body.group_ids])
+        return StreamsGroupDescribeResponse(groups=[DescribedGroup(code, NOT_SERVED, group_id) for group_id in body.group_ids])
     described = [_describe(group_id, request) for group_id in body.group_ids]
     for each in described:
         if each.error_code:

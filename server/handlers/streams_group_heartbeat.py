@@ -27,9 +27,9 @@ from ottla.server.group.coordinator import LONGEST_STRING
 from ottla.server.group.errors import GroupError
 from ottla.server.group.modern.epochs import JOINING_EPOCH, LEAVING_EPOCH, LEAVING_STATIC_EPOCH
 from ottla.server.group.requests import Client
-from ottla.server.group.streams.answers import SERVED, is_served
+from ottla.server.group.streams.answers import NOT_SERVED, is_served
 from ottla.server.group.streams.protocol import Answer, StreamsProtocol
-from ottla.server.group.streams.topology import InternalTopic, Status, named
+from ottla.server.group.streams.topology import InternalTopic, Status, first_few
 from ottla.server.metadata.names import INTERNAL_TOPICS, invalid_reason
 from ottla.server.requests.request import Request
 from ottla.server.requests.traits import Traits
@@ -52,7 +52,7 @@ CREATE_TIMEOUT_MS: Final = 30_000
 async def handle(body: StreamsGroupHeartbeatRequest, request: Request) -> StreamsGroupHeartbeatResponse:
     try:
         if not is_served(request.broker.metadata.features, request.broker.config.values):
-            raise GroupError(ErrorCode.UNSUPPORTED_VERSION, SERVED)
+            raise GroupError(ErrorCode.UNSUPPORTED_VERSION, NOT_SERVED)
         _check(body)
         protocol = request.broker.groups.member_shard(body.group_id).protocol(StreamsProtocol)
         if body.member_epoch in (LEAVING_EPOCH, LEAVING_STATIC_EPOCH):
@@ -125,11 +125,11 @@ def _check_topics(topology: Topology) -> None:
     }
     broker_owned = sorted(names & INTERNAL_TOPICS)
     if broker_owned:
-        text = f"The topology uses internal topics of the broker: {named(broker_owned)}."
+        text = f"The topology uses internal topics of the broker: {first_few(broker_owned)}."
         raise GroupError(ErrorCode.STREAMS_INVALID_TOPOLOGY, text)
     illegal = sorted(name for name in names if invalid_reason(name) is not None)
     if illegal:
-        raise GroupError(ErrorCode.STREAMS_INVALID_TOPOLOGY, f"These are not legal topic names: {named(illegal)}.")
+        raise GroupError(ErrorCode.STREAMS_INVALID_TOPOLOGY, f"These are not legal topic names: {first_few(illegal)}.")
     if any(each.source_topic_regex for each in topology.subtopologies):
         raise _invalid("Source topics have to be named; regular expressions are not supported.")
     ids = [each.subtopology_id for each in topology.subtopologies]

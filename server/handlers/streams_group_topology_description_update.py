@@ -6,7 +6,7 @@ asks for a description, and a client that sends one all the same is answered 35 
 
 from __future__ import annotations
 
-from ottla.server.group.streams.answers import SERVED, is_served
+from ottla.server.group.streams.answers import NOT_SERVED, is_served
 from ottla.server.requests.request import Request
 from ottla.server.requests.traits import Traits
 from ottla.server.security.rights import Inside, Need, Operation, Resource
@@ -23,6 +23,6 @@ def handle(body: StreamsGroupTopologyDescriptionUpdateRequest, request: Request)
     text = (
         "This broker keeps no descriptions of topologies."
         if is_served(request.broker.metadata.features, request.broker.config.values)
-        else SERVED
+        else NOT_SERVED
     )
     return StreamsGroupTopologyDescriptionUpdateResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, error_message=text)

@@ -67,7 +67,7 @@ def reconcile(member: ConsumerMember, now: Situation) -> ConsumerMember:
             return _next(member, member.epoch, now)
         case MemberState.UNKNOWN:
             if now.owned is None or now.owned:
-                message = "The member is in a state that this broker does not know: it has to give up everything and join anew."
+                message = "The member is in a state that this broker does not know; it has to give up everything and join again."
                 raise GroupError(ErrorCode.FENCED_MEMBER_EPOCH, message)
             return _next(member, now.target_epoch, now)
 

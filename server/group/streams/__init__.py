@@ -1,1 +1,1 @@
-"""Streams groups (KIP-1071): the coordinator knows an application's topology, and hands out its tasks."""
+"""Streams groups (KIP-1071): the coordinator knows an application's topology and assigns its tasks to members."""

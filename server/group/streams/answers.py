@@ -1,4 +1,4 @@
-"""What members are told, in the messages of StreamsGroupHeartbeat; a topology from there to its record; whether that is on."""
+"""This module converts between streams groups and the messages of StreamsGroupHeartbeat, and tells whether they are enabled."""
 
 from __future__ import annotations
 
@@ -22,38 +22,38 @@ from ottla.wire.messages.streams_group_heartbeat import (
     Topology,
 )
 
-SERVED: Final = "Streams groups need the feature streams.version, and 'streams' in group.coordinator.rebalance.protocols."
+NOT_SERVED: Final = "Streams groups need the feature streams.version, and 'streams' in group.coordinator.rebalance.protocols."
 
 
 def is_served(features: Mapping[str, int], settings: Mapping[str, Any]) -> bool:
-    """Does a broker of these finalized features and settings have streams groups?"""
+    """Returns whether a broker with these finalized features and settings has streams groups."""
     return bool(features.get("streams.version")) and Kind.STREAMS.value in settings["group.coordinator.rebalance.protocols"]
 
 
 def topology_value(topology: Topology) -> record.StreamsGroupTopologyValue:
-    """As the group's record is to have it: nothing is reordered."""
+    """Returns a topology as the group's record has it, in the same order."""
     return record.StreamsGroupTopologyValue(
         topology.epoch,
         [
             record.Subtopology(
-                each.subtopology_id,
-                each.source_topics,
-                each.source_topic_regex,
-                [_topic_info(topic) for topic in each.state_changelog_topics],
-                each.repartition_sink_topics,
-                [_topic_info(topic) for topic in each.repartition_source_topics],
+                subtopology.subtopology_id,
+                subtopology.source_topics,
+                subtopology.source_topic_regex,
+                [_topic_info(topic) for topic in subtopology.state_changelog_topics],
+                subtopology.repartition_sink_topics,
+                [_topic_info(topic) for topic in subtopology.repartition_source_topics],
                 [
                     record.CopartitionGroup(group.source_topics, group.source_topic_regex, group.repartition_source_topics)
-                    for group in each.copartition_groups
+                    for group in subtopology.copartition_groups
                 ],
             )
-            for each in topology.subtopologies
+            for subtopology in topology.subtopologies
         ],
     )
 
 
 def _topic_info(topic: TopicInfo) -> record.TopicInfo:
-    configs = [record.TopicConfig(each.key, each.value) for each in topic.topic_configs]
+    configs = [record.TopicConfig(config.key, config.value) for config in topic.topic_configs]
     return record.TopicInfo(topic.name, topic.partitions, topic.replication_factor, configs)
 
 
@@ -68,7 +68,7 @@ def task_ids(tasks: TaskIds | Mapping[str, Mapping[int, int]]) -> list[ResponseT
 def endpoints(
     group: StreamsGroup, updated: StreamsMember, replaced: StreamsMember | None, topology: ConfiguredTopology, cluster: Cluster
 ) -> list[EndpointToPartitions]:
-    """For interactive queries: which partitions the processes of the application have, at the addresses that they gave."""
+    """Returns, for interactive queries, the endpoints of the application's processes with the partitions that each has."""
     gone = {updated.member_id, None if replaced is None else replaced.member_id}
     members = [*(member for member in group.members.values() if member.member_id not in gone), updated]
     return [
@@ -91,7 +91,7 @@ def _copies(member: StreamsMember) -> TaskIds:
 
 
 def _partitions(tasks: TaskIds, topology: ConfiguredTopology, cluster: Cluster) -> list[TopicPartition]:
-    """The partitions of topics that tasks read. A topic may have fewer partitions than its subtopology has tasks."""
+    """Returns the partitions of topics that tasks read. A topic may have fewer partitions than its subtopology has tasks."""
     subtopologies = topology.subtopologies or {}
     found = []
     for name, partitions in tasks.items():

@@ -1,14 +1,14 @@
-"""The task assignor `sticky`: which member is to run which task.
+"""This module is the task assignor `sticky`, which decides which member runs which task.
 
-Tasks stay where they were as long as nobody gets more than an even share; what is left goes to whoever has least. A process is
-one instance of the application with a member for each of its threads: it runs no task twice, and its load is its tasks divided by
-its members. The result is that of Kafka 4.4's assignor of the same name, task for task (tests/server/group/streams holds it
-against recorded assignments), which is why the order of members matters; see java_order.
+Tasks stay where they were as long as no member gets more than an even share; the rest goes to the members with the fewest tasks.
+A process is one instance of the application, with a member for each of its threads: it runs no task twice, and its load is its
+number of tasks divided by its members. The result is the same as that of Kafka 4.4's assignor of this name, task for task
+(tests/server/group/streams compares it with recorded assignments). Therefore the order of members matters; see java_order.
 
-1. Active tasks: to the member that had the task active, then to one that had its state (standby, or offsets of a task's state
-   that it reports), both only below the even share; the rest in order of subtopology to the process with the least load.
-2. Standby tasks of subtopologies with state, by the same rules, never to a process that has the task already. What finds no
-   process stays unassigned.
+1. Active tasks go to the member that had the task active, then to one that had its state (as a standby task, or because it
+reports offsets of the state), both only below the even share. The rest goes, in the order of subtopologies, to the process with
+the least load. 2. Standby tasks of subtopologies with state are assigned by the same rules, but never to a process that has the
+task already. A standby task for which there is no process stays unassigned.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ottla.server.group.streams.tasks import NO_TASKS, NONE, TaskIds, Tasks
 logger = logging.getLogger("ottla.server.group")
 
 Task = tuple[str, int]
-"""Subtopology, partition."""
+"""A task: subtopology and partition."""
 
 
 class MemberSpec(NamedTuple):
@@ -50,7 +50,9 @@ class _Candidate(NamedTuple):
 def assign(
     members: Mapping[str, MemberSpec], subtopologies: Mapping[str, SubtopologySpec], standby_replicas: int
 ) -> dict[str, Tasks]:
-    """The target assignment of every member. `members` and `subtopologies` come in the order of Kafka's collections."""
+    """Returns the target assignment of every member. `members` and `subtopologies` must be in the order of Kafka's
+    collections.
+    """
     assignment = _Assignment(members, subtopologies, standby_replicas)
     assignment.assign_active()
     if standby_replicas > 0:
@@ -71,12 +73,12 @@ class _Process:
         self.counts[member_id] = 0
 
     def add(self, member_id: str, task: Task) -> int:
-        """Give a member a task; its number of tasks now."""
+        """Gives a task to a member. Returns the member's number of tasks."""
         self._least_loaded = None
         return self._count(member_id, task)
 
     def add_to_least_loaded(self, task: Task) -> tuple[str, int]:
-        """Give the task to the member with the fewest; that member, and its number of tasks now."""
+        """Gives a task to the member with the fewest. Returns that member and its number of tasks."""
         if len(self.counts) == 1:
             member_id = next(iter(self.counts))
             return member_id, self._count(member_id, task)
@@ -96,7 +98,7 @@ class _Process:
 
 
 class _Quota:
-    """The even share of a number of tasks. Whoever reaches it is out, and the others share what is left."""
+    """The even share of a number of tasks. A member that has reached it takes no further part, and the others share the rest."""
 
     def __init__(self, tasks: int, members: int) -> None:
         self._tasks = tasks
@@ -107,7 +109,8 @@ class _Quota:
     def _share(self) -> None:
         self.per_member = -(-self._tasks // self._members) if self._members else 0
 
-    def taken(self, count: int) -> None:
+    def note_count(self, count: int) -> None:
+        """Notes the number of tasks that a member has after it got one."""
         if count == self.per_member:
             self._members -= 1
             self._tasks -= count
@@ -132,11 +135,13 @@ class _Assignment:
         candidates: dict[Task, list[_Candidate]] = {}
         for member_id, spec in members.items():
             self._processes.setdefault(spec.process_id, _Process()).add_member(member_id)
-            for task in _each(spec.previous.active):
+            for task in _listed(spec.previous.active):
                 self._had_active[task] = member_id
             _collect(candidates, member_id, spec)
         self._had_state = {
-            task: [each.member_id for each in sorted(found, key=lambda each: (not each.is_standby, -each.offset_sum))]
+            task: [
+                had.member_id for had in sorted(found, key=lambda candidate: (not candidate.is_standby, -candidate.offset_sum))
+            ]
             for task, found in candidates.items()
         }
 
@@ -164,8 +169,8 @@ class _Assignment:
                 break  # no members
             member_id, count = process.add_to_least_loaded(task)
             self._active[member_id].append(task)
-            self._active_quota.taken(count)
-            self._quota.taken(count)
+            self._active_quota.note_count(count)
+            self._quota.note_count(count)
             queue.add(process)
 
     def _keep_active(self, task: Task, member_id: str | None) -> bool:
@@ -176,12 +181,12 @@ class _Assignment:
             return False
         count = process.add(member_id, task)
         self._active[member_id].append(task)
-        self._active_quota.taken(count)
-        self._quota.taken(count)
+        self._active_quota.note_count(count)
+        self._quota.note_count(count)
         return True
 
     def _best(self, member_ids: Sequence[str], may: Callable[[_Process], bool] = lambda process: True) -> str | None:
-        """The first of `member_ids`, unless a later one has both the less loaded process and fewer tasks of its own."""
+        """Returns the first of `member_ids`, unless a later one has both a less loaded process and fewer tasks of its own."""
         best = None
         best_load = best_count = 0.0
         for member_id in member_ids:
@@ -204,13 +209,13 @@ class _Assignment:
                     break
         queue = self._by_load()
         unplaced = 0
-        for task, replicas in sorted(left, key=lambda each: each[0], reverse=True):
+        for task, replicas in sorted(left, key=lambda task_and_missing: task_and_missing[0], reverse=True):
             for missing in range(replicas, 0, -1):
                 if not self._place_standby(queue, task):
                     unplaced += missing
                     break
         if unplaced:
-            logger.warning("no process is left for %d standby tasks; more instances of the application could take them", unplaced)
+            logger.warning("%d standby tasks stay unassigned; start more instances of the application to run them", unplaced)
 
     def _keep_standby(self, task: Task) -> bool:
         previous = self._had_active.get(task)
@@ -225,12 +230,12 @@ class _Assignment:
         return self._process_of(member_id).counts[member_id] < self._quota.per_member
 
     def _take_standby(self, member_id: str, task: Task) -> bool:
-        self._quota.taken(self._process_of(member_id).add(member_id, task))
+        self._quota.note_count(self._process_of(member_id).add(member_id, task))
         self._standby[member_id].append(task)
         return True
 
     def _place_standby(self, queue: PriorityQueue[_Process], task: Task) -> bool:
-        """Give the task to the least loaded process that does not have it yet; False if all have it."""
+        """Gives the task to the least loaded process that does not have it yet. Returns False if all processes have it."""
         passed = []
         found = False
         while not found:
@@ -241,7 +246,7 @@ class _Assignment:
             if task not in process.tasks:
                 member_id, count = process.add_to_least_loaded(task)
                 self._standby[member_id].append(task)
-                self._quota.taken(count)
+                self._quota.note_count(count)
                 found = True
         for process in reversed(passed):
             queue.add(process)
@@ -249,8 +254,8 @@ class _Assignment:
 
 
 def _collect(candidates: dict[Task, list[_Candidate]], member_id: str, spec: MemberSpec) -> None:
-    """Whose disk has the state of which task: standby tasks, and what a member reports though it is assigned nothing of it."""
-    for name, partition in _each(spec.previous.standby):
+    """Collects the tasks whose state a member has on disk: its standby tasks, and others that it reports offsets of."""
+    for name, partition in _listed(spec.previous.standby):
         offset_sum = spec.offsets.get(name, {}).get(partition, 0)
         candidates.setdefault((name, partition), []).append(_Candidate(member_id, True, offset_sum))
     for name, offsets in spec.offsets.items():
@@ -259,7 +264,7 @@ def _collect(candidates: dict[Task, list[_Candidate]], member_id: str, spec: Mem
                 candidates.setdefault((name, partition), []).append(_Candidate(member_id, False, offset_sum))
 
 
-def _each(tasks: TaskIds) -> list[Task]:
+def _listed(tasks: TaskIds) -> list[Task]:
     return [(name, partition) for name, partitions in tasks.items() for partition in partitions]
 
 

@@ -1,15 +1,16 @@
-"""One streams group: what its records say, what its members told, and what follows from them.
+"""A `StreamsGroup` is one streams group: the content of its records, what its members reported, and what can be derived from
+them.
 
-    epoch              counts the changes that ask for another assignment: members, topics, settings
-    assignment epoch   the epoch that the target assignment was made for; behind the first while one is due
-    member epochs      how far each member has been led to its target
+    epoch              counts the changes that require another assignment: of members, topics and settings
+    assignment epoch   the epoch that the target assignment was made for; it is lower than the first while a new one is due
+    member epochs      how far each member has got towards its target
 
-    EMPTY: no members.  NOT_READY: topics are missing or do not fit.  ASSIGNING: the target is behind the group.
-    RECONCILING: members are behind the target.  STABLE: none is.
+    EMPTY: there are no members.  NOT_READY: topics are missing or do not fit.  ASSIGNING: the target is behind the group.
+    RECONCILING: a member is behind the target.  STABLE: no member is.
 
-What is persistent changes by `replay` alone. What lives with the process only, as in Kafka: the topology as it was last held
-against the topics, the offsets that members reported, who wants the application shut down, and the endpoints' epoch. A group that
-was loaded, or founded a moment ago, works them out with its next heartbeat.
+Only `replay` changes the persistent state. As in Kafka, these are in memory only: the topology as last compared with the topics,
+the offsets that members reported, the member that requested a shutdown of the application, and the endpoints' epoch. A group that
+was just loaded or created gets them with its next heartbeat.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _Task = tuple[str, int]
 
 
 class StreamsState(enum.Enum):
-    """The values are the names that clients see."""
+    """The states of a group. The values are the names that clients see."""
 
     EMPTY = "Empty"
     NOT_READY = "NotReady"
@@ -47,13 +48,17 @@ class StreamsState(enum.Enum):
 
 
 class TaskOffsets(NamedTuple):
-    """What a member last told of the state on its disk: sums of offsets by subtopology and partition, and of where they end."""
+    """The offsets of the state on a member's disk, as last reported: their sums by subtopology and partition, and those of the
+    end offsets.
+    """
 
     offsets: Mapping[str, Mapping[int, int]] = NONE
     end_offsets: Mapping[str, Mapping[int, int]] = NONE
 
 
 class StreamsGroup(Group):
+    """A streams group (see the module's docstring)."""
+
     kind: ClassVar[Kind] = Kind.STREAMS
 
     def __init__(self, group_id: str) -> None:
@@ -66,7 +71,7 @@ class StreamsGroup(Group):
         self.members: dict[str, StreamsMember] = {}
         self.static_members: dict[str, str] = {}  # instance id -> member id
         self.targets: dict[str, Tasks] = {}
-        # Not in any record.
+        # These are in no record.
         self.configured: ConfiguredTopology | None = None
         self.task_offsets: dict[str, TaskOffsets] = {}
         self.shutdown_requested_by: str | None = None
@@ -79,7 +84,7 @@ class StreamsGroup(Group):
         self._standby: dict[_Task, set[str]] = {}
         self._warmup: dict[_Task, set[str]] = {}
 
-    # What every group answers
+    # Methods of every group
 
     @property
     def epoch(self) -> int:
@@ -110,7 +115,7 @@ class StreamsGroup(Group):
     # Members
 
     def member(self, member_id: str) -> StreamsMember:
-        """GroupError UNKNOWN_MEMBER_ID."""
+        """Returns a member. Raises GroupError UNKNOWN_MEMBER_ID."""
         member = self.members.get(member_id)
         if member is None:
             raise GroupError(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {self.group_id}.")
@@ -129,7 +134,9 @@ class StreamsGroup(Group):
         )
 
     def task_epoch(self, member: StreamsMember, topic: str, partition: int) -> int | None:
-        """Since which epoch the member runs the task that reads the partition; None: it does not, nor is it to give it up."""
+        """Returns the epoch since which the member has the task that reads the partition, even if it has to give it up; None if
+        it does not have it.
+        """
         subtopology = self._sources.get(topic, "")
         for held in (member.held, member.to_revoke):
             epoch = held.active.get(subtopology, {}).get(partition)
@@ -137,19 +144,19 @@ class StreamsGroup(Group):
                 return epoch
         return None
 
-    def forget_offsets_of_strangers(self) -> None:
-        """Of a member whose heartbeat could not be written: if it was to be its first, nobody would ever take them away."""
+    def forget_offsets_of_non_members(self) -> None:
+        """Drops the offsets of a member whose first heartbeat could not be written, since nothing else would ever remove them."""
         for member_id in self.task_offsets.keys() - self.members.keys():
             del self.task_offsets[member_id]
 
-    # Looking at topics
+    # Checking topics
 
     def needs_any(self, topics: Set[str]) -> bool:
-        """Does the application read one of these topics, or keep its state in it?"""
+        """Returns whether the application reads one of these topics, or keeps its state in it."""
         return not self._required.isdisjoint(topics)
 
     def refresh_due(self, now_ms: int) -> bool:
-        """Are its topics to be looked at? Also where the epoch that was to be written with the last look is not there."""
+        """Returns whether the group's topics must be checked. They also must if the epoch of the last check was not written."""
         return now_ms >= self._refresh_at_ms or self.epoch < self._refresh_epoch
 
     def refreshed(self, now_ms: int, epoch: int) -> None:
@@ -161,7 +168,7 @@ class StreamsGroup(Group):
     # Replay
 
     def replay(self, record: ProtocolRecord) -> None:
-        """Make a record true. All but the tombstone of the group itself, which is the protocol's to act on."""
+        """Applies a record, except the tombstone of the group itself, which the protocol handles."""
         _REPLAY[type(record.key).__name__](self, record.key, record.value)
 
     def _replay_metadata(self, key: Any, value: Any) -> None:
@@ -205,7 +212,7 @@ class StreamsGroup(Group):
         for held in (member.held, member.to_revoke):
             self._active |= {(name, partition): process for name, partitions in held.active.items() for partition in partitions}
             for tasks, holders in ((held.standby, self._standby), (held.warmup, self._warmup)):
-                for task in _each(tasks):
+                for task in _listed(tasks):
                     holders.setdefault(task, set()).add(process)
 
     def _drop(self, member_id: str) -> None:
@@ -216,7 +223,7 @@ class StreamsGroup(Group):
             self.shutdown_requested_by = None
 
     def _forget(self, member: StreamsMember | None) -> None:
-        """Take out what follows from a member, which is about to change or to go."""
+        """Removes what was derived from a member that is about to change or to be removed."""
         if member is None:
             return
         if member.instance_id is not None and self.static_members.get(member.instance_id) == member.member_id:
@@ -228,11 +235,11 @@ class StreamsGroup(Group):
                     if self._active.get((name, partition)) == process:
                         del self._active[name, partition]
             for tasks, holders in ((held.standby, self._standby), (held.warmup, self._warmup)):
-                for task in _each(tasks):
+                for task in _listed(tasks):
                     holders.get(task, set()).discard(process)
 
     def removal_records(self, member: StreamsMember) -> list[GroupRecord]:
-        """Returns the records that take a member out for good. The others get its tasks with their next heartbeats."""
+        """Returns the records that remove a member. The others get its tasks with their next heartbeats."""
         gone: list[GroupRecord] = [*records.member_tombstones(self.group_id, member.member_id)]
         gone.append(records.metadata_record(self.group_id, self.metadata._replace(epoch=self.epoch + 1)))
         if len(self.members) == 1:
@@ -243,7 +250,7 @@ class StreamsGroup(Group):
         return self.targets.get(member_id, NO_TASKS)
 
 
-def _each(tasks: TaskIds) -> list[_Task]:
+def _listed(tasks: TaskIds) -> list[_Task]:
     return [(name, partition) for name, partitions in tasks.items() for partition in partitions]
 
 

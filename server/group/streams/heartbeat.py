@@ -1,14 +1,15 @@
-"""One heartbeat of a member of a streams group: everything that it does to the group, as records and an answer.
+"""A `Heartbeat` is one heartbeat of a member of a streams group: everything that it changes in the group, as records and an
+answer.
 
-A heartbeat may be a join (epoch 0), which brings the topology, a sign of life with or without what the member owns now, or a
-goodbye (-1; -2 for a static member that means to return). The steps of all but the goodbye, in this order:
+With a heartbeat a member joins (epoch 0) and sends the topology, gives a sign of life, with or without the tasks that it has, or
+leaves (-1, or -2 for a static member that will return; protocol.py handles these). All but a leaving member take these steps:
 
-1. who it is: a new member, a known one, or a static member that takes another's place; an epoch that does not fit is fenced;
-2. what it says of itself: any change there asks for another assignment (of a static member only what matters to one);
-3. its topology against the group's, and the group's against the topics, if those have changed;
-4. the group's epoch, if any of this or the settings ask for another assignment;
-5. the target assignment, if it is behind the epoch and neither the first delay nor the interval forbids it yet;
-6. the member's own way to its target (reconcile.py).
+1. find the member: a new one, a known one, or a static member that replaces another; a wrong epoch is fenced;
+2. update the member: a change requires another assignment (for a static member only a change that affects the assignment);
+3. compare its topology with the group's and, if topics have changed, the group's topology with the topics;
+4. raise the group's epoch if any of this, or the settings, require another assignment;
+5. make a target assignment if it is behind the epoch and neither the first delay nor the interval forbids it;
+6. lead the member towards its target (reconcile.py).
 
 Errors: 25 UNKNOWN_MEMBER_ID, 42 INVALID_REQUEST, 69 GROUP_ID_NOT_FOUND (no group, or one of another kind), 81
 GROUP_MAX_SIZE_REACHED, 82 FENCED_INSTANCE_ID, 110 FENCED_MEMBER_EPOCH, 111 UNRELEASED_INSTANCE_ID, 130 STREAMS_INVALID_TOPOLOGY.
@@ -42,8 +43,8 @@ NO_TOPOLOGY_EPOCH = -1
 
 
 class HeartbeatContext(NamedTuple):
-    """What a heartbeat sees beside its group. `first_delay(group_id, delay_ms)`: is the group's first assignment still put off?
-    A group without members begins to put it off (delay above 0).
+    """What a heartbeat uses besides its group. `first_delay(group_id, delay_ms)` returns whether the group's first assignment is
+    still delayed; the delay of a group without members begins with that call if `delay_ms` is above 0.
     """
 
     cluster: Cluster
@@ -54,7 +55,7 @@ class HeartbeatContext(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What a heartbeat comes to. `member` is as it is going to be, `former` as it was."""
+    """The outcome of a heartbeat. `member` is the member as it will be, `former` as it was."""
 
     records: list[GroupRecord]
     group: StreamsGroup
@@ -66,7 +67,7 @@ class Outcome(NamedTuple):
 
 
 class Heartbeat:
-    """`group` is the one that the records will be replayed into, or for a new group one that is thrown away then."""
+    """A heartbeat. `group` is the one that the records will be replayed into or, for a new group, one that is discarded then."""
 
     def __init__(
         self,
@@ -88,7 +89,7 @@ class Heartbeat:
         self._assignment = context.settings.assignment(group.group_id)
 
     def run(self) -> Outcome:
-        """GroupError: see the module; nothing is to be written."""
+        """Returns the outcome. If it raises GroupError (see the module's docstring), nothing must be written."""
         group, request = self._group, self._request
         if self._joins:
             self._admit_one_more()
@@ -123,7 +124,7 @@ class Heartbeat:
         self._report_problems(configured, reconciled)
         return Outcome(self._records, group, reconciled, member, replaced, configured, self._problems)
 
-    # Who it is
+    # Finding the member
 
     def _admit_one_more(self) -> None:
         group, request = self._group, self._request
@@ -131,10 +132,12 @@ class Heartbeat:
             return
         most = self._context.settings.max_size()
         if len(group.members) >= most and request.member_id not in group.members:
-            raise GroupError(ErrorCode.GROUP_MAX_SIZE_REACHED, f"The group has {most} members already, as many as it may have.")
+            raise GroupError(
+                ErrorCode.GROUP_MAX_SIZE_REACHED, f"The group has {most} members already, the most that it may have."
+            )
 
     def _identify(self) -> tuple[StreamsMember, StreamsMember | None]:
-        """The member as it is, and the static member whose place it takes."""
+        """Returns the member as it is, and the static member that it replaces, if any."""
         group, request = self._group, self._request
         member_id, instance_id = request.member_id, request.instance_id
         if instance_id is None:
@@ -155,7 +158,7 @@ class Heartbeat:
         if existing.epoch != LEAVING_STATIC_EPOCH:
             raise GroupError(
                 ErrorCode.UNRELEASED_INSTANCE_ID,
-                f"Member {existing.member_id} has instance id {request.instance_id} and has not left.",
+                f"Instance id {request.instance_id} is in use by member {existing.member_id}, which has not left.",
             )
         member = existing._replace(member_id=request.member_id, epoch=JOINING_EPOCH, previous_epoch=JOINING_EPOCH)
         self._records += [
@@ -167,7 +170,9 @@ class Heartbeat:
         return member
 
     def _check_epoch(self, member: StreamsMember) -> None:
-        """The member's own epoch, or the one before it, where the answer with the last one may have been lost."""
+        """Checks that the epoch is the member's, or the one before it if the answer with the new one may have been lost. Raises
+        GroupError FENCED_MEMBER_EPOCH.
+        """
         epoch = self._request.member_epoch
         if epoch in (JOINING_EPOCH, member.epoch):
             return
@@ -180,7 +185,7 @@ class Heartbeat:
             f"The member is in epoch {member.epoch}, not in {epoch}: it has to give up its tasks and join again.",
         )
 
-    # What it says of itself
+    # Updating the member
 
     def _updated(self, member: StreamsMember) -> StreamsMember:
         request = self._request
@@ -202,7 +207,7 @@ class Heartbeat:
         return member._replace(**reported)  # type: ignore[arg-type]  # of the fields' own types
 
     def _note_member(self, member: StreamsMember, updated: StreamsMember) -> bool:
-        """Does what it says ask for another assignment?"""
+        """Records the member if it has changed. Returns whether that requires another assignment."""
         if updated == member:
             return False
         self._records.append(records.member_record(self._group.group_id, updated))
@@ -227,7 +232,7 @@ class Heartbeat:
     # Topology and topics
 
     def _topology(self, updated: StreamsMember) -> StreamsGroupTopologyValue:
-        """The group's, which may be the one that this member brings."""
+        """Returns the group's topology, which may be the one that this member sends."""
         group, brought = self._group, self._request.topology
         known = group.topology
         if known is None:
@@ -237,14 +242,16 @@ class Heartbeat:
             self._records.append(records.topology_record(group.group_id, topology))
             return topology
         if brought is not None and brought.epoch >= known.epoch and not same_topology(topology_value(brought), known):
-            raise GroupError(ErrorCode.INVALID_REQUEST, "The group has another topology, and it cannot be changed.")
+            raise GroupError(ErrorCode.INVALID_REQUEST, "The group has another topology, which cannot be changed.")
         if updated.topology_epoch < known.epoch:
-            detail = f"The member has topology epoch {updated.topology_epoch}, the group {known.epoch} already."
+            detail = f"The member has topology epoch {updated.topology_epoch}, but the group has {known.epoch} already."
             self._problems.append(Problem(Status.STALE_TOPOLOGY, detail))
         return known
 
     def _look_at_topics(self, topology: StreamsGroupTopologyValue) -> tuple[int, ConfiguredTopology, bool]:
-        """The hash of its topics, the topology as they let it be, and whether another assignment follows from that."""
+        """Returns the hash of the group's topics, the topology as configured for them, and whether a change of them requires
+        another assignment.
+        """
         group, context = self._group, self._context
         if group.topology is not None and group.configured is not None and not group.refresh_due(context.now_ms):
             return group.metadata.metadata_hash, group.configured, False
@@ -260,17 +267,17 @@ class Heartbeat:
         request = self._request
         subtopologies = configured.subtopologies or {}
         for tasks in (request.active_tasks, request.standby_tasks, request.warmup_tasks):
-            for each in tasks or ():
-                subtopology = subtopologies.get(each.subtopology_id)
-                if subtopology is None or not all(0 <= partition < subtopology.tasks for partition in each.partitions):
+            for owned in tasks or ():
+                subtopology = subtopologies.get(owned.subtopology_id)
+                if subtopology is None or not all(0 <= partition < subtopology.tasks for partition in owned.partitions):
                     raise GroupError(
-                        ErrorCode.INVALID_REQUEST, f"Tasks {each.partitions} of subtopology {each.subtopology_id} do not exist."
+                        ErrorCode.INVALID_REQUEST, f"Tasks {owned.partitions} of subtopology {owned.subtopology_id} do not exist."
                     )
 
     # Assignment
 
     def _target(self, updated: StreamsMember, epoch: int, configured: ConfiguredTopology, delay_ms: int) -> tuple[int, Tasks]:
-        """The epoch that the member is to be led to, and what it is to have there."""
+        """Returns the epoch and the tasks that the member is led to. Makes a new target assignment if one is due."""
         group, context = self._group, self._context
         if context.first_delay(group.group_id, delay_ms):
             self._problems.append(Problem(Status.ASSIGNMENT_DELAYED, "The first assignment waits for more members."))
@@ -286,7 +293,7 @@ class Heartbeat:
         return epoch, targets.get(updated.member_id, NO_TASKS)
 
     def _known_target(self, updated: StreamsMember) -> Tasks:
-        """A static member inherits what is meant for the former holder of its instance id."""
+        """Returns the member's present target. A static member inherits that of the former member with its instance id."""
         member_id, instance_id = updated.member_id, updated.instance_id
         if instance_id is not None:
             member_id = self._group.static_members.get(instance_id, member_id)
@@ -301,56 +308,56 @@ class Heartbeat:
         return member
 
     def _owned(self) -> Tasks | None:
-        """What the member says that it has; None if it does not say."""
+        """Returns the tasks that the member reports to have, or None if it does not report them."""
         request = self._request
         roles = (request.active_tasks, request.standby_tasks, request.warmup_tasks)
         return None if None in roles else Tasks(*(_task_ids(role or ()) for role in roles))
 
-    # What the member hears of the group
+    # Statuses in the answer
 
     def _report_problems(self, configured: ConfiguredTopology, member: StreamsMember) -> None:
         group = self._group
         if configured.problem is not None:
             self._problems.append(configured.problem)
         if group.shutdown_requested_by is not None:
-            detail = f"Member {group.shutdown_requested_by} met a fatal error and wants the whole application to stop."
+            detail = f"Member {group.shutdown_requested_by} had a fatal error and requested that the whole application stops."
             self._problems.append(Problem(Status.SHUTDOWN_APPLICATION, detail))
         missing = [tag for tag in self._assignment.rack_tags if tag not in member.client_tags]
         if missing and self._version >= 1:
             detail = (
-                f"The group spreads standby tasks over client tags that the member lacks: {', '.join(missing)} (client.tag.*)."
+                f"The group distributes standby tasks by client tags that the member lacks: {', '.join(missing)} (client.tag.*)."
             )
             self._problems.append(Problem(Status.MISSING_CLIENT_TAGS, detail))
 
 
 def known_static(group: StreamsGroup, instance_id: str, member_id: str) -> StreamsMember:
-    """The static member that these ids name. GroupError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
+    """Returns the static member with these two ids. Raises GroupError UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID."""
     member = group.static_member(instance_id)
     if member is None:
-        raise GroupError(ErrorCode.UNKNOWN_MEMBER_ID, f"Nobody has instance id {instance_id}.")
+        raise GroupError(ErrorCode.UNKNOWN_MEMBER_ID, f"No member has the instance id {instance_id}.")
     if member.member_id != member_id:
-        raise GroupError(ErrorCode.FENCED_INSTANCE_ID, f"Member {member.member_id} has instance id {instance_id} now.")
+        raise GroupError(ErrorCode.FENCED_INSTANCE_ID, f"Instance id {instance_id} is now in use by member {member.member_id}.")
     return member
 
 
 def same_topology(left: StreamsGroupTopologyValue, right: StreamsGroupTopologyValue) -> bool:
-    """The order of subtopologies does not matter."""
-    by_id = [{each.subtopology_id: each for each in topology.subtopologies} for topology in (left, right)]
+    """Returns whether two topologies are the same. The order of subtopologies does not matter."""
+    by_id = [{known.subtopology_id: known for known in topology.subtopologies} for topology in (left, right)]
     return left.epoch == right.epoch and by_id[0] == by_id[1]
 
 
 def _task_ids(tasks: Sequence[RequestTaskIds]) -> dict[str, frozenset[int]]:
-    return {each.subtopology_id: frozenset(each.partitions) for each in tasks}
+    return {owned.subtopology_id: frozenset(owned.partitions) for owned in tasks}
 
 
 def _nested(offsets: Sequence[TaskOffset]) -> Mapping[str, Mapping[int, int]]:
-    """GroupError INVALID_REQUEST for a task that is named twice."""
+    """Returns offsets by subtopology and partition. Raises GroupError INVALID_REQUEST for a task that is named twice."""
     nested: dict[str, dict[int, int]] = {}
-    for each in offsets:
-        partitions = nested.setdefault(each.subtopology_id, {})
-        if each.partition in partitions:
+    for task in offsets:
+        partitions = nested.setdefault(task.subtopology_id, {})
+        if task.partition in partitions:
             raise GroupError(
-                ErrorCode.INVALID_REQUEST, f"Task {each.subtopology_id}_{each.partition} has two offsets in this request."
+                ErrorCode.INVALID_REQUEST, f"Task {task.subtopology_id}_{task.partition} has two offsets in this request."
             )
-        partitions[each.partition] = each.offset
+        partitions[task.partition] = task.offset
     return nested or NONE

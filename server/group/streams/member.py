@@ -1,8 +1,8 @@
-"""One member of a streams group: a thread of the application, as its records describe it. Immutable.
+"""A `StreamsMember` is one member of a streams group, a thread of the application, as its records describe it. It is immutable.
 
 STABLE --new target takes something away--> UNREVOKED_TASKS --all given up--> (next target)
    ^  |                                                                           |
-   |  '--a new task is still held by another--> UNRELEASED_TASKS <----------------'
+   |  '--another member still has a new task--> UNRELEASED_TASKS <----------------'
    '---------------------all are free--------------'
 """
 
@@ -17,7 +17,7 @@ from ottla.server.group.streams.tasks import NONE, NOTHING_HELD, HeldTasks
 
 
 class MemberState(enum.IntEnum):
-    """The values are those of StreamsGroupCurrentMemberAssignmentValue."""
+    """The states of a member. The values are those of StreamsGroupCurrentMemberAssignmentValue."""
 
     STABLE = 1
     UNREVOKED_TASKS = 2
@@ -26,15 +26,15 @@ class MemberState(enum.IntEnum):
 
 
 class Endpoint(NamedTuple):
-    """Where a process answers interactive queries."""
+    """The address where a process answers interactive queries."""
 
     host: str
     port: int
 
 
 class StreamsMember(NamedTuple):
-    """See the module. `epoch` is the target assignment that the member has come to, `previous_epoch` the one before it, which a
-    member still names when the answer that told it of the last one was lost.
+    """A member of a streams group (see the module's docstring). `epoch` is that of the target assignment that the member has
+    reached, `previous_epoch` the one before it, which the member still sends if the answer with the new one was lost.
     """
 
     member_id: str
@@ -59,7 +59,9 @@ class StreamsMember(NamedTuple):
     def is_reconciled_to(self, epoch: int) -> bool:
         return self.state is MemberState.STABLE and self.epoch == epoch
 
-    def left_for_a_while(self) -> StreamsMember:
-        """A static member that means to come back: its tasks wait for it, and commits of whoever still runs them count."""
+    def left_temporarily(self) -> StreamsMember:
+        """Returns a static member as it is after it left to come back later. It keeps its tasks, from epoch 0 on, so that commits
+        of the client that still runs them count.
+        """
         active = {name: dict.fromkeys(partitions, 0) for name, partitions in self.held.active.items()}
         return self._replace(epoch=LEAVING_STATIC_EPOCH, held=self.held._replace(active=active), to_revoke=NOTHING_HELD)

@@ -1,10 +1,11 @@
-"""The streams protocol on one shard (KIP-1071): its groups' records, heartbeats, deadlines, and who may commit when.
+"""The streams protocol on one shard (KIP-1071) handles its groups' records, heartbeats and deadlines, and decides who may commit
+when.
 
-A member is out when it is silent for a session, or does not give up in its rebalance timeout what it is to give up. The first
-assignment of a group waits a moment, so that an application that starts in several places is assigned once.
+A member is removed when it sends no heartbeat for its session timeout, or does not give up tasks within its rebalance timeout.
+The first assignment of a group is delayed a little, so that an application that starts several instances is assigned once.
 
-Reading order: member.py, tasks.py and group.py (what there is), topology.py (what it needs of the cluster), assignor.py and
-reconcile.py (who is to run what, and how it gets there), heartbeat.py (how a request becomes records).
+Reading order: member.py, tasks.py and group.py (the state), topology.py (what it needs of the cluster), assignor.py and
+reconcile.py (which member runs what, and how it gets there), heartbeat.py (how a request becomes records).
 """
 
 from __future__ import annotations
@@ -42,11 +43,11 @@ logger = logging.getLogger("ottla.server.group")
 SESSION = "session"
 REBALANCE = "rebalance"
 OFFSETS_SINCE = 9
-"""The version of OffsetCommit that knows member epochs."""
+"""The version of OffsetCommit from which on it has member epochs."""
 
 
 class Answer(NamedTuple):
-    """What a heartbeat is answered, and which internal topics are to be created for its group."""
+    """The answer to a heartbeat, and the internal topics that have to be created for its group."""
 
     response: StreamsGroupHeartbeatResponse
     missing: Mapping[str, InternalTopic] = {}
@@ -57,6 +58,8 @@ def open_protocol(shard: GroupShard) -> StreamsProtocol:
 
 
 class StreamsProtocol(GroupProtocol[StreamsGroup]):
+    """The streams groups of one shard."""
+
     kind: ClassVar[Kind] = Kind.STREAMS
 
     def __init__(self, shard: GroupShard) -> None:
@@ -64,14 +67,14 @@ class StreamsProtocol(GroupProtocol[StreamsGroup]):
         self._timers = MemberTimers(shard.clock)
         self._delays: dict[str, Timer] = {}  # group id -> end of the delay before its first assignment
         self._failed_topics: dict[str, tuple[str, float]] = {}
-        """Internal topic -> why it was not created, and until when that holds."""
+        """Internal topic -> the reason why it was not created, and when it may be tried again."""
         self._topics = Topics(shard.cluster, self._refresh_groups)
         self.settings = StreamsGroupConfig(GroupConfigs(shard.settings.broker, shard.cluster))
 
     # State
 
     def replay(self, record: GroupRecord) -> None:
-        """A group comes with its first record and goes with its tombstone."""
+        """Applies a record. A group begins with its first record and ends with its tombstone."""
         assert isinstance(record, ProtocolRecord)
         groups = self._shard.groups
         group = group_of(groups, record, StreamsGroup)
@@ -97,7 +100,7 @@ class StreamsProtocol(GroupProtocol[StreamsGroup]):
             delay.cancel()
 
     def topic_changed(self, topic: str, *, is_new: bool = False) -> None:
-        """The next heartbeat of a group that needs it finds out what that means."""
+        """Notes that a topic has changed. The next heartbeat of a group that needs it handles that."""
         self._topics.changed(topic)
 
     def _refresh_groups(self, changed: Set[str]) -> None:
@@ -108,7 +111,7 @@ class StreamsProtocol(GroupProtocol[StreamsGroup]):
     # Heartbeats
 
     def group_heartbeat(self, request: StreamsGroupHeartbeatRequest, client: Client, version: int) -> Answer:
-        """Answers a heartbeat of a member that joins or goes on; see heartbeat.py. GroupError."""
+        """Answers a heartbeat of a member that joins or stays (heartbeat.py). Raises GroupError."""
         shard = self._shard
         self._topics.report_changes()
         is_known = request.group_id in shard.groups
@@ -118,7 +121,7 @@ class StreamsProtocol(GroupProtocol[StreamsGroup]):
         try:
             shard.run(Result(outcome.records, None))
         except GroupError:
-            group.forget_offsets_of_strangers()
+            group.forget_offsets_of_non_members()
             raise
         member = outcome.member
         if outcome.replaced is not None:
@@ -131,7 +134,9 @@ class StreamsProtocol(GroupProtocol[StreamsGroup]):
         return Answer(self._response(request, outcome, is_known=is_known), outcome.topology.missing)
 
     def group_leave(self, request: StreamsGroupHeartbeatRequest) -> Answer:
-        """Answers a heartbeat of a member that leaves. GroupError: GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
+        """Answers a heartbeat of a member that leaves. Raises GroupError GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID or
+        FENCED_INSTANCE_ID.
+        """
         group = self.group(request.group_id)
         if request.shutdown_application and group.shutdown_requested_by is None:
             group.shutdown_requested_by = request.member_id
@@ -140,13 +145,15 @@ class StreamsProtocol(GroupProtocol[StreamsGroup]):
         else:
             member = known_static(group, request.instance_id, request.member_id)
         if request.instance_id is not None and request.member_epoch == LEAVING_STATIC_EPOCH:
-            self._shard.run(Result((current_record(group.group_id, member.left_for_a_while()),), None))
+            self._shard.run(Result((current_record(group.group_id, member.left_temporarily()),), None))
         else:
             self._remove(group, member)
         return Answer(StreamsGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch))
 
     def _group_for(self, request: StreamsGroupHeartbeatRequest) -> tuple[StreamsGroup, Sequence[GroupRecord]]:
-        """The group, and what has to be written first; whoever joins founds it, in place of a classic one without members."""
+        """Returns the group, and the records that have to be written first. A member that joins creates the group, in place of a
+        classic one without members.
+        """
         group = self._shard.groups.get(request.group_id)
         joins_now = request.member_epoch == JOINING_EPOCH
         if joins_now and group is None:
@@ -156,7 +163,7 @@ class StreamsProtocol(GroupProtocol[StreamsGroup]):
         return self.group(request.group_id), ()
 
     def group(self, group_id: str) -> StreamsGroup:
-        """GroupError GROUP_ID_NOT_FOUND, also for a group of another kind."""
+        """Returns the streams group of this id. Raises GroupError GROUP_ID_NOT_FOUND, also for a group of another kind."""
         group = self._shard.groups.get(group_id)
         if group is None:
             raise GroupError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
@@ -197,31 +204,38 @@ class StreamsProtocol(GroupProtocol[StreamsGroup]):
     def _begin_session(self, group_id: str, member_id: str) -> None:
         timeout_ms = self.settings.session_timeout_ms(group_id)
         self._timers.push_back(
-            SESSION, group_id, member_id, timeout_ms, lambda: self._fence(group_id, member_id, "its session is over")
+            SESSION, group_id, member_id, timeout_ms, lambda: self._fence(group_id, member_id, "its session has expired")
         )
 
     def _await_revocation(self, group_id: str, member: StreamsMember) -> None:
         def overdue() -> None:
-            self._fence(group_id, member.member_id, f"it did not leave epoch {member.epoch} in time", member.epoch)
+            self._fence(
+                group_id,
+                member.member_id,
+                f"it was still in epoch {member.epoch} after {member.rebalance_timeout_ms} ms",
+                member.epoch,
+            )
 
         self._timers.set(REBALANCE, group_id, member.member_id, member.rebalance_timeout_ms, overdue)
 
     def _fence(self, group_id: str, member_id: str, why: str, epoch: int | None = None) -> None:
-        """Put a member out, if it is still there, and still in that epoch. GroupError: it stays."""
+        """Removes a member if it is still there, and still in that epoch. Raises GroupError if that cannot be written; the member
+        then stays.
+        """
         group = self._shard.groups.get(group_id)
         member = group.members.get(member_id) if isinstance(group, StreamsGroup) else None
         if member is None or epoch not in (None, member.epoch):
             return
         assert isinstance(group, StreamsGroup)
         self._remove(group, member)
-        logger.info("group %s: member %s is out: %s", group_id, member_id, why)
+        logger.info("group %s: removed %s: %s", group_id, member_id, why)
 
     def _remove(self, group: StreamsGroup, member: StreamsMember) -> None:
         self._shard.run(Result(group.removal_records(member), None))
         self._timers.cancel_all(group.group_id, member.member_id)
 
     def _is_delayed(self, group_id: str, delay_ms: int) -> bool:
-        """Is the first assignment still put off? It is from now on, where that is asked for (`delay_ms` above 0)."""
+        """Returns whether the first assignment is still delayed. Begins the delay if `delay_ms` is above 0."""
         if delay_ms > 0 and group_id not in self._delays:
             timer = self._delays[group_id] = Timer(self._shard.clock, lambda: self._assign_delayed(group_id))
             timer.reset(delay_ms)
@@ -236,18 +250,20 @@ class StreamsProtocol(GroupProtocol[StreamsGroup]):
     # Internal topics
 
     def topics_to_create(self, missing: Iterable[str]) -> list[str]:
-        """Those whose creation did not fail a moment ago."""
+        """Returns those of the missing topics whose creation did not fail a moment ago."""
         now = self._shard.clock.monotonic()
         self._failed_topics = {name: failed for name, failed in self._failed_topics.items() if failed[1] > now}
         return [name for name in missing if name not in self._failed_topics]
 
     def creation_failed(self, group_id: str, topic: str, why: str) -> None:
-        """It is not tried again for two heartbeats; until then members are told why."""
+        """Notes that a topic could not be created. It is not tried again for two heartbeat intervals; until then members get the
+        reason.
+        """
         seconds = 2 * self.settings.heartbeat_interval_ms(group_id) / 1000
         self._failed_topics[topic] = (why, self._shard.clock.monotonic() + seconds)
 
     def failures(self, topics: Iterable[str]) -> dict[str, str]:
-        """Why topics were not created, by name."""
+        """Returns the reasons why topics were not created, by topic name."""
         return {name: self._failed_topics[name][0] for name in topics if name in self._failed_topics}
 
     # Offsets
@@ -271,7 +287,9 @@ class StreamsProtocol(GroupProtocol[StreamsGroup]):
             raise GroupError(ErrorCode.STALE_MEMBER_EPOCH)
 
     def admit_partitions(self, group: StreamsGroup, committer: Committer, commits: Iterable[Commit]) -> None:
-        """A member in an earlier epoch may commit what it has run since then: its answer with the new one may be on its way."""
+        """Checks a commit with an earlier epoch: it is allowed for tasks that the member has had since then, because the answer
+        with its new epoch may still be on its way.
+        """
         member = group.members.get(committer.member_id)
         if member is None or committer.epoch >= member.epoch:
             return
@@ -289,7 +307,7 @@ class StreamsProtocol(GroupProtocol[StreamsGroup]):
     # The classic protocol
 
     def join(self, group_id: str, request: Join) -> JoinAnswer:
-        """An empty group becomes a classic one."""
+        """Answers a JoinGroup: an empty group becomes a classic group; any other refuses it."""
         group: Group | None = self._shard.groups.get(group_id)
         assert isinstance(group, StreamsGroup)
         if group.is_empty and not request.member_id and request.protocol_type and request.protocols:

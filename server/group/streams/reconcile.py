@@ -1,12 +1,13 @@
-"""How a member gets from the tasks it holds to those it is to hold, one heartbeat at a time.
+"""This module leads a member from the tasks that it holds to those of its target, one heartbeat at a time.
 
-First it gives up what it is no longer to have, and says so by naming what it owns; only then does it get what is new to it,
-and of that only what nobody else still runs: an active task has one owner in the group, and no process runs a task twice in any
-role. The member comes to the epoch of the target as soon as it has nothing to give up, and waits there for what is not free yet.
+First the member gives up the tasks that it loses, and confirms that by reporting the tasks it owns. Only then does it get new
+tasks, and only those that no other member still runs: an active task has one owner in the group, and no process has a task twice
+in any role. The member enters the epoch of the target as soon as it has nothing to give up, and waits there for tasks that are
+not free yet.
 
-Roles of a task that the member itself holds change in place, so that the state on its disk is kept (Kafka 4.4): from active to
-standby at once, though the active task still counts as held until its release is told; between standby and warm-up at once; from
-standby or warm-up to active when the active task is free, until which it keeps the copy.
+The role of a task that the member holds itself changes in place, so that the state on its disk is kept (Kafka 4.4): from active
+to standby at once, though the active task counts as held until the member has confirmed its release; between standby and warm-up
+at once; and from standby or warm-up to active when the active task is free, until which the member keeps the copy.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from ottla.server.group.streams.tasks import (
     HeldTasks,
     TaskIds,
     Tasks,
-    merged,
+    merge,
     overlap,
     with_task,
     without_task,
@@ -31,7 +32,9 @@ from ottla.wire.errors import ErrorCode
 
 
 class Holders(NamedTuple):
-    """Which processes hold a task in a role now, held or still to be given up: (subtopology, partition) -> process ids."""
+    """The processes that have a task in each role now, even if they have to give it up: (subtopology, partition) ->
+    process ids.
+    """
 
     active: Callable[[str, int], str | None]
     standby: Callable[[str, int], frozenset[str]]
@@ -39,7 +42,9 @@ class Holders(NamedTuple):
 
 
 class _Difference(NamedTuple):
-    """Of one role: `kept` is held and targeted, `lost` held and not targeted, `gained` the rest of the target that is free."""
+    """The changes in one role: `kept` tasks are held and in the target, `lost` ones are held and not in it, and `gained` ones are
+    the rest of the target, as far as they are free.
+    """
 
     kept: dict[str, frozenset[int]]
     lost: dict[str, frozenset[int]]
@@ -48,8 +53,8 @@ class _Difference(NamedTuple):
 
 
 def reconcile(member: StreamsMember, target_epoch: int, target: Tasks, holders: Holders, owned: Tasks | None) -> StreamsMember:
-    """The member after this heartbeat, in which it said that it has `owned` (None: it did not say). GroupError
-    FENCED_MEMBER_EPOCH: its record has a state that we do not know, so it is to begin anew.
+    """Returns the member as it is after this heartbeat, in which it reported to have `owned` (None: it did not report). Raises
+    GroupError FENCED_MEMBER_EPOCH if its record has an unknown state, so that it joins again.
     """
     if member.state is MemberState.STABLE:
         return member if member.epoch == target_epoch else _next(member, member.epoch, target_epoch, target, holders, owned)
@@ -62,13 +67,13 @@ def reconcile(member: StreamsMember, target_epoch: int, target: Tasks, holders: 
     if owned is None or owned:
         raise GroupError(
             ErrorCode.FENCED_MEMBER_EPOCH,
-            "The streams group member is in a unknown state. The member must abandon all its tasks and rejoin.",
+            "The member is in a state that this broker does not know; it has to give up all its tasks and join again.",
         )
     return _next(member, target_epoch, target_epoch, target, holders, owned)
 
 
 def _released(tasks: HeldTasks, owned: Tasks | None) -> bool:
-    """Has the member told that none of these is among what it owns?"""
+    """Returns whether the member has reported that it owns none of these."""
     return owned is not None and not overlap(owned, tasks)
 
 
@@ -102,12 +107,14 @@ def _next(
     )
     blocked = active.blocked or standby.blocked or warmup.blocked
     return member.at_epoch(target_epoch)._replace(
-        state=MemberState.UNRELEASED_TASKS if blocked else MemberState.STABLE, held=merged(kept, gained), to_revoke=NOTHING_HELD
+        state=MemberState.UNRELEASED_TASKS if blocked else MemberState.STABLE, held=merge(kept, gained), to_revoke=NOTHING_HELD
     )
 
 
 class _Blocks:
-    """What keeps a task from being given to the member. A copy that the member has itself does not: it changes in place."""
+    """Decides which tasks cannot be given to the member yet. A copy that the member has itself does not prevent that: it changes
+    its role in place.
+    """
 
     def __init__(self, member: StreamsMember, holders: Holders) -> None:
         self._process = member.process_id
@@ -137,7 +144,7 @@ class _Blocks:
         )
 
     def _beside(self, holders: Callable[[str, int], frozenset[str]], mine: TaskIds, subtopology: str, partition: int) -> bool:
-        """Is the copy in this process with another member?"""
+        """Returns whether another member of this process has the copy."""
         return self._process in holders(subtopology, partition) and partition not in mine.get(subtopology, frozenset())
 
 
@@ -169,7 +176,7 @@ def _convert(held: TaskIds, outgoing: _Difference, incoming: _Difference) -> Non
 
 
 def _grant(change: _Difference, subtopology: str, partition: int) -> bool:
-    """Hold at once what would be gained; False if it would not."""
+    """Turns a task that would be gained into one that is kept. Returns False if it would not be gained."""
     if partition not in change.gained.get(subtopology, frozenset()):
         return False
     _drop(change.gained, subtopology, partition)

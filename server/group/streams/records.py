@@ -1,12 +1,12 @@
-"""A streams group's records in `__consumer_offsets`, made and read.
+"""This module creates and reads the records of a streams group in `__consumer_offsets`, by their api keys.
 
-    17 metadata               group epoch, hash of its topics, validated topology epoch, the settings last assigned with
-    23 topology               what the first member brought: subtopologies and their topics
-    19 member                 who it is and where it runs
+    17 metadata               the group epoch, hash of its topics, validated topology epoch, and settings of the last assignment
+    23 topology               the subtopologies and their topics, as the first member sent them
+    19 member                 a member's ids, client and process
     20, 21 target assignment  its epoch, and each member's tasks
-    22 current assignment     a member's epoch and state, what it holds and what it is to give up
+    22 current assignment     a member's epoch and state, the tasks that it holds and those it has to give up
 
-No value is a tombstone. Lists are written in order (partitions, subtopologies, tags), as Kafka 4.4 writes most of them.
+A record without a value is a tombstone. Lists are sorted (partitions, subtopologies, tags), as Kafka 4.4 writes most of them.
 """
 
 from __future__ import annotations
@@ -38,7 +38,9 @@ from ottla.wire.messages.internal.streams_group_topology_value import StreamsGro
 
 
 class GroupMetadata(NamedTuple):
-    """What the group's own record says. The description epochs are of KIP-1331, which needs a plugin: -1, nothing stored."""
+    """The content of the group's own record. The description epochs belong to KIP-1331, which needs a plugin; they are -1, since
+    nothing is stored.
+    """
 
     epoch: int = 1
     metadata_hash: int = 0
@@ -131,7 +133,7 @@ def current_record(group_id: str, member: StreamsMember) -> ProtocolRecord:
 
 
 def member_tombstones(group_id: str, member_id: str) -> list[ProtocolRecord]:
-    """In the order in which they take a member apart: what it holds, what it is to hold, itself."""
+    """Returns a member's tombstones in Kafka's order: of its current assignment, of its target, and of the member itself."""
     return [
         ProtocolRecord(StreamsGroupCurrentMemberAssignmentKey(group_id, member_id), None),
         ProtocolRecord(StreamsGroupTargetAssignmentMemberKey(group_id, member_id), None),
@@ -140,7 +142,7 @@ def member_tombstones(group_id: str, member_id: str) -> list[ProtocolRecord]:
 
 
 def group_tombstones(group_id: str, member_ids: Iterable[str]) -> list[ProtocolRecord]:
-    """Everything of the group, members that are left included."""
+    """Returns the tombstones of everything in the group, including its remaining members."""
     members = list(member_ids)
     return [
         *(ProtocolRecord(StreamsGroupCurrentMemberAssignmentKey(group_id, member_id), None) for member_id in members),
@@ -160,7 +162,7 @@ def read_metadata(value: StreamsGroupMetadataValue) -> GroupMetadata:
         value.epoch,
         value.metadata_hash,
         value.validated_topology_epoch,
-        {each.key: each.value for each in value.last_assignment_configs or ()},
+        {config.key: config.value for config in value.last_assignment_configs or ()},
         value.stored_description_topology_epoch,
         value.failed_description_topology_epoch,
     )
@@ -177,14 +179,14 @@ def read_member(member: StreamsMember, value: member_value.StreamsGroupMemberMet
         topology_epoch=value.topology_epoch,
         process_id=value.process_id,
         endpoint=None if endpoint is None else Endpoint(endpoint.host, endpoint.port),
-        client_tags={each.key: each.value for each in value.client_tags},
+        client_tags={tag.key: tag.value for tag in value.client_tags},
     )
 
 
 def read_target(value: target_value.StreamsGroupTargetAssignmentMemberValue) -> Tasks:
     return Tasks(
         *(
-            {each.subtopology_id: frozenset(each.partitions) for each in role}
+            {tasks.subtopology_id: frozenset(tasks.partitions) for tasks in role}
             for role in (value.active_tasks, value.standby_tasks, value.warmup_tasks)
         )
     )
@@ -213,13 +215,13 @@ def _held(
     warmup: list[current_value.TaskIds],
 ) -> HeldTasks:
     return HeldTasks(
-        {each.subtopology_id: dict(zip(each.partitions, _epochs(each, member_epoch), strict=True)) for each in active},
-        {each.subtopology_id: frozenset(each.partitions) for each in standby},
-        {each.subtopology_id: frozenset(each.partitions) for each in warmup},
+        {tasks.subtopology_id: dict(zip(tasks.partitions, _epochs(tasks, member_epoch), strict=True)) for tasks in active},
+        {tasks.subtopology_id: frozenset(tasks.partitions) for tasks in standby},
+        {tasks.subtopology_id: frozenset(tasks.partitions) for tasks in warmup},
     )
 
 
 def _epochs(tasks: current_value.TaskIds, member_epoch: int) -> list[int]:
-    """Before Kafka 4.3 none were written; then the member's own stands for all."""
+    """Returns the epoch of each task. Kafka before 4.3 wrote none; the member's own epoch counts then."""
     epochs = tasks.assignment_epochs
     return epochs if epochs is not None and len(epochs) == len(tasks.partitions) else [member_epoch] * len(tasks.partitions)

@@ -1,4 +1,6 @@
-"""What a streams group goes by: its own settings (`streams.*` of the group), within the broker's bounds, or else the broker's."""
+"""`StreamsGroupConfig` returns the settings of streams groups: the group's own (`streams.*`) within the broker's bounds, or else
+the broker's.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +10,12 @@ from ottla.server.group.modern.group_configs import GroupConfigs
 
 STANDBY_REPLICAS = "num.standby.replicas"
 RACK_TAGS = "rack.aware.assignment.tags"
-"""As the group's record has them, for Kafka to compare: what changes here asks for another assignment."""
+"""The names of the settings in the group's record, by which Kafka also compares them: a change of these requires another
+assignment."""
 
 
 class AssignmentConfig(NamedTuple):
-    """What an assignment is made by."""
+    """The settings that an assignment depends on."""
 
     standby_replicas: int
     rack_tags: tuple[str, ...]
@@ -25,7 +28,7 @@ class AssignmentConfig(NamedTuple):
 
 
 class StreamsGroupConfig:
-    """The settings of the groups of one shard, read when they are asked for: they may change at any time."""
+    """The settings of the groups of one shard. They are read whenever they are needed, since they may change at any time."""
 
     def __init__(self, values: GroupConfigs) -> None:
         self._values = values
@@ -65,7 +68,7 @@ class StreamsGroupConfig:
         return AssignmentConfig(replicas, listed)
 
     def assignor(self, group_id: str) -> str:
-        """The name that is shown; there is one assignor."""
+        """Returns the name of the assignor to show; in fact there is only one assignor."""
         written = self._values.text(group_id, "streams.assignor.name")
         known = self._values.broker_value("group.streams.assignors")
         names = [str(name) for name in known] if isinstance(known, tuple | list) else []

@@ -1,7 +1,7 @@
-"""Works out a streams group's target assignment, and the records for what is new in it.
+"""This module computes a streams group's target assignment, and the records of its changes.
 
-The members come as they are going to be when this heartbeat is written, in the order in which Kafka sees them. As long as the
-topology is not ready nobody is assigned anything, which is a target too.
+The members are as they will be when this heartbeat is written, in the order in which Kafka iterates over them. As long as the
+topology is not ready, the target is that no member has tasks.
 """
 
 from __future__ import annotations
@@ -20,9 +20,7 @@ from ottla.server.group.streams.topology import ConfiguredTopology
 
 
 class Membership:
-    """A group's members and targets as they are going to be: with the heartbeat's member, in place of the one that it
-    replaces.
-    """
+    """A group's members and targets as they will be: with the heartbeat's member, and without the one that it replaces."""
 
     def __init__(self, group: StreamsGroup, updated: StreamsMember | None = None) -> None:
         self.members: dict[str, StreamsMember] = {name: group.members[name] for name in timeline_map_order(list(group.members))}
@@ -57,7 +55,7 @@ def make_target(
 
 
 def may_assign(group: StreamsGroup, interval_ms: int, now_ms: int) -> bool:
-    """Returns whether the last assignment is as long ago as two assignments have to be apart."""
+    """Returns whether the interval since the last assignment is over."""
     return group.assignment_timestamp_ms == 0 or interval_ms == 0 or now_ms >= group.assignment_timestamp_ms + interval_ms
 
 

@@ -1,7 +1,7 @@
-"""The tasks of a streams application: sets of them, and what members hold.
+"""This module has sets of a streams application's tasks, and the tasks that members hold.
 
-A task is one partition of a subtopology. It runs once, as the active task, and copies of its state are kept by standby tasks and
-by warm-up tasks, which are standby tasks on their way to become active. Values here are never changed in place.
+A task is one partition of a subtopology. It runs once, as the active task. Standby tasks, and warm-up tasks, which are about to
+become active, keep copies of its state. Values here are never changed in place.
 """
 
 from __future__ import annotations
@@ -11,16 +11,18 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 TaskIds = Mapping[str, frozenset[int]]
-"""Subtopology to partitions; no subtopology stands there without any."""
+"""The partitions by subtopology; there are no subtopologies without partitions."""
 
 ActiveTasks = Mapping[str, Mapping[int, int]]
-"""Subtopology to partitions, each with the epoch at which the member got it, by which late commits are told from valid ones."""
+"""The partitions by subtopology, each with the epoch in which the member got it, so that late commits can be told from valid
+ones.
+"""
 
 NONE: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
 class Tasks(NamedTuple):
-    """What a member is to hold (its target assignment), or says that it holds."""
+    """The tasks that a member is to hold (its target assignment), or reports to hold."""
 
     active: TaskIds = NONE
     standby: TaskIds = NONE
@@ -31,7 +33,7 @@ class Tasks(NamedTuple):
 
 
 class HeldTasks(NamedTuple):
-    """What a member holds, or is still to give up, as the coordinator knows it."""
+    """The tasks that a member holds, or has to give up, as the coordinator knows them."""
 
     active: ActiveTasks = NONE
     standby: TaskIds = NONE
@@ -50,7 +52,7 @@ NOTHING_HELD = HeldTasks()
 NO_TASKS = Tasks()
 
 
-def merged(left: HeldTasks, right: HeldTasks) -> HeldTasks:
+def merge(left: HeldTasks, right: HeldTasks) -> HeldTasks:
     active = {subtopology: dict(partitions) for subtopology, partitions in left.active.items()}
     for subtopology, partitions in right.active.items():
         active[subtopology] = active.get(subtopology, {}) | dict(partitions)
@@ -65,7 +67,7 @@ def _union(left: TaskIds, right: TaskIds) -> TaskIds:
 
 
 def overlap(owned: Tasks, held: HeldTasks) -> bool:
-    """Is any of `held` among `owned`, in the same role?"""
+    """Returns whether any of `held` is among `owned`, in the same role."""
     return any(
         not mine.get(subtopology, frozenset()).isdisjoint(partitions)
         for mine, theirs in zip(owned, held, strict=True)
@@ -74,7 +76,7 @@ def overlap(owned: Tasks, held: HeldTasks) -> bool:
 
 
 def contained(owned: Tasks, held: HeldTasks) -> bool:
-    """Is all of `owned` held, in the same role? A subtopology that is named must be held, even without partitions."""
+    """Returns whether all of `owned` is held, in the same role. A subtopology in `owned` must be held even without partitions."""
     return all(
         subtopology in theirs and partitions <= frozenset(theirs[subtopology])
         for mine, theirs in zip(owned, held, strict=True)

@@ -1,15 +1,15 @@
-"""What an application's topology needs of the cluster: its topics, how many partitions its internal ones are to have, its tasks.
+"""This module works out what an application's topology needs of the cluster: its topics, the partition counts of its internal
+topics, and its tasks.
 
-A topology comes with the first member and is kept as it came. `configure` holds it against the topics that there are:
+A topology comes with the first member and is kept as it came. `configure` compares it with the topics that exist:
 
-1. Every source topic must exist (MISSING_SOURCE_TOPICS).
-2. A repartition topic without a count gets the largest count of the topics that the subtopology writing to it reads, which may be
-   repartition topics themselves, so this goes round until nothing changes.
-3. Topics that are read together (a copartition group) must have the same count: that of those that are not ours, if there are
-   any, and repartition topics of no fixed count follow (INCORRECTLY_PARTITIONED_TOPICS).
-4. A changelog topic has the largest count of what its subtopology reads, and so many tasks has the subtopology.
-5. Internal topics that exist must have these counts (INCORRECTLY_PARTITIONED_TOPICS); those that do not are to be created
-   (MISSING_INTERNAL_TOPICS). Nothing is assigned before all of them are there.
+1. Every source topic must exist (MISSING_SOURCE_TOPICS). 2. A repartition topic without a partition count gets the largest count
+of the topics that are read by the subtopology writing to it. These may be repartition topics themselves, so this is repeated
+until nothing changes. 3. Topics that are read together (a copartition group) must have the same count: that of the application's
+external topics, if there are any, which repartition topics without a fixed count then take (INCORRECTLY_PARTITIONED_TOPICS). 4. A
+changelog topic has the largest count of the topics that its subtopology reads, and the subtopology has that many tasks. 5.
+Internal topics that exist must have these counts (INCORRECTLY_PARTITIONED_TOPICS); the others have to be created
+(MISSING_INTERNAL_TOPICS). Nothing is assigned before all of them exist.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from ottla.server.group.streams.assignor import SubtopologySpec
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.internal.streams_group_topology_value import StreamsGroupTopologyValue, Subtopology, TopicInfo
 
-_SHOWN = 3  # names in a text for people
+_SHOWN = 3  # how many names a message contains
 
 
 class Status(enum.IntEnum):
-    """What a member is told of the group in its answers, by the codes of StreamsGroupHeartbeatResponse."""
+    """The statuses of a group that a member's answers contain, with the codes of StreamsGroupHeartbeatResponse."""
 
     STALE_TOPOLOGY = 0
     MISSING_SOURCE_TOPICS = 1
@@ -40,12 +40,14 @@ class Status(enum.IntEnum):
 
 
 class Problem(NamedTuple):
+    """A status and its explanation for people."""
+
     status: Status
     detail: str
 
 
 class InternalTopic(NamedTuple):
-    """A topic that belongs to the application. `replication_factor` 0 stands for the cluster's default."""
+    """A topic that belongs to the application. `replication_factor` is 0 for the cluster's default."""
 
     name: str
     partitions: int
@@ -54,7 +56,7 @@ class InternalTopic(NamedTuple):
 
 
 class ConfiguredSubtopology(NamedTuple):
-    """A subtopology whose numbers of partitions are known."""
+    """A subtopology whose partition counts are known."""
 
     tasks: int
     source_topics: Collection[str]
@@ -68,7 +70,7 @@ class ConfiguredSubtopology(NamedTuple):
 
 
 class ConfiguredTopology(NamedTuple):
-    """A topology as the cluster lets it be. `subtopologies` is None where not even the counts could be settled."""
+    """A topology in the present cluster. `subtopologies` is None if not even the partition counts could be determined."""
 
     epoch: int
     subtopologies: Mapping[str, ConfiguredSubtopology] | None
@@ -80,9 +82,9 @@ class ConfiguredTopology(NamedTuple):
         return self.problem is None
 
     def specs(self) -> dict[str, SubtopologySpec]:
-        """As the assignor wants them; only of a topology that is ready."""
+        """Returns the subtopologies as the assignor takes them. The topology must be ready."""
         assert self.subtopologies is not None
-        return {name: SubtopologySpec(each.tasks, bool(each.changelogs)) for name, each in self.subtopologies.items()}
+        return {name: SubtopologySpec(known.tasks, bool(known.changelogs)) for name, known in self.subtopologies.items()}
 
 
 class _Topics(Protocol):
@@ -90,13 +92,15 @@ class _Topics(Protocol):
 
 
 class _Misfit(Exception):
+    """The topology does not fit the topics of the cluster."""
+
     def __init__(self, status: Status, detail: str) -> None:
         super().__init__(detail)
         self.problem = Problem(status, detail)
 
 
 def required_topics(topology: StreamsGroupTopologyValue) -> set[str]:
-    """Everything that the application reads or keeps its state in."""
+    """Returns the names of all topics that the application reads or keeps its state in."""
     return {
         name
         for each in topology.subtopologies
@@ -105,12 +109,14 @@ def required_topics(topology: StreamsGroupTopologyValue) -> set[str]:
 
 
 def subtopologies_by_source(topology: StreamsGroupTopologyValue) -> dict[str, str]:
-    """Which subtopology reads a topic."""
+    """Returns the subtopology that reads each topic, by topic name."""
     return {name: each.subtopology_id for each in topology.subtopologies for name in _inputs(each)}
 
 
 def configure(topology: StreamsGroupTopologyValue, topics: _Topics) -> ConfiguredTopology:
-    """See the module. GroupError STREAMS_INVALID_TOPOLOGY: no set of topics could make this topology work."""
+    """Compares a topology with the topics that exist (see the module's docstring). Raises GroupError STREAMS_INVALID_TOPOLOGY if
+    no set of topics could make it work.
+    """
     try:
         return _configure(topology, topics)
     except _Misfit as misfit:
@@ -121,7 +127,7 @@ def _configure(topology: StreamsGroupTopologyValue, topics: _Topics) -> Configur
     subtopologies = topology.subtopologies
     absent = sorted({name for each in subtopologies for name in each.source_topics if topics.get(name) is None})
     if absent:
-        raise _Misfit(Status.MISSING_SOURCE_TOPICS, f"These source topics do not exist: {named(absent)}.")
+        raise _Misfit(Status.MISSING_SOURCE_TOPICS, f"These source topics do not exist: {first_few(absent)}.")
     counts = _Counts(topics)
     counts.decided.update(_repartition_counts(subtopologies, counts))
     _copartition(subtopologies, counts)
@@ -144,18 +150,20 @@ def _configure(topology: StreamsGroupTopologyValue, topics: _Topics) -> Configur
             )
     problem = None
     if missing:
-        problem = Problem(Status.MISSING_INTERNAL_TOPICS, f"These internal topics do not exist yet: {named(sorted(missing))}.")
+        problem = Problem(
+            Status.MISSING_INTERNAL_TOPICS, f"These internal topics do not exist yet: {first_few(sorted(missing))}."
+        )
     return ConfiguredTopology(topology.epoch, configured, missing, problem)
 
 
-def named(names: Sequence[str]) -> str:
-    """The first few, for people."""
+def first_few(names: Sequence[str]) -> str:
+    """Returns the first few names as text for a message."""
     more = len(names) - _SHOWN
     return ", ".join(names[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
 class _Counts:
-    """How many partitions topics have: those that exist as many as they have, others what was decided."""
+    """The partition counts of topics: the actual count of a topic that exists, otherwise the one that was decided."""
 
     def __init__(self, topics: _Topics) -> None:
         self._topics = topics
@@ -168,7 +176,7 @@ class _Counts:
     def __getitem__(self, name: str) -> int:
         count = self.get(name)
         if count is None:
-            raise _invalid(f"The number of partitions of topic {name} does not follow from the topology.")
+            raise _invalid(f"The topology does not determine the number of partitions of topic {name}.")
         return count
 
 
@@ -193,7 +201,9 @@ def _repartition_counts(subtopologies: Sequence[Subtopology], counts: _Counts) -
                 else:
                     unknown.append(sink)
         if unknown and not progress:
-            raise _invalid(f"Repartition topics wait for each other's numbers of partitions: {named(sorted(set(unknown)))}.")
+            raise _invalid(
+                f"The partition counts of these repartition topics depend on each other: {first_few(sorted(set(unknown)))}."
+            )
     for each in subtopologies:
         for topic in each.repartition_source_topics:
             if topic.name not in known:
@@ -211,25 +221,25 @@ def _copartition(subtopologies: Sequence[Subtopology], counts: _Counts) -> None:
                 names |= {each.repartition_source_topics[index].name for index in group.repartition_source_topics}
             except IndexError:
                 raise _invalid(
-                    f"A copartition group of subtopology {each.subtopology_id} names topics that it has not."
+                    f"A copartition group of subtopology {each.subtopology_id} names topics that the subtopology does not have."
                 ) from None
             if names:
                 counts.decided.update(_agree(names, fixed, flexible, counts))
 
 
 def _agree(names: set[str], fixed: set[str], flexible: set[str], counts: _Counts) -> dict[str, int]:
-    """The count of the repartition topics among those that are read together."""
+    """Returns the partition counts of the repartition topics among topics that are read together."""
     ours = {name: counts[name] for name in names & (fixed | flexible)}
     others = {name: counts[name] for name in names - ours.keys()}
     if others:
-        agreed = _same(others)
+        agreed = _common_count(others)
     elif fixed:
-        agreed = _same({name: counts[name] for name in fixed})
+        agreed = _common_count({name: counts[name] for name in fixed})
     else:
         agreed = max(ours.values())
     for name in sorted(fixed & ours.keys()):
         if ours[name] != agreed:
-            raise _Misfit(  # programs look for these words: Streams ends with them, whichever protocol told it so
+            raise _Misfit(  # programs look for these words, with which Kafka Streams stops under either protocol
                 Status.INCORRECTLY_PARTITIONED_TOPICS,
                 f"Number of partitions [{ours[name]}] of repartition topic [{name}] doesn't match "
                 f"number of partitions [{agreed}] of the source topic.",
@@ -237,12 +247,12 @@ def _agree(names: set[str], fixed: set[str], flexible: set[str], counts: _Counts
     return dict.fromkeys(ours, agreed)
 
 
-def _same(counts: Mapping[str, int]) -> int:
+def _common_count(counts: Mapping[str, int]) -> int:
     different = set(counts.values())
     if len(different) > 1:
-        told = ", ".join(f"{name}: {counts[name]}" for name in sorted(counts))
+        listed = ", ".join(f"{name}: {counts[name]}" for name in sorted(counts))
         raise _Misfit(
-            Status.INCORRECTLY_PARTITIONED_TOPICS, f"Topics that are read together differ in their numbers of partitions: {told}."
+            Status.INCORRECTLY_PARTITIONED_TOPICS, f"Topics that are read together have different partition counts: {listed}."
         )
     return different.pop()
 
