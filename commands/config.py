@@ -44,10 +44,12 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Settings of topics, brokers and groups: list, describe, get, set, unset.", no_args_is_help=True)
 
-Topics = Annotated[list[str] | None, typer.Option("--topic", "-t", metavar="TOPIC", help="Those of a topic. May be repeated.")]
-Groups = Annotated[list[str] | None, typer.Option("--group", "-g", metavar="GROUP", help="Those of a consumer group.")]
-Brokers = Annotated[list[int] | None, typer.Option("--broker", min=0, metavar="N", help="Those of a broker.")]
-Defaults = Annotated[bool, typer.Option("--broker-defaults", help="Those set for all brokers.")]
+Topics = Annotated[
+    list[str] | None, typer.Option("--topic", "-t", metavar="TOPIC", help="The settings of a topic. May be repeated.")
+]
+Groups = Annotated[list[str] | None, typer.Option("--group", "-g", metavar="GROUP", help="The settings of a consumer group.")]
+Brokers = Annotated[list[int] | None, typer.Option("--broker", min=0, metavar="N", help="The settings of a broker.")]
+Defaults = Annotated[bool, typer.Option("--broker-defaults", help="The settings for all brokers.")]
 Loggers = Annotated[list[int] | None, typer.Option("--broker-logger", min=0, metavar="N", help="The log levels of a broker.")]
 
 _CHANGE: Final = re.compile(r"([^=]+?)([+-]?)=(.*)", re.DOTALL)

@@ -15,7 +15,7 @@ import typer
 
 from ottla.commands import output
 from ottla.commands.findings import Meaning
-from ottla.commands.log_verify import Paths, refuse_locked, show, summary
+from ottla.commands.log_verify import refuse_locked, show, summary
 from ottla.commands.output import Failure
 from ottla.log.disk.checkpoint import LOCK
 from ottla.log.disk.files import Disk, Lock, OsDisk
@@ -28,7 +28,10 @@ if TYPE_CHECKING:
 
 @output.guarded
 def repair(
-    paths: Paths,
+    paths: Annotated[
+        list[Path],
+        typer.Argument(metavar="DIR", help="Data directories, or directories of partitions.", exists=True, show_default=False),
+    ],
     cut: Annotated[
         bool, typer.Option("--cut", help="Cut a damaged partition off after its last sound batch before the damage.")
     ] = False,

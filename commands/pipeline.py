@@ -19,7 +19,7 @@ from ottla.commands.positions import parse_time_ms
 
 app = typer.Typer(help="Topics as tables, on Spark: archive, replay, audit, run.", no_args_is_help=True)
 
-Topic = Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)]
+Topic = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.", show_default=False)]
 Time = Annotated[str | None, typer.Option(metavar="TIME", help="As in `ottla consume`: 2026-11-21T09:00, or @1795251600000.")]
 _EVERY: Final = 10.0
 

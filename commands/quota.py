@@ -40,14 +40,14 @@ Entity = Mapping[str, str | None]
 """Maps the kind of name to the name; None is the default."""
 Quotas = Mapping[str, float]
 
-User = Annotated[str | None, typer.Option("--user", metavar="USER", help="Those of a user.")]
+User = Annotated[str | None, typer.Option("--user", metavar="USER", help="The quotas of a user.")]
 ClientId = Annotated[
-    str | None, typer.Option("--client-id", metavar="ID", help="Those of a client id; with --user, of that user only.")
+    str | None, typer.Option("--client-id", metavar="ID", help="The quotas of a client id; with --user, of that user only.")
 ]
-Ip = Annotated[str | None, typer.Option("--ip", metavar="ADDRESS", help="Those of an IP address.")]
-UserDefaults = Annotated[bool, typer.Option("--user-defaults", help="Those of every user without its own.")]
-ClientDefaults = Annotated[bool, typer.Option("--client-defaults", help="Those of every client id without its own.")]
-IpDefaults = Annotated[bool, typer.Option("--ip-defaults", help="Those of every address without its own.")]
+Ip = Annotated[str | None, typer.Option("--ip", metavar="ADDRESS", help="The quotas of an IP address.")]
+UserDefaults = Annotated[bool, typer.Option("--user-defaults", help="The quotas of every user without its own.")]
+ClientDefaults = Annotated[bool, typer.Option("--client-defaults", help="The quotas of every client id without its own.")]
+IpDefaults = Annotated[bool, typer.Option("--ip-defaults", help="The quotas of every address without its own.")]
 
 
 @app.command("list")

@@ -137,7 +137,7 @@ def describe(
     ] = False,
     as_json: output.Json = False,
 ) -> None:
-    """Show partitions with leaders, replicas, offsets and sizes, and the settings of the topics' own."""
+    """Show partitions with leaders, replicas, offsets and sizes, and the topics' own settings."""
     ours = cluster.admin()
     topics = cluster.reach(ours).topics
     found, missing = select(topics, names or (), regex=regex, internal=internal)
